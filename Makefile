@@ -1,0 +1,59 @@
+# Each target makes what it needs, so a fresh machine with Python and make is enough.
+
+PYTHON ?= python3
+VENV ?= .venv
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test test-sqlite test-postgres lint check bench clean
+
+help: ## List the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | \
+		while IFS='|' read -r target text; do printf '  %-14s %s\n' "$$target" "$$text"; done
+
+venv: $(VENV)/.lint ## Make the virtual environment .venv, with all that developers need
+
+demo: $(VENV)/.example ## Run the example project: a shop, a worker and a bank that answers later
+	@$(VENV)/bin/python manage.py demo
+
+test: test-sqlite test-postgres ## Run all tests on SQLite, then on PostgreSQL
+
+test-sqlite: $(VENV)/.test ## Run all tests on SQLite
+	env -u DATABASE_URL HIPQ_TEST_DATABASE=sqlite $(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+
+test-postgres: $(VENV)/.test ## Run all tests on PostgreSQL: the tests' own, or DATABASE_URL
+	HIPQ_TEST_DATABASE=postgres $(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.lint ## Check style, types, direction of imports and missing migrations
+	$(VENV)/bin/python -m ruff check .
+	$(VENV)/bin/python -m ruff format --check .
+	$(VENV)/bin/python -m mypy
+	$(VENV)/bin/lint-imports
+	$(VENV)/bin/python -m django makemigrations --check --dry-run --settings=tests.settings
+
+check: lint test ## Everything a commit must pass
+
+bench: $(VENV)/.test ## Measure the speed of the queue
+	@$(VENV)/bin/python -m benchmarks $(BENCH_ARGS)
+
+clean: ## Remove the virtual environment and everything that was built
+	rm -rf $(VENV) build dist *.egg-info .coverage .coverage.* htmlcov .hypothesis \
+		.import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# One stamp for each extra of pyproject.toml, so that the second run is quick.
+$(VENV)/.%: pyproject.toml | $(VENV)/bin/pip
+	@echo "Installing hipq_django and its extra '$*' into $(VENV) …"
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@touch $@
+
+$(VENV)/bin/pip:
+	@command -v $(PYTHON) >/dev/null || \
+		{ echo "There is no $(PYTHON). On Debian: apt install python3 python3-venv"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit( \
+		"hipq_django needs Python 3.11 or newer, and $(PYTHON) is %d.%d. " \
+		"Name a newer one: make PYTHON=python3.11" % sys.version_info[:2])'
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+		{ echo "$(PYTHON) cannot make virtual environments. On Debian: apt install python3-venv"; exit 1; }
+	@$(PYTHON) -m venv $(VENV)

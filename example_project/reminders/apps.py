@@ -1,0 +1,9 @@
+"""The Django app."""
+
+from django.apps import AppConfig
+
+
+class RemindersConfig(AppConfig):
+    """Reminders that are queued ahead, put off and called off."""
+
+    name = "example_project.reminders"

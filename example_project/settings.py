@@ -1,0 +1,98 @@
+"""Settings of the example project; what differs between machines comes from the environment."""
+
+from pathlib import Path
+from urllib.parse import quote
+
+import django
+import environ
+
+HERE = Path(__file__).resolve().parent
+env = environ.Env()
+
+DEBUG = env.bool("DEBUG", default=True)
+# The key signs callback URLs, so all processes need the same one.
+SECRET_KEY = env(
+    "SECRET_KEY", default="insecure-and-only-for-development" if DEBUG else environ.Env.NOTSET
+)
+ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["127.0.0.1", "localhost"])
+
+# SQLite without a server to start; or DATABASE_URL=postgres://user:password@host/name.
+DATABASES = {
+    "default": env.db_url(
+        "DATABASE_URL", default=f"sqlite:///{quote(str(HERE / 'var' / 'example.sqlite3'))}"
+    )
+}
+if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
+    DATABASES["default"]["OPTIONS"] = {
+        # With a write-ahead log, web server and worker read while another of them writes.
+        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL",
+        # A transaction takes the one write lock when it begins, and waits for its turn.
+        "transaction_mode": "IMMEDIATE",
+        "timeout": 20,  # seconds
+    }
+
+# The address under which the bank reaches this site, and that of the bank.
+SITE_URL = env("SITE_URL", default="http://127.0.0.1:8000")
+BANK_URL = env("BANK_URL", default="http://127.0.0.1:8001/payments")
+# A real bank gets minutes or hours; here the silent one should not keep you waiting.
+BANK_TIMEOUT_SECONDS = env.float("BANK_TIMEOUT_SECONDS", default=5)
+
+HIPQ = {
+    "default": {
+        "CALLBACK_BASE_URL": SITE_URL,
+        "QUEUES": {
+            # The bank works on at most six normal payments of ours at a time.
+            "bank": {"THROTTLE_LIMIT": 6},
+            "analytics": {"THROTTLE_LIMIT": 2},
+        },
+    }
+}
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.messages",
+    "django.contrib.sessions",
+    "django.contrib.staticfiles",
+    "hipq_django",
+    "example_project.demo",
+    "example_project.payments",
+    "example_project.analytics",
+    "example_project.reminders",
+    "example_project.events",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [HERE / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+ROOT_URLCONF = "example_project.urls"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+# Mail is written to the worker's log. Django 6.1 has a new name for the setting.
+CONSOLE = "django.core.mail.backends.console.EmailBackend"
+if django.VERSION >= (6, 1):
+    MAILERS = {"default": {"BACKEND": CONSOLE}}
+else:
+    EMAIL_BACKEND = CONSOLE
+STATIC_URL = "static/"
+TIME_ZONE = env("TIME_ZONE", default="UTC")
+USE_TZ = True

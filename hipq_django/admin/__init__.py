@@ -1,0 +1,13 @@
+"""The Django admin of the queues.
+
+`admin.site` shows the rows of the default instance's database. For an instance in another one,
+register the same classes on a site of its own: `site.register(Job, JobAdmin, using="other")`.
+"""
+
+from hipq_django.admin.answers import AnswerAdmin
+from hipq_django.admin.job_types import JobTypeAdmin
+from hipq_django.admin.jobs import JobAdmin
+from hipq_django.admin.queues import QueueAdmin
+from hipq_django.admin.workers import WorkerAdmin
+
+__all__ = ["AnswerAdmin", "JobAdmin", "JobTypeAdmin", "QueueAdmin", "WorkerAdmin"]

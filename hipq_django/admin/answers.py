@@ -1,0 +1,84 @@
+"""Answers: what came in, and what became of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import admin
+
+from hipq_django.admin.base import ReadOnlyAdmin
+from hipq_django.admin.display import NOTHING, badge, block, known, when
+from hipq_django.admin.filters import AnswerFilter
+from hipq_django.models import Answer, Job
+
+if TYPE_CHECKING:
+    from django.db.models import QuerySet
+    from django.http import HttpRequest
+
+TONES = {
+    Answer.Status.ACCEPTED: "succeeded",
+    Answer.Status.EARLY: "retry",
+    Answer.Status.UNMATCHED: "error",
+    Answer.Status.LATE: "timed_out",
+}
+
+
+def status_badge(answer: Answer) -> str:
+    """Return what became of an answer."""
+    return badge(answer.status, TONES.get(answer.status, "cancelled"))  # type: ignore[call-overload]
+
+
+@admin.register(Answer)
+class AnswerAdmin(ReadOnlyAdmin):
+    """The inbox; the filter finds the answers that no job has."""
+
+    list_display = (
+        "id", "status_badge", "kind", "job_type", "job_key", "to_job", "attempt", "received",
+    )  # fmt: skip
+    list_filter = (AnswerFilter, "kind")
+    list_defer = ("payload",)
+    search_fields = ("job_key",)
+    search_help_text = "A whole job key."
+    fields = (
+        "status_badge", "meaning", "kind", "job_type", "job_key", "to_job", "attempt", "message",
+        "received", "instance", "content",
+    )  # fmt: skip
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """Return the answers with exactly this key."""
+        term = search_term.strip()
+        return (queryset.filter(job_key=term) if term else queryset), False
+
+    @admin.display(description="status")
+    def status_badge(self, answer: Answer) -> str:
+        """What became of it."""
+        return status_badge(answer)
+
+    @admin.display(description="that means")
+    def meaning(self, answer: Answer) -> str:
+        """The status in words."""
+        return str(answer.get_status_display())
+
+    @admin.display(description="job")
+    def to_job(self, answer: Answer) -> str:
+        """The job it belongs to."""
+        if answer.job_id is None:
+            return NOTHING
+        return self.link(Job, answer.job_id, f"job {answer.job_id}")
+
+    @admin.display(description="received")
+    def received(self, answer: Answer) -> str:
+        """When it came."""
+        return when(answer.receive_time, self.now)
+
+    @admin.display(description="message id")
+    def message(self, answer: Answer) -> str:
+        """The sender's own id of the message."""
+        return known(answer.message_id)
+
+    @admin.display(description="payload")
+    def content(self, answer: Answer) -> str:
+        """What the other system sent."""
+        return block(answer.payload)

@@ -1,0 +1,131 @@
+"""Filters of lists: each asks for few values and never looks through all rows for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.contrib.admin import SimpleListFilter
+
+from hipq_django import clock
+from hipq_django.models import Answer, JobType, Queue
+from hipq_django.states import Outcome, State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from django.contrib.admin import ModelAdmin
+    from django.db.models import QuerySet
+    from django.http import HttpRequest
+
+    from hipq_django.models.job import JobQuerySet
+
+
+class _RowFilter(SimpleListFilter):
+    """Filters jobs by a row they point to."""
+
+    model: type[Queue | JobType]
+    field: str
+
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
+        """Return the rows there are; a queue or a job type is a row, so they are few."""
+        rows = self.model._default_manager.using(model_admin.database)  # type: ignore[attr-defined]
+        return [(str(row.pk), str(row)) for row in rows.order_by("instance", "name")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Return the rows that point to the chosen one."""
+        value = self.value()
+        if value is None:
+            return queryset
+        chosen = next((pk for pk, _ in self.lookup_choices if pk == value), None)
+        return queryset.filter(**{self.field: chosen}) if chosen else queryset.none()
+
+
+class QueueFilter(_RowFilter):
+    """Jobs of one queue."""
+
+    title = "queue"
+    parameter_name = "queue"
+    model = Queue
+    field = "queue_id"
+
+
+class JobTypeFilter(_RowFilter):
+    """Jobs of one type."""
+
+    title = "job type"
+    parameter_name = "type"
+    model = JobType
+    field = "job_type_id"
+
+
+class StateFilter(SimpleListFilter):
+    """Where jobs stand, by conditions that have an index."""
+
+    title = "state"
+    parameter_name = "state"
+    labels = {
+        "due": "due, not started",
+        "waiting": "waiting (initial, retry)",
+        "initial": "initial",
+        "retry": "retry",
+        "running": "running",
+        "awaiting": "running, waits for its answer",
+        "error": "error",
+        "final": "final",
+    }
+    oldest_first = labels.keys() - {"final"}
+
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
+        """Return the choices."""
+        return list(self.labels.items())
+
+    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
+        """Return the jobs in the chosen state."""
+        choose = _STATES.get(self.value() or "")
+        return choose(queryset) if choose else queryset
+
+
+_STATES: dict[str, Callable[[JobQuerySet], JobQuerySet]] = {
+    "due": lambda jobs: jobs.due(clock.now(jobs.db)),
+    "waiting": lambda jobs: jobs.waiting(),
+    "initial": lambda jobs: jobs.waiting().filter(state=State.INITIAL),
+    "retry": lambda jobs: jobs.waiting().filter(state=State.RETRY),
+    "running": lambda jobs: jobs.running(),
+    "awaiting": lambda jobs: jobs.running().filter(worker=None, answered=False),
+    "error": lambda jobs: jobs.in_error(),
+    "final": lambda jobs: jobs.final(),
+}
+
+
+class OutcomeFilter(SimpleListFilter):
+    """How final jobs ended."""
+
+    title = "outcome"
+    parameter_name = "outcome"
+
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
+        """Return the choices."""
+        return [(o.value, o.label.lower()) for o in Outcome if o != Outcome.NONE]
+
+    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
+        """Return the jobs that ended so."""
+        return queryset.final().filter(outcome=self.value()) if self.value() else queryset
+
+
+class AnswerFilter(SimpleListFilter):
+    """What became of an answer."""
+
+    title = "status"
+    parameter_name = "status"
+
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
+        """Return the choices."""
+        return [("no_job", "no job has it (early or unmatched)"), *Answer.Status.choices]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Return the answers with the chosen status."""
+        if self.value() == "no_job":
+            return queryset.filter(
+                status__in=(Answer.Status.EARLY, Answer.Status.UNMATCHED), job=None
+            )
+        return queryset.filter(status=self.value()) if self.value() else queryset

@@ -1,0 +1,136 @@
+"""How a job's values are shown, in the list and on its page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+
+from hipq_django.admin.base import HipqAdmin
+from hipq_django.admin.display import (
+    NOTHING,
+    age,
+    badge,
+    block,
+    known,
+    plain,
+    span,
+    when,
+    when_short,
+)
+from hipq_django.admin.job_panel import standing
+from hipq_django.models import Job, JobType, Queue
+from hipq_django.payloads import NONE
+from hipq_django.states import WAITING, State
+
+
+class JobColumns(HipqAdmin):
+    """The columns of the list and the fields of the page, all of them read-only."""
+
+    @admin.display(description="state")
+    def standing(self, job: Job) -> str:
+        """The state, and how it ended or what it waits for."""
+        return badge(*standing(job))
+
+    @admin.display(description="what")
+    def note(self, job: Any) -> str:
+        """What an operator asks first: since when, by whom, what went wrong."""
+        if job.state in WAITING:
+            return self._waiting_note(job)
+        if job.state == State.RUNNING and job.is_awaiting_answer:
+            return f"times out {age(job.deadline, self.now)}"
+        if job.state == State.RUNNING:
+            return f"worker {job.worker}" if job.worker else "answer is in, for a worker to take"
+        return _first_line(job.error_head)
+
+    def _waiting_note(self, job: Any) -> str:
+        moment = job.scheduled_run_time
+        due = age(moment, self.now) if moment > self.now else f"for {span(self.now - moment)}"
+        paused = ", queue paused" if job.queue.paused else ""
+        error = _first_line(job.error_head)
+        return f"due {due}{paused}" if error == NOTHING else f"due {due}{paused}, after {error}"
+
+    @admin.display(description="scheduled")
+    def scheduled_short(self, job: Job) -> str:
+        """When the job is, or was, to run."""
+        return when_short(job.scheduled_run_time, self.now)
+
+    @admin.display(description="updated")
+    def updated_short(self, job: Job) -> str:
+        """When it last moved."""
+        return when_short(job.update_time, self.now)
+
+    # The page
+
+    @admin.display(description="job type")
+    def to_job_type(self, job: Job) -> str:
+        """A link to the job type."""
+        return self.link(JobType, job.job_type_id, job.job_type)
+
+    @admin.display(description="queue")
+    def to_queue(self, job: Job) -> str:
+        """A link to the queue."""
+        return self.link(Queue, job.queue_id, job.queue)
+
+    @admin.display(description="key")
+    def key(self, job: Job) -> str:
+        """The job key."""
+        return known(job.job_key)
+
+    @admin.display(description="scheduled")
+    def scheduled(self, job: Job) -> str:
+        """When the job is, or was, to run."""
+        return when(job.scheduled_run_time, self.now)
+
+    @admin.display(description="throttle factor")
+    def factor(self, job: Job) -> str:
+        """What it counts against the limit."""
+        return plain(job.throttle_factor)
+
+    @admin.display(description="attempt")
+    def tries(self, job: Job) -> str:
+        """How often it was claimed."""
+        return str(job.attempt or "none yet")
+
+    @admin.display(description="timeout")
+    def time_limit(self, job: Job) -> str:
+        """How long an attempt may take, and until when a running one may."""
+        limit = f"{plain(job.timeout)} s for each attempt"
+        if job.state != State.RUNNING:
+            return limit
+        return f"{limit}; this attempt times out {age(job.deadline, self.now)}"
+
+    @admin.display(description="time windows")
+    def windows(self, job: Job) -> str:
+        """When it may start, and in which time zone."""
+        if not job.time_windows:
+            return NOTHING
+        return f"{', '.join(job.time_windows)} {job.job_type.zone}"
+
+    @admin.display(description="origin")
+    def to_origin(self, job: Job) -> str:
+        """The final job that this one was requeued from."""
+        if job.origin_id is None:
+            return NOTHING
+        return self.link(Job, job.origin_id, f"job {job.origin_id}")
+
+    @admin.display(description="job data")
+    def data(self, job: Job) -> str:
+        """What the job was enqueued with."""
+        return block(job.job_data)
+
+    @admin.display(description="error")
+    def error_block(self, job: Job) -> str:
+        """The error of the last attempt."""
+        return block(job.error)
+
+    @admin.display(description="result")
+    def result_block(self, job: Job) -> str:
+        """What the handler returned, or the other system answered."""
+        return block(job.result)
+
+
+def _first_line(error: str) -> str:
+    """Return the first line of an error that was cut out of its JSON."""
+    text = error.strip('"').partition("\\n")[0]
+    return NOTHING if text == NONE else text

@@ -1,0 +1,83 @@
+"""Editing a waiting job: compare and set, so that a worker that claims it meanwhile wins."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+
+from hipq_django import clock, moves
+from hipq_django.admin.fields import EditForm, NumberField, checked
+from hipq_django.database import locked, write_transaction
+from hipq_django.definitions import checked_factor, checked_priority
+from hipq_django.exceptions import InvalidJobError
+from hipq_django.models import Job
+from hipq_django.moments import aware_moment
+from hipq_django.states import WAITING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+EDITABLE = ("scheduled_run_time", "priority", "throttle_factor")
+
+
+class SeenAttempt(forms.IntegerField):
+    """The attempt that the page showed: carried along, never edited."""
+
+    widget = forms.HiddenInput
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        """Return False."""
+        return False
+
+
+class JobForm(EditForm):
+    """What of a waiting job may be edited; it carries the attempt that the operator saw."""
+
+    priority = NumberField(checked_priority, help_text="Lower runs sooner.")
+    throttle_factor = NumberField(
+        checked_factor, help_text="What it counts against the limit; 0 is never held back."
+    )
+    seen_attempt = SeenAttempt(required=False)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.initial["seen_attempt"] = self.instance.attempt
+
+    def clean_scheduled_run_time(self) -> datetime:
+        """Return the moment; raise `ValidationError` where `enqueue` would refuse it."""
+        name = "scheduled_run_time"
+        moment: datetime = checked(partial(aware_moment, name), self.cleaned_data[name])
+        return moment
+
+    @property
+    def edited(self) -> dict[str, Any]:
+        """The values that the operator changed."""
+        return {name: self.cleaned_data[name] for name in EDITABLE if name in self.changed_data}
+
+
+def edit(job: Job, values: Mapping[str, Any], seen_attempt: int | None) -> Job:
+    """Write the values and return the row as it stands now.
+
+    Raise `InvalidJobError`, with nothing changed, unless the job still waits for the attempt
+    that the operator saw.
+    """
+    with write_transaction(job.using):
+        row: Job | None = locked(Job.objects.using(job.using).filter(pk=job.pk)).first()
+        if row is None:
+            raise InvalidJobError(f"{job} was not changed: it was pruned meanwhile.")
+        if row.state not in WAITING or seen_attempt not in (None, row.attempt):
+            raise InvalidJobError(refusal(row))
+        if values:
+            moves.edit(row, values, clock.now(job.using))
+    return row
+
+
+def refusal(job: Job) -> str:
+    """Return why a job was not edited."""
+    return (
+        f"{job} was not changed: meanwhile it is {job.state}, attempt {job.attempt}. Only jobs in "
+        "initial or retry can be edited; this page shows it as it is now."
+    )

@@ -1,0 +1,104 @@
+"""What stands above and below a job's form: its reasons, its failed attempts, its answers."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from django.utils.text import Truncator
+
+from hipq_django.admin.answers import status_badge
+from hipq_django.admin.display import age, badge, block, known, span, when
+from hipq_django.payloads import NONE
+from hipq_django.reasons import explain
+from hipq_django.states import WAITING, Outcome, State
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from hipq_django.models import Answer, Attempt, Job
+
+MAX_ROWS = 20
+"""How many attempts and answers are shown, the newest ones."""
+
+HINTS = {
+    "paused": "Resume the queue.",
+    "limit": "Raise the queue's limit, or wait.",
+    "behind": "A better priority moves it forward.",
+    "scheduled": "“Run now” makes it due.",
+    "window": "“Run now” drops the windows.",
+    "throttler_error": "Correct the throttler; nothing of this queue starts before.",
+    "waiting_for_answer": "If the answer is lost, cancel and requeue.",
+}
+"""What to press, by the code of the reason."""
+
+OF_THE_QUEUE = {"paused", "limit", "behind", "throttler", "throttler_error"}
+"""The reasons whose remedy is on the queue's page."""
+
+
+def standing(job: Job) -> tuple[str, str]:
+    """Return the text and the tone of a job's badge."""
+    if job.is_final:
+        return f"final: {Outcome(job.outcome).label.lower()}", job.outcome
+    if job.is_awaiting_answer:
+        return "running: waits for answer", "awaiting"
+    return job.state, job.state
+
+
+def panel(job: Job, now: datetime) -> dict[str, Any]:
+    """Return what the page's template shows of a job beside its fields."""
+    reasons = [] if job.is_final else explain(job)
+    attempts = list(job.attempts.order_by("-attempt")[: MAX_ROWS + 1])
+    answers = list(job.answers.order_by("-pk")[: MAX_ROWS + 1])
+    return {
+        "standing": badge(*standing(job)),
+        "reasons": [(reason.text, HINTS.get(reason.code, "")) for reason in reasons],
+        "is_for_queue": any(reason.code in OF_THE_QUEUE for reason in reasons),
+        "summary": _summary(job, now),
+        "error": _error_line(job),
+        "attempts": [_attempt(attempt, now) for attempt in attempts[:MAX_ROWS]],
+        "answers": [_answer(answer, now) for answer in answers[:MAX_ROWS]],
+        "max_rows": MAX_ROWS,
+        "more_attempts": len(attempts) > MAX_ROWS,
+        "more_answers": len(answers) > MAX_ROWS,
+    }
+
+
+def _summary(job: Job, now: datetime) -> str:
+    """Return what to say where there is no reason to give."""
+    if job.is_final:
+        return f"It ended {age(job.update_time, now)}."
+    if job.state in WAITING:
+        return "Nothing holds it: the next free worker starts it."
+    if job.state == State.RUNNING:
+        return f"Worker {job.worker or 'that is gone'} is executing it."
+    return "Its retry handler decides next."
+
+
+def _error_line(job: Job) -> str:
+    """Return the beginning of the job's error, '' where it has none."""
+    text = job.error if isinstance(job.error, str) else json.dumps(job.error, ensure_ascii=False)
+    return "" if text == NONE else Truncator(text.strip().partition("\n")[0]).chars(200)
+
+
+def _attempt(attempt: Attempt, now: datetime) -> dict[str, Any]:
+    return {
+        "number": attempt.attempt,
+        "kind": attempt.get_kind_display(),
+        "error": block(attempt.error),
+        "traceback": "" if attempt.traceback == NONE else block(attempt.traceback, "Traceback:"),
+        "worker": known(attempt.worker),
+        "ended": when(attempt.end_time, now),
+        "took": span(attempt.end_time - attempt.start_time),
+    }
+
+
+def _answer(answer: Answer, now: datetime) -> dict[str, Any]:
+    return {
+        "status": status_badge(answer),
+        "meaning": answer.get_status_display(),
+        "kind": answer.kind,
+        "attempt": answer.attempt,
+        "received": when(answer.receive_time, now),
+        "payload": block(answer.payload),
+    }

@@ -1,0 +1,141 @@
+"""Job types: the defaults that new jobs copy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.contrib import admin
+from django.utils.html import format_html
+
+from hipq_django.admin.base import HipqAdmin
+from hipq_django.admin.display import NOTHING, badge, plain
+from hipq_django.admin.fields import CheckedField, EditForm, NumberField, WindowsField
+from hipq_django.definitions import (
+    checked_factor,
+    checked_priority,
+    checked_timeout,
+    checked_zone,
+)
+from hipq_django.models import Job, JobType, Queue
+from hipq_django.registry import get_declared
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest
+
+
+class JobTypeForm(EditForm):
+    """What of a job type may be edited; jobs that exist keep their values."""
+
+    default_timeout = NumberField(checked_timeout, help_text="Seconds for each attempt.")
+    default_priority = NumberField(checked_priority, help_text="Lower runs sooner.")
+    default_throttle_factor = NumberField(
+        checked_factor, help_text="What a job counts against the limit; 0 is never held back."
+    )
+    default_time_windows = WindowsField(
+        help_text="One on each line, such as 22:00-02:00 or mon-fri 05:00-07:00; none: any time."
+    )
+    time_zone = CheckedField(
+        checked_zone,
+        required=False,
+        widget=forms.TextInput,
+        help_text="Of the time windows, such as Europe/Paris; empty: the site's.",
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if "queue" in self.fields:
+            queues = Queue.objects.using(self.instance.queue.using)
+            self.fields["queue"].queryset = queues.filter(instance=self.instance.instance)  # type: ignore[attr-defined]
+
+
+@admin.register(JobType)
+class JobTypeAdmin(HipqAdmin):
+    """Name and handler belong to the code; the defaults may be edited."""
+
+    form = JobTypeForm
+    list_display = (
+        "name", "instance", "to_queue", "timeout", "priority", "factor", "windows", "code", "jobs",
+    )  # fmt: skip
+    list_select_related = ("queue",)
+    search_fields = ("name",)
+    fieldsets = (
+        (None, {"fields": ("name", "instance", "code", "response_handler", "retrying", "jobs")}),
+        (
+            "Defaults of new jobs",
+            {
+                "description": "Jobs that exist keep their values.",
+                "fields": (
+                    "queue", "default_timeout", "default_priority", "default_throttle_factor",
+                    "default_time_windows", "time_zone",
+                ),
+            },
+        ),
+        ("Times", {"fields": ("created", "updated")}),
+    )  # fmt: skip
+    readonly_fields = (
+        "name", "instance", "code", "response_handler", "retrying", "jobs", "created", "updated",
+    )  # fmt: skip
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        """Write the edited fields."""
+        self.save_changes(obj, form)
+
+    @admin.display(description="queue")
+    def to_queue(self, job_type: JobType) -> str:
+        """The queue of new jobs."""
+        return self.link(Queue, job_type.queue_id, job_type.queue)
+
+    @admin.display(description="timeout")
+    def timeout(self, job_type: JobType) -> str:
+        """Seconds for each attempt."""
+        return f"{plain(job_type.default_timeout)} s"
+
+    @admin.display(description="priority")
+    def priority(self, job_type: JobType) -> int:
+        """Lower runs sooner."""
+        return job_type.default_priority
+
+    @admin.display(description="factor")
+    def factor(self, job_type: JobType) -> str:
+        """What a job counts against the limit."""
+        return plain(job_type.default_throttle_factor)
+
+    @admin.display(description="time windows")
+    def windows(self, job_type: JobType) -> str:
+        """When jobs may start, and in which time zone."""
+        if not job_type.default_time_windows:
+            return NOTHING
+        return f"{', '.join(job_type.default_time_windows)} {job_type.zone}"
+
+    @admin.display(description="handler")
+    def code(self, job_type: JobType) -> str:
+        """The function that runs the jobs."""
+        declared = get_declared(job_type.instance, job_type.name)
+        if declared is None:
+            return badge("no code declares it", "error")
+        return f"{declared.handler.__module__}.{declared.handler.__qualname__}"
+
+    @admin.display(description="response handler")
+    def response_handler(self, job_type: JobType) -> str:
+        """The function that runs when the answer is in."""
+        declared = get_declared(job_type.instance, job_type.name)
+        handler = declared.response_handler if declared else None
+        return handler.__qualname__ if handler else "none: the response is the result"
+
+    @admin.display(description="after an error")
+    def retrying(self, job_type: JobType) -> str:
+        """What decides whether a job is tried again."""
+        declared = get_declared(job_type.instance, job_type.name)
+        if declared is None:
+            return NOTHING
+        if declared.retry_handler:
+            return declared.retry_handler.__qualname__
+        return repr(declared.policy) if declared.policy else "no retry"
+
+    @admin.display(description="jobs")
+    def jobs(self, job_type: JobType) -> str:
+        """A link to the jobs of this type."""
+        return format_html(
+            '<a href="{}?type={}">list</a>', self.url(Job, "changelist"), job_type.pk
+        )

@@ -1,0 +1,144 @@
+"""Jobs: the list, and the page that says why a job is not running and what to press."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import admin, messages
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied
+from django.db.models import TextField
+from django.db.models.functions import Cast, Left
+from django.http import HttpResponseRedirect
+
+from hipq_django.admin.base import RowList
+from hipq_django.admin.filters import JobTypeFilter, OutcomeFilter, QueueFilter, StateFilter
+from hipq_django.admin.job_actions import JobActions
+from hipq_django.admin.job_columns import JobColumns
+from hipq_django.admin.job_edit import JobForm, edit, refusal
+from hipq_django.admin.job_panel import panel
+from hipq_django.admin.job_search import find
+from hipq_django.exceptions import InvalidJobError
+from hipq_django.models import Job, Queue
+from hipq_django.states import WAITING
+
+if TYPE_CHECKING:
+    from django.contrib.admin.views.main import ChangeList
+    from django.db.models import QuerySet
+    from django.http import HttpRequest, HttpResponse
+
+ERROR_HEAD_CHARS = 120
+
+EDIT = ("scheduled_run_time", "priority", "throttle_factor", "seen_attempt")
+SEE = ("scheduled", "priority", "factor")
+LOOK = (
+    (
+        "Job",
+        ("to_job_type", "to_queue", "key", "tries", "time_limit", "windows", "worker", "to_origin"),
+    ),
+    ("Times", ("created", "updated")),
+    ("Data", ("data", "error_block", "result_block")),
+)
+
+
+class JobList(RowList):
+    """Takes the head of each error only: a partner may have sent a megabyte of it."""
+
+    def get_queryset(self, request: HttpRequest, *args: Any, **kwargs: Any) -> QuerySet[Any]:
+        """Return the jobs of the list."""
+        head = Left(Cast("error", TextField()), ERROR_HEAD_CHARS)
+        jobs: QuerySet[Any] = (
+            super().get_queryset(request, *args, **kwargs).annotate(error_head=head)
+        )
+        return jobs
+
+
+@admin.register(Job)
+class JobAdmin(JobColumns, JobActions):
+    """Waiting jobs may be edited; everything else happens by the actions."""
+
+    form = JobForm
+    change_form_template = "hipq_django/admin/job.html"
+    list_defer = ("job_data", "result", "error")
+    list_display = (
+        "id", "standing", "note", "to_job_type", "key", "to_queue", "attempt", "scheduled_short",
+        "updated_short",
+    )  # fmt: skip
+    list_filter = (StateFilter, OutcomeFilter, QueueFilter, JobTypeFilter)
+    list_select_related = ("queue", "job_type", "worker")
+    search_fields = ("job_key",)
+    search_help_text = "A whole job key or id."
+    sortable_by = ("id",)
+    readonly_fields = ("scheduled", "factor", *(name for _, names in LOOK for name in names))
+
+    # The list
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        """Return the list that takes the heads of errors."""
+        return JobList
+
+    def get_ordering(self, request: HttpRequest) -> tuple[str]:
+        """Return the oldest live job first where one state is chosen, else the newest job first."""
+        return ("id",) if request.GET.get("state") in StateFilter.oldest_first else ("-id",)
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """Return the jobs with exactly this key or id."""
+        term = search_term.strip()
+        return (find(queryset, term) if term else queryset), False
+
+    # The page
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Return the jobs with what their pages name."""
+        return super().get_queryset(request).select_related(*self.list_select_related)
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Return the fields to edit where the job waits, and what there is to see."""
+        editable = obj is not None and self.has_change_permission(request, obj)
+        top = EDIT if editable else SEE
+        return [(None, {"fields": top}), *((name, {"fields": fields}) for name, fields in LOOK)]
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Return whether the user may edit jobs, and this one waits."""
+        waits = obj is None or obj.state in WAITING
+        return waits and super().has_change_permission(request)
+
+    def render_change_form(
+        self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        """Put above the form why the job is not running and the buttons, below it what happened."""
+        job = context["original"]
+        context.update(panel(job, self.now))
+        context["buttons"] = self.buttons(request, job)
+        context["queue_url"] = self.url(Queue, "change", job.queue_id)
+        return super().render_change_form(request, context, *args, **kwargs)
+
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> Any:
+        """Save nothing, and say so, where a worker claimed the job meanwhile."""
+        try:
+            return super().changeform_view(request, object_id, form_url, extra_context)
+        except InvalidJobError as error:
+            text = str(error)
+        except PermissionDenied:
+            job = self.get_object(request, unquote(object_id or ""))
+            if job is None or not super().has_change_permission(request):
+                raise
+            text = refusal(job)  # the user may edit, but not this job
+        self.message_user(request, text, messages.ERROR)
+        return HttpResponseRedirect(self.url(Job, "change", object_id))
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        """Write the edited values unless a worker was first."""
+        row = edit(obj, form.edited, form.cleaned_data["seen_attempt"])
+        if row.scheduled_run_time != obj.scheduled_run_time and "scheduled_run_time" in form.edited:
+            text = f"Its time windows moved it to {row.scheduled_run_time:%Y-%m-%d %H:%M:%S} UTC."
+            self.message_user(request, text, messages.WARNING)
+        obj.scheduled_run_time = row.scheduled_run_time

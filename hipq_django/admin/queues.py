@@ -1,0 +1,214 @@
+"""Queues: what stands in each, what holds it, and what an operator edits while jobs run."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import admin, messages
+from django.db import transaction
+from django.utils.html import format_html, format_html_join
+from django.utils.text import Truncator
+
+from hipq_django.admin.base import COUNT_LIMIT, HipqAdmin, RowList
+from hipq_django.admin.display import badge, plain, span
+from hipq_django.admin.fields import EditForm, NumberField, limit_rule, within
+from hipq_django.admin.figures import is_served, live_workers, with_figures
+from hipq_django.conf import get_instance
+from hipq_django.exceptions import ConfigurationError
+from hipq_django.models import Job, Queue
+from hipq_django.payloads import NONE
+from hipq_django.recovery import rerank
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from django.contrib.admin.views.main import ChangeList
+    from django.db.models import QuerySet
+    from django.http import HttpRequest
+
+RANKING = {"order", "granularity_seconds", "ageing_seconds"}
+
+
+class QueueForm(EditForm):
+    """What of a queue may be edited."""
+
+    throttle_limit = NumberField(
+        limit_rule, help_text="Sum of the factors that run at a time; 0 is unlimited."
+    )
+    granularity_seconds = NumberField(
+        within("granularity_seconds", 0.001, 86_400),
+        help_text="In order 'time': times in the same span are equal and priority decides.",
+    )
+    ageing_seconds = NumberField(
+        within("ageing_seconds", 0, 34_560_000),
+        help_text="In order 'ageing': how much earlier each better point of priority counts.",
+    )
+    retention_days = NumberField(
+        within("retention_days", 0, 36_500), help_text="How long final jobs are kept."
+    )
+
+
+class QueueList(RowList):
+    """Knows the workers, which one query finds for all queues of the page."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        """Give each queue of the page the fact whether a live worker serves it."""
+        super().get_results(request)
+        self.result_list = list(self.result_list)
+        workers = live_workers(self.model_admin.database)  # type: ignore[attr-defined]
+        for queue in self.result_list:
+            queue.is_served = is_served(queue, workers)
+
+
+@admin.register(Queue)
+class QueueAdmin(HipqAdmin):
+    """The first page to look at: every queue with what stands in it and what holds it."""
+
+    form = QueueForm
+    list_display = (
+        "__str__", "condition", "due", "oldest_due", "waiting", "running", "in_error", "load",
+        "order",
+    )  # fmt: skip
+    actions = ("pause", "resume")
+    fieldsets = (
+        (
+            "Now",
+            {
+                "fields": (
+                    "condition",
+                    "due",
+                    "oldest_due",
+                    "waiting",
+                    "running",
+                    "in_error",
+                    "load",
+                )
+            },
+        ),
+        ("Limits", {"fields": ("paused", "throttle_limit", "throttlers")}),
+        ("Order", {"fields": ("order", "granularity_seconds", "ageing_seconds")}),
+        ("Other", {"fields": ("retention_days", "instance", "name", "created", "updated")}),
+    )
+    readonly_fields = (
+        "condition", "due", "oldest_due", "waiting", "running", "in_error", "load", "throttlers",
+        "instance", "name", "created", "updated",
+    )  # fmt: skip
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Return the queues with what stands in them, in one query."""
+        return with_figures(super().get_queryset(request), self.now)
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        """Return the list that knows the workers."""
+        return QueueList
+
+    # What stands in a queue
+
+    @admin.display(description="condition")
+    def condition(self, queue: Any) -> str:
+        """What holds the queue, if anything does."""
+        found = list(self._problems(queue)) or [badge("ok", "succeeded")]
+        return format_html_join(" ", "{}", ((problem,) for problem in found))
+
+    def _problems(self, queue: Any) -> Iterator[str]:
+        if queue.paused:
+            yield badge("paused", "retry")
+        if queue.throttler_problem != NONE:
+            yield badge("held", "error")
+            yield Truncator(queue.throttler_problem).chars(300)
+        if not self._is_served(queue):
+            yield badge("no worker", "error")
+        if queue.is_limited and (queue.load or 0) >= queue.throttle_limit:
+            yield badge("limit reached", "retry")
+
+    def _is_served(self, queue: Any) -> bool:
+        if not hasattr(queue, "is_served"):
+            queue.is_served = is_served(queue, live_workers(self.database))
+        return bool(queue.is_served)
+
+    @admin.display(description="due, not started")
+    def due(self, queue: Any) -> str:
+        """Waiting jobs whose time has come."""
+        return self._count(queue, "due")
+
+    @admin.display(description="oldest due for")
+    def oldest_due(self, queue: Any) -> str:
+        """How long the longest waiting due job has been due."""
+        return span(self.now - queue.oldest_due) if queue.oldest_due else "-"
+
+    @admin.display(description="waiting")
+    def waiting(self, queue: Any) -> str:
+        """Jobs in initial or retry, also those of the future."""
+        return self._count(queue, "waiting")
+
+    @admin.display(description="running")
+    def running(self, queue: Any) -> str:
+        """Jobs that execute or wait for their answer."""
+        return self._count(queue, "running")
+
+    @admin.display(description="in error")
+    def in_error(self, queue: Any) -> str:
+        """Jobs about which the retry handler has not decided yet."""
+        return self._count(queue, "error")
+
+    def _count(self, queue: Any, state: str) -> str:
+        number = getattr(queue, f"{state}_count")
+        if not number:
+            return "0"
+        text = f"{COUNT_LIMIT:,}+" if number > COUNT_LIMIT else f"{number:,}"
+        jobs = self.url(Job, "changelist")
+        return format_html('<a href="{}?queue={}&amp;state={}">{}</a>', jobs, queue.pk, state, text)
+
+    @admin.display(description="load")
+    def load(self, queue: Any) -> str:
+        """The sum of the factors that run, and the limit."""
+        load = plain(queue.load or 0)
+        return (
+            f"{load} of {plain(queue.throttle_limit)}" if queue.is_limited else f"{load}, no limit"
+        )
+
+    @admin.display(description="throttlers")
+    def throttlers(self, queue: Any) -> str:
+        """The throttlers that the setting names."""
+        try:
+            paths = get_instance(queue.instance).queue(queue.name).throttlers
+        except ConfigurationError as error:
+            return str(error)
+        return ", ".join(paths) or "none"
+
+    # What an operator does
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        """Write the edited fields; after the commit rank the waiting jobs anew where it matters."""
+        self.save_changes(obj, form)
+        if RANKING & set(form.changed_data):
+            transaction.on_commit(partial(self._rerank, request, obj.pk), using=self.database)
+
+    def _rerank(self, request: HttpRequest, pk: int) -> None:
+        queue = Queue.objects.using(self.database).get(pk=pk)
+        changed = rerank(queue)
+        self.message_user(request, f"{changed:,} waiting jobs of queue {queue} were ranked anew.")
+
+    @admin.action(permissions=["change"], description="Pause the selected queues")
+    def pause(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """Start no more jobs of these queues."""
+        self._set_paused(request, queryset, paused=True)
+
+    @admin.action(permissions=["change"], description="Resume the selected queues")
+    def resume(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """Let the jobs of these queues start again."""
+        self._set_paused(request, queryset, paused=False)
+
+    def _set_paused(self, request: HttpRequest, rows: QuerySet[Any], *, paused: bool) -> None:
+        verb = "Paused" if paused else "Resumed"
+        changed = []
+        for queue in rows:
+            row = Queue.objects.using(self.database).filter(pk=queue.pk, paused=not paused)
+            if row.update(paused=paused, update_time=self.now):
+                self.log_change(request, queue, f"{verb}.")
+                changed.append(str(queue))
+        if changed:
+            self.message_user(request, f"{verb}: {', '.join(changed)}.", messages.SUCCESS)
+        else:
+            self.message_user(request, "Nothing changed: they were so already.", messages.WARNING)

@@ -1,0 +1,49 @@
+"""Workers: the processes that run the jobs."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+
+from hipq_django.admin.base import ReadOnlyAdmin
+from hipq_django.admin.display import badge, when
+from hipq_django.admin.figures import is_silent
+from hipq_django.models import Worker
+
+TONES = {
+    Worker.State.RUNNING: "running",
+    Worker.State.STOPPING: "retry",
+    Worker.State.STOPPED: "cancelled",
+    Worker.State.LOST: "error",
+}
+
+
+@admin.register(Worker)
+class WorkerAdmin(ReadOnlyAdmin):
+    """Who is there and whose heart still beats."""
+
+    list_display = (
+        "name", "condition", "instance", "served", "threads", "executing", "heartbeat", "started",
+    )  # fmt: skip
+    fields = list_display
+
+    @admin.display(description="state")
+    def condition(self, worker: Worker) -> str:
+        """The state, or that the heartbeat stopped."""
+        if is_silent(worker, self.now):
+            return badge("silent", "error")
+        return badge(worker.state, TONES.get(worker.state, "cancelled"))  # type: ignore[call-overload]
+
+    @admin.display(description="queues")
+    def served(self, worker: Worker) -> str:
+        """The queues it serves."""
+        return ", ".join(worker.queues) or "all"
+
+    @admin.display(description="last heartbeat")
+    def heartbeat(self, worker: Worker) -> str:
+        """When it last wrote that it lives."""
+        return when(worker.heartbeat_time, self.now)
+
+    @admin.display(description="started")
+    def started(self, worker: Worker) -> str:
+        """When the process started."""
+        return when(worker.create_time, self.now)

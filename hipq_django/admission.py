@@ -1,0 +1,268 @@
+"""The admission of due jobs of one queue: windows, throttlers, limit, claim; one transaction."""
+
+from __future__ import annotations
+
+import logging
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from django.db import DatabaseError, transaction
+
+from hipq_django import clock, inbox, moves
+from hipq_django.conf import get_throttlers
+from hipq_django.database import in_one_line, locked, write_transaction
+from hipq_django.exceptions import ConfigurationError
+from hipq_django.models import Answer, Job, Queue
+from hipq_django.payloads import NONE
+from hipq_django.ranking import MAX_RANK
+from hipq_django.results import Claim, Work, keep
+from hipq_django.signals import job_started, send_after_commit
+from hipq_django.throttling import (
+    Load,
+    Reschedule,
+    Run,
+    ThrottlerError,
+    Verdict,
+    admit_by_weight,
+    ask,
+    candidate_of,
+    load_of,
+)
+from hipq_django.windows import is_open, next_opening, parse_windows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from hipq_django.scheduler import BatchScheduler
+    from hipq_django.throttling import Throttler
+
+logger = logging.getLogger("hipq_django")
+
+PAGE = 500
+"""How many candidates one look takes."""
+
+MAX_PAGES = 4
+"""How many pages of held candidates one pass looks through; the next pass goes on behind them."""
+
+WORKER_LOST = "WorkerLost"
+"""How the error of a job begins whose worker died while it had the job in hand."""
+
+
+class Admission:
+    """Admits up to `room` jobs that start at once and `ahead` more that wait for a thread."""
+
+    def __init__(self, scheduler: BatchScheduler, queue: Queue, room: int, ahead: int) -> None:
+        self.scheduler = scheduler
+        self.using = scheduler.using
+        self.path = scheduler.path
+        self.queue = queue
+        self.room = room
+        self.places = room + ahead
+        self.now = clock.now(self.using)
+        self.throttlers: list[Throttler] = []
+        self.load = Decimal(0)
+        self.running: list[Load] = []
+        self.admitted: list[Job] = []
+        self.is_full = False
+
+    def claim(self) -> list[Claim]:
+        """Claim what may start; return nothing where another worker is scheduling the queue."""
+        problem = self._load_throttlers()
+        with write_transaction(self.using):
+            if problem or self.queue.is_limited or self.throttlers:
+                row = locked(
+                    Queue.objects.using(self.using).filter(pk=self.queue.pk), skip_locked=True
+                ).first()
+                if row is None:
+                    self.scheduler.contended = True
+                    return []
+                self.queue = row
+            if problem:
+                self._hold_queue(problem)
+                return []
+            if self.queue.paused:
+                return []
+            self._admit()
+            return self._start(self.admitted)
+
+    def _load_throttlers(self) -> str:
+        try:
+            self.throttlers = get_throttlers(self.queue.instance, self.queue.name)
+        except ConfigurationError as error:
+            return str(error)
+        return ""
+
+    # Choosing
+
+    def _admit(self) -> None:
+        """Choose the locked jobs that may start, in strict order."""
+        if self.queue.is_limited:
+            self.load = self.path.load(self.queue)
+        if self.throttlers:
+            self.running = self._running()
+            self._look_through_pages()
+        else:
+            self._choose(self._open(self._due(min(self.places, PAGE))))
+        if self.is_full:
+            self._choose_critical()
+
+    def _look_through_pages(self) -> None:
+        """A held job does not block those behind it.
+
+        The first page is always the head of the queue; where many are held, later passes go on
+        where the last one stopped.
+        """
+        resume = self.scheduler.skip_to.pop(self.queue.pk, None)
+        after: tuple[int, int] | None = None
+        for _ in range(MAX_PAGES):
+            jobs = self._due(PAGE, after=after)
+            self._choose(self._pass_throttlers(self._open(jobs)))
+            if self.is_full or len(self.admitted) == self.places or len(jobs) < PAGE:
+                return
+            after = max((jobs[-1].rank, jobs[-1].pk), resume or (-MAX_RANK, 0))
+            resume = None
+        self.scheduler.skip_to[self.queue.pk] = after or (-MAX_RANK, 0)
+
+    def _choose_critical(self) -> None:
+        """Jobs of factor 0 are not held back by the limit, wherever they stand in the queue."""
+        if len(self.admitted) >= self.places:
+            return
+        taken = {job.pk for job in self.admitted}
+        jobs = [job for job in self._due(PAGE, critical=True) if job.pk not in taken]
+        jobs = self._open(jobs)
+        self._choose(self._pass_throttlers(jobs) if self.throttlers else jobs)
+
+    def _choose(self, jobs: Sequence[Job]) -> None:
+        """Admit of these jobs what fits under the limit and has a place."""
+        factors = [job.throttle_factor for job in jobs]
+        fitting = admit_by_weight(factors, self.load, self.queue.throttle_limit)
+        self.is_full = len(fitting) < len(jobs)
+        before = len(self.admitted)
+        for job in (jobs[index] for index in fitting):
+            if self._has_place(job):
+                self.admitted.append(job)
+        chosen = self.admitted[before:]
+        self.load += sum((job.throttle_factor for job in chosen), Decimal(0))
+        if self.throttlers and chosen:
+            self.running += [load_of(job) for job in chosen]
+            self._tell_throttlers(len(chosen))
+
+    def _has_place(self, job: Job) -> bool:
+        """A job that lost its worker is never claimed ahead of a free thread.
+
+        So it is certain next time whether it had started, and the count of its losses is exact.
+        """
+        suspect = str(job.error).startswith(WORKER_LOST)
+        return len(self.admitted) < (self.room if suspect else self.places)
+
+    def _tell_throttlers(self, count: int) -> None:
+        before = self.queue.throttler_state
+        for throttler in self.throttlers:
+            admitted = getattr(throttler, "admitted", None)
+            if callable(admitted):
+                admitted(self.queue, self.now, count)
+        if self.queue.throttler_state != before:
+            Queue.objects.using(self.using).filter(pk=self.queue.pk).update(
+                throttler_state=self.queue.throttler_state
+            )
+
+    def _pass_throttlers(self, jobs: list[Job]) -> list[Job]:
+        """Return the jobs that all throttlers let run; give the rescheduled their time."""
+        asked = [job for job in jobs if not job.answered]
+        try:
+            verdicts = self._ask(asked)
+        except (ThrottlerError, DatabaseError) as error:
+            self._hold_queue(in_one_line(error))
+            return [job for job in jobs if job.answered]
+        self._note_problem(NONE)
+        for job in asked:
+            verdict = verdicts[job.pk]
+            # A time that is past would bring the job back at once: it is held.
+            if isinstance(verdict, Reschedule) and verdict.at > self.now:
+                self._reschedule(job, verdict.at, verdict.reason)
+        return [j for j in jobs if j.answered or isinstance(verdicts[j.pk], Run)]
+
+    def _ask(self, jobs: Sequence[Job]) -> dict[int, Verdict]:
+        # A savepoint, so that a query that fails in a throttler does not end our transaction.
+        with transaction.atomic(using=self.using):
+            candidates = [candidate_of(job) for job in jobs]
+            return ask(self.throttlers, self.queue, self.now, self.running, candidates)
+
+    def _running(self) -> list[Load]:
+        running = self.scheduler.jobs(self.queue).running()
+        rows = running.values_list("job_type__name", "job_key", "job_data", "throttle_factor")
+        return [Load(*row) for row in rows]
+
+    def _due(
+        self, limit: int, *, after: tuple[int, int] | None = None, critical: bool = False
+    ) -> list[Job]:
+        unknown = self.scheduler.unknown_types
+        rows = self.path.due(
+            self.queue, self.now, limit, after=after, critical=critical, without_types=unknown
+        )
+        return self.scheduler.known(self.queue, rows)
+
+    def _open(self, jobs: list[Job]) -> list[Job]:
+        """Return the jobs whose windows are open; the others get their next opening.
+
+        Windows guard the request: a job whose answer is there already does not wait for one.
+        """
+        open_now: list[Job] = []
+        for job in jobs:
+            windows = parse_windows(job.time_windows)
+            if job.answered or not windows or is_open(windows, self.now, job.job_type.zone):
+                open_now.append(job)
+            else:
+                opening = next_opening(windows, self.now, job.job_type.zone)
+                self._reschedule(job, opening, "its time window is closed")
+        return open_now
+
+    def _reschedule(self, job: Job, moment: datetime, reason: str) -> None:
+        moves.reschedule(job, moment, self.now)
+        self.scheduler.progress += 1
+        logger.info("job=%s rescheduled=%s reason=%r", job.pk, moment.isoformat(), reason)
+
+    def _hold_queue(self, problem: str) -> None:
+        if self.queue.throttler_problem != problem:
+            logger.error("queue=%s held: %s", self.queue, problem)
+        self._note_problem(problem)
+
+    def _note_problem(self, problem: str) -> None:
+        if self.queue.throttler_problem != problem:
+            self.queue.throttler_problem = problem
+            Queue.objects.using(self.using).filter(pk=self.queue.pk).update(
+                throttler_problem=problem
+            )
+
+    # Starting
+
+    def _start(self, jobs: list[Job]) -> list[Claim]:
+        if not jobs:
+            return []
+        prefetched = {job.pk for job in jobs[self.room :]}
+        moves.claim(jobs, self.scheduler.worker, self.now, prefetched=prefetched)
+        answers = inbox.take_early(jobs, self.now, self.using)
+        send_after_commit(job_started, jobs, self.using)
+        for job in jobs:
+            logger.info(
+                "job=%s type=%s key=%s attempt=%s event=started",
+                job.pk, job.job_type.name, job.job_key, job.attempt,
+            )  # fmt: skip
+        return self._claims(jobs, answers)
+
+    def _claims(self, jobs: Sequence[Job], answers: dict[int, Answer]) -> list[Claim]:
+        claims: list[Claim] = []
+        for job in jobs:
+            answer = answers.get(job.pk)
+            if answer is None:
+                claims.append(Claim(job.pk, job.attempt, Work.REQUEST, job, keep(job)))
+            elif answer.kind == Answer.Kind.ERROR or not inbox.has_response_handler(job):
+                inbox.act(answer, job, self.now)
+                self.scheduler.progress += 1
+            else:
+                Job.objects.using(self.using).filter(pk=job.pk).update(answered=True)
+                claims.append(
+                    Claim(job.pk, job.attempt, Work.RESPONSE, job, keep(job), answer.payload)
+                )
+        return claims

@@ -1,0 +1,147 @@
+"""`complete` and `fail`: the answer of another system arrives.
+
+Late, early, repeated and unknown answers are stored and are no error for the sender; only values
+that cannot be stored are refused, with nothing changed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from asgiref.sync import sync_to_async
+from django.db import IntegrityError
+
+from hipq_django import clock, inbox
+from hipq_django.conf import DEFAULT, get_instance
+from hipq_django.database import write_transaction
+from hipq_django.definitions import checked_key, checked_type_name
+from hipq_django.exceptions import InvalidAnswerError, InvalidJobError
+from hipq_django.inbox import Message
+from hipq_django.models import Answer
+from hipq_django.payloads import NONE, to_json
+
+if TYPE_CHECKING:
+    from hipq_django.callbacks import Token
+
+MAX_MESSAGE_ID_CHARS = 255
+
+
+def complete(
+    job_type: str,
+    job_key: str,
+    response: Any = None,
+    *,
+    message_id: str | None = None,
+    instance: str = DEFAULT,
+) -> Answer:
+    """Store the response to the job with this key and settle the job by it.
+
+    Without a response handler the job is final at once, inside the caller's transaction; with one
+    a worker runs it. `message_id` is the sender's own id of the message: a second message with
+    the same id changes nothing. Return the stored answer; its `status` says what became of it.
+    """
+    message = _message(instance, job_type, job_key, Answer.Kind.RESPONSE, response, message_id)
+    return _receive_by_key(message)
+
+
+def fail(
+    job_type: str,
+    job_key: str,
+    error: Any,
+    *,
+    message_id: str | None = None,
+    instance: str = DEFAULT,
+) -> Answer:
+    """Store the error that the job with this key was answered with; its retry handler decides.
+
+    `error` is text or JSON. Otherwise as `complete`.
+    """
+    message = _message(instance, job_type, job_key, Answer.Kind.ERROR, error, message_id)
+    return _receive_by_key(message)
+
+
+acomplete = sync_to_async(complete)
+afail = sync_to_async(fail)
+
+
+def answer_callback(token: Token, kind: str, payload: Any) -> Answer:
+    """Take an answer that came by a signed callback URL; return it as stored.
+
+    The URL is good as long as the job lives: an attempt that was never answered may still settle
+    the job after its timeout.
+    """
+    config = get_instance(token.instance)
+    payload = _checked_payload(kind, payload)
+    with write_transaction(config.database):
+        job = inbox.lock_job_by_id(token.job_id, config.database)
+        name, key = (job.job_type.name, job.job_key) if job else ("pruned job", str(token.job_id))
+        message = Message(token.instance, name, key, kind, payload, attempt=token.attempt)
+        return inbox.receive(message, job, clock.now(config.database), config.database)
+
+
+def _message(
+    instance: str, job_type: str, job_key: str, kind: str, payload: Any, message_id: str | None
+) -> Message:
+    try:
+        name, key = checked_type_name(job_type), checked_key(job_key)
+    except InvalidJobError as error:
+        raise InvalidAnswerError(f"answer: {error}") from error
+    if key == NONE:
+        raise InvalidAnswerError(
+            f"answer for {name!r}: job_key {job_key!r} names no job; give the key of the job."
+        )
+    payload = _checked_payload(kind, payload)
+    return Message(instance, name, key, kind, payload, _checked_message_id(message_id))
+
+
+def _checked_payload(kind: str, payload: Any) -> Any:
+    try:
+        stored = to_json(payload)
+    except ValueError as error:
+        raise InvalidAnswerError(f"the {kind} is not JSON: {error}.") from error
+    if kind == Answer.Kind.ERROR and stored in (None, "", NONE):
+        raise InvalidAnswerError(
+            f"error {payload!r} would mean that there is none; say what went wrong, or complete "
+            "the job."
+        )
+    return stored
+
+
+def _checked_message_id(message_id: object) -> str:
+    if message_id is None:
+        return NONE
+    usable = isinstance(message_id, str) and 0 < len(message_id) <= MAX_MESSAGE_ID_CHARS
+    if usable and message_id.isprintable():  # type: ignore[attr-defined]
+        return str(message_id)
+    raise InvalidAnswerError(
+        f"message_id {message_id!r:.200}: give text of 1 to {MAX_MESSAGE_ID_CHARS} printable "
+        "characters, or leave it out."
+    )
+
+
+def _receive_by_key(message: Message) -> Answer:
+    using = get_instance(message.instance).database
+    try:
+        with write_transaction(using):
+            return _known(message, using) or _receive(message, using)
+    except IntegrityError:
+        # Two messages with one id at the same moment: the other one was first.
+        known = _known(message, using)
+        if known is None:
+            raise
+        return known
+
+
+def _receive(message: Message, using: str) -> Answer:
+    job = inbox.lock_job(message, using)
+    return inbox.receive(message, job, clock.now(using), using)
+
+
+def _known(message: Message, using: str) -> Answer | None:
+    if message.message_id == NONE:
+        return None
+    return (
+        Answer.objects.using(using)
+        .filter(instance=message.instance, job_type=message.job_type, message_id=message.message_id)
+        .first()
+    )

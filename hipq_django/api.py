@@ -1,0 +1,406 @@
+"""`enqueue` and what else a project or an operator does to jobs."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+from asgiref.sync import sync_to_async
+from django.db import IntegrityError, connections, transaction
+
+from hipq_django import clock, inbox, moves
+from hipq_django.catalog import get_job_type, get_queue
+from hipq_django.conf import DEFAULT, get_instance
+from hipq_django.database import locked, write_transaction
+from hipq_django.definitions import (
+    JOB_OPTIONS,
+    NewJob,
+    checked_data,
+    checked_factor,
+    checked_key,
+    checked_moment,
+    checked_name,
+    checked_priority,
+    checked_timeout,
+    checked_type_name,
+    checked_windows,
+)
+from hipq_django.exceptions import (
+    DuplicateJobKeyError,
+    InvalidJobError,
+    UnknownOptionError,
+    nearest_name,
+)
+from hipq_django.hotpath import hot_path
+from hipq_django.models import Job, JobType, Queue
+from hipq_django.payloads import NONE
+from hipq_django.signals import job_enqueued, job_finished, send_after_commit
+from hipq_django.states import WAITING, Outcome, State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+    from decimal import Decimal
+
+    from django.db.models import QuerySet
+
+    from hipq_django.windows import TimeWindow
+
+ON_CONFLICT = ("raise", "return", "replace")
+_TRIES = 5
+
+
+class JobOptions(TypedDict, total=False):
+    """The options of one job; what is not given comes from the job type."""
+
+    job_key: str | None
+    scheduled_run_time: datetime | None
+    priority: int | None
+    throttle_factor: float | Decimal | None
+    timeout: float | None
+    time_windows: Sequence[str | TimeWindow] | None
+    queue: str | None
+
+
+def enqueue(
+    job_type: str,
+    job_data: Any = None,
+    *,
+    on_conflict: str = "raise",
+    instance: str = DEFAULT,
+    **options: Unpack[JobOptions],
+) -> Job:
+    """Create a job in the caller's transaction and return it.
+
+    `job_data` is JSON. Options: `job_key` (unique among the live jobs of the type; the answer is
+    matched by it), `scheduled_run_time` (aware datetime, now), `priority`, `throttle_factor`,
+    `timeout` (seconds), `time_windows`, `queue`. While another live job has the key, `on_conflict`
+    is "raise" (`DuplicateJobKeyError`), "return" (that job), or "replace" (it is cancelled and
+    the new one takes its place; refused while it is running). Raise `InvalidJobError` for values
+    that cannot be stored, with nothing changed.
+    """
+    _check_options(job_type, on_conflict, options)
+    new = NewJob(job_type, {} if job_data is None else job_data, **options)
+    job = _Builder(instance).build(new)
+    taken = _insert_instead(job) if on_conflict == "replace" else _insert(job)
+    if taken is None:
+        send_after_commit(job_enqueued, [job], job.using)
+        return job
+    if on_conflict == "return":
+        return taken
+    raise _duplicate(taken)
+
+
+def enqueue_many(jobs: Iterable[NewJob], *, instance: str = DEFAULT) -> list[Job]:
+    """Create many jobs, all or none, in few statements; return them in their order.
+
+    Raise `DuplicateJobKeyError` if one of the keys is taken, by a live job or twice in `jobs`.
+    """
+    builder = _Builder(instance)
+    rows = [builder.build(_checked_new(new)) for new in jobs]
+    _check_distinct(rows)
+    for tries in range(1, _TRIES + 1):
+        try:
+            _insert_many(rows, builder.using)
+        except IntegrityError:
+            taken = _find_taken(rows, builder.using)
+            if taken is not None:
+                raise _duplicate(taken) from None
+            # That job has become final since, and its key is free again.
+            if tries == _TRIES:
+                raise
+        else:
+            break
+    return rows
+
+
+def _insert_many(rows: Sequence[Job], using: str) -> None:
+    with transaction.atomic(using=using):
+        hot_path(using).insert(rows)
+        send_after_commit(job_enqueued, rows, using)
+
+
+aenqueue = sync_to_async(enqueue)
+aenqueue_many = sync_to_async(enqueue_many)
+
+
+def cancel(job: Job) -> Job:
+    """Make a live job final with the outcome cancelled; bring `job` up to date and return it.
+
+    A handler that is executing it is not stopped, but what it returns is dropped. Raise
+    `InvalidJobError` for a final job.
+    """
+    with write_transaction(job.using):
+        _lock(job, "cancel")
+        _cancel(job, "Cancelled")
+    return job
+
+
+def run_now(job: Job) -> Job:
+    """Let a waiting job run as soon as the limit, throttlers and pause of its queue allow.
+
+    Its time windows are dropped. Raise `InvalidJobError` unless it is waiting.
+    """
+    with write_transaction(job.using):
+        _lock(job, "run_now")
+        if job.state not in WAITING:
+            raise InvalidJobError(
+                f"run_now: {job} is {job.state}; only jobs in initial or retry can be run now."
+            )
+        now = clock.now(job.using)
+        job.time_windows = []
+        Job.objects.using(job.using).filter(pk=job.pk).update(time_windows=[])
+        moves.reschedule(job, now, now)
+    return job
+
+
+def requeue(job: Job) -> Job:
+    """Create a fresh job from a final one, with the same values; return it.
+
+    Its `origin` is the old job, which stays as it is. Raise `InvalidJobError` for a job that is
+    not final, `DuplicateJobKeyError` if its key is in use again.
+    """
+    _read(job, Job.objects.using(job.using), "requeue")
+    if not job.is_final:
+        raise InvalidJobError(
+            f"requeue: {job} is {job.state}; only final jobs can be requeued. Use run_now for a "
+            "waiting job."
+        )
+    fresh = _copy_of(job)
+    taken = _insert(fresh)
+    if taken is not None:
+        raise _duplicate(taken)
+    send_after_commit(job_enqueued, [fresh], fresh.using)
+    return fresh
+
+
+# Building jobs
+
+
+class _Builder:
+    """Makes unsaved jobs; looks each job type and queue up once."""
+
+    def __init__(self, instance: str) -> None:
+        self.instance = instance
+        self.using = get_instance(instance).database
+        self.now = clock.now(self.using)
+        self._types: dict[str, JobType] = {}
+        self._queues: dict[str, Queue] = {}
+
+    def build(self, new: NewJob) -> Job:
+        """Return the job; raise `InvalidJobError` before anything is written."""
+        job_data, job_key = checked_data(new.job_data), checked_key(new.job_key)
+        moment = new.scheduled_run_time
+        scheduled = self.now if moment is None else checked_moment(moment)
+        own = _own_values(new)
+        queue_name = None if new.queue is None else checked_name("queue", new.queue)
+        row = self._job_type(new.job_type)
+        queue = row.queue if queue_name is None else self._queue(queue_name)
+        return new_job(
+            queue,
+            row,
+            self.now,
+            job_data=job_data,
+            job_key=job_key,
+            scheduled_run_time=scheduled,
+            **{**_default_values(row), **own},
+        )
+
+    def _job_type(self, name: str) -> JobType:
+        name = checked_type_name(name)
+        if name not in self._types:
+            self._types[name] = get_job_type(self.instance, name)
+        return self._types[name]
+
+    def _queue(self, name: str) -> Queue:
+        if name not in self._queues:
+            self._queues[name] = get_queue(self.instance, name)
+        return self._queues[name]
+
+
+def _own_values(new: NewJob) -> dict[str, Any]:
+    checks = {
+        "timeout": checked_timeout,
+        "priority": checked_priority,
+        "throttle_factor": checked_factor,
+        "time_windows": checked_windows,
+    }
+    given = {name: getattr(new, name) for name in checks}
+    return {name: checks[name](value) for name, value in given.items() if value is not None}
+
+
+def _default_values(row: JobType) -> dict[str, Any]:
+    return {
+        "timeout": row.default_timeout,
+        "priority": row.default_priority,
+        "throttle_factor": row.default_throttle_factor,
+        "time_windows": row.default_time_windows,
+    }
+
+
+def new_job(queue: Queue, job_type: JobType, now: datetime, **values: Any) -> Job:
+    """Return an unsaved job; its first time lies in its windows, its rank fits its queue."""
+    job = Job(
+        queue=queue,
+        job_type=job_type,
+        create_time=now,
+        update_time=now,
+        deadline=now,
+        **values,
+    )
+    job._state.db = queue.using
+    job.scheduled_run_time = moves.first_opening(job, job.scheduled_run_time)
+    job.rank = queue.ordering.rank(job.scheduled_run_time, job.priority)
+    return job
+
+
+def _copy_of(job: Job) -> Job:
+    now = clock.now(job.using)
+    names = ("job_data", "job_key", "timeout", "priority", "throttle_factor", "time_windows")
+    values = {name: getattr(job, name) for name in names}
+    return new_job(job.queue, job.job_type, now, origin=job, scheduled_run_time=now, **values)
+
+
+# Inserting under the unique key
+
+
+def _insert(job: Job) -> Job | None:
+    """Insert the job and return None, or return the live job that has its key."""
+    for _ in range(_TRIES - 1):
+        try:
+            _insert_guarded(job)
+        except IntegrityError:
+            taken = _live_with_key(job)
+            if taken is not None:
+                return taken
+            if job.job_key == NONE:
+                raise
+            # The other job has become final since, and the key is free again.
+        else:
+            return None
+    _insert_guarded(job)
+    return None
+
+
+def _insert_guarded(job: Job) -> None:
+    """Insert; inside a transaction with a savepoint, so that a conflict leaves it usable."""
+    using = job.using
+    guarded = job.job_key != NONE and connections[using].in_atomic_block
+    try:
+        with transaction.atomic(using=using) if guarded else nullcontext():
+            job.save(force_insert=True, using=using)
+    except IntegrityError:
+        job.pk = None
+        raise
+
+
+def _insert_instead(job: Job) -> Job | None:
+    """Insert the job in the place of the one that has its key, both or nothing.
+
+    Return that one where it is running and cannot be replaced.
+    """
+    with write_transaction(job.using):
+        while (taken := _insert(job)) is not None:
+            if not _make_room(taken):
+                return taken
+    return None
+
+
+def _live_with_key(job: Job) -> Job | None:
+    return (
+        Job.objects.using(job.using)
+        .select_related("queue", "job_type")
+        .live()
+        .filter(job_type=job.job_type, job_key=job.job_key)
+        .exclude(job_key=NONE)
+        .first()
+    )
+
+
+def _make_room(taken: Job) -> bool:
+    """Cancel the job that has the key; return False while it is running."""
+    row = locked(Job.objects.using(taken.using).filter(pk=taken.pk)).first()
+    if row is None or row.is_final:
+        return True
+    if row.state == State.RUNNING:
+        return False
+    _cancel(row, "Replaced by a new job with the same key")
+    return True
+
+
+def _duplicate(taken: Job) -> DuplicateJobKeyError:
+    return DuplicateJobKeyError(
+        f"job type {taken.job_type.name!r} has a live job with key {taken.job_key!r}: job "
+        f"{taken.pk} is {taken.state}. Use another key, or on_conflict='return' or 'replace' "
+        "('replace' waits for no running job).",
+        taken,
+    )
+
+
+def _check_distinct(rows: Sequence[Job]) -> None:
+    seen: dict[tuple[int, str], Job] = {}
+    for row in rows:
+        other = seen.setdefault((row.job_type_id, row.job_key), row)
+        if other is not row and row.job_key != NONE:
+            raise DuplicateJobKeyError(
+                f"job type {row.job_type.name!r}: key {row.job_key!r} is given twice in one "
+                "enqueue_many; nothing was created.",
+                other,
+            )
+
+
+def _find_taken(rows: Sequence[Job], using: str) -> Job | None:
+    keyed = {(row.job_type_id, row.job_key) for row in rows if row.job_key != NONE}
+    keys = [key for _, key in keyed]
+    for start in range(0, len(keys), 300):
+        live = Job.objects.using(using).live().filter(job_key__in=keys[start : start + 300])
+        for job in live.select_related("queue", "job_type"):
+            if (job.job_type_id, job.job_key) in keyed:
+                return job
+    return None
+
+
+# Checking
+
+
+def _check_options(job_type: object, on_conflict: object, options: JobOptions) -> None:
+    where = f"enqueue {job_type!r:.200}"
+    for name in options.keys() - set(JOB_OPTIONS):
+        raise UnknownOptionError(where, name, (*JOB_OPTIONS, "on_conflict", "instance"))
+    if on_conflict not in ON_CONFLICT:
+        near = nearest_name(str(on_conflict), ON_CONFLICT)
+        raise InvalidJobError(f"{where}: on_conflict {on_conflict!r} is unknown{near}")
+
+
+def _checked_new(new: object) -> NewJob:
+    if isinstance(new, NewJob):
+        return new
+    raise InvalidJobError(
+        f"enqueue_many: {new!r:.200} is not a NewJob; give NewJob(job_type, job_data, …)."
+    )
+
+
+def _lock(job: Job, verb: str) -> None:
+    """Lock the row of a live job and bring the given copy up to date."""
+    _read(job, locked(Job.objects.using(job.using)), verb)
+    if job.is_final:
+        raise InvalidJobError(
+            f"{verb}: {job} is final ({job.outcome}); use requeue to run it once more."
+        )
+
+
+def _read(job: Job, rows: QuerySet[Job], verb: str) -> None:
+    if job.pk is None:
+        raise InvalidJobError(f"{verb}: the job was never enqueued.")
+    row = rows.filter(pk=job.pk).first()
+    if row is None:
+        raise InvalidJobError(f"{verb}: job {job.pk} does not exist any more; it was pruned.")
+    for field in Job._meta.concrete_fields:
+        setattr(job, field.attname, getattr(row, field.attname))
+
+
+def _cancel(job: Job, reason: str) -> None:
+    values = {"outcome": Outcome.CANCELLED, "error": reason, "answered": False}
+    moves.walk(job, State.FINAL, values, clock.now(job.using))
+    inbox.close(job)
+    send_after_commit(job_finished, [job], job.using)

@@ -1,0 +1,74 @@
+"""The signed callback URL: what the other system calls with its answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from django.core.signing import BadSignature, Signer
+from django.urls import NoReverseMatch, reverse
+
+from hipq_django.conf import get_instance
+from hipq_django.exceptions import ConfigurationError, ForgedCallbackError
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest
+
+    from hipq_django.models import Job
+
+_SALT = "hipq_django.callback"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What a callback URL says, and proves: which attempt of which job is answered."""
+
+    instance: str
+    job_id: int
+    attempt: int
+
+    def sign(self) -> str:
+        """Return the text that stands in the URL."""
+        return _signer().sign(f"{self.instance}-{self.job_id}-{self.attempt}")
+
+
+def read_token(text: str) -> Token:
+    """Return what a signed token says; raise `ForgedCallbackError` where nobody here signed it."""
+    try:
+        signed = _signer().unsign(text)
+        instance, job_id, attempt = signed.split("-")
+        return Token(instance, int(job_id), int(attempt))
+    except (BadSignature, ValueError) as error:
+        raise ForgedCallbackError("the callback token was not signed here.") from error
+
+
+def callback_url(job: Job, *, request: HttpRequest | None = None) -> str:
+    """Return the URL to which the other system POSTs the answer to this attempt of the job.
+
+    The body is JSON: `{"response": …}` or `{"error": …}`. The base is that of `request`, or the
+    setting CALLBACK_BASE_URL. Raise `ConfigurationError` where there is neither, or where the
+    project's URLs do not include `hipq_django.urls`.
+    """
+    instance = job.queue.instance
+    token = Token(instance, job.pk, job.attempt)
+    try:
+        address = reverse("hipq_django:callback", kwargs={"token": token.sign()})
+    except NoReverseMatch as error:
+        raise ConfigurationError(
+            "callback_url: the project's URLs have no hipq callback; add "
+            'path("hipq/", include("hipq_django.urls")) to them.'
+        ) from error
+    if request is not None:
+        return request.build_absolute_uri(address)
+    base = get_instance(instance).callback_base_url
+    if not base:
+        raise ConfigurationError(
+            f"callback_url: HIPQ[{instance!r}] has no CALLBACK_BASE_URL; set it to the address of "
+            "this site, for example 'https://shop.example', or give request=…."
+        )
+    return base.rstrip("/") + address
+
+
+def _signer() -> Signer:
+    # Made anew each time, so that a SECRET_KEY changed by settings or tests counts.
+    return Signer(salt=_SALT, sep=".")

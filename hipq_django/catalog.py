@@ -1,0 +1,149 @@
+"""The rows of queues and job types, kept in step with the setting and the code.
+
+What the setting or the code says for the first time, or says anew, is written to the row; what
+an operator changed in the admin stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from django.db import models
+
+from hipq_django import clock
+from hipq_django.conf import get_instance
+from hipq_django.definitions import checked_name, checked_type_name
+from hipq_django.models import JobType, Queue
+from hipq_django.registry import DEFAULT_QUEUE, get_all_declared, get_declared
+
+if TYPE_CHECKING:
+    from hipq_django.conf import InstanceSettings
+    from hipq_django.registry import DeclaredType
+
+
+def get_queue(instance: str, name: str) -> Queue:
+    """Return the row of a queue, created where it is missing."""
+    config = get_instance(instance)
+    found = Queue.objects.using(config.database).filter(instance=instance, name=name).first()
+    return found or _create_queue(config, name)
+
+
+def get_job_type(instance: str, name: str) -> JobType:
+    """Return the row of a job type with its queue, created where it is missing.
+
+    A type that nobody declared is registered with the defaults (hipq state.md, "Job Type").
+    """
+    config = get_instance(instance)
+    found = (
+        JobType.objects.using(config.database)
+        .select_related("queue")
+        .filter(instance=instance, name=name)
+        .first()
+    )
+    declared = get_declared(instance, name)
+    if found is None:
+        return _create_job_type(config, name, declared)
+    if declared is not None and _is_behind(found, declared):
+        _follow(found, declared)
+    return found
+
+
+def sync(instance: str) -> None:
+    """Bring all queues and job types of an instance up to the setting and the code."""
+    config = get_instance(instance)
+    for name in config.queues:
+        _sync_queue(get_queue(instance, name), config)
+    for declared in get_all_declared(instance):
+        get_job_type(instance, declared.name)
+
+
+def _create_queue(config: InstanceSettings, name: str) -> Queue:
+    wanted = _queue_values(config, name)
+    queue, _ = Queue.objects.using(config.database).get_or_create(
+        instance=config.name,
+        name=checked_name("queue", name),
+        defaults={**_from_stored(Queue, wanted), "declared": wanted},
+    )
+    return queue
+
+
+def _sync_queue(queue: Queue, config: InstanceSettings) -> None:
+    _merge(queue, _queue_values(config, queue.name))
+
+
+def _queue_values(config: InstanceSettings, name: str) -> dict[str, Any]:
+    values = asdict(config.queue(name))
+    del values["throttlers"]  # code: read from the setting by those who run it
+    return {**values, "throttle_limit": str(values["throttle_limit"])}
+
+
+def _create_job_type(config: InstanceSettings, name: str, declared: DeclaredType | None) -> JobType:
+    wanted = declared.as_declared() if declared else {}
+    queue = get_queue(config.name, wanted.get("queue", DEFAULT_QUEUE))
+    values = _from_stored(JobType, {k: v for k, v in wanted.items() if k != "queue"})
+    job_type, _ = (
+        JobType.objects.using(config.database)
+        .select_related("queue")
+        .get_or_create(
+            instance=config.name,
+            name=checked_type_name(name),
+            defaults={
+                **values,
+                "queue": queue,
+                "declared": wanted,
+                "has_response_handler": bool(declared and declared.response_handler),
+            },
+        )
+    )
+    return job_type
+
+
+def _is_behind(job_type: JobType, declared: DeclaredType) -> bool:
+    return job_type.declared != declared.as_declared() or (
+        job_type.has_response_handler != bool(declared.response_handler)
+    )
+
+
+def _follow(job_type: JobType, declared: DeclaredType) -> None:
+    wanted = declared.as_declared()
+    if job_type.declared.get("queue") != wanted["queue"]:
+        queue = get_queue(job_type.instance, wanted["queue"])
+        if job_type.queue.name == job_type.declared.get("queue", DEFAULT_QUEUE):
+            job_type.queue = queue
+    job_type.has_response_handler = bool(declared.response_handler)
+    _merge(job_type, wanted)
+
+
+def _merge(row: Queue | JobType, wanted: dict[str, Any]) -> None:
+    """Write what is wanted anew, unless the operator changed it since it was last wanted."""
+    before = row.declared
+    if before == wanted and not isinstance(row, JobType):
+        return
+    model = type(row)
+    plain = model()
+    for name, value in wanted.items():
+        if name == "queue" or before.get(name) == value:
+            continue
+        last = (
+            _from_stored(model, {name: before[name]})[name]
+            if name in before
+            else getattr(plain, name)
+        )
+        if getattr(row, name) == last:
+            setattr(row, name, _from_stored(model, {name: value})[name])
+    row.declared = wanted
+    row.update_time = clock.now(row._state.db or "default")
+    row.save()
+
+
+def _from_stored(model: type[models.Model], values: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: Decimal(value) if isinstance(_field(model, name), models.DecimalField) else value
+        for name, value in values.items()
+    }
+
+
+def _field(model: type[models.Model], name: str) -> Any:
+    return model._meta.get_field(name)

@@ -1,0 +1,74 @@
+"""System checks, one for each rule of the HIPQ setting and of what it depends on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+from django.core import checks
+from django.db import connections
+
+from hipq_django import conf
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def register() -> None:
+    """Register all checks with Django."""
+    for check in (check_setting, check_throttlers, check_isolation, check_sqlite):
+        checks.register(check)
+
+
+def check_setting(**_: Any) -> list[checks.CheckMessage]:
+    """E001 to E013: the HIPQ setting; each id has one rule in `hipq_django.conf`."""
+    return [_error(problem) for problem in conf.problems()]
+
+
+def check_throttlers(**_: Any) -> list[checks.CheckMessage]:
+    """E014: a throttler of the setting cannot be imported or is not callable."""
+    if any(conf.problems()):
+        return []
+    return [_error(problem) for problem in conf.throttler_problems()]
+
+
+def check_isolation(**_: Any) -> list[checks.CheckMessage]:
+    """E015: PostgreSQL at an isolation level under which limits would not be exact."""
+    return [
+        checks.Error(
+            f"DATABASES[{alias!r}]['OPTIONS']['isolation_level'] is set, but exact limits need "
+            "PostgreSQL's default, read committed.",
+            hint="Remove 'isolation_level', or give hipq an alias of its own without it.",
+            id="hipq.E015",
+        )
+        for alias in _aliases("postgresql")
+        if not _is_read_committed(settings.DATABASES[alias].get("OPTIONS", {}))
+    ]
+
+
+def check_sqlite(**_: Any) -> list[checks.CheckMessage]:
+    """W001: SQLite that begins its transactions deferred."""
+    return [
+        checks.Warning(
+            f"DATABASES[{alias!r}] is SQLite without OPTIONS['transaction_mode'] = 'IMMEDIATE'.",
+            hint="Set it, or several processes may meet 'database is locked'.",
+            id="hipq.W001",
+        )
+        for alias in _aliases("sqlite")
+        if settings.DATABASES[alias].get("OPTIONS", {}).get("transaction_mode") != "IMMEDIATE"
+    ]
+
+
+def _error(problem: conf.Problem) -> checks.Error:
+    return checks.Error(problem.message, hint=problem.hint, id=problem.check_id)
+
+
+def _aliases(vendor: str) -> Iterator[str]:
+    if not any(conf.problems()):
+        names = {instance.database for instance in conf.get_instances()}
+        yield from (name for name in sorted(names) if connections[name].vendor == vendor)
+
+
+def _is_read_committed(options: dict[str, Any]) -> bool:
+    level = options.get("isolation_level")
+    return level is None or getattr(level, "name", str(level)) == "READ_COMMITTED"

@@ -1,0 +1,99 @@
+"""The only place that knows how databases differ."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from django.db import connections, transaction
+from django.db.models import F, Lookup
+
+from hipq_django.exceptions import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from django.db.backends.base.base import BaseDatabaseWrapper
+    from django.db.models import QuerySet
+    from django.db.models.sql.compiler import SQLCompiler
+
+    from hipq_django.states import State
+
+
+@contextmanager
+def write_transaction(using: str) -> Iterator[None]:
+    """Open a transaction in which what was read stays true until it is written.
+
+    SQLite takes its one write lock first: BEGIN IMMEDIATE where `transaction_mode` says so, else
+    by a statement that writes nothing. PostgreSQL locks rows, see `locked`.
+    """
+    connection = connections[using]
+    with transaction.atomic(using=using):
+        if connection.vendor == "sqlite":
+            with connection.cursor() as cursor:
+                cursor.execute("UPDATE hipq_queue SET paused = paused WHERE 0")
+        yield
+
+
+def locked(rows: QuerySet[Any], *, skip_locked: bool = False) -> QuerySet[Any]:
+    """Return `rows` with their row locks, where the database has any.
+
+    NO KEY, because an enqueue holds a KEY SHARE lock on the queue through its foreign key and
+    must not wait for a scheduler.
+    """
+    features = connections[rows.db].features
+    if not features.has_select_for_update:
+        return rows
+    return rows.select_for_update(
+        skip_locked=skip_locked and features.has_select_for_update_skip_locked,
+        no_key=features.has_select_for_no_key_update,
+    )
+
+
+class _StateIn(Lookup):
+    """`state IN (…)` with literals; a lookup, because other conditions are compared with 1."""
+
+    lookup_name = "state_in"
+    prepare_rhs = False
+
+    def as_sql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> tuple[str, Any]:
+        """Write the literals as they stand in the condition of the index."""
+        column, params = self.process_lhs(compiler, connection)
+        return f"{column} IN ({self.rhs})", params
+
+
+def state_in(*states: State) -> Lookup[Any]:
+    """Return the condition `state IN (…)` with literals.
+
+    SQLite, and PostgreSQL's generic plans, match a partial index by literals only, not by
+    parameters.
+    """
+    return _StateIn(F("state"), ", ".join(f"'{state.value}'" for state in states))
+
+
+def max_rows_per_statement(using: str) -> int:
+    """Return how many rows one statement may name by parameters."""
+    limit = connections[using].features.max_query_params
+    return min(500, limit // 3) if limit else 500
+
+
+def check_isolation(using: str) -> None:
+    """Raise `ConfigurationError` where the isolation level would make limits inexact."""
+    connection = connections[using]
+    if connection.vendor != "postgresql":
+        return
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW transaction_isolation")
+        level = cursor.fetchone()[0]
+    if level != "read committed":
+        raise ConfigurationError(
+            f"database {using!r} runs transactions at {level!r}: exact limits need 'read "
+            "committed', in which each statement sees what was committed before it; remove "
+            "'isolation_level' from its OPTIONS."
+        )
+
+
+def in_one_line(error: Exception) -> str:
+    """Return what a driver says of an error, without its hints and repetitions."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

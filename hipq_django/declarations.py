@@ -1,0 +1,130 @@
+"""`job_type`: how a project declares a job type and its handlers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hipq_django import api
+from hipq_django.conf import DEFAULT
+from hipq_django.definitions import (
+    Defaults,
+    checked_factor,
+    checked_name,
+    checked_priority,
+    checked_timeout,
+    checked_type_name,
+    checked_zone,
+)
+from hipq_django.exceptions import InvalidJobError, InvalidJobTypeError, UnknownOptionError
+from hipq_django.registry import DEFAULT_QUEUE, DeclaredType, register
+from hipq_django.windows import parse_windows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hipq_django.models import Job
+    from hipq_django.retries import RetryPolicy
+
+    Handler = Callable[..., Any]
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+TYPE_OPTIONS = ("timeout", "priority", "throttle_factor", "time_windows", "time_zone", "retry")
+
+
+class Declaration(DeclaredType):
+    """What `job_type` makes of the decorated function.
+
+    Calling it calls the handler, as the undecorated function would.
+    """
+
+    def __call__(self, job: Job) -> Any:
+        return self.handler(job)
+
+    def on_response(self, handler: F) -> F:
+        """Declare the response handler: `handler(job, response)`, run when the answer is in."""
+        self._check_free("on_response", self.response_handler)
+        self.response_handler = _checked_handler(self.name, handler)
+        return handler
+
+    def on_error(self, handler: F) -> F:
+        """Declare the retry handler: `handler(job)` returns RetryIn, RetryAt, GiveUp or None."""
+        self._check_free("on_error", self.retry_handler)
+        self.retry_handler = _checked_handler(self.name, handler)
+        return handler
+
+    def enqueue(self, job_data: Any = None, **options: Any) -> Job:
+        """Enqueue a job of this type; options as for `hipq_django.enqueue`."""
+        return api.enqueue(self.name, job_data, **{"instance": self.instance, **options})
+
+    async def aenqueue(self, job_data: Any = None, **options: Any) -> Job:
+        """Enqueue a job of this type from async code."""
+        return await api.aenqueue(self.name, job_data, **{"instance": self.instance, **options})
+
+    def _check_free(self, name: str, taken: Handler | None) -> None:
+        if taken is not None:
+            raise InvalidJobTypeError(
+                f"job type {self.name!r} has {name} {taken.__qualname__} already."
+            )
+
+
+def job_type(
+    name: str, *, queue: str = DEFAULT_QUEUE, instance: str = DEFAULT, **options: Any
+) -> Callable[[Handler], Declaration]:
+    """Declare the decorated function as the handler of job type `name`.
+
+    Options are the defaults of its jobs: `timeout` (seconds, 86,400), `priority` (100, lower is
+    sooner), `throttle_factor` (1), `time_windows` (none), `time_zone` of the windows (the
+    project's TIME_ZONE), and `retry`, a policy such as `Exponential(max_attempts=5)`.
+    The handler takes a Job and returns JSON, or `WAIT`; it may be `async def`.
+    """
+    for option in options.keys() - set(TYPE_OPTIONS):
+        raise UnknownOptionError(f"job type {name!r}", option, (*TYPE_OPTIONS, "queue", "instance"))
+
+    def declare(handler: Handler) -> Declaration:
+        declared = Declaration(
+            name=_type_value(name, checked_type_name, name),
+            handler=_checked_handler(name, handler),
+            instance=_type_value(name, lambda v: checked_name("instance", v), instance),
+            queue=_type_value(name, lambda v: checked_name("queue", v), queue),
+            defaults=_type_value(name, _defaults, options),
+            policy=_checked_policy(name, options.get("retry")),
+        )
+        register(declared)
+        return declared
+
+    return declare
+
+
+def _type_value(name: str, check: Callable[[Any], Any], value: Any) -> Any:
+    try:
+        return check(value)
+    except InvalidJobError as error:
+        raise InvalidJobTypeError(f"job type {name!r}: {error}") from error
+
+
+def _defaults(options: dict[str, Any]) -> Defaults:
+    plain = Defaults()
+    return Defaults(
+        timeout=checked_timeout(options.get("timeout", plain.timeout)),
+        priority=checked_priority(options.get("priority", plain.priority)),
+        throttle_factor=checked_factor(options.get("throttle_factor", plain.throttle_factor)),
+        time_windows=parse_windows(options.get("time_windows") or ()),
+        time_zone=checked_zone(options.get("time_zone") or ""),
+    )
+
+
+def _checked_handler(name: str, handler: F) -> F:
+    if not callable(handler) or not hasattr(handler, "__qualname__"):
+        raise InvalidJobTypeError(f"job type {name!r}: handler {handler!r} is not a function.")
+    return handler
+
+
+def _checked_policy(name: str, policy: Any) -> RetryPolicy | None:
+    usable = callable(getattr(policy, "decide", None)) and not isinstance(policy, type)
+    if policy is None or usable:
+        return policy  # type: ignore[no-any-return]
+    raise InvalidJobTypeError(
+        f"job type {name!r}: retry={policy!r} is not a policy; give Exponential(…), Fixed(…), "
+        "Never() or an object with a method decide(failure)."
+    )

@@ -1,0 +1,160 @@
+"""Runs the code of one claimed job: the one place where a project's handlers are called.
+
+Nothing here touches the queue's tables, so a handler never runs inside one of our transactions.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import logging
+from typing import TYPE_CHECKING, Any
+
+from asgiref.sync import async_to_sync
+
+from hipq_django.definitions import (
+    checked_data,
+    checked_factor,
+    checked_key,
+    checked_priority,
+    checked_timeout,
+    checked_windows,
+)
+from hipq_django.exceptions import HipqError, InvalidJobError
+from hipq_django.payloads import error_of, to_json, traceback_of
+from hipq_django.registry import DeclaredType, get_declared
+from hipq_django.results import Claim, Decided, Failed, Result, Snoozed, Succeeded, Waits, Work
+from hipq_django.retries import (
+    WAIT,
+    Decision,
+    Failure,
+    GiveUp,
+    RetryAt,
+    RetryIn,
+    Snooze,
+    capped,
+    class_names,
+    decide,
+    decide_interrupted,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hipq_django.models import Job
+
+logger = logging.getLogger("hipq_django")
+
+CHANGEABLE: dict[str, Callable[[Any], Any]] = {
+    "job_data": checked_data,
+    "job_key": checked_key,
+    "priority": checked_priority,
+    "throttle_factor": checked_factor,
+    "timeout": checked_timeout,
+    "time_windows": checked_windows,
+}
+"""The fields that a retry handler may change, and their rules."""
+
+
+class ResultError(HipqError):
+    """A handler returned something that cannot be a job's result."""
+
+
+def execute(claim: Claim) -> Result:
+    """Do the work of a claim and return how it ended; handlers' exceptions become results."""
+    job_type = claim.kept.job_type
+    declared = get_declared(job_type.instance, job_type.name)
+    if declared is None:
+        return Snoozed(claim, 60, f"no code for job type {job_type.name!r} in this worker")
+    if claim.work is Work.DECISION:
+        return _decide(claim, declared)
+    try:
+        return _returned(claim, declared, _call(declared, claim))
+    except KeyboardInterrupt:
+        raise
+    except Snooze as snooze:
+        return Snoozed(claim, snooze.seconds, str(snooze))
+    except BaseException as error:  # sys.exit() in a handler fails the job only
+        return _failed(claim, error)
+
+
+def _call(declared: DeclaredType, claim: Claim) -> Any:
+    if claim.work is Work.REQUEST:
+        return _await(declared.handler(claim.job))
+    if declared.response_handler is None:
+        return claim.response
+    return _await(declared.response_handler(claim.job, claim.response))
+
+
+def _await(value: Any) -> Any:
+    """Return the value of a handler; that of an `async def` is awaited first."""
+    if not inspect.isawaitable(value):
+        return value
+
+    async def awaited() -> Any:
+        return await value
+
+    return async_to_sync(awaited)()
+
+
+def _returned(claim: Claim, declared: DeclaredType, value: Any) -> Result:
+    if value is WAIT:
+        if claim.work is Work.RESPONSE:
+            raise ResultError(
+                f"the response handler of {declared.name!r} returned WAIT; the answer is there "
+                "already. Return the result, or raise Snooze(seconds)."
+            )
+        return Waits(claim)
+    try:
+        return Succeeded(claim, to_json(value))
+    except ValueError as error:
+        raise ResultError(f"the result of {declared.name!r} is not JSON: {error}") from error
+
+
+def _failed(claim: Claim, error: BaseException) -> Failed:
+    return Failed(claim, error_of(error), traceback_of(error), class_names(type(error)))
+
+
+# Deciding what follows an error
+
+
+def _decide(claim: Claim, declared: DeclaredType) -> Decided:
+    try:
+        if declared.retry_handler is not None:
+            return _ask_retry_handler(claim, declared, declared.retry_handler)
+        decision = _ask_policy(declared, claim.failure, claim.job.answered)
+        return Decided(claim, _checked(decision, f"policy of {declared.name!r}"))
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # sys.exit() in a handler ends the job, not the worker
+        logger.exception("job=%s attempt=%s retry handler raised", claim.id, claim.attempt)
+        return Decided(claim, GiveUp())
+
+
+def _ask_policy(declared: DeclaredType, failure: Failure | None, answered: bool) -> Any:
+    decision = decide(declared.policy, failure) if failure else GiveUp()
+    if answered and failure and isinstance(decision, GiveUp):
+        return decide_interrupted(failure)
+    return decision
+
+
+def _checked(decision: Any, whose: str) -> Decision:
+    if decision is None:
+        return GiveUp()
+    if not isinstance(decision, RetryIn | RetryAt | GiveUp):
+        raise InvalidJobError(
+            f"the {whose} returned {decision!r}; return RetryIn(…), RetryAt(…), GiveUp() or None."
+        )
+    return decision
+
+
+def _ask_retry_handler(
+    claim: Claim, declared: DeclaredType, handler: Callable[[Job], Any]
+) -> Decided:
+    """Let the retry handler work on a copy; what it changed counts only if all of it is valid."""
+    job, working = claim.job, copy.deepcopy(claim.job)
+    decision = _checked(_await(handler(working)), f"retry handler of {declared.name!r}")
+    if claim.failure is not None:
+        decision = capped(declared.policy, claim.failure, decision)
+    changed = {n: getattr(working, n) for n in CHANGEABLE if getattr(working, n) != getattr(job, n)}
+    return Decided(claim, decision, {n: CHANGEABLE[n](value) for n, value in changed.items()})

@@ -1,0 +1,83 @@
+"""What both implementations offer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
+    from decimal import Decimal
+
+    from hipq_django.models import Job, Queue, Worker
+    from hipq_django.ranking import Ordering
+
+
+class Busy(NamedTuple):
+    """A queue and what there is to do in it; `has_due` counts only where there is room."""
+
+    queue: Queue
+    has_due: bool
+    has_response: bool
+    has_error: bool
+
+
+class Finished(NamedTuple):
+    """A job whose handler returned; `is_request` where an answer may have been quicker."""
+
+    id: int
+    attempt: int
+    value: Any
+    is_request: bool
+
+
+class HotPath(Protocol):
+    """The statements; each method is one, or a few, whatever the size of the batch."""
+
+    def look(
+        self,
+        instance: str,
+        names: Sequence[str],
+        now: datetime,
+        orderings: Mapping[int, Ordering],
+    ) -> list[Busy]:
+        """Return the queues by id and what each has to do; no locks.
+
+        A limited queue without room has nothing due but critical jobs.
+
+        `orderings` are those of the queues that are known already: a bound on the rank stops the
+        look before the rows of the future.
+        """
+
+    def load(self, queue: Queue) -> Decimal:
+        """Return the sum of the factors of the queue's running jobs."""
+
+    def due(
+        self,
+        queue: Queue,
+        now: datetime,
+        limit: int,
+        *,
+        after: tuple[int, int] | None = None,
+        critical: bool = False,
+        without_types: Sequence[int] = (),
+    ) -> list[Job]:
+        """Lock and return due jobs in their order, passing over rows that others have locked.
+
+        `after`: only those behind this rank and id. `critical`: only those of factor 0.
+        """
+
+    def claim(self, jobs: Sequence[Job], worker: Worker, now: datetime) -> None:
+        """Write that these locked waiting jobs run, as their copies say."""
+
+    def finish(self, jobs: Sequence[Finished], worker: Worker, now: datetime) -> set[int]:
+        """Make jobs final that are still the worker's and were not answered; return their ids.
+
+        It may return fewer than it could have: what is left is written with more care.
+        """
+
+    def let_go(self, jobs: Iterable[tuple[int, int]], worker: Worker, now: datetime) -> set[int]:
+        """Let jobs (id, attempt) wait for their answer; return the ids, or fewer, as `finish`."""
+
+    def insert(self, jobs: Sequence[Job]) -> None:
+        """Insert new jobs and give them their ids; the caller opened the transaction."""

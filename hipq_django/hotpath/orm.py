@@ -1,0 +1,127 @@
+"""The hot path by Django's ORM: the reference, and all that other databases need."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from django.db.models import (
+    BigIntegerField,
+    Case,
+    Exists,
+    F,
+    OuterRef,
+    Q,
+    Subquery,
+    Sum,
+    Value,
+    When,
+)
+from django.db.models.functions import Coalesce
+
+from hipq_django.database import locked
+from hipq_django.hotpath.base import Busy, Finished
+from hipq_django.models import Job, Queue
+from hipq_django.payloads import NONE
+from hipq_django.ranking import MAX_RANK
+from hipq_django.states import State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from hipq_django.models import Worker
+    from hipq_django.ranking import Ordering
+
+
+class OrmPath:
+    """The statements on one database alias; see `base.HotPath`."""
+
+    def __init__(self, using: str) -> None:
+        self.using = using
+
+    def look(
+        self,
+        instance: str,
+        names: Sequence[str],
+        now: datetime,
+        orderings: Mapping[int, Ordering],
+    ) -> list[Busy]:
+        """One query with three EXISTS for each queue."""
+        jobs = Job.objects.using(self.using).filter(queue=OuterRef("pk"))
+        bounds = [When(pk=pk, then=Value(o.last_due_rank(now))) for pk, o in orderings.items()]
+        queues = Queue.objects.using(self.using).filter(instance=instance)
+        if names:
+            queues = queues.filter(name__in=names)
+        due = jobs.due(now).filter(rank__lte=OuterRef("bound"))
+        running = jobs.running().order_by().values("queue")
+        load = Subquery(running.values(total=Sum("throttle_factor")))
+        rows = queues.annotate(
+            bound=Case(*bounds, default=Value(MAX_RANK), output_field=BigIntegerField())
+        ).annotate(
+            has_due=Case(
+                When(
+                    Q(throttle_limit__lt=1) | Q(throttle_limit__gt=Coalesce(load, Decimal(0))),
+                    then=Exists(due),
+                ),
+                default=Exists(due.filter(throttle_factor=0)),
+            ),
+            has_response=Exists(jobs.awaiting_response_handler()),
+            has_error=Exists(jobs.in_error().filter(worker=None)),
+        )
+        return [Busy(q, q.has_due, q.has_response, q.has_error) for q in rows.order_by("pk")]
+
+    def load(self, queue: Queue) -> Decimal:
+        """One SUM over the index of running jobs."""
+        running = queue.jobs.using(self.using).running()
+        return Decimal(running.aggregate(total=Sum("throttle_factor"))["total"] or 0)
+
+    def due(
+        self,
+        queue: Queue,
+        now: datetime,
+        limit: int,
+        *,
+        after: tuple[int, int] | None = None,
+        critical: bool = False,
+        without_types: Sequence[int] = (),
+    ) -> list[Job]:
+        """One SELECT … FOR UPDATE SKIP LOCKED."""
+        rows = queue.jobs.using(self.using).due(now)
+        rows = rows.filter(rank__lte=queue.ordering.last_due_rank(now)).order_by("rank", "id")
+        if critical:
+            rows = rows.filter(throttle_factor=0)
+        if without_types:
+            rows = rows.exclude(job_type__in=without_types)
+        if after is not None:
+            rows = rows.filter(Q(rank__gt=after[0]) | Q(rank=after[0], pk__gt=after[1]))
+        return list(locked(rows, skip_locked=True)[:limit])
+
+    def claim(self, jobs: Sequence[Job], worker: Worker, now: datetime) -> None:
+        """One UPDATE for each timeout among the jobs."""
+        groups: dict[Any, list[int]] = {}
+        for job in jobs:
+            groups.setdefault((job.timeout, job.prefetched), []).append(job.pk)
+        for (timeout, prefetched), ids in groups.items():
+            Job.objects.using(self.using).filter(pk__in=ids).waiting().update(
+                state=State.RUNNING,
+                error=NONE,
+                worker=worker,
+                attempt=F("attempt") + 1,
+                deadline=now + timedelta(seconds=timeout),
+                prefetched=prefetched,
+                update_time=now,
+            )
+
+    def finish(self, jobs: Sequence[Finished], worker: Worker, now: datetime) -> set[int]:
+        """Leave it all to the careful way."""
+        return set()
+
+    def let_go(self, jobs: Iterable[tuple[int, int]], worker: Worker, now: datetime) -> set[int]:
+        """Leave it all to the careful way."""
+        return set()
+
+    def insert(self, jobs: Sequence[Job]) -> None:
+        """Django's bulk_create."""
+        Job.objects.using(self.using).bulk_create(jobs)

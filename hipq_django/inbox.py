@@ -1,0 +1,316 @@
+"""The inbox: which job an answer belongs to, and what it does to it.
+
+Source of the rule "first answer wins": one accepted response per job, by a constraint.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from django.db.models import Q
+
+from hipq_django import moves
+from hipq_django.conf import get_instance
+from hipq_django.database import locked
+from hipq_django.models import Answer, Attempt, Job, JobType
+from hipq_django.payloads import NONE
+from hipq_django.registry import get_declared
+from hipq_django.signals import job_finished, send_after_commit
+from hipq_django.states import Outcome, State
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+logger = logging.getLogger("hipq_django")
+
+Status, Kind = Answer.Status, Answer.Kind
+SETTLING = (Status.ACCEPTED, Status.DISCARDED)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """An answer before it is stored, all of it checked.
+
+    `attempt` is the attempt that a signed callback URL was made for, None where the answer is
+    matched by its key.
+    """
+
+    instance: str
+    job_type: str
+    job_key: str
+    kind: str
+    payload: Any
+    message_id: str = NONE
+    attempt: int | None = None
+
+
+def receive(message: Message, job: Job | None, now: datetime, using: str) -> Answer:
+    """Store the message and let it act on `job`, in the current transaction.
+
+    `job` is the locked live job, else the newest final one, else None.
+    """
+    status = _status(message, job)
+    answer = Answer.objects.using(using).create(
+        instance=message.instance,
+        job_type=message.job_type,
+        job_key=message.job_key,
+        job=job,
+        attempt=_attempt(message, job),
+        message_id=message.message_id,
+        kind=message.kind,
+        payload=message.payload,
+        status=status,
+        receive_time=now,
+    )
+    if job is not None and status == Status.ACCEPTED:
+        act(answer, job, now)
+    elif job is not None and status == Status.EARLY:
+        _hasten(job, now)
+    logger.info(
+        "answer=%s type=%s key=%s kind=%s job=%s %s",
+        answer.pk, message.job_type, message.job_key, message.kind, job and job.pk, status,
+    )  # fmt: skip
+    return answer
+
+
+def _attempt(message: Message, job: Job | None) -> int:
+    if message.attempt is not None:
+        return message.attempt
+    return job.attempt if job else 0
+
+
+def _status(message: Message, job: Job | None) -> Answer.Status:
+    if job is None:
+        return Status.EARLY
+    if _is_repeat(message, job):
+        return Status.DUPLICATE
+    if job.is_final or _is_answered(message, job) or _is_spent(message, job):
+        return Status.LATE
+    return Status.EARLY if job.state == State.INITIAL else Status.ACCEPTED
+
+
+def _is_answered(message: Message, job: Job) -> bool:
+    """Whether another answer was first; a response goes before an error that waits."""
+    if not job.answered or message.kind == Kind.ERROR:
+        return job.answered
+    kept = job.answers.using(job.using).filter(kind=Kind.RESPONSE)
+    return kept.filter(status__in=(Status.EARLY, Status.ACCEPTED)).exists()
+
+
+def _is_repeat(message: Message, job: Job) -> bool:
+    """Whether the same was answered before, for this attempt where it matters."""
+    this_attempt = Q(attempt=_attempt(message, job))
+    counts = Q(status__in=SETTLING) & this_attempt | Q(status=Status.EARLY)
+    if message.kind == Kind.RESPONSE and message.attempt is None:
+        counts |= Q(status=Status.ACCEPTED)
+    before = job.answers.using(job.using).filter(counts, kind=message.kind)
+    return any(answer.payload == message.payload for answer in before)
+
+
+def _is_spent(message: Message, job: Job) -> bool:
+    """Whether the attempt that is answered was answered before, or its error is old news."""
+    attempt = _attempt(message, job)
+    if message.kind == Kind.ERROR and (attempt < job.attempt or job.state == State.ERROR):
+        return True
+    by_url = message.attempt is not None
+    if not by_url and message.kind == Kind.RESPONSE:
+        return False  # a response by key is worth more than an earlier error
+    answers = job.answers.using(job.using)
+    return answers.filter(attempt=attempt, status__in=SETTLING).exists()
+
+
+def _hasten(job: Job, now: datetime) -> None:
+    """Let a waiting job be claimed at once: what it would ask for is there."""
+    job.answered = True
+    Job.objects.using(job.using).filter(pk=job.pk).update(answered=True, update_time=now)
+    moves.reschedule(job, min(job.scheduled_run_time, now), now)
+
+
+def act(answer: Answer, job: Job, now: datetime) -> None:
+    """Let an accepted answer act on its locked job, which is running, in error or in retry."""
+    if answer.kind == Kind.ERROR:
+        _fail(job, answer.payload, now)
+    elif not has_response_handler(job):
+        _finish(job, answer.payload, now)
+    elif job.state == State.RUNNING:
+        job.answered = True
+        Job.objects.using(job.using).filter(pk=job.pk).update(answered=True, update_time=now)
+    else:
+        _retry_with_response(job, now)
+
+
+def has_response_handler(job: Job) -> bool:
+    """Return whether the response of a job is for a handler, or is its result as it is."""
+    declared = get_declared(job.job_type.instance, job.job_type.name)
+    if declared is None:
+        return job.job_type.has_response_handler
+    return declared.response_handler is not None
+
+
+def _fail(job: Job, error: Any, now: datetime) -> None:
+    if job.state == State.RETRY:
+        # What the other system says of this attempt replaces what was guessed, a timeout say.
+        job.attempts.using(job.using).filter(attempt=job.attempt).delete()
+        moves.walk(job, State.RUNNING, {}, now)
+    if job.answered:  # by this error, which is worked off here
+        job.answered = False
+        Job.objects.using(job.using).filter(pk=job.pk).update(answered=False)
+    moves.fail([job], Attempt.Kind.ANSWERED, {job.pk: error}, now, job.using)
+
+
+def _finish(job: Job, response: Any, now: datetime) -> None:
+    values = {
+        "outcome": Outcome.SUCCEEDED,
+        "error": NONE,
+        "result": response,
+        "answered": False,
+    }
+    moves.walk(job, State.FINAL, values, now)
+    send_after_commit(job_finished, [job], job.using)
+
+
+def _retry_with_response(job: Job, now: datetime) -> None:
+    if job.state == State.ERROR:
+        moves.walk(job, State.RETRY, {"error": job.error}, now)
+    _hasten(job, now)
+
+
+# Looking for the job of a message
+
+
+def lock_job(message: Message, using: str) -> Job | None:
+    """Return the locked job of a message by its key: the live one, else the newest final one.
+
+    A final one is locked too, so that it is not pruned before the answer that names it is stored.
+    """
+    jobs = Job.objects.using(using).filter(
+        job_type__in=JobType.objects.using(using).filter(
+            instance=message.instance, name=message.job_type
+        ),
+        job_key=message.job_key,
+    )
+    live = next(iter(locked(jobs.live().exclude(job_key=NONE))[:1]), None)
+    final = locked(jobs.final().exclude(job_key=NONE).order_by("-pk"))
+    return live or next(iter(final[:1]), None)
+
+
+def lock_job_by_id(pk: int, using: str) -> Job | None:
+    """Return one job, locked; None where it was pruned."""
+    return next(iter(locked(Job.objects.using(using).filter(pk=pk))), None)
+
+
+# Looking for the answers of jobs that are being claimed
+
+
+def take_early(jobs: Sequence[Job], now: datetime, using: str) -> dict[int, Answer]:
+    """Accept the answers that came before the claim; return them by the job's id.
+
+    `jobs` are locked and running. Called inside the claim's transaction.
+    """
+    found = _by_key([job for job in jobs if job.job_key != NONE], now, using)
+    for pk, answer in _linked([job for job in jobs if job.answered], using).items():
+        found[pk] = min(found.get(pk, answer), answer, key=_precedence)
+    for job in jobs:
+        if job.pk in found:
+            _accept(found[job.pk], job)
+        elif job.answered:
+            job.answered = False
+            Job.objects.using(using).filter(pk=job.pk).update(answered=False)
+    return found
+
+
+def _precedence(answer: Answer) -> tuple[bool, bool, int]:
+    """An answer that was accepted already goes first, then a response, then what came first."""
+    return (answer.status != Status.ACCEPTED, answer.kind == Kind.ERROR, answer.pk)
+
+
+def _linked(jobs: Sequence[Job], using: str) -> dict[int, Answer]:
+    if not jobs:
+        return {}
+    kept = Answer.objects.using(using).filter(
+        job__in=[job.pk for job in jobs], status__in=(Status.EARLY, Status.ACCEPTED)
+    )
+    answers = kept.exclude(status=Status.ACCEPTED, kind=Kind.ERROR)
+    return {a.job_id: a for a in sorted(answers, key=_precedence, reverse=True) if a.job_id}
+
+
+def _by_key(jobs: Sequence[Job], now: datetime, using: str) -> dict[int, Answer]:
+    if not jobs:
+        return {}
+    by_key = {(job.job_type.name, job.job_key): job for job in jobs}
+    answers = fresh_early(jobs[0].job_type.instance, now, using).filter(
+        job_type__in={job.job_type.name for job in jobs},
+        job_key__in=[job.job_key for job in jobs],
+    )
+    found: dict[int, Answer] = {}
+    for answer in sorted(answers, key=_precedence, reverse=True):
+        job = by_key.get((answer.job_type, answer.job_key))
+        if job and not is_old_news(answer, using):
+            found[job.pk] = answer
+    return found
+
+
+def fresh_early(instance: str, now: datetime, using: str) -> Any:
+    """Return the early answers that no job was there for and that may still be matched."""
+    ttl = timedelta(seconds=get_instance(instance).answer_ttl_seconds)
+    return Answer.objects.using(using).filter(
+        instance=instance, status=Status.EARLY, job=None, receive_time__gt=now - ttl
+    )
+
+
+def is_old_news(answer: Answer, using: str) -> bool:
+    """Set an early answer aside as late if a job with its key is final already; return whether.
+
+    Nobody's payment may be settled by yesterday's message.
+    """
+    types = JobType.objects.using(using).filter(instance=answer.instance, name=answer.job_type)
+    finals = Job.objects.using(using).final().filter(job_type__in=types, job_key=answer.job_key)
+    final = locked(finals.exclude(job_key=NONE).order_by("-pk")).first()
+    if final is None:
+        return False
+    answer.job, answer.status = final, Status.LATE
+    answer.save(update_fields=["job", "status"])
+    return True
+
+
+def _accept(answer: Answer, job: Job) -> None:
+    if answer.status == Status.EARLY:
+        answer.job, answer.status, answer.attempt = job, Status.ACCEPTED, job.attempt
+        answer.save(update_fields=["job", "status", "attempt"])
+    same = Q(job=job)
+    if job.job_key != NONE:
+        same |= Q(
+            job=None,
+            instance=answer.instance,
+            job_type=job.job_type.name,
+            job_key=job.job_key,
+        )
+    early = Answer.objects.using(job.using).filter(same, status=Status.EARLY)
+    early.update(status=Status.DUPLICATE, job=job)
+
+
+def close(job: Job) -> None:
+    """Set the answers aside that waited for a job which ended before it was claimed."""
+    waiting = Answer.objects.using(job.using).filter(job=job, status=Status.EARLY)
+    waiting.update(status=Status.LATE)
+
+
+def match(answer: Answer, now: datetime, using: str) -> bool:
+    """Give an early answer to the job with its key if that is running or in retry by now."""
+    message = Message(answer.instance, answer.job_type, answer.job_key, answer.kind, answer.payload)
+    job = lock_job(message, using)
+    if job is None or job.state == State.INITIAL:
+        return False
+    fresh = locked(Answer.objects.using(using).filter(pk=answer.pk, status=Status.EARLY)).first()
+    if fresh is None or is_old_news(fresh, using):
+        return False
+    answer.job, answer.attempt = job, job.attempt
+    answer.status = _status(message, job)
+    answer.save(update_fields=["job", "attempt", "status"])
+    if answer.status == Status.ACCEPTED:
+        act(answer, job, now)
+    return True

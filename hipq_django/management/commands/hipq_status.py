@@ -1,0 +1,99 @@
+"""`manage.py hipq_status`: what stands in the queues."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db import Error
+
+from hipq_django import catalog
+from hipq_django.conf import DEFAULT, get_instance
+from hipq_django.database import in_one_line
+from hipq_django.exceptions import HipqError
+from hipq_django.overview import Overview, QueueCounts, WorkerState, look
+from hipq_django.payloads import NONE
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+    from collections.abc import Sequence
+
+QUEUE_HEADS = (
+    "queue", "limit", "load", "order", "due", "scheduled", "running", "waiting for answer",
+    "in error", "oldest due", "state",
+)  # fmt: skip
+WORKER_HEADS = ("worker", "state", "queues", "threads", "executing", "last heartbeat")
+
+
+class Command(BaseCommand):
+    """Prints queues, limits, counts, the oldest due job and the workers."""
+
+    help = "Show queues, limits, counts, the oldest due job and the workers."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Declare the options."""
+        parser.add_argument("--instance", default=DEFAULT, help="The hipq instance; %(default)s.")
+        parser.add_argument("--json", action="store_true", help="Print JSON, for scripts.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Look once and print."""
+        try:
+            config = get_instance(options["instance"])
+            catalog.sync(config.name)
+            overview = look(config)
+        except HipqError as error:
+            raise CommandError(str(error)) from error
+        except Error as error:
+            raise CommandError(f"database: {in_one_line(error)}") from error
+        text = json.dumps(overview.as_dict(), indent=2) if options["json"] else _tables(overview)
+        self.stdout.write(text)
+
+
+def _tables(overview: Overview) -> str:
+    workers = _table(WORKER_HEADS, [_worker_row(worker) for worker in overview.workers])
+    return "\n".join(
+        [
+            _table(QUEUE_HEADS, [_queue_row(queue) for queue in overview.queues]),
+            "",
+            workers if overview.workers else "No worker is running.",
+            "",
+            f"Answers without a job: {overview.unmatched_answers}",
+        ]
+    )
+
+
+def _queue_row(queue: QueueCounts) -> list[str]:
+    limit = f"{queue.throttle_limit:g}" if queue.throttle_limit >= 1 else "none"
+    held = "paused" if queue.paused else "served"
+    return [
+        queue.name,
+        limit,
+        f"{queue.load:g}",
+        queue.order,
+        *(f"{n:,}" for n in (queue.due, queue.scheduled, queue.running)),
+        f"{queue.awaiting_answer:,}",
+        f"{queue.in_error:,}",
+        f"{queue.oldest_due_seconds:.0f} s" if queue.due else "-",
+        held if queue.problem == NONE else f"held: {queue.problem}",
+    ]
+
+
+def _worker_row(worker: WorkerState) -> list[str]:
+    return [
+        worker.name,
+        worker.state,
+        ", ".join(worker.queues) or "all",
+        str(worker.threads),
+        str(worker.executing),
+        f"{worker.heartbeat_age_seconds:.0f} s ago",
+    ]
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [heads, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
+    return "\n".join(
+        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )

@@ -1,0 +1,79 @@
+"""The inbox: every answer that came, whatever became of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from hipq_django.models.fields import JsonField
+from hipq_django.models.job import Job
+from hipq_django.payloads import NONE
+
+
+class Answer(models.Model):
+    """An answer of another system."""
+
+    class Kind(models.TextChoices):
+        """Which of the two was answered."""
+
+        RESPONSE = "response"
+        ERROR = "error"
+
+    class Status(models.TextChoices):
+        """What became of the answer."""
+
+        ACCEPTED = "accepted", "accepted: it settled its job or will"
+        EARLY = "early", "early: kept for the job to come"
+        DUPLICATE = "duplicate", "duplicate: the job was answered before"
+        LATE = "late", "late: the job was final"
+        UNMATCHED = "unmatched", "unmatched: no such job in time"
+        DISCARDED = "discarded", "discarded: the request was sent again"
+
+    instance = models.CharField(max_length=100, default="default")
+    job_type = models.CharField(max_length=100)
+    job_key = models.CharField(max_length=255, default=NONE)
+    job = models.ForeignKey(
+        Job, models.CASCADE, related_name="answers", null=True, blank=True, db_index=False
+    )
+    attempt = models.PositiveIntegerField(default=0)
+    message_id = models.CharField(max_length=255, default=NONE)
+    kind = models.CharField(max_length=10, choices=Kind.choices)
+    payload = JsonField()
+    status = models.CharField(max_length=10, choices=Status.choices)
+    receive_time = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering: ClassVar = ["-id"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["instance", "job_type", "message_id"],
+                condition=~Q(message_id=NONE),
+                name="hipq_answer_message_unique",
+            ),
+            models.UniqueConstraint(
+                fields=["job"],
+                condition=Q(status="accepted", kind="response"),
+                name="hipq_answer_one_accepted",
+            ),
+            models.CheckConstraint(
+                condition=Q(status__in=["early", "unmatched"]) | Q(job__isnull=False),
+                name="hipq_answer_has_job",
+            ),
+        ]
+        indexes: ClassVar = [
+            models.Index(
+                fields=["job_type", "job_key"],
+                condition=Q(status="early"),
+                name="hipq_answer_early",
+            ),
+            models.Index(fields=["job"], name="hipq_answer_job"),
+        ]
+
+    if TYPE_CHECKING:
+        job_id: int | None
+
+    def __str__(self) -> str:
+        return f"{self.kind} for {self.job_type} {self.job_key}"

@@ -1,0 +1,225 @@
+"""Jobs. Where a job's state is written is `hipq_django.moves`, nowhere else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from hipq_django.database import state_in
+from hipq_django.models.fields import JsonField, factor_field, no_error
+from hipq_django.models.job_type import JobType
+from hipq_django.models.queue import Queue
+from hipq_django.models.worker import Worker
+from hipq_django.payloads import NONE
+from hipq_django.states import WAITING, Outcome, State
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from django.db.models.fields.related_descriptors import RelatedManager
+
+    from hipq_django.models.answer import Answer
+    from hipq_django.models.attempt import Attempt
+
+
+class JobQuerySet(models.QuerySet["Job"]):
+    """The questions that are asked about jobs; each has an index."""
+
+    def waiting(self) -> JobQuerySet:
+        """Jobs in initial or retry."""
+        return self.filter(state_in(*WAITING))
+
+    def due(self, now: datetime) -> JobQuerySet:
+        """Waiting jobs whose time has come."""
+        return self.waiting().filter(scheduled_run_time__lte=now)
+
+    def running(self) -> JobQuerySet:
+        """Jobs that count against the limit: executing or waiting for their answer."""
+        return self.filter(state_in(State.RUNNING))
+
+    def awaiting_response_handler(self) -> JobQuerySet:
+        """Running jobs whose response is in and is in nobody's hands."""
+        return self.running().filter(answered=True, worker__isnull=True)
+
+    def in_error(self) -> JobQuerySet:
+        """Jobs about which the retry handler has not decided yet."""
+        return self.filter(state_in(State.ERROR))
+
+    def live(self) -> JobQuerySet:
+        """Jobs that are not final; written as in the unique index, so that it serves."""
+        return self.exclude(state=State.FINAL)
+
+    def final(self) -> JobQuerySet:
+        """Jobs that are finished for good."""
+        return self.filter(state_in(State.FINAL))
+
+
+class Job(models.Model):
+    """A job instance. Source of the fields: hipq state.md, "Job Instance"."""
+
+    State = State
+    Outcome = Outcome
+
+    queue = models.ForeignKey(Queue, models.PROTECT, related_name="jobs", db_index=False)
+    job_type = models.ForeignKey(JobType, models.PROTECT, related_name="jobs", db_index=False)
+    job_data = JsonField(default=dict, blank=True)
+    job_key = models.CharField(max_length=255, default=NONE)
+    state = models.CharField(max_length=10, choices=State.choices, default=State.INITIAL)
+    outcome = models.CharField(max_length=10, choices=Outcome.choices, default=Outcome.NONE)
+    timeout = models.FloatField(default=86_400, help_text="Seconds for each attempt.")
+    error = JsonField(default=no_error)
+    result = JsonField(default=None)
+    attempt = models.PositiveIntegerField(default=0)
+    scheduled_run_time = models.DateTimeField(default=timezone.now)
+    priority = models.IntegerField(default=100, help_text="Lower runs sooner.")
+    throttle_factor = factor_field(1, "throttle factor")
+    time_windows = JsonField(default=list, blank=True)
+    rank = models.BigIntegerField(default=0, editable=False)
+    deadline = models.DateTimeField(
+        default=timezone.now, help_text="When a running attempt times out."
+    )
+    # Without a constraint in the database, which would check the worker's row once for each job
+    # of a claim. A worker's row is only deleted when no job names it.
+    worker = models.ForeignKey(
+        Worker,
+        models.PROTECT,
+        related_name="jobs",
+        null=True,
+        blank=True,
+        db_index=False,
+        db_constraint=False,
+    )
+    answered = models.BooleanField(
+        default=False, help_text="An answer is in the inbox that was not worked off yet."
+    )
+    prefetched = models.BooleanField(
+        default=False, help_text="Claimed ahead: it may not have started yet."
+    )
+    # The origin may be pruned before its successor, and a final row may not be written any more.
+    origin = models.ForeignKey(
+        "self",
+        models.DO_NOTHING,
+        related_name="successors",
+        null=True,
+        blank=True,
+        db_index=False,
+        db_constraint=False,
+    )
+    create_time = models.DateTimeField(default=timezone.now, editable=False)
+    update_time = models.DateTimeField(default=timezone.now, editable=False)
+
+    objects = JobQuerySet.as_manager()
+
+    if TYPE_CHECKING:
+        queue_id: int
+        job_type_id: int
+        worker_id: int | None
+        origin_id: int | None
+        attempts: RelatedManager[Attempt]
+        answers: RelatedManager[Answer]
+
+    class Meta:
+        permissions: ClassVar = [
+            ("run_job", "Can run jobs now"),
+            ("cancel_job", "Can cancel jobs"),
+            ("requeue_job", "Can requeue jobs"),
+        ]
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["job_type", "job_key"],
+                condition=~Q(state="final") & ~Q(job_key=NONE),
+                name="hipq_job_key_unique",
+            ),
+            models.CheckConstraint(
+                condition=Q(state__in=State.values), name="hipq_job_state_known"
+            ),
+            models.CheckConstraint(
+                condition=Q(state__in=["initial", "running"], error=NONE)
+                | (Q(state__in=["error", "retry"]) & ~Q(error=NONE))
+                | Q(state="final"),
+                name="hipq_job_error_fits_state",
+            ),
+            models.CheckConstraint(
+                condition=Q(state="final", outcome__in=Outcome.values) & ~Q(outcome="NONE")
+                | (~Q(state="final") & Q(outcome="NONE")),
+                name="hipq_job_outcome_fits_state",
+            ),
+            models.CheckConstraint(
+                condition=~Q(outcome="succeeded") | Q(error=NONE),
+                name="hipq_job_success_has_no_error",
+            ),
+            models.CheckConstraint(
+                condition=~Q(outcome__in=["failed", "timed_out"]) | ~Q(error=NONE),
+                name="hipq_job_failure_has_error",
+            ),
+            models.CheckConstraint(
+                condition=~Q(state="initial") | Q(attempt=0), name="hipq_job_initial_untried"
+            ),
+            models.CheckConstraint(
+                condition=Q(worker__isnull=True) | Q(state__in=["running", "error"]),
+                name="hipq_job_worker_fits_state",
+            ),
+            models.CheckConstraint(
+                condition=Q(timeout__gt=0, timeout__lte=400_000_000)
+                & Q(throttle_factor__gte=0)
+                & Q(priority__gte=-1_000_000, priority__lte=1_000_000)
+                & ~Q(job_key=""),
+                name="hipq_job_ranges",
+            ),
+        ]
+        indexes: ClassVar = [
+            models.Index(
+                fields=["queue", "rank", "id", "scheduled_run_time"],
+                condition=Q(state__in=["initial", "retry"]),
+                name="hipq_job_waiting",
+            ),
+            models.Index(
+                fields=["queue", "rank", "id"],
+                condition=Q(state__in=["initial", "retry"], throttle_factor=0),
+                name="hipq_job_critical",
+            ),
+            models.Index(
+                fields=["queue", "deadline", "throttle_factor"],
+                condition=Q(state__in=["running"]),
+                name="hipq_job_running",
+            ),
+            models.Index(
+                fields=["queue", "id"],
+                condition=Q(state__in=["running"], answered=True),
+                name="hipq_job_answered",
+            ),
+            models.Index(
+                fields=["queue", "id"], condition=Q(state__in=["error"]), name="hipq_job_error"
+            ),
+            models.Index(
+                fields=["queue", "update_time"],
+                condition=Q(state__in=["final"]),
+                name="hipq_job_final",
+            ),
+            models.Index(
+                fields=["job_type", "job_key"],
+                condition=Q(state__in=["final"]) & ~Q(job_key=NONE),
+                name="hipq_job_final_key",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"job {self.pk}" if self.job_key == NONE else f"job {self.pk} ({self.job_key})"
+
+    @property
+    def using(self) -> str:
+        """The alias of the database this row is in."""
+        return self._state.db or "default"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the job is finished for good."""
+        return self.state == State.FINAL
+
+    @property
+    def is_awaiting_answer(self) -> bool:
+        """Whether the request was sent and nobody executes the job now."""
+        return self.state == State.RUNNING and self.worker_id is None and not self.answered

@@ -1,0 +1,55 @@
+"""Job types: the defaults that new jobs copy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+from zoneinfo import ZoneInfo
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+
+from hipq_django.models.fields import JsonField, factor_field
+from hipq_django.models.queue import Queue
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
+
+
+class JobType(models.Model):
+    """A job type of an instance. Its code is found by `name`, never edited here."""
+
+    instance = models.CharField(max_length=100, default="default")
+    name = models.CharField(max_length=100)
+    queue = models.ForeignKey(Queue, models.PROTECT, related_name="job_types")
+    default_timeout = models.FloatField(default=86_400, help_text="Seconds.")
+    default_priority = models.IntegerField(default=100, help_text="Lower runs sooner.")
+    default_throttle_factor = factor_field(1, "default throttle factor")
+    default_time_windows = JsonField(default=list, blank=True)
+    time_zone = models.CharField(
+        max_length=100, default="", blank=True, help_text="Of the time windows; empty: the site's."
+    )
+    has_response_handler = models.BooleanField(default=False, editable=False)
+    declared = JsonField(default=dict, editable=False)
+    create_time = models.DateTimeField(default=timezone.now, editable=False)
+    update_time = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering: ClassVar = ["instance", "name"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["instance", "name"], name="hipq_jobtype_name_unique"),
+            models.CheckConstraint(
+                condition=models.Q(default_timeout__gt=0, default_timeout__lte=400_000_000)
+                & models.Q(default_throttle_factor__gte=0)
+                & models.Q(default_priority__gte=-1_000_000, default_priority__lte=1_000_000),
+                name="hipq_jobtype_ranges",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def zone(self) -> tzinfo:
+        """The time zone of the time windows."""
+        return ZoneInfo(self.time_zone or settings.TIME_ZONE or "UTC")

@@ -1,0 +1,68 @@
+"""Queues: what an operator edits while jobs run."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import models
+from django.utils import timezone
+
+from hipq_django.models.fields import JsonField, factor_field
+from hipq_django.payloads import NONE
+from hipq_django.ranking import Order, Ordering
+
+
+class Queue(models.Model):
+    """A queue of an instance; `jobs` is the one way to its jobs."""
+
+    Order = Order
+
+    instance = models.CharField(max_length=100, default="default")
+    name = models.CharField(max_length=100)
+    throttle_limit = factor_field(0, "throttle limit")
+    order = models.CharField(max_length=10, choices=Order.choices, default=Order.TIME)
+    granularity_seconds = models.FloatField(default=1)
+    ageing_seconds = models.FloatField(default=60)
+    paused = models.BooleanField(default=False)
+    retention_days = models.FloatField(default=14)
+    throttler_state = JsonField(default=dict, editable=False)
+    throttler_problem = models.TextField(default=NONE, editable=False)
+    declared = JsonField(default=dict, editable=False)
+    create_time = models.DateTimeField(default=timezone.now, editable=False)
+    update_time = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering: ClassVar = ["instance", "name"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["instance", "name"], name="hipq_queue_name_unique"),
+            models.CheckConstraint(
+                condition=models.Q(throttle_limit__gte=0), name="hipq_queue_limit_range"
+            ),
+            models.CheckConstraint(
+                condition=models.Q(order__in=Order.values), name="hipq_queue_order_known"
+            ),
+            models.CheckConstraint(
+                condition=models.Q(granularity_seconds__gte=0.001, granularity_seconds__lte=86_400)
+                & models.Q(ageing_seconds__gte=0, ageing_seconds__lte=86_400 * 400)
+                & models.Q(retention_days__gte=0, retention_days__lte=36_500),
+                name="hipq_queue_numbers_range",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name if self.instance == "default" else f"{self.instance}.{self.name}"
+
+    @property
+    def ordering(self) -> Ordering:
+        """How this queue ranks its jobs."""
+        return Ordering(self.order, self.granularity_seconds, self.ageing_seconds)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is a throttle limit; below 1 is none."""
+        return bool(self.throttle_limit >= 1)
+
+    @property
+    def using(self) -> str:
+        """The alias of the database this row is in."""
+        return self._state.db or "default"

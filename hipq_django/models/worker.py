@@ -1,0 +1,58 @@
+"""Workers: the running processes and their heartbeats."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import ClassVar
+
+from django.db import models
+from django.utils import timezone
+
+from hipq_django.models.fields import JsonField
+
+
+class Worker(models.Model):
+    """A worker process. `lost` means that its heartbeat stopped and its jobs were taken over."""
+
+    class State(models.TextChoices):
+        """Where the process stands."""
+
+        RUNNING = "running"
+        STOPPING = "stopping"
+        STOPPED = "stopped"
+        LOST = "lost"
+
+    LIVE = (State.RUNNING, State.STOPPING)
+    LOST_AFTER_BEATS = 3
+
+    instance = models.CharField(max_length=100, default="default")
+    name = models.CharField(max_length=200)
+    queues = JsonField(default=list, help_text="Names of the queues served; empty: all.")
+    threads = models.PositiveIntegerField(default=1)
+    state = models.CharField(max_length=10, choices=State.choices, default=State.RUNNING)
+    heartbeat_seconds = models.FloatField(default=10)
+    heartbeat_time = models.DateTimeField(default=timezone.now)
+    executing = models.PositiveIntegerField(default=0, help_text="Jobs in hand at the last beat.")
+    create_time = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering: ClassVar = ["-id"]
+        constraints: ClassVar = [
+            models.CheckConstraint(
+                condition=models.Q(state__in=["running", "stopping", "stopped", "lost"]),
+                name="hipq_worker_state_known",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def is_silent(self, now: datetime) -> bool:
+        """Whether the heartbeat stopped so long ago that the worker counts as lost."""
+        limit = self.LOST_AFTER_BEATS * self.heartbeat_seconds
+        return now - self.heartbeat_time > timedelta(seconds=limit)
+
+    @property
+    def using(self) -> str:
+        """The alias of the database this row is in."""
+        return self._state.db or "default"

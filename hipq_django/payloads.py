@@ -1,0 +1,98 @@
+"""What may be stored as JSON or text, the same on every database."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from typing import Any
+
+NONE = "NONE"
+"""Stored where there is no error and no key. Source: hipq state.md, "Persistent State"."""
+
+MAX_DEPTH = 500  # SQLite's JSON functions stop at 1,000 levels.
+MAX_ERROR_CHARS = 10_000
+MAX_TRACEBACK_CHARS = 100_000
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+
+
+def to_json(value: Any) -> Any:
+    """Return a copy of `value` as it will be read back from the database.
+
+    Tuples become lists and keys become text. Raise `ValueError`, saying why, for what JSON or
+    one of the databases cannot hold: objects, NaN and infinity, NUL, lone surrogates, values
+    nested deeper than 500 levels.
+    """
+    return None if value is None else json.loads(_encode(value), parse_float=_number)
+
+
+def _number(text: str) -> float | int:
+    """PostgreSQL reads 1e+23 back as a whole number; so it is one from the beginning."""
+    return int(float(text)) if "e+" in text else float(text)
+
+
+def _encode(value: Any) -> str:
+    try:
+        text = _ENCODER.encode(value)
+        text.encode()
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply or contains itself") from error
+    except UnicodeEncodeError as error:
+        raise ValueError("it holds a lone surrogate, which is not text") from error
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{error}; use None, bool, int, float, str, list and dict") from error
+    if text.count("[") + text.count("{") > MAX_DEPTH:
+        _check_depth(value)
+    if "\\u0000" in text:
+        _check_nul(value)
+    return text
+
+
+def _check_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [child for parent in level for child in _children(parent)]
+        if not level:
+            return
+    raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels")
+
+
+def _check_nul(value: Any) -> None:
+    level = [value]
+    while level:
+        if any("\0" in text for text in level if isinstance(text, str)):
+            raise ValueError("it holds the NUL character, which databases refuse in text")
+        level = [child for parent in level for child in _children(parent)]
+
+
+def _children(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return [*value, *value.values()]
+    return list(value) if isinstance(value, list | tuple) else []
+
+
+def storable_text(text: str, limit: int = MAX_ERROR_CHARS) -> str:
+    """Return `text` without what databases refuse, cut to `limit` characters."""
+    clean = text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+    clean = clean.encode(errors="replace").decode()
+    return clean if len(clean) <= limit else f"{clean[:limit]}… ({len(clean)} characters)"
+
+
+def error_of(exception: BaseException) -> str:
+    """Return what a job's `error` says of an exception: its class and message."""
+    name = type(exception).__name__
+    try:
+        message = str(exception)
+    except Exception as broken:
+        message = f"its message cannot be read: {type(broken).__name__}"
+    return storable_text(f"{name}: {message}" if message else f"exception {name}")
+
+
+def traceback_of(exception: BaseException) -> str:
+    """Return the traceback as text, the last 100,000 characters of it."""
+    try:
+        lines = traceback.format_exception(exception)
+    except Exception as broken:
+        lines = [f"the traceback cannot be read: {type(broken).__name__}"]
+    return storable_text("".join(lines)[-MAX_TRACEBACK_CHARS:], MAX_TRACEBACK_CHARS)

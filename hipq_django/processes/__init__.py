@@ -1,0 +1,1 @@
+"""The worker process: its loop, threads, heartbeat and signals."""

@@ -1,0 +1,120 @@
+"""The threads that execute claims."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+from django.db import close_old_connections, connections
+
+from hipq_django.admission import PAGE
+from hipq_django.executor import execute
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hipq_django.results import Claim, Result
+
+AHEAD_SECONDS = 0.02
+"""Claim ahead what the threads will have started by then; slow jobs are never claimed ahead."""
+
+FLUSH_RESULTS = 200
+"""Results that are worth a statement of their own while there is still work in hand."""
+
+
+class ThreadPool:
+    """Threads that share one backlog; `wake` is called when the scheduler should look."""
+
+    def __init__(self, threads: int, wake: Callable[[], None]) -> None:
+        self.threads = threads
+        self._wake = wake
+        self._backlog: deque[Claim] = deque()
+        self._results: deque[Result] = deque()
+        self.in_hand = 0
+        """Claims that were started and whose results were not taken; the scheduler's to count."""
+        self._mean_seconds = AHEAD_SECONDS
+        self._work = threading.Condition()
+        self._stopping = False
+
+    def open(self) -> None:
+        """Start the threads."""
+        for number in range(self.threads):
+            threading.Thread(target=self._run, name=f"hipq-{number}", daemon=True).start()
+
+    def close(self) -> None:
+        """Let the threads end when they are done."""
+        with self._work:
+            self._stopping = True
+            self._work.notify_all()
+
+    # What the scheduler asks
+
+    def free(self) -> int:
+        """Return how many jobs would start at once."""
+        return max(0, self.threads - self.in_hand)
+
+    def ahead(self) -> int:
+        """Return how many jobs may be claimed beyond the free threads."""
+        wanted = min(PAGE, int(self.threads * AHEAD_SECONDS / self._mean_seconds))
+        return max(0, wanted - max(self.in_hand, self.threads))
+
+    def start(self, claims: Sequence[Claim]) -> None:
+        """Put the claims behind those that wait."""
+        self.in_hand += len(claims)
+        with self._work:
+            self._backlog.extend(claims)
+            self._work.notify(min(len(claims), self.threads))
+
+    def take_results(self) -> list[Result]:
+        """Return, and forget, the results that are there."""
+        results = [self._results.popleft() for _ in range(len(self._results))]
+        self.in_hand -= len(results)
+        return results
+
+    def give_back(self, results: Sequence[Result]) -> None:
+        """Keep results that could not be written for the next pass."""
+        self.in_hand += len(results)
+        self._results.extendleft(reversed(results))
+
+    def take_backlog(self) -> list[Claim]:
+        """Return, and forget, the claims that have not started."""
+        claims: list[Claim] = []
+        while self._backlog:
+            try:
+                claims.append(self._backlog.popleft())
+            except IndexError:
+                break  # a thread was quicker
+        self.in_hand -= len(claims)
+        return claims
+
+    # The threads
+
+    def _run(self) -> None:
+        try:
+            while (claim := self._next()) is not None:
+                self._execute(claim)
+        finally:
+            connections.close_all()
+
+    def _next(self) -> Claim | None:
+        while True:
+            try:
+                return self._backlog.popleft()
+            except IndexError:
+                with self._work:
+                    if self._stopping:
+                        return None
+                    if not self._backlog:
+                        self._work.wait()
+
+    def _execute(self, claim: Claim) -> None:
+        began = time.perf_counter()
+        close_old_connections()
+        result = execute(claim)
+        close_old_connections()
+        self._mean_seconds += (time.perf_counter() - began - self._mean_seconds) / 16
+        self._results.append(result)
+        if not self._backlog or len(self._results) >= FLUSH_RESULTS:
+            self._wake()

@@ -1,0 +1,200 @@
+"""Why a job is not running: the answer that an operator needs first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from django.db import DatabaseError, transaction
+from django.db.models import Q, Sum
+
+from hipq_django import clock
+from hipq_django.conf import get_throttlers
+from hipq_django.database import in_one_line
+from hipq_django.exceptions import ConfigurationError
+from hipq_django.models import Job, Queue, Worker
+from hipq_django.registry import get_declared
+from hipq_django.states import WAITING, State
+from hipq_django.throttling import (
+    Hold,
+    Reschedule,
+    ThrottlerError,
+    ask,
+    candidate_of,
+    fits,
+    load_of,
+)
+from hipq_django.windows import is_open, next_opening, parse_windows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One reason why a job is not running; `code` is stable, `text` is for people."""
+
+    code: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def explain(job: Job) -> list[Reason]:
+    """Return why `job` is not running, the most decisive reason first.
+
+    Empty for a waiting job that the next pass of a worker will start, and for one whose handler
+    is executing. The row is read anew, nothing is changed.
+    """
+    row = Job.objects.using(job.using).select_related("queue", "job_type", "worker").get(pk=job.pk)
+    return list(_reasons(row, clock.now(job.using)))
+
+
+def _reasons(job: Job, now: datetime) -> Iterator[Reason]:
+    if job.state == State.FINAL:
+        yield Reason(
+            "final", f"It is finished: {job.get_outcome_display()} at {_at(job.update_time)}."
+        )
+    elif job.state == State.RUNNING:
+        yield from _running(job, now)
+    elif job.state == State.ERROR:
+        yield from _unserved(job, now)
+        yield Reason("error", f"It failed ({job.error}) and its retry handler has not decided yet.")
+    else:
+        yield from _waiting(job, now)
+
+
+def _running(job: Job, now: datetime) -> Iterator[Reason]:
+    if job.worker_id is not None:
+        if job.prefetched:
+            yield Reason("prefetched", f"Worker {job.worker} claimed it ahead and starts it next.")
+        return
+    if job.answered:
+        yield from _unserved(job, now)
+        yield Reason("answered", "Its answer is in; a worker will run the response handler.")
+        return
+    late = "was due" if job.deadline < now else "times out"
+    yield Reason(
+        "waiting_for_answer",
+        f"Attempt {job.attempt} sent its request and waits for the answer; it {late} at "
+        f"{_at(job.deadline)} ({_span(job.deadline, now)}).",
+    )
+
+
+def _waiting(job: Job, now: datetime) -> Iterator[Reason]:
+    yield from _unserved(job, now)
+    if job.queue.paused:
+        yield Reason("paused", f"Queue {job.queue} is paused.")
+    if job.scheduled_run_time > now:
+        yield Reason(
+            "scheduled",
+            f"It is scheduled for {_at(job.scheduled_run_time)} "
+            f"({_span(job.scheduled_run_time, now)}).",
+        )
+    if not job.answered:
+        yield from _outside_windows(job, now)
+        yield from _held(job, now)
+    yield from _limited(job)
+    yield from _behind(job, now)
+
+
+def _unserved(job: Job, now: datetime) -> Iterator[Reason]:
+    if get_declared(job.queue.instance, job.job_type.name) is None:
+        yield Reason(
+            "unknown_type",
+            f"Nobody declares job type {job.job_type.name!r} in this project's code; it waits "
+            "until a worker knows it.",
+        )
+    workers = Worker.objects.using(job.using).filter(
+        instance=job.queue.instance, state=Worker.State.RUNNING
+    )
+    serving = [w for w in workers if not w.queues or job.queue.name in w.queues]
+    if not serving:
+        yield Reason(
+            "no_worker",
+            f"No worker serves queue {job.queue}; start one: "
+            f"manage.py hipq_worker {job.queue.name}.",
+        )
+    elif all(worker.is_silent(now) for worker in serving):
+        yield Reason(
+            "silent_workers", f"No worker of queue {job.queue} has sent a heartbeat lately."
+        )
+
+
+def _outside_windows(job: Job, now: datetime) -> Iterator[Reason]:
+    windows = parse_windows(job.time_windows)
+    zone = job.job_type.zone
+    if windows and not is_open(windows, now, zone):
+        opening = next_opening(windows, now, zone).astimezone(zone)
+        yield Reason(
+            "window",
+            f"Its time windows ({', '.join(job.time_windows)} {zone}) are closed until "
+            f"{opening:%Y-%m-%d %H:%M:%S %Z}.",
+        )
+
+
+def _held(job: Job, now: datetime) -> Iterator[Reason]:
+    queue = job.queue
+    try:
+        throttlers = get_throttlers(queue.instance, queue.name)
+        running = [load_of(j) for j in _running_jobs(queue)] if throttlers else []
+        with transaction.atomic(using=job.using):
+            verdict = ask(throttlers, queue, now, running, [candidate_of(job)])[job.pk]
+    except (ThrottlerError, ConfigurationError, DatabaseError) as error:
+        yield Reason("throttler_error", f"The queue is held, because {in_one_line(error)}")
+        return
+    if isinstance(verdict, Hold):
+        yield Reason("throttler", f"A throttler holds it: {verdict.reason}.")
+    elif isinstance(verdict, Reschedule):
+        yield Reason(
+            "throttler",
+            f"A throttler moves it to {_at(verdict.at)}: {verdict.reason or 'no reason'}.",
+        )
+
+
+def _running_jobs(queue: Queue) -> list[Job]:
+    return list(queue.jobs.using(queue.using).running().select_related("job_type"))
+
+
+def _limited(job: Job) -> Iterator[Reason]:
+    queue = job.queue
+    if not queue.is_limited:
+        return
+    running = queue.jobs.using(job.using).running()
+    load = Decimal(running.aggregate(total=Sum("throttle_factor"))["total"] or 0)
+    if not fits(job.throttle_factor, load, queue.throttle_limit):
+        yield Reason(
+            "limit",
+            f"The limit of queue {queue} is reached: {_plain(load)} of "
+            f"{_plain(queue.throttle_limit)} running; "
+            f"this job needs {_plain(job.throttle_factor)}.",
+        )
+
+
+def _behind(job: Job, now: datetime) -> Iterator[Reason]:
+    if job.state not in WAITING or job.scheduled_run_time > now or not job.queue.is_limited:
+        return
+    before = Q(rank__lt=job.rank) | Q(rank=job.rank, pk__lt=job.pk)
+    due = job.queue.jobs.using(job.using).due(now).filter(before, throttle_factor__gt=0)
+    count = len(due.values_list("pk")[:1_000])
+    if count and job.throttle_factor > 0:
+        number = "1,000 or more" if count == 1_000 else f"{count:,}"
+        yield Reason("behind", f"{number} due jobs of the queue are before it.")
+
+
+def _at(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _span(moment: datetime, now: datetime) -> str:
+    seconds = round((moment - now).total_seconds())
+    text = str(timedelta(seconds=abs(seconds)))
+    return f"in {text}" if seconds >= 0 else f"{text} ago"
+
+
+def _plain(number: Decimal) -> str:
+    return f"{number.normalize():f}"

@@ -1,0 +1,190 @@
+"""What time and crashes make necessary: timeouts, lost workers, answers without a job.
+
+Any worker does it for all queues of its instance; several at once do no harm.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from django.db.models import Exists, OuterRef
+
+from hipq_django import clock, inbox, moves
+from hipq_django.admission import WORKER_LOST
+from hipq_django.database import locked, write_transaction
+from hipq_django.models import Answer, Attempt, Job, JobType, Queue, Worker
+from hipq_django.ranking import Order
+from hipq_django.registry import get_all_declared
+from hipq_django.states import State
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from hipq_django.conf import InstanceSettings
+    from hipq_django.models.job import JobQuerySet
+
+logger = logging.getLogger("hipq_django")
+
+BATCH = 500
+WORKERS_KEPT = timedelta(days=1)
+
+
+def time_out_overdue(config: InstanceSettings) -> int:
+    """Move running jobs past their deadline to error; return how many.
+
+    A job whose response is in and waits for a worker does not time out: the other system was in
+    time.
+    """
+    using, now = config.database, clock.now(config.database)
+    with write_transaction(using):
+        overdue = _known_jobs(config).running().filter(deadline__lt=now)
+        overdue = overdue.exclude(answered=True, worker__isnull=True).order_by("pk")
+        jobs = list(locked(overdue, skip_locked=True)[:BATCH])
+        errors = {job.pk: _timeout_text(job) for job in jobs}
+        _name_workers(jobs, using)
+        moves.fail(jobs, Attempt.Kind.TIMED_OUT, errors, now, using)
+    for job in jobs:
+        logger.warning("job=%s attempt=%s event=timed_out", job.pk, job.attempt)
+    return len(jobs)
+
+
+def _known_jobs(config: InstanceSettings) -> JobQuerySet:
+    """The jobs of types that this process knows: it never fails one that it does not know."""
+    using = config.database
+    names = [declared.name for declared in get_all_declared(config.name)]
+    return Job.objects.using(using).filter(
+        queue__in=list(_queues(config).values_list("pk", flat=True)),
+        job_type__in=JobType.objects.using(using).filter(instance=config.name, name__in=names),
+    )
+
+
+def _queues(config: InstanceSettings) -> Any:
+    return Queue.objects.using(config.database).filter(instance=config.name)
+
+
+def _timeout_text(job: Job) -> str:
+    doing = "was still executing" if job.worker_id else "got no answer"
+    return f"JobTimeout: attempt {job.attempt} {doing} within {job.timeout:g} s"
+
+
+def _name_workers(jobs: Sequence[Job], using: str) -> None:
+    """Give the copies their workers in one query; a worker whose row is gone becomes none."""
+    rows = Worker.objects.using(using).in_bulk({job.worker_id for job in jobs if job.worker_id})
+    for job in jobs:
+        job.worker = rows.get(job.worker_id) if job.worker_id else None
+
+
+def recover_lost(config: InstanceSettings) -> int:
+    """Take over the jobs of workers whose heartbeat stopped; return how many."""
+    using, now = config.database, clock.now(config.database)
+    with write_transaction(using):
+        for worker in _silent_workers(config, now):
+            _mark_lost(worker)
+    dead = _dead_hands(config)
+    return _recover(dead, now, using) if dead.exists() else 0
+
+
+def _silent_workers(config: InstanceSettings, now: datetime) -> list[Worker]:
+    live = Worker.objects.using(config.database).filter(instance=config.name, state__in=Worker.LIVE)
+    rows = locked(live.order_by("pk"), skip_locked=True)
+    return [worker for worker in rows if worker.is_silent(now)]
+
+
+def _mark_lost(worker: Worker) -> None:
+    worker.state = Worker.State.LOST
+    worker.save(update_fields=["state"])
+    logger.error(
+        "worker=%s lost: last heartbeat %s", worker.name, worker.heartbeat_time.isoformat()
+    )
+
+
+def _dead_hands(config: InstanceSettings) -> JobQuerySet:
+    """Jobs that a worker had in hand which is not live any more."""
+    using = config.database
+    live = Worker.objects.using(using).filter(pk=OuterRef("worker_id"), state__in=Worker.LIVE)
+    queues = list(_queues(config).values_list("pk", flat=True))
+    held = Job.objects.using(using).filter(queue__in=queues, worker__isnull=False)
+    return held.live().filter(~Exists(live))
+
+
+def _recover(dead: JobQuerySet, now: datetime, using: str) -> int:
+    with write_transaction(using):
+        jobs = list(locked(dead.order_by("pk"), skip_locked=True)[:BATCH])
+        _name_workers(jobs, using)
+        started = [j for j in jobs if j.state == State.RUNNING and not j.prefetched]
+        errors = {job.pk: _loss_text(job) for job in started}
+        unstarted = [job for job in jobs if job.pk not in errors]
+        moves.fail(started, Attempt.Kind.WORKER_LOST, errors, now, using)
+        moves.hand_back(unstarted, f"{WORKER_LOST} before the job had started", now, using)
+    logger.warning("recovered jobs=%s of lost workers, started=%s", len(jobs), len(started))
+    return len(jobs)
+
+
+def _loss_text(job: Job) -> str:
+    name = job.worker.name if job.worker else "that had it"
+    return f"{WORKER_LOST}: worker {name} stopped while it executed attempt {job.attempt}"
+
+
+def match_early(config: InstanceSettings) -> int:
+    """Give early answers to jobs that were claimed at the same moment; return how many.
+
+    An answer that comes while the job's enqueue, or its claim, is not yet committed sees no
+    running job, and that claim does not see the answer. One of the two is found here.
+    """
+    using, now = config.database, clock.now(config.database)
+    matched = 0
+    for answer in inbox.fresh_early(config.name, now, using).order_by("pk")[:BATCH]:
+        with write_transaction(using):
+            matched += inbox.match(answer, now, using)
+    return matched
+
+
+def expire_early(config: InstanceSettings) -> int:
+    """Mark the early answers whose time to live is over as unmatched; return how many."""
+    using = config.database
+    limit = clock.now(using) - timedelta(seconds=config.answer_ttl_seconds)
+    early = Answer.objects.using(using).filter(instance=config.name, status=Answer.Status.EARLY)
+    expired = early.filter(job__isnull=True, receive_time__lte=limit)
+    count: int = expired.update(status=Answer.Status.UNMATCHED)
+    return count
+
+
+def rank_again(config: InstanceSettings) -> int:
+    """Rank due jobs anew that were enqueued while the order of their queue was changed.
+
+    Otherwise they would stand behind the bound at which a look for due jobs stops.
+    """
+    using, now = config.database, clock.now(config.database)
+    found = 0
+    for queue in _queues(config).filter(order=Order.TIME):
+        bound = queue.ordering.last_due_rank(now)
+        if queue.jobs.using(using).due(now).filter(rank__gt=bound).exists():
+            found += rerank(queue)
+    return found
+
+
+def rerank(queue: Queue) -> int:
+    """Write the ranks of a queue's waiting jobs anew, in batches; return how many changed."""
+    changed, last = 0, 0
+    using = queue.using
+    while True:
+        with write_transaction(using):
+            rows = queue.jobs.using(using).waiting().filter(pk__gt=last).order_by("pk")
+            jobs = list(locked(rows)[:BATCH])
+            changed += moves.rank(jobs, queue.ordering, using)
+        if len(jobs) < BATCH:
+            return changed
+        last = jobs[-1].pk
+
+
+def forget_workers(config: InstanceSettings) -> int:
+    """Delete the rows of workers that ended a day ago and have no job in hand."""
+    using = config.database
+    old = clock.now(using) - WORKERS_KEPT
+    held = Job.objects.using(using).live().filter(worker=OuterRef("pk"))
+    ended = Worker.objects.using(using).filter(instance=config.name, heartbeat_time__lt=old)
+    ended = ended.exclude(state__in=Worker.LIVE).filter(~Exists(held))
+    return int(ended._raw_delete(using))  # no job names them

@@ -1,0 +1,143 @@
+"""What a worker holds in hand, and how it ended. Plain values between executor and scheduler."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from hipq_django.models import Job, JobType, Queue
+    from hipq_django.retries import Decision, Failure
+
+from hipq_django.payloads import error_of
+from hipq_django.retries import class_names
+
+logger = logging.getLogger("hipq_django")
+
+
+class Work(Enum):
+    """What is to be done with a claimed job."""
+
+    REQUEST = "handler"
+    RESPONSE = "response handler"
+    DECISION = "retry handler"
+
+
+class Kept(NamedTuple):
+    """What is written of a job later on; its own copy, because a handler may change the job."""
+
+    queue: Queue
+    job_type: JobType
+    job_key: str
+    priority: int
+    time_windows: tuple[str, ...]
+    timeout: float
+    deadline: datetime
+
+
+def keep(job: Job) -> Kept:
+    """Return what is written of a job later on."""
+    return Kept(
+        job.queue,
+        job.job_type,
+        job.job_key,
+        job.priority,
+        tuple(job.time_windows),
+        job.timeout,
+        job.deadline,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Claim:
+    """A job in this worker's hands.
+
+    `job` is the private copy that handlers see, and may change; `id` and `attempt` fence every
+    later write. `response` is the answer for the response handler, `failure` what the retry
+    handler is to decide about.
+    """
+
+    id: int
+    attempt: int
+    work: Work
+    job: Job
+    kept: Kept
+    response: Any = None
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    """The handler, or the response handler, returned the job's result."""
+
+    claim: Claim
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """The handler sent its request; the answer will come by another path."""
+
+    claim: Claim
+
+
+@dataclass(frozen=True, slots=True)
+class Snoozed:
+    """The job goes back for some seconds; this is no failure."""
+
+    claim: Claim
+    seconds: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The handler, or the response handler, failed; `classes` are those of the exception."""
+
+    claim: Claim
+    error: Any
+    traceback: str
+    classes: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The retry handler, or policy, has decided about a job in error.
+
+    `changes` are the job's fields that the retry handler changed, already checked.
+    """
+
+    claim: Claim
+    decision: Decision
+    changes: dict[str, Any] = field(default_factory=dict)
+
+
+Result = Succeeded | Waits | Snoozed | Failed | Decided
+
+
+def refused(result: Result, error: Exception) -> Failed:
+    """Return the failure of a job whose result the database refuses."""
+    return Failed(result.claim, error_of(error), "", class_names(type(error)))
+
+
+def log_result(result: Result) -> None:
+    """Log one line: which job, and what became of it."""
+    claim = result.claim
+    logger.info(
+        "job=%s type=%s key=%s attempt=%s event=%s",
+        claim.id, claim.kept.job_type.name, claim.kept.job_key, claim.attempt, _event_of(result),
+    )  # fmt: skip
+
+
+def _event_of(result: Result) -> str:
+    if isinstance(result, Failed):
+        return f"failed error={result.error!r}"
+    if isinstance(result, Decided):
+        return f"decided decision={result.decision}"
+    if isinstance(result, Snoozed):
+        return f"snoozed seconds={result.seconds:g}"
+    return "waits" if isinstance(result, Waits) else "succeeded"

@@ -1,0 +1,73 @@
+"""Deletes what is finished and old enough, in small batches."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from hipq_django import clock
+from hipq_django.database import locked, write_transaction
+from hipq_django.models import Answer, Attempt, Queue
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from hipq_django.conf import InstanceSettings
+
+BATCH = 1_000
+
+
+def prune(
+    config: InstanceSettings, *, days: float | None = None, dry_run: bool = False
+) -> dict[str, int]:
+    """Delete final jobs past the retention of their queue, and unmatched answers with them.
+
+    `days` overrides every queue's `retention_days`. Return how many jobs of each queue were
+    deleted, or would be; "answers" counts the unmatched answers.
+    """
+    using, now = config.database, clock.now(config.database)
+    counts: dict[str, int] = {}
+    queues = list(Queue.objects.using(using).filter(instance=config.name))
+    for queue in queues:
+        kept = timedelta(days=queue.retention_days if days is None else days)
+        counts[queue.name] = _prune_queue(queue, now - kept, dry_run)
+    longest = max([queue.retention_days for queue in queues], default=14.0)
+    kept = timedelta(days=longest if days is None else days)
+    counts["answers"] = _prune_answers(config, now - kept, dry_run)
+    return counts
+
+
+def _prune_queue(queue: Queue, before: datetime, dry_run: bool) -> int:
+    old = queue.jobs.using(queue.using).final().filter(update_time__lt=before)
+    if dry_run:
+        return old.count()
+    deleted = 0
+    while batch := _delete_batch(queue, old):
+        deleted += batch
+    return deleted
+
+
+def _delete_batch(queue: Queue, old: Any) -> int:
+    """Delete the oldest rows, children first; what another pruner holds is left to it."""
+    using = queue.using
+    with write_transaction(using):
+        rows = locked(old.order_by("update_time"), skip_locked=True)
+        ids = list(rows.values_list("pk", flat=True)[:BATCH])
+        if not ids:
+            return 0
+        _raw_delete(Attempt.objects.using(using).filter(job__in=ids))
+        _raw_delete(Answer.objects.using(using).filter(job__in=ids))
+        return _raw_delete(queue.jobs.using(using).filter(pk__in=ids))
+
+
+def _prune_answers(config: InstanceSettings, before: datetime, dry_run: bool) -> int:
+    answers = Answer.objects.using(config.database).filter(
+        instance=config.name, job=None, receive_time__lt=before
+    )
+    old = answers.exclude(status=Answer.Status.EARLY)
+    return old.count() if dry_run else _raw_delete(old)
+
+
+def _raw_delete(rows: Any) -> int:
+    """Delete in one statement; the rows that name these are deleted by the caller."""
+    return int(rows._raw_delete(rows.db))

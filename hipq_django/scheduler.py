@@ -1,0 +1,267 @@
+"""The batch scheduler: claims due jobs in batches and writes their results in batches.
+
+Source: hipq README, "Batch Processing Algorithm". Made safe for many workers: a claim is
+committed before its handler starts, and one worker at a time admits to a limited queue.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import defaultdict
+from itertools import takewhile
+from typing import TYPE_CHECKING, Protocol
+
+from django.db import DataError
+
+from hipq_django import clock, inbox, moves
+from hipq_django.admission import Admission
+from hipq_django.database import locked, write_transaction
+from hipq_django.hotpath import hot_path
+from hipq_django.models import Attempt, Job, JobType, Queue
+from hipq_django.registry import get_all_declared
+from hipq_django.results import Claim, Result, Work, keep, log_result, refused
+from hipq_django.retries import Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from hipq_django.hotpath.base import Busy
+    from hipq_django.models import Worker
+    from hipq_django.models.job import JobQuerySet
+    from hipq_django.ranking import Ordering
+
+logger = logging.getLogger("hipq_django")
+
+TYPES_SECONDS = 1.0
+"""How long a worker may go on with the job types it has read."""
+
+
+class Executor(Protocol):
+    """Who runs the claims: threads in a worker, the caller itself in a test."""
+
+    def free(self) -> int:
+        """Return how many jobs would start at once."""
+
+    def ahead(self) -> int:
+        """Return how many more may be claimed ahead of a free thread."""
+
+    def start(self, claims: Sequence[Claim]) -> None:
+        """Run the claims, in their order."""
+
+    def take_results(self) -> list[Result]:
+        """Return, and forget, the results that are there."""
+
+    def give_back(self, results: Sequence[Result]) -> None:
+        """Keep results that could not be written for the next pass."""
+
+
+class BatchScheduler:
+    """One worker's scheduler over some queues, all of the instance where none are named."""
+
+    def __init__(self, worker: Worker, executor: Executor) -> None:
+        self.worker = worker
+        self.using = worker.using
+        self.path = hot_path(worker.using)
+        self.executor = executor
+        self.batch: dict[int, Claim] = {}
+        self.progress = 0
+        self.contended = False
+        self._turn = 0
+        self._orderings: dict[int, Ordering] = {}
+        self.skip_to: dict[int, tuple[int, int]] = {}
+        self.unknown_types: list[int] = []
+        self._types: dict[int, JobType] = {}
+        self._types_loaded = -TYPES_SECONDS
+
+    def run_once(self) -> int:
+        """Do one pass; return how many jobs were admitted.
+
+        `progress` counts all that this pass moved; `contended` says that another worker was just
+        admitting to a queue that has something due.
+        """
+        self.progress, self.contended = 0, False
+        settled = self.persist_batch()
+        due = self.fetch_due()
+        admitted = self.apply_throttler(due)
+        self.replace_batch(settled, admitted)
+        self.start_jobs(admitted)
+        self.progress += len(settled) + len(admitted)
+        return len(admitted)
+
+    @property
+    def found_nothing(self) -> bool:
+        """Whether the last pass moved nothing and left nothing that another one would move."""
+        return not self.progress and not self.contended and not self.skip_to
+
+    # 3 write what the batch did
+
+    def persist_batch(self) -> list[Result]:
+        """Write the results of the batch; return all that left it, also those that came late."""
+        results = self.executor.take_results()
+        if not results:
+            return []
+        try:
+            self._persist(results)
+        except BaseException:
+            self.executor.give_back(results)
+            raise
+        self.replace_batch(results, [])
+        return results
+
+    def _persist(self, results: Sequence[Result]) -> None:
+        now = clock.now(self.using)
+        try:
+            written = moves.persist(results, self.worker, now)
+        except DataError as error:
+            # The database refuses a value, one too large say: that job fails, not the batch.
+            if len(results) > 1:
+                for result in results:
+                    self._persist([result])
+                return
+            written = moves.persist([refused(results[0], error)], self.worker, now)
+        for result in written:
+            log_result(result)
+
+    # 1 what is due
+
+    def fetch_due(self) -> list[Busy]:
+        """Return the queues that have something to do; one query, no locks."""
+        if self.executor.free() + self.executor.ahead() <= 0:
+            return []
+        queues = self.path.look(
+            self.worker.instance, self.worker.queues, clock.now(self.using), self._orderings
+        )
+        self._orderings = {busy.queue.pk: busy.queue.ordering for busy in queues}
+        busy = [q for q in queues if q.has_response or q.has_error or _has_startable(q)]
+        self._turn += 1
+        start = self._turn % len(busy) if busy else 0
+        return busy[start:] + busy[:start]
+
+    # 2 which of it may start now
+
+    def apply_throttler(self, due: Sequence[Busy]) -> list[Claim]:
+        """Claim, queue by queue, what may start now; each claim is committed on return."""
+        admitted: list[Claim] = []
+        for busy in due:
+            room, ahead = self.executor.free() - len(admitted), self.executor.ahead()
+            if room + ahead <= 0:
+                break
+            admitted += self._claim(busy, room, ahead)
+        return admitted
+
+    def _claim(self, busy: Busy, room: int, ahead: int) -> list[Claim]:
+        self._load_types()
+        claims: list[Claim] = []
+        if busy.has_error:
+            claims += self._take_errors(busy.queue, room + ahead)
+        if busy.has_response:
+            claims += self._take_responses(busy.queue, room + ahead)
+        if _has_startable(busy):
+            claims += Admission(self, busy.queue, max(room - len(claims), 0), ahead).claim()
+        return claims
+
+    # 4 and 5
+
+    def replace_batch(self, settled: Iterable[Result], admitted: Iterable[Claim]) -> None:
+        """Current batch = current - settled + admitted."""
+        for result in settled:
+            # A late result of an earlier attempt leaves the claim of the next one where it is.
+            if self.batch.get(result.claim.id) is result.claim:
+                del self.batch[result.claim.id]
+        for claim in admitted:
+            self.batch[claim.id] = claim
+
+    def start_jobs(self, admitted: Sequence[Claim]) -> None:
+        """Hand the new batch to the executor."""
+        if admitted:
+            self.executor.start(admitted)
+
+    # Work on jobs that are claimed already
+
+    def _take_responses(self, queue: Queue, limit: int) -> list[Claim]:
+        now = clock.now(self.using)
+        with write_transaction(self.using):
+            waiting = self.jobs(queue).awaiting_response_handler()
+            jobs = self.lock(queue, waiting.order_by("id"), limit)
+            moves.take(jobs, self.worker, now)
+            answers = inbox.take_early(jobs, now, self.using)
+            moves.let_go([job.pk for job in jobs if job.pk not in answers], self.using, now)
+        return [
+            Claim(job.pk, job.attempt, Work.RESPONSE, job, keep(job), answers[job.pk].payload)
+            for job in jobs
+            if job.pk in answers
+        ]
+
+    def _take_errors(self, queue: Queue, limit: int) -> list[Claim]:
+        now = clock.now(self.using)
+        with write_transaction(self.using):
+            errors = self.jobs(queue).in_error().filter(worker=None)
+            jobs = self.lock(queue, errors.order_by("id"), limit)
+            moves.take(jobs, self.worker, now)
+            failures = _failures(jobs, self.using)
+        return [
+            Claim(job.pk, job.attempt, Work.DECISION, job, keep(job), failure=failures[job.pk])
+            for job in jobs
+        ]
+
+    # What admission shares with it
+
+    def jobs(self, queue: Queue) -> JobQuerySet:
+        """Return the queue's jobs on this instance's database, whatever a router would say."""
+        return queue.jobs.using(self.using)
+
+    def lock(self, queue: Queue, rows: JobQuerySet, limit: int) -> list[Job]:
+        """Lock and return up to `limit` rows that this process has code for."""
+        if self.unknown_types:
+            rows = rows.exclude(job_type__in=self.unknown_types)
+        return self.known(queue, locked(rows, skip_locked=True)[:limit])
+
+    def known(self, queue: Queue, rows: Iterable[Job]) -> list[Job]:
+        """Return the jobs that this process has code for, with their queue and type."""
+        jobs = list(rows)
+        if any(job.job_type_id not in self._types for job in jobs):
+            self._types_loaded = -TYPES_SECONDS  # a type was registered since
+        known = [job for job in jobs if job.job_type_id in self._types]
+        for job in known:
+            job.queue, job.job_type = queue, self._types[job.job_type_id]
+        return known
+
+    def _load_types(self) -> None:
+        """Learn which job types there are and which of them have code here, now and then."""
+        if time.monotonic() - self._types_loaded < TYPES_SECONDS:
+            return
+        known = {declared.name for declared in get_all_declared(self.worker.instance)}
+        rows = JobType.objects.using(self.using).filter(instance=self.worker.instance)
+        self._types = {row.pk: row for row in rows if row.name in known}
+        self.unknown_types = [row.pk for row in rows if row.name not in known]
+        self._types_loaded = time.monotonic()
+
+
+def _has_startable(busy: Busy) -> bool:
+    return busy.has_due and not busy.queue.paused
+
+
+def _failures(jobs: Sequence[Job], using: str) -> dict[int, Failure]:
+    """Return what is known of each job's last failure; one query."""
+    history: dict[int, list[Attempt]] = defaultdict(list)
+    rows = Attempt.objects.using(using).filter(job__in=[job.pk for job in jobs])
+    for attempt in rows.defer("traceback", "error").order_by("job", "-attempt"):
+        history[attempt.job_id].append(attempt)
+    return {job.pk: _failure(history[job.pk]) for job in jobs}
+
+
+def _failure(attempts: Sequence[Attempt]) -> Failure:
+    kinds = [attempt.kind for attempt in attempts]
+    lost, timed_out = Attempt.Kind.WORKER_LOST, Attempt.Kind.TIMED_OUT
+    return Failure(
+        count=max(len(attempts), 1),
+        losses=_streak(kinds, {lost}),
+        classes=tuple(attempts[0].exception_classes) if attempts else (),
+        interrupted=_streak(kinds, {lost, timed_out}),
+    )
+
+
+def _streak(kinds: Sequence[str], counted: set[Attempt.Kind]) -> int:
+    """Return how many of the last attempts, which stand first, are of the counted kinds."""
+    return sum(1 for _ in takewhile(lambda kind: kind in counted, kinds))

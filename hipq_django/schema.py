@@ -1,0 +1,104 @@
+"""What the database enforces, and is told, beyond what Django's models say. Used by migrations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hipq_django.states import MOVES
+
+if TYPE_CHECKING:
+    from django.db.backends.base.schema import BaseDatabaseSchemaEditor
+
+TABLE = "hipq_job"
+TRIGGER = "hipq_job_guard"
+MESSAGE = "hipq: a final job never changes, moves go as the state machine says, attempts only grow"
+
+# A queue's rows die young: let vacuum come early and work fast, and leave room for the new
+# version of a row on its page.
+STORAGE = {
+    "fillfactor": 85,
+    "autovacuum_vacuum_scale_factor": 0.02,
+    "autovacuum_vacuum_threshold": 500,
+    "autovacuum_vacuum_cost_limit": 2000,
+    "autovacuum_vacuum_cost_delay": 1,
+    "autovacuum_vacuum_insert_scale_factor": 0.02,
+    "autovacuum_analyze_scale_factor": 0.02,
+}
+
+
+def install_guard(apps: Any, schema_editor: BaseDatabaseSchemaEditor) -> None:
+    """Create the trigger that refuses every move but those of `states.MOVES`.
+
+    A later migration that makes SQLite rebuild the table must install it again.
+    """
+    del apps
+    for statement in _GUARDS.get(schema_editor.connection.vendor, []):
+        schema_editor.execute(statement, params=None)
+
+
+def remove_guard(apps: Any, schema_editor: BaseDatabaseSchemaEditor) -> None:
+    """Drop the trigger."""
+    del apps
+    for statement in _DROPS.get(schema_editor.connection.vendor, []):
+        schema_editor.execute(statement, params=None)
+
+
+def set_storage(apps: Any, schema_editor: BaseDatabaseSchemaEditor) -> None:
+    """Set the storage parameters of the job table; PostgreSQL only."""
+    del apps
+    values = ", ".join(f"{name} = {value}" for name, value in STORAGE.items())
+    _on_postgresql(schema_editor, f"ALTER TABLE {TABLE} SET ({values})")
+
+
+def reset_storage(apps: Any, schema_editor: BaseDatabaseSchemaEditor) -> None:
+    """Give the job table the server's own storage parameters again."""
+    del apps
+    _on_postgresql(schema_editor, f"ALTER TABLE {TABLE} RESET ({', '.join(STORAGE)})")
+
+
+def _on_postgresql(schema_editor: BaseDatabaseSchemaEditor, statement: str) -> None:
+    if schema_editor.connection.vendor == "postgresql":
+        schema_editor.execute(statement, params=None)
+
+
+def _forbidden() -> str:
+    """The condition on OLD and NEW under which an update is refused.
+
+    It stands in the trigger's WHEN, so that an allowed update calls no function.
+    """
+    moves = " OR ".join(
+        f"(OLD.state = '{old.value}' AND NEW.state IN ({_literals(news)}))"
+        for old, news in MOVES.items()
+        if news
+    )
+    return (
+        "OLD.state = 'final' OR NEW.attempt < OLD.attempt OR NEW.create_time <> OLD.create_time "
+        f"OR (OLD.state <> NEW.state AND NOT ({moves}))"
+    )
+
+
+def _literals(states: Any) -> str:
+    return ", ".join(f"'{state.value}'" for state in sorted(states))
+
+
+_GUARDS = {
+    "postgresql": [
+        f"""
+        CREATE OR REPLACE FUNCTION {TRIGGER}() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = format(
+                '{MESSAGE} (job %s, %s to %s)', OLD.id, OLD.state, NEW.state);
+        END $$
+        """,
+        f"CREATE TRIGGER {TRIGGER} BEFORE UPDATE ON {TABLE} FOR EACH ROW "
+        f"WHEN ({_forbidden()}) EXECUTE FUNCTION {TRIGGER}()",
+    ],
+    "sqlite": [
+        f"CREATE TRIGGER {TRIGGER} BEFORE UPDATE ON {TABLE} FOR EACH ROW WHEN ({_forbidden()}) "
+        f"BEGIN SELECT RAISE(ABORT, '{MESSAGE}'); END",
+    ],
+}
+_DROPS = {
+    "postgresql": [f"DROP TRIGGER {TRIGGER} ON {TABLE}", f"DROP FUNCTION {TRIGGER}()"],
+    "sqlite": [f"DROP TRIGGER {TRIGGER}"],
+}

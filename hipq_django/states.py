@@ -1,0 +1,53 @@
+"""The states of a job and the moves between them.
+
+Source: hipq state.md, "States and State Transitions".
+"""
+
+from django.db.models import TextChoices
+
+
+class State(TextChoices):
+    """Where a job stands, in the words the database stores."""
+
+    INITIAL = "initial"
+    RUNNING = "running"
+    ERROR = "error"
+    RETRY = "retry"
+    FINAL = "final"
+
+
+class Outcome(TextChoices):
+    """How a final job ended; `NONE` while it is not final."""
+
+    NONE = "NONE", "none"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out", "timed out"
+    CANCELLED = "cancelled"
+
+
+MOVES: dict[State, frozenset[State]] = {
+    State.INITIAL: frozenset({State.RUNNING}),
+    State.RUNNING: frozenset({State.ERROR, State.FINAL}),
+    State.ERROR: frozenset({State.RETRY, State.FINAL}),
+    State.RETRY: frozenset({State.RUNNING}),
+    State.FINAL: frozenset(),
+}
+"""Every allowed move. The database refuses the others by a trigger made from this table."""
+
+WAITING = (State.INITIAL, State.RETRY)
+"""The states from which a worker claims."""
+
+
+def path(old: State, new: State) -> tuple[State, ...]:
+    """Return the states to pass through, `new` included, on the shortest way of allowed moves.
+
+    A waiting job that is cancelled, or settled by an answer, passes through running inside one
+    transaction. Raise `ValueError` where no way leads.
+    """
+    ways: list[tuple[State, ...]] = [(old,)]
+    for way in ways:
+        if new in MOVES[way[-1]]:
+            return (*way[1:], new)
+        ways.extend((*way, step) for step in sorted(MOVES[way[-1]]) if step not in way)
+    raise ValueError(f"no way leads from {old} to {new}")

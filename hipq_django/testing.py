@@ -1,0 +1,106 @@
+"""For the tests of projects: run the real scheduler in the test's own process and transaction."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from hipq_django import catalog, clock, recovery
+from hipq_django.conf import DEFAULT, get_instance
+from hipq_django.executor import execute
+from hipq_django.models import Job, Worker
+from hipq_django.results import Work
+from hipq_django.scheduler import BatchScheduler
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hipq_django.conf import InstanceSettings
+    from hipq_django.results import Claim, Result
+
+__all__ = ["assert_enqueued", "run_due_jobs"]
+
+
+class _InlineExecutor:
+    """Runs each claim at once, in the caller's thread and on its connection."""
+
+    def __init__(self) -> None:
+        self.ran = 0
+        self._results: deque[Result] = deque()
+
+    def free(self) -> int:
+        return 1
+
+    def ahead(self) -> int:
+        return 0
+
+    def start(self, claims: Sequence[Claim]) -> None:
+        for claim in claims:
+            self.ran += claim.work is not Work.DECISION
+            self._results.append(execute(claim))
+
+    def take_results(self) -> list[Result]:
+        results = list(self._results)
+        self._results.clear()
+        return results
+
+    def give_back(self, results: Sequence[Result]) -> None:
+        self._results.extendleft(reversed(results))
+
+
+def run_due_jobs(*queues: str, instance: str = DEFAULT) -> int:
+    """Run all due jobs, and what becomes due by that, until idle; return how many handlers ran.
+
+    The real scheduler runs in this process, one job at a time, with its order, limits, throttlers
+    and windows; jobs past their timeout time out. It works inside `TestCase`. Jobs in the future,
+    held back, or waiting for an answer stay as they are.
+    """
+    catalog.sync(instance)
+    config = get_instance(instance)
+    worker = Worker.objects.using(config.database).create(
+        instance=instance,
+        name="run_due_jobs",
+        queues=list(queues),
+        heartbeat_time=clock.now(config.database),
+    )
+    executor = _InlineExecutor()
+    scheduler = BatchScheduler(worker, executor)
+    try:
+        while not _is_idle(scheduler, config):
+            pass
+    finally:
+        _sign_off(worker)
+    return executor.ran
+
+
+def _sign_off(worker: Worker) -> None:
+    """Delete the worker's row; an error may have left jobs in its hands, then it stays."""
+    worker.state = Worker.State.STOPPED
+    worker.save(update_fields=["state"])
+    if not worker.jobs.exists():
+        worker.delete()
+
+
+def _is_idle(scheduler: BatchScheduler, config: InstanceSettings) -> bool:
+    """Do one pass; return whether it found nothing to do."""
+    kept_up = recovery.time_out_overdue(config) + recovery.match_early(config)
+    scheduler.run_once()
+    return not kept_up and scheduler.found_nothing
+
+
+def assert_enqueued(job_type: str, *, instance: str = DEFAULT, **values: Any) -> Job:
+    """Return the one live job of this type with these field values; fail unless there is one.
+
+    `assert_enqueued("charge_card", job_key="order-42", priority=10)`
+    """
+    jobs = Job.objects.using(get_instance(instance).database).live()
+    jobs = jobs.filter(job_type__name=job_type, job_type__instance=instance)
+    found = list(jobs.filter(**values)[:2])
+    if len(found) == 1:
+        return found[0]
+    wanted = ", ".join([repr(job_type), *(f"{k}={v!r}" for k, v in values.items())])
+    there = [f"{job} {job.job_data}" for job in jobs[:10]] or ["none"]
+    count = "more than one job" if found else "no job"
+    raise AssertionError(
+        f"{count} enqueued with {wanted}; live jobs of the type: {'; '.join(there)}"
+    )

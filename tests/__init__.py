@@ -1,0 +1,1 @@
+"""The tests of hipq_django: CONTRIBUTING.md says how to run them."""

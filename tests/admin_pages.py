@@ -1,0 +1,119 @@
+"""The pages of the admin, as a test opens and submits them."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from typing import Any
+
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import Permission, User
+from django.contrib.messages import get_messages
+from django.db.models import Model
+from django.test import Client
+from django.urls import reverse
+
+ACTION_BOX = "_selected_action"
+
+
+def list_url(model: type[Model]) -> str:
+    """Return the address of a model's list."""
+    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
+
+
+def page_url(row: Model, page: str = "change") -> str:
+    """Return the address of a row's page, or of one of its buttons."""
+    name = f"admin:{row._meta.app_label}_{row._meta.model_name}_{page}"
+    return reverse(name, args=[row.pk])
+
+
+def html(client: Client, url: str, **query: Any) -> str:
+    """Return the page as a browser gets it."""
+    response = client.get(url, query)
+    assert response.status_code == 200, response
+    return response.content.decode()
+
+
+def form_values(client: Client, row: Model) -> dict[str, str]:
+    """Return what a browser would send if nothing was edited."""
+    form = _Form(f"{row._meta.model_name}_form")
+    form.feed(html(client, page_url(row)))
+    return form.values
+
+
+class _Form(HTMLParser):
+    """Collects the values of one form of a page."""
+
+    def __init__(self, form_id: str) -> None:
+        super().__init__()
+        self.values: dict[str, str] = {}
+        self._form_id = form_id
+        self._inside = False
+        self._name = ""
+        self._is_text = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Take the values of inputs and of chosen options."""
+        given = dict(attrs)
+        value, kind = given.get("value") or "", given.get("type")
+        self._inside = given.get("id") == self._form_id if tag == "form" else self._inside
+        if tag in ("select", "textarea"):
+            self._name, self._is_text = given.get("name") or "", tag == "textarea"
+        if tag == "option" and "selected" in given:
+            self._keep(self._name, value)
+        if tag == "input" and kind != "submit" and (kind != "checkbox" or "checked" in given):
+            self._keep(given.get("name") or "", value or ("on" if kind == "checkbox" else ""))
+
+    def handle_data(self, data: str) -> None:
+        """Take the text of a textarea."""
+        if self._is_text:
+            self._keep(self._name, data.removeprefix("\n"))
+
+    def handle_endtag(self, tag: str) -> None:
+        """Leave the textarea, or the form."""
+        self._is_text = self._is_text and tag != "textarea"
+        self._inside = self._inside and tag != "form"
+
+    def _keep(self, name: str, value: str) -> None:
+        if self._inside and name:
+            self.values[name] = value
+
+
+def save(client: Client, row: Model, values: dict[str, str] | None = None, /, **edits: Any) -> Any:
+    """Submit a row's form with some values edited; `values` are those of a page opened before."""
+    sent = {**(form_values(client, row) if values is None else values), **edits}
+    sent = {name: value for name, value in sent.items() if value is not None}
+    return client.post(page_url(row), {**sent, "_continue": "1"}, follow=True)
+
+
+def act(client: Client, action: str, *rows: Model) -> Any:
+    """Choose an action of the list for some rows."""
+    sent = {"action": action, ACTION_BOX: [row.pk for row in rows]}
+    return client.post(list_url(type(rows[0])), sent, follow=True)
+
+
+def press(client: Client, button: str, row: Model) -> Any:
+    """Press a button on a row's page."""
+    return client.post(page_url(row, button), follow=True)
+
+
+def messages_of(response: Any) -> list[str]:
+    """Return the messages that the page shows."""
+    return [str(message) for message in get_messages(response.wsgi_request)] or [
+        str(message) for message in response.context["messages"]
+    ]
+
+
+def history(row: Model) -> list[str]:
+    """Return what the admin's history says of a row, the oldest first."""
+    entries = LogEntry.objects.filter(
+        content_type__model=row._meta.model_name, object_id=str(row.pk)
+    )
+    return [entry.get_change_message() for entry in entries.order_by("pk")]
+
+
+def log_in(client: Client, *permissions: str, is_staff: bool = True) -> User:
+    """Log a new user with these permissions in."""
+    user = User.objects.create_user("operator", password="pw", is_staff=is_staff)
+    user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
+    client.force_login(user)
+    return user

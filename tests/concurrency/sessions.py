@@ -1,0 +1,101 @@
+"""Threads with a database connection each."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
+
+from django.db import connection, connections, transaction
+
+T = TypeVar("T")
+
+PATIENCE_SECONDS = 30.0
+
+
+def run_together(*steps: Callable[[], T]) -> list[T | Exception]:
+    """Run the steps at the same moment, each on its own connection.
+
+    Return what each returned or raised, in their order.
+    """
+    barrier = threading.Barrier(len(steps))
+
+    def run(step: Callable[[], T]) -> T | Exception:
+        try:
+            barrier.wait(PATIENCE_SECONDS)
+            return step()
+        except Exception as error:
+            return error
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(len(steps)) as pool:
+        return list(pool.map(run, steps))
+
+
+def errors_of(results: Sequence[Any]) -> list[Exception]:
+    """Return the results that are exceptions."""
+    return [result for result in results if isinstance(result, Exception)]
+
+
+class Session:
+    """A second connection; its steps run one after the other, in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1)
+        self._transaction: AbstractContextManager[Any] | None = None
+
+    def __call__(self, step: Callable[[], T]) -> T:
+        """Run a step and return what it returns; fail where it has to wait for long."""
+        return self.start(step).result(PATIENCE_SECONDS)
+
+    def start(self, step: Callable[[], T]) -> Future[T]:
+        """Begin a step that may have to wait for a lock."""
+        return self._thread.submit(step)
+
+    def begin(self) -> None:
+        """Open a transaction that stays open until it is ended."""
+        self._transaction = transaction.atomic()
+        self(self._transaction.__enter__)
+
+    def commit(self) -> None:
+        """Commit the open transaction."""
+        self._end(None)
+
+    def roll_back(self) -> None:
+        """Roll the open transaction back."""
+        self._end(ZeroDivisionError)
+
+    def close(self) -> None:
+        """End what is open, and the connection."""
+        if self._transaction is not None:
+            self.roll_back()
+        self(connections.close_all)
+        self._thread.shutdown()
+
+    def _end(self, error: type[Exception] | None) -> None:
+        opened, self._transaction = self._transaction, None
+        assert opened is not None
+        self(lambda: opened.__exit__(error, error() if error else None, None))
+
+
+def wait_until_blocked() -> None:
+    """Wait until some connection to this PostgreSQL database waits for a lock."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not _blocked():
+        assert time.monotonic() < deadline, "nobody waits for a lock"
+
+
+def _blocked() -> int:
+    with connection.cursor() as cursor:
+        # Inside a transaction the server shows its activity as it was at the first look.
+        cursor.execute("SELECT pg_stat_clear_snapshot()")
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity "
+            "WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        )
+        count: int = cursor.fetchone()[0]
+    return count

@@ -1,0 +1,263 @@
+"""Answers that come at the same moment as something else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import transaction
+
+import hipq_django as hipq
+from hipq_django import recovery
+from hipq_django.conf import get_instance
+from hipq_django.models import Answer, Job
+from hipq_django.testing import run_due_jobs
+from tests.concurrency.sessions import Session, errors_of, run_together, wait_until_blocked
+from tests.declaring import Declare
+from tests.hand_worker import HandWorker
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+THREADS = 4
+ROUNDS = 5
+
+
+def asked(key: str = "k") -> Job:
+    job = hipq.enqueue("ask", job_key=key)
+    HandWorker().work()
+    return job
+
+
+def cancel() -> Job:
+    return hipq.cancel(Job.objects.filter(job_key="k").latest("pk"))
+
+
+def complete(response: Any, **options: Any) -> Callable[[], Answer]:
+    return lambda: hipq.complete("ask", "k", response=response, **options)
+
+
+def statuses(results: list[Any]) -> list[str]:
+    assert errors_of(results) == []
+    return sorted(str(answer.status) for answer in results)
+
+
+def test_of_different_answers_at_one_moment_the_first_wins() -> None:
+    """T17."""
+    job = asked()
+
+    results = run_together(*[complete(number) for number in range(THREADS)])
+
+    job.refresh_from_db()
+    assert statuses(results) == ["accepted"] + ["late"] * (THREADS - 1)
+    assert job.result == Answer.objects.get(status="accepted").payload
+
+
+def test_of_the_same_answer_at_one_moment_one_is_accepted() -> None:
+    """T17."""
+    asked()
+
+    results = run_together(*[complete("paid")] * THREADS)
+
+    assert statuses(results) == ["accepted"] + ["duplicate"] * (THREADS - 1)
+
+
+@pytest.mark.parametrize("job_is_there", [True, False])
+def test_a_message_that_is_delivered_twice_at_one_moment_is_stored_once(
+    job_is_there: bool,
+) -> None:
+    """T17."""
+    if job_is_there:
+        asked()
+
+    results = run_together(*[complete("paid", message_id="m-1")] * THREADS)
+
+    assert errors_of(results) == []
+    assert set(results) == {Answer.objects.get()}
+
+
+def test_an_answer_and_an_error_at_one_moment_end_in_one_of_both() -> None:
+    """T17."""
+    for _ in range(ROUNDS):
+        job = asked()
+
+        results = run_together(complete("paid"), lambda: hipq.fail("ask", "k", error="declined"))
+        run_due_jobs()
+
+        job.refresh_from_db()
+        assert errors_of(results) == []
+        # The response settles the job also after the error.
+        assert (job.outcome, job.result) == ("succeeded", "paid")
+
+
+def test_an_answer_and_a_cancel_at_one_moment_end_in_one_of_both() -> None:
+    for _ in range(ROUNDS):
+        job = asked()
+
+        answer, cancelled = run_together(complete("paid"), cancel)
+
+        job.refresh_from_db()
+        assert isinstance(answer, Answer)
+        if job.outcome == "cancelled":
+            assert (answer.status, job.result) == ("late", None)
+        else:
+            assert (answer.status, job.result) == ("accepted", "paid")
+            assert isinstance(cancelled, hipq.InvalidJobError)
+
+
+def test_an_answer_and_a_timeout_at_one_moment_lose_no_answer() -> None:
+    """T15: what the partner answered is worth more than our timeout."""
+    for _ in range(ROUNDS):
+        job = asked()
+        Job.objects.live().update(deadline="2001-01-01T00:00:00Z")
+
+        results: list[Any] = run_together(
+            complete("paid"), lambda: recovery.time_out_overdue(get_instance())
+        )
+
+        job.refresh_from_db()
+        assert errors_of(results) == []
+        assert (job.outcome, job.result) == ("succeeded", "paid")
+
+
+def test_an_answer_while_the_end_of_the_request_is_saved_settles_the_job() -> None:
+    """T16."""
+    for _ in range(ROUNDS):
+        job = hipq.enqueue("ask", job_key="k")
+        worker = HandWorker()
+        worker.run_pass()
+        worker.execute()
+
+        results: list[Any] = run_together(worker.save, complete("paid"))
+
+        job.refresh_from_db()
+        assert errors_of(results) == []
+        assert (job.outcome, job.result) == ("succeeded", "paid")
+
+
+def test_an_answer_while_the_job_is_claimed_settles_it() -> None:
+    """T16: early, or to the running job."""
+    for _ in range(ROUNDS):
+        job = hipq.enqueue("ask", job_key="k")
+        worker = HandWorker()
+
+        results: list[Any] = run_together(worker.run_pass, complete("paid"))
+        worker.execute()
+        worker.save()
+        run_due_jobs()
+
+        job.refresh_from_db()
+        assert errors_of(results) == []
+        assert (job.outcome, job.result) == ("succeeded", "paid")
+
+
+# One does not see the other yet
+
+
+@pytest.mark.postgres
+def test_an_answer_to_a_job_whose_enqueue_is_not_committed_is_early(session: Session) -> None:
+    """T16: it settles the job afterwards."""
+    session.begin()
+    session(lambda: hipq.enqueue("ask", job_key="k"))
+
+    answer = hipq.complete("ask", "k", response="paid")
+    session.commit()
+    run_due_jobs()
+
+    assert answer.status == "early"
+    job = Job.objects.get()
+    assert (job.outcome, job.result) == ("succeeded", "paid")
+
+
+@pytest.mark.postgres
+def test_an_answer_that_the_claim_does_not_see_yet_is_matched_afterwards(
+    session: Session,
+) -> None:
+    """T16."""
+    session.begin()
+    session(complete("paid"))
+    job = asked()
+    session.commit()
+
+    assert recovery.match_early(get_instance()) == 1
+
+    job.refresh_from_db()
+    assert (job.outcome, job.result) == ("succeeded", "paid")
+
+
+@pytest.mark.postgres
+def test_a_job_that_is_just_being_answered_is_not_asked(session: Session) -> None:
+    """T16: no request is sent."""
+    job = hipq.enqueue("ask", job_key="k")
+    session.begin()
+    session(complete("paid"))
+    worker = HandWorker()
+
+    during = worker.work()
+    session.commit()
+    worker.work()
+
+    job.refresh_from_db()
+    assert (during, job.outcome, worker.claims) == ([], "succeeded", [])
+
+
+@pytest.mark.postgres
+def test_an_answer_waits_for_a_claim_that_is_not_committed(session: Session) -> None:
+    """T16."""
+    job = hipq.enqueue("ask", job_key="k")
+    with transaction.atomic():
+        HandWorker().run_pass()
+        answering = session.start(complete("paid"))
+        wait_until_blocked()
+
+    assert answering.result(30).status == "accepted"
+    job.refresh_from_db()
+    assert (job.outcome, job.attempt) == ("succeeded", 1)
+
+
+@pytest.mark.postgres
+def test_an_answer_to_a_job_that_is_being_cancelled_is_late(session: Session) -> None:
+    job = asked()
+    with transaction.atomic():
+        hipq.cancel(job)
+        answering = session.start(complete("paid"))
+        wait_until_blocked()
+
+    assert answering.result(30).status == "late"
+
+
+@pytest.mark.postgres
+def test_a_rolled_back_answer_leaves_the_job_to_the_next_one(session: Session) -> None:
+    """T17."""
+    job = asked()
+    session.begin()
+    session(complete("never was"))
+    other = Session()
+    second = other.start(complete("paid"))
+    wait_until_blocked()
+
+    session.roll_back()
+
+    assert second.result(30).status == "accepted"
+    job.refresh_from_db()
+    assert job.result == "paid"
+    other.close()
+
+
+@pytest.mark.postgres
+def test_the_response_handler_of_an_uncommitted_answer_does_not_run(
+    session: Session, declare: Declare
+) -> None:
+    charge = declare("charge")(lambda job: hipq.WAIT)
+    charge.on_response(lambda job, response: response)
+    job = charge.enqueue(job_key="k")
+    run_due_jobs()
+    session.begin()
+    session(lambda: hipq.complete("charge", "k", response="paid"))
+
+    during = run_due_jobs()
+    session.commit()
+
+    assert (during, run_due_jobs()) == (0, 1)
+    job.refresh_from_db()
+    assert job.result == "paid"

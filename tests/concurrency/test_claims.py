@@ -1,0 +1,252 @@
+"""Several workers at one queue: exact limits, no job twice, no waiting for each other."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.db import transaction
+
+import hipq_django as hipq
+from hipq_django import recovery
+from hipq_django.conf import get_instance
+from hipq_django.database import locked
+from hipq_django.models import Attempt, Job, Queue, Worker
+from hipq_django.testing import run_due_jobs
+from tests.concurrency.sessions import Session, errors_of, run_together
+from tests.declaring import Declare
+from tests.hand_worker import HandWorker
+from tests.integration.conftest import ConfigureQueue
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+WORKERS = 4
+
+
+def enqueue(*factors: float, name: str = "ask") -> None:
+    hipq.enqueue_many([hipq.NewJob(name, throttle_factor=factor) for factor in factors])
+
+
+def keep_claiming() -> None:
+    """Claim as a worker with many threads does, pass after pass."""
+    worker = HandWorker()
+    for _ in range(6):
+        worker.work()
+
+
+class Gauge:
+    """Measures from inside the handlers how much runs at a time."""
+
+    def __init__(self) -> None:
+        self.ran: Counter[int] = Counter()
+        self.most = self._now = Decimal(0)
+        self._lock = threading.Lock()
+
+    def handler(self, job: Job) -> None:
+        """Work for a moment, measured."""
+        with self._lock:
+            self.ran[job.pk] += 1
+            self._now += job.throttle_factor
+            self.most = max(self.most, self._now)
+        threading.Event().wait(0.005)  # the work itself
+        with self._lock:
+            self._now -= job.throttle_factor
+
+
+@pytest.mark.parametrize("limit", [1, 10])
+def test_four_workers_never_start_more_than_the_limit(
+    configure_queue: ConfigureQueue, limit: int
+) -> None:
+    """T22: jobs that wait for their answer never make room, so that each excess stays visible."""
+    configure_queue(THROTTLE_LIMIT=limit)
+    enqueue(*[1] * 100)
+
+    results = run_together(*[keep_claiming] * WORKERS)
+
+    assert errors_of(results) == []
+    assert Job.objects.running().count() == limit
+
+
+def test_mixed_factors_fill_the_limit_exactly(configure_queue: ConfigureQueue) -> None:
+    """T20, T22: in strict order, whoever claims."""
+    configure_queue(THROTTLE_LIMIT=10)
+    enqueue(2, 0.5, 3, 0, 2.5, 1, *[3, 0.5] * 40)
+
+    run_together(*[keep_claiming] * WORKERS)
+
+    running = Job.objects.running().order_by("pk").values_list("throttle_factor", flat=True)
+    assert [float(factor) for factor in running] == [2, 0.5, 3, 0, 2.5, 1]
+
+
+def test_the_handlers_themselves_never_see_more_than_the_limit(
+    configure_queue: ConfigureQueue, declare: Declare
+) -> None:
+    """T22."""
+    configure_queue(THROTTLE_LIMIT=5)
+    gauge = Gauge()
+    declare("gauged")(gauge.handler)
+    enqueue(*[1, 2, 3] * 12, name="gauged")
+
+    results = run_together(*[run_due_jobs] * WORKERS)
+    run_due_jobs()
+
+    assert errors_of(results) == []
+    assert gauge.most <= 5
+    assert set(gauge.ran.values()) == {1}
+    assert Job.objects.final().filter(outcome="succeeded").count() == 36
+
+
+def test_no_job_runs_twice_without_a_limit(declare: Declare) -> None:
+    """A1: a job is in the hands of one worker or of none."""
+    gauge = Gauge()
+    declare("gauged")(gauge.handler)
+    enqueue(*[1] * 60, name="gauged")
+
+    results = run_together(*[run_due_jobs] * WORKERS)
+    run_due_jobs()
+
+    assert errors_of(results) == []
+    assert (len(gauge.ran), set(gauge.ran.values())) == (60, {1})
+
+
+def test_shares_hold_over_all_workers(configure_queue: ConfigureQueue) -> None:
+    """T23."""
+    shares = hipq.ShareLimit("region", {"east": 0.4, "north": 0.3, "west": 0.3})
+    configure_queue(shares, THROTTLE_LIMIT=20)
+    hipq.enqueue_many(
+        [hipq.NewJob("ask", {"region": r}) for _ in range(20) for r in ("east", "north", "west")]
+    )
+
+    run_together(*[keep_claiming] * WORKERS)
+
+    regions = Counter(job.job_data["region"] for job in Job.objects.running())
+    assert regions == {"east": 8, "north": 6, "west": 6}
+
+
+def test_a_rate_holds_over_all_workers(configure_queue: ConfigureQueue) -> None:
+    configure_queue(hipq.RateLimit(7, per=3_600))
+    enqueue(*[1] * 50)
+
+    run_together(*[keep_claiming] * WORKERS)
+
+    assert Job.objects.running().count() == 7
+
+
+# Nobody waits
+
+
+@pytest.mark.postgres
+def test_a_queue_that_another_worker_is_scheduling_is_left_to_it(
+    session: Session, configure_queue: ConfigureQueue
+) -> None:
+    queue = configure_queue(THROTTLE_LIMIT=10)
+    enqueue(1)
+    hipq.enqueue("ask", queue="other")
+    session.begin()
+    session(lambda: locked(Queue.objects.filter(pk=queue.pk)).get())
+    worker = HandWorker()
+
+    claimed = worker.run_pass()
+
+    assert [job.queue.name for job in claimed] == ["other"]
+    assert not worker.scheduler.found_nothing
+
+
+@pytest.mark.postgres
+def test_whoever_schedules_a_queue_keeps_nobody_from_enqueuing_and_answering(
+    session: Session, configure_queue: ConfigureQueue
+) -> None:
+    """Enqueue, answer and the end of a job never touch the queue's row."""
+    queue = configure_queue(THROTTLE_LIMIT=10)
+    job = hipq.enqueue("ask", job_key="k")
+    enqueue(1, name="echo")
+    worker = HandWorker()
+    worker.run_pass()
+
+    def use_the_queue() -> None:
+        hipq.enqueue("ask")
+        hipq.complete("ask", "k", response="paid")
+        worker.execute()
+        worker.save()
+
+    with transaction.atomic():
+        locked(Queue.objects.filter(pk=queue.pk)).get()
+        session(use_the_queue)
+
+    job.refresh_from_db()
+    assert job.outcome == "succeeded"
+    assert Job.objects.final().count() == 2
+
+
+@pytest.mark.postgres
+def test_a_job_that_somebody_has_locked_is_passed_over(session: Session) -> None:
+    first, second = hipq.enqueue("ask"), hipq.enqueue("ask")
+    session.begin()
+    session(lambda: locked(Job.objects.filter(pk=first.pk)).get())
+    worker = HandWorker()
+
+    during = worker.run_pass()
+    session.roll_back()
+    after = worker.run_pass()
+
+    assert (during, after) == ([second], [first])
+
+
+# Upkeep by several at once
+
+
+def test_a_lost_worker_is_recovered_once() -> None:
+    """T18."""
+    enqueue(*[1] * 20, name="echo")
+    HandWorker().run_pass()
+    Worker.objects.update(heartbeat_time="2001-01-01T00:00:00Z")
+
+    counts = run_together(*[lambda: recovery.recover_lost(get_instance())] * WORKERS)
+
+    assert errors_of(counts) == []
+    assert Attempt.objects.count() == 20
+    assert set(Job.objects.values_list("state", flat=True)) == {"error"}
+
+
+def test_a_timeout_is_counted_once() -> None:
+    """T14."""
+    enqueue(*[1] * 20)
+    HandWorker().work()
+    Job.objects.update(deadline="2001-01-01T00:00:00Z")
+
+    counts: list[Any] = run_together(*[lambda: recovery.time_out_overdue(get_instance())] * WORKERS)
+
+    assert sum(counts) == 20
+    assert Attempt.objects.count() == 20
+
+
+def test_an_error_is_decided_about_once(declare: Declare) -> None:
+    decided: Counter[int] = Counter()
+    flaky = declare("flaky")(lambda job: 1 / 0)
+    flaky.on_error(lambda job: decided.update([job.pk]))
+    enqueue(*[1] * 20, name="flaky")
+    HandWorker().work()
+
+    run_together(*[lambda: HandWorker().work()] * WORKERS)
+    run_due_jobs()
+
+    assert (len(decided), set(decided.values())) == (20, {1})
+
+
+def test_a_worker_that_comes_back_while_it_is_given_up_is_fenced() -> None:
+    """T19: the result counts, or the loss does, never both."""
+    for _ in range(8):
+        job = hipq.enqueue("echo", "done")
+        worker = HandWorker()
+        worker.run_pass()
+        worker.execute()
+        Worker.objects.filter(pk=worker.row.pk).update(heartbeat_time="2001-01-01T00:00:00Z")
+
+        errors = errors_of(run_together(worker.save, lambda: recovery.recover_lost(get_instance())))
+
+        job.refresh_from_db()
+        assert errors == []
+        assert (job.state, job.attempts.count()) in [("final", 0), ("error", 1)]

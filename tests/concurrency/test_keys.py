@@ -1,0 +1,199 @@
+"""Several connections that want the same job key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+
+import hipq_django as hipq
+from hipq_django.models import Job
+from tests.concurrency.sessions import Session, errors_of, run_together, wait_until_blocked
+from tests.hand_worker import HandWorker
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+THREADS = 6
+NEW, OTHER = hipq.NewJob("ask", job_key="k"), hipq.NewJob("ask", job_key="other")
+
+
+def enqueue(on_conflict: str = "raise") -> Job:
+    return hipq.enqueue("ask", job_key="k", on_conflict=on_conflict)
+
+
+def enqueue_in_a_transaction() -> Job:
+    with transaction.atomic():
+        job = enqueue()
+        hipq.enqueue("ask")
+    return job
+
+
+@pytest.mark.parametrize("step", [enqueue, enqueue_in_a_transaction])
+def test_of_many_that_enqueue_a_key_one_wins(step: Callable[[], Job]) -> None:
+    """T6."""
+    results = run_together(*[step] * THREADS)
+
+    (winner,) = [job for job in results if isinstance(job, Job)]
+    errors = errors_of(results)
+    assert all(isinstance(error, hipq.DuplicateJobKeyError) for error in errors), errors
+    assert {error.job for error in errors} == {winner}  # type: ignore[attr-defined]
+    assert Job.objects.filter(job_key="k").get() == winner
+
+
+def test_all_that_ask_for_the_job_of_a_key_get_the_same_one() -> None:
+    """T6."""
+    results = run_together(*[lambda: enqueue("return")] * THREADS)
+
+    assert errors_of(results) == []
+    assert set(results) == {Job.objects.get()}
+
+
+def test_of_many_that_replace_a_job_one_stays() -> None:
+    """T6: exactly one live job, the others cancelled."""
+    results = run_together(*[lambda: enqueue("replace")] * THREADS)
+
+    assert errors_of(results) == []
+    outcomes = sorted(Job.objects.values_list("outcome", flat=True))
+    assert outcomes == ["NONE"] + ["cancelled"] * (THREADS - 1)
+
+
+def test_of_many_that_enqueue_the_same_batch_one_creates_all_of_it() -> None:
+    """T6."""
+    batch = [hipq.NewJob("ask", job_key=str(number)) for number in range(20)]
+
+    results = run_together(*[lambda: hipq.enqueue_many(batch)] * THREADS)
+
+    errors = errors_of(results)
+    assert len(errors) == THREADS - 1
+    assert all(isinstance(error, hipq.DuplicateJobKeyError) for error in errors), errors
+    assert Job.objects.count() == 20
+
+
+@pytest.mark.parametrize("attempt", range(3))
+def test_two_batches_with_the_same_keys_in_opposite_order_do_not_break_each_other(
+    attempt: int,
+) -> None:
+    """T6: one creates all of its jobs, the other is told which key is taken."""
+    batch = [hipq.NewJob("ask", job_key=f"{attempt}-{number}") for number in range(2_000)]
+
+    results = run_together(
+        lambda: hipq.enqueue_many(batch), lambda: hipq.enqueue_many(reversed(batch))
+    )
+
+    (error,) = errors_of(results)
+    assert isinstance(error, hipq.DuplicateJobKeyError)
+    assert Job.objects.count() == 2_000
+
+
+def test_of_many_that_enqueue_the_first_job_of_a_type_all_succeed() -> None:
+    """T7: the type and the queue are registered once."""
+    results = run_together(*[lambda: hipq.enqueue("never_seen", queue="never_seen")] * THREADS)
+
+    assert errors_of(results) == []
+    assert len({job.job_type_id for job in Job.objects.all()}) == 1
+
+
+def test_of_many_that_requeue_a_job_with_a_key_one_wins() -> None:
+    """T6."""
+    job = hipq.cancel(enqueue())
+
+    results = run_together(*[lambda: hipq.requeue(Job.objects.get(pk=job.pk))] * THREADS)
+
+    errors = errors_of(results)
+    assert len(errors) == THREADS - 1
+    assert all(isinstance(error, hipq.DuplicateJobKeyError) for error in errors), errors
+    assert Job.objects.live().get().origin == job
+
+
+# The other one ends while it is looked for
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize(
+    "step",
+    [enqueue, lambda: enqueue("return"), lambda: hipq.enqueue_many([NEW, OTHER])[0]],
+    ids=["enqueue", "return", "enqueue_many"],
+)
+def test_a_key_that_is_free_again_when_its_job_is_looked_for_is_taken(
+    session: Session, step: Callable[[], Job]
+) -> None:
+    """T6: no error of the database reaches the caller."""
+    old = enqueue()
+
+    def end_the_old_job(run: Any, *arguments: Any) -> Any:
+        try:
+            return run(*arguments)
+        except IntegrityError:
+            session(lambda: hipq.cancel(Job.objects.get(pk=old.pk)))
+            raise
+
+    with connection.execute_wrapper(end_the_old_job):
+        job = step()
+
+    assert Job.objects.live().get(job_key="k") == job
+
+
+# One waits for the other
+
+
+@pytest.mark.postgres
+def test_the_second_waits_until_it_is_known_whether_the_first_commits(session: Session) -> None:
+    """T6."""
+    hipq.enqueue("ask")
+    session.begin()
+    first = session(enqueue)
+    other = Session()
+    second = other.start(enqueue)
+    wait_until_blocked()
+
+    session.commit()
+
+    assert isinstance(second.exception(30), hipq.DuplicateJobKeyError)
+    assert second.exception(30).job == first  # type: ignore[union-attr]
+    other.close()
+
+
+@pytest.mark.postgres
+def test_the_second_wins_if_the_first_is_rolled_back(session: Session) -> None:
+    """T1, T6."""
+    hipq.enqueue("ask")
+    session.begin()
+    session(enqueue)
+    other = Session()
+    second = other.start(enqueue)
+    wait_until_blocked()
+
+    session.roll_back()
+
+    assert second.result(30) == Job.objects.get(job_key="k")
+    other.close()
+
+
+@pytest.mark.postgres
+def test_a_job_that_is_being_replaced_is_not_claimed(session: Session) -> None:
+    old = enqueue()
+    session.begin()
+    new = session(lambda: enqueue("replace"))
+    worker = HandWorker()
+
+    during = worker.run_pass()
+    session.commit()
+    after = worker.run_pass()
+
+    old.refresh_from_db()
+    assert (during, after, old.outcome) == ([], [new], "cancelled")
+
+
+@pytest.mark.postgres
+def test_a_replace_that_meets_a_claim_is_refused(session: Session) -> None:
+    """It waits until it is known whether the job runs."""
+    enqueue()
+    with transaction.atomic():
+        HandWorker().run_pass()
+        replacing = session.start(lambda: enqueue("replace"))
+        wait_until_blocked()
+
+    assert isinstance(replacing.exception(30), hipq.DuplicateJobKeyError)
+    assert Job.objects.get().state == "running"

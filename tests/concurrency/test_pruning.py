@@ -1,0 +1,100 @@
+"""Final jobs that are deleted while somebody still speaks of them.
+
+What must happen between two statements of another connection runs on PostgreSQL alone: SQLite
+has one writer at a time.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from functools import partial
+
+import pytest
+
+import hipq_django as hipq
+from hipq_django import retention
+from hipq_django.answers import answer_callback
+from hipq_django.callbacks import Token
+from hipq_django.conf import get_instance
+from hipq_django.models import Answer, Attempt, Job
+from hipq_django.testing import run_due_jobs
+from tests.concurrency.sessions import Session, errors_of, run_together, wait_until_blocked
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+THREADS = 4
+ROUNDS = 10
+DECLINED_ATTEMPT = 1
+
+
+def prune() -> dict[str, int]:
+    return retention.prune(get_instance(), days=0)
+
+
+def ended(key: str = "k") -> Job:
+    job = hipq.enqueue("boom", job_key=key)
+    run_due_jobs()
+    return job
+
+
+def test_of_several_that_prune_each_job_is_deleted_by_one() -> None:
+    hipq.enqueue_many([hipq.NewJob("boom") for _ in range(50)])
+    run_due_jobs()
+
+    counts = run_together(*[prune] * THREADS)
+
+    assert errors_of(counts) == []
+    assert sum(count["default"] for count in counts if isinstance(count, dict)) == 50
+    assert (Job.objects.count(), Attempt.objects.count()) == (0, 0)
+
+
+def test_an_answer_while_its_final_job_is_pruned_is_no_error_for_anybody() -> None:
+    for number in range(ROUNDS):
+        key = ended(f"key-{number}").job_key
+
+        answer, counts = run_together(partial(hipq.complete, "boom", key, "late"), prune)
+
+        assert errors_of([answer, counts]) == []
+
+
+def test_a_callback_while_its_final_job_is_pruned_is_no_error_for_anybody() -> None:
+    for _ in range(ROUNDS):
+        token = Token("default", ended().pk, DECLINED_ATTEMPT)
+
+        answer, counts = run_together(partial(answer_callback, token, "response", "late"), prune)
+
+        assert errors_of([answer, counts]) == []
+
+
+@pytest.mark.postgres
+def test_a_transaction_with_a_late_answer_commits_whatever_is_pruned_meanwhile(
+    session: Session,
+) -> None:
+    """The job is left to the next pruning."""
+    job = ended()
+    session.begin()
+    session(lambda: hipq.complete("boom", "k", "late"))
+
+    prune()
+    session.commit()
+
+    assert Answer.objects.get().job == job
+    prune()
+    assert (Job.objects.count(), Answer.objects.count()) == (0, 0)
+
+
+@pytest.mark.postgres
+def test_a_final_job_is_not_pruned_between_the_look_for_it_and_the_storing_of_its_answer(
+    session: Session,
+) -> None:
+    job = ended()
+    session.begin()
+    session(lambda: hipq.complete("boom", "other", "first", message_id="m-1"))
+    with closing(Session()) as answerer:
+        answering = answerer.start(lambda: hipq.complete("boom", "k", "late", message_id="m-1"))
+        wait_until_blocked()  # by the other message of this id, which is about to be taken back
+
+        prune()
+        session.roll_back()
+
+        assert answering.result(30).job == job

@@ -1,0 +1,57 @@
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import hypothesis
+import pytest
+from django.db import connections
+
+from tests.plugin import renamed
+from tests.postgres import PostgresServer, temporary_server
+
+ROOT = Path(__file__).parent.parent
+CHROMIUM = Path("/usr/bin/chromium")
+
+# How long an example takes says more about the machine's other work than about the code.
+hypothesis.settings.register_profile("shared machine", deadline=None)
+hypothesis.settings.load_profile("shared machine")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    absent = _reasons_to_skip()
+    for item in items:
+        for marker, reason in absent.items():
+            if item.get_closest_marker(marker):
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _reasons_to_skip() -> dict[str, str]:
+    reasons = {}
+    if connections["default"].vendor != "postgresql":
+        reasons["postgres"] = "needs PostgreSQL: HIPQ_TEST_DATABASE=postgres"
+    if not CHROMIUM.exists():
+        reasons["browser"] = f"needs Debian's package chromium: there is no {CHROMIUM}"
+    return reasons
+
+
+@pytest.fixture
+def process_environment(transactional_db: None) -> dict[str, str]:
+    """The environment variables with which another process reaches this test's databases."""
+    return os.environ | {
+        "DATABASE_URL": _test_database_url("default", "DATABASE_URL"),
+        "DJANGO_SETTINGS_MODULE": "tests.settings",
+        "OTHER_DATABASE_URL": _test_database_url("other", "OTHER_DATABASE_URL"),
+        "PYTHONPATH": str(ROOT),
+    }
+
+
+def _test_database_url(alias: str, variable: str) -> str:
+    name = Path(connections[alias].settings_dict["TEST"]["NAME"]).name
+    return renamed(os.environ[variable], name)
+
+
+@pytest.fixture
+def postgres_server() -> Iterator[PostgresServer]:
+    """A running server of the test's own, which it may stop and start again."""
+    with temporary_server() as server:
+        yield server

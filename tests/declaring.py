@@ -1,0 +1,43 @@
+"""Job types that live as long as one test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import hipq_django as hipq
+from hipq_django.declarations import Declaration
+from hipq_django.models import Job
+from hipq_django.registry import forget
+
+
+class Declare:
+    """`hipq_django.job_type`, whose declarations can be taken back."""
+
+    def __init__(self) -> None:
+        self._declared: list[Declaration] = []
+
+    def __call__(self, name: str, **options: Any) -> Callable[[Callable[..., Any]], Declaration]:
+        """Declare the decorated function as the handler of job type `name`."""
+
+        def declare(handler: Callable[..., Any]) -> Declaration:
+            declared = hipq.job_type(name, **options)(handler)
+            self._declared.append(declared)
+            return declared
+
+        return declare
+
+    def forget_all(self) -> None:
+        """Take all declarations back."""
+        for declared in self._declared:
+            forget(declared)
+
+
+def noting(notes: list[Any], attribute: str, result: Any) -> Callable[[Job], Any]:
+    """Return a handler that notes this attribute of each job and returns `result`."""
+
+    def handler(job: Job) -> Any:
+        notes.append(getattr(job, attribute))
+        return result
+
+    return handler

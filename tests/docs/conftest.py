@@ -1,0 +1,48 @@
+"""A fresh project for the code of a document, on the database that this run is about."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.docs.project import FreshProject
+from tests.plugin import renamed
+
+DATABASE = f"hipq_docs_{os.getpid()}"  # a name of its own in each process of pytest-xdist
+
+
+@pytest.fixture
+def fresh_project(tmp_path: Path) -> Iterator[FreshProject]:
+    """An empty folder for a project: with SQLite as Django makes it, or with PostgreSQL."""
+    folder = tmp_path / "fresh"
+    folder.mkdir()
+    url = os.environ["DATABASE_URL"]
+    if not url.startswith("postgres"):
+        yield FreshProject(folder, "")
+        return
+    with _created_database(url):
+        yield FreshProject(folder, renamed(url, DATABASE))
+
+
+@contextmanager
+def _created_database(url: str) -> Iterator[None]:
+    drop = f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)"
+    with psycopg.connect(renamed(url, "postgres"), autocommit=True) as connection:
+        connection.execute(drop)
+        connection.execute(f"CREATE DATABASE {DATABASE}")
+        yield
+        connection.execute(drop)
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A port that nobody listens to."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])

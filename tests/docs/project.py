@@ -1,0 +1,81 @@
+"""A Django project of its own, made anew, into which the code of a document is written."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.conftest import ROOT
+from tests.docs.documents import Block
+
+# What differs between the reader's machine and the test's.
+SETTINGS_OF_THE_TEST = """
+import environ
+if environ.Env().bool("DOCS_POSTGRES"):
+    DATABASES = {"default": environ.Env().db_url("DATABASE_URL")}
+"""
+
+
+@dataclass
+class FreshProject:
+    """What `django-admin startproject` and `startapp` make, in a folder of its own."""
+
+    folder: Path
+    database_url: str
+    variables: dict[str, str] = field(default_factory=dict)
+
+    def create(self, *apps: str) -> None:
+        """Make the project `mysite` and its apps."""
+        self._run("django", "startproject", "mysite", ".")
+        for app in apps:
+            self._run("django", "startapp", app)
+
+    def write(self, blocks: Sequence[Block], settings: str = "") -> None:
+        """Append each block to the file that it names; then what only the test needs."""
+        for block in blocks:
+            with (self.folder / block.file).open("a") as file:
+                file.write(f"\n{block.text}")
+        with (self.folder / "mysite" / "settings.py").open("a") as file:
+            file.write(SETTINGS_OF_THE_TEST + settings)
+
+    def manage(self, *arguments: str, seconds: float = 60) -> str:
+        """Run a command of manage.py; return what it prints, fail unless it succeeds."""
+        return self._run("manage", *arguments, seconds=seconds)
+
+    def start(self, *arguments: str, log: Path) -> subprocess.Popen[bytes]:
+        """Start a command of manage.py that goes on by itself."""
+        with log.open("ab") as output:
+            return subprocess.Popen(
+                [sys.executable, "-m", "manage", *arguments],
+                cwd=self.folder,
+                env=self._environment(),
+                stdout=output,
+                stderr=output,
+            )
+
+    def _run(self, *arguments: str, seconds: float = 60) -> str:
+        result = subprocess.run(
+            [sys.executable, "-m", *arguments],
+            cwd=self.folder,
+            env=self._environment(),
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+        assert result.returncode == 0, f"{' '.join(arguments)}:\n{result.stdout}{result.stderr}"
+        return result.stdout + result.stderr
+
+    def _environment(self) -> Mapping[str, str]:
+        without = {"DJANGO_SETTINGS_MODULE", "PYTHONPATH"}
+        inherited = {name: value for name, value in os.environ.items() if name not in without}
+        return inherited | {
+            "DATABASE_URL": self.database_url,
+            "DOCS_POSTGRES": str(self.database_url.startswith("postgres")),
+            "PYTHONPATH": str(ROOT),
+            **self.variables,
+        }

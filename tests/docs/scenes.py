@@ -1,0 +1,440 @@
+"""What the tables of the guarantees say, acted out: one scene for each of their rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+
+import hipq_django as hipq
+from hipq_django import catalog, clock, recovery
+from hipq_django.conf import get_instance
+from hipq_django.models import Answer, Job, Queue, Worker
+from tests.declaring import Declare
+from tests.hand_worker import HandWorker
+
+SILENCE = timedelta(seconds=31)
+"""Longer than three of the test settings' heartbeats."""
+
+
+class Stage:
+    """Job types that note when they are called, and a worker that the scene moves by hand."""
+
+    def __init__(self, declare: Declare) -> None:
+        self.calls: list[str] = []
+        declare("plain")(self._noting("plain", hipq.WAIT))
+        declare("again", retry=hipq.Fixed(0))(self._noting("again", hipq.WAIT))
+        declare("result")(self._noting("result", "result"))
+        broken: Any = declare("broken")(self._raising)
+        broken.on_response(self._noting("response", "result of the response handler"))
+        catalog.sync("default")
+        self.worker = HandWorker()
+
+    def _noting(self, name: str, value: Any) -> Callable[..., Any]:
+        def handler(*_: Any) -> Any:
+            self.calls.append(name)
+            return value
+
+        return handler
+
+    def _raising(self, job: Job) -> None:
+        raise RuntimeError(f"the connection broke after the request of {job} was sent")
+
+    def waiting(self, job_type: str) -> Job:
+        """Return a job that sent its request and waits for the answer."""
+        job = hipq.enqueue(job_type, job_key="key")
+        self.worker.work()
+        return job
+
+    def executing(self, job_type: str, worker: HandWorker | None = None) -> Job:
+        """Return a job whose handler was started and has not returned."""
+        job = hipq.enqueue(job_type, job_key="key")
+        assert (worker or self.worker).run_pass() == [job]
+        return job
+
+    def ended(self, job_type: str) -> Job:
+        """Return a job that has ended by a timeout."""
+        job = self.waiting(job_type)
+        self.time_out(job)
+        self.worker.work()
+        assert fresh(job).outcome == "timed_out"
+        return job
+
+    def return_now(self) -> None:
+        """Let the handlers that were started return."""
+        self.worker.execute()
+        self.worker.save()
+
+    def time_out(self, job: Job) -> None:
+        """Let the job's time run out, and somebody notice."""
+        overdue = clock.now("default") - timedelta(seconds=1)
+        Job.objects.filter(pk=job.pk).update(deadline=overdue)
+        assert recovery.time_out_overdue(get_instance()) == 1
+
+    def lose(self, worker: HandWorker) -> None:
+        """Let a worker be silent for too long, and somebody notice."""
+        silent_since = clock.now("default") - SILENCE
+        Worker.objects.filter(pk=worker.row.pk).update(heartbeat_time=silent_since)
+        recovery.recover_lost(get_instance())
+
+
+Scene = Callable[[Stage], None]
+RACES: dict[str, Scene] = {}
+LOSSES: dict[str, Scene] = {}
+
+
+def race(row: str) -> Callable[[Scene], Scene]:
+    """Say which row of "Who wins a race" the scene acts out."""
+    return _row_of(RACES, row)
+
+
+def loss(row: str) -> Callable[[Scene], Scene]:
+    """Say which row of "When a worker is lost" the scene acts out."""
+    return _row_of(LOSSES, row)
+
+
+def _row_of(scenes: dict[str, Scene], row: str) -> Callable[[Scene], Scene]:
+    def register(scene: Scene) -> Scene:
+        scenes[row] = scene
+        return scene
+
+    return register
+
+
+def fresh(job: Job) -> Job:
+    """Return the job as the database has it now."""
+    return Job.objects.get(pk=job.pk)
+
+
+def end_of(job: Job) -> tuple[str, str, Any]:
+    """Return state, outcome and result."""
+    row = fresh(job)
+    return row.state, row.outcome, row.result
+
+
+def post(url: str, content: Any) -> int:
+    """POST an answer to a callback URL; return the status of the response."""
+    body = json.dumps(content)
+    return Client().post(url, body, content_type="application/json").status_code
+
+
+def callback_url(job: Job) -> str:
+    """Return the signed path for the job's present attempt."""
+    return hipq.callback_url(fresh(job)).removeprefix("http://testserver")
+
+
+# Who wins a race
+
+
+@race("A response comes while the handler is still executing.")
+def response_while_executing(stage: Stage) -> None:
+    """The response is the result; with a response handler, what that returns."""
+    returning, raising = stage.executing("result"), stage.executing("broken")
+
+    statuses = [hipq.complete(name, "key", "yes").status for name in ("result", "broken")]
+    stage.return_now()
+    stage.worker.work()
+
+    assert statuses == ["accepted", "accepted"]
+    assert end_of(returning) == ("final", "succeeded", "yes")
+    assert end_of(raising) == ("final", "succeeded", "result of the response handler")
+
+
+@race("A response comes before the job was claimed.")
+def response_before_claim(stage: Stage) -> None:
+    """Even for a job of tomorrow."""
+    tomorrow = clock.now("default") + timedelta(days=1)
+    job = hipq.enqueue("plain", job_key="key", scheduled_run_time=tomorrow)
+
+    answer = hipq.complete("plain", "key", "yes")
+    stage.worker.work()
+
+    assert answer.status == "early"
+    assert end_of(job) == ("final", "succeeded", "yes")
+    assert stage.calls == []
+
+
+@race("A response comes before the job was enqueued.")
+def response_before_enqueue(stage: Stage) -> None:
+    """It is kept for the job."""
+    answer = hipq.complete("plain", "key", "yes")
+    job = hipq.enqueue("plain", job_key="key")
+    stage.worker.work()
+
+    assert answer.status == "early"
+    assert end_of(job) == ("final", "succeeded", "yes")
+    assert stage.calls == []
+
+
+@race("Two different responses come before the job was claimed.")
+def two_early_responses(stage: Stage) -> None:
+    """Before it was enqueued, and after."""
+    for enqueued in (False, True):
+        early = [] if enqueued else [hipq.complete("plain", "key", text) for text in ("yes", "no")]
+        job = hipq.enqueue("plain", job_key="key")
+        early += [hipq.complete("plain", "key", text) for text in ("yes", "no") if enqueued]
+
+        stage.worker.work()
+
+        assert end_of(job) == ("final", "succeeded", "yes")
+        statuses = [Answer.objects.get(pk=answer.pk).status for answer in early]
+        assert statuses == ["accepted", "late" if enqueued else "duplicate"]
+        job.delete()
+    assert stage.calls == []
+
+
+@race("A response comes after the timeout, while the job may be tried again.")
+def response_after_timeout(stage: Stage) -> None:
+    """In retry, and in error before anything was decided."""
+    for decided in (True, False):
+        job = stage.waiting("again")
+        stage.time_out(job)
+        if decided:
+            stage.worker.run_pass()
+            stage.return_now()
+        assert fresh(job).state == ("retry" if decided else "error")
+
+        answer = hipq.complete("again", "key", "yes")
+        stage.worker.work()
+
+        assert answer.status == "accepted"
+        assert end_of(job) == ("final", "succeeded", "yes")
+    assert stage.calls == ["again", "again"]
+
+
+@race("A response comes after the job has ended.")
+def response_after_end(stage: Stage) -> None:
+    """It changes nothing."""
+    job = stage.ended("plain")
+
+    assert hipq.complete("plain", "key", "yes").status == "late"
+    assert end_of(job) == ("final", "timed_out", None)
+
+
+@race("A response comes after an error answer, by key, while the job lives.")
+def response_after_error(stage: Stage) -> None:
+    """The partner has thought better of it."""
+    job = stage.waiting("again")
+    hipq.fail("again", "key", "declined")
+
+    assert hipq.complete("again", "key", "yes").status == "accepted"
+    assert end_of(job) == ("final", "succeeded", "yes")
+
+
+@race("An answer comes by the URL of an attempt that was answered already.")
+def second_answer_by_url(stage: Stage) -> None:
+    """The attempt has had its say."""
+    job = stage.waiting("again")
+    url = callback_url(job)
+
+    assert post(url, {"error": "declined"}) == 200
+    assert post(url, {"response": "yes"}) == 410
+    assert fresh(job).state == "error"
+    assert Answer.objects.filter(job=job, status="late").count() == 1
+
+
+@race("An answer comes by the URL of an earlier attempt that was never answered.")
+def answer_to_an_earlier_attempt(stage: Stage) -> None:
+    """A response settles the job; an error does not disturb the present attempt."""
+    job = stage.waiting("again")
+    first_url = callback_url(job)
+    stage.time_out(job)
+    stage.worker.work()
+    stage.worker.work()
+    assert (fresh(job).state, fresh(job).attempt) == ("running", 2)
+
+    assert post(first_url, {"error": "declined"}) == 410
+    assert fresh(job).state == "running"
+    assert post(first_url, {"response": "yes"}) == 200
+    assert end_of(job) == ("final", "succeeded", "yes")
+
+
+@race("An error answer comes after the timeout of the same attempt.")
+def error_answer_after_timeout(stage: Stage) -> None:
+    """What the other system says replaces what was guessed."""
+    job = stage.waiting("again")
+    stage.time_out(job)
+    stage.worker.run_pass()
+    stage.return_now()
+    assert fresh(job).state == "retry"
+
+    assert hipq.fail("again", "key", "declined").status == "accepted"
+    assert (fresh(job).state, fresh(job).error) == ("error", "declined")
+    assert [attempt.kind for attempt in fresh(job).attempts.all()] == ["answered"]
+
+
+@race("A second response differs from the first.")
+def another_response(stage: Stage) -> None:
+    """The first one counts."""
+    job = stage.waiting("plain")
+
+    assert hipq.complete("plain", "key", "yes").status == "accepted"
+    assert hipq.complete("plain", "key", "no").status == "late"
+    assert end_of(job) == ("final", "succeeded", "yes")
+
+
+@race("The same answer comes twice.")
+def same_answer_twice(stage: Stage) -> None:
+    """By key and by URL."""
+    job = stage.waiting("plain")
+    url = callback_url(job)
+
+    statuses = [hipq.complete("plain", "key", "yes").status for _ in range(2)]
+
+    assert statuses == ["accepted", "duplicate"]
+    assert post(url, {"response": "yes"}) == 200
+    assert end_of(job) == ("final", "succeeded", "yes")
+
+
+@race("Two messages have the same message id.")
+def same_message_id(stage: Stage) -> None:
+    """The second is not even stored."""
+    stage.waiting("plain")
+    first = hipq.complete("plain", "key", "yes", message_id="m-1")
+
+    assert hipq.complete("plain", "other key", "no", message_id="m-1") == first
+    assert Answer.objects.count() == 1
+
+
+@race("An answer has the key of a job that has ended, and a new job has the key later.")
+def answer_of_yesterday(stage: Stage) -> None:
+    """Nobody's payment is settled by yesterday's message."""
+    stage.ended("plain")
+    answer = hipq.complete("plain", "key", "yes")
+    job = stage.waiting("plain")
+
+    assert answer.status == "late"
+    assert end_of(job) == ("running", "NONE", None)
+
+
+@race("A job is cancelled while its handler executes.")
+def cancel_while_executing(stage: Stage) -> None:
+    """What the handler returns is dropped."""
+    job = stage.executing("result")
+
+    hipq.cancel(job)
+    stage.return_now()
+
+    assert stage.calls == ["result"]
+    assert end_of(job) == ("final", "cancelled", None)
+
+
+@race("A job times out while its handler executes.")
+def timeout_while_executing(stage: Stage) -> None:
+    """What the handler returns is dropped."""
+    job = stage.executing("result")
+
+    stage.time_out(job)
+    stage.return_now()
+    stage.worker.work()
+
+    assert stage.calls == ["result"]
+    assert end_of(job) == ("final", "timed_out", None)
+
+
+@race("A lost worker comes back with a result.")
+def lost_worker_comes_back(stage: Stage) -> None:
+    """Another has the job by then, in its second attempt."""
+    job = stage.executing("result")
+    lost, stage.worker = stage.worker, HandWorker()
+    stage.lose(lost)
+    stage.worker.work()
+    assert stage.worker.run_pass() == [job]
+
+    lost.execute()
+    lost.save()
+
+    assert (fresh(job).state, fresh(job).attempt) == ("running", 2)
+    assert fresh(job).worker == stage.worker.row
+
+
+@race("Two jobs of one type have the same key.")
+def same_key_twice(stage: Stage) -> None:
+    """Until the first is final."""
+    first = stage.waiting("plain")
+    with pytest.raises(hipq.DuplicateJobKeyError) as refused:
+        hipq.enqueue("plain", job_key="key")
+    hipq.cancel(first)
+    second = hipq.enqueue("plain", job_key="key")
+
+    assert refused.value.job == first
+    assert fresh(second).state == "initial"
+
+
+@race("A job is to be replaced while it is running.")
+def replace_while_running(stage: Stage) -> None:
+    """The request is out; nobody can take it back."""
+    job = stage.waiting("plain")
+
+    with pytest.raises(hipq.DuplicateJobKeyError):
+        hipq.enqueue("plain", job_key="key", on_conflict="replace")
+
+    assert list(Job.objects.live()) == [job]
+
+
+@race("The limit is lowered below what is running.")
+def limit_lowered(stage: Stage) -> None:
+    """Three run under a limit of one; the fourth starts when all of them have ended."""
+    running = [hipq.enqueue("plain", job_key=f"key-{number}") for number in range(3)]
+    stage.worker.work()
+    Queue.objects.update(throttle_limit=1)
+    fourth = hipq.enqueue("plain", job_key="fourth")
+
+    started = []
+    for job in running:
+        started.append(stage.worker.work())
+        hipq.complete("plain", job.job_key)
+
+    assert started == [[], [], []]
+    assert stage.worker.work() == [fourth]
+
+
+# When a worker is lost
+
+
+@loss("A job whose handler had started")
+def loss_of_a_started_job(stage: Stage) -> None:
+    """Without a policy it runs again at once, and fails at the third loss in a row."""
+    job = stage.executing("plain")
+    for number in (1, 2, 3):
+        lost, stage.worker = stage.worker, HandWorker()
+        stage.lose(lost)
+        assert "WorkerLost" in fresh(job).error
+        stage.worker.work()
+        if number < 3:
+            assert stage.worker.run_pass() == [job]
+
+    assert end_of(job) == ("final", "failed", None)
+    assert [attempt.kind for attempt in fresh(job).attempts.all()] == ["worker_lost"] * 3
+    assert stage.calls == []
+
+
+@loss("A job that it had claimed ahead and not started")
+def loss_of_a_job_claimed_ahead(stage: Stage) -> None:
+    """It goes back without a failure."""
+    lost = HandWorker(threads=0, ahead=1)
+    job = stage.executing("plain", lost)
+
+    stage.lose(lost)
+
+    assert (fresh(job).state, fresh(job).attempts.count()) == ("retry", 0)
+    assert stage.worker.run_pass() == [job]
+
+
+@loss("A job in `error` that it was about to decide")
+def loss_of_a_decision(stage: Stage) -> None:
+    """Another worker decides."""
+    job = stage.waiting("plain")
+    hipq.fail("plain", "key", "declined")
+    stage.worker.run_pass()
+    lost, stage.worker = stage.worker, HandWorker()
+    assert fresh(job).worker == lost.row
+
+    stage.lose(lost)
+    stage.worker.work()
+
+    assert end_of(job) == ("final", "failed", None)

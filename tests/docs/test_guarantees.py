@@ -1,0 +1,70 @@
+"""The page of guarantees: its diagram is the state machine, and each of its races is acted out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from xml.etree import ElementTree
+
+import pytest
+from pytest_django import Settings
+
+from hipq_django.conf import INSTANCE_DEFAULTS
+from hipq_django.models import Answer, Worker
+from hipq_django.retries import MAX_LOSSES
+from hipq_django.states import MOVES, Outcome
+from tests.conftest import ROOT
+from tests.declaring import Declare
+from tests.docs.documents import GUARANTEES, codes_of
+from tests.docs.scenes import LOSSES, RACES, Scene, Stage
+
+MOVES_OF_THE_CODE = {(str(old), str(new)) for old, news in MOVES.items() for new in news}
+
+
+def test_the_diagram_has_the_moves_of_the_state_machine() -> None:
+    arrows = ElementTree.parse(ROOT / "docs" / "states.svg").findall(".//*[@data-from]")
+
+    assert {(arrow.get("data-from"), arrow.get("data-to")) for arrow in arrows} == MOVES_OF_THE_CODE
+
+
+def test_the_table_has_the_moves_of_the_state_machine() -> None:
+    written = {tuple(codes_of(f"{old} {new}")) for old, new, _ in GUARANTEES.rows("States")}
+
+    assert written == MOVES_OF_THE_CODE
+
+
+def test_every_outcome_and_every_status_of_an_answer_is_explained() -> None:
+    assert set(Outcome) - {Outcome.NONE} <= set(codes_of(GUARANTEES.section("States")))
+    statuses = {code for row in GUARANTEES.rows("Answers") for code in codes_of(row[0])}
+    assert statuses == set(Answer.Status.values)
+
+
+def test_the_times_are_those_of_the_code() -> None:
+    beat = INSTANCE_DEFAULTS["HEARTBEAT_SECONDS"]
+    silence = beat * Worker.LOST_AFTER_BEATS
+
+    assert (Worker.LOST_AFTER_BEATS, MAX_LOSSES) == (3, 3)  # the page has both in words
+    clocks = " ".join(GUARANTEES.section("Two clocks").split())
+    assert f"`HEARTBEAT_SECONDS`, {beat}" in clocks
+    assert f"noticed {silence} to {silence + beat * 1.2:g} seconds after" in clocks
+    assert f"`ANSWER_TTL_SECONDS`, {INSTANCE_DEFAULTS['ANSWER_TTL_SECONDS']:,}" in GUARANTEES.text
+
+
+@pytest.mark.parametrize(
+    ("heading", "scenes"), [("Who wins a race", RACES), ("When a worker is lost", LOSSES)]
+)
+def test_every_row_has_its_scene(heading: str, scenes: dict[str, Scene]) -> None:
+    assert list(scenes) == [row[0] for row in GUARANTEES.rows(heading)]
+
+
+@pytest.fixture
+def stage(settings: Settings) -> Iterator[Stage]:
+    settings.HIPQ = {"default": {"CALLBACK_BASE_URL": "http://testserver"}}
+    declare = Declare()
+    yield Stage(declare)
+    declare.forget_all()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("row", [*RACES, *LOSSES])
+def test_it_goes_as_the_page_says(stage: Stage, row: str) -> None:
+    (RACES | LOSSES)[row](stage)

@@ -1,0 +1,293 @@
+"""The reference is complete: nothing public is missing, and nothing in it is not there."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import inspect
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import load_command_class
+from django.core.management.base import BaseCommand
+from django.dispatch import Signal
+from pytest_django import Settings
+
+import hipq_django as hipq
+from hipq_django import checks, conf, exceptions, reasons, signals, testing, views
+from hipq_django.api import ON_CONFLICT
+from hipq_django.conf import INSTANCE_DEFAULTS, QUEUE_DEFAULTS
+from hipq_django.declarations import TYPE_OPTIONS
+from hipq_django.definitions import JOB_OPTIONS, Defaults
+from hipq_django.models import Answer, Job, JobType, Queue, Worker
+from hipq_django.ranking import Order
+from tests.docs.documents import REFERENCE, codes_of
+from tests.docs.project import FreshProject
+
+COMMANDS = ("hipq_worker", "hipq_status", "hipq_prune")
+FOR_TESTS_ONLY = {"draw"}  # of Exponential: where chance comes from
+
+
+def first_codes(rows: list[list[str]]) -> list[str]:
+    """Return all pieces of code in the first cells."""
+    return [code for row in rows for code in codes_of(row[0])]
+
+
+def names(rows: list[list[str]]) -> list[str]:
+    """Return the names that the first cells begin with, without their arguments."""
+    return [code.partition("(")[0] for code in first_codes(rows)]
+
+
+# Settings
+
+
+@pytest.mark.parametrize(
+    ("heading", "defaults"),
+    [("Of an instance", INSTANCE_DEFAULTS), ("Of a queue", QUEUE_DEFAULTS)],
+)
+def test_every_setting_is_there_with_its_default(heading: str, defaults: dict[str, Any]) -> None:
+    written = {
+        codes_of(name)[0]: ast.literal_eval(codes_of(default)[0])
+        for name, default, _ in REFERENCE.rows(heading)
+    }
+
+    assert written == defaults
+
+
+def test_every_order_is_explained() -> None:
+    meaning = next(row[2] for row in REFERENCE.rows("Of a queue") if "ORDER" in row[0])
+
+    assert [code.strip('"') for code in codes_of(meaning)] == Order.values
+
+
+# Functions and classes
+
+
+def test_every_public_name_is_there_once() -> None:
+    written = names(REFERENCE.headed("Name") + REFERENCE.headed("Error"))
+
+    assert sorted(written) == sorted(hipq.__all__)
+
+
+def signatures() -> Iterator[str]:
+    """The signatures that are written out."""
+    for code in first_codes(REFERENCE.headed("Name")):
+        if "(" in code and "…" not in code:
+            yield code
+
+
+@pytest.mark.parametrize("signature", list(signatures()))
+def test_a_signature_is_that_of_the_code(signature: str) -> None:
+    name = signature.partition("(")[0]
+    written = _parameters(signature)
+    real = inspect.signature(getattr(hipq, name)).parameters
+
+    if "**" in signature:
+        assert list(written) == list(real)[: len(written)]
+    else:
+        assert list(written) == [name for name in real if name not in FOR_TESTS_ONLY]
+    for parameter, default in written.items():
+        if repr(real[parameter].default) != "<factory>":
+            assert default == real[parameter].default
+
+
+def _parameters(signature: str) -> dict[str, Any]:
+    """Return the parameters of a signature and their defaults; `**options` is left out."""
+    [function] = ast.parse(f"def {signature}: ...").body
+    assert isinstance(function, ast.FunctionDef)
+    given = function.args.args
+    defaults: list[Any] = [inspect.Parameter.empty] * (len(given) - len(function.args.defaults))
+    defaults += [eval(ast.unparse(default)) for default in function.args.defaults]
+    return {argument.arg: default for argument, default in zip(given, defaults, strict=True)}
+
+
+def test_every_option_of_a_job_type_is_there_with_its_default() -> None:
+    rows = REFERENCE.rows("Options of a job type")
+    plain = Defaults()
+
+    assert first_codes(rows) == ["queue", "instance", *TYPE_OPTIONS]
+    defaults = {codes_of(row[0])[0]: row[1] for row in rows}
+    assert defaults["timeout"] == f"`{plain.timeout:g}`"
+    assert defaults["priority"] == f"`{plain.priority}`"
+    assert defaults["throttle_factor"] == f"`{plain.throttle_factor}`"
+
+
+def test_every_option_of_a_job_is_there() -> None:
+    rows = REFERENCE.rows("Options of a job")
+
+    assert first_codes(rows) == [*JOB_OPTIONS, "on_conflict", "instance"]
+    [conflicts] = [row[2] for row in rows if "on_conflict" in row[0]]
+    assert {code.strip('"') for code in codes_of(conflicts)} >= set(ON_CONFLICT)
+
+
+def test_every_reason_is_there() -> None:
+    calls = [node for node in ast.walk(_tree(reasons)) if isinstance(node, ast.Call)]
+    given = [c.args[0] for c in calls if isinstance(c.func, ast.Name) and c.func.id == "Reason"]
+    codes = {code.value for code in given if isinstance(code, ast.Constant)}
+
+    assert len(codes) > 10
+    assert set(first_codes(REFERENCE.rows("Reasons"))) == codes
+
+
+def test_every_function_of_the_test_kit_is_there() -> None:
+    assert sorted(names(REFERENCE.headed("Function"))) == sorted(testing.__all__)
+
+
+def test_every_status_of_the_callback_is_there() -> None:
+    written = {row[0] for row in REFERENCE.rows("Answers") if row[0].isdecimal()}
+
+    assert written == set(re.findall(r"\b[245]\d\d\b", inspect.getsource(views)))
+
+
+# Errors, rows, signals
+
+
+def test_every_error_is_there() -> None:
+    classes = [kind for kind in vars(exceptions).values() if inspect.isclass(kind)]
+    errors = {kind.__name__ for kind in classes if issubclass(kind, exceptions.HipqError)}
+
+    assert set(names(REFERENCE.headed("Error"))) == errors
+
+
+def test_an_error_is_also_what_is_written() -> None:
+    for error, meaning in REFERENCE.headed("Error"):
+        also = codes_of(meaning.partition("Also ")[2])
+        ancestors = {kind.__name__ for kind in getattr(hipq, codes_of(error)[0]).__mro__}
+
+        assert set(also) <= ancestors
+
+
+def test_every_field_of_a_job_is_there() -> None:
+    written = first_codes(REFERENCE.headed("Field of a job"))
+
+    assert sorted(written) == sorted(field.name for field in Job._meta.concrete_fields)
+
+
+def test_every_signal_is_there() -> None:
+    sent = {name for name, value in vars(signals).items() if isinstance(value, Signal)}
+
+    assert set(first_codes(REFERENCE.headed("Signal"))) == sent
+
+
+def test_every_permission_is_there() -> None:
+    of_jobs = {f"hipq.{codename}" for codename, _ in Job._meta.permissions}
+    seen, edited = (Answer, Job, JobType, Queue, Worker), (Job, JobType, Queue)
+    to_view = {f"hipq.view_{model._meta.model_name}" for model in seen}
+    to_change = {f"hipq.change_{model._meta.model_name}" for model in edited}
+
+    assert set(first_codes(REFERENCE.headed("Permission"))) == of_jobs | to_view | to_change
+
+
+# Commands
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_of_a_command_is_there_with_its_default(command: str) -> None:
+    options = _own_options(command)
+    rows = REFERENCE.rows(command)
+
+    assert first_codes(rows) == list(options)
+    for option, default, _ in rows:
+        action = options[codes_of(option)[0]]
+        if codes_of(default) and action.option_strings != ["--reload"]:
+            assert codes_of(default) == [str(action.default)]
+
+
+def _own_options(command: str) -> dict[str, argparse.Action]:
+    common = {action.dest for action in BaseCommand().create_parser("manage.py", "")._actions}
+    parser = load_command_class("hipq_django", command).create_parser("manage.py", command)
+    own = [action for action in parser._actions if action.dest not in common]
+    return {action.option_strings[0]: action for action in own if action.option_strings}
+
+
+def test_every_command_is_there() -> None:
+    folder = Path(inspect.getfile(checks)).parent / "management" / "commands"
+
+    assert {path.stem for path in folder.glob("hipq_*.py")} == set(COMMANDS)
+    assert all(REFERENCE.section(command) for command in COMMANDS)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(["--until-idle", "-v0"], 0), (["no_such_queue"], 1), (["--no-such-option"], 2)],
+)
+def test_a_worker_exits_with_the_code_that_is_written(
+    process_environment: dict[str, str], arguments: list[str], code: int
+) -> None:
+    command = [sys.executable, "-m", "django", "hipq_worker", *arguments]
+    result = subprocess.run(
+        command, env=process_environment, capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert result.returncode == code
+    assert str(code) in [row[0] for row in REFERENCE.headed("Exit code")]
+    if code == 1:
+        assert result.stderr.count("\n") == 1
+
+
+# System checks
+
+BROKEN: dict[str, Any] = {
+    "hipq.E001": [],
+    "hipq.E002": {"Shop": {}},
+    "hipq.E003": {"default": {"QUEUE": {}}},
+    "hipq.E004": {"default": {"DATABASE": "nowhere"}},
+    "hipq.E005": {"default": {"HEARTBEAT_SECONDS": 0}},
+    "hipq.E006": {"default": {"CALLBACK_BASE_URL": "shop.example"}},
+    "hipq.E007": {"default": {"QUEUES": []}},
+    "hipq.E008": {"default": {"QUEUES": {"Bank": {}}}},
+    "hipq.E009": {"default": {"QUEUES": {"bank": {"LIMIT": 1}}}},
+    "hipq.E010": {"default": {"QUEUES": {"bank": {"THROTTLE_LIMIT": "ten"}}}},
+    "hipq.E011": {"default": {"QUEUES": {"bank": {"ORDER": "random"}}}},
+    "hipq.E012": {"default": {"QUEUES": {"bank": {"RETENTION_DAYS": -1}}}},
+    "hipq.E013": {"default": {"QUEUES": {"bank": {"THROTTLERS": "limits"}}}},
+    "hipq.E014": {"default": {"QUEUES": {"bank": {"THROTTLERS": ["no.such"]}}}},
+}
+HINTS = {codes_of(row[0])[0]: row[2] for row in REFERENCE.rows("System checks")}
+
+
+def test_every_check_is_there() -> None:
+    sources = inspect.getsource(checks) + inspect.getsource(conf)
+
+    assert set(HINTS) == set(re.findall(r'"(hipq\.[EWI]\d{3})"', sources))
+
+
+@pytest.mark.parametrize("check_id", list(BROKEN))
+def test_the_hint_of_a_broken_setting_is_there(check_id: str, settings: Settings) -> None:
+    settings.HIPQ = BROKEN[check_id]
+
+    found = checks.check_setting() + checks.check_throttlers()
+
+    assert [problem.id for problem in found] == [check_id]
+    assert re.fullmatch(re.escape(HINTS[check_id]).replace("…", ".+"), str(found[0].hint))
+
+
+@pytest.mark.parametrize("check_id", sorted(HINTS.keys() - BROKEN.keys()))
+def test_the_hint_of_a_check_of_the_database_is_there(check_id: str) -> None:
+    assert f'hint="{HINTS[check_id]}"' in inspect.getsource(checks)
+
+
+# Examples
+
+
+@pytest.mark.processes
+def test_the_examples_work_together(fresh_project: FreshProject) -> None:
+    fresh_project.create("shop")
+    fresh_project.write([block for block in REFERENCE.blocks() if block.language == "python"])
+
+    assert "no issues" in fresh_project.manage("check")
+    assert "OK" in fresh_project.manage("test", "shop")
+
+
+def test_every_example_names_its_file() -> None:
+    assert all(block.file for block in REFERENCE.blocks() if block.language == "python")
+
+
+def _tree(module: Any) -> ast.Module:
+    return ast.parse(inspect.getsource(module))

@@ -1,0 +1,210 @@
+"""The tutorial, done as it is written: block by block, in a folder of its own.
+
+What differs from a reader's machine: pip finds all that the package needs installed already and
+asks no registry, the ports are free ones, what curl does is done by Python, and PostgreSQL takes
+the place of SQLite where this run is about PostgreSQL.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.docs.documents import Block, Document
+from tests.docs.project import SETTINGS_OF_THE_TEST, FreshProject
+from tests.processes.conftest import eventually
+
+TUTORIAL = Document(ROOT / "docs" / "tutorial.md")
+SITE_PORT, BANK_PORT = "8000", "8001"
+COMMAND_SECONDS = 120
+OFFLINE = ("--no-build-isolation", "--no-deps", "--no-index", "--quiet")
+
+
+class Reader:
+    """Somebody who does what the tutorial says, in three terminals."""
+
+    def __init__(self, folder: Path, database_url: str) -> None:
+        self._folder = folder
+        self._installed = folder / "installed"
+        self._bank_log, self._site_log = folder / "bank.log", folder / "site.log"
+        self._ports = {SITE_PORT: str(free_port()), BANK_PORT: str(free_port())}
+        self._servers = ExitStack()
+        self._environment = environment(self._installed, database_url)
+
+    def write(self, block: Block) -> None:
+        """Add the block to the end of the file that it names, or create the file."""
+        with (self._folder / block.file).open("a") as file:
+            file.write(f"\n{self._with_free_ports(block.text)}")
+            if block.file.endswith("settings.py"):
+                file.write(SETTINGS_OF_THE_TEST)
+
+    def type(self, command: str) -> str:
+        """Run a command; return what appears, nothing where it goes on by itself."""
+        program, *arguments = shlex.split(self._with_free_ports(command))
+        programs: dict[str, Callable[..., str]] = {
+            "cd": self._cd,
+            "curl": self._curl,
+            "django-admin": self._django_admin,
+            "pip": self._pip,
+            "python": self._python,
+        }
+        return programs[program](*arguments)
+
+    def bank_says(self) -> str:
+        """Return what the bank has printed, with the ports of the tutorial."""
+        text = self._bank_log.read_text()
+        for port, own in self._ports.items():
+            text = text.replace(f":{own}/", f":{port}/")
+        return text
+
+    def leave(self) -> None:
+        """Stop the servers."""
+        self._servers.close()
+
+    # The programs
+
+    def _pip(self, command: str, what: str) -> str:
+        assert (command, what) == ("install", ".")
+        return self._run("-m", "pip", command, *OFFLINE, f"--target={self._installed}", str(ROOT))
+
+    def _django_admin(self, *arguments: str) -> str:
+        return self._run("-m", "django", *arguments)
+
+    def _cd(self, folder: str) -> str:
+        self._folder /= folder
+        return ""
+
+    def _curl(self, option: str, data: str, url: str) -> str:
+        assert option == "-d"
+        printed = re.findall(r"http\S+", self._bank_log.read_text())
+        return post(data, printed[-1] if url == "CALLBACK" else url)
+
+    def _python(self, *arguments: str) -> str:
+        if arguments == ("bank.py",):
+            return self._serve(BANK_PORT, *arguments, log=self._bank_log)
+        if "runserver" in arguments:
+            return self._serve(SITE_PORT, *arguments, "--noreload", log=self._site_log)
+        return self._run(*arguments)
+
+    def _run(self, *arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            check=False,
+            cwd=self._folder,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_SECONDS,
+        )
+        assert done.returncode == 0, f"{arguments}:\n{done.stdout}{done.stderr}"
+        return done.stdout + done.stderr
+
+    def _serve(self, port: str, *arguments: str, log: Path) -> str:
+        with log.open("wb") as output:
+            server = subprocess.Popen(
+                [sys.executable, *arguments],
+                cwd=self._folder,
+                env=self._environment,
+                stdout=output,
+                stderr=output,
+            )
+        self._servers.callback(server.wait)
+        self._servers.callback(server.kill)
+        eventually(lambda: listens(self._ports[port]), f"{arguments} listens")
+        return ""
+
+    def _with_free_ports(self, text: str) -> str:
+        for port, own in self._ports.items():
+            text = text.replace(port, own)
+        return text
+
+
+def environment(installed: Path, database_url: str) -> dict[str, str]:
+    """Return the variables of a reader who has only what the tutorial tells to install."""
+    inherited = {k: v for k, v in os.environ.items() if k != "DJANGO_SETTINGS_MODULE"}
+    return inherited | {
+        "DATABASE_URL": database_url,
+        "DOCS_POSTGRES": str(database_url.startswith("postgres")),
+        "PYTHONPATH": os.pathsep.join([str(installed), os.environ.get("PYTHONPATH", "")]),
+    }
+
+
+def free_port() -> int:
+    """Return a port that nobody listens to."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def listens(port: str) -> bool:
+    """Return whether somebody takes connections at a port."""
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", int(port))) == 0
+
+
+def post(data: str, url: str) -> str:
+    """Do what `curl -d DATA URL` does."""
+    with urlopen(url, data.encode(), timeout=COMMAND_SECONDS) as reply:
+        return str(reply.read(), "utf-8")
+
+
+def typed(block: Block) -> list[tuple[str, list[str]]]:
+    """Return the commands of a block, each with the lines that it shows below them."""
+    commands: list[tuple[str, list[str]]] = []
+    for line in block.text.splitlines():
+        if line.startswith("$ "):
+            commands.append((line.removeprefix("$ "), []))
+        else:
+            commands[-1][1].append(line)
+    return commands
+
+
+def pattern(lines: list[str]) -> re.Pattern[str]:
+    """Return what finds these lines in their order; `…` stands for anything within a line."""
+    found = [".*".join(map(re.escape, line.split("…"))) for line in lines]
+    return re.compile(r"[\s\S]*".join(f"^{line}$" for line in found), re.MULTILINE)
+
+
+@pytest.fixture
+def reader(fresh_project: FreshProject) -> Iterator[Reader]:
+    reader = Reader(fresh_project.folder, fresh_project.database_url)
+    yield reader
+    reader.leave()
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+def test_the_tutorial_works_as_it_is_written(reader: Reader) -> None:
+    for block in TUTORIAL.blocks():
+        if block.language == "python":
+            reader.write(block)
+        elif block.language == "console":
+            for command, shown in typed(block):
+                output = reader.type(command)
+                assert pattern(shown).search(output), f"$ {command}\n{output}"
+        else:
+            assert pattern(block.text.splitlines()).search(reader.bank_says())
+
+
+def test_every_block_is_a_file_a_terminal_or_what_the_bank_prints() -> None:
+    assert {block.language for block in TUTORIAL.blocks()} == {"python", "console", "text"}
+    assert all(block.file for block in TUTORIAL.blocks() if block.language == "python")
+
+
+@pytest.mark.parametrize(
+    ("output", "found"),
+    [("a 1 b\nnoise\nc\n", True), ("a 1 b\nc\n", True), ("c\na 1 b\n", False), ("a 1 bc\n", False)],
+)
+def test_what_is_shown_must_appear_line_by_line_in_its_order(output: str, found: bool) -> None:
+    assert bool(pattern(["a … b", "c"]).search(output)) is found

@@ -1,0 +1,11 @@
+import socket
+
+import pytest
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A port that nobody listens to."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])

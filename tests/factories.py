@@ -1,0 +1,106 @@
+"""Rows in any state, written as they are: no scheduler, no check but those of the database."""
+
+# factory-boy ships types for its factories only.
+# mypy: disable-error-code="no-untyped-call"
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from factory.declarations import (
+    LazyAttribute,
+    LazyFunction,
+    SelfAttribute,
+    Sequence,
+    SubFactory,
+    Trait,
+)
+from factory.django import DjangoModelFactory
+
+from hipq_django import clock
+from hipq_django.models import Answer, Attempt, Job, JobType, Queue, Worker
+from hipq_django.states import Outcome, State
+
+
+def _now(_: Any = None) -> Any:
+    return clock.now("default")
+
+
+class QueueFactory(DjangoModelFactory[Queue]):
+    """An unlimited queue in the order of time."""
+
+    class Meta:
+        model = Queue
+
+    name = Sequence("queue_{}".format)
+
+
+class JobTypeFactory(DjangoModelFactory[JobType]):
+    """A job type without code, in a queue of its own."""
+
+    class Meta:
+        model = JobType
+
+    name = Sequence("type_{}".format)
+    queue = SubFactory(QueueFactory)
+
+
+class WorkerFactory(DjangoModelFactory[Worker]):
+    """A worker that serves all queues and has just sent a heartbeat."""
+
+    class Meta:
+        model = Worker
+
+    class Params:
+        silent = Trait(heartbeat_time=LazyFunction(lambda: _now() - timedelta(hours=1)))
+
+    name = Sequence("worker_{}".format)
+    heartbeat_time = LazyFunction(_now)
+
+
+class JobFactory(DjangoModelFactory[Job]):
+    """A job that is due: initial, unless another `state` is given; its other fields follow."""
+
+    class Meta:
+        model = Job
+
+    job_type = SubFactory(JobTypeFactory)
+    queue = SelfAttribute("job_type.queue")
+    scheduled_run_time = LazyFunction(_now)
+    create_time = LazyFunction(_now)
+    update_time = LazyFunction(_now)
+    deadline = LazyFunction(lambda: _now() + timedelta(days=1))
+    error = LazyAttribute(lambda job: "boom" if job.state in (State.ERROR, State.RETRY) else "NONE")
+    attempt = LazyAttribute(lambda job: 0 if job.state == State.INITIAL else 1)
+    outcome = LazyAttribute(
+        lambda job: Outcome.SUCCEEDED if job.state == State.FINAL else Outcome.NONE
+    )
+    state = State.INITIAL
+    rank = LazyAttribute(lambda job: job.queue.ordering.rank(job.scheduled_run_time, job.priority))
+    priority = 100
+
+
+class AttemptFactory(DjangoModelFactory[Attempt]):
+    """A failed attempt."""
+
+    class Meta:
+        model = Attempt
+
+    job = SubFactory(JobFactory)
+    attempt = 1
+    error = "boom"
+
+
+class AnswerFactory(DjangoModelFactory[Answer]):
+    """An answer for which there was no job yet."""
+
+    class Meta:
+        model = Answer
+
+    job_type = "ask"
+    job_key = Sequence("key-{}".format)
+    kind = Answer.Kind.RESPONSE
+    payload: Any = "yes"
+    status = Answer.Status.EARLY
+    receive_time = LazyFunction(_now)

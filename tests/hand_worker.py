@@ -1,0 +1,85 @@
+"""A worker that a test moves by hand, so that it can stop between any two steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Self
+
+from hipq_django import clock
+from hipq_django.executor import execute
+from hipq_django.models import Job, Worker
+from hipq_django.results import Claim, Result
+from hipq_django.scheduler import BatchScheduler
+from tests.factories import WorkerFactory
+
+
+class HandWorker:
+    """The real scheduler; what it claims stays in `claims` until the test lets it run."""
+
+    def __init__(self, *queues: str, threads: int = 1_000, ahead: int = 0) -> None:
+        self.row: Worker = WorkerFactory.create(queues=list(queues))
+        self.threads = threads
+        self.claims: list[Claim] = []
+        self._ahead = ahead
+        self._results: list[Result] = []
+        self.scheduler = BatchScheduler(self.row, self)
+
+    @classmethod
+    def crashed(cls, *, threads: int = 1_000, ahead: int = 0) -> Self:
+        """Return a worker that died with all due jobs in its hands."""
+        worker = cls(threads=threads, ahead=ahead)
+        worker.run_pass()
+        worker.die()
+        return worker
+
+    def die(self) -> None:
+        """Let the worker's heart have stopped long ago."""
+        silence = timedelta(seconds=Worker.LOST_AFTER_BEATS * self.row.heartbeat_seconds + 1)
+        last_beat = clock.now(self.row.using) - silence
+        Worker.objects.filter(pk=self.row.pk).update(heartbeat_time=last_beat)
+
+    def run_pass(self) -> list[Job]:
+        """Save what ran and claim what may start; return the claimed jobs."""
+        before = len(self.claims)
+        self.scheduler.run_once()
+        return [claim.job for claim in self.claims[before:]]
+
+    def execute(self) -> None:
+        """Run the code of all claims in hand; the results are saved by the next pass."""
+        self._results += [execute(claim) for claim in self.claims]
+        self.claims.clear()
+
+    def work(self) -> list[Job]:
+        """Claim, run and save; return the claimed jobs."""
+        claimed = self.run_pass()
+        self.execute()
+        self.save()
+        return claimed
+
+    def save(self) -> None:
+        """Save what ran, and claim nothing."""
+        self.scheduler.replace_batch(self.scheduler.persist_batch(), [])
+
+    # What the scheduler asks
+
+    def free(self) -> int:
+        """Return how many jobs would start at once."""
+        return max(self.threads - len(self.claims), 0)
+
+    def ahead(self) -> int:
+        """Return how many more may be claimed ahead of a free thread."""
+        return self._ahead - max(len(self.claims) - self.threads, 0)
+
+    def start(self, claims: Sequence[Claim]) -> None:
+        """Keep the claims until the test lets them run."""
+        self.claims += claims
+
+    def take_results(self) -> list[Result]:
+        """Return, and forget, the results that are there."""
+        results, self._results = self._results, []
+        return results
+
+    def give_back(self, results: Sequence[Result]) -> None:
+        """Keep results that could not be written for the next pass."""
+        self._results = [*results, *self._results]

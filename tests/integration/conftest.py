@@ -1,0 +1,62 @@
+"""What the tests with a database share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import time_machine
+from pytest_django import Settings
+
+from hipq_django import clock
+from hipq_django.catalog import get_queue
+from hipq_django.models import Queue
+from hipq_django.testing import run_due_jobs
+from tests.declaring import Declare
+from tests.hand_worker import HandWorker
+from tests.testapp import limits
+
+MONDAY_NOON = datetime(2025, 1, 6, 12, tzinfo=UTC)
+
+ConfigureQueue = Callable[..., Queue]
+
+
+@pytest.fixture
+def declare() -> Iterator[Declare]:
+    """`hipq_django.job_type` for the time of the test."""
+    declare = Declare()
+    yield declare
+    declare.forget_all()
+
+
+@pytest.fixture
+def frozen_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[time_machine.Traveller]:
+    """A clock that stands at noon of a Monday until the test moves it."""
+    # The server's clock does not stand; microseconds of difference would miss the full hour.
+    monkeypatch.setattr(clock, "_offsets", {})
+    with time_machine.travel(MONDAY_NOON, tick=False) as traveller:
+        yield traveller
+
+
+@pytest.fixture
+def configure_queue(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> ConfigureQueue:
+    """Name a queue in the setting, with its options and throttlers, and return its row."""
+
+    def configure(*throttlers: Any, name: str = "default", **options: Any) -> Queue:
+        for index, throttler in enumerate(throttlers):
+            monkeypatch.setattr(limits, f"throttler_{index}", throttler, raising=False)
+        paths = [f"{limits.__name__}.throttler_{index}" for index in range(len(throttlers))]
+        settings.HIPQ = {"default": {"QUEUES": {name: {"THROTTLERS": paths, **options}}}}
+        return get_queue("default", name)
+
+    return configure
+
+
+@pytest.fixture(params=["one at a time", "all at once"])
+def start(request: pytest.FixtureRequest) -> Any:
+    """Start what may start: by a worker with one thread, and by one with very many."""
+    if request.param == "one at a time":
+        return run_due_jobs
+    return lambda: HandWorker().work()

@@ -1,0 +1,165 @@
+"""Bad values: the right error, and nothing changed."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+import hipq_django as hipq
+from hipq_django.exceptions import ConfigurationError, InvalidAnswerError, UnknownOptionError
+from hipq_django.models import Answer, Job, JobType, Queue
+from hipq_django.testing import run_due_jobs
+from tests.declaring import Declare
+
+pytestmark = pytest.mark.django_db
+
+NAN = float("nan")
+
+
+def rows() -> list[int]:
+    return [model.objects.count() for model in (Answer, Job, JobType, Queue)]
+
+
+BAD_VALUES = [
+    ({"job_data": NAN}, "job_data is not JSON"),
+    ({"job_data": {"order": object()}}, "job_data is not JSON"),
+    ({"job_data": "a\0b"}, "NUL"),
+    ({"job_key": "x" * 256}, "256 characters"),
+    ({"job_key": ""}, "not empty"),
+    ({"job_key": 42}, "a key is text"),
+    ({"timeout": -1}, "timeout -1"),
+    ({"timeout": 0}, "timeout 0"),
+    ({"timeout": NAN}, "timeout nan"),
+    ({"priority": 1.5}, "priority 1.5"),
+    ({"throttle_factor": -1}, "throttle_factor -1"),
+    ({"throttle_factor": NAN}, "throttle_factor nan"),
+    ({"scheduled_run_time": datetime(2030, 1, 1)}, "is naive"),  # noqa: DTZ001
+    ({"scheduled_run_time": "tomorrow"}, "give an aware datetime"),
+    ({"time_windows": "05:00-07:00"}, "must be a list"),
+    ({"time_windows": ["05:00-05:00"]}, "start and end are the same"),
+    ({"time_windows": ["7 o'clock"]}, "time window"),
+    ({"queue": "Bank"}, "queue 'Bank'"),
+    ({"queue": ["bank"]}, "queue"),
+    ({"queue": ""}, "queue ''"),
+]
+
+
+@pytest.mark.parametrize("job_type", ["echo", "nobody_knows"])
+@pytest.mark.parametrize(("values", "message"), BAD_VALUES, ids=lambda value: str(value)[:40])
+def test_a_job_with_a_bad_value_is_refused_and_nothing_is_written(
+    job_type: str, values: dict[str, Any], message: str
+) -> None:
+    before = rows()
+
+    with pytest.raises(hipq.InvalidJobError, match=message):
+        hipq.enqueue(job_type, **values)
+
+    assert rows() == before
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", "x" * 101, None, 5, ["echo"], {"echo": 1}])
+def test_a_type_without_a_usable_name_is_refused(name: Any) -> None:
+    with pytest.raises(hipq.InvalidJobError, match="1 to 100 printable characters"):
+        hipq.enqueue(name)
+
+    assert rows() == [0, 0, 0, 0]
+
+
+def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(UnknownOptionError, match="'priorty', did you mean 'priority'"):
+        hipq.enqueue("echo", priorty=5)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("error", [hipq.InvalidJobError, hipq.HipqError, TypeError, ValueError])
+def test_an_unknown_option_is_also_the_error_that_python_would_raise(
+    error: type[Exception],
+) -> None:
+    with pytest.raises(error):
+        hipq.enqueue("echo", prio=5)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("instance", ["Default", "nowhere", "", None, ["default"]])
+def test_an_unknown_instance_is_refused(instance: Any) -> None:
+    with pytest.raises(ConfigurationError, match="HIPQ has no instance"):
+        hipq.enqueue("echo", instance=instance)
+
+
+# Answers
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("ask", "k", NAN), "the response is not JSON"),
+        (("ask", "k", object()), "the response is not JSON"),
+        (("ask", "k", "\ud800"), "lone surrogate"),
+        (("ask", "", 1), "text that is not empty"),
+        (("ask", None, 1), "names no job"),
+        (("ask", "NONE", 1), "names no job"),
+        (("ask", "x" * 256, 1), "256 characters"),
+        (("ask", 42, 1), "a key is text"),
+        (("", "k", 1), "printable characters"),
+        ((None, "k", 1), "printable characters"),
+    ],
+)
+def test_a_bad_response_is_refused_and_nothing_is_stored(
+    arguments: tuple[Any, ...], message: str
+) -> None:
+    job = hipq.enqueue("ask", job_key="k")
+    run_due_jobs()
+
+    with pytest.raises(InvalidAnswerError, match=message):
+        hipq.complete(*arguments)
+
+    job.refresh_from_db()
+    assert (job.state, Answer.objects.count()) == ("running", 0)
+
+
+@pytest.mark.parametrize("error", [None, "", "NONE"])
+def test_an_error_that_says_nothing_is_refused(error: Any) -> None:
+    job = hipq.enqueue("ask", job_key="k")
+    run_due_jobs()
+
+    with pytest.raises(InvalidAnswerError, match="say what went wrong"):
+        hipq.fail("ask", "k", error=error)
+
+    job.refresh_from_db()
+    assert (job.state, Answer.objects.count()) == ("running", 0)
+
+
+@pytest.mark.parametrize("message_id", ["", "x" * 256, 5, "a\0b", ["m"]])
+def test_a_bad_message_id_is_refused(message_id: Any) -> None:
+    with pytest.raises(InvalidAnswerError, match=r"message_id .*: give text of 1 to 255"):
+        hipq.complete("ask", "k", message_id=message_id)
+
+    assert Answer.objects.count() == 0
+
+
+# Results
+
+
+@pytest.mark.parametrize("value", [object(), NAN, {1, 2}, b"bytes", "a\0b", hipq.WAIT.__class__])
+def test_a_result_that_is_not_json_is_an_error_of_the_job(value: Any, declare: Declare) -> None:
+    declare("odd")(lambda job: value)
+    job = hipq.enqueue("odd")
+
+    run_due_jobs()
+
+    job.refresh_from_db()
+    assert (job.state, job.outcome, job.result) == ("final", "failed", None)
+    assert job.error.startswith("ResultError: the result of 'odd' is not JSON: ")
+
+
+@pytest.mark.parametrize(
+    "value", [{"price": 1e23}, [1e308, 5e-324, -0.0], 2**70, "💳", {"ä": {"": [None]}}]
+)
+def test_a_value_is_read_back_as_it_was_given(value: Any) -> None:
+    job = hipq.enqueue("echo", value)
+
+    run_due_jobs()
+
+    job.refresh_from_db()
+    assert job.job_data == value
+    assert job.result == value

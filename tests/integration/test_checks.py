@@ -1,0 +1,111 @@
+"""`manage.py check`: every id, with its hint."""
+
+from __future__ import annotations
+
+from enum import Enum
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.checks import run_checks
+from django.core.management import call_command
+from django.core.management.base import SystemCheckError
+from django.db import connections
+from pytest_django import Settings
+
+# Django's own checks of models ask every database what it can do.
+pytestmark = pytest.mark.django_db(databases=["default", "other"])
+
+
+class Level(Enum):
+    """Stands for psycopg.IsolationLevel, which SQLite's users do not have."""
+
+    READ_COMMITTED = 2
+    SERIALIZABLE = 4
+
+
+def found() -> list[str]:
+    return [f"{message.id}" for message in run_checks() if str(message.id).startswith("hipq.")]
+
+
+@pytest.fixture
+def options(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> dict[str, Any]:
+    """The OPTIONS of the default database, which the test may change."""
+    database = settings.DATABASES["default"]
+    monkeypatch.setitem(database, "OPTIONS", dict(database.get("OPTIONS", {})))
+    changed: dict[str, Any] = database["OPTIONS"]
+    return changed
+
+
+def vendor() -> str:
+    return connections["default"].vendor
+
+
+def test_a_good_project_has_nothing_to_complain_of() -> None:
+    assert found() == []
+
+
+def test_a_wrong_setting_fails_the_check_command_with_its_id_and_hint(
+    settings: Settings,
+) -> None:
+    settings.HIPQ = {"default": {"QUEUE": {}}}
+
+    with pytest.raises(SystemCheckError) as caught:
+        call_command("check", stderr=StringIO())
+
+    assert "(hipq.E003)" in str(caught.value)
+    assert "HINT: Correct or remove it." in str(caught.value)
+
+
+def test_a_throttler_without_code_is_e014(settings: Settings) -> None:
+    settings.HIPQ = {"default": {"QUEUES": {"bank": {"THROTTLERS": ["no.such.limit"]}}}}
+
+    assert found() == ["hipq.E014"]
+
+
+def test_a_setting_that_cannot_be_read_is_not_checked_for_throttlers(
+    settings: Settings,
+) -> None:
+    settings.HIPQ = {"default": {"QUEUES": {"bank": {"THROTTLERS": 5}}}}
+
+    assert found() == ["hipq.E013"]
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("level", [Level.SERIALIZABLE, 4])
+def test_an_isolation_level_that_makes_limits_inexact_is_e015(
+    options: dict[str, Any], level: Any
+) -> None:
+    options["isolation_level"] = level
+
+    assert found() == ["hipq.E015"]
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("level", [None, Level.READ_COMMITTED])
+def test_postgresqls_own_isolation_level_is_fine(options: dict[str, Any], level: Any) -> None:
+    options["isolation_level"] = level
+
+    assert found() == []
+
+
+@pytest.mark.parametrize("mode", [None, "DEFERRED"])
+def test_sqlite_that_begins_its_transactions_deferred_is_w001(
+    options: dict[str, Any], mode: str | None
+) -> None:
+    if vendor() != "sqlite":
+        pytest.skip("is about SQLite")
+    options["transaction_mode"] = mode
+
+    assert found() == ["hipq.W001"]
+
+
+def test_only_the_databases_of_instances_are_checked(
+    options: dict[str, Any], settings: Settings
+) -> None:
+    if vendor() != "sqlite":
+        pytest.skip("is about SQLite")
+    options["transaction_mode"] = "DEFERRED"
+    settings.HIPQ = {"default": {"DATABASE": "other"}}
+
+    assert found() == []

@@ -1,0 +1,258 @@
+"""What the database itself refuses, whoever writes to it."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+
+from hipq_django import schema
+from hipq_django.models import Answer, Attempt, Job, JobType, Queue
+from hipq_django.states import MOVES, State
+from tests.factories import (
+    AnswerFactory,
+    AttemptFactory,
+    JobFactory,
+    JobTypeFactory,
+    QueueFactory,
+    WorkerFactory,
+)
+
+pytestmark = pytest.mark.django_db
+
+VALUES_OF: dict[State, dict[str, Any]] = {
+    State.INITIAL: {"state": "initial", "error": "NONE"},
+    State.RUNNING: {"state": "running", "error": "NONE"},
+    State.ERROR: {"state": "error", "error": "boom"},
+    State.RETRY: {"state": "retry", "error": "boom"},
+    State.FINAL: {"state": "final", "error": "boom", "outcome": "failed"},
+}
+ALLOWED = [(old, new) for old, news in MOVES.items() for new in sorted(news)]
+FORBIDDEN = [pair for pair in itertools.permutations(State, 2) if pair not in ALLOWED]
+
+
+def update(job: Job, **values: Any) -> int:
+    """Write to the row by plain SQL UPDATE, past all code."""
+    return Job.objects.filter(pk=job.pk).update(**values)
+
+
+def assert_refused(job: Job, **values: Any) -> None:
+    before = Job.objects.filter(pk=job.pk).values().get()
+    with pytest.raises(IntegrityError), transaction.atomic():
+        update(job, **values)
+    assert Job.objects.filter(pk=job.pk).values().get() == before
+
+
+# Moves
+
+
+@pytest.mark.parametrize(("old", "new"), ALLOWED)
+def test_an_allowed_move_is_taken(old: State, new: State) -> None:
+    """T3."""
+    job = JobFactory.create(state=old, attempt=0)
+
+    assert update(job, **VALUES_OF[new]) == 1
+
+
+@pytest.mark.parametrize(("old", "new"), FORBIDDEN)
+def test_every_other_move_is_refused(old: State, new: State) -> None:
+    """T3."""
+    # Nothing else about the row may be the reason: attempt 0 fits every state.
+    job = JobFactory.create(state=old, attempt=0)
+
+    assert_refused(job, **{"outcome": "NONE"} | VALUES_OF[new])
+
+
+@pytest.mark.parametrize("state", [state for state in State if state != State.FINAL])
+def test_a_row_may_change_while_its_state_stays(state: State) -> None:
+    assert update(JobFactory.create(state=state), priority=5) == 1
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"priority": 5},
+        {"result": "other"},
+        {"error": "other", "outcome": "failed"},
+        {"outcome": "cancelled"},
+        {"job_key": "other"},
+        {"attempt": 2},
+        {"state": "final"},
+        {"origin": None},
+    ],
+)
+def test_a_final_row_never_changes(values: dict[str, Any]) -> None:
+    """T3: not even to what it is already."""
+    assert_refused(JobFactory.create(state=State.FINAL), **values)
+
+
+def test_a_final_row_may_be_deleted() -> None:
+    job = JobFactory.create(state=State.FINAL)
+    AttemptFactory.create(job=job)
+
+    job.delete()
+
+    assert (Job.objects.count(), Attempt.objects.count()) == (0, 0)
+
+
+@pytest.mark.parametrize("state", ["running", "error", "retry"])
+def test_the_attempt_only_ever_grows(state: str) -> None:
+    job = JobFactory.create(state=state, attempt=3)
+
+    assert_refused(job, attempt=2)
+    assert update(job, attempt=4) == 1
+
+
+def test_the_time_of_creation_never_changes() -> None:
+    job = JobFactory.create()
+
+    assert_refused(job, create_time=job.create_time - timedelta(days=1))
+
+
+def test_one_forbidden_row_ends_an_update_of_many() -> None:
+    jobs = [JobFactory.create(state=state) for state in (State.RUNNING, State.FINAL)]
+
+    with pytest.raises(IntegrityError), transaction.atomic():
+        Job.objects.filter(pk__in=[job.pk for job in jobs]).update(priority=5)
+
+    assert set(Job.objects.values_list("priority", flat=True)) == {100}
+
+
+def test_the_refusal_says_what_the_rule_is() -> None:
+    job = JobFactory.create(state=State.FINAL)
+
+    with pytest.raises(IntegrityError, match="hipq: a final job never changes"):
+        update(job, priority=5)
+
+
+# Values
+
+
+@pytest.mark.parametrize(
+    ("state", "values"),
+    [
+        ("running", {"error": "boom"}),
+        ("initial", {"error": {"code": 1}}),
+        ("retry", {"error": "NONE"}),
+        ("error", {"error": "NONE"}),
+        ("initial", {"attempt": 1}),
+        ("initial", {"outcome": "succeeded"}),
+        ("running", {"outcome": "failed"}),
+        ("final", {"outcome": "NONE"}),
+        ("final", {"outcome": "succeeded", "error": "boom"}),
+        ("final", {"outcome": "failed", "error": "NONE"}),
+        ("final", {"outcome": "timed_out", "error": "NONE"}),
+        ("final", {"outcome": "lost", "error": "boom"}),
+        ("done", {}),
+        ("initial", {"timeout": 0}),
+        ("initial", {"timeout": -1}),
+        ("initial", {"timeout": 1e12}),
+        ("initial", {"throttle_factor": -1}),
+        ("initial", {"priority": 1_000_001}),
+        ("initial", {"priority": -1_000_001}),
+        ("initial", {"job_key": ""}),
+    ],
+)
+def test_a_row_that_breaks_an_invariant_cannot_be_written(
+    state: str, values: dict[str, Any]
+) -> None:
+    """T4."""
+    job_type = JobTypeFactory.create()
+
+    with pytest.raises(IntegrityError), transaction.atomic():
+        JobFactory.create(job_type=job_type, state=state, **values)
+
+    assert Job.objects.count() == 0
+
+
+@pytest.mark.parametrize("state", ["initial", "retry", "final"])
+def test_only_a_running_or_failed_job_is_in_a_workers_hands(state: str) -> None:
+    """T4."""
+    worker = WorkerFactory.create()
+
+    with pytest.raises(IntegrityError), transaction.atomic():
+        JobFactory.create(state=state, worker=worker)
+
+
+@pytest.mark.parametrize("outcome", ["failed", "timed_out", "cancelled"])
+def test_a_job_that_did_not_succeed_keeps_its_error(outcome: str) -> None:
+    assert JobFactory.create(state="final", outcome=outcome, error="boom").pk
+
+
+@pytest.mark.parametrize(
+    ("model", "values"),
+    [
+        (Queue, {"throttle_limit": -1}),
+        (Queue, {"order": "random"}),
+        (Queue, {"granularity_seconds": 0}),
+        (Queue, {"ageing_seconds": -1}),
+        (Queue, {"retention_days": -1}),
+        (JobType, {"default_timeout": 0}),
+        (JobType, {"default_throttle_factor": -1}),
+        (JobType, {"default_priority": 1_000_001}),
+    ],
+)
+def test_an_operator_cannot_write_what_makes_no_sense(model: Any, values: dict[str, Any]) -> None:
+    row = QueueFactory.create() if model is Queue else JobTypeFactory.create()
+
+    with pytest.raises(IntegrityError), transaction.atomic():
+        model.objects.filter(pk=row.pk).update(**values)
+
+
+def test_a_queue_and_a_type_are_unique_by_name_in_their_instance() -> None:
+    """T33."""
+    queue, job_type = QueueFactory.create(), JobTypeFactory.create()
+
+    makers: list[tuple[Any, str]] = [(QueueFactory, queue.name), (JobTypeFactory, job_type.name)]
+    for make, name in makers:
+        make.create(name=name, instance="other")
+        with pytest.raises(IntegrityError), transaction.atomic():
+            make.create(name=name)
+
+
+def test_one_response_is_accepted_per_job() -> None:
+    job = JobFactory.create(state="running")
+    AnswerFactory.create(job=job, status="accepted")
+
+    with pytest.raises(IntegrityError), transaction.atomic():
+        AnswerFactory.create(job=job, status="accepted")
+
+
+def test_a_message_is_stored_once() -> None:
+    AnswerFactory.create(message_id="m-1")
+
+    with pytest.raises(IntegrityError), transaction.atomic():
+        AnswerFactory.create(message_id="m-1")
+
+
+def test_an_answer_that_was_matched_names_its_job() -> None:
+    with pytest.raises(IntegrityError), transaction.atomic():
+        AnswerFactory.create(status=Answer.Status.LATE)
+
+
+# What migrations install
+
+
+def test_the_guard_is_in_the_database() -> None:
+    """T3."""
+    catalog = {
+        "postgresql": "SELECT tgname FROM pg_trigger WHERE tgrelid = 'hipq_job'::regclass",
+        "sqlite": "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'hipq_job'",
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(catalog[connection.vendor])
+        names = [name for (name,) in cursor.fetchall()]
+
+    assert schema.TRIGGER in names
+
+
+@pytest.mark.postgres
+def test_the_job_table_is_vacuumed_early_and_has_room_for_updates() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT reloptions FROM pg_class WHERE relname = 'hipq_job'")
+        (options,) = cursor.fetchone()
+
+    assert {f"{name}={value}" for name, value in schema.STORAGE.items()} == set(options)

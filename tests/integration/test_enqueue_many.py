@@ -1,0 +1,153 @@
+"""Creating many jobs: all or none, in few statements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
+
+import hipq_django as hipq
+from hipq_django.models import Job
+from hipq_django.testing import run_due_jobs
+
+pytestmark = pytest.mark.django_db
+
+
+def new_jobs(number: int) -> list[hipq.NewJob]:
+    return [hipq.NewJob("echo", {"n": n}, job_key=f"key-{n}") for n in range(number)]
+
+
+def test_all_jobs_are_created_in_their_order() -> None:
+    jobs = hipq.enqueue_many(new_jobs(5))
+
+    assert [job.job_data["n"] for job in jobs] == list(range(5))
+    assert [job.pk for job in jobs] == sorted(job.pk for job in jobs)
+    assert [Job.objects.get(pk=job.pk).job_data for job in jobs] == [j.job_data for j in jobs]
+
+
+def test_each_job_may_have_values_of_its_own() -> None:
+    one, other = hipq.enqueue_many(
+        [
+            hipq.NewJob("echo", "text", priority=5, throttle_factor=0.5, timeout=60),
+            hipq.NewJob("ask", queue="bank", time_windows=["00:00-24:00"]),
+        ]
+    )
+    one.refresh_from_db()
+    other.refresh_from_db()
+
+    assert (one.job_type.name, one.job_data, one.priority) == ("echo", "text", 5)
+    assert (float(one.throttle_factor), one.timeout) == (0.5, 60)
+    assert (other.job_type.name, other.queue.name) == ("ask", "bank")
+    assert other.time_windows == ["00:00-24:00"]
+
+
+def test_many_jobs_equal_jobs_created_one_by_one(frozen_time: Any) -> None:
+    single = hipq.enqueue("echo", {"n": 0})
+    (many,) = hipq.enqueue_many([hipq.NewJob("echo", {"n": 0})])
+    single.refresh_from_db()
+    many.refresh_from_db()
+
+    names = {field.attname for field in Job._meta.concrete_fields} - {"id"}
+    assert {n: getattr(many, n) for n in names} == {n: getattr(single, n) for n in names}
+
+
+def test_the_created_jobs_run() -> None:
+    hipq.enqueue_many(new_jobs(5))
+
+    assert run_due_jobs() == 5
+
+
+def test_no_jobs_are_no_statement_too_many() -> None:
+    assert hipq.enqueue_many([]) == []
+
+
+def test_jobs_may_come_from_a_generator() -> None:
+    assert len(hipq.enqueue_many(job for job in new_jobs(3))) == 3
+
+
+def test_a_generator_that_breaks_creates_nothing() -> None:
+    def breaking() -> Iterator[hipq.NewJob]:
+        yield from new_jobs(3)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        hipq.enqueue_many(breaking())
+
+    assert Job.objects.count() == 0
+
+
+@pytest.mark.postgres
+def test_ten_thousand_jobs_are_a_handful_of_statements() -> None:
+    hipq.enqueue("echo")
+
+    with CaptureQueriesContext(connection) as queries:
+        hipq.enqueue_many(new_jobs(10_000))
+
+    assert Job.objects.count() == 10_001
+    assert len(queries) <= 10
+
+
+def test_a_key_that_is_taken_creates_nothing() -> None:
+    taken = hipq.enqueue("echo", job_key="key-3")
+
+    with pytest.raises(hipq.DuplicateJobKeyError) as caught:
+        hipq.enqueue_many(new_jobs(5))
+
+    assert caught.value.job == taken
+    assert list(Job.objects.all()) == [taken]
+
+
+def test_a_key_that_is_given_twice_creates_nothing() -> None:
+    twice = [*new_jobs(3), hipq.NewJob("echo", job_key="key-1")]
+
+    with pytest.raises(hipq.DuplicateJobKeyError, match="key 'key-1' is given twice"):
+        hipq.enqueue_many(twice)
+
+    assert Job.objects.count() == 0
+
+
+def test_the_same_key_for_two_types_is_no_conflict() -> None:
+    hipq.enqueue_many([hipq.NewJob("echo", job_key="k"), hipq.NewJob("ask", job_key="k")])
+
+    assert Job.objects.filter(job_key="k").count() == 2
+
+
+def test_a_caught_duplicate_leaves_the_transaction_usable() -> None:
+    hipq.enqueue("echo", job_key="key-3")
+
+    with transaction.atomic():
+        with pytest.raises(hipq.DuplicateJobKeyError):
+            hipq.enqueue_many(new_jobs(5))
+        hipq.enqueue("echo", job_key="after")
+
+    assert sorted(Job.objects.values_list("job_key", flat=True)) == ["after", "key-3"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (hipq.NewJob("echo", object()), "job_data is not JSON"),
+        (hipq.NewJob("echo", priority="high"), "priority 'high'"),  # type: ignore[arg-type]
+        (hipq.NewJob("echo", queue="Bank"), "queue 'Bank'"),
+        (hipq.NewJob("", {}), "1 to 100 printable characters"),
+        ({"job_type": "echo"}, r"is not a NewJob; give NewJob\(job_type, job_data, …\)"),
+        (None, "None is not a NewJob"),
+    ],
+)
+def test_one_bad_job_creates_nothing(bad: Any, message: str) -> None:
+    with pytest.raises(hipq.InvalidJobError, match=message):
+        hipq.enqueue_many([*new_jobs(3), bad])
+
+    assert Job.objects.count() == 0
+
+
+def test_jobs_of_a_rolled_back_transaction_never_were() -> None:
+    """T1."""
+    with transaction.atomic():
+        hipq.enqueue_many(new_jobs(3))
+        transaction.set_rollback(True)
+
+    assert Job.objects.count() == 0

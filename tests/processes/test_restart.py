@@ -1,0 +1,82 @@
+"""The database server stops, crashes and comes back while workers run."""
+
+import os
+from collections.abc import Iterator
+from copy import deepcopy
+from pathlib import Path
+
+import psycopg
+import pytest
+from django.core.management import call_command
+from django.db import connections
+from pytest_django import DjangoDbBlocker, Settings
+
+import hipq_django as hipq
+from hipq_django.models import Job
+from tests.conftest import ROOT
+from tests.postgres import PostgresServer
+from tests.processes.conftest import Workers, eventually
+
+pytestmark = [pytest.mark.processes, pytest.mark.postgres, pytest.mark.slow]
+
+ALIAS = "restarted"
+JOBS = 2_000
+
+
+@pytest.fixture
+def restarted(
+    postgres_server: PostgresServer, settings: Settings, django_db_blocker: DjangoDbBlocker
+) -> Iterator[PostgresServer]:
+    """A server of the test's own, on which the default instance lives."""
+    with psycopg.connect(postgres_server.url("postgres"), autocommit=True) as connection:
+        connection.execute("CREATE DATABASE restarted")
+    database = deepcopy(connections.databases["default"])
+    database |= {"NAME": ALIAS, "HOST": str(postgres_server.directory)}
+    connections.databases[ALIAS] = database
+    settings.HIPQ = {"default": {"DATABASE": ALIAS}}
+    with django_db_blocker.unblock():
+        call_command("migrate", database=ALIAS, verbosity=0)
+        yield postgres_server
+        connections[ALIAS].close()
+    del connections[ALIAS]
+    del connections.databases[ALIAS]
+
+
+@pytest.fixture
+def workers(restarted: PostgresServer, tmp_path: Path) -> Iterator[Workers]:
+    """Workers on that server; they come and go without the other tests' databases."""
+    url = restarted.url(ALIAS)
+    environment = os.environ | {
+        "DATABASE_URL": url,
+        "OTHER_DATABASE_URL": url,
+        "DJANGO_SETTINGS_MODULE": "tests.settings",
+        "HIPQ_TEST_HEARTBEAT_SECONDS": "0.5",
+        "PYTHONPATH": str(ROOT),
+    }
+    workers = Workers(environment, tmp_path / "workers.log")
+    yield workers
+    workers.end()
+
+
+def test_workers_survive_restarts_of_the_database_server(
+    restarted: PostgresServer, workers: Workers
+) -> None:
+    """A restart in order and a crash; every job is final, the workers never ended."""
+    hipq.enqueue_many(hipq.NewJob("quick", {"number": n, "seconds": 0.02}) for n in range(JOBS))
+    running = [workers.start("chaos", "-v0") for _ in range(2)]
+
+    for left, mode in ((1_500, "fast"), (800, "immediate")):
+        eventually(lambda left=left: live() < left, f"fewer than {left} jobs are left")  # type: ignore[misc]
+        connections[ALIAS].close()
+        restarted.stop(mode)
+        restarted.start()
+
+    eventually(lambda: live() == 0, "every job is final", 120)
+    results = Job.objects.using(ALIAS).filter(outcome="succeeded").values_list("result", flat=True)
+    assert sorted(results) == list(range(JOBS))
+    assert [process.poll() for process in running] == [None, None]
+
+
+def live() -> int:
+    """Return how many jobs are not final."""
+    return Job.objects.using(ALIAS).live().count()

@@ -1,0 +1,228 @@
+"""The HIPQ setting: what it means, and what is wrong with it."""
+
+from __future__ import annotations
+
+import sys
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pytest_django import Settings
+
+import hipq_django as hipq
+from hipq_django import conf
+from hipq_django.conf import (
+    InstanceSettings,
+    QueueSettings,
+    get_instance,
+    get_instances,
+    get_throttlers,
+)
+from hipq_django.exceptions import ConfigurationError
+
+by_tenant = hipq.KeyLimit("tenant", 5)
+NAN = float("nan")
+GOOGOL = 10**400
+
+
+def queues(**options: Any) -> dict[str, Any]:
+    return {"default": {"QUEUES": {"bank": options}}}
+
+
+def throttled(*paths: Any) -> dict[str, Any]:
+    return queues(THROTTLERS=list(paths))
+
+
+def test_no_setting_at_all_means_the_defaults(settings: Settings) -> None:
+    del settings.HIPQ
+
+    assert (
+        get_instances()
+        == [get_instance()]
+        == [
+            InstanceSettings(
+                name="default",
+                database="default",
+                callback_base_url="",
+                callback_max_bytes=1_048_576,
+                heartbeat_seconds=10,
+                answer_ttl_seconds=86_400,
+            )
+        ]
+    )
+
+
+def test_a_queue_that_is_not_named_has_the_defaults(settings: Settings) -> None:
+    settings.HIPQ = {}
+
+    assert get_instance().queue("bank") == QueueSettings(
+        throttle_limit=Decimal(0),
+        order="time",
+        ageing_seconds=60,
+        granularity_seconds=1,
+        retention_days=14,
+    )
+
+
+def test_the_options_of_a_queue_are_read(settings: Settings) -> None:
+    settings.HIPQ = queues(
+        THROTTLE_LIMIT=10,
+        ORDER="ageing",
+        AGEING_SECONDS=30,
+        GRANULARITY_SECONDS=0.5,
+        THROTTLERS=["payments.limits.by_region"],
+        RETENTION_DAYS=7,
+    )
+
+    assert get_instance().queue("bank") == QueueSettings(
+        throttle_limit=Decimal(10),
+        order="ageing",
+        ageing_seconds=30,
+        granularity_seconds=0.5,
+        retention_days=7,
+        throttlers=("payments.limits.by_region",),
+    )
+
+
+def test_the_default_instance_is_always_there(settings: Settings) -> None:
+    settings.HIPQ = {"shop": {"DATABASE": "other"}}
+
+    assert [(i.name, i.database) for i in get_instances()] == [
+        ("default", "default"),
+        ("shop", "other"),
+    ]
+
+
+def test_a_changed_setting_counts_at_once(settings: Settings) -> None:
+    settings.HIPQ = {"default": {"HEARTBEAT_SECONDS": 5}}
+    before = get_instance().heartbeat_seconds
+    settings.HIPQ = {"default": {"HEARTBEAT_SECONDS": 6}}
+
+    assert (before, get_instance().heartbeat_seconds) == (5, 6)
+
+
+@pytest.mark.parametrize("limit", [0, -1, 0.5, 0.999, Decimal("0.5"), Decimal(-1)])
+def test_a_limit_below_one_is_unlimited(settings: Settings, limit: Any) -> None:
+    """T20."""
+    settings.HIPQ = queues(THROTTLE_LIMIT=limit)
+
+    assert 0 <= get_instance().queue("bank").throttle_limit < 1
+
+
+def test_an_unknown_instance_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(ConfigurationError, match="no instance 'defualt', did you mean 'default'"):
+        get_instance("defualt")
+
+
+def test_a_wrong_setting_is_refused_when_it_is_read(settings: Settings) -> None:
+    settings.HIPQ = {"default": {"HEARTBEET_SECONDS": 5}}
+
+    with pytest.raises(ConfigurationError, match="HEARTBEET_SECONDS', did you mean 'HEARTBEAT"):
+        get_instance()
+
+
+# What is wrong, by check id
+
+WRONG = [
+    ("E001", [], "HIPQ is [], not a dict."),
+    ("E001", {"default": "database"}, "HIPQ['default'] is 'database', not a dict."),
+    ("E002", {"Shop": {}}, "HIPQ instance 'Shop': a name has lower-case letters"),
+    ("E002", {5: {}}, "HIPQ instance 5: a name has lower-case letters"),
+    ("E003", {"default": {"QUEUE": {}}}, "unknown option 'QUEUE', did you mean 'QUEUES'?"),
+    ("E003", {"default": {5: {}}}, "unknown option 5; known are"),
+    ("E004", {"default": {"DATABASE": "othr"}}, "'othr', which DATABASES does not have, did you"),
+    ("E004", {"default": {"DATABASE": None}}, "is None, which DATABASES does not have"),
+    ("E004", {"default": {"DATABASE": ["default"]}}, "which DATABASES does not have"),
+    ("E005", {"default": {"HEARTBEAT_SECONDS": 0}}, "HIPQ['default']['HEARTBEAT_SECONDS'] is 0."),
+    ("E005", {"default": {"HEARTBEAT_SECONDS": "10"}}, "['HEARTBEAT_SECONDS'] is '10'."),
+    ("E005", {"default": {"ANSWER_TTL_SECONDS": NAN}}, "['ANSWER_TTL_SECONDS'] is nan."),
+    ("E005", {"default": {"ANSWER_TTL_SECONDS": GOOGOL}}, "['ANSWER_TTL_SECONDS'] is 1000"),
+    ("E005", {"default": {"CALLBACK_MAX_BYTES": -1}}, "['CALLBACK_MAX_BYTES'] is -1."),
+    ("E006", {"default": {"CALLBACK_BASE_URL": "shop.example"}}, "is 'shop.example'."),
+    ("E006", {"default": {"CALLBACK_BASE_URL": None}}, "['CALLBACK_BASE_URL'] is None."),
+    ("E007", {"default": {"QUEUES": ["bank"]}}, "HIPQ['default']['QUEUES'] is ['bank']."),
+    ("E007", {"default": {"QUEUES": {"bank": 10}}}, "['QUEUES'] is {'bank': 10}."),
+    ("E008", {"default": {"QUEUES": {"Bank": {}}}}, "HIPQ['default'] queue 'Bank': a name has"),
+    ("E009", queues(THROTTLE_LIMITS=10), "'THROTTLE_LIMITS', did you mean 'THROTTLE_LIMIT'?"),
+    ("E010", queues(THROTTLE_LIMIT="10"), "['bank']['THROTTLE_LIMIT'] is '10'."),
+    ("E010", queues(THROTTLE_LIMIT=NAN), "['THROTTLE_LIMIT'] is nan."),
+    ("E010", queues(THROTTLE_LIMIT=GOOGOL), "['THROTTLE_LIMIT'] is 1000"),
+    ("E011", queues(ORDER="prority"), "['ORDER'] is 'prority', did you mean 'priority'?"),
+    ("E011", queues(ORDER=["time"]), "['ORDER'] is ['time']"),
+    ("E012", queues(GRANULARITY_SECONDS=0), "['GRANULARITY_SECONDS'] is 0."),
+    ("E012", queues(AGEING_SECONDS=-1), "['AGEING_SECONDS'] is -1."),
+    ("E012", queues(RETENTION_DAYS=GOOGOL), "['RETENTION_DAYS'] is 1000"),
+    ("E012", queues(RETENTION_DAYS=True), "['RETENTION_DAYS'] is True."),
+    ("E013", queues(THROTTLERS="a.b"), "['bank']['THROTTLERS'] is 'a.b'."),
+    ("E013", queues(THROTTLERS=[by_tenant]), "['bank']['THROTTLERS'] is [KeyLimit("),
+]
+
+
+@pytest.mark.parametrize(
+    ("check_id", "setting", "message"), WRONG, ids=[f"{c[0]}-{i}" for i, c in enumerate(WRONG)]
+)
+def test_what_is_wrong_is_named_by_its_check(
+    settings: Settings, check_id: str, setting: Any, message: str
+) -> None:
+    settings.HIPQ = setting
+
+    found = list(conf.problems())
+
+    assert [problem.check_id for problem in found] == [f"hipq.{check_id}"]
+    assert message in found[0].message
+    assert found[0].hint
+
+
+def test_every_check_of_the_setting_has_a_case_here() -> None:
+    assert {f"hipq.{check_id}" for check_id, *_ in WRONG} == set(conf.RULES)
+
+
+def test_two_wrong_queues_are_both_named(settings: Settings) -> None:
+    settings.HIPQ = {"default": {"QUEUES": {"a": {"ORDER": "x"}, "b": {"ORDER": "y"}}}}
+
+    assert [problem.check_id for problem in conf.problems()] == ["hipq.E011"] * 2
+
+
+# Throttlers
+
+
+def test_throttlers_are_imported_by_their_path(settings: Settings) -> None:
+    settings.HIPQ = throttled(f"{__name__}.by_tenant")
+
+    assert get_throttlers("default", "bank") == [by_tenant]
+    assert get_throttlers("default", "other_queue") == []
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("no.such.module.limit", "cannot be imported: No module named 'no'"),
+        ("hipq_django.conf.no_such_name", "cannot be imported"),
+        ("nodots", "cannot be imported"),
+        ("hipq_django.KeyLimit", "name a function or an instance"),
+        ("hipq_django.__version__", "is '0.1.0'; name a function or an instance"),
+    ],
+)
+def test_a_throttler_that_is_none_is_named_with_its_path(
+    settings: Settings, path: str, message: str
+) -> None:
+    """E014."""
+    settings.HIPQ = throttled(path)
+
+    with pytest.raises(ConfigurationError, match=message):
+        get_throttlers("default", "bank")
+    assert [problem.check_id for problem in conf.throttler_problems()] == ["hipq.E014"]
+
+
+def test_a_module_that_breaks_while_it_is_imported_is_a_throttler_that_cannot_be_used(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """E014."""
+    (tmp_path / "broken_limits.py").write_text("limit = {}['missing']\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    settings.HIPQ = throttled("broken_limits.limit")
+
+    with pytest.raises(ConfigurationError, match=r"broken_limits\.limit"):
+        get_throttlers("default", "bank")
+    assert [problem.check_id for problem in conf.throttler_problems()] == ["hipq.E014"]

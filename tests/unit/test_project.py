@@ -1,0 +1,127 @@
+"""What the project promises of itself: its files, its public names and what it needs."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+import hipq_django
+from tests.conftest import ROOT
+
+PACKAGE = ROOT / "hipq_django"
+PUBLIC_NAMES = {
+    *("GiveUp", "Exponential", "Fixed", "Never", "RetryAt", "RetryIn", "Snooze", "WAIT"),
+    *("Hold", "KeyLimit", "RateLimit", "Reschedule", "Run", "ShareLimit"),
+    *("DuplicateJobKeyError", "HipqError", "InvalidJobError"),
+    *("NewJob", "Reason", "TimeWindow"),
+    *("acomplete", "aenqueue", "afail", "complete", "enqueue", "enqueue_many", "fail"),
+    *("callback_url", "cancel", "explain", "job_type", "requeue", "run_now"),
+}
+MODELS = {"Answer", "Attempt", "Job", "JobType", "Queue", "Worker"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".ci/run",
+        ".gitignore",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "LICENSE",
+        "Makefile",
+        "README.md",
+        "docs",
+        "example_project",
+        "manage.py",
+        "pyproject.toml",
+    ],
+)
+def test_the_top_level_holds(name: str) -> None:
+    assert (ROOT / name).exists()
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC_NAMES))
+def test_a_public_name_can_be_imported_from_the_package(name: str) -> None:
+    assert name in hipq_django.__all__
+    assert getattr(hipq_django, name) is not None
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_a_model_can_be_imported_from_the_models_package(name: str) -> None:
+    from hipq_django import models
+
+    assert getattr(models, name)._meta.app_label == "hipq"
+
+
+def test_no_module_hides_a_public_name() -> None:
+    modules = {path.stem for path in PACKAGE.iterdir() if not path.name.startswith("_")}
+
+    assert modules.isdisjoint(hipq_django.__all__)
+
+
+def test_the_package_can_be_imported_before_django_is_set_up() -> None:
+    python("import hipq_django")
+
+
+def test_importing_the_package_loads_no_models() -> None:
+    loaded = python("import sys, hipq_django; print(*sys.modules)").split()
+
+    assert "hipq_django" in loaded
+    assert {"django.db.models", "hipq_django.models"}.isdisjoint(loaded)
+
+
+def test_the_package_needs_only_django_and_cronsim() -> None:
+    # Django needs asgiref itself, and its documentation tells projects to import from it.
+    allowed = {"hipq_django", "django", "asgiref", "cronsim", *sys.stdlib_module_names}
+
+    foreign = {
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in PACKAGE.rglob("*.py")
+        for name in imported_names(path)
+        if name.partition(".")[0] not in allowed
+    }
+
+    assert foreign == set()
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "--target=wheel", "--directory"]
+    subprocess.run([*command, directory], cwd=ROOT, check=True, capture_output=True)
+    return next(directory.glob("*.whl"))
+
+
+def test_the_wheel_says_that_it_is_typed(wheel: Path) -> None:
+    assert "hipq_django/py.typed" in ZipFile(wheel).namelist()
+
+
+def test_the_wheel_holds_every_file_of_the_package_and_no_other(wheel: Path) -> None:
+    shipped = {name for name in ZipFile(wheel).namelist() if ".dist-info/" not in name}
+
+    assert shipped == {
+        str(path.relative_to(ROOT))
+        for path in PACKAGE.rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
+
+
+def python(code: str) -> str:
+    """Run `code` in an interpreter without Django settings and return what it prints."""
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(
+        command, cwd=ROOT, env={}, check=True, stdout=subprocess.PIPE, text=True
+    )
+    return result.stdout
+
+
+def imported_names(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            yield node.module

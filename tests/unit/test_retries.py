@@ -1,0 +1,221 @@
+"""What may follow an error: decisions, policies and how they count."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import hipq_django as hipq
+from hipq_django.exceptions import InvalidJobError, JobTimeout, WorkerLost
+from hipq_django.moments import MAX_SECONDS
+from hipq_django.retries import (
+    Decision,
+    Failure,
+    RetryPolicy,
+    capped,
+    class_names,
+    decide,
+    retry_time,
+)
+
+NOON = datetime(2025, 1, 6, 12, tzinfo=UTC)
+
+
+def failure(
+    count: int = 1, kind: type[BaseException] = RuntimeError, *, losses: int = 0
+) -> Failure:
+    return Failure(count, losses, tuple(class_names(kind)))
+
+
+def delays(policy: hipq.Exponential, number: int) -> list[float]:
+    decisions = [policy.decide(failure(count)) for count in range(1, number + 1)]
+    return [decision.seconds for decision in decisions if isinstance(decision, hipq.RetryIn)]
+
+
+def test_exponential_doubles_the_delay_up_to_the_cap() -> None:
+    policy = hipq.Exponential(max_attempts=9, cap_seconds=100, jitter=0)
+
+    assert delays(policy, 6) == [10, 20, 40, 80, 100, 100]
+
+
+def test_exponential_gives_up_after_the_last_attempt() -> None:
+    policy = hipq.Exponential(max_attempts=3)
+
+    assert isinstance(policy.decide(failure(2)), hipq.RetryIn)
+    assert policy.decide(failure(3)) == hipq.GiveUp()
+
+
+@given(st.integers(1, 1_000_000), st.floats(0, 1), st.floats(0, 1))
+def test_jitter_only_shortens_the_delay_and_by_no_more_than_its_share(
+    count: int, jitter: float, chance: float
+) -> None:
+    policy = hipq.Exponential(
+        max_attempts=2_000_000, jitter=jitter, draw=lambda low, high: low + chance * (high - low)
+    )
+
+    decision = policy.decide(failure(count))
+
+    longest = policy.delay(count)
+    assert isinstance(decision, hipq.RetryIn)
+    assert longest * (1 - jitter) <= decision.seconds * 1.000001
+    assert decision.seconds <= longest * 1.000001 <= 3_600.01
+
+
+def test_jobs_that_failed_together_come_back_apart() -> None:
+    policy = hipq.Exponential()
+
+    assert len({delays(policy, 1)[0] for _ in range(20)}) > 1
+
+
+def test_fixed_waits_the_same_each_time() -> None:
+    policy = hipq.Fixed(seconds=30, max_attempts=3)
+
+    assert [policy.decide(failure(count)) for count in (1, 2, 3)] == [
+        hipq.RetryIn(30),
+        hipq.RetryIn(30),
+        hipq.GiveUp(),
+    ]
+
+
+def test_never_gives_up_at_once() -> None:
+    assert hipq.Never().decide(failure()) == hipq.GiveUp()
+
+
+@pytest.mark.parametrize("policy", [hipq.Exponential, hipq.Fixed])
+def test_a_policy_retries_only_the_exceptions_that_it_names(
+    policy: Callable[..., RetryPolicy],
+) -> None:
+    only = policy(only=(OSError, LookupError))
+
+    assert isinstance(only.decide(failure(kind=OSError)), hipq.RetryIn)
+    assert isinstance(only.decide(failure(kind=ConnectionResetError)), hipq.RetryIn)
+    assert isinstance(only.decide(failure(kind=KeyError)), hipq.RetryIn)
+    assert only.decide(failure(kind=ValueError)) == hipq.GiveUp()
+
+
+def test_one_exception_class_may_be_named_without_a_tuple() -> None:
+    policy = hipq.Fixed(only=OSError)  # type: ignore[arg-type]
+
+    assert isinstance(policy.decide(failure(kind=TimeoutError)), hipq.RetryIn)
+    assert policy.decide(failure(kind=ValueError)) == hipq.GiveUp()
+
+
+def test_a_policy_may_name_the_timeout() -> None:
+    policy = hipq.Fixed(only=(JobTimeout,))
+
+    assert isinstance(policy.decide(failure(kind=JobTimeout)), hipq.RetryIn)
+    assert policy.decide(failure(kind=OSError)) == hipq.GiveUp()
+
+
+# Without a retry handler
+
+
+def test_without_a_policy_an_error_is_the_end() -> None:
+    """T9."""
+    assert decide(None, failure()) == hipq.GiveUp()
+
+
+@pytest.mark.parametrize("policy", [None, hipq.Fixed(only=(OSError,))])
+def test_a_lost_worker_is_not_the_jobs_fault(policy: RetryPolicy | None) -> None:
+    assert decide(policy, failure(1, WorkerLost, losses=1)) == hipq.RetryIn(0)
+    assert decide(policy, failure(7, WorkerLost, losses=2)) == hipq.RetryIn(0)
+
+
+@pytest.mark.parametrize("policy", [None, hipq.Fixed(only=(OSError,))])
+def test_a_job_that_lost_three_workers_in_a_row_is_given_up(policy: RetryPolicy | None) -> None:
+    assert decide(policy, failure(3, WorkerLost, losses=3)) == hipq.GiveUp()
+
+
+def test_a_policy_for_all_exceptions_decides_about_a_lost_worker_too() -> None:
+    policy = hipq.Fixed(seconds=30, max_attempts=2)
+
+    assert decide(policy, failure(1, WorkerLost, losses=1)) == hipq.RetryIn(30)
+    assert decide(policy, failure(2, WorkerLost, losses=1)) == hipq.GiveUp()
+
+
+def test_never_means_never_also_for_a_lost_worker() -> None:
+    assert decide(hipq.Never(), failure(1, WorkerLost, losses=1)) == hipq.GiveUp()
+
+
+def test_a_policy_of_the_projects_own_is_asked_about_a_lost_worker() -> None:
+    class Tomorrow:
+        def decide(self, failure: Failure) -> Decision:
+            return hipq.RetryIn(86_400 * failure.count)
+
+    assert decide(Tomorrow(), failure(2, WorkerLost, losses=9)) == hipq.RetryIn(172_800)
+
+
+# With a retry handler
+
+
+def test_the_policy_limits_what_the_retry_handler_wants() -> None:
+    policy, wish = hipq.Fixed(max_attempts=3), hipq.RetryIn(5)
+
+    assert capped(policy, failure(2), wish) == wish
+    assert capped(policy, failure(3), wish) == hipq.GiveUp()
+
+
+def test_without_a_policy_the_retry_handler_alone_decides() -> None:
+    assert capped(None, failure(1_000), hipq.RetryIn(5)) == hipq.RetryIn(5)
+
+
+def test_a_retry_is_never_in_the_past() -> None:
+    past = NOON - timedelta(days=1)
+
+    assert retry_time(hipq.RetryAt(past), NOON) == NOON
+    assert retry_time(hipq.RetryAt(NOON + timedelta(hours=1)), NOON) == NOON + timedelta(hours=1)
+    assert retry_time(hipq.RetryIn(90), NOON) == NOON + timedelta(seconds=90)
+
+
+# What may be written
+
+NOT_SECONDS = [-1, float("nan"), float("inf"), -float("inf"), "60", None, True, MAX_SECONDS + 1]
+
+
+@pytest.mark.parametrize("seconds", [*NOT_SECONDS, pytest.param(10**400, id="googol")])
+@pytest.mark.parametrize("kind", [hipq.RetryIn, hipq.Snooze])
+def test_a_delay_that_is_none_is_refused(kind: Callable[..., object], seconds: object) -> None:
+    with pytest.raises(InvalidJobError, match="seconds must be a number from 0 to 316,224,000"):
+        kind(seconds)
+
+
+@pytest.mark.parametrize("moment", [datetime(2025, 1, 1), "tomorrow", None, 5])  # noqa: DTZ001
+def test_a_moment_that_is_none_is_refused(moment: object) -> None:
+    with pytest.raises(InvalidJobError, match="aware datetime"):
+        hipq.RetryAt(moment)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_attempts": 0}, "max_attempts=0: give a whole number of at least 1"),
+        ({"max_attempts": 2.5}, "max_attempts=2.5"),
+        ({"max_attempts": True}, "max_attempts=True"),
+        ({"only": ("OSError",)}, "only='OSError': give exception classes"),
+        ({"only": (OSError, int)}, "only=<class 'int'>: give exception classes"),
+        ({"first_seconds": -1}, "first_seconds"),
+        ({"cap_seconds": float("nan")}, "cap_seconds"),
+        ({"factor": 0.5}, "factor=0.5: give 1 to 1,000"),
+        ({"factor": float("nan")}, "factor=nan"),
+        ({"jitter": 1.5}, "jitter=1.5: give a share from 0 to 1"),
+        ({"jitter": float("nan")}, "jitter=nan"),
+    ],
+)
+def test_a_policy_that_makes_no_sense_is_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidJobError, match=message):
+        hipq.Exponential(**options)  # type: ignore[arg-type]
+
+
+def test_a_fixed_delay_that_is_none_is_refused() -> None:
+    with pytest.raises(InvalidJobError, match=r"Fixed\(nan\)"):
+        hipq.Fixed(seconds=float("nan"))
+
+
+def test_wait_is_one_value_even_after_pickling() -> None:
+    assert pickle.loads(pickle.dumps(hipq.WAIT)) is hipq.WAIT
+    assert repr(hipq.WAIT) == "hipq_django.WAIT"

@@ -1,0 +1,65 @@
+"""The state machine as a table, and the ways through it."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from hipq_django.states import MOVES, WAITING, State, path
+
+ALLOWED = {
+    ("initial", "running"),
+    ("running", "error"),
+    ("running", "final"),
+    ("error", "retry"),
+    ("error", "final"),
+    ("retry", "running"),
+}
+
+
+def test_the_moves_are_those_of_the_state_machine() -> None:
+    """T3: initial → running → error | final, error → retry | final, retry → running."""
+    assert {(old, new) for old, news in MOVES.items() for new in news} == ALLOWED
+
+
+def test_every_state_says_where_it_leads() -> None:
+    assert set(MOVES) == set(State)
+
+
+def test_a_worker_claims_from_initial_and_retry() -> None:
+    assert set(WAITING) == {State.INITIAL, State.RETRY}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "steps"),
+    [
+        ("initial", "running", ["running"]),
+        ("initial", "final", ["running", "final"]),
+        ("initial", "error", ["running", "error"]),
+        ("initial", "retry", ["running", "error", "retry"]),
+        ("running", "final", ["final"]),
+        ("running", "retry", ["error", "retry"]),
+        ("error", "final", ["final"]),
+        ("error", "running", ["retry", "running"]),
+        ("retry", "final", ["running", "final"]),
+        ("retry", "error", ["running", "error"]),
+    ],
+)
+def test_the_way_to_a_state_is_the_shortest_one_of_allowed_moves(
+    old: str, new: str, steps: list[str]
+) -> None:
+    assert list(path(State(old), State(new))) == steps
+
+
+@pytest.mark.parametrize(("old", "new"), list(itertools.permutations(State, 2)))
+def test_a_way_has_allowed_moves_only(old: State, new: State) -> None:
+    if old == State.FINAL or new == State.INITIAL:
+        with pytest.raises(ValueError, match=f"no way leads from {old} to {new}"):
+            path(old, new)
+        return
+
+    way = (old, *path(old, new))
+
+    assert way[-1] == new
+    assert all((one, other) in ALLOWED for one, other in itertools.pairwise(way))

@@ -1,0 +1,261 @@
+"""The shipped throttlers: shares, limits per key, rates."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import hipq_django as hipq
+from hipq_django.exceptions import ConfigurationError
+from hipq_django.models import Queue
+from hipq_django.throttling import Candidate, Load, Throttler
+
+NOON = datetime(2025, 1, 6, 12, tzinfo=UTC)
+REGIONS = hipq.ShareLimit("region", {"east": 0.4, "north": 0.3, "west": 0.3})
+
+
+def candidates(*data: Any, factor: float = 1) -> list[Candidate]:
+    return [
+        Candidate("charge", "NONE", item, Decimal(str(factor)), number, NOON, 100, 0)
+        for number, item in enumerate(data)
+    ]
+
+
+def loads(*data: Any, factor: float = 1) -> list[Load]:
+    return [Load("charge", "NONE", item, Decimal(str(factor))) for item in data]
+
+
+def queue(limit: float) -> Queue:
+    return Queue(name="bank", throttle_limit=Decimal(str(limit)))
+
+
+def admitted(
+    throttler: Throttler,
+    asked: Sequence[Candidate],
+    *,
+    limit: float = 10,
+    running: Sequence[Load] = (),
+) -> list[Any]:
+    found = throttler(queue(limit), NOON, running, asked)
+    return [c.job_data for c, v in zip(asked, found, strict=True) if isinstance(v, hipq.Run)]
+
+
+def regions(**counts: int) -> list[dict[str, str]]:
+    return [{"region": name} for name, count in counts.items() for _ in range(count)]
+
+
+# Shares
+
+
+def test_each_region_gets_its_share_of_the_limit() -> None:
+    """T23: limit 100, east 40 %, north 30 %, west 30 %."""
+    asked = candidates(*regions(east=100, north=100, west=100))
+
+    started = Counter(data["region"] for data in admitted(REGIONS, asked, limit=100))
+
+    assert started == {"east": 40, "north": 30, "west": 30}
+
+
+def test_what_runs_counts_against_the_share() -> None:
+    """T23."""
+    running = loads(*regions(east=3))
+
+    assert len(admitted(REGIONS, candidates(*regions(east=5)), running=running)) == 1
+
+
+def test_a_share_counts_factors_not_jobs() -> None:
+    """T23."""
+    asked = candidates(*regions(east=5), factor=2)
+
+    assert len(admitted(REGIONS, asked, limit=10)) == 2
+
+
+def test_a_job_heavier_than_its_share_runs_when_no_other_of_that_share_runs() -> None:
+    asked = candidates(*regions(east=2), factor=9)
+
+    assert len(admitted(REGIONS, asked)) == 1
+    assert admitted(REGIONS, asked, running=loads(*regions(east=1))) == []
+
+
+@pytest.mark.parametrize("data", [{"region": "south"}, {"region": None}, {}, "text", None, [1]])
+def test_values_that_are_not_named_have_no_share(data: Any) -> None:
+    assert admitted(REGIONS, candidates(data)) == []
+
+
+def test_values_that_are_not_named_share_what_is_left_for_others() -> None:
+    throttler = hipq.ShareLimit("region", {"east": 0.8}, other=0.2)
+    asked = candidates({"region": "north"}, {"region": "west"}, {}, {"region": ["list"]})
+
+    assert len(admitted(throttler, asked)) == 2
+
+
+def test_a_critical_job_needs_no_share() -> None:
+    running = loads(*regions(east=4))
+
+    assert len(admitted(REGIONS, candidates(*regions(east=1), factor=0), running=running)) == 1
+
+
+def test_a_queue_without_limit_has_no_shares() -> None:
+    assert len(admitted(REGIONS, candidates(*regions(east=50)), limit=0)) == 50
+
+
+def test_the_reason_names_the_share_that_is_used_up() -> None:
+    verdict = REGIONS(queue(10), NOON, loads(*regions(east=4)), candidates(*regions(east=1)))[0]
+
+    assert verdict == hipq.Hold("share of region 'east' is used up: 4 of 4")
+
+
+# Limits per key
+
+
+def test_each_value_of_the_key_has_the_limit_to_itself() -> None:
+    asked = candidates(*[{"tenant": name} for name in "aaabbb"])
+
+    assert Counter(d["tenant"] for d in admitted(hipq.KeyLimit("tenant", 2), asked)) == {
+        "a": 2,
+        "b": 2,
+    }
+
+
+def test_running_jobs_count_against_the_limit_of_their_key() -> None:
+    running = loads({"tenant": "a"}, factor=4)
+
+    assert admitted(hipq.KeyLimit("tenant", 5), candidates({"tenant": "a"}, {"tenant": "a"}),
+                    running=running) == [{"tenant": "a"}]  # fmt: skip
+
+
+def test_a_job_heavier_than_its_limit_runs_when_no_other_of_the_key_runs() -> None:
+    heavy = candidates({"tenant": "a"}, factor=9)
+
+    assert len(admitted(hipq.KeyLimit("tenant", 5), heavy)) == 1
+    assert admitted(hipq.KeyLimit("tenant", 5), heavy, running=loads({"tenant": "a"})) == []
+
+
+@pytest.mark.parametrize("data", [{}, {"tenant": None}, "text", None, [1], 5])
+def test_jobs_without_the_key_are_not_limited(data: Any) -> None:
+    asked = candidates(data, data, data)
+
+    assert len(admitted(hipq.KeyLimit("tenant", 1), asked)) == 3
+
+
+def test_the_empty_text_is_a_value_like_any_other() -> None:
+    asked = candidates({"tenant": ""}, {"tenant": ""})
+
+    assert len(admitted(hipq.KeyLimit("tenant", 1), asked)) == 1
+
+
+@pytest.mark.parametrize("value", [7, True, 1.5, ["a"], {"b": 1}])
+def test_the_value_of_a_key_may_be_any_json(value: Any) -> None:
+    asked = candidates({"tenant": value}, {"tenant": value})
+
+    assert len(admitted(hipq.KeyLimit("tenant", 1), asked)) == 1
+
+
+# Rates
+
+
+class Starts:
+    """A queue whose starts are written down as the scheduler does it."""
+
+    def __init__(self, limit: hipq.RateLimit) -> None:
+        self.limit = limit
+        self.queue = queue(0)
+        self.moments: list[datetime] = []
+
+    def ask(self, now: datetime, number: int) -> int:
+        found = self.limit(self.queue, now, [], candidates(*[{}] * number))
+        count = sum(isinstance(verdict, hipq.Run) for verdict in found)
+        if count:
+            self.limit.admitted(self.queue, now, count)
+        self.moments += [now] * count
+        return count
+
+
+def test_no_more_than_the_count_start_at_once() -> None:
+    starts = Starts(hipq.RateLimit(3, per=60))
+
+    assert starts.ask(NOON, 10) == 3
+    assert starts.ask(NOON, 10) == 0
+
+
+def test_a_start_is_free_again_when_its_seconds_are_over() -> None:
+    starts = Starts(hipq.RateLimit(3, per=60))
+    starts.ask(NOON, 2)
+    starts.ask(NOON + timedelta(seconds=30), 2)
+
+    assert starts.ask(NOON + timedelta(seconds=59.999), 5) == 0
+    assert starts.ask(NOON + timedelta(seconds=60), 5) == 2
+    assert starts.ask(NOON + timedelta(seconds=90), 5) == 1
+
+
+@given(
+    st.integers(1, 5),
+    st.sampled_from([0.5, 1, 7.3, 60]),
+    st.lists(st.tuples(st.floats(0, 20), st.integers(1, 9)), max_size=30),
+)
+def test_in_no_window_start_more_than_the_count(
+    count: int, per: float, steps: list[tuple[float, int]]
+) -> None:
+    starts, now = Starts(hipq.RateLimit(count, per=per)), NOON
+    for seconds, number in steps:
+        now += timedelta(seconds=seconds)
+        starts.ask(now, number)
+
+    # Half-open: what started exactly `per` seconds ago is free again.
+    for begin in starts.moments:
+        end = begin + timedelta(seconds=per)
+        assert sum(begin <= moment < end for moment in starts.moments) <= count
+
+
+def test_the_starts_that_are_kept_do_not_grow_without_bound() -> None:
+    starts = Starts(hipq.RateLimit(2, per=1))
+    for second in range(100):
+        starts.ask(NOON + timedelta(seconds=second), 5)
+
+    assert len(starts.moments) == 200
+    assert len(str(starts.queue.throttler_state)) < 200
+
+
+def test_two_rates_on_one_queue_do_not_share_their_starts() -> None:
+    shared, fast, slow = queue(0), hipq.RateLimit(5, per=1), hipq.RateLimit(2, per=60)
+
+    fast.admitted(shared, NOON, 2)
+
+    assert slow(shared, NOON, [], candidates({})) == [hipq.Run()]
+
+
+# What may be written
+
+
+NAN, INFINITE = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "message"),
+    [
+        (hipq.ShareLimit, ("region", {"east": 1.5}), "share 1.5 of 'east'"),
+        (hipq.ShareLimit, ("region", {"east": NAN}), "share nan of 'east'"),
+        (hipq.ShareLimit, ("region", {"east": 0.4}, -1), "share -1 of 'other'"),
+        (hipq.KeyLimit, ("tenant", 0), "the limit must be a number above 0"),
+        (hipq.KeyLimit, ("tenant", NAN), "the limit must be a number above 0"),
+        (hipq.KeyLimit, ("tenant", "5"), "the limit must be a number above 0"),
+        (hipq.RateLimit, (0, 60), "at least 1"),
+        (hipq.RateLimit, (1.5, 60), "at least 1"),
+        (hipq.RateLimit, (5, 0), "seconds above 0"),
+        (hipq.RateLimit, (5, "60"), "seconds above 0"),
+        (hipq.RateLimit, (5, NAN), "seconds above 0"),
+        (hipq.RateLimit, (5, INFINITE), "seconds above 0"),
+    ],
+)
+def test_a_throttler_that_makes_no_sense_is_refused(
+    kind: Callable[..., object], arguments: tuple[Any, ...], message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        kind(*arguments)
