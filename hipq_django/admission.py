@@ -15,8 +15,9 @@ from hipq_django.exceptions import ConfigurationError
 from hipq_django.models import Answer, Job, Queue
 from hipq_django.payloads import NONE
 from hipq_django.ranking import MAX_RANK
-from hipq_django.results import Claim, Work, keep
+from hipq_django.results import Claim, keep
 from hipq_django.signals import job_started, send_after_commit
+from hipq_django.states import Work
 from hipq_django.throttling import (
     Load,
     Reschedule,
@@ -261,7 +262,7 @@ class Admission:
                 inbox.act(answer, job, self.now)
                 self.scheduler.progress += 1
             else:
-                Job.objects.using(self.using).filter(pk=job.pk).update(answered=True)
+                moves.expect_response_handler(job)
                 claims.append(
                     Claim(job.pk, job.attempt, Work.RESPONSE, job, keep(job), answer.payload)
                 )

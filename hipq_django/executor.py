@@ -23,7 +23,7 @@ from hipq_django.definitions import (
 from hipq_django.exceptions import HipqError, InvalidJobError
 from hipq_django.payloads import error_of, to_json, traceback_of
 from hipq_django.registry import DeclaredType, get_declared
-from hipq_django.results import Claim, Decided, Failed, Result, Snoozed, Succeeded, Waits, Work
+from hipq_django.results import Claim, Decided, Failed, Result, Snoozed, Succeeded, Waits
 from hipq_django.retries import (
     WAIT,
     Decision,
@@ -37,6 +37,7 @@ from hipq_django.retries import (
     decide,
     decide_interrupted,
 )
+from hipq_django.states import Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,10 +20,10 @@ from hipq_django.hotpath import hot_path
 from hipq_django.hotpath.base import Finished
 from hipq_django.models import Answer, Attempt, Job
 from hipq_django.payloads import NONE
-from hipq_django.results import Claim, Decided, Failed, Result, Snoozed, Succeeded, Waits, Work
+from hipq_django.results import Claim, Decided, Failed, Result, Snoozed, Succeeded, Waits
 from hipq_django.retries import GiveUp, RetryAt, RetryIn, class_names, retry_time
 from hipq_django.signals import job_failed, job_finished, send_after_commit
-from hipq_django.states import Outcome, State, path
+from hipq_django.states import Outcome, State, Work, path
 from hipq_django.windows import next_opening, parse_windows
 
 if TYPE_CHECKING:
@@ -38,6 +38,9 @@ logger = logging.getLogger("hipq_django")
 
 CASES_PER_STATEMENT = 100
 
+FREE: dict[str, Any] = {"worker": None, "work": Work.NONE}
+"""The values of a job that is in nobody's hands."""
+
 
 # Claiming
 
@@ -50,6 +53,7 @@ def claim(jobs: Sequence[Job], worker: Worker, now: datetime, *, prefetched: set
     """
     for job in jobs:
         job.state, job.error, job.worker, job.update_time = State.RUNNING, NONE, worker, now
+        job.work = Work.REQUEST
         job.attempt += 1
         job.deadline = now + timedelta(seconds=job.timeout)
         job.prefetched = job.pk in prefetched
@@ -63,11 +67,18 @@ def take(jobs: Sequence[Job], worker: Worker, now: datetime) -> None:
     """
     for job in jobs:
         job.worker = worker
-    for (state, timeout), group in _grouped(jobs, lambda j: (j.state, j.timeout)).items():
-        values: dict[str, Any] = {"worker": worker, "prefetched": False, "update_time": now}
-        if state == State.RUNNING:
+        job.work = Work.RESPONSE if job.state == State.RUNNING else Work.DECISION
+    for (work, timeout), group in _grouped(jobs, lambda j: (j.work, j.timeout)).items():
+        values: dict[str, Any] = {"worker": worker, "work": work, "prefetched": False}
+        values["update_time"] = now
+        if work == Work.RESPONSE:
             values["deadline"] = now + timedelta(seconds=timeout)
         _rows(worker.using, [j.pk for j in group]).update(**values)
+
+
+def expect_response_handler(job: Job) -> None:
+    """Write that a job claimed just now goes to its response handler: its answer came early."""
+    _rows(job.using, [job.pk]).update(answered=True, work=Work.RESPONSE)
 
 
 def reschedule(job: Job, moment: datetime, now: datetime) -> None:
@@ -179,7 +190,7 @@ def _is_overtaken(result: Result, row: Job) -> bool:
 def let_go(ids: Sequence[int], using: str, now: datetime) -> None:
     """Take jobs out of a worker's hands, their state unchanged."""
     for rows in _chunks(using, ids):
-        rows.update(worker=None, update_time=now)
+        rows.update(**FREE, update_time=now)
 
 
 def _succeed(results: Sequence[Succeeded], using: str, now: datetime) -> None:
@@ -192,9 +203,9 @@ def _success(now: datetime) -> dict[str, Any]:
     return {
         "state": State.FINAL,
         "outcome": Outcome.SUCCEEDED,
-        "worker": None,
         "answered": False,
         "update_time": now,
+        **FREE,
     }
 
 
@@ -210,9 +221,14 @@ def _announce_final(results: Sequence[Succeeded], now: datetime) -> None:
 def _put_back(results: Sequence[Snoozed], using: str, now: datetime) -> None:
     """Through error to retry, as the states demand, without an Attempt."""
     errors = {r.claim.id: {"error": r.reason} for r in results}
-    _update_each(using, errors, state=State.ERROR, worker=None, update_time=now)
+    _update_each(using, errors, state=State.ERROR, update_time=now, **FREE)
     retries = {
-        r.claim.id: _next_time(r.claim.kept, now + timedelta(seconds=r.seconds)) for r in results
+        r.claim.id: _next_time(
+            r.claim.kept,
+            now + timedelta(seconds=r.seconds),
+            answered=r.claim.work is Work.RESPONSE,
+        )
+        for r in results
     }
     _update_each(using, retries, state=State.RETRY)
 
@@ -221,7 +237,7 @@ def _fail(results: Sequence[Failed], worker: Worker, now: datetime) -> None:
     """To error, in nobody's hands: the retry handler decides in the next batch."""
     using = worker.using
     errors = {r.claim.id: {"error": r.error} for r in results}
-    _update_each(using, errors, state=State.ERROR, worker=None, update_time=now)
+    _update_each(using, errors, state=State.ERROR, update_time=now, **FREE)
     record(
         [
             Attempt(
@@ -238,7 +254,7 @@ def _fail(results: Sequence[Failed], worker: Worker, now: datetime) -> None:
         using,
     )
     for result in results:
-        _set(result.claim.job, {"state": State.ERROR, "error": result.error, "worker": None})
+        _set(result.claim.job, {"state": State.ERROR, "error": result.error, **FREE})
     send_after_commit(job_failed, [r.claim.job for r in results], using)
 
 
@@ -261,9 +277,9 @@ def _conclude(result: Decided, using: str, now: datetime) -> None:
     values = {
         "state": State.FINAL,
         "outcome": Outcome.TIMED_OUT if timed_out else Outcome.FAILED,
-        "worker": None,
         "answered": False,
         "update_time": now,
+        **FREE,
     }
     _rows(using, [claim.id]).update(**values)
     _set(claim.job, values)
@@ -273,8 +289,9 @@ def _conclude(result: Decided, using: str, now: datetime) -> None:
 def _retry(result: Decided, decision: RetryIn | RetryAt, using: str, now: datetime) -> bool:
     job = result.claim.job
     _set(job, result.changes)
-    values = {**result.changes, **_next_time(job, retry_time(decision, now))}
-    values |= {"state": State.RETRY, "worker": None, "update_time": now}
+    answered = job.answered and not decision.resend
+    values = {**result.changes, **_next_time(job, retry_time(decision, now), answered=answered)}
+    values |= {"state": State.RETRY, "update_time": now, **FREE}
     if decision.resend:
         values["answered"] = False
     try:
@@ -291,8 +308,10 @@ def _retry(result: Decided, decision: RetryIn | RetryAt, using: str, now: dateti
     return True
 
 
-def _next_time(job: Job | Kept, moment: datetime) -> dict[str, Any]:
-    moment = first_opening(job, moment)
+def _next_time(job: Job | Kept, moment: datetime, *, answered: bool) -> dict[str, Any]:
+    """Windows guard the request: a job whose answer is there already does not wait for one."""
+    if not answered:
+        moment = first_opening(job, moment)
     return {"scheduled_run_time": moment, "rank": job.queue.ordering.rank(moment, job.priority)}
 
 
@@ -321,7 +340,7 @@ def walk(job: Job, new: State, values: Mapping[str, Any], now: datetime) -> None
     """
     steps = path(State(job.state), new)
     for step in steps:
-        passing: dict[str, Any] = {"state": step, "worker": None, "update_time": now}
+        passing: dict[str, Any] = {"state": step, "update_time": now, **FREE}
         if step in (State.RUNNING, State.ERROR):
             passing["error"] = NONE if step == State.RUNNING else values["error"]
         if step == steps[-1]:
@@ -337,10 +356,10 @@ def fail(
 ) -> None:
     """Move locked running jobs to error; their retry handlers decide in the next batch."""
     rows = {job.pk: {"error": errors[job.pk]} for job in jobs}
-    _update_each(using, rows, state=State.ERROR, worker=None, update_time=now)
+    _update_each(using, rows, state=State.ERROR, update_time=now, **FREE)
     record([_attempt(job, kind, errors[job.pk], now) for job in jobs], using)
     for job in jobs:
-        _set(job, {"state": State.ERROR, "error": errors[job.pk], "worker": None})
+        _set(job, {"state": State.ERROR, "error": errors[job.pk], **FREE})
     send_after_commit(job_failed, jobs, using)
 
 
@@ -363,8 +382,8 @@ def hand_back(jobs: Sequence[Job], reason: str, now: datetime, using: str) -> No
     """
     running = [j for j in jobs if j.state == State.RUNNING]
     errors = {j.pk: {"error": reason} for j in running}
-    _update_each(using, errors, state=State.ERROR, worker=None, update_time=now)
-    retries = {j.pk: _next_time(j, now) for j in running}
+    _update_each(using, errors, state=State.ERROR, update_time=now, **FREE)
+    retries = {j.pk: _next_time(j, now, answered=j.answered) for j in running}
     _update_each(using, retries, state=State.RETRY)
     let_go([j.pk for j in jobs if j.state == State.ERROR], using, now)
 

@@ -17,10 +17,10 @@ from hipq_django.database import locked, write_transaction
 from hipq_django.models import Answer, Attempt, Job, JobType, Queue, Worker
 from hipq_django.ranking import Order
 from hipq_django.registry import get_all_declared
-from hipq_django.states import State
+from hipq_django.states import State, Work
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from datetime import datetime
 
     from hipq_django.conf import InstanceSettings
@@ -31,22 +31,27 @@ logger = logging.getLogger("hipq_django")
 BATCH = 500
 WORKERS_KEPT = timedelta(days=1)
 
+_HARMLESS_LOSS = f"{WORKER_LOST}: before the job had started, or after its answer came"
+_HARMLESS_TIMEOUT = "JobTimeout: the handler was still executing after the answer came"
+
 
 def time_out_overdue(config: InstanceSettings) -> int:
     """Move running jobs past their deadline to error; return how many.
 
-    A job whose response is in and waits for a worker does not time out: the other system was in
-    time.
+    A job whose response is in does not time out before its response handler runs: the other
+    system was in time. If the handler that sent the request still hangs, another worker goes on.
     """
     using, now = config.database, clock.now(config.database)
     with write_transaction(using):
         overdue = _known_jobs(config).running().filter(deadline__lt=now)
         overdue = overdue.exclude(answered=True, worker__isnull=True).order_by("pk")
         jobs = list(locked(overdue, skip_locked=True)[:BATCH])
-        errors = {job.pk: _timeout_text(job) for job in jobs}
         _name_workers(jobs, using)
-        moves.fail(jobs, Attempt.Kind.TIMED_OUT, errors, now, using)
-    for job in jobs:
+        answered, late = _split(jobs, _has_sent_in_time)
+        errors = {job.pk: _timeout_text(job) for job in late}
+        moves.fail(late, Attempt.Kind.TIMED_OUT, errors, now, using)
+        moves.hand_back(answered, _HARMLESS_TIMEOUT, now, using)
+    for job in late:
         logger.warning("job=%s attempt=%s event=timed_out", job.pk, job.attempt)
     return len(jobs)
 
@@ -63,6 +68,20 @@ def _known_jobs(config: InstanceSettings) -> JobQuerySet:
 
 def _queues(config: InstanceSettings) -> Any:
     return Queue.objects.using(config.database).filter(instance=config.name)
+
+
+def _has_sent_in_time(job: Job) -> bool:
+    """Whether the request was answered while the handler that sent it is still executing."""
+    return job.answered and job.work == Work.REQUEST
+
+
+def _split(jobs: Iterable[Job], test: Callable[[Job], bool]) -> tuple[list[Job], list[Job]]:
+    """Return the jobs that pass the test, and the others."""
+    passing: list[Job] = []
+    others: list[Job] = []
+    for job in jobs:
+        (passing if test(job) else others).append(job)
+    return passing, others
 
 
 def _timeout_text(job: Job) -> str:
@@ -114,13 +133,17 @@ def _recover(dead: JobQuerySet, now: datetime, using: str) -> int:
     with write_transaction(using):
         jobs = list(locked(dead.order_by("pk"), skip_locked=True)[:BATCH])
         _name_workers(jobs, using)
-        started = [j for j in jobs if j.state == State.RUNNING and not j.prefetched]
+        started, harmless = _split(jobs, _is_loss)
         errors = {job.pk: _loss_text(job) for job in started}
-        unstarted = [job for job in jobs if job.pk not in errors]
         moves.fail(started, Attempt.Kind.WORKER_LOST, errors, now, using)
-        moves.hand_back(unstarted, f"{WORKER_LOST} before the job had started", now, using)
+        moves.hand_back(harmless, _HARMLESS_LOSS, now, using)
     logger.warning("recovered jobs=%s of lost workers, started=%s", len(jobs), len(started))
     return len(jobs)
+
+
+def _is_loss(job: Job) -> bool:
+    """Whether the job may have killed its worker, or its request may have got lost with it."""
+    return job.state == State.RUNNING and not job.prefetched and not _has_sent_in_time(job)
 
 
 def _loss_text(job: Job) -> str:

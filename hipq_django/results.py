@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -12,19 +11,12 @@ if TYPE_CHECKING:
 
     from hipq_django.models import Job, JobType, Queue
     from hipq_django.retries import Decision, Failure
+    from hipq_django.states import Work
 
 from hipq_django.payloads import error_of
 from hipq_django.retries import class_names
 
 logger = logging.getLogger("hipq_django")
-
-
-class Work(Enum):
-    """What is to be done with a claimed job."""
-
-    REQUEST = "handler"
-    RESPONSE = "response handler"
-    DECISION = "retry handler"
 
 
 class Kept(NamedTuple):

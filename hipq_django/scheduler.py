@@ -20,8 +20,9 @@ from hipq_django.database import locked, write_transaction
 from hipq_django.hotpath import hot_path
 from hipq_django.models import Attempt, Job, JobType, Queue
 from hipq_django.registry import get_all_declared
-from hipq_django.results import Claim, Result, Work, keep, log_result, refused
+from hipq_django.results import Claim, Result, keep, log_result, refused
 from hipq_django.retries import Failure
+from hipq_django.states import Work
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -26,6 +26,15 @@ class Outcome(TextChoices):
     CANCELLED = "cancelled"
 
 
+class Work(TextChoices):
+    """What a worker that has a job in hand does with it; `NONE` while it is in nobody's hands."""
+
+    NONE = "NONE", "none"
+    REQUEST = "request", "handler"
+    RESPONSE = "response", "response handler"
+    DECISION = "decision", "retry handler"
+
+
 MOVES: dict[State, frozenset[State]] = {
     State.INITIAL: frozenset({State.RUNNING}),
     State.RUNNING: frozenset({State.ERROR, State.FINAL}),

@@ -9,8 +9,8 @@ from hipq_django import catalog, clock, recovery
 from hipq_django.conf import DEFAULT, get_instance
 from hipq_django.executor import execute
 from hipq_django.models import Job, Worker
-from hipq_django.results import Work
 from hipq_django.scheduler import BatchScheduler
+from hipq_django.states import Work
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

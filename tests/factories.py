@@ -20,7 +20,7 @@ from factory.django import DjangoModelFactory
 
 from hipq_django import clock
 from hipq_django.models import Answer, Attempt, Job, JobType, Queue, Worker
-from hipq_django.states import Outcome, State
+from hipq_django.states import Outcome, State, Work
 
 
 def _now(_: Any = None) -> Any:
@@ -59,6 +59,12 @@ class WorkerFactory(DjangoModelFactory[Worker]):
     heartbeat_time = LazyFunction(_now)
 
 
+def _work_of(worker: Worker | None, state: str) -> Work:
+    if worker is None:
+        return Work.NONE
+    return Work.DECISION if state == State.ERROR else Work.REQUEST
+
+
 class JobFactory(DjangoModelFactory[Job]):
     """A job that is due: initial, unless another `state` is given; its other fields follow."""
 
@@ -77,6 +83,8 @@ class JobFactory(DjangoModelFactory[Job]):
         lambda job: Outcome.SUCCEEDED if job.state == State.FINAL else Outcome.NONE
     )
     state = State.INITIAL
+    worker: Any = None
+    work = LazyAttribute(lambda job: _work_of(job.worker, job.state))
     rank = LazyAttribute(lambda job: job.queue.ordering.rank(job.scheduled_run_time, job.priority))
     priority = 100
 

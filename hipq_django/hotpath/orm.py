@@ -25,7 +25,7 @@ from hipq_django.hotpath.base import Busy, Finished
 from hipq_django.models import Job, Queue
 from hipq_django.payloads import NONE
 from hipq_django.ranking import MAX_RANK
-from hipq_django.states import State
+from hipq_django.states import State, Work
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -108,6 +108,7 @@ class OrmPath:
                 state=State.RUNNING,
                 error=NONE,
                 worker=worker,
+                work=Work.REQUEST,
                 attempt=F("attempt") + 1,
                 deadline=now + timedelta(seconds=timeout),
                 prefetched=prefetched,

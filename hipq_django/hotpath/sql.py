@@ -75,6 +75,7 @@ _SAME = {
     "error": "'\"NONE\"'",
     "result": "'null'",
     "attempt": "0",
+    "work": "'NONE'",
     "answered": "false",
     "prefetched": "false",
 }
@@ -157,8 +158,8 @@ class SqlPath:
         """Plan: a nested loop over the document, one look-up by primary key for each row."""
         sql = f"""
             UPDATE hipq_job SET state = 'running', error = '"NONE"', worker_id = %s,
-                attempt = attempt + 1, deadline = v.deadline, prefetched = v.prefetched,
-                update_time = %s
+                work = 'request', attempt = attempt + 1, deadline = v.deadline,
+                prefetched = v.prefetched, update_time = %s
             FROM (SELECT {self._field(0, "bigint")} AS id,
                     {self._field(1, "timestamptz")} AS deadline,
                     {self._field(2, "boolean")} AS prefetched FROM {self._dialect.rows}) v
@@ -173,7 +174,7 @@ class SqlPath:
             return set()
         sql = f"""
             UPDATE hipq_job SET state = 'final', outcome = 'succeeded', result = v.result,
-                worker_id = NULL, answered = false, update_time = %s
+                worker_id = NULL, work = 'NONE', answered = false, update_time = %s
             FROM (SELECT {self._field(0, "bigint")} AS id, {self._field(1, "integer")} AS attempt,
                     {self._field(2, "jsonb")} AS result, {self._field(3, "boolean")} AS is_request
                 FROM {self._dialect.rows}) v
@@ -190,7 +191,7 @@ class SqlPath:
         if not rows:
             return set()
         sql = f"""
-            UPDATE hipq_job SET worker_id = NULL, update_time = %s
+            UPDATE hipq_job SET worker_id = NULL, work = 'NONE', update_time = %s
             FROM (SELECT {self._field(0, "bigint")} AS id, {self._field(1, "integer")} AS attempt
                 FROM {self._dialect.rows}) v
             WHERE hipq_job.id = v.id AND hipq_job.state IN ('running')

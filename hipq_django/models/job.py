@@ -14,7 +14,7 @@ from hipq_django.models.job_type import JobType
 from hipq_django.models.queue import Queue
 from hipq_django.models.worker import Worker
 from hipq_django.payloads import NONE
-from hipq_django.states import WAITING, Outcome, State
+from hipq_django.states import WAITING, Outcome, State, Work
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -62,6 +62,7 @@ class Job(models.Model):
 
     State = State
     Outcome = Outcome
+    Work = Work
 
     queue = models.ForeignKey(Queue, models.PROTECT, related_name="jobs", db_index=False)
     job_type = models.ForeignKey(JobType, models.PROTECT, related_name="jobs", db_index=False)
@@ -91,6 +92,12 @@ class Job(models.Model):
         blank=True,
         db_index=False,
         db_constraint=False,
+    )
+    work = models.CharField(
+        max_length=10,
+        choices=Work.choices,
+        default=Work.NONE,
+        help_text="What the worker does with it.",
     )
     answered = models.BooleanField(
         default=False, help_text="An answer is in the inbox that was not worked off yet."
@@ -159,7 +166,9 @@ class Job(models.Model):
                 condition=~Q(state="initial") | Q(attempt=0), name="hipq_job_initial_untried"
             ),
             models.CheckConstraint(
-                condition=Q(worker__isnull=True) | Q(state__in=["running", "error"]),
+                condition=Q(worker__isnull=True, work="NONE")
+                | Q(worker__isnull=False, state="running", work__in=["request", "response"])
+                | Q(worker__isnull=False, state="error", work="decision"),
                 name="hipq_job_worker_fits_state",
             ),
             models.CheckConstraint(

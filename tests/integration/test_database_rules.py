@@ -177,6 +177,23 @@ def test_only_a_running_or_failed_job_is_in_a_workers_hands(state: str) -> None:
         JobFactory.create(state=state, worker=worker)
 
 
+@pytest.mark.parametrize(
+    ("state", "in_hand", "work"),
+    [
+        ("running", True, "NONE"),
+        ("running", True, "decision"),
+        ("running", False, "request"),
+        ("error", True, "response"),
+        ("error", False, "decision"),
+    ],
+)
+def test_the_work_fits_the_state_and_the_hands(state: str, in_hand: bool, work: str) -> None:
+    worker = WorkerFactory.create() if in_hand else None
+
+    with pytest.raises(IntegrityError), transaction.atomic():
+        JobFactory.create(state=state, worker=worker, work=work)
+
+
 @pytest.mark.parametrize("outcome", ["failed", "timed_out", "cancelled"])
 def test_a_job_that_did_not_succeed_keeps_its_error(outcome: str) -> None:
     assert JobFactory.create(state="final", outcome=outcome, error="boom").pk

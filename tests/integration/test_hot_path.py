@@ -79,10 +79,10 @@ def test_a_look_sees_responses_and_errors_in_nobodys_hands(path: HotPath, worker
     answered, failed = add(2, queue="q")
     claim(path, [answered, failed], worker)
     Job.objects.filter(pk=answered.pk).update(answered=True)
-    Job.objects.filter(pk=failed.pk).update(state="error", error="broken")
+    Job.objects.filter(pk=failed.pk).update(state="error", error="broken", work="decision")
     in_hand = looked(path, queue)
 
-    Job.objects.update(worker=None)
+    Job.objects.update(worker=None, work="NONE")
 
     assert (in_hand, looked(path, queue)) == ((False, False, False), (False, True, True))
 

@@ -83,7 +83,7 @@ def test_a_response_accepted_by_a_job_that_is_never_retried_survives_its_worker(
 
 
 def test_a_response_accepted_while_the_handler_still_runs_is_not_given_up_by_a_retry_handler(
-    declare: Declare, frozen_time: time_machine.Coordinates
+    declare: Declare, frozen_time: time_machine.Traveller
 ) -> None:
     """The retry handler is not asked: nothing failed, the partner was in time."""
     asked: list[str] = []

@@ -43,8 +43,8 @@ from hipq_django.exceptions import DuplicateJobKeyError, InvalidJobError
 from hipq_django.executor import execute
 from hipq_django.models import Answer, Job, Queue, Worker
 from hipq_django.payloads import NONE
-from hipq_django.results import Claim, Work
-from hipq_django.states import WAITING, Outcome, State
+from hipq_django.results import Claim
+from hipq_django.states import WAITING, Outcome, State, Work
 from hipq_django.testing import run_due_jobs
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
