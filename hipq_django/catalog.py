@@ -61,10 +61,12 @@ def sync(instance: str) -> None:
 
 def _create_queue(config: InstanceSettings, name: str) -> Queue:
     wanted = _queue_values(config, name)
+    values = _from_stored(Queue, wanted)
+    ranking = Queue(**values).ordering.as_ranking()  # of no jobs yet
     queue, _ = Queue.objects.using(config.database).get_or_create(
         instance=config.name,
         name=checked_name("queue", name),
-        defaults={**_from_stored(Queue, wanted), "declared": wanted},
+        defaults={**values, "declared": wanted, "ranking": ranking},
     )
     return queue
 

@@ -5,7 +5,7 @@ Source: hipq README, "Priority". Equal ranks are ordered by id.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 
 from django.db.models import TextChoices
@@ -55,6 +55,10 @@ class Ordering:
         if self.order == Order.TIME:
             return _bounded((_milliseconds(now) // self._granule + 1) * _PRIORITY_SPAN - 1)
         return MAX_RANK
+
+    def as_ranking(self) -> dict[str, str | float]:
+        """Return the order as it is stored where all waiting jobs have the ranks of it."""
+        return asdict(self)
 
     @property
     def _granule(self) -> int:

@@ -15,7 +15,6 @@ from hipq_django import clock, inbox, moves
 from hipq_django.admission import WORKER_LOST
 from hipq_django.database import locked, write_transaction
 from hipq_django.models import Answer, Attempt, Job, JobType, Queue, Worker
-from hipq_django.ranking import Order
 from hipq_django.registry import get_all_declared
 from hipq_django.states import State, Work
 
@@ -173,34 +172,6 @@ def expire_early(config: InstanceSettings) -> int:
     expired = early.filter(job__isnull=True, receive_time__lte=limit)
     count: int = expired.update(status=Answer.Status.UNMATCHED)
     return count
-
-
-def rank_again(config: InstanceSettings) -> int:
-    """Rank due jobs anew that were enqueued while the order of their queue was changed.
-
-    Otherwise they would stand behind the bound at which a look for due jobs stops.
-    """
-    using, now = config.database, clock.now(config.database)
-    found = 0
-    for queue in _queues(config).filter(order=Order.TIME):
-        bound = queue.ordering.last_due_rank(now)
-        if queue.jobs.using(using).due(now).filter(rank__gt=bound).exists():
-            found += rerank(queue)
-    return found
-
-
-def rerank(queue: Queue) -> int:
-    """Write the ranks of a queue's waiting jobs anew, in batches; return how many changed."""
-    changed, last = 0, 0
-    using = queue.using
-    while True:
-        with write_transaction(using):
-            rows = queue.jobs.using(using).waiting().filter(pk__gt=last).order_by("pk")
-            jobs = list(locked(rows)[:BATCH])
-            changed += moves.rank(jobs, queue.ordering, using)
-        if len(jobs) < BATCH:
-            return changed
-        last = jobs[-1].pk
 
 
 def forget_workers(config: InstanceSettings) -> int:

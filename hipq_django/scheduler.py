@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from hipq_django.hotpath.base import Busy
     from hipq_django.models import Worker
     from hipq_django.models.job import JobQuerySet
-    from hipq_django.ranking import Ordering
 
 logger = logging.getLogger("hipq_django")
 
@@ -69,7 +68,7 @@ class BatchScheduler:
         self.progress = 0
         self.contended = False
         self._turn = 0
-        self._orderings: dict[int, Ordering] = {}
+        self._queues: list[Queue] = []
         self.skip_to: dict[int, tuple[int, int]] = {}
         self.unknown_types: list[int] = []
         self._types: dict[int, JobType] = {}
@@ -130,10 +129,10 @@ class BatchScheduler:
         """Return the queues that have something to do; one query, no locks."""
         if self.executor.free() + self.executor.ahead() <= 0:
             return []
-        queues = self.path.look(
-            self.worker.instance, self.worker.queues, clock.now(self.using), self._orderings
-        )
-        self._orderings = {busy.queue.pk: busy.queue.ordering for busy in queues}
+        now = clock.now(self.using)
+        bounds = {queue.pk: queue.last_due_rank(now) for queue in self._queues}
+        queues = self.path.look(self.worker.instance, self.worker.queues, now, bounds)
+        self._queues = [busy.queue for busy in queues]
         busy = [q for q in queues if q.has_response or q.has_error or _has_startable(q)]
         self._turn += 1
         start = self._turn % len(busy) if busy else 0

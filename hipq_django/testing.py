@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from hipq_django import catalog, clock, recovery
+from hipq_django import catalog, clock, recovery, reranking
 from hipq_django.conf import DEFAULT, get_instance
 from hipq_django.executor import execute
 from hipq_django.models import Job, Worker
@@ -84,6 +84,7 @@ def _sign_off(worker: Worker) -> None:
 def _is_idle(scheduler: BatchScheduler, config: InstanceSettings) -> bool:
     """Do one pass; return whether it found nothing to do."""
     kept_up = recovery.time_out_overdue(config) + recovery.match_early(config)
+    kept_up += reranking.continue_ranking(config)
     scheduler.run_once()
     return not kept_up and scheduler.found_nothing
 

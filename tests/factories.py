@@ -20,6 +20,7 @@ from factory.django import DjangoModelFactory
 
 from hipq_django import clock
 from hipq_django.models import Answer, Attempt, Job, JobType, Queue, Worker
+from hipq_django.ranking import Ordering
 from hipq_django.states import Outcome, State, Work
 
 
@@ -34,6 +35,8 @@ class QueueFactory(DjangoModelFactory[Queue]):
         model = Queue
 
     name = Sequence("queue_{}".format)
+    order = Queue.Order.TIME
+    ranking = LazyAttribute(lambda queue: Ordering(queue.order).as_ranking())
 
 
 class JobTypeFactory(DjangoModelFactory[JobType]):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin, messages
-from django.db import transaction
 from django.utils.html import format_html, format_html_join
 from django.utils.text import Truncator
 
@@ -18,7 +16,6 @@ from hipq_django.conf import get_instance
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.models import Job, Queue
 from hipq_django.payloads import NONE
-from hipq_django.recovery import rerank
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,8 +23,6 @@ if TYPE_CHECKING:
     from django.contrib.admin.views.main import ChangeList
     from django.db.models import QuerySet
     from django.http import HttpRequest
-
-RANKING = {"order", "granularity_seconds", "ageing_seconds"}
 
 
 class QueueForm(EditForm):
@@ -117,6 +112,8 @@ class QueueAdmin(HipqAdmin):
         if queue.throttler_problem != NONE:
             yield badge("held", "error")
             yield Truncator(queue.throttler_problem).chars(300)
+        if not queue.is_ranked:
+            yield badge("changing order", "retry")
         if not self._is_served(queue):
             yield badge("no worker", "error")
         if queue.is_limited and (queue.load or 0) >= queue.throttle_limit:
@@ -180,15 +177,12 @@ class QueueAdmin(HipqAdmin):
     # What an operator does
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        """Write the edited fields; after the commit rank the waiting jobs anew where it matters."""
+        """Write the edited fields; the workers bring the waiting jobs into a changed order."""
         self.save_changes(obj, form)
-        if RANKING & set(form.changed_data):
-            transaction.on_commit(partial(self._rerank, request, obj.pk), using=self.database)
-
-    def _rerank(self, request: HttpRequest, pk: int) -> None:
-        queue = Queue.objects.using(self.database).get(pk=pk)
-        changed = rerank(queue)
-        self.message_user(request, f"{changed:,} waiting jobs of queue {queue} were ranked anew.")
+        if not obj.is_ranked:
+            self.message_user(
+                request, f"The workers are bringing the waiting jobs of queue {obj} into its order."
+            )
 
     @admin.action(permissions=["change"], description="Pause the selected queues")
     def pause(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from hipq_django.models import Job, Queue, Worker
-    from hipq_django.ranking import Ordering
 
 
 class Busy(NamedTuple):
@@ -39,14 +38,14 @@ class HotPath(Protocol):
         instance: str,
         names: Sequence[str],
         now: datetime,
-        orderings: Mapping[int, Ordering],
+        bounds: Mapping[int, int],
     ) -> list[Busy]:
         """Return the queues by id and what each has to do; no locks.
 
         A limited queue without room has nothing due but critical jobs.
 
-        `orderings` are those of the queues that are known already: a bound on the rank stops the
-        look before the rows of the future.
+        `bounds` are ranks that no due job of a queue exceeds, for the queues that are known
+        already: they stop the look before the rows of the future.
         """
 
     def load(self, queue: Queue) -> Decimal:

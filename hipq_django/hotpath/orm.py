@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from hipq_django.models import Worker
-    from hipq_django.ranking import Ordering
 
 
 class OrmPath:
@@ -46,11 +45,11 @@ class OrmPath:
         instance: str,
         names: Sequence[str],
         now: datetime,
-        orderings: Mapping[int, Ordering],
+        bounds: Mapping[int, int],
     ) -> list[Busy]:
         """One query with three EXISTS for each queue."""
         jobs = Job.objects.using(self.using).filter(queue=OuterRef("pk"))
-        bounds = [When(pk=pk, then=Value(o.last_due_rank(now))) for pk, o in orderings.items()]
+        whens = [When(pk=pk, then=Value(bound)) for pk, bound in bounds.items()]
         queues = Queue.objects.using(self.using).filter(instance=instance)
         if names:
             queues = queues.filter(name__in=names)
@@ -58,7 +57,7 @@ class OrmPath:
         running = jobs.running().order_by().values("queue")
         load = Subquery(running.values(total=Sum("throttle_factor")))
         rows = queues.annotate(
-            bound=Case(*bounds, default=Value(MAX_RANK), output_field=BigIntegerField())
+            bound=Case(*whens, default=Value(MAX_RANK), output_field=BigIntegerField())
         ).annotate(
             has_due=Case(
                 When(
@@ -89,7 +88,7 @@ class OrmPath:
     ) -> list[Job]:
         """One SELECT … FOR UPDATE SKIP LOCKED."""
         rows = queue.jobs.using(self.using).due(now)
-        rows = rows.filter(rank__lte=queue.ordering.last_due_rank(now)).order_by("rank", "id")
+        rows = rows.filter(rank__lte=queue.last_due_rank(now)).order_by("rank", "id")
         if critical:
             rows = rows.filter(throttle_factor=0)
         if without_types:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from hipq_django.models import Worker
-    from hipq_django.ranking import Ordering
 
 ROWS_PER_INSERT = 5_000
 
@@ -98,10 +97,9 @@ class SqlPath:
         instance: str,
         names: Sequence[str],
         now: datetime,
-        orderings: Mapping[int, Ordering],
+        bounds: Mapping[int, int],
     ) -> list[Busy]:
         """Plan: for each queue one probe of three partial indexes, each stopping at a row."""
-        bounds = json.dumps([[pk, o.last_due_rank(now)] for pk, o in orderings.items()])
         due = f"SELECT 1 FROM hipq_job j WHERE {_DUE.format(queue='q.id', bound='q.bound')}"
         sql = f"""
             SELECT q.*, CASE
@@ -119,7 +117,7 @@ class SqlPath:
                 ON b.id = q.id) q
             WHERE q.instance = %s {self._in("q.name", names)} ORDER BY q.id"""
         moment = self._moment(now)
-        params = [moment, moment, bounds, instance, *names]
+        params = [moment, moment, json.dumps([*bounds.items()]), instance, *names]
         rows: Any = Queue.objects.using(self.using).raw(sql, params)
         return [Busy(q, q.has_due, q.has_response, q.has_error) for q in rows]
 
@@ -143,7 +141,7 @@ class SqlPath:
         without_types: Sequence[int] = (),
     ) -> list[Job]:
         """Plan: the index of waiting jobs in its own order, no sort, stopping at the limit."""
-        bound = queue.ordering.last_due_rank(now)
+        bound = queue.last_due_rank(now)
         sql = f"""
             SELECT j.* FROM hipq_job j
             WHERE {_DUE.format(queue="%s", bound="%s")}

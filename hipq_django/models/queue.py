@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import ClassVar
 
 from django.db import models
@@ -9,7 +10,7 @@ from django.utils import timezone
 
 from hipq_django.models.fields import JsonField, factor_field
 from hipq_django.payloads import NONE
-from hipq_django.ranking import Order, Ordering
+from hipq_django.ranking import MAX_RANK, Order, Ordering
 
 
 class Queue(models.Model):
@@ -27,6 +28,11 @@ class Queue(models.Model):
     retention_days = models.FloatField(default=14)
     throttler_state = JsonField(default=dict, editable=False)
     throttler_problem = models.TextField(default=NONE, editable=False)
+    ranking = JsonField(
+        default=dict,
+        editable=False,
+        help_text="The order that the waiting jobs have ranks of, or how far they are.",
+    )
     declared = JsonField(default=dict, editable=False)
     create_time = models.DateTimeField(default=timezone.now, editable=False)
     update_time = models.DateTimeField(default=timezone.now, editable=False)
@@ -56,6 +62,15 @@ class Queue(models.Model):
     def ordering(self) -> Ordering:
         """How this queue ranks its jobs."""
         return Ordering(self.order, self.granularity_seconds, self.ageing_seconds)
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether all waiting jobs have the ranks of this order; else workers are at it."""
+        return bool(self.ranking == self.ordering.as_ranking())
+
+    def last_due_rank(self, now: datetime) -> int:
+        """Return a rank that no due job exceeds: behind it an index scan may stop."""
+        return self.ordering.last_due_rank(now) if self.is_ranked else MAX_RANK
 
     @property
     def is_limited(self) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from django.db import Error, connections
 
-from hipq_django import catalog, clock, moves, recovery
+from hipq_django import catalog, clock, moves, recovery, reranking
 from hipq_django.conf import get_instance
 from hipq_django.database import in_one_line, locked, write_transaction
 from hipq_django.models import Job, Worker
@@ -252,7 +252,8 @@ class _Upkeep:
             (beat, lambda: recovery.recover_lost(config)),
             (beat, process.reclaim),
             (beat, lambda: recovery.expire_early(config)),
-            (SELDOM_SECONDS, lambda: recovery.rank_again(config)),
+            (min(OFTEN_SECONDS, beat), lambda: reranking.continue_ranking(config)),
+            (SELDOM_SECONDS, lambda: reranking.find_strays(config)),
             (SELDOM_SECONDS, lambda: recovery.forget_workers(config)),
         ]
         self._due = [0.0] * len(self._duties)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import hipq_django as hipq
-from hipq_django import recovery
-from hipq_django.conf import get_instance
+from hipq_django import recovery, reranking
+from hipq_django.conf import InstanceSettings, get_instance
 from hipq_django.models import Job, Queue
 from hipq_django.testing import run_due_jobs
 from tests.concurrency.sessions import errors_of, run_together
@@ -59,8 +59,12 @@ class Actor:
             lambda: recovery.time_out_overdue(config),
             lambda: recovery.recover_lost(config),
             lambda: recovery.match_early(config),
-            lambda: recovery.rerank(Queue.objects.get(name="default")),
+            lambda: self._rank_again(config),
         ]
+
+    def _rank_again(self, config: InstanceSettings) -> None:
+        Queue.objects.update(ranking={})
+        reranking.continue_ranking(config)
 
     def _any_job(self) -> Job:
         job = Job.objects.filter(job_key=self.random.choice(KEYS)).order_by("-pk").first()

@@ -98,7 +98,9 @@ def test_queue_and_job_type_of_the_other_database_are_edited_there(
     queue.refresh_from_db()
     job_type.refresh_from_db()
     assert (queue.throttle_limit, job_type.default_priority) == (3, 5)
-    assert "1 waiting jobs of queue other.default were ranked anew." in said
+    assert (
+        "The workers are bringing the waiting jobs of queue other.default into its order." in said
+    )
     assert Job.objects.using("other").get().rank == queue.ordering.rank(
         job.scheduled_run_time, job.priority
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -11,8 +10,9 @@ import pytest
 from django.test import Client
 
 import hipq_django as hipq
-from hipq_django import clock
+from hipq_django import clock, reranking
 from hipq_django.admin import figures, queues
+from hipq_django.conf import get_instance
 from hipq_django.models import Job, Queue
 from hipq_django.ranking import Order
 from tests.admin_pages import act, form_values, history, html, list_url, messages_of, page_url, save
@@ -227,44 +227,36 @@ def test_a_limit_below_1_is_none(admin_client: Client, bank: Queue, limit: str) 
 
 
 @pytest.mark.parametrize("edit", RANKING_EDITS)
-def test_an_edit_of_the_order_ranks_the_waiting_jobs_anew(
-    admin_client: Client,
-    bank: Queue,
-    edit: dict[str, str],
-    django_capture_on_commit_callbacks: Callable[..., Any],
+def test_after_an_edit_of_the_order_the_workers_rank_the_waiting_jobs_anew(
+    admin_client: Client, bank: Queue, edit: dict[str, str]
 ) -> None:
     jobs = [job_in(bank, state, priority=p) for state in ("initial", "retry") for p in (9, 1)]
     final = job_in(bank, "final")
 
-    with django_capture_on_commit_callbacks(execute=True):
-        save(admin_client, bank, **edit)
-
+    said = messages_of(save(admin_client, bank, **edit))
     bank.refresh_from_db()
+    was_ranked = bank.is_ranked
+    reranking.continue_ranking(get_instance())
+
+    assert not was_ranked
+    assert "The workers are bringing the waiting jobs of queue bank into its order." in said
     assert [Job.objects.get(pk=job.pk).rank for job in jobs] == [
         bank.ordering.rank(job.scheduled_run_time, job.priority) for job in jobs
     ]
     assert Job.objects.get(pk=final.pk).rank == final.rank
 
 
-@pytest.mark.django_db(transaction=True)
-def test_the_operator_reads_how_many_jobs_were_ranked_anew(
-    admin_client: Client, bank: Queue
-) -> None:
-    for _ in range(3):
-        job_in(bank)
+def test_the_list_says_that_the_order_is_being_changed(admin_client: Client, bank: Queue) -> None:
+    save(admin_client, bank, order=Order.PRIORITY)
 
-    said = messages_of(save(admin_client, bank, order=Order.PRIORITY))
-
-    assert "3 waiting jobs of queue bank were ranked anew." in said
+    assert "changing order" in listed(admin_client, bank)
 
 
-def test_another_edit_ranks_nothing(
-    admin_client: Client, bank: Queue, django_capture_on_commit_callbacks: Callable[..., Any]
-) -> None:
-    with django_capture_on_commit_callbacks() as callbacks:
-        save(admin_client, bank, throttle_limit="7")
+def test_another_edit_ranks_nothing(admin_client: Client, bank: Queue) -> None:
+    save(admin_client, bank, throttle_limit="7")
 
-    assert callbacks == []
+    bank.refresh_from_db()
+    assert bank.is_ranked
 
 
 # Pause and resume

@@ -41,7 +41,8 @@ def add(number: int = 1, **options: object) -> list[Job]:
 
 def looked(path: HotPath, queue: Queue) -> tuple[bool, bool, bool]:
     """Return what a look sees in a queue that it knows."""
-    [busy] = path.look("default", [queue.name], timezone.now(), {queue.pk: queue.ordering})
+    now = timezone.now()
+    [busy] = path.look("default", [queue.name], now, {queue.pk: queue.ordering.last_due_rank(now)})
     return bool(busy.has_due), bool(busy.has_response), bool(busy.has_error)
 
 

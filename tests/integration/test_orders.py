@@ -6,12 +6,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import time_machine
 
 import hipq_django as hipq
-from hipq_django import clock, recovery
+from hipq_django import clock, reranking
 from hipq_django.conf import get_instance
 from hipq_django.declarations import Declaration
+from hipq_django.hotpath import hot_path
 from hipq_django.models import Job, Queue
+from hipq_django.ranking import MAX_RANK
 from hipq_django.testing import run_due_jobs
 from tests.declaring import Declare
 
@@ -157,46 +160,93 @@ def test_a_job_of_the_future_is_not_due_in_any_order(order: str) -> None:
 def test_a_changed_order_counts_for_waiting_jobs(before: str, after: str, first: Any) -> None:
     ordered(before)
     enqueue(*EXAMPLE)
-    queue = ordered(after)
+    ordered(after)
 
-    recovery.rerank(queue)
     run_due_jobs()
 
     assert started[0] == first
     assert len(started) == 5
 
 
-def test_ranks_are_written_anew_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recovery, "BATCH", 2)
+def ranks_fit(queue: Queue) -> list[bool]:
+    return [
+        job.rank == queue.ordering.rank(job.scheduled_run_time, job.priority)
+        for job in queue.jobs.order_by("pk")
+    ]
+
+
+def test_ranks_are_written_anew_batch_by_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How far it is stands in the database, so any worker goes on."""
+    monkeypatch.setattr(reranking, "BATCH", 2)
+    monkeypatch.setattr(reranking, "SLICE_SECONDS", 0)
     enqueue(*EXAMPLE)
     queue = ordered("priority")
 
-    assert recovery.rerank(queue) == 5
-    assert recovery.rerank(queue) == 0
+    changed = [reranking.continue_ranking(get_instance()) for _ in range(4)]
 
-    ranks = [job.rank == queue.ordering.rank(job.scheduled_run_time, job.priority)
-             for job in Job.objects.all()]  # fmt: skip
-    assert all(ranks)
+    assert changed == [2, 2, 1, 0]
+    assert all(ranks_fit(queue))
 
 
-def test_a_job_that_was_enqueued_while_the_order_changed_is_not_lost() -> None:
-    """Its rank is of the former order, behind the bound at which a look for due jobs stops."""
+def test_an_order_that_is_changed_again_half_way_begins_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reranking, "BATCH", 2)
+    enqueue(*EXAMPLE)
+    queue = ordered("priority")
+    queue.ranking = {**queue.ordering.as_ranking(), "after": Job.objects.all()[2].pk, "passes": 1}
+    queue.save()
+    queue = ordered("ageing")
+
+    reranking.continue_ranking(get_instance())
+
+    assert all(ranks_fit(queue))
+
+
+def test_a_job_that_was_enqueued_while_the_order_changed_is_ranked_a_minute_later(
+    frozen_time: time_machine.Traveller,
+) -> None:
+    """Its transaction had read the former order and committed after the ranks were written."""
+    hipq.enqueue("note", "late", scheduled_run_time=at(0))
+    queue = ordered("priority")
+    reranking.continue_ranking(get_instance())
+    Job.objects.update(rank=0)
+    queue.refresh_from_db()
+    ranked_once = queue.is_ranked
+
+    frozen_time.shift(timedelta(seconds=61))
+    reranking.continue_ranking(get_instance())
+
+    queue.refresh_from_db()
+    assert (ranked_once, queue.is_ranked, ranks_fit(queue)) == (False, True, [True])
+
+
+def test_due_jobs_are_found_while_their_ranks_are_still_those_of_the_former_order() -> None:
     ordered("priority")
+    hipq.enqueue("note", "hidden otherwise")
+    queue = ordered("time")
+    rows = hot_path("default").due(queue, clock.now("default"), 10)
+
+    assert [job.job_data for job in rows] == ["hidden otherwise"]
+
+
+def test_a_stray_of_a_former_order_is_found() -> None:
+    """Its transaction took longer than the two times that the jobs are looked through."""
     hipq.enqueue("note", "lost")
-    ordered("time")
-
+    queue = Queue.objects.get(name="default")
+    Job.objects.update(rank=MAX_RANK)
+    assert queue.is_ranked
     before = run_due_jobs()
-    ranked = recovery.rank_again(get_instance())
 
-    assert (before, ranked, run_due_jobs()) == (0, 1, 1)
+    found = reranking.find_strays(get_instance())
+
+    assert (before, found, run_due_jobs()) == (0, 1, 1)
 
 
 def test_a_finer_granularity_loses_no_job() -> None:
     ordered("time", granularity_seconds=60)
     hipq.enqueue("note", "coarse")
-    queue = ordered("time", granularity_seconds=0.001)
+    ordered("time", granularity_seconds=0.001)
     hipq.enqueue("note", "fine")
-
-    recovery.rerank(queue)
 
     assert run_due_jobs() == 2
