@@ -6,6 +6,8 @@ import pytest
 from django.test import Client
 
 import hipq_django as hipq
+from hipq_django import reranking
+from hipq_django.conf import get_instance
 from hipq_django.models import Answer, Job, JobType, Queue, Worker
 from tests.admin_pages import ACTION_BOX, history, html, list_url, messages_of, page_url
 
@@ -101,6 +103,7 @@ def test_queue_and_job_type_of_the_other_database_are_edited_there(
     assert (
         "The workers are bringing the waiting jobs of queue other.default into its order." in said
     )
+    reranking.continue_ranking(get_instance("other"))
     assert Job.objects.using("other").get().rank == queue.ordering.rank(
         job.scheduled_run_time, job.priority
     )
