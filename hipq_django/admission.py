@@ -211,8 +211,11 @@ class Admission:
         """
         open_now: list[Job] = []
         for job in jobs:
+            if job.answered or not job.time_windows:
+                open_now.append(job)
+                continue
             windows = parse_windows(job.time_windows)
-            if job.answered or not windows or is_open(windows, self.now, job.job_type.zone):
+            if is_open(windows, self.now, job.job_type.zone):
                 open_now.append(job)
             else:
                 opening = next_opening(windows, self.now, job.job_type.zone)
@@ -241,15 +244,16 @@ class Admission:
     def _start(self, jobs: list[Job]) -> list[Claim]:
         if not jobs:
             return []
-        prefetched = {job.pk for job in jobs[self.room :]}
+        prefetched = {job.id for job in jobs[self.room :]}
         moves.claim(jobs, self.scheduler.worker, self.now, prefetched=prefetched)
         answers = inbox.take_early(jobs, self.now, self.using)
         send_after_commit(job_started, jobs, self.using)
-        for job in jobs:
-            logger.info(
-                "job=%s type=%s key=%s attempt=%s event=started",
-                job.pk, job.job_type.name, job.job_key, job.attempt,
-            )  # fmt: skip
+        if logger.isEnabledFor(logging.INFO):
+            for job in jobs:
+                logger.info(
+                    "job=%s type=%s key=%s attempt=%s event=started",
+                    job.id, job.job_type.name, job.job_key, job.attempt,
+                )  # fmt: skip
         return self._claims(jobs, answers)
 
     def _claims(self, jobs: Sequence[Job], answers: dict[int, Answer]) -> list[Claim]:

@@ -17,7 +17,7 @@ from django.db.models import Case, Model, Value, When
 from hipq_django.database import locked, max_rows_per_statement
 from hipq_django.exceptions import JobTimeout
 from hipq_django.hotpath import hot_path
-from hipq_django.hotpath.base import Finished
+from hipq_django.hotpath.rows import write_claim
 from hipq_django.models import Answer, Attempt, Job
 from hipq_django.payloads import NONE
 from hipq_django.results import Claim, Decided, Failed, Result, Snoozed, Succeeded, Waits
@@ -51,12 +51,13 @@ def claim(jobs: Sequence[Job], worker: Worker, now: datetime, *, prefetched: set
     The deadline counts from here. `prefetched` are the ids that may wait in the worker for a
     free thread. The given copies are brought up to date.
     """
+    values = {"state": State.RUNNING, "error": NONE, "worker_id": worker.pk, "update_time": now}
+    write_claim(jobs, {**values, "work": Work.REQUEST}, worker)
+    deadlines = {timeout: now + timedelta(seconds=timeout) for timeout in {j.timeout for j in jobs}}
     for job in jobs:
-        job.state, job.error, job.worker, job.update_time = State.RUNNING, NONE, worker, now
-        job.work = Work.REQUEST
         job.attempt += 1
-        job.deadline = now + timedelta(seconds=job.timeout)
-        job.prefetched = job.pk in prefetched
+        job.deadline = deadlines[job.timeout]
+        job.prefetched = job.id in prefetched
     hot_path(worker.using).claim(jobs, worker, now)
 
 
@@ -135,10 +136,7 @@ def _finish(results: Sequence[Result], worker: Worker, now: datetime) -> set[int
     path = hot_path(worker.using)
     succeeded = [r for r in results if isinstance(r, Succeeded)]
     final = path.finish(
-        [
-            Finished(r.claim.id, r.claim.attempt, r.value, r.claim.work is Work.REQUEST)
-            for r in succeeded
-        ],
+        [(r.claim.id, r.claim.attempt, r.value, r.claim.work is Work.REQUEST) for r in succeeded],
         worker,
         now,
     )

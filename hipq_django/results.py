@@ -118,6 +118,8 @@ def refused(result: Result, error: Exception) -> Failed:
 
 def log_result(result: Result) -> None:
     """Log one line: which job, and what became of it."""
+    if not logger.isEnabledFor(logging.INFO):
+        return
     claim = result.claim
     logger.info(
         "job=%s type=%s key=%s attempt=%s event=%s",

@@ -223,8 +223,8 @@ class BatchScheduler:
         if any(job.job_type_id not in self._types for job in jobs):
             self._types_loaded = -TYPES_SECONDS  # a type was registered since
         known = [job for job in jobs if job.job_type_id in self._types]
-        for job in known:
-            job.queue, job.job_type = queue, self._types[job.job_type_id]
+        for job in known:  # what the descriptors of the two fields would do, at a tenth of the cost
+            job._state.fields_cache |= {"queue": queue, "job_type": self._types[job.job_type_id]}
         return known
 
     def _load_types(self) -> None:

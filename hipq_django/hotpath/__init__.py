@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from django.db import connections
 
+from hipq_django.hotpath.dialects import DIALECTS
 from hipq_django.hotpath.orm import OrmPath
-from hipq_django.hotpath.sql import DIALECTS, SqlPath
+from hipq_django.hotpath.sql import SqlPath
 
 if TYPE_CHECKING:
     from hipq_django.hotpath.base import HotPath

@@ -21,13 +21,8 @@ class Busy(NamedTuple):
     has_error: bool
 
 
-class Finished(NamedTuple):
-    """A job whose handler returned; `is_request` where an answer may have been quicker."""
-
-    id: int
-    attempt: int
-    value: Any
-    is_request: bool
+Finished = tuple[int, int, Any, bool]
+"""Id, attempt and result of a job; whether it was a request, so that an answer may be quicker."""
 
 
 class HotPath(Protocol):

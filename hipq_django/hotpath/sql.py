@@ -7,49 +7,26 @@ statements themselves. The texts are made once; each says which plan it expects.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from decimal import Decimal
+from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 from django.db import connections
 
 from hipq_django.hotpath.base import Busy, Finished
-from hipq_django.models import Job, Queue
+from hipq_django.hotpath.dialects import factor_of
+from hipq_django.hotpath.rows import COLUMNS, MOMENTS, read_jobs
+from hipq_django.models import Queue
 from hipq_django.ranking import MAX_RANK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
+    from decimal import Decimal
 
-    from hipq_django.models import Worker
+    from hipq_django.hotpath.dialects import Dialect
+    from hipq_django.models import Job, Worker
 
 ROWS_PER_INSERT = 5_000
-
-
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """How one database spells what the statements need."""
-
-    rows: str
-    """A JSON array as rows called `r`."""
-    field: str
-    """Field number {0} of such a row as the type {1}."""
-    lock: str
-    """The end of a SELECT that locks what it returns and passes over what others locked."""
-    reserve: str = ""
-    """Reserves %s ids for new jobs; empty where one writer at a time needs no such thing."""
-
-
-DIALECTS = {
-    "postgresql": Dialect(
-        rows="jsonb_array_elements(%s::jsonb) AS r",
-        field="(r ->> {0})::{1}",
-        lock="FOR NO KEY UPDATE SKIP LOCKED",
-        reserve="SELECT nextval(pg_get_serial_sequence('hipq_job', 'id')) "
-        "FROM generate_series(1, %s)",
-    ),
-    "sqlite": Dialect(rows="json_each(%s) AS r", field="json_extract(r.value, '$[{0}]')", lock=""),
-}
 
 # The columns of a new job that differ from job to job, and what is the same for all.
 _INSERTED = {
@@ -79,6 +56,13 @@ _SAME = {
     "prefetched": "false",
 }
 
+_IS = "hipq_job.state || '' = '{}'"
+"""The row is in this state, said so that no partial index serves.
+
+A row is looked up by its primary key. By its statistics, which a queue outruns, the planner would
+rather go through all rows in the state: those of other workers, and the dead ones.
+"""
+
 _DUE = (
     "j.queue_id = {queue} AND j.state IN ('initial', 'retry') AND j.rank <= {bound} "
     "AND j.scheduled_run_time <= %s"
@@ -91,6 +75,9 @@ class SqlPath:
     def __init__(self, using: str, dialect: Dialect) -> None:
         self.using = using
         self._dialect = dialect
+        self._read = ", ".join(
+            (dialect.moment if name in MOMENTS else "{0}").format(f"j.{name}") for name in COLUMNS
+        )
 
     def look(
         self,
@@ -127,8 +114,7 @@ class SqlPath:
             "SELECT SUM(throttle_factor) FROM hipq_job WHERE queue_id = %s AND state IN ('running')"
         )
         [(total,)] = self._fetch(sql, [queue.pk])
-        # SQLite sums floats; factors have three decimals.
-        return Decimal(str(round(total or 0, 3)))
+        return factor_of(total or 0)
 
     def due(
         self,
@@ -143,27 +129,35 @@ class SqlPath:
         """Plan: the index of waiting jobs in its own order, no sort, stopping at the limit."""
         bound = queue.last_due_rank(now)
         sql = f"""
-            SELECT j.* FROM hipq_job j
+            SELECT {self._read} FROM hipq_job j
             WHERE {_DUE.format(queue="%s", bound="%s")}
             {"AND j.throttle_factor = 0" if critical else ""}
             {"AND (j.rank, j.id) > (%s, %s)" if after else ""}
             {self._in("j.job_type_id", without_types, negated=True)}
             ORDER BY j.rank, j.id LIMIT %s {self._dialect.lock}"""
         params = [queue.pk, bound, self._moment(now), *(after or ()), *without_types, limit]
-        return list(Job.objects.using(self.using).raw(sql, params))
+        zone = connections[self.using].timezone or UTC
+        rows = self._fetch(sql, params)
+        return read_jobs(rows, queue, lambda value: self._dialect.read_moment(value, zone))
 
     def claim(self, jobs: Sequence[Job], worker: Worker, now: datetime) -> None:
-        """Plan: a nested loop over the document, one look-up by primary key for each row."""
+        """Plan: a nested loop over the document, one look-up by primary key for each row.
+
+        The ids of the jobs that share a deadline stand together.
+        """
         sql = f"""
             UPDATE hipq_job SET state = 'running', error = '"NONE"', worker_id = %s,
                 work = 'request', attempt = attempt + 1, deadline = v.deadline,
                 prefetched = v.prefetched, update_time = %s
-            FROM (SELECT {self._field(0, "bigint")} AS id,
-                    {self._field(1, "timestamptz")} AS deadline,
-                    {self._field(2, "boolean")} AS prefetched FROM {self._dialect.rows}) v
-            WHERE hipq_job.id = v.id AND hipq_job.state IN ('initial', 'retry')"""
-        text_of = self._moments()
-        rows = [[job.pk, text_of(job.deadline), job.prefetched] for job in jobs]
+            FROM (SELECT {self._dialect.id} AS id, {self._field(1, "timestamptz")} AS deadline,
+                    {self._field(2, "boolean")} AS prefetched FROM {self._dialect.ids}) v
+            WHERE hipq_job.id = v.id AND hipq_job.state || '' IN ('initial', 'retry')"""
+        groups: dict[tuple[float, bool], tuple[list[int], Job]] = {}
+        for job in jobs:
+            groups.setdefault((job.timeout, job.prefetched), ([], job))[0].append(job.id)
+        rows = [
+            [ids, str(self._moment(job.deadline)), job.prefetched] for ids, job in groups.values()
+        ]
         self._execute(sql, [worker.pk, self._moment(now), json.dumps(rows)])
 
     def finish(self, jobs: Sequence[Finished], worker: Worker, now: datetime) -> set[int]:
@@ -174,13 +168,14 @@ class SqlPath:
             UPDATE hipq_job SET state = 'final', outcome = 'succeeded', result = v.result,
                 worker_id = NULL, work = 'NONE', answered = false, update_time = %s
             FROM (SELECT {self._field(0, "bigint")} AS id, {self._field(1, "integer")} AS attempt,
-                    {self._field(2, "jsonb")} AS result, {self._field(3, "boolean")} AS is_request
-                FROM {self._dialect.rows}) v
-            WHERE hipq_job.id = v.id AND hipq_job.state IN ('running')
+                    {self._dialect.json.format(2)} AS result,
+                    {self._field(3, "boolean")} AS is_request FROM {self._dialect.rows}) v
+            WHERE hipq_job.id = v.id AND {_IS.format("running")}
                 AND hipq_job.attempt = v.attempt AND hipq_job.worker_id = %s
                 AND NOT (hipq_job.answered AND v.is_request)
             RETURNING hipq_job.id"""
-        rows = [[j.id, j.attempt, json.dumps(j.value), j.is_request] for j in sorted(jobs)]
+        encode = self._dialect.encode_json
+        rows = [(pk, attempt, encode(value), first) for pk, attempt, value, first in sorted(jobs)]
         return self._ids(sql, [self._moment(now), json.dumps(rows), worker.pk])
 
     def let_go(self, jobs: Iterable[tuple[int, int]], worker: Worker, now: datetime) -> set[int]:
@@ -192,7 +187,7 @@ class SqlPath:
             UPDATE hipq_job SET worker_id = NULL, work = 'NONE', update_time = %s
             FROM (SELECT {self._field(0, "bigint")} AS id, {self._field(1, "integer")} AS attempt
                 FROM {self._dialect.rows}) v
-            WHERE hipq_job.id = v.id AND hipq_job.state IN ('running')
+            WHERE hipq_job.id = v.id AND {_IS.format("running")}
                 AND hipq_job.attempt = v.attempt AND hipq_job.worker_id = %s
             RETURNING hipq_job.id"""
         return self._ids(sql, [self._moment(now), json.dumps(rows), worker.pk])

@@ -11,7 +11,7 @@ from django.utils import timezone
 import hipq_django as hipq
 from hipq_django import hotpath
 from hipq_django.hotpath import hot_path
-from hipq_django.hotpath.base import Finished, HotPath
+from hipq_django.hotpath.base import HotPath
 from hipq_django.hotpath.orm import OrmPath
 from hipq_django.hotpath.sql import SqlPath
 from hipq_django.models import Job, Queue, Worker
@@ -133,9 +133,9 @@ def test_only_jobs_still_in_hand_are_finished_or_let_go(worker: Worker) -> None:
     claim(path, jobs, worker)
     Job.objects.filter(pk=jobs[1].pk).update(answered=True)
     Job.objects.filter(pk=jobs[2].pk).update(worker=other)
-    done = [Finished(j.pk, 1, {"ok": [None, 1.5]}, True) for j in jobs[:3]]
+    done = [(j.pk, 1, {"ok": [None, 1.5]}, True) for j in jobs[:3]]
 
-    finished = path.finish([*done, Finished(jobs[3].pk, 2, None, True)], worker, timezone.now())
+    finished = path.finish([*done, (jobs[3].pk, 2, None, True)], worker, timezone.now())
     waiting = path.let_go([(jobs[4].pk, 1), (jobs[2].pk, 1)], worker, timezone.now())
 
     assert (finished, waiting) == ({jobs[0].pk}, {jobs[4].pk})

@@ -1,0 +1,79 @@
+"""How the databases spell what the statements need."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How one database spells what the statements need."""
+
+    rows: str
+    """A JSON array as rows called `r`."""
+    field: str
+    """Field number {0} of such a row as the type {1}."""
+    ids: str
+    """The same, and beside each row the ids in its field number 0 as rows called `i`."""
+    id: str
+    """Such an id."""
+    json: str
+    """Field number {0} as JSON, where `encode_json` made it."""
+    encode_json: Callable[[Any], Any]
+    moment: str
+    """The column {0}, a time, as what `read_moment` reads; the second argument is its zone."""
+    read_moment: Callable[[Any, tzinfo], datetime]
+    lock: str
+    """The end of a SELECT that locks what it returns and passes over what others locked."""
+    reserve: str = ""
+    """Reserves %s ids for new jobs; empty where one writer at a time needs no such thing."""
+
+
+def _from_microseconds(number: int, _: tzinfo) -> datetime:
+    return _EPOCH + timedelta(microseconds=number)
+
+
+def _from_naive(moment: datetime, zone: tzinfo) -> datetime:
+    return moment.replace(tzinfo=zone).astimezone(UTC)
+
+
+def factor_of(number: Decimal | float) -> Decimal:
+    """Return a factor, or a sum of factors; SQLite has only floats, factors three decimals."""
+    return number if isinstance(number, Decimal) else Decimal(str(round(number, 3)))
+
+
+DIALECTS = {
+    "postgresql": Dialect(
+        rows="jsonb_array_elements(%s::jsonb) AS r",
+        field="(r ->> {0})::{1}",
+        ids="jsonb_array_elements(%s::jsonb) AS r, jsonb_array_elements_text(r -> 0) AS i",
+        id="i::bigint",
+        json="(r -> {0})",
+        encode_json=lambda value: value,
+        moment="(EXTRACT(EPOCH FROM {0}) * 1000000)::bigint",
+        read_moment=_from_microseconds,
+        lock="FOR NO KEY UPDATE SKIP LOCKED",
+        reserve="SELECT nextval(pg_get_serial_sequence('hipq_job', 'id')) "
+        "FROM generate_series(1, %s)",
+    ),
+    "sqlite": Dialect(
+        rows="json_each(%s) AS r",
+        field="json_extract(r.value, '$[{0}]')",
+        ids="json_each(%s) AS r, json_each(r.value, '$[0]') AS i",
+        id="i.value",
+        json="json_extract(r.value, '$[{0}]')",
+        encode_json=json.dumps,
+        moment="{0}",
+        read_moment=_from_naive,
+        lock="",
+    ),
+}
