@@ -75,7 +75,9 @@ class ReceivingView(View):
 
     def refuse(self, status: int, reason: str, error: Exception) -> JsonResponse:
         """Tell the sender why; the log has neither content nor secrets."""
-        logger.warning("route=%s status=%s %s", self.route, status, _cause(error))
+        # What is said of an answer quotes it; what a refusal says is our own words.
+        said = f": {reason}" if isinstance(error, RefusedError) else ""
+        logger.warning("route=%s status=%s %s%s", self.route, status, _cause(error), said)
         return JsonResponse({"error": reason}, status=status)
 
     def put_off(self, reason: str, error: Exception) -> JsonResponse:
@@ -95,17 +97,12 @@ _NOT_STORABLE = "the database cannot store the message."
 
 
 def _cause(error: BaseException) -> str:
-    """Return the classes of an error and its causes, and where the first was raised.
-
-    Their messages may quote the content of the request.
-    """
-    names = [type(error).__name__]
+    """Return the class of what was first raised, and where; its message may quote the request."""
     while error.__cause__ is not None:
         error = error.__cause__
-        names.append(type(error).__name__)
     frames = extract_tb(error.__traceback__)
     place = f" at={PurePath(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-    return f"error={'<'.join(names)}{place}"
+    return f"error={type(error).__name__}{place}"
 
 
 def read_body(request: HttpRequest, limit: int) -> bytes:

@@ -105,7 +105,9 @@ class WebhookView(ReceivingView):
             function = getattr(self, option)
             if not _is_function(function):
                 raise ConfigurationError(
-                    f"{where}: {option} is {function!r:.200}; give a function or a callable object."
+                    # Its type only: it might be the secret itself.
+                    f"{where}: {option} is of type {type(function).__name__}; give a function or "
+                    "a callable object."
                 )
         self._format()
 
