@@ -223,7 +223,7 @@ def test_a_function_that_returns_no_usable_secret_lets_nobody_in(
     make: Any, secret: Any, reason: str
 ) -> None:
     headers = {"X_Token": "x", "X_Hub_Signature_256": github_header(secret="")}
-    message = request(Stripe_Signature=stripe_header(secret=""), **headers)
+    message = request(BODY, Stripe_Signature=stripe_header(secret=""), **headers)
 
     with pytest.raises(hipq.ConfigurationError, match=reason):
         make(lambda: secret)(message)
