@@ -42,7 +42,7 @@ class ReceivingView(View):
     """Takes POSTs of other systems.
 
     400: the message is malformed. 413: it is too large. 405: anything but POST. 503: the database
-    or the configuration fails, and the sender should try again. Each of these changes nothing.
+    or the configuration failed, and the sender should try again. Each of these changes nothing.
     """
 
     http_method_names = ["post"]
@@ -67,7 +67,7 @@ class ReceivingView(View):
         except ConfigurationError as error:
             return self.put_off("this site is not set up for the message", error)
         except Error as error:
-            return self.put_off("the database is away", error)
+            return self.put_off("the database failed", error)
 
     def receive(self, request: HttpRequest, **captured: Any) -> JsonResponse:
         """Take the message of a request; raise `RefusedError` or `InvalidAnswerError`."""

@@ -88,7 +88,8 @@ class GitHubSignature:
 class SharedSecret:
     """The secret itself in a header, for example `SharedSecret("X-Token", secret)`.
 
-    It is as safe as the connection. `secret` as for `StripeSignature`.
+    It is as safe as the connection. The header is taken out of the request, so that no error
+    report shows it. `secret` as for `StripeSignature`.
     """
 
     def __init__(self, header: str, secret: Secrets) -> None:
@@ -96,9 +97,9 @@ class SharedSecret:
         self._secrets = _SecretValues(type(self).__name__, secret)
 
     def __call__(self, request: HttpRequest) -> bool:
-        _check_one_matches(self._secrets.read(), [_header_of(request, self._header)])
-        # Error reports show the headers of a request, so the secret must not stay there.
+        given = _header_of(request, self._header)
         request.META[_meta_name(self._header)] = "…"
+        _check_one_matches(self._secrets.read(), [given])
         return True
 
     def __repr__(self) -> str:

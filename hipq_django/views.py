@@ -23,7 +23,7 @@ class CallbackView(ReceivingView):
 
     200: stored, also when it was stored before. 410: the job was settled otherwise; the answer is
     kept as late. 403: the URL is forged. 400: not JSON, or not of this form. 413: too large.
-    405: anything but POST. 503: the database is away.
+    405: anything but POST. 503: the database failed.
     """
 
     def receive(self, request: HttpRequest, *, token: str) -> JsonResponse:  # type: ignore[override]

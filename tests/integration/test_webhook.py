@@ -8,12 +8,14 @@ from urllib.parse import parse_qs
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.db import connections
+from django.db import connections, transaction
+from django.http import HttpRequest, JsonResponse
 from django.test import AsyncClient, Client
 from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.models import Answer, Job
+from hipq_django.receiving import ReceivingView
 from hipq_django.testing import run_due_jobs
 from tests.declaring import Declare
 from tests.integration.webhooks import (
@@ -417,6 +419,19 @@ def test_the_answer_is_committed_before_it_is_confirmed(
 
     assert partner.is_told(succeeded())[0] == 200
     assert blocks == [outside]
+
+
+@pytest.mark.postgres
+def test_what_the_database_cannot_store_is_the_fault_of_the_message(partner: Partner) -> None:
+    class Odd(ReceivingView):
+        def receive(self, request: HttpRequest, **_: Any) -> JsonResponse:
+            with transaction.atomic(), connections["default"].cursor() as cursor:
+                cursor.execute("SELECT '1e999'::float")
+            return JsonResponse({})
+
+    partner.serve(Odd.as_view())
+
+    assert partner.is_told({}) == (400, {"error": "the database cannot store the message."})
 
 
 # The log
