@@ -55,7 +55,7 @@ class ReceivingView(View):
             view = transaction.non_atomic_requests(using=alias)(view)
         return view
 
-    def post(self, request: HttpRequest, **captured: Any) -> JsonResponse:
+    def post(self, request: HttpRequest, *_: Any, **captured: Any) -> JsonResponse:
         """Receive the message, and say what became of it or why it is refused."""
         try:
             return self.receive(request, **captured)
