@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         DuplicateJobKeyError,
         ErrorAnswer,
         ForgedCallbackError,
+        ForgedWebhookError,
         HipqError,
         InvalidAnswerError,
         InvalidJobError,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         UnknownOptionError,
         WorkerLost,
     )
+    from hipq_django.formats import ErrorResponse, Response
     from hipq_django.reasons import Reason, explain
     from hipq_django.retries import (
         WAIT,
@@ -52,6 +54,13 @@ if TYPE_CHECKING:
         Run,
         ShareLimit,
     )
+    from hipq_django.verifiers import (
+        GitHubSignature,
+        NoVerification,
+        SharedSecret,
+        StripeSignature,
+    )
+    from hipq_django.webhooks import WebhookView
     from hipq_django.windows import TimeWindow
 
 __version__ = "0.1.0"
@@ -75,6 +84,7 @@ _HOMES = {
         "DuplicateJobKeyError",
         "ErrorAnswer",
         "ForgedCallbackError",
+        "ForgedWebhookError",
         "HipqError",
         "InvalidAnswerError",
         "InvalidJobError",
@@ -83,6 +93,7 @@ _HOMES = {
         "UnknownOptionError",
         "WorkerLost",
     ),
+    "formats": ("ErrorResponse", "Response"),
     "reasons": ("Reason", "explain"),
     "retries": (
         "WAIT",
@@ -95,6 +106,8 @@ _HOMES = {
         "Snooze",
     ),
     "throttling": ("Hold", "KeyLimit", "RateLimit", "Reschedule", "Run", "ShareLimit"),
+    "verifiers": ("GitHubSignature", "NoVerification", "SharedSecret", "StripeSignature"),
+    "webhooks": ("WebhookView",),
     "windows": ("TimeWindow",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -104,9 +117,12 @@ __all__ = [
     "ConfigurationError",
     "DuplicateJobKeyError",
     "ErrorAnswer",
+    "ErrorResponse",
     "Exponential",
     "Fixed",
     "ForgedCallbackError",
+    "ForgedWebhookError",
+    "GitHubSignature",
     "GiveUp",
     "HipqError",
     "Hold",
@@ -117,16 +133,21 @@ __all__ = [
     "KeyLimit",
     "Never",
     "NewJob",
+    "NoVerification",
     "RateLimit",
     "Reason",
     "Reschedule",
+    "Response",
     "RetryAt",
     "RetryIn",
     "Run",
     "ShareLimit",
+    "SharedSecret",
     "Snooze",
+    "StripeSignature",
     "TimeWindow",
     "UnknownOptionError",
+    "WebhookView",
     "WorkerLost",
     "__version__",
     "acomplete",

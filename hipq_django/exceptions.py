@@ -52,6 +52,10 @@ class ForgedCallbackError(HipqError):
     """The token of a callback URL was not signed by this project."""
 
 
+class ForgedWebhookError(HipqError):
+    """A webhook message is not authentic, or nobody can tell."""
+
+
 class JobTimeout(HipqError):  # noqa: N818 - a kind of error in a job's history
     """The error of a job that was not successful within its timeout."""
 

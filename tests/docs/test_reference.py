@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -19,7 +20,17 @@ from django.dispatch import Signal
 from pytest_django import Settings
 
 import hipq_django as hipq
-from hipq_django import checks, conf, exceptions, reasons, signals, testing, views
+from hipq_django import (
+    checks,
+    conf,
+    exceptions,
+    reasons,
+    receiving,
+    signals,
+    testing,
+    views,
+    webhooks,
+)
 from hipq_django.api import ON_CONFLICT
 from hipq_django.conf import INSTANCE_DEFAULTS, QUEUE_DEFAULTS
 from hipq_django.declarations import TYPE_OPTIONS
@@ -138,10 +149,19 @@ def test_every_function_of_the_test_kit_is_there() -> None:
     assert sorted(names(REFERENCE.headed("Function"))) == sorted(testing.__all__)
 
 
-def test_every_status_of_the_callback_is_there() -> None:
-    written = {row[0] for row in REFERENCE.rows("Answers") if row[0].isdecimal()}
+@pytest.mark.parametrize(("heading", "module"), [("Callbacks", views), ("Webhooks", webhooks)])
+def test_every_status_of_a_view_is_there(heading: str, module: ModuleType) -> None:
+    written = {row[0] for row in REFERENCE.rows(heading) if row[0].isdecimal()}
+    sources = inspect.getsource(module) + inspect.getsource(receiving)
 
-    assert written == set(re.findall(r"\b[245]\d\d\b", inspect.getsource(views)))
+    assert written == set(re.findall(r"\b[245]\d\d\b", sources))
+
+
+def test_every_part_of_a_webhook_is_there() -> None:
+    parts = set(vars(webhooks.WebhookView)) - set(vars(receiving.ReceivingView))
+    written = first_codes(REFERENCE.headed("Part"))
+
+    assert set(written) == {part for part in parts if not part.startswith("_")}
 
 
 # Errors, rows, signals

@@ -19,6 +19,8 @@ PUBLIC_NAMES = {
     *("DuplicateJobKeyError", "HipqError", "InvalidJobError"),
     *("NewJob", "Reason", "TimeWindow"),
     *("acomplete", "aenqueue", "afail", "complete", "enqueue", "enqueue_many", "fail"),
+    *("ErrorResponse", "Response", "WebhookView"),
+    *("GitHubSignature", "NoVerification", "SharedSecret", "StripeSignature"),
     *("callback_url", "cancel", "explain", "job_type", "requeue", "run_now"),
 }
 MODELS = {"Answer", "Attempt", "Job", "JobType", "Queue", "Worker"}

@@ -1,0 +1,308 @@
+"""Verifiers: what is authentic, what is not, and that no secret is shown."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import time_machine
+from django.test import RequestFactory
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+import hipq_django as hipq
+
+NOW = 1_700_000_000
+SECRET = "whsec_c2VjcmV0"
+BODY = b'{"order": "order-1"}'
+
+
+def request(body: bytes = BODY, **headers: str) -> Any:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return RequestFactory().post("/", body, content_type="application/json", headers=named)
+
+
+def stripe_header(body: bytes = BODY, secret: str = SECRET, at: Any = NOW) -> str:
+    digest = hmac.new(secret.encode(), f"{at}.".encode() + body, hashlib.sha256)
+    return f"t={at},v1={digest.hexdigest()}"
+
+
+def github_header(body: bytes = BODY, secret: str = SECRET) -> str:
+    return f"sha256={hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()}"
+
+
+def refuses(verifier: Any, message: Any) -> str:
+    """Return why a message is refused; fail if it is not."""
+    with pytest.raises(hipq.ForgedWebhookError) as caught:
+        verifier(message)
+    return str(caught.value)
+
+
+@pytest.fixture(autouse=True)
+def _time() -> Any:
+    with time_machine.travel(NOW, tick=False):
+        yield
+
+
+# Signed with a time
+
+
+def test_a_message_signed_like_stripes_is_authentic() -> None:
+    verify = hipq.StripeSignature(SECRET)
+
+    assert verify(request(Stripe_Signature=stripe_header())) is True
+
+
+def test_one_good_signature_among_several_is_enough() -> None:
+    digest = stripe_header().partition("v1=")[2]
+    header = f"t={NOW}, v0=abc, v1={'0' * 64}, v1={digest}"
+
+    assert hipq.StripeSignature(SECRET)(request(Stripe_Signature=header)) is True
+
+
+@pytest.mark.parametrize("skew", [-300, -1, 0, 1, 300])
+def test_a_clock_may_be_off_by_the_tolerance(skew: int) -> None:
+    header = stripe_header(at=NOW + skew)
+
+    assert hipq.StripeSignature(SECRET)(request(Stripe_Signature=header)) is True
+
+
+@pytest.mark.parametrize("skew", [-301, 301, -NOW, 900_000_000_000 - NOW])
+def test_an_old_signature_and_one_of_the_future_are_refused(skew: int) -> None:
+    header = stripe_header(at=NOW + skew)
+
+    reason = refuses(hipq.StripeSignature(SECRET), request(Stripe_Signature=header))
+
+    assert f"{-skew} seconds old, and 300 are allowed" in reason
+
+
+def test_the_tolerance_and_the_header_can_be_chosen() -> None:
+    verify = hipq.StripeSignature(SECRET, tolerance=5, header="X-Bank-Signature")
+
+    assert verify(request(X_Bank_Signature=stripe_header(at=NOW - 5))) is True
+    refuses(verify, request(X_Bank_Signature=stripe_header(at=NOW - 6)))
+    assert "X-Bank-Signature is missing" in refuses(
+        verify, request(Stripe_Signature=stripe_header())
+    )
+
+
+DIGEST = stripe_header().partition("v1=")[2]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        *("t", "t=", "=", ",", "v1", f"t={NOW}", f"v1={DIGEST}", f"t={NOW},v1=", f"t=,v1={DIGEST}"),
+        *(f"t={NOW},t={NOW},v1={DIGEST}", f"t={NOW},v0={DIGEST}", f"t={NOW},v1={DIGEST[:-1]}"),
+        *(f"t=-{NOW},v1={DIGEST}", f"t={NOW}.0,v1={DIGEST}", f"t=nan,v1={DIGEST}"),
+        *(f"t={'9' * 10_000},v1={DIGEST}", f"t=\u0661\u0667,v1={DIGEST}", f"t={NOW},v1=é{DIGEST}"),
+    ],
+)
+def test_a_header_of_another_form_is_refused(header: str) -> None:
+    refuses(hipq.StripeSignature(SECRET), request(Stripe_Signature=header))
+
+
+# Signed without a time
+
+
+def test_the_example_of_github_is_authentic() -> None:
+    # From GitHub's page "Validating webhook deliveries".
+    verify = hipq.GitHubSignature("It's a Secret to Everybody")
+    header = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"
+
+    assert verify(request(b"Hello, World!", X_Hub_Signature_256=header)) is True
+    refuses(verify, request(b"Hello, World?", X_Hub_Signature_256=header))
+
+
+def test_a_prefix_can_be_chosen() -> None:
+    verify = hipq.GitHubSignature(SECRET, header="X-Signature", prefix="")
+    digits = github_header().removeprefix("sha256=")
+
+    assert verify(request(X_Signature=digits)) is True
+    refuses(verify, request(X_Signature=github_header()))
+
+
+@pytest.mark.parametrize("header", ["sha256=", "sha1=abc", "é", "sha256=é", f"sha256={'0' * 64}"])
+def test_another_signature_is_refused(header: str) -> None:
+    refuses(hipq.GitHubSignature(SECRET), request(X_Hub_Signature_256=header))
+
+
+# The secret itself
+
+
+@pytest.mark.parametrize("secret", ["s3cret", "Bearer abc", b"\xff\x80", "schlüssel"])
+def test_a_shared_secret_is_authentic(secret: str | bytes) -> None:
+    sent = (secret.encode() if isinstance(secret, str) else secret).decode("latin-1")
+
+    assert hipq.SharedSecret("X-Token", secret)(request(X_Token=sent)) is True
+
+
+@pytest.mark.parametrize("sent", ["", "s3cre", "s3crett", "S3CRET", "s3cret,s3cret", "…", "\udcff"])
+def test_another_secret_is_refused(sent: str) -> None:
+    refuses(hipq.SharedSecret("X-Token", "s3cret"), request(X_Token=sent))
+
+
+@pytest.mark.parametrize("expected", ["s3cret", "another", lambda: ""])
+def test_a_secret_does_not_stay_in_the_request_where_error_reports_would_show_it(
+    expected: Any,
+) -> None:
+    message = request(X_Hook="s3cret")
+
+    with suppress(hipq.ForgedWebhookError, hipq.ConfigurationError):
+        hipq.SharedSecret("X-Hook", expected)(message)
+
+    assert "s3cret" not in str(message.META)
+    assert "s3cret" not in str(message.headers)
+
+
+def test_who_says_so_believes_everybody() -> None:
+    assert hipq.NoVerification()(request()) is True
+
+
+# Several secrets, and functions that return them
+
+EXCHANGED: list[Any] = [
+    ["old", SECRET],
+    (SECRET, b"old"),
+    lambda: SECRET,
+    lambda: ["old", SECRET],
+    SECRET.encode(),
+]
+
+
+@pytest.mark.parametrize("number", range(len(EXCHANGED)))
+def test_one_of_several_secrets_is_enough(number: int) -> None:
+    given = EXCHANGED[number]
+
+    assert hipq.StripeSignature(given)(request(Stripe_Signature=stripe_header())) is True
+    assert hipq.GitHubSignature(given)(request(X_Hub_Signature_256=github_header())) is True
+    assert hipq.SharedSecret("X-Token", given)(request(X_Token=SECRET)) is True
+
+
+def test_a_function_is_asked_at_each_message() -> None:
+    secrets = ["first"]
+    verify = hipq.GitHubSignature(lambda: secrets)
+    refuses(verify, request(X_Hub_Signature_256=github_header()))
+
+    secrets.append(SECRET)
+
+    assert verify(request(X_Hub_Signature_256=github_header())) is True
+
+
+MAKERS: list[Any] = [
+    hipq.StripeSignature,
+    hipq.GitHubSignature,
+    lambda secret: hipq.SharedSecret("X-Token", secret),
+]
+UNUSABLE: list[tuple[Any, str]] = [
+    ("", "the secret is empty"),
+    (b"", "the secret is empty"),
+    ([], "the list of secrets is empty"),
+    ((), "the list of secrets is empty"),
+    (["good", ""], "the secret is empty"),
+    (None, "of type NoneType"),
+    (42, "of type int"),
+    ([None], "of type NoneType"),
+    ("s3cret\n", "white space"),
+    (" ", "white space"),
+]
+
+
+@pytest.mark.parametrize("make", MAKERS, ids=["stripe", "github", "shared"])
+@pytest.mark.parametrize(("secret", "reason"), UNUSABLE, ids=repr)
+def test_a_secret_that_protects_nothing_is_refused_at_once(
+    make: Any, secret: Any, reason: str
+) -> None:
+    with pytest.raises(hipq.ConfigurationError, match=reason) as caught:
+        make(secret)
+
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("make", MAKERS, ids=["stripe", "github", "shared"])
+@pytest.mark.parametrize(("secret", "reason"), UNUSABLE, ids=repr)
+def test_a_function_that_returns_no_usable_secret_lets_nobody_in(
+    make: Any, secret: Any, reason: str
+) -> None:
+    headers = {"X_Token": "x", "X_Hub_Signature_256": github_header(secret="")}
+    message = request(BODY, Stripe_Signature=stripe_header(secret=""), **headers)
+
+    with pytest.raises(hipq.ConfigurationError, match=reason):
+        make(lambda: secret)(message)
+
+
+def test_a_function_that_raises_is_named_without_what_it_says() -> None:
+    def ask() -> str:
+        raise OSError("vault at 10.0.0.1 refused token hunter2")
+
+    with pytest.raises(hipq.ConfigurationError, match="raised OSError") as caught:
+        hipq.SharedSecret("X-Token", ask)(request(X_Token="x"))
+
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("make", MAKERS, ids=["stripe", "github", "shared"])
+def test_no_secret_is_in_what_is_printed(make: Any) -> None:
+    for given_secret in (SECRET, [SECRET, "other-secret"], SECRET.encode()):
+        verify = make(given_secret)
+        shown = f"{verify!r} {verify} {vars(verify)}"
+
+        assert SECRET not in shown
+        assert "other-secret" not in shown
+
+
+@pytest.mark.parametrize("header", ["", "X Token", "X-Token:", "X\nY", None, "ü"])
+def test_a_header_must_have_a_name(header: Any) -> None:
+    with pytest.raises(hipq.ConfigurationError, match="no name of a header"):
+        hipq.SharedSecret(header, "s3cret")
+
+
+@pytest.mark.parametrize("tolerance", [0, -1, float("nan"), float("inf"), "300", None, True])
+def test_a_tolerance_is_a_number_of_seconds(tolerance: Any) -> None:
+    with pytest.raises(hipq.ConfigurationError, match="give seconds above 0"):
+        hipq.StripeSignature("s", tolerance=tolerance)
+
+
+# Whatever is sent
+
+
+@given(body=st.binary(max_size=200), other=st.binary(max_size=200))
+def test_a_signature_of_another_body_is_refused(body: bytes, other: bytes) -> None:
+    assume(body != other)
+    timed, plain = stripe_header(other), github_header(other)
+    message = request(body, Stripe_Signature=timed, X_Hub_Signature_256=plain)
+
+    refuses(hipq.StripeSignature(SECRET), message)
+    refuses(hipq.GitHubSignature(SECRET), message)
+
+
+@given(header=st.text(max_size=200))
+def test_no_header_is_more_than_refused(header: str) -> None:
+    message = request(Stripe_Signature=header, X_Hub_Signature_256=header, X_Token=header)
+
+    for make in MAKERS:
+        refuses(make(SECRET), message)
+
+
+@given(
+    time=st.text(alphabet="0123456789.-+e ", max_size=30),
+    signatures=st.lists(st.text(alphabet="0123456789abcdef", max_size=70), max_size=5),
+)
+def test_no_timed_header_is_more_than_refused(time: str, signatures: list[str]) -> None:
+    header = ",".join([f"t={time}", *(f"v1={signature}" for signature in signatures)])
+
+    refuses(hipq.StripeSignature(SECRET), request(Stripe_Signature=header))
+
+
+@given(skew=st.integers(-1_000, 1_000), tolerance=st.integers(1, 1_000))
+def test_the_tolerance_is_exact(skew: int, tolerance: int) -> None:
+    message = request(Stripe_Signature=stripe_header(at=NOW + skew))
+    verify = hipq.StripeSignature(SECRET, tolerance=tolerance)
+
+    if abs(skew) <= tolerance:
+        assert verify(message) is True
+    else:
+        refuses(verify, message)
