@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 TABLE = "hipq_job"
 TRIGGER = "hipq_job_guard"
-MESSAGE = "hipq: a final job never changes, moves go as the state machine says, attempts only grow"
+MESSAGE = (
+    "hipq: a final job never changes, moves go as the state machine says, attempts only grow, "
+    "queue and type stay"
+)
 
 # A queue's rows die young: let vacuum come early and work fast, and leave room for the new
 # version of a row on its page.
@@ -47,16 +50,17 @@ def set_storage(apps: Any, schema_editor: BaseDatabaseSchemaEditor) -> None:
     """Set the storage parameters of the job table; PostgreSQL only."""
     del apps
     values = ", ".join(f"{name} = {value}" for name, value in STORAGE.items())
-    _on_postgresql(schema_editor, f"ALTER TABLE {TABLE} SET ({values})")
+    on_postgresql(schema_editor, f"ALTER TABLE {TABLE} SET ({values})")
 
 
 def reset_storage(apps: Any, schema_editor: BaseDatabaseSchemaEditor) -> None:
     """Give the job table the server's own storage parameters again."""
     del apps
-    _on_postgresql(schema_editor, f"ALTER TABLE {TABLE} RESET ({', '.join(STORAGE)})")
+    on_postgresql(schema_editor, f"ALTER TABLE {TABLE} RESET ({', '.join(STORAGE)})")
 
 
-def _on_postgresql(schema_editor: BaseDatabaseSchemaEditor, statement: str) -> None:
+def on_postgresql(schema_editor: BaseDatabaseSchemaEditor, statement: str) -> None:
+    """Execute a statement where the database is PostgreSQL."""
     if schema_editor.connection.vendor == "postgresql":
         schema_editor.execute(statement, params=None)
 
@@ -73,6 +77,7 @@ def _forbidden() -> str:
     )
     return (
         "OLD.state = 'final' OR NEW.attempt < OLD.attempt OR NEW.create_time <> OLD.create_time "
+        "OR NEW.queue_id <> OLD.queue_id OR NEW.job_type_id <> OLD.job_type_id "
         f"OR (OLD.state <> NEW.state AND NOT ({moves}))"
     )
 
