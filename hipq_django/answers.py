@@ -88,7 +88,7 @@ def _message(
         raise InvalidAnswerError(f"answer: {error}") from error
     if key == NONE:
         raise InvalidAnswerError(
-            f"answer for {name!r}: job_key {job_key!r} names no job; give the key of the job."
+            f"answer for {name!r}: job_key None names no job; give the key of the job."
         )
     payload = _checked_payload(kind, payload)
     return Message(instance, name, key, kind, payload, _checked_message_id(message_id))
