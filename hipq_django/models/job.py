@@ -59,7 +59,7 @@ class JobQuerySet(models.QuerySet["Job"]):
     def ended(self, outcome: Outcome) -> JobQuerySet:
         """Final jobs with one outcome; the unsuccessful have an index of their own."""
         if outcome in UNSUCCESSFUL:
-            return self.final().filter(outcome_in(*UNSUCCESSFUL), outcome_in(outcome))
+            return self.filter(outcome_in(*UNSUCCESSFUL), outcome=outcome)
         return self.final().filter(outcome=outcome)
 
 
