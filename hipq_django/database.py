@@ -86,14 +86,18 @@ def max_rows_per_statement(using: str) -> int:
     return min(500, limit // 3) if limit else 500
 
 
+def isolation_level(using: str) -> str:
+    """Return the isolation level of a PostgreSQL session."""
+    with connections[using].cursor() as cursor:
+        cursor.execute("SHOW transaction_isolation")
+        return str(cursor.fetchone()[0])
+
+
 def check_isolation(using: str) -> None:
     """Raise `ConfigurationError` where the isolation level would make limits inexact."""
-    connection = connections[using]
-    if connection.vendor != "postgresql":
+    if connections[using].vendor != "postgresql":
         return
-    with connection.cursor() as cursor:
-        cursor.execute("SHOW transaction_isolation")
-        level = cursor.fetchone()[0]
+    level = isolation_level(using)
     if level != "read committed":
         raise ConfigurationError(
             f"database {using!r} runs transactions at {level!r}: exact limits need 'read "
