@@ -94,12 +94,14 @@ def assert_good(plans: Sequence[Plan], pages: int = SLACK_PAGES) -> None:
 
 
 def _returned(node: dict[str, Any]) -> int:
-    return round(node["Actual Rows"] * node["Actual Loops"])
+    rows: float = node["Actual Rows"] * node["Actual Loops"]
+    return round(rows)
 
 
 def _dropped(node: dict[str, Any]) -> int:
-    removed = sum(value for name, value in node.items() if name.startswith("Rows Removed by"))
-    return round(removed * node["Actual Loops"])
+    each = sum(value for name, value in node.items() if name.startswith("Rows Removed by"))
+    rows: float = each * node["Actual Loops"]
+    return round(rows)
 
 
 @contextmanager

@@ -39,19 +39,19 @@ _ROWS = """
         COALESCE((SELECT option_value::boolean FROM pg_options_to_table(c.reloptions)
             WHERE option_name = 'autovacuum_enabled'), true)
     FROM pg_class c JOIN pg_stat_all_tables s ON s.relid = c.oid
-    WHERE c.oid = ANY(SELECT to_regclass(name) FROM unnest(%s) AS name)
+    WHERE c.oid = ANY(SELECT to_regclass(name) FROM unnest(%s::text[]) AS name)
     ORDER BY c.relname"""
 
 _INVALID = """
     SELECT i.indexrelid::regclass::text FROM pg_index i
     WHERE NOT (i.indisvalid AND i.indisready)
-        AND i.indrelid = ANY(SELECT to_regclass(name) FROM unnest(%s) AS name)
+        AND i.indrelid = ANY(SELECT to_regclass(name) FROM unnest(%s::text[]) AS name)
     ORDER BY 1"""
 
 _STORAGE = """
     SELECT option_name, option_value::float
     FROM pg_class c, pg_options_to_table(c.reloptions)
-    WHERE c.oid = to_regclass(%s) AND option_name = ANY(%s)"""
+    WHERE c.oid = to_regclass(%s) AND option_name = ANY(%s::text[])"""
 
 _GUARD = """
     SELECT tgenabled::text FROM pg_trigger WHERE tgrelid = to_regclass(%s) AND tgname = %s"""

@@ -71,4 +71,8 @@ def _summary(findings: Sequence[Finding]) -> str:
     if not findings:
         return "Nothing slows the queues."
     problems = sum(finding.level is Level.PROBLEM for finding in findings)
-    return f"{problems} problems, {len(findings) - problems} warnings."
+    return f"{_number(problems, 'problem')}, {_number(len(findings) - problems, 'warning')}."
+
+
+def _number(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
