@@ -28,6 +28,7 @@ def test_a_finding_has_the_levels_that_are_written() -> None:
 
 
 @pytest.mark.processes
+@pytest.mark.usefixtures("vacuumed")
 @pytest.mark.parametrize(
     ("environment", "code"),
     [

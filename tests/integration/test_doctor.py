@@ -24,7 +24,7 @@ from hipq_django.models import Answer, Job, Queue
 from tests.factories import AnswerFactory, JobFactory, WorkerFactory
 from tests.integration.conftest import ConfigureQueue
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("vacuumed")]
 postgres = pytest.mark.postgres
 
 
