@@ -112,7 +112,7 @@ def _unserved(job: Job, now: datetime) -> Iterator[Reason]:
     workers = Worker.objects.using(job.using).filter(
         instance=job.queue.instance, state=Worker.State.RUNNING
     )
-    serving = [w for w in workers if not w.queues or job.queue.name in w.queues]
+    serving = [worker for worker in workers if worker.serves(job.queue)]
     if not serving:
         yield Reason(
             "no_worker",

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from django.db import connections
+from django.db.migrations.executor import MigrationExecutor
+
 from hipq_django.states import MOVES
 
 if TYPE_CHECKING:
@@ -29,6 +32,13 @@ STORAGE = {
 }
 
 
+def missing_migrations(using: str) -> list[str]:
+    """Return the migrations of hipq_django that the database lacks, the first one first."""
+    executor = MigrationExecutor(connections[using])
+    plan = executor.migration_plan(list(executor.loader.graph.leaf_nodes("hipq")))
+    return [migration.name for migration, _ in plan if migration.app_label == "hipq"]
+
+
 def install_guard(apps: Any, schema_editor: BaseDatabaseSchemaEditor) -> None:
     """Create the trigger that refuses every move but those of `states.MOVES`.
 
@@ -40,7 +50,7 @@ def install_guard(apps: Any, schema_editor: BaseDatabaseSchemaEditor) -> None:
 
 
 def remove_guard(apps: Any, schema_editor: BaseDatabaseSchemaEditor) -> None:
-    """Drop the trigger."""
+    """Drop the trigger where it is there: so it can be made anew by migrating back and forth."""
     del apps
     for statement in _DROPS.get(schema_editor.connection.vendor, []):
         schema_editor.execute(statement, params=None)
@@ -104,6 +114,9 @@ _GUARDS = {
     ],
 }
 _DROPS = {
-    "postgresql": [f"DROP TRIGGER {TRIGGER} ON {TABLE}", f"DROP FUNCTION {TRIGGER}()"],
-    "sqlite": [f"DROP TRIGGER {TRIGGER}"],
+    "postgresql": [
+        f"DROP TRIGGER IF EXISTS {TRIGGER} ON {TABLE}",
+        f"DROP FUNCTION IF EXISTS {TRIGGER}()",
+    ],
+    "sqlite": [f"DROP TRIGGER IF EXISTS {TRIGGER}"],
 }

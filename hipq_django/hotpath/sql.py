@@ -57,14 +57,21 @@ class SqlPath:
         now: datetime,
         bounds: Mapping[int, int],
     ) -> list[Busy]:
-        """Plan: for each queue one probe of three partial indexes, each stopping at a row."""
-        due = f"SELECT 1 FROM hipq_job j WHERE {_DUE.format(queue='q.id', bound='q.bound')}"
+        """Plan: for each queue one probe of three partial indexes, each stopping at a row.
+
+        The probe for due jobs asks for the first in order, not whether there is one: PostgreSQL
+        believes that an EXISTS soon finds a row anywhere, and reads the table from end to end
+        when all waiting jobs are of the future.
+        """
+        due = f"SELECT j.id FROM hipq_job j WHERE {_DUE.format(queue='q.id', bound='q.bound')}"
+        first = "ORDER BY j.rank, j.id LIMIT 1"
         sql = f"""
             SELECT q.*, CASE
                 WHEN q.throttle_limit < 1 OR q.throttle_limit > (
                     SELECT COALESCE(SUM(j.throttle_factor), 0) FROM hipq_job j
                     WHERE j.queue_id = q.id AND j.state IN ('running'))
-                THEN EXISTS ({due}) ELSE EXISTS ({due} AND j.throttle_factor = 0) END AS has_due,
+                THEN ({due} {first}) ELSE ({due} AND j.throttle_factor = 0 {first})
+                END IS NOT NULL AS has_due,
                 EXISTS (SELECT 1 FROM hipq_job j WHERE j.queue_id = q.id AND
                     j.state IN ('running') AND j.answered AND j.worker_id IS NULL) AS has_response,
                 EXISTS (SELECT 1 FROM hipq_job j WHERE j.queue_id = q.id AND

@@ -40,7 +40,7 @@ from hipq_django.ranking import Order
 from tests.docs.documents import REFERENCE, codes_of
 from tests.docs.project import FreshProject
 
-COMMANDS = ("hipq_worker", "hipq_status", "hipq_prune")
+COMMANDS = ("hipq_worker", "hipq_status", "hipq_doctor", "hipq_prune")
 FOR_TESTS_ONLY = {"draw"}  # of Exponential: where chance comes from
 
 

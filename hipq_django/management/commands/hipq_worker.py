@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
-from django.db import DEFAULT_DB_ALIAS, Error, connections
-from django.db.migrations.executor import MigrationExecutor
+from django.db import DEFAULT_DB_ALIAS, Error
 
 from hipq_django import catalog
 from hipq_django.conf import DEFAULT, get_instance
@@ -21,6 +20,7 @@ from hipq_django.processes.reloader import Reloader
 from hipq_django.processes.signals import on_stop_signals
 from hipq_django.processes.supervisor import Supervisor
 from hipq_django.processes.worker import WorkerProcess
+from hipq_django.schema import missing_migrations
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -113,19 +113,17 @@ class Command(BaseCommand):
         )
 
     def _check_database(self, config: InstanceSettings) -> None:
-        connection = connections[config.database]
         try:
-            executor = MigrationExecutor(connection)
-            plan = executor.migration_plan(list(executor.loader.graph.leaf_nodes("hipq")))
+            missing = missing_migrations(config.database)
             check_isolation(config.database)
         except Error as error:
             raise CommandError(
                 f"database {config.database!r} cannot be reached: {in_one_line(error)}"
             ) from error
-        if plan:
+        if missing:
             flag = "" if config.database == DEFAULT_DB_ALIAS else f" --database {config.database}"
             raise CommandError(
-                f"database {config.database!r} lacks migration {plan[0][0]}: "
+                f"database {config.database!r} lacks migration hipq.{missing[0]}: "
                 f"run manage.py migrate{flag}."
             )
 
