@@ -15,6 +15,7 @@ from hipq_django import clock, inbox, moves
 from hipq_django.admission import WORKER_LOST
 from hipq_django.database import locked, write_transaction
 from hipq_django.models import Answer, Attempt, Job, JobType, Queue, Worker
+from hipq_django.payloads import NONE
 from hipq_django.registry import get_all_declared
 from hipq_django.states import State, Work
 
@@ -161,8 +162,15 @@ def match_early(config: InstanceSettings) -> int:
     running job, and that claim does not see the answer. One of the two is found here.
     """
     using, now = config.database, clock.now(config.database)
+    jobs = Job.objects.using(using).filter(
+        job_type__instance=OuterRef("instance"),
+        job_type__name=OuterRef("job_type"),
+        job_key=OuterRef("job_key"),
+    )
+    jobs = jobs.exclude(job_key=NONE)
+    begun = Exists(jobs.live().exclude(state=State.INITIAL)) | Exists(jobs.final())
     matched = 0
-    for answer in inbox.fresh_early(config.name, now, using).order_by("pk")[:BATCH]:
+    for answer in inbox.fresh_early(config.name, now, using).filter(begun).order_by("pk")[:BATCH]:
         with write_transaction(using):
             matched += inbox.match(answer, now, using)
     return matched

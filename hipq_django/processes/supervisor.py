@@ -30,7 +30,7 @@ class Supervisor:
     """Keeps `processes` worker processes running until it is stopped."""
 
     def __init__(self, options: WorkerOptions, processes: int) -> None:
-        self._options = replace(options, parent=os.getpid())
+        self.options = replace(options, parent=os.getpid())
         self._processes = processes
         self._children: list[SpawnProcess] = []
         self._stops = 0
@@ -61,6 +61,6 @@ class Supervisor:
                 self._children.append(self._start())
 
     def _start(self) -> SpawnProcess:
-        child = _CONTEXT.Process(target=run_child, args=(self._options,))
+        child = _CONTEXT.Process(target=run_child, args=(self.options,))
         child.start()
         return child

@@ -252,3 +252,20 @@ def test_a_retry_after_an_early_error_obeys_its_throttlers_again(
 
     job.refresh_from_db()
     assert (job.state, job.attempt) == ("retry", 1)
+
+
+def test_an_answer_is_matched_however_many_unknown_ones_came_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only answers whose job has begun are looked at; the others do not stand in their way."""
+    monkeypatch.setattr(recovery, "BATCH", 2)
+    for number in range(3):
+        AnswerFactory.create(job_type="ask", job_key=f"unknown-{number}")
+    job = hipq.enqueue("ask", job_key="k")
+    run_due_jobs()
+    AnswerFactory.create(job_type="ask", job_key="k", payload="paid")
+
+    assert recovery.match_early(get_instance()) == 1
+
+    job.refresh_from_db()
+    assert job.result == "paid"

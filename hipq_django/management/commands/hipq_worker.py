@@ -69,13 +69,13 @@ class Command(BaseCommand):
         self._run(process, self._wants_reload(options))
 
     def _run(self, process: WorkerProcess | Supervisor, reload: bool) -> None:
-        if not reload:
-            process.run()
-            self._leave(process)
-            return
         reloader = Reloader(process.stop)
-        reloader.open()
-        process.run()
+        if reload:
+            reloader.open()
+        try:
+            process.run()
+        except Error as error:  # as it started; later on it would have backed off
+            raise _unreachable(get_instance(process.options.instance), error) from error
         if reloader.changed:
             reloader.restart()
         self._leave(process)
@@ -103,6 +103,8 @@ class Command(BaseCommand):
             self._check_queues(config, options["queues"])
         except HipqError as error:
             raise CommandError(str(error)) from error
+        except Error as error:
+            raise _unreachable(config, error) from error
         return WorkerOptions(
             instance=config.name,
             queues=tuple(options["queues"]),
@@ -113,13 +115,8 @@ class Command(BaseCommand):
         )
 
     def _check_database(self, config: InstanceSettings) -> None:
-        try:
-            missing = missing_migrations(config.database)
-            check_isolation(config.database)
-        except Error as error:
-            raise CommandError(
-                f"database {config.database!r} cannot be reached: {in_one_line(error)}"
-            ) from error
+        missing = missing_migrations(config.database)
+        check_isolation(config.database)
         if missing:
             flag = "" if config.database == DEFAULT_DB_ALIAS else f" --database {config.database}"
             raise CommandError(
@@ -139,3 +136,7 @@ class Command(BaseCommand):
                     f"unknown queue {name!r}{nearest_name(name, known)} A queue exists once it is "
                     "in HIPQ, named by a job type, or enqueued to."
                 )
+
+
+def _unreachable(config: InstanceSettings, error: Error) -> CommandError:
+    return CommandError(f"database {config.database!r} cannot be reached: {in_one_line(error)}")
