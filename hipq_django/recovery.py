@@ -155,24 +155,60 @@ def _loss_text(job: Job) -> str:
     return f"{WORKER_LOST}: worker {name} stopped while it executed attempt {job.attempt}"
 
 
-def match_early(config: InstanceSettings) -> int:
-    """Give early answers to jobs that were claimed at the same moment; return how many.
+class EarlyAnswers:
+    """Gives early answers to jobs that were claimed at the same moment.
 
     An answer that comes while the job's enqueue, or its claim, is not yet committed sees no
-    running job, and that claim does not see the answer. One of the two is found here.
+    running job, and that claim does not see the answer. One of the two is found here. Each call
+    looks at the next page, so that answers to unknown keys stand in nobody's way.
     """
-    using, now = config.database, clock.now(config.database)
+
+    def __init__(self, config: InstanceSettings) -> None:
+        self._config = config
+        self._after = 0
+
+    def match(self) -> int:
+        """Look at the next page; return how many answers got their job."""
+        using, now = self._config.database, clock.now(self._config.database)
+        early = inbox.fresh_early(self._config.name, now, using).order_by("pk")
+        page = list(early.filter(pk__gt=self._after)[:BATCH])
+        self._after = page[-1].pk if len(page) == BATCH else 0
+        begun = _begun_keys(page, using)
+        matched = 0
+        for answer in page:
+            if (answer.job_type, answer.job_key) in begun:
+                with write_transaction(using):
+                    matched += inbox.match(answer, now, using)
+        return matched
+
+    @property
+    def is_at_the_beginning(self) -> bool:
+        """Whether all answers have been looked at."""
+        return self._after == 0
+
+
+def _begun_keys(answers: Sequence[Answer], using: str) -> set[tuple[str, str]]:
+    """Return type and key of the jobs that are not initial any more, of those that are named."""
+    types = JobType.objects.using(using).filter(
+        instance__in={a.instance for a in answers}, name__in={a.job_type for a in answers}
+    )
     jobs = Job.objects.using(using).filter(
-        job_type__instance=OuterRef("instance"),
-        job_type__name=OuterRef("job_type"),
-        job_key=OuterRef("job_key"),
+        job_type__in=list(types.values_list("pk", flat=True)),
+        job_key__in={answer.job_key for answer in answers},
     )
     jobs = jobs.exclude(job_key=NONE)
-    begun = Exists(jobs.live().exclude(state=State.INITIAL)) | Exists(jobs.final())
-    matched = 0
-    for answer in inbox.fresh_early(config.name, now, using).filter(begun).order_by("pk")[:BATCH]:
-        with write_transaction(using):
-            matched += inbox.match(answer, now, using)
+    begun: set[tuple[str, str]] = set()
+    for rows in (jobs.live().exclude(state=State.INITIAL), jobs.final()):
+        begun.update(rows.order_by().values_list("job_type__name", "job_key").distinct())
+    return begun
+
+
+def match_early(config: InstanceSettings) -> int:
+    """Look at all early answers once; return how many got their job."""
+    early = EarlyAnswers(config)
+    matched = early.match()
+    while not early.is_at_the_beginning:
+        matched += early.match()
     return matched
 
 

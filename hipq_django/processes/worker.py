@@ -262,7 +262,7 @@ class _Upkeep:
         beat = config.heartbeat_seconds
         self._duties: list[tuple[float, Callable[[], int]]] = [
             (min(OFTEN_SECONDS, beat), lambda: recovery.time_out_overdue(config)),
-            (min(OFTEN_SECONDS, beat), lambda: recovery.match_early(config)),
+            (min(OFTEN_SECONDS, beat), recovery.EarlyAnswers(config).match),
             (beat, lambda: recovery.recover_lost(config)),
             (beat, process.reclaim),
             (beat, lambda: recovery.expire_early(config)),
