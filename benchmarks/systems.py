@@ -8,6 +8,17 @@ from importlib import import_module
 PACKAGES = (
     "benchmarks.hipq",
     "benchmarks.hipq_sqlite",
+    "benchmarks.floors.postgres",
+    "benchmarks.peers.pgqueuer",
+    "benchmarks.peers.procrastinate",
+    "benchmarks.peers.django_tasks_db",
+    "benchmarks.peers.chancy",
+    "benchmarks.peers.dj_queue",
+    "benchmarks.peers.django_q2",
+    "benchmarks.peers.huey",
+    "benchmarks.peers.huey_sqlite",
+    "benchmarks.peers.celery",
+    "benchmarks.peers.dramatiq",
 )
 
 

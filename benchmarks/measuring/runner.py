@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 
     Figures = Iterator[tuple[str, float]]
     Measurement = Callable[[Any, dict[str, Any]], Figures]
@@ -55,6 +56,34 @@ class Runner(ABC):
     def idle_worker(self) -> list[str]:
         """Return the command of a worker that is to start a single job soon."""
         return self.worker()
+
+
+class AsyncRunner(Runner):
+    """A system that is used from asyncio; connections belong to the one loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+
+    def wait_for(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine to its end."""
+        self._loop.run_until_complete(coroutine)
+
+    def enqueue(self, kind: str, number: int) -> None:
+        """Enqueue one job."""
+        self.wait_for(self.enqueue_async(kind, number))
+
+    def enqueue_each(self, kind: str, numbers: Iterable[int]) -> None:
+        """Enqueue one after the other without leaving the loop."""
+
+        async def each() -> None:
+            for number in numbers:
+                await self.enqueue_async(kind, number)
+
+        self.wait_for(each())
+
+    @abstractmethod
+    async def enqueue_async(self, kind: str, number: int) -> None:
+        """Enqueue one job and return when it is committed."""
 
 
 def note(text: str) -> None:

@@ -1,0 +1,17 @@
+"""The application: asynchronous for the worker, synchronous for the client."""
+
+import os
+
+import procrastinate
+
+from benchmarks.measuring.handlers import handle_async
+
+POOL = {"conninfo": os.environ["DATABASE_URL"], "min_size": 1, "max_size": 10}
+
+app = procrastinate.App(connector=procrastinate.PsycopgConnector(**POOL))
+
+
+@app.task(name="handle")
+async def handle(kind: str, number: int) -> None:
+    """Do one job."""
+    await handle_async(kind, number)
