@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -77,7 +78,7 @@ def _outcome(process: subprocess.Popen[str], limit: float, mark: str, log: Path)
         kill_marked(mark)
     log.write_text(output + complaints)
     if not error and process.returncode:
-        error = (complaints.strip().splitlines() or [f"left with {process.returncode}"])[-1][:500]
+        error = reason(complaints) or f"left with {process.returncode}"
     return parsed(output, error)
 
 
@@ -94,6 +95,13 @@ def parsed(output: str, error: str = "") -> Outcome:
         elif isinstance(said, dict) and "note" in said:
             outcome.notes.append(said["note"])
     return outcome
+
+
+def reason(complaints: str) -> str:
+    """Return the last line that names an error, else the last one."""
+    lines = complaints.strip().splitlines()
+    errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)]
+    return (errors or lines or [""])[-1][:500]
 
 
 def kill_marked(mark: str) -> None:

@@ -95,7 +95,7 @@ def open_services(stack: ExitStack, folder: Path, *, redis: bool) -> Services:
         raise NoServiceError(f"DATABASE_URL {postgres!r} is not PostgreSQL; unset it or change it.")
     if not postgres:
         server = stack.enter_context(temporary_server(**EMBEDDED_SETTINGS))
-        postgres = server.url("postgres")
+        postgres = _plain(server.url("postgres"))
     if not redis:
         return Services(postgres)
     try:
@@ -103,6 +103,14 @@ def open_services(stack: ExitStack, folder: Path, *, redis: bool) -> Services:
     except NoServiceError as error:
         return Services(postgres, missing=str(error))
     return Services(postgres, address)
+
+
+def _plain(address: str) -> str:
+    """Return the address of a socket in the form that every driver understands."""
+    parts = urlsplit(address)
+    return urlunsplit(
+        parts._replace(netloc=f"{parts.username}@", query=f"{parts.query}&port={parts.port}")
+    )
 
 
 def _start_redis(stack: ExitStack, folder: Path) -> str:

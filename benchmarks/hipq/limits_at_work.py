@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import hipq_django as hipq
 from benchmarks.measuring.handlers import folder
 from benchmarks.measuring.measurements import Drain, await_count
+from benchmarks.measuring.postgres import analyze
 from benchmarks.measuring.workers import running
 from hipq_django.models import Queue
 
@@ -40,6 +41,7 @@ def _drained(runner: HipqRunner, queue: str, sizes: dict[str, Any]) -> float:
         )
         for number in range(sizes["jobs"])
     )
+    analyze()
     drain = Drain.expected(sizes["jobs"], sizes["workers"])
     with running(runner.worker(None, queue), drain.workers) as workers:
         return drain.jobs_per_second(runner, workers)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import hipq_django as hipq
 from benchmarks.measuring.measurements import Drain
+from benchmarks.measuring.postgres import analyze
 from benchmarks.measuring.workers import running
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def _of_tenant(number: int, tenant: int) -> hipq.NewJob:
 
 def _drained(runner: HipqRunner, new: list[hipq.NewJob], *queues: str) -> float:
     runner.enqueue_new(new)
+    analyze()
     drain = Drain.expected(len(new), 1)
     with running(runner.worker(None, *queues)) as workers:
         return drain.jobs_per_second(runner, workers)

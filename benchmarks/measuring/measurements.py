@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.measuring.handlers import folder, stamps, tally
+from benchmarks.measuring.postgres import analyze
 from benchmarks.measuring.transactions import count_transactions
 from benchmarks.measuring.workers import Workers, running
 
@@ -51,6 +52,7 @@ def drain(runner: Runner, sizes: Sizes) -> Figures:
     """W3, W4, W7, W12: workers do jobs that do nothing and were all there before."""
     runner.enqueue_bulk("noop", range(sizes["jobs"]))
     runner.disconnect()
+    analyze()
     before = count_transactions()
     drain = Drain.expected(sizes["jobs"], sizes["workers"])
     with running(runner.worker(), drain.workers, runner.worker_environment()) as workers:
@@ -70,6 +72,7 @@ def network(runner: Runner, sizes: Sizes) -> Figures:
         for concurrency in sizes["concurrency"]:
             jobs = sizes["jobs_each"] * concurrency
             runner.enqueue_bulk("wait", range(jobs))
+            analyze()
             command = runner.worker(concurrency)
             drain = Drain.expected(jobs, sizes["workers"])
             with running(command, drain.workers, runner.worker_environment()) as workers:
@@ -134,6 +137,8 @@ class Drain:
         await_finished(runner, workers)
         rate = (end - first) / (time.perf_counter() - began)
         check_equal("jobs handled", tally().total(), end)
+        if first == end:
+            raise WrongResultError(f"all {self.jobs} jobs were done at once: too few to measure")
         return rate
 
     def _all_have_begun(self) -> bool:

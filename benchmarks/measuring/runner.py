@@ -39,7 +39,7 @@ class Runner(ABC):
         """Return how many jobs are not recorded as done."""
 
     def disconnect(self) -> None:  # noqa: B027 - few have something to close
-        """Close connections that count transactions only when they end."""
+        """Close connections: what they did is counted when they end. It may be called twice."""
 
     @abstractmethod
     def worker(self, concurrency: int | None = None) -> list[str]:
@@ -101,5 +101,8 @@ def main(runner: Runner, own: Mapping[str, Measurement] | None = None) -> None:
 
     measurement, sizes = {**MEASUREMENTS, **(own or {})}[sys.argv[1]], json.loads(sys.argv[2])
     runner.prepare()
-    for figure, value in measurement(runner, sizes):
-        print(json.dumps({"figure": figure, "value": value}), flush=True)
+    try:
+        for figure, value in measurement(runner, sizes):
+            print(json.dumps({"figure": figure, "value": value}), flush=True)
+    finally:
+        runner.disconnect()

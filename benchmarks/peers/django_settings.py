@@ -9,14 +9,14 @@ from urllib.parse import parse_qs, urlsplit
 def database() -> dict[str, object]:
     """Return the entry of DATABASES for the run's database."""
     parts = urlsplit(os.environ["DATABASE_URL"])
-    host = parse_qs(parts.query).get("host", [parts.hostname or ""])[0]
+    query = parse_qs(parts.query)
     return {
         "ENGINE": "django.db.backends.postgresql",
         "NAME": parts.path.lstrip("/"),
         "USER": parts.username or "",
         "PASSWORD": parts.password or "",
-        "HOST": host,
-        "PORT": parts.port or "",
+        "HOST": query.get("host", [parts.hostname or ""])[0],
+        "PORT": query.get("port", [parts.port or ""])[0],
         "CONN_MAX_AGE": None,
     }
 

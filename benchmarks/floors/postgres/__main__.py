@@ -55,7 +55,8 @@ class FloorRunner(Runner):
 
     def disconnect(self) -> None:
         """Close the connection."""
-        self._connected().close()
+        if self._connection is not None:
+            self._connection.close()
         self._connection = None
 
     def worker(self, concurrency: int | None = None) -> list[str]:

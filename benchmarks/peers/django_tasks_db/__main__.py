@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks.measuring.postgres import ask
 from benchmarks.measuring.runner import main
 from benchmarks.peers.django_project import DjangoRunner, set_up
 
@@ -25,7 +24,9 @@ class DjangoTasksRunner(DjangoRunner):
 
     def unfinished(self) -> int:
         """Count what did not succeed."""
-        return ask("SELECT count(*) FROM django_tasks_db_dbtaskresult WHERE status <> 'SUCCESSFUL'")
+        from django_tasks_db.models import DBTaskResult
+
+        return int(DBTaskResult.objects.exclude(status="SUCCESSFUL").count())
 
     def worker(self, concurrency: int | None = None) -> list[str]:
         """Return the command."""

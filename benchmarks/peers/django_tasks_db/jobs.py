@@ -1,11 +1,16 @@
 """The task."""
 
-from django_tasks_db import compat
+import django
 
 from benchmarks.measuring import handlers
 
+if django.VERSION < (6, 0):
+    from django_tasks import task
+else:
+    from django.tasks import task
 
-@compat.task()
+
+@task()
 def handle(kind: str, number: int) -> None:
     """Do one job."""
     handlers.handle(kind, number)

@@ -9,6 +9,6 @@ SYSTEM = System(
     package="benchmarks.peers.pgqueuer",
     store="postgres",
     workloads=("W1", "W2", "W3", "W4", "W4b", "W4c", "W5", "W7"),
-    tuning="asyncpg, batches of 500; for handlers that wait `--max-concurrent-tasks`.",
+    tuning="asyncpg and uvloop, batches of 500; for handlers that wait `max_concurrent_tasks`.",
     requirements=("pgqueuer==1.6.0", "asyncpg==0.32.0", "uvloop==0.23.0", PSYCOPG),
 )

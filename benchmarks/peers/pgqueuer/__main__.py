@@ -55,11 +55,10 @@ class PgQueuerRunner(AsyncRunner):
 
     def worker(self, concurrency: int | None = None) -> list[str]:
         """Return the command; a limit must be at least twice the batch."""
-        batch, limit = BATCH, []
-        if concurrency is not None:
-            batch, limit = concurrency // 2, ["--max-concurrent-tasks", str(concurrency)]
-        command = [sys.executable, "-m", "pgqueuer", "run", "benchmarks.peers.pgqueuer.jobs:create"]
-        return [*command, "--batch-size", str(batch), "--log-level", "WARNING", *limit]
+        command = [sys.executable, "-m", "benchmarks.peers.pgqueuer.jobs"]
+        if concurrency is None:
+            return [*command, str(BATCH)]
+        return [*command, str(concurrency // 2), str(concurrency)]
 
 
 def _payload(kind: str, number: int) -> bytes:

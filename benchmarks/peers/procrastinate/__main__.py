@@ -5,11 +5,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-import procrastinate
-
 from benchmarks.measuring.postgres import ask
 from benchmarks.measuring.runner import Runner, main
-from benchmarks.peers.procrastinate.jobs import POOL, app
+from benchmarks.peers.procrastinate.jobs import app, handle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,22 +16,20 @@ NOOP_CONCURRENCY = 30
 
 
 class ProcrastinateRunner(Runner):
-    """Procrastinate by its synchronous client and its command."""
+    """Procrastinate by its synchronous face and its command."""
 
     def prepare(self) -> None:
         """Apply the schema."""
-        self._client = app.with_connector(procrastinate.SyncPsycopgConnector(**POOL))
-        self._client.open()
-        self._client.schema_manager.apply_schema()
-        self._handle = self._client.tasks["handle"]
+        app.open()
+        app.schema_manager.apply_schema()
 
     def enqueue(self, kind: str, number: int) -> None:
         """Defer one job."""
-        self._handle.defer(kind=kind, number=number)
+        handle.defer(kind=kind, number=number)
 
     def enqueue_bulk(self, kind: str, numbers: Sequence[int]) -> None:
         """Defer all in one call."""
-        self._handle.batch_defer(*[{"kind": kind, "number": number} for number in numbers])
+        handle.batch_defer(*[{"kind": kind, "number": number} for number in numbers])
 
     def unfinished(self) -> int:
         """Count what waits or runs."""
@@ -41,7 +37,7 @@ class ProcrastinateRunner(Runner):
 
     def disconnect(self) -> None:
         """Close the pool."""
-        self._client.close()
+        app.close()
 
     def worker(self, concurrency: int | None = None) -> list[str]:
         """Return the command."""

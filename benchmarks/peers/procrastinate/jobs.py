@@ -1,4 +1,4 @@
-"""The application: asynchronous for the worker, synchronous for the client."""
+"""The application."""
 
 import os
 
@@ -6,9 +6,10 @@ import procrastinate
 
 from benchmarks.measuring.handlers import handle_async
 
-POOL = {"conninfo": os.environ["DATABASE_URL"], "min_size": 1, "max_size": 10}
-
-app = procrastinate.App(connector=procrastinate.PsycopgConnector(**POOL))
+connector = procrastinate.PsycopgConnector(
+    conninfo=os.environ["DATABASE_URL"], min_size=1, max_size=10
+)
+app = procrastinate.App(connector=connector)
 
 
 @app.task(name="handle")
