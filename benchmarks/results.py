@@ -28,6 +28,7 @@ class Results:
     servers: dict[str, str] = field(default_factory=dict)
     date: str = ""
     rounds: int = 0
+    quick: bool = False
     versions: dict[str, dict[str, str]] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
     sizes: dict[str, dict[str, Any]] = field(default_factory=dict)

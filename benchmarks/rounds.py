@@ -49,7 +49,8 @@ def measure(plan: Plan, services: Services, results: Results) -> None:
     runs = [(workload, system) for workload, system in plan.runs() if system.name in pythons]
     for workload, system in runs:
         results.forget(workload.id, system.name)
-    results.rounds, results.date = plan.rounds, datetime.now(UTC).date().isoformat()
+    results.rounds, results.quick = plan.rounds, plan.quick
+    results.date = datetime.now(UTC).date().isoformat()
     for number in range(1, plan.rounds + 1):
         for workload, system in runs:
             outcome = _run(plan, services, workload, system, pythons[system.name])

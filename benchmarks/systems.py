@@ -40,6 +40,11 @@ class System:
     requirements: tuple[str, ...] = ()
     is_ours: bool = False
 
+    @property
+    def is_peer(self) -> bool:
+        """Whether it is another queue, neither ours nor a floor."""
+        return self.package.startswith("benchmarks.peers.")
+
 
 def all_systems() -> list[System]:
     """Return the systems in the order in which they are measured and shown."""

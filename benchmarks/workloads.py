@@ -23,7 +23,8 @@ class Figure:
 class Workload:
     """One workload. `measurement` is what a runner is asked for, with `sizes`, or `quick` ones.
 
-    `figures` are those shown, the first one first. `limit_seconds` ends a run that hangs. With
+    `figures` are those shown, and the one named `charted`, else
+    the first, is drawn. `limit_seconds` ends a run that hangs. With
     `keeps_database` the rounds of a system share one database. Figures that another workload
     yields as well are named in `taken_from`.
     """
@@ -38,6 +39,7 @@ class Workload:
     limit_seconds: int = 300
     keeps_database: bool = False
     taken_from: str = ""
+    charted: str = ""
     quick_limit_seconds: int = field(default=120)
 
 
@@ -105,6 +107,7 @@ WORKLOADS = (
         {"jobs_each": 200, "workers": 1, "concurrency": CONCURRENCY},
         {"jobs_each": 5, "workers": 1, "concurrency": (8, 32)},
         tuple(rate(f"jobs_per_second_at_{n}", f"{n} at a time") for n in CONCURRENCY),
+        charted="jobs_per_second_at_100",
     ),
     Workload(
         "W4c",
@@ -114,6 +117,7 @@ WORKLOADS = (
         {"jobs_each": 400, "workers": 2, "concurrency": CONCURRENCY},
         {"jobs_each": 10, "workers": 2, "concurrency": (8, 32)},
         tuple(rate(f"jobs_per_second_at_{n}", f"2 times {n} at a time") for n in CONCURRENCY),
+        charted="jobs_per_second_at_100",
     ),
     Workload(
         "W5",

@@ -13,9 +13,9 @@ def is_used() -> bool:
 
 def analyze() -> None:
     """Let the planner know what is in the tables, as autovacuum would within a minute."""
-    import psycopg
-
     if is_used():
+        import psycopg
+
         with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
             connection.execute("ANALYZE")
 
