@@ -7,14 +7,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks import page, results
+from benchmarks.paths import DOCS, FOLDER
 from benchmarks.rounds import Plan, described, measure
-from benchmarks.runs import ROOT
 from benchmarks.services import open_services
 from benchmarks.systems import System, all_systems
 from benchmarks.workloads import WORKLOADS, Workload
 
-FOLDER = ROOT / ".bench"
-DOCS = ROOT / "docs"
 ROUNDS = 3
 
 

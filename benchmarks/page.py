@@ -126,7 +126,7 @@ def _troubles(results: Results, workload: Workload, systems: list[System]) -> It
 
 
 def _headed(figure: Figure) -> str:
-    return f"{figure.title}, {figure.unit}" if figure.unit not in figure.title else figure.title
+    return f"{figure.title}, {figure.unit}" if figure.unit else figure.title
 
 
 def _cell(figure: Figure, spread: Spread | None) -> str:
@@ -153,7 +153,9 @@ def _chart(workload: Workload, found: list[Row]) -> str:
     names = [figure.name for figure in workload.figures]
     index = names.index(workload.charted) if workload.charted else 0
     figure = workload.figures[index]
+    headed = _headed(figure)
     if len(found) == 1:
+        headed = figure.unit or figure.title
         entries = _own_bars(workload, figure, found[0])
     else:
         entries = [
@@ -162,7 +164,7 @@ def _chart(workload: Workload, found: list[Row]) -> str:
             if (spread := row.spreads[index])
         ]
     way = "more is better" if figure.more_is_better else "less is better"
-    return charts.bars(f"{workload.id}: {workload.title}", f"{_headed(figure)}, {way}", entries)
+    return charts.bars(f"{workload.id}: {workload.title}", f"{headed}, {way}", entries)
 
 
 def _own_bars(workload: Workload, drawn: Figure, row: Row) -> list[charts.Bar]:

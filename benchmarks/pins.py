@@ -1,4 +1,4 @@
-"""Requirements that peers share with hipq_django, so that the same driver and Django are measured."""
+"""Requirements that peers share with hipq_django: the same driver, the same Django."""
 
 from importlib.metadata import PackageNotFoundError, version
 

@@ -14,10 +14,11 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from benchmarks.paths import ROOT
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ROOT = Path(__file__).parent.parent
 MARK = "HIPQ_BENCH_RUN"
 """The variable that every process of a run inherits, and is found by when the run is over."""
 
@@ -28,6 +29,7 @@ class Outcome:
 
     figures: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    samples: list[dict[str, float]] = field(default_factory=list)
     error: str = ""
     seconds: float = 0.0
 
@@ -94,6 +96,8 @@ def parsed(output: str, error: str = "") -> Outcome:
             outcome.figures[said["figure"]] = float(said["value"])
         elif isinstance(said, dict) and "note" in said:
             outcome.notes.append(said["note"])
+        elif isinstance(said, dict) and "sample" in said:
+            outcome.samples.append(said["sample"])
     return outcome
 
 

@@ -71,7 +71,10 @@ TARGETS = (
 
 
 def missed(results: Results, systems: Sequence[System]) -> list[str]:
-    """Return a sentence for each target that was missed and each peer that is ahead."""
+    """Return a sentence for each target that was missed, and where peers are ahead.
+
+    Behind a peer stands what share of its performance hipq_django has.
+    """
     return [*_missed_numbers(results), *_missed_leads(results, systems)]
 
 
@@ -95,10 +98,11 @@ def _missed_leads(results: Results, systems: Sequence[System]) -> Iterator[str]:
         if ours is None:
             continue
         for index, figure in enumerate(workload.figures):
-            for row in found:
-                ratio = better(figure, ours.spreads[index], row.spreads[index])
-                if row.system.is_peer and ratio is not None and ratio < 1:
-                    yield (
-                        f"{name}, {figure.title}: {row.system.title} is ahead, hipq_django has "
-                        f"{ratio:.2f} of it."
-                    )
+            ratios = [
+                (row.system.title, better(figure, ours.spreads[index], row.spreads[index]))
+                for row in found
+                if row.system.is_peer
+            ]
+            ahead = [f"{title} ({ratio:.2g})" for title, ratio in ratios if ratio and ratio < 1]
+            if ahead:
+                yield f"{name}, {figure.title}: behind {', '.join(ahead)}."

@@ -43,7 +43,7 @@ class Workload:
     quick_limit_seconds: int = field(default=120)
 
 
-RATE = Figure("jobs_per_second", "jobs per second", "jobs/s")
+RATE = Figure("jobs_per_second", "jobs per second", "")
 CONCURRENCY = (8, 32, 100)
 
 

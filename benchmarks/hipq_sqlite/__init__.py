@@ -4,7 +4,7 @@ from benchmarks.systems import System
 
 SYSTEM = System(
     name="hipq_django_sqlite",
-    title="hipq_django, SQLite",
+    title="hipq_django (SQLite)",
     package="benchmarks.hipq",
     store="sqlite",
     workloads=("W12",),

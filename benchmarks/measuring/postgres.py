@@ -25,5 +25,5 @@ def ask(query: str, *parameters: Any) -> int:
     import psycopg
 
     with psycopg.connect(os.environ["DATABASE_URL"]) as connection:
-        row = connection.execute(query, parameters).fetchone()  # type: ignore[call-overload]
+        row = connection.execute(query, parameters).fetchone()
     return int(row[0]) if row else 0

@@ -4,7 +4,7 @@ from benchmarks.systems import System
 
 SYSTEM = System(
     name="celery",
-    title="Celery, Redis",
+    title="Celery (Redis)",
     package="benchmarks.peers.celery",
     store="redis",
     workloads=("W1", "W3", "W4", "W4b", "W4c", "W5", "W7"),

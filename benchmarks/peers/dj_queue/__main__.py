@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.measuring.postgres import ask
 from benchmarks.measuring.runner import main
@@ -29,8 +29,9 @@ class DjQueueRunner(DjangoRunner):
 
     def enqueue_bulk(self, kind: str, numbers: Sequence[int]) -> None:
         """Enqueue all in one call."""
-        calls = [(self._handle, [kind, number], {}) for number in numbers]
-        self._handle.get_backend().enqueue_all(calls)
+        calls: list[Any] = [(self._handle, [kind, number], {}) for number in numbers]
+        backend: Any = self._handle.get_backend()
+        backend.enqueue_all(calls)
 
     def unfinished(self) -> int:
         """Count the jobs without a time of their end."""

@@ -5,7 +5,7 @@ from benchmarks.systems import System
 
 SYSTEM = System(
     name="django_q2",
-    title="django-q2, ORM",
+    title="django-q2 (ORM)",
     package="benchmarks.peers.django_q2",
     store="postgres",
     workloads=("W1", "W3", "W4", "W5", "W7"),

@@ -5,7 +5,7 @@ from benchmarks.systems import System
 
 SYSTEM = System(
     name="dramatiq",
-    title="Dramatiq, Redis",
+    title="Dramatiq (Redis)",
     package="benchmarks.peers.dramatiq",
     store="redis",
     workloads=("W1", "W3", "W4", "W4b", "W4c", "W5", "W7"),

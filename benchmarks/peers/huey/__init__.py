@@ -6,7 +6,7 @@ from benchmarks.systems import System
 HUEY = "huey==3.5.4"
 SYSTEM = System(
     name="huey",
-    title="Huey, Redis",
+    title="Huey (Redis)",
     package="benchmarks.peers.huey",
     store="redis",
     workloads=("W1", "W3", "W4", "W4b", "W4c", "W5", "W7"),
