@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -42,10 +43,15 @@ def _measure(plan: Plan, *, merge: bool) -> None:
         stack.callback(services.drop_postgres)
         found = described(services)
         if merge and plan.path.exists():
-            earlier = results.load(plan.path)
-            results.check_same_machine(earlier, found)
-            found = earlier
+            found = _merged(plan.path, found)
         measure(plan, services, found)
+
+
+def _merged(path: Path, found: results.Results) -> results.Results:
+    try:
+        return results.merged(results.load(path), found)
+    except results.DifferentMachineError as error:
+        sys.exit(str(error))
 
 
 def _is_whole(options: argparse.Namespace) -> bool:

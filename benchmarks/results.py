@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -77,14 +77,17 @@ def load(path: Path) -> Results:
     return Results(**json.loads(path.read_text()))
 
 
-def check_same_machine(old: Results, new: Results) -> None:
-    """Raise `DifferentMachineError` unless both were measured on the same machine and servers."""
-    for name, before, now in (
-        ("machine", old.machine, new.machine),
-        ("servers", old.servers, new.servers),
-    ):
-        if before != now:
-            raise DifferentMachineError(
-                f"--merge: the {name} of the earlier figures is {before}, of these {now}; measure "
-                "everything anew, or write to another folder with --output."
-            )
+def merged(old: Results, new: Results) -> Results:
+    """Return the old results, to which figures of the same machine and servers may be added.
+
+    Raise `DifferentMachineError` where a server or anything of the machine is another one; a
+    server that only one of them used is no difference.
+    """
+    for before, now in ((old.machine, new.machine), (old.servers, new.servers)):
+        for name in before.keys() & now.keys():
+            if before[name] != now[name]:
+                raise DifferentMachineError(
+                    f"--merge: {name} was {before[name]!r} for the figures that are there, and is "
+                    f"{now[name]!r} now; measure everything anew, or write to another --output."
+                )
+    return replace(old, servers={**old.servers, **new.servers})

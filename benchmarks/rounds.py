@@ -49,7 +49,8 @@ def measure(plan: Plan, services: Services, results: Results) -> None:
     runs = [(workload, system) for workload, system in plan.runs() if system.name in pythons]
     for workload, system in runs:
         results.forget(workload.id, system.name)
-    results.rounds, results.quick = plan.rounds, plan.quick
+    results.rounds = results.rounds or plan.rounds
+    results.quick = results.quick or plan.quick
     results.date = datetime.now(UTC).date().isoformat()
     for number in range(1, plan.rounds + 1):
         for workload, system in runs:

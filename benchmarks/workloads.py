@@ -36,7 +36,7 @@ class Workload:
     sizes: Sizes
     quick: Sizes
     figures: tuple[Figure, ...]
-    limit_seconds: int = 300
+    limit_seconds: int = 600
     keeps_database: bool = False
     taken_from: str = ""
     charted: str = ""
@@ -207,7 +207,7 @@ WORKLOADS = (
             rate("answers_per_second", "one by one", "answers/s"),
             rate("answers_per_second_in_batches", "500 at a time", "answers/s"),
         ),
-        limit_seconds=600,
+        limit_seconds=1_200,
     ),
     Workload(
         "W10",

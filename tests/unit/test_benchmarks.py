@@ -91,8 +91,14 @@ def test_results_survive_the_file(tmp_path: Path) -> None:
 
 
 def test_figures_of_two_machines_are_not_merged() -> None:
-    with pytest.raises(DifferentMachineError, match="--merge"):
-        results.check_same_machine(Results(machine={"cores": "2"}), Results(machine={"cores": "4"}))
+    with pytest.raises(DifferentMachineError, match="cores was '2'"):
+        results.merged(Results(machine={"cores": "2"}), Results(machine={"cores": "4"}))
+
+
+def test_figures_of_one_machine_are_merged_though_one_run_had_no_redis() -> None:
+    old = Results(servers={"PostgreSQL": "18", "Redis": "7"}, rounds=3)
+
+    assert results.merged(old, Results(servers={"PostgreSQL": "18"})) == old
 
 
 def test_the_page_shows_figures_failures_and_what_could_not_be_had() -> None:
