@@ -4,9 +4,10 @@ PYTHON ?= python3
 VENV ?= .venv
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+SOAK_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-sqlite test-postgres lint check bench clean
+.PHONY: help venv demo test test-sqlite test-postgres lint check bench soak clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | \
@@ -34,11 +35,14 @@ lint: $(VENV)/.lint ## Check style, types, direction of imports and missing migr
 
 check: lint test ## Everything a commit must pass
 
-bench: $(VENV)/.test ## Measure the speed of the queue
+bench: $(VENV)/.test ## Measure hipq_django, its peers and the floors: BENCH_ARGS='--quick'
 	@$(VENV)/bin/python -m benchmarks $(BENCH_ARGS)
 
-clean: ## Remove the virtual environment and everything that was built
-	rm -rf $(VENV) build dist *.egg-info .coverage .coverage.* htmlcov .hypothesis \
+soak: $(VENV)/.test ## Run a steady load for half an hour, twice: SOAK_ARGS='--minutes 5'
+	@$(VENV)/bin/python -m benchmarks.soak $(SOAK_ARGS)
+
+clean: ## Remove the virtual environments and everything that was built
+	rm -rf $(VENV) .bench build dist *.egg-info .coverage .coverage.* htmlcov .hypothesis \
 		.import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -28,10 +28,13 @@ SETTINGS = {
 
 
 @contextmanager
-def temporary_server() -> Iterator["PostgresServer"]:
-    """Run a server in a temporary folder for as long as the context lasts."""
+def temporary_server(**settings: str) -> Iterator["PostgresServer"]:
+    """Run a server in a temporary folder for as long as the context lasts.
+
+    `settings` of PostgreSQL go before those of the tests.
+    """
     with tempfile.TemporaryDirectory(prefix="hipq-postgres-") as directory:
-        server = PostgresServer(Path(directory))
+        server = PostgresServer(Path(directory), **settings)
         server.start()
         try:
             yield server
@@ -42,8 +45,9 @@ def temporary_server() -> Iterator["PostgresServer"]:
 class PostgresServer:
     """A server whose data, socket and log lie in `directory`."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, **settings: str) -> None:
         self.directory = directory
+        self._settings = SETTINGS | settings | {"unix_socket_directories": str(directory)}
         self._user = _unprivileged_user(directory)
         self._programs = _programs(directory)
         self._initialize()
@@ -65,7 +69,6 @@ class PostgresServer:
             self._run("pg_ctl", "stop", "--wait", f"--mode={mode}", f"--pgdata={self._data}")
 
     def _initialize(self) -> None:
-        settings = SETTINGS | {"unix_socket_directories": str(self.directory)}
         self._run(
             "initdb",
             "--auth=trust",
@@ -73,7 +76,7 @@ class PostgresServer:
             "--no-locale",
             "--no-sync",
             "--username=postgres",
-            *(f"--set={name}={value}" for name, value in settings.items()),
+            *(f"--set={name}={value}" for name, value in self._settings.items()),
             f"--pgdata={self._data}",
         )
 

@@ -1,21 +1,24 @@
-"""The handlers that are measured: they do nothing, or write down when they ran."""
+"""The handlers of the measured job types."""
 
 import time
 from pathlib import Path
 from typing import Any
 
 import hipq_django as hipq
+from benchmarks.measuring.handlers import handle, tally
 
 
-@hipq.job_type("noop")
-def noop(job: Any) -> None:
-    """Do nothing."""
+@hipq.job_type("work")
+def work(job: Any) -> None:
+    """Do what all systems do."""
+    handle(job.job_data["kind"], job.job_data["number"])
 
 
-@hipq.job_type("stamp", queue="latency")
-def stamp(job: Any) -> float:
-    """Return the moment at which the handler started."""
-    return time.time()
+@hipq.job_type("ask", queue="answers")
+def ask(job: Any) -> Any:
+    """Wait for an answer from outside."""
+    tally().count()
+    return hipq.WAIT
 
 
 @hipq.job_type("weighed", queue="limited")
@@ -25,3 +28,4 @@ def weighed(job: Any) -> None:
     time.sleep(job.job_data["seconds"])
     with Path(job.job_data["notes"]).open("a") as notes:
         notes.write(f"{began:.6f} {time.monotonic():.6f} {job.throttle_factor:f}\n")
+    tally().count()

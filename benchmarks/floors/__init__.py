@@ -1,0 +1,1 @@
+"""What the database and the driver allow, without any queue: no attempts, deadlines or results."""

@@ -1,0 +1,16 @@
+"""hipq_django on PostgreSQL, with the workloads that only it has."""
+
+from benchmarks.systems import System
+
+SYSTEM = System(
+    name="hipq_django",
+    title="hipq_django",
+    package="benchmarks.hipq",
+    store="postgres",
+    workloads=(
+        *("W1", "W2", "W3", "W4", "W4b", "W4c", "W5", "W5b"),
+        *("W6", "W7", "W8", "W9", "W10", "W11"),
+    ),
+    tuning="`hipq_worker` as shipped: 8 threads.",
+    is_ours=True,
+)

@@ -1,0 +1,30 @@
+"""The runner of hipq_django: `python -m benchmarks.hipq drain '{"jobs": 2000, "workers": 1}'`."""
+
+import os
+
+import django
+
+
+def run() -> None:
+    """Set Django up, then measure."""
+    os.environ["DJANGO_SETTINGS_MODULE"] = "benchmarks.hipq.settings"
+    django.setup()
+    from benchmarks.hipq import answers, clients, enqueuing, large_table, limits_at_work, many, soak
+    from benchmarks.hipq.runner import HipqRunner
+    from benchmarks.measuring.runner import main
+
+    own = {
+        "answers": answers.measure,
+        "clients": clients.measure,
+        "enqueue": enqueuing.measure,
+        "large_table": large_table.measure,
+        "many": many.measure,
+        "soak": soak.measure,
+        "share": limits_at_work.measure_share,
+        "throttled": limits_at_work.measure_drain,
+    }
+    main(HipqRunner(), own)
+
+
+if __name__ == "__main__":
+    run()

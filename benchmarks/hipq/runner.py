@@ -1,0 +1,65 @@
+"""How hipq_django is used, by its public face."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from django.core.management import call_command
+from django.db import connections
+
+import hipq_django as hipq
+from benchmarks.measuring.runner import Runner
+from hipq_django.models import Job
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from hipq_django.models.job import JobQuerySet
+
+
+class HipqRunner(Runner):
+    """The runner of hipq_django."""
+
+    def __init__(self) -> None:
+        self._ignored_id = 0
+
+    def prepare(self) -> None:
+        """Migrate the run's database."""
+        call_command("migrate", verbosity=0)
+
+    def enqueue(self, kind: str, number: int) -> None:
+        """Enqueue one job in a transaction of its own."""
+        hipq.enqueue("work", {"kind": kind, "number": number})
+
+    def enqueue_bulk(self, kind: str, numbers: Sequence[int]) -> None:
+        """Enqueue all in one call."""
+        self.enqueue_new(
+            hipq.NewJob("work", {"kind": kind, "number": number}) for number in numbers
+        )
+
+    def enqueue_new(self, jobs: Iterable[hipq.NewJob]) -> None:
+        """Enqueue these jobs in one call."""
+        hipq.enqueue_many(jobs)
+
+    def ignore_existing(self) -> None:
+        """Let `unfinished` look at none of the jobs that are there now."""
+        self._ignored_id = Job.objects.order_by("pk").values_list("pk", flat=True).last() or 0
+
+    def unfinished(self) -> int:
+        """Count the live jobs."""
+        return self.mine().live().count()
+
+    def mine(self) -> JobQuerySet:
+        """Return the jobs that are not ignored."""
+        return Job.objects.filter(pk__gt=self._ignored_id)
+
+    def disconnect(self) -> None:
+        """Close the connection; the next query opens another one."""
+        connections.close_all()
+
+    def worker(self, concurrency: int | None = None, *queues: str) -> list[str]:
+        """Return the command as an operator types it."""
+        threads = [] if concurrency is None else ["--threads", str(concurrency)]
+        command = [sys.executable, "-m", "django", "hipq_worker", "-v0", "--no-reload"]
+        return [*command, *threads, *queues]

@@ -1,0 +1,33 @@
+"""The Django project in which hipq_django is measured."""
+
+import os
+from typing import Any
+
+import environ
+
+env = environ.Env()
+
+DATABASES = {"default": env.db_url("DATABASE_URL")}
+if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+    DATABASES["default"]["OPTIONS"] = {
+        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL",
+        "timeout": 20,
+        "transaction_mode": "IMMEDIATE",
+    }
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+HIPQ: dict[str, dict[str, Any]] = {
+    "default": {
+        "QUEUES": {
+            "idle": {},
+            "limited": {"THROTTLE_LIMIT": 10},
+            "tenants": {"THROTTLERS": ["benchmarks.hipq.limits.by_tenant"]},
+            "throttled": {"THROTTLE_LIMIT": 100},
+        }
+    }
+}
+if "BENCH_NOTIFY" in os.environ:
+    HIPQ["default"]["NOTIFY"] = os.environ["BENCH_NOTIFY"] == "yes"
+INSTALLED_APPS = ["hipq_django", "benchmarks.hipq.noop"]
+SECRET_KEY = "only-for-measurements"
+TIME_ZONE = "UTC"
+USE_TZ = True

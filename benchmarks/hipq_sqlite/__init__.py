@@ -1,0 +1,13 @@
+"""hipq_django on SQLite."""
+
+from benchmarks.systems import System
+
+SYSTEM = System(
+    name="hipq_django_sqlite",
+    title="hipq_django (SQLite)",
+    package="benchmarks.hipq",
+    store="sqlite",
+    workloads=("W12",),
+    tuning="As on PostgreSQL; WAL, `synchronous=NORMAL`, `transaction_mode` IMMEDIATE.",
+    is_ours=True,
+)

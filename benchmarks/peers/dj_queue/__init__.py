@@ -1,0 +1,15 @@
+"""dj_queue: Django's tasks in the database, after Solid Queue."""
+
+from benchmarks.pins import DJANGO, PSYCOPG
+from benchmarks.systems import System
+
+SYSTEM = System(
+    name="dj_queue",
+    title="dj_queue",
+    package="benchmarks.peers.dj_queue",
+    store="postgres",
+    workloads=("W1", "W2", "W3", "W4", "W4b", "W4c", "W5", "W7"),
+    tuning="`dj_queue --mode async --only-work`, 8 threads, prefetch of 20 jobs for each, polls "
+    "every 10 ms besides LISTEN and NOTIFY.",
+    requirements=("dj-queue==0.14.2", DJANGO, PSYCOPG),
+)

@@ -1,0 +1,134 @@
+"""Runs systems and workloads in turn, several rounds, so that a slow minute hits all alike."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from benchmarks import machine
+from benchmarks.environments import NotInstalledError, python_of, versions_in
+from benchmarks.results import Results, save
+from benchmarks.runs import Outcome, run
+from benchmarks.services import NoServiceError, Services
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from benchmarks.systems import System
+    from benchmarks.workloads import Workload
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be run. `folder` holds environments and logs, `path` is the file of results."""
+
+    systems: Sequence[System]
+    workloads: Sequence[Workload]
+    rounds: int
+    quick: bool
+    folder: Path
+    path: Path
+
+    def runs(self) -> list[tuple[Workload, System]]:
+        """Return the runs of one round."""
+        return [
+            (workload, system)
+            for workload in self.workloads
+            for system in self.systems
+            if workload.measurement and workload.id in system.workloads
+        ]
+
+
+def measure(plan: Plan, services: Services, results: Results) -> None:
+    """Run the plan; after each run the results are saved, so that nothing is lost."""
+    began, before = time.monotonic(), results.seconds
+    pythons = _installed(plan, results)
+    runs = [(workload, system) for workload, system in plan.runs() if system.name in pythons]
+    for workload, system in runs:
+        results.forget(workload.id, system.name)
+    results.rounds = results.rounds or plan.rounds
+    results.quick = results.quick or plan.quick
+    results.date = datetime.now(UTC).date().isoformat()
+    for number in range(1, plan.rounds + 1):
+        for workload, system in runs:
+            outcome = _run(plan, services, workload, system, pythons[system.name])
+            _record(results, workload, system, outcome)
+            results.seconds = before + time.monotonic() - began
+            save(results, plan.path)
+            _say(number, workload, system, outcome)
+
+
+def described(services: Services) -> Results:
+    """Return results without figures, with the machine and the servers."""
+    return Results(machine=machine.describe(), servers=services.versions())
+
+
+def _installed(plan: Plan, results: Results) -> dict[str, str]:
+    """Return the interpreter of each system; what cannot be had is noted and left out."""
+    pythons: dict[str, str] = {}
+    for system in plan.systems:
+        try:
+            pythons[system.name] = python_of(system, plan.folder / "environments")
+        except NotInstalledError as error:
+            results.missing[system.name] = str(error)
+            print(f"{system.title} is left out: {error}", flush=True)
+        else:
+            results.missing.pop(system.name, None)
+            results.versions[system.name] = versions_in(pythons[system.name])
+    return pythons
+
+
+def _run(
+    plan: Plan, services: Services, workload: Workload, system: System, python: str
+) -> Outcome:
+    try:
+        environment = _environment(services, workload, system)
+    except NoServiceError as error:
+        return Outcome(error=str(error))
+    logs = plan.folder / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    return run(
+        [python, "-m", system.package, workload.measurement],
+        workload.quick if plan.quick else workload.sizes,
+        environment,
+        workload.quick_limit_seconds if plan.quick else workload.limit_seconds,
+        logs / f"{workload.id}-{system.name}.log",
+    )
+
+
+_kept: dict[str, str] = {}
+
+
+def _environment(services: Services, workload: Workload, system: System) -> dict[str, str]:
+    """Return the variables that name an empty store."""
+    if system.store == "redis":
+        return {"REDIS_URL": services.fresh_redis()}
+    if system.store == "sqlite":
+        return {}
+    name = f"{system.name}_{workload.id.lower()}" if workload.keeps_database else system.name
+    if not workload.keeps_database:
+        return {"DATABASE_URL": services.fresh_postgres(name)}
+    if name not in _kept:
+        _kept[name] = services.fresh_postgres(name)
+    return {"DATABASE_URL": _kept[name]}
+
+
+def _record(results: Results, workload: Workload, system: System, outcome: Outcome) -> None:
+    results.sizes[workload.id] = dict(workload.sizes)
+    results.add(workload.id, system.name, outcome.figures)
+    for note in outcome.notes:
+        results.add_note(workload.id, system.name, note)
+    if outcome.error:
+        results.add_error(workload.id, system.name, outcome.error)
+
+
+def _say(number: int, workload: Workload, system: System, outcome: Outcome) -> None:
+    figures = "  ".join(f"{name} {value:,.3f}" for name, value in outcome.figures.items())
+    text = "  ".join([figures, *outcome.notes, outcome.error and f"FAILED: {outcome.error}"])
+    print(
+        f"round {number}  {workload.id:4} {system.title:22} {outcome.seconds:5.0f} s  {text}",
+        flush=True,
+    )

@@ -1,0 +1,70 @@
+"""The soak's part of the page: figures over time. Pure."""
+
+from __future__ import annotations
+
+from statistics import mean
+from typing import Any
+
+from benchmarks.charts import Line, lines
+
+TITLES = {
+    "plain": "Soak at half the peak rate",
+    "held": "Soak while a transaction is held open elsewhere",
+}
+MEGABYTE = 1_048_576
+MEANING = """One client enqueues at half the rate that it and one worker can keep up together, and
+finished jobs are pruned after a minute. Throughput and the size of the table with its indexes are
+to stay flat. In the second run a transaction is held open elsewhere for the time that is shaded:
+until it ends, the database cannot reuse the room of what was deleted."""
+
+
+def section(soak: dict[str, Any]) -> str:
+    """Return the section, empty where no soak was run."""
+    if not soak:
+        return ""
+    parts = ["## Soak", MEANING]
+    for name, title in TITLES.items():
+        if name in soak:
+            parts += [f"![{title}](benchmarks/soak-{name}.svg)", summary(title, soak[name])]
+    return "\n\n".join(parts)
+
+
+def all_charts(soak: dict[str, Any]) -> dict[str, str]:
+    """Return a chart for each run, by the name of its file."""
+    return {f"soak-{name}.svg": _chart(TITLES[name], soak[name]) for name in TITLES if name in soak}
+
+
+def summary(title: str, run: dict[str, Any]) -> str:
+    """Return what happened in words: the second quarter of the time against the last one."""
+    samples = run["samples"]
+    quarter = max(len(samples) // 4, 1)
+    early, late = samples[quarter : 2 * quarter] or samples, samples[-quarter:]
+    text = "; ".join(
+        f"{what} {_mean(early, key) / scale:,.{digits}f} → {_mean(late, key) / scale:,.{digits}f}"
+        f" {unit}"
+        for what, key, scale, unit, digits in (
+            ("throughput", "jobs_per_second", 1, "jobs/s", 0),
+            ("table", "table_bytes", MEGABYTE, "MB", 1),
+            ("indexes", "index_bytes", MEGABYTE, "MB", 1),
+            ("waiting", "waiting", 1, "jobs", 0),
+        )
+    )
+    minutes = samples[-1]["second"] / 60
+    return f"{title}, {minutes:.0f} minutes, {run['rate']:,.0f} jobs enqueued per second: {text}."
+
+
+def _mean(samples: list[dict[str, float]], key: str) -> float:
+    return mean(sample[key] for sample in samples)
+
+
+def _chart(title: str, run: dict[str, Any]) -> str:
+    samples = run["samples"]
+    seconds = [sample["second"] for sample in samples]
+    sizes = [(s["table_bytes"] + s["index_bytes"]) / MEGABYTE for s in samples]
+    plots = [
+        Line("jobs done per second", "/s", seconds, [s["jobs_per_second"] for s in samples]),
+        Line("table and indexes", "MB", seconds, sizes),
+        Line("jobs waiting", "", seconds, [s["waiting"] for s in samples]),
+    ]
+    held = [sample["second"] for sample in samples if sample["held"]]
+    return lines(title, "", plots, (held[0], held[-1]) if held else None)

@@ -1,0 +1,51 @@
+"""The systems that are measured, as data; how each is used is in its own package."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+
+PACKAGES = (
+    "benchmarks.hipq",
+    "benchmarks.hipq_sqlite",
+    "benchmarks.floors.postgres",
+    "benchmarks.peers.pgqueuer",
+    "benchmarks.peers.procrastinate",
+    "benchmarks.peers.django_tasks_db",
+    "benchmarks.peers.chancy",
+    "benchmarks.peers.dj_queue",
+    "benchmarks.peers.django_q2",
+    "benchmarks.peers.huey",
+    "benchmarks.peers.huey_sqlite",
+    "benchmarks.peers.celery",
+    "benchmarks.peers.dramatiq",
+)
+
+
+@dataclass(frozen=True)
+class System:
+    """One system: `package` is run in an environment that holds `requirements`, with versions.
+
+    Without requirements it is run in the environment of the benchmark itself. `store` is
+    "postgres", "redis" or "sqlite"; `workloads` are ids of `benchmarks.workloads`; `tuning` says
+    how the system was set up, for the reader of the figures.
+    """
+
+    name: str
+    title: str
+    package: str
+    store: str
+    workloads: tuple[str, ...]
+    tuning: str
+    requirements: tuple[str, ...] = ()
+    is_ours: bool = False
+
+    @property
+    def is_peer(self) -> bool:
+        """Whether it is another queue, neither ours nor a floor."""
+        return self.package.startswith("benchmarks.peers.")
+
+
+def all_systems() -> list[System]:
+    """Return the systems in the order in which they are measured and shown."""
+    return [import_module(package).SYSTEM for package in PACKAGES]

@@ -1,0 +1,252 @@
+"""The workloads, as data: what each runs, how large it is, and what its figures are called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+Sizes = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A kind of figure that a workload yields; `unit` stands behind the number."""
+
+    name: str
+    title: str
+    unit: str
+    more_is_better: bool = True
+    decimals: int = 0
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One workload. `measurement` is what a runner is asked for, with `sizes`, or `quick` ones.
+
+    `figures` are those shown, and the one named `charted`, else
+    the first, is drawn. `limit_seconds` ends a run that hangs. With
+    `keeps_database` the rounds of a system share one database. Figures that another workload
+    yields as well are named in `taken_from`.
+    """
+
+    id: str
+    title: str
+    meaning: str
+    measurement: str
+    sizes: Sizes
+    quick: Sizes
+    figures: tuple[Figure, ...]
+    limit_seconds: int = 600
+    keeps_database: bool = False
+    taken_from: str = ""
+    charted: str = ""
+    quick_limit_seconds: int = field(default=120)
+
+
+RATE = Figure("jobs_per_second", "jobs per second", "")
+CONCURRENCY = (8, 32, 100)
+
+
+def rate(name: str, title: str, unit: str = "jobs/s") -> Figure:
+    """Return a rate that is not the plain one."""
+    return Figure(name, title, unit)
+
+
+def ratio(name: str, title: str) -> Figure:
+    """Return a ratio."""
+    return Figure(name, title, "", decimals=2)
+
+
+WORKLOADS = (
+    Workload(
+        "W1",
+        "Enqueue one by one",
+        "One client enqueues 2,000 jobs, each committed before the next. For hipq_django also the "
+        "bare `Job.objects.create` of the same row: the rest is the price of `enqueue` itself.",
+        "enqueue",
+        {"jobs": 2_000, "warm_up": 200},
+        {"jobs": 100, "warm_up": 10},
+        (RATE, rate("bare_creates_per_second", "bare `create`", "rows/s")),
+    ),
+    Workload(
+        "W2",
+        "Enqueue in bulk",
+        "One client enqueues 20,000 jobs by the system's own call for many jobs. Systems without "
+        "such a call are not shown.",
+        "bulk",
+        {"jobs": 20_000, "warm_up": 1_000},
+        {"jobs": 500, "warm_up": 10},
+        (RATE,),
+    ),
+    Workload(
+        "W3",
+        "Drain, one worker",
+        "One worker does 20,000 jobs that do nothing and were all there before it started. The "
+        "time runs from its first job until all jobs are recorded as done.",
+        "drain",
+        {"jobs": 20_000, "workers": 1},
+        {"jobs": 2_000, "workers": 1},
+        (RATE,),
+    ),
+    Workload(
+        "W4",
+        "Drain, two workers",
+        "The same with two workers and 40,000 jobs, from the moment when both have begun.",
+        "drain",
+        {"jobs": 40_000, "workers": 2},
+        {"jobs": 2_000, "workers": 2},
+        (RATE,),
+    ),
+    Workload(
+        "W4b",
+        "Handlers that wait on the network",
+        "Each handler asks a server on the same machine that takes 20 ms to answer. One worker, "
+        "as many jobs at a time as the column says "
+        "(threads, or tasks of one thread where a system is built on asyncio).",
+        "network",
+        {"jobs_each": 200, "workers": 1, "concurrency": CONCURRENCY},
+        {"jobs_each": 5, "workers": 1, "concurrency": (8, 32)},
+        tuple(rate(f"jobs_per_second_at_{n}", f"{n} at a time") for n in CONCURRENCY),
+        charted="jobs_per_second_at_100",
+    ),
+    Workload(
+        "W4c",
+        "Handlers that wait on the network, two workers",
+        "The same with two worker processes, each with as many jobs at a time as the column says.",
+        "network",
+        {"jobs_each": 400, "workers": 2, "concurrency": CONCURRENCY},
+        {"jobs_each": 10, "workers": 2, "concurrency": (8, 32)},
+        tuple(rate(f"jobs_per_second_at_{n}", f"2 times {n} at a time") for n in CONCURRENCY),
+        charted="jobs_per_second_at_100",
+    ),
+    Workload(
+        "W5",
+        "Latency of an idle worker",
+        "From the enqueue's commit to the first line of the handler; one job every 100 ms, 200 "
+        "jobs, to a worker that has nothing else to do.",
+        "latency",
+        {"jobs": 200, "pause_seconds": 0.1},
+        {"jobs": 10, "pause_seconds": 0.1},
+        (
+            Figure("p50_ms", "median", "ms", more_is_better=False, decimals=1),
+            Figure("p99_ms", "99th percentile", "ms", more_is_better=False, decimals=1),
+        ),
+    ),
+    Workload(
+        "W5b",
+        "Many clients, with and without wake-ups",
+        "16 client processes enqueue as fast as they can, and a worker listens that takes none of "
+        "the jobs. Whether to wake workers at a commit is the setting `NOTIFY`.",
+        "clients",
+        {"clients": 16, "seconds": 5, "turns": 3},
+        {"clients": 4, "seconds": 1, "turns": 1},
+        (
+            rate("commits_per_second", "without wake-ups", "commits/s"),
+            rate("commits_per_second_with_notify", "with wake-ups", "commits/s"),
+            ratio("ratio", "with / without"),
+        ),
+    ),
+    Workload(
+        "W6",
+        "Drain with a large table",
+        "W3 again, while 1,000,000 jobs scheduled for the future and 1,000,000 finished jobs are "
+        "in the table and in the same queue.",
+        "large_table",
+        {"future": 1_000_000, "final": 1_000_000, "jobs": 20_000, "workers": 1},
+        {"future": 2_000, "final": 2_000, "jobs": 2_000, "workers": 1},
+        (RATE,),
+        limit_seconds=1_800,
+        keeps_database=True,
+    ),
+    Workload(
+        "W7",
+        "Memory and transactions",
+        "Taken during W3: the peak resident memory of the worker with its child processes (pages "
+        "that processes share count for each), and what PostgreSQL counted as transactions.",
+        "",
+        {},
+        {},
+        (
+            Figure("memory_mb", "peak memory", "MB", more_is_better=False),
+            Figure(
+                "transactions_per_job",
+                "transactions per job",
+                "",
+                more_is_better=False,
+                decimals=3,
+            ),
+        ),
+        taken_from="W3",
+    ),
+    Workload(
+        "W8",
+        "Drain under a throttle limit",
+        "Jobs of weights 1 to 3 in a queue with limit 100, against the same jobs in a queue "
+        "without a limit. No peer has such a limit.",
+        "throttled",
+        {"jobs": 20_000, "workers": (1, 2)},
+        {"jobs": 500, "workers": (1, 2)},
+        (
+            rate("jobs_per_second_1", "limit 100, one worker"),
+            rate("unlimited_jobs_per_second_1", "no limit, one worker"),
+            ratio("ratio_1", "ratio, one worker"),
+            rate("jobs_per_second_2", "limit 100, two workers"),
+            rate("unlimited_jobs_per_second_2", "no limit, two workers"),
+            ratio("ratio_2", "ratio, two workers"),
+        ),
+    ),
+    Workload(
+        "W9",
+        "Answers",
+        "100,000 jobs wait for their answer. One client completes 10,000 of them one by one, then "
+        "the others in transactions of 500.",
+        "answers",
+        {"waiting": 100_000, "one_by_one": 10_000, "batch": 500},
+        {"waiting": 500, "one_by_one": 100, "batch": 100},
+        (
+            rate("answers_per_second", "one by one", "answers/s"),
+            rate("answers_per_second_in_batches", "500 at a time", "answers/s"),
+        ),
+        limit_seconds=1_200,
+    ),
+    Workload(
+        "W10",
+        "Many queues, many keys",
+        "W3 again with the jobs spread over 200 queues, and in one queue for 10,000 tenants of "
+        "which each may run five jobs at a time (`KeyLimit`).",
+        "many",
+        {"jobs": 20_000, "queues": 200, "tenants": 10_000},
+        {"jobs": 500, "queues": 20, "tenants": 100},
+        (
+            rate("jobs_per_second_many_queues", "200 queues"),
+            rate("jobs_per_second_many_keys", "10,000 tenants"),
+        ),
+    ),
+    Workload(
+        "W11",
+        "A queue kept at its limit",
+        "Limit 10, four workers, 1,000 jobs of weights 1 to 3 that take 0.25 s: the share of the "
+        "time in which the next job did not fit, and the greatest sum of weights ever in hand.",
+        "share",
+        {"jobs": 1_000, "seconds": 0.25, "workers": 4},
+        {"jobs": 60, "seconds": 0.1, "workers": 4},
+        (
+            Figure("share", "share of the time at the limit", "", decimals=3),
+            Figure("most", "most in hand, of 10", "", more_is_better=False),
+        ),
+    ),
+    Workload(
+        "W12",
+        "Drain on SQLite",
+        "W3 with a SQLite file instead of a server.",
+        "drain",
+        {"jobs": 20_000, "workers": 1},
+        {"jobs": 2_000, "workers": 1},
+        (RATE,),
+    ),
+)
+
+
+def by_id(name: str) -> Workload:
+    """Return the workload of this id; raise `KeyError`."""
+    return {workload.id: workload for workload in WORKLOADS}[name]

@@ -1,0 +1,206 @@
+"""The pure parts of the benchmark: medians, ratios, targets, page and charts. Nothing is timed."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from benchmarks import charts, page, results, runs, targets
+from benchmarks.hipq.limits_at_work import full_share, loads
+from benchmarks.measuring.measurements import percentiles
+from benchmarks.measuring.tally import Stamps, Tally
+from benchmarks.report import Spread, better, rows
+from benchmarks.results import DifferentMachineError, Results
+from benchmarks.systems import all_systems
+from benchmarks.workloads import WORKLOADS, Figure, by_id
+
+SYSTEMS = all_systems()
+MORE, LESS = Figure("rate", "rate", ""), Figure("delay", "delay", "ms", more_is_better=False)
+
+
+def measured(**values: list[float]) -> Results:
+    """Return results of W3 in which each named system has these values."""
+    found = Results(machine={"cores": "2"}, date="2026-01-01", rounds=2)
+    for name, series in values.items():
+        found.versions[name] = {}
+        for value in series:
+            found.add("W3", name, {"jobs_per_second": value})
+    return found
+
+
+def test_a_spread_has_the_median_and_the_extremes() -> None:
+    assert Spread.of([3.0, 1.0, 8.0]) == Spread(3.0, 1.0, 8.0, 3)
+
+
+@pytest.mark.parametrize(("figure", "ratio"), [(MORE, 2.0), (LESS, 0.5)])
+def test_a_ratio_above_one_means_that_ours_is_better(figure: Figure, ratio: float) -> None:
+    assert better(figure, Spread.of([10.0]), Spread.of([5.0])) == ratio
+
+
+def test_there_is_no_ratio_to_what_was_not_measured() -> None:
+    assert better(MORE, Spread.of([10.0]), None) is None
+
+
+def test_the_best_system_stands_first_with_its_ratio() -> None:
+    found = rows(
+        measured(hipq_django=[100.0, 300.0], chancy=[50.0], huey=[800.0]), by_id("W3"), SYSTEMS
+    )
+
+    assert [(row.system.name, row.ratio) for row in found] == [
+        ("huey", 0.25),
+        ("hipq_django", None),
+        ("chancy", 4.0),
+    ]
+
+
+def test_a_peer_that_is_ahead_is_a_missed_target_and_a_floor_is_not() -> None:
+    found = measured(hipq_django=[200.0], chancy=[50.0], huey=[800.0], floor_psycopg=[900.0])
+
+    assert targets.missed(found, SYSTEMS) == ["W3, jobs per second: behind Huey (Redis) (0.25)."]
+
+
+@pytest.mark.parametrize(("ratio", "is_met"), [(0.95, True), (0.94, False)])
+def test_a_number_that_is_not_reached_is_a_missed_target(ratio: float, is_met: bool) -> None:
+    found = measured()
+    found.add("W5b", "hipq_django", {"ratio": ratio})
+
+    assert any("W5b" in text for text in targets.missed(found, SYSTEMS)) is not is_met
+    assert not any("W5b" in text for text in targets.unmeasured(found))
+
+
+def test_a_target_against_another_workload_is_their_ratio() -> None:
+    found = measured(hipq_django=[1_000.0])
+    found.add("W6", "hipq_django", {"jobs_per_second": 800.0})
+
+    assert any("W6" in text and "0.80" in text for text in targets.missed(found, SYSTEMS))
+
+
+def test_results_survive_the_file(tmp_path: Path) -> None:
+    found = measured(hipq_django=[1.0, 2.0])
+    found.add_error("W3", "celery", "took more than 300 s")
+    found.add_error("W3", "celery", "took more than 300 s")
+
+    results.save(found, tmp_path / "benchmarks.json")
+
+    assert results.load(tmp_path / "benchmarks.json") == found
+    assert found.errors == {"W3": {"celery": ["took more than 300 s"]}}
+
+
+def test_figures_of_two_machines_are_not_merged() -> None:
+    with pytest.raises(DifferentMachineError, match="cores was '2'"):
+        results.merged(Results(machine={"cores": "2"}), Results(machine={"cores": "4"}))
+
+
+def test_figures_of_one_machine_are_merged_though_one_run_had_no_redis() -> None:
+    old = Results(servers={"PostgreSQL": "18", "Redis": "7"}, rounds=3)
+
+    assert results.merged(old, Results(servers={"PostgreSQL": "18"})) == old
+
+
+def test_the_page_shows_figures_failures_and_what_could_not_be_had() -> None:
+    found = measured(hipq_django=[1_000.0, 3_000.0], chancy=[500.0])
+    found.missing["celery"] = "pip found no such version"
+    found.add_error("W3", "huey", "There is no redis-server")
+
+    text = page.page(found, SYSTEMS)
+
+    assert "| hipq_django | 2,000 (1,000 to 3,000) |  |" in text
+    assert "| Chancy | 500 | 4.00 times as good |" in text
+    assert "Huey (Redis) failed: `There is no redis-server`" in text
+    assert "not measured: pip found no such version" in text
+    assert "$" not in text
+
+
+def test_the_page_lies_beside_its_charts(tmp_path: Path) -> None:
+    found = measured(hipq_django=[1_000.0], chancy=[500.0])
+    sample = {"second": 5.0, "jobs_per_second": 9.0, "table_bytes": 1, "index_bytes": 1}
+    found.soak["plain"] = {"rate": 9.0, "samples": [{**sample, "waiting": 0, "held": False}]}
+
+    text = page.write(found, tmp_path).read_text()
+
+    for name in ("w3.svg", "soak-plain.svg"):
+        assert f"(benchmarks/{name})" in text
+        ElementTree.parse(tmp_path / "benchmarks" / name)
+
+
+def test_bars_are_as_long_as_their_values() -> None:
+    drawn = charts.bars("a < b", "", [charts.Bar("x & y", 2.0, "2"), charts.Bar("z", 1.0, "1")])
+
+    rectangles = ElementTree.fromstring(drawn).iter("{http://www.w3.org/2000/svg}rect")
+    first, second = [float(r.attrib["width"]) for r in rectangles if r.attrib["class"] == "peer"]
+    assert first == pytest.approx(2 * second, abs=0.1)
+
+
+def test_every_system_has_known_workloads_and_pinned_requirements() -> None:
+    known = {workload.id for workload in WORKLOADS}
+
+    for system in SYSTEMS:
+        assert set(system.workloads) <= known
+        assert all("==" in requirement for requirement in system.requirements)
+
+
+def test_percentiles_are_by_the_nearest_rank() -> None:
+    assert percentiles([float(n) for n in range(1, 101)]) == {"p50_ms": 50.0, "p99_ms": 99.0}
+
+
+def test_a_queue_is_full_when_the_next_job_does_not_fit() -> None:
+    spans = [(0.0, 2.0, 2.0), (1.0, 3.0, 1.0), (2.0, 4.0, 2.0)]
+
+    assert max(load for _, _, load in loads(spans)) == 3.0
+    assert full_share(spans, limit=3.0) == pytest.approx(0.5)
+
+
+def test_a_tally_counts_what_threads_and_processes_handled(tmp_path: Path) -> None:
+    here, there = Tally(tmp_path), Tally(tmp_path)
+    child = os.fork()
+    if not child:
+        os.setsid()
+        here.count()
+        os._exit(0)
+    os.waitpid(child, 0)
+    here.count()
+    here.count()
+
+    assert (there.total(), there.workers()) == (3, 2)
+
+
+def test_a_stamp_is_zero_until_the_job_has_begun(tmp_path: Path) -> None:
+    stamps = Stamps(tmp_path)
+    stamps.stamp(7)
+
+    assert Stamps(tmp_path).moment(7) > 0
+    assert stamps.moment(8) == 0
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="there is no /proc")
+def test_what_a_run_left_behind_is_killed() -> None:
+    sleeper = [sys.executable, "-c", "print(flush=True); import time; time.sleep(999)"]
+    environments = [{**os.environ, runs.MARK: mark} for mark in ("mine", "other")]
+    mine, other = (
+        subprocess.Popen(sleeper, env=env, stdout=subprocess.PIPE, start_new_session=True)
+        for env in environments
+    )
+    with mine, other:
+        for process in (mine, other):
+            assert process.stdout
+            process.stdout.readline()
+
+        runs.kill_marked("mine")
+
+        assert mine.wait() == -signal.SIGKILL
+        assert other.poll() is None
+        other.kill()
+
+
+def test_what_a_system_prints_itself_is_no_figure() -> None:
+    outcome = runs.parsed('hello\n{"figure": "f", "value": 2}\n{"level": 1}\n{"note": "n"}\n3\n')
+
+    assert (outcome.figures, outcome.notes) == ({"f": 2.0}, ["n"])
+
+
+def test_the_reason_of_a_failure_is_its_last_error() -> None:
+    assert runs.reason("Traceback\nx.FirstError: a\nValueError: b\n  hint\n") == "ValueError: b"
