@@ -52,13 +52,26 @@ class WorkerState:
 
 
 @dataclass(frozen=True, slots=True)
+class ConsumerState:
+    """One process that reads messages from a source, and how many it has in hand."""
+
+    name: str
+    source: str
+    state: str
+    in_hand: int
+    heartbeat_age_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Overview:
     """An instance at one moment."""
 
     instance: str
     queues: list[QueueCounts]
     workers: list[WorkerState]
+    consumers: list[ConsumerState]
     unmatched_answers: int
+    malformed_messages: int
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
@@ -69,15 +82,18 @@ def look(config: InstanceSettings) -> Overview:
     """Count the live jobs of an instance; final jobs are not touched, however many there are."""
     using, now = config.database, clock.now(config.database)
     queues = Queue.objects.using(using).filter(instance=config.name)
-    workers = Worker.objects.using(using).filter(instance=config.name, state__in=Worker.LIVE)
+    live = Worker.objects.using(using).filter(instance=config.name, state__in=Worker.LIVE)
     unmatched = Answer.objects.using(using).filter(
         instance=config.name, status__in=[Answer.Status.UNMATCHED, Answer.Status.EARLY], job=None
     )
+    malformed = unmatched.filter(kind=Answer.Kind.MALFORMED)
     return Overview(
         instance=config.name,
         queues=[count(queue, now) for queue in queues],
-        workers=[_worker_state(worker, now) for worker in workers],
-        unmatched_answers=unmatched.count(),
+        workers=[_worker_state(worker, now) for worker in live.serving_queues()],
+        consumers=[_consumer_state(consumer, now) for consumer in live.consumers()],
+        unmatched_answers=unmatched.exclude(kind=Answer.Kind.MALFORMED).count(),
+        malformed_messages=malformed.count(),
     )
 
 
@@ -111,5 +127,19 @@ def _worker_state(worker: Worker, now: datetime) -> WorkerState:
         queues=worker.queues,
         threads=worker.threads,
         executing=worker.executing,
-        heartbeat_age_seconds=round((now - worker.heartbeat_time).total_seconds(), 3),
+        heartbeat_age_seconds=_age(worker, now),
     )
+
+
+def _consumer_state(worker: Worker, now: datetime) -> ConsumerState:
+    return ConsumerState(
+        name=worker.name,
+        source=worker.source,
+        state=worker.state,
+        in_hand=worker.executing,
+        heartbeat_age_seconds=_age(worker, now),
+    )
+
+
+def _age(worker: Worker, now: datetime) -> float:
+    return round((now - worker.heartbeat_time).total_seconds(), 3)

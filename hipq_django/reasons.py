@@ -109,9 +109,8 @@ def _unserved(job: Job, now: datetime) -> Iterator[Reason]:
             f"Nobody declares job type {job.job_type.name!r} in this project's code; it waits "
             "until a worker knows it.",
         )
-    workers = Worker.objects.using(job.using).filter(
-        instance=job.queue.instance, state=Worker.State.RUNNING
-    )
+    workers = Worker.objects.using(job.using).serving_queues()
+    workers = workers.filter(instance=job.queue.instance, state=Worker.State.RUNNING)
     serving = [w for w in workers if not w.queues or job.queue.name in w.queues]
     if not serving:
         yield Reason(

@@ -55,9 +55,9 @@ def _count(rows: QuerySet[Any]) -> _OverFirst:
 
 
 def live_workers(using: str) -> list[Worker]:
-    """Return the workers whose heart beats."""
+    """Return the workers that run jobs and whose heart beats."""
     now = clock.now(using)
-    workers = Worker.objects.using(using).filter(state=Worker.State.RUNNING)
+    workers = Worker.objects.using(using).serving_queues().filter(state=Worker.State.RUNNING)
     return [worker for worker in workers if not is_silent(worker, now)]
 
 

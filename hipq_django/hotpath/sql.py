@@ -192,6 +192,18 @@ class SqlPath:
             RETURNING hipq_job.id"""
         return self._ids(sql, [self._moment(now), json.dumps(rows), worker.pk])
 
+    def finish_answered(self, responses: Mapping[int, Any], now: datetime) -> bool:
+        """Plan: as `claim`."""
+        sql = f"""
+            UPDATE hipq_job SET state = 'final', outcome = 'succeeded', result = v.result,
+                worker_id = NULL, answered = false, update_time = %s
+            FROM (SELECT {self._field(0, "bigint")} AS id, {self._field(1, "jsonb")} AS result
+                FROM {self._dialect.rows}) v
+            WHERE hipq_job.id = v.id AND hipq_job.state IN ('running')"""
+        rows = [[pk, json.dumps(response)] for pk, response in sorted(responses.items())]
+        self._execute(sql, [self._moment(now), json.dumps(rows)])
+        return True
+
     def insert(self, jobs: Sequence[Job]) -> None:
         """Plan: none; one INSERT for each 5,000 rows.
 

@@ -9,10 +9,26 @@ from django.db import models
 from django.utils import timezone
 
 from hipq_django.models.fields import JsonField
+from hipq_django.payloads import NONE
+
+
+class WorkerQuerySet(models.QuerySet["Worker"]):
+    """Which of the processes are meant."""
+
+    def serving_queues(self) -> WorkerQuerySet:
+        """Those that run jobs."""
+        return self.filter(source=NONE)
+
+    def consumers(self) -> WorkerQuerySet:
+        """Those that read messages and serve no queue."""
+        return self.exclude(source=NONE)
 
 
 class Worker(models.Model):
-    """A worker process. `lost` means that its heartbeat stopped and its jobs were taken over."""
+    """A process that runs jobs, or one that reads messages.
+
+    `lost` means that its heartbeat stopped and its jobs were taken over.
+    """
 
     class State(models.TextChoices):
         """Where the process stands."""
@@ -28,12 +44,19 @@ class Worker(models.Model):
     instance = models.CharField(max_length=100, default="default")
     name = models.CharField(max_length=200)
     queues = JsonField(default=list, help_text="Names of the queues served; empty: all.")
+    source = models.CharField(
+        max_length=100, default=NONE, help_text="The source of messages it reads; none: a worker."
+    )
     threads = models.PositiveIntegerField(default=1)
     state = models.CharField(max_length=10, choices=State.choices, default=State.RUNNING)
     heartbeat_seconds = models.FloatField(default=10)
     heartbeat_time = models.DateTimeField(default=timezone.now)
-    executing = models.PositiveIntegerField(default=0, help_text="Jobs in hand at the last beat.")
+    executing = models.PositiveIntegerField(
+        default=0, help_text="Jobs or messages in hand at the last beat."
+    )
     create_time = models.DateTimeField(default=timezone.now)
+
+    objects = WorkerQuerySet.as_manager()
 
     class Meta:
         ordering: ClassVar = ["-id"]
@@ -46,6 +69,11 @@ class Worker(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def is_consumer(self) -> bool:
+        """Whether it reads messages and serves no queue."""
+        return self.source != NONE
 
     def is_silent(self, now: datetime) -> bool:
         """Whether the heartbeat stopped so long ago that the worker counts as lost."""

@@ -6,12 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
-from django.db import DEFAULT_DB_ALIAS, Error, connections
-from django.db.migrations.executor import MigrationExecutor
 
 from hipq_django import catalog
 from hipq_django.conf import DEFAULT, get_instance
-from hipq_django.database import check_isolation, in_one_line
 from hipq_django.exceptions import HipqError, nearest_name
 from hipq_django.models import Queue
 from hipq_django.processes.child import leave
@@ -19,6 +16,7 @@ from hipq_django.processes.logs import set_up_logging
 from hipq_django.processes.options import WorkerOptions
 from hipq_django.processes.reloader import Reloader
 from hipq_django.processes.signals import on_stop_signals
+from hipq_django.processes.start_up import check_database
 from hipq_django.processes.supervisor import Supervisor
 from hipq_django.processes.worker import WorkerProcess
 
@@ -99,7 +97,7 @@ class Command(BaseCommand):
             raise CommandError(f"--interval {options['interval']}: give 0.001 to 3,600 seconds.")
         try:
             config = get_instance(options["instance"])
-            self._check_database(config)
+            check_database(config)
             self._check_queues(config, options["queues"])
         except HipqError as error:
             raise CommandError(str(error)) from error
@@ -111,23 +109,6 @@ class Command(BaseCommand):
             until_idle=options["until_idle"],
             verbosity=options["verbosity"],
         )
-
-    def _check_database(self, config: InstanceSettings) -> None:
-        connection = connections[config.database]
-        try:
-            executor = MigrationExecutor(connection)
-            plan = executor.migration_plan(list(executor.loader.graph.leaf_nodes("hipq")))
-            check_isolation(config.database)
-        except Error as error:
-            raise CommandError(
-                f"database {config.database!r} cannot be reached: {in_one_line(error)}"
-            ) from error
-        if plan:
-            flag = "" if config.database == DEFAULT_DB_ALIAS else f" --database {config.database}"
-            raise CommandError(
-                f"database {config.database!r} lacks migration {plan[0][0]}: "
-                f"run manage.py migrate{flag}."
-            )
 
     def _check_queues(self, config: InstanceSettings, names: list[str]) -> None:
         if not names:
