@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -121,7 +122,9 @@ BAD_ANSWERS = [
 ]
 
 
-@pytest.mark.parametrize(("values", "message"), BAD_ANSWERS, ids=[str(v)[:24] for v, _ in BAD_ANSWERS])
+@pytest.mark.parametrize(
+    ("values", "message"), BAD_ANSWERS, ids=[str(v)[:24] for v, _ in BAD_ANSWERS]
+)
 def test_with_one_that_cannot_be_stored_none_is(values: dict[str, Any], message: str) -> None:
     asked(1)
     bad = {"job_type": "ask", "job_key": "k-9"} | values
@@ -224,39 +227,40 @@ ANSWERS = st.lists(
 def test_a_batch_ends_as_its_answers_one_by_one(answers: list[hipq.NewAnswer]) -> None:
     """The order between different jobs is the only freedom of a batch."""
 
-    def play(receive: Any) -> Any:
-        Answer.objects.all().delete()
-        Attempt.objects.all().delete()
-        Job.objects.all().delete()
-        asked(3)
-        hipq.enqueue("ask", job_key="final")
-        hipq.enqueue("ask", job_key="failed")
-        run_due_jobs()
-        hipq.complete("ask", "final", response=0)
-        hipq.fail("ask", "failed", error="no")
-        hipq.enqueue("ask", job_key="initial")
-        receive()
-        jobs = Job.objects.order_by("job_key").values_list(
-            "job_key", "state", "outcome", "result", "error", "answered"
-        )
-        rows = Answer.objects.order_by("job_type", "job_key", "pk").values_list(
-            "job_type", "job_key", "status", "kind", "payload", "job__job_key", "attempt"
-        )
-        return list(jobs), list(rows)
-
     def one_by_one() -> None:
         for answer in answers:
-            if answer.error is not None:
-                hipq.fail(answer.job_type, answer.job_key, answer.error)
-            else:
-                hipq.complete(
-                    answer.job_type,
-                    answer.job_key,
-                    answer.response,
-                    message_id=answer.message_id,
-                )
+            receive_one(answer)
 
     assert play(lambda: hipq.receive_many(answers)) == play(one_by_one)
+
+
+def receive_one(answer: hipq.NewAnswer) -> None:
+    if answer.error is not None:
+        hipq.fail(answer.job_type, answer.job_key, answer.error)
+    else:
+        message_id = answer.message_id
+        hipq.complete(answer.job_type, answer.job_key, answer.response, message_id=message_id)
+
+
+def play(receive: Callable[[], Any]) -> Any:
+    """Return what becomes of jobs in several states and of the answers they receive."""
+    for model in (Answer, Attempt, Job):
+        model.objects.all().delete()
+    asked(3)
+    for key in ("final", "failed"):
+        hipq.enqueue("ask", job_key=key)
+    run_due_jobs()
+    hipq.complete("ask", "final", response=0)
+    hipq.fail("ask", "failed", error="no")
+    hipq.enqueue("ask", job_key="initial")
+    receive()
+    jobs = Job.objects.order_by("job_key").values_list(
+        "job_key", "state", "outcome", "result", "error", "answered"
+    )
+    rows = Answer.objects.order_by("job_type", "job_key", "pk").values_list(
+        "job_type", "job_key", "status", "kind", "payload", "job__job_key", "attempt"
+    )
+    return list(jobs), list(rows)
 
 
 def test_a_database_error_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,8 +269,8 @@ def test_a_database_error_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
     def refuse(*_: Any) -> None:
         raise IntegrityError("refused")
 
-    monkeypatch.setattr(answer_batch.moves, "finish_answered", refuse)
-    monkeypatch.setattr(answer_batch.inbox, "act", refuse)
+    monkeypatch.setattr("hipq_django.moves.finish_answered", refuse)
+    monkeypatch.setattr("hipq_django.inbox.act", refuse)
 
     with pytest.raises(IntegrityError):
         hipq.receive_many([hipq.NewAnswer("ask", "k-0", response=1)])
