@@ -164,7 +164,7 @@ def test_an_id_that_another_one_stores_at_the_same_moment_is_found(
 def test_signals_are_sent_for_each_job(
     django_capture_on_commit_callbacks: Any,
 ) -> None:
-    seen = []
+    seen: list[tuple[Any, ...]] = []
 
     def finished(job: Job, **_: Any) -> None:
         seen.append((job.job_key, job.outcome, job.result))
