@@ -407,14 +407,16 @@ def throttler_problems() -> Iterator[Problem]:
 
 @_rule("hipq.E020")
 def _sources_are_a_dict_of_dicts() -> Iterator[Problem]:
+    hint = 'Write {"payments": {"SOURCE": "…", "OPTIONS": {…}, "MAP": "…"}}.'
     for name, options in _setting().items():
         sources = options.get("SOURCES", {})
-        if not isinstance(sources, dict) or not all(isinstance(s, dict) for s in sources.values()):
-            yield Problem(
-                "hipq.E020",
-                f"HIPQ[{name!r}]['SOURCES'] is {sources!r}.",
-                'Write {"payments": {"SOURCE": "…", "OPTIONS": {…}, "MAP": "…"}}.',
-            )
+        where = f"HIPQ[{name!r}]['SOURCES']"
+        if not isinstance(sources, dict):
+            yield Problem("hipq.E020", f"{where} is a {type(sources).__name__}, not a dict.", hint)
+            continue
+        for source, values in sources.items():
+            if not isinstance(values, dict):
+                yield Problem("hipq.E020", f"{where}[{source!r}] is not a dict.", hint)
 
 
 @_rule("hipq.E021")

@@ -171,7 +171,7 @@ def _checked_topics(topics: object) -> list[str]:
 
 def _checked_config(config: object) -> dict[str, Any]:
     if not isinstance(config, Mapping):
-        raise ConfigurationError(f"KafkaSource: config is {config!r:.200}, not a dict.")
+        raise ConfigurationError(f"KafkaSource: config is a {type(config).__name__}, not a dict.")
     for name in ("bootstrap.servers", "group.id"):
         if not config.get(name):
             raise ConfigurationError(f"KafkaSource: config lacks {name!r}.")

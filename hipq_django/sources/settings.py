@@ -71,7 +71,8 @@ def wrong_values(values: Mapping[str, Any]) -> Iterator[str]:
             yield f"{key} is {path!r}, not a dotted path."
     options = values.get("OPTIONS", {})
     if not isinstance(options, dict) or not all(isinstance(name, str) for name in options):
-        yield f"OPTIONS is {options!r}, not a dict with text as keys."
+        # Not what it is: passwords are in it.
+        yield f"OPTIONS is a {type(options).__name__}, not a dict with text as keys."
     size = values.get("BATCH_SIZE", 1)
     whole = isinstance(size, int) and not isinstance(size, bool)
     if not whole or not 1 <= size <= MAX_BATCH_SIZE:
