@@ -107,6 +107,8 @@ def malformed_message(instance: str, raw: Any, problem: str, message_id: object)
 def receive_messages(messages: Sequence[Message], instance: str) -> list[Answer]:
     """Store checked messages in one transaction, all or none; return their answers in order."""
     using = get_instance(instance).database
+    if not messages:
+        return []
     try:
         with write_transaction(using):
             return answer_batch.receive(messages, clock.now(using), using)
