@@ -196,11 +196,12 @@ class SqlPath:
         """Plan: as `claim`."""
         sql = f"""
             UPDATE hipq_job SET state = 'final', outcome = 'succeeded', result = v.result,
-                worker_id = NULL, answered = false, update_time = %s
-            FROM (SELECT {self._field(0, "bigint")} AS id, {self._field(1, "jsonb")} AS result
+                worker_id = NULL, work = 'NONE', answered = false, update_time = %s
+            FROM (SELECT {self._field(0, "bigint")} AS id, {self._dialect.json.format(1)} AS result
                 FROM {self._dialect.rows}) v
-            WHERE hipq_job.id = v.id AND hipq_job.state IN ('running')"""
-        rows = [[pk, json.dumps(response)] for pk, response in sorted(responses.items())]
+            WHERE hipq_job.id = v.id AND {_IS.format("running")}"""
+        encode = self._dialect.encode_json
+        rows = [(pk, encode(response)) for pk, response in sorted(responses.items())]
         self._execute(sql, [self._moment(now), json.dumps(rows)])
         return True
 

@@ -414,6 +414,24 @@ def test_a_consumer_that_was_given_up_goes_on_as_a_new_one(
     assert results() == [0]
 
 
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_a_consumer_of_another_instance_works_in_its_database(
+    mailbox: Mailbox, settings: Settings
+) -> None:
+    source = {"SOURCE": "tests.mailbox.MailboxSource", "MAP": "tests.mailbox.read"}
+    settings.HIPQ = {"other": {"DATABASE": "other", "SOURCES": {"post": source}}}
+    mailbox.put(response(0), b"{")
+    process = ConsumerProcess(ConsumerOptions("post", "other"))
+    mailbox.stop = process.stop
+
+    process.run()
+
+    kept = Answer.objects.using("other").values_list("instance", "kind", "status")
+    assert set(kept) == {("other", "response", "early"), ("other", "malformed", "unmatched")}
+    assert Worker.objects.using("other").consumers().get().state == "stopped"
+    assert not Answer.objects.using("default").exists()
+
+
 def test_options_that_the_source_does_not_take_end_the_process_at_once(
     mailbox: Mailbox, consume: Consume
 ) -> None:
