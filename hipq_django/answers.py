@@ -136,14 +136,15 @@ def answer_callback(token: Token, kind: str, payload: Any) -> Answer:
 def _message(
     instance: str, job_type: str, job_key: str, kind: str, payload: Any, message_id: str | None
 ) -> Message:
+    if job_key is None or job_key == NONE:
+        raise InvalidAnswerError(
+            f"answer for {job_type!r:.200}: job_key {job_key!r} names no job; give the key of the "
+            "job."
+        )
     try:
         name, key = checked_type_name(job_type), checked_key(job_key)
     except InvalidJobError as error:
         raise InvalidAnswerError(f"answer: {error}") from error
-    if key == NONE:
-        raise InvalidAnswerError(
-            f"answer for {name!r}: job_key {job_key!r} names no job; give the key of the job."
-        )
     payload = _checked_payload(kind, payload)
     return Message(instance, name, key, kind, payload, _checked_message_id(message_id))
 

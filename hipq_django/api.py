@@ -32,13 +32,14 @@ from hipq_django.exceptions import (
     nearest_name,
 )
 from hipq_django.hotpath import hot_path
+from hipq_django.hotpath.rows import copy_of
 from hipq_django.models import Job, JobType, Queue
 from hipq_django.payloads import NONE
 from hipq_django.signals import job_enqueued, job_finished, send_after_commit
 from hipq_django.states import WAITING, Outcome, State
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from datetime import datetime
     from decimal import Decimal
 
@@ -97,27 +98,34 @@ def enqueue_many(jobs: Iterable[NewJob], *, instance: str = DEFAULT) -> list[Job
     Raise `DuplicateJobKeyError` if one of the keys is taken, by a live job or twice in `jobs`.
     """
     builder = _Builder(instance)
-    rows = [builder.build(_checked_new(new)) for new in jobs]
+    wanted = [_checked_new(new) for new in jobs]
+    if all(new.job_key is None for new in wanted):
+        with transaction.atomic(using=builder.using):
+            builder.look_up(wanted)
+            # Each job is built while the database reads the ones before.
+            return _insert_many(map(builder.build, wanted), len(wanted), builder.using)
+    rows = [builder.build(new) for new in wanted]
     _check_distinct(rows)
-    for tries in range(1, _TRIES + 1):
+    return _insert_keyed(rows, builder.using)
+
+
+def _insert_keyed(rows: Sequence[Job], using: str) -> list[Job]:
+    for _ in range(_TRIES - 1):
         try:
-            _insert_many(rows, builder.using)
+            return _insert_many(rows, len(rows), using, by_key=True)
         except IntegrityError:
-            taken = _find_taken(rows, builder.using)
+            taken = _find_taken(rows, using)
             if taken is not None:
                 raise _duplicate(taken) from None
             # That job has become final since, and its key is free again.
-            if tries == _TRIES:
-                raise
-        else:
-            break
-    return rows
+    return _insert_many(rows, len(rows), using, by_key=True)
 
 
-def _insert_many(rows: Sequence[Job], using: str) -> None:
+def _insert_many(jobs: Iterable[Job], count: int, using: str, *, by_key: bool = False) -> list[Job]:
     with transaction.atomic(using=using):
-        hot_path(using).insert(rows)
+        rows = hot_path(using).insert(jobs, count, by_key=by_key)
         send_after_commit(job_enqueued, rows, using)
+    return rows
 
 
 aenqueue = sync_to_async(enqueue)
@@ -186,28 +194,44 @@ class _Builder:
         self.now = clock.now(self.using)
         self._types: dict[str, JobType] = {}
         self._queues: dict[str, Queue] = {}
+        self._patterns: dict[tuple[str, str | None], Job] = {}
+
+    def look_up(self, jobs: Iterable[NewJob]) -> None:
+        """Ask the database for all that building the jobs needs of it."""
+        last: tuple[object, object] | None = None
+        for new in jobs:
+            if (new.job_type, new.queue) != last:
+                self._pattern(new.job_type, new.queue)
+            last = new.job_type, new.queue
 
     def build(self, new: NewJob) -> Job:
         """Return the job; raise `InvalidJobError` before anything is written."""
-        job_data, job_key = checked_data(new.job_data), checked_key(new.job_key)
-        moment = new.scheduled_run_time
-        scheduled = self.now if moment is None else checked_moment(moment)
+        values = {"job_data": checked_data(new.job_data), "job_key": checked_key(new.job_key)}
+        if new.scheduled_run_time is not None:
+            values["scheduled_run_time"] = checked_moment(new.scheduled_run_time)
         own = _own_values(new)
-        queue_name = None if new.queue is None else checked_name("queue", new.queue)
-        row = self._job_type(new.job_type)
-        queue = row.queue if queue_name is None else self._queue(queue_name)
-        return new_job(
-            queue,
-            row,
-            self.now,
-            job_data=job_data,
-            job_key=job_key,
-            scheduled_run_time=scheduled,
-            **{**_default_values(row), **own},
+        pattern = self._pattern(new.job_type, new.queue)
+        windows = {"time_windows": [*pattern.time_windows]}
+        job = copy_of(pattern, {**windows, **values, **own})
+        if own or new.scheduled_run_time is not None:
+            _place(job)
+        return job
+
+    def _pattern(self, job_type: str, queue: str | None) -> Job:
+        """Return the job that has all the defaults, to be copied."""
+        wanted = (
+            checked_type_name(job_type),
+            None if queue is None else checked_name("queue", queue),
         )
+        if wanted not in self._patterns:
+            row = self._job_type(job_type)
+            place = row.queue if queue is None else self._queue(queue)
+            self._patterns[wanted] = new_job(
+                place, row, self.now, scheduled_run_time=self.now, **_default_values(row)
+            )
+        return self._patterns[wanted]
 
     def _job_type(self, name: str) -> JobType:
-        name = checked_type_name(name)
         if name not in self._types:
             self._types[name] = get_job_type(self.instance, name)
         return self._types[name]
@@ -218,15 +242,17 @@ class _Builder:
         return self._queues[name]
 
 
+_CHECKS: dict[str, Callable[[Any], Any]] = {
+    "timeout": checked_timeout,
+    "priority": checked_priority,
+    "throttle_factor": checked_factor,
+    "time_windows": checked_windows,
+}
+
+
 def _own_values(new: NewJob) -> dict[str, Any]:
-    checks = {
-        "timeout": checked_timeout,
-        "priority": checked_priority,
-        "throttle_factor": checked_factor,
-        "time_windows": checked_windows,
-    }
-    given = {name: getattr(new, name) for name in checks}
-    return {name: checks[name](value) for name, value in given.items() if value is not None}
+    given = [(name, value) for name in _CHECKS if (value := getattr(new, name)) is not None]
+    return {name: _CHECKS[name](value) for name, value in given}
 
 
 def _default_values(row: JobType) -> dict[str, Any]:
@@ -249,9 +275,13 @@ def new_job(queue: Queue, job_type: JobType, now: datetime, **values: Any) -> Jo
         **values,
     )
     job._state.db = queue.using
-    job.scheduled_run_time = moves.first_opening(job, job.scheduled_run_time)
-    job.rank = queue.ordering.rank(job.scheduled_run_time, job.priority)
+    _place(job)
     return job
+
+
+def _place(job: Job) -> None:
+    job.scheduled_run_time = moves.first_opening(job, job.scheduled_run_time)
+    job.rank = job.queue.ordering.rank(job.scheduled_run_time, job.priority)
 
 
 def _copy_of(job: Job) -> Job:
@@ -340,8 +370,10 @@ def _duplicate(taken: Job) -> DuplicateJobKeyError:
 def _check_distinct(rows: Sequence[Job]) -> None:
     seen: dict[tuple[int, str], Job] = {}
     for row in rows:
+        if row.job_key == NONE:
+            continue
         other = seen.setdefault((row.job_type_id, row.job_key), row)
-        if other is not row and row.job_key != NONE:
+        if other is not row:
             raise DuplicateJobKeyError(
                 f"job type {row.job_type.name!r}: key {row.job_key!r} is given twice in one "
                 "enqueue_many; nothing was created.",

@@ -48,6 +48,12 @@ QUEUE_DEFAULTS: dict[str, Any] = {
     "THROTTLERS": [],
     "RETENTION_DAYS": 14,
 }
+QUEUE_RANGES: dict[str, tuple[float, float]] = {
+    "ageing_seconds": (0, 86_400 * 400),
+    "granularity_seconds": (0.001, 86_400),
+    "retention_days": (0, 36_500),
+}
+"""The lowest and the highest value of a queue's numbers, in the setting and in the admin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +185,14 @@ def checked_limit(limit: Any) -> Decimal:
             f"throttle_limit {limit!r}: give a number up to {MAX_FACTOR:,} with at most "
             f"{FACTOR_DECIMALS} decimals; below 1 means unlimited."
         ) from error
+
+
+def checked_queue_number(name: str, value: Any) -> float:
+    """Return a queue's number; raise `InvalidJobError` unless it is in its range."""
+    low, high = QUEUE_RANGES[name]
+    if _is_number(value) and low <= value <= high:
+        return float(value)
+    raise InvalidJobError(f"{name} {value!r}: give a number from {low:,} to {high:,}.")
 
 
 def _throttler(path: str) -> Throttler:
@@ -367,18 +381,15 @@ def _orders_are_known() -> Iterator[Problem]:
 
 @_rule("hipq.E012")
 def _queue_numbers_are_in_range() -> Iterator[Problem]:
-    ranges = {
-        "AGEING_SECONDS": (0, 86_400 * 400),
-        "GRANULARITY_SECONDS": (0.001, 86_400),
-        "RETENTION_DAYS": (0, 36_500),
-    }
     for where, values in _queues():
-        for key, (low, high) in ranges.items():
-            value = values.get(key, low)
-            if not _is_number(value) or not low <= value <= high:
+        for name, (low, high) in QUEUE_RANGES.items():
+            key = name.upper()
+            try:
+                checked_queue_number(name, values.get(key, low))
+            except InvalidJobError:
                 yield Problem(
                     "hipq.E012",
-                    f"{where}[{key!r}] is {value!r}.",
+                    f"{where}[{key!r}] is {values[key]!r}.",
                     f"Give a number from {low} to {high}.",
                 )
 

@@ -11,13 +11,13 @@ from django.db.models import F, Lookup
 from hipq_django.exceptions import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from django.db.backends.base.base import BaseDatabaseWrapper
-    from django.db.models import QuerySet
+    from django.db.models import QuerySet, TextChoices
     from django.db.models.sql.compiler import SQLCompiler
 
-    from hipq_django.states import State
+    from hipq_django.states import Outcome, State
 
 
 @contextmanager
@@ -50,10 +50,10 @@ def locked(rows: QuerySet[Any], *, skip_locked: bool = False) -> QuerySet[Any]:
     )
 
 
-class _StateIn(Lookup):
-    """`state IN (…)` with literals; a lookup, because other conditions are compared with 1."""
+class _LiteralIn(Lookup):
+    """`column IN (…)` with literals; a lookup, because other conditions are compared with 1."""
 
-    lookup_name = "state_in"
+    lookup_name = "literal_in"
     prepare_rhs = False
 
     def as_sql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> tuple[str, Any]:
@@ -68,7 +68,16 @@ def state_in(*states: State) -> Lookup[Any]:
     SQLite, and PostgreSQL's generic plans, match a partial index by literals only, not by
     parameters.
     """
-    return _StateIn(F("state"), ", ".join(f"'{state.value}'" for state in states))
+    return _LiteralIn(F("state"), _literals(states))
+
+
+def outcome_in(*outcomes: Outcome) -> Lookup[Any]:
+    """Return the condition `outcome IN (…)` with literals, as `state_in`."""
+    return _LiteralIn(F("outcome"), _literals(outcomes))
+
+
+def _literals(words: Iterable[TextChoices]) -> str:
+    return ", ".join(f"'{word.value}'" for word in words)
 
 
 def max_rows_per_statement(using: str) -> int:
@@ -77,14 +86,18 @@ def max_rows_per_statement(using: str) -> int:
     return min(500, limit // 3) if limit else 500
 
 
+def isolation_level(using: str) -> str:
+    """Return the isolation level of a PostgreSQL session."""
+    with connections[using].cursor() as cursor:
+        cursor.execute("SHOW transaction_isolation")
+        return str(cursor.fetchone()[0])
+
+
 def check_isolation(using: str) -> None:
     """Raise `ConfigurationError` where the isolation level would make limits inexact."""
-    connection = connections[using]
-    if connection.vendor != "postgresql":
+    if connections[using].vendor != "postgresql":
         return
-    with connection.cursor() as cursor:
-        cursor.execute("SHOW transaction_isolation")
-        level = cursor.fetchone()[0]
+    level = isolation_level(using)
     if level != "read committed":
         raise ConfigurationError(
             f"database {using!r} runs transactions at {level!r}: exact limits need 'read "

@@ -99,9 +99,14 @@ def checked_type_name(name: object) -> str:
 
 
 def checked_key(key: object) -> str:
-    """Return the job key, 'NONE' where there is none."""
+    """Return the job key as it is stored; None, for no key, is stored as 'NONE'."""
     if key is None:
         return NONE
+    if key == NONE:
+        raise InvalidJobError(
+            f"job_key {key!r} is the word that stands for no key; leave job_key out for no key, "
+            "or use another text."
+        )
     if not isinstance(key, str) or not key:
         raise InvalidJobError(
             f"job_key {key!r:.200}: a key is text that is not empty; use str(…) or leave it out."

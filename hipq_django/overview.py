@@ -1,4 +1,4 @@
-"""What stands in the queues, counted: for `hipq_status` and the admin."""
+"""What stands in the queues, counted: for `hipq_status` and `hipq_doctor`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from django.db.models import Count, Min, Sum
-
 from hipq_django import clock
+from hipq_django.figures import capped_count, is_served, with_figures
 from hipq_django.models import Answer, Queue, Worker
 
 if TYPE_CHECKING:
@@ -21,14 +20,16 @@ if TYPE_CHECKING:
 class QueueCounts:
     """One queue: its limits and how many live jobs stand where.
 
-    `load` is the sum of the factors that run; `oldest_due_seconds` how long the longest waiting
-    due job has been due, 0 where none is.
+    Nothing is counted beyond 10,000; 10,001 means more. `load` is the sum of the factors that
+    run, of the first 10,001 jobs; `oldest_due_seconds` how long the longest waiting due job has
+    been due, 0 where none is; `served` whether a worker whose heart beats runs its jobs.
     """
 
     name: str
     throttle_limit: float
     order: str
     paused: bool
+    served: bool
     due: int
     scheduled: int
     running: int
@@ -41,7 +42,7 @@ class QueueCounts:
 
 @dataclass(frozen=True, slots=True)
 class WorkerState:
-    """One worker and how many seconds ago its heart beat."""
+    """One worker and how many seconds ago its heart beat; `silent` means that it counts as lost."""
 
     name: str
     state: str
@@ -49,6 +50,7 @@ class WorkerState:
     threads: int
     executing: int
     heartbeat_age_seconds: float
+    silent: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +62,12 @@ class ConsumerState:
     state: str
     in_hand: int
     heartbeat_age_seconds: float
+    silent: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """An instance at one moment."""
+    """An instance at one moment; the last two are counted up to 10,000 too."""
 
     instance: str
     queues: list[QueueCounts]
@@ -79,42 +82,43 @@ class Overview:
 
 
 def look(config: InstanceSettings) -> Overview:
-    """Count the live jobs of an instance; final jobs are not touched, however many there are."""
+    """Count the live jobs of an instance.
+
+    Final jobs are not touched, and what is counted is bounded, however many rows there are.
+    """
     using, now = config.database, clock.now(config.database)
-    queues = Queue.objects.using(using).filter(instance=config.name)
+    queues = with_figures(Queue.objects.using(using).filter(instance=config.name), now)
     live = Worker.objects.using(using).filter(instance=config.name, state__in=Worker.LIVE)
+    processes = list(live)
+    claiming = [w for w in processes if w.state == Worker.State.RUNNING and not w.is_silent(now)]
     unmatched = Answer.objects.using(using).filter(
         instance=config.name, status__in=[Answer.Status.UNMATCHED, Answer.Status.EARLY], job=None
     )
     malformed = unmatched.filter(kind=Answer.Kind.MALFORMED)
     return Overview(
         instance=config.name,
-        queues=[count(queue, now) for queue in queues],
-        workers=[_worker_state(worker, now) for worker in live.serving_queues()],
-        consumers=[_consumer_state(consumer, now) for consumer in live.consumers()],
-        unmatched_answers=unmatched.exclude(kind=Answer.Kind.MALFORMED).count(),
-        malformed_messages=malformed.count(),
+        queues=[_queue_counts(queue, now, served=is_served(queue, claiming)) for queue in queues],
+        workers=[_worker_state(worker, now) for worker in processes if not worker.is_consumer],
+        consumers=[_consumer_state(worker, now) for worker in processes if worker.is_consumer],
+        unmatched_answers=capped_count(unmatched.exclude(kind=Answer.Kind.MALFORMED)),
+        malformed_messages=capped_count(malformed),
     )
 
 
-def count(queue: Queue, now: datetime) -> QueueCounts:
-    """Count the live jobs of one queue."""
-    jobs = queue.jobs.using(queue.using)
-    due = jobs.due(now).aggregate(number=Count("pk"), oldest=Min("scheduled_run_time"))
-    running = jobs.running()
-    load = running.aggregate(number=Count("pk"), factors=Sum("throttle_factor"))
-    oldest = now - due["oldest"] if due["oldest"] else timedelta()
+def _queue_counts(queue: Any, now: datetime, *, served: bool) -> QueueCounts:
+    oldest = now - queue.oldest_due if queue.oldest_due else timedelta()
     return QueueCounts(
         name=queue.name,
         throttle_limit=float(queue.throttle_limit),
         order=queue.order,
         paused=queue.paused,
-        due=due["number"],
-        scheduled=jobs.waiting().filter(scheduled_run_time__gt=now).count(),
-        running=load["number"],
-        awaiting_answer=running.filter(worker=None, answered=False).count(),
-        in_error=jobs.in_error().count(),
-        load=float(load["factors"] or 0),
+        served=served,
+        due=queue.due_count,
+        scheduled=queue.scheduled_count,
+        running=queue.running_count,
+        awaiting_answer=queue.awaiting_count,
+        in_error=queue.error_count,
+        load=float(queue.load or 0),
         oldest_due_seconds=round(oldest.total_seconds(), 3),
         problem=queue.throttler_problem,
     )
@@ -128,6 +132,7 @@ def _worker_state(worker: Worker, now: datetime) -> WorkerState:
         threads=worker.threads,
         executing=worker.executing,
         heartbeat_age_seconds=_age(worker, now),
+        silent=worker.is_silent(now),
     )
 
 
@@ -138,6 +143,7 @@ def _consumer_state(worker: Worker, now: datetime) -> ConsumerState:
         state=worker.state,
         in_hand=worker.executing,
         heartbeat_age_seconds=_age(worker, now),
+        silent=worker.is_silent(now),
     )
 
 

@@ -17,6 +17,14 @@ MAX_TRACEBACK_CHARS = 100_000
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
+def _number(text: str) -> float | int:
+    """PostgreSQL reads 1e+23 back as a whole number; so it is one from the beginning."""
+    return int(float(text)) if "e+" in text else float(text)
+
+
+_DECODER = json.JSONDecoder(parse_float=_number)
+
+
 def to_json(value: Any) -> Any:
     """Return a copy of `value` as it will be read back from the database.
 
@@ -24,12 +32,7 @@ def to_json(value: Any) -> Any:
     one of the databases cannot hold: objects, NaN and infinity, NUL, lone surrogates, values
     nested deeper than 500 levels.
     """
-    return None if value is None else json.loads(_encode(value), parse_float=_number)
-
-
-def _number(text: str) -> float | int:
-    """PostgreSQL reads 1e+23 back as a whole number; so it is one from the beginning."""
-    return int(float(text)) if "e+" in text else float(text)
+    return None if value is None else _DECODER.decode(_encode(value))
 
 
 def _encode(value: Any) -> str:

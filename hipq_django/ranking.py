@@ -56,6 +56,12 @@ class Ordering:
             return _bounded((_milliseconds(now) // self._granule + 1) * _PRIORITY_SPAN - 1)
         return MAX_RANK
 
+    def first_future_rank(self, now: datetime) -> int:
+        """Return a rank that every job of the future has at least."""
+        if self.order == Order.TIME:
+            return _bounded(_milliseconds(now) // self._granule * _PRIORITY_SPAN)
+        return -MAX_RANK
+
     def as_ranking(self) -> dict[str, str | float]:
         """Return the order as it is stored where all waiting jobs have the ranks of it."""
         return asdict(self)

@@ -109,9 +109,10 @@ def _unserved(job: Job, now: datetime) -> Iterator[Reason]:
             f"Nobody declares job type {job.job_type.name!r} in this project's code; it waits "
             "until a worker knows it.",
         )
-    workers = Worker.objects.using(job.using).serving_queues()
-    workers = workers.filter(instance=job.queue.instance, state=Worker.State.RUNNING)
-    serving = [w for w in workers if not w.queues or job.queue.name in w.queues]
+    workers = Worker.objects.using(job.using).filter(
+        instance=job.queue.instance, state=Worker.State.RUNNING
+    )
+    serving = [worker for worker in workers if worker.serves(job.queue)]
     if not serving:
         yield Reason(
             "no_worker",

@@ -43,7 +43,8 @@ def time_out_overdue(config: InstanceSettings) -> int:
     using, now = config.database, clock.now(config.database)
     with write_transaction(using):
         overdue = _known_jobs(config).running().filter(deadline__lt=now)
-        overdue = overdue.exclude(answered=True, worker__isnull=True).order_by("pk")
+        overdue = overdue.exclude(answered=True, worker__isnull=True)
+        overdue = overdue.order_by("queue", "deadline")  # as the index of running jobs
         jobs = list(locked(overdue, skip_locked=True)[:BATCH])
         _name_workers(jobs, using)
         answered, late = _split(jobs, _has_sent_in_time)
@@ -101,8 +102,7 @@ def recover_lost(config: InstanceSettings) -> int:
     with write_transaction(using):
         for worker in _silent_workers(config, now):
             _mark_lost(worker)
-    dead = _dead_hands(config)
-    return _recover(dead, now, using) if dead.exists() else 0
+    return sum(_recover(dead, now, using) for dead in _dead_hands(config) if dead.exists())
 
 
 def _silent_workers(config: InstanceSettings, now: datetime) -> list[Worker]:
@@ -119,18 +119,22 @@ def _mark_lost(worker: Worker) -> None:
     )
 
 
-def _dead_hands(config: InstanceSettings) -> JobQuerySet:
-    """Jobs that a worker had in hand which is not live any more."""
+def _dead_hands(config: InstanceSettings) -> tuple[JobQuerySet, JobQuerySet]:
+    """Jobs that a worker had in hand which is not live any more: running ones, and errors.
+
+    Each is asked for in the order of its index. Else PostgreSQL, which thinks that every second
+    worker is dead, would look for them in the whole table.
+    """
     using = config.database
     live = Worker.objects.using(using).filter(pk=OuterRef("worker_id"), state__in=Worker.LIVE)
     queues = list(_queues(config).values_list("pk", flat=True))
-    held = Job.objects.using(using).filter(queue__in=queues, worker__isnull=False)
-    return held.live().filter(~Exists(live))
+    held = Job.objects.using(using).filter(~Exists(live), queue__in=queues, worker__isnull=False)
+    return held.running().order_by("queue", "deadline"), held.in_error().order_by("queue", "id")
 
 
 def _recover(dead: JobQuerySet, now: datetime, using: str) -> int:
     with write_transaction(using):
-        jobs = list(locked(dead.order_by("pk"), skip_locked=True)[:BATCH])
+        jobs = list(locked(dead, skip_locked=True)[:BATCH])
         _name_workers(jobs, using)
         started, harmless = _split(jobs, _is_loss)
         errors = {job.pk: _loss_text(job) for job in started}
@@ -178,7 +182,8 @@ def forget_workers(config: InstanceSettings) -> int:
     """Delete the rows of workers that ended a day ago and have no job in hand."""
     using = config.database
     old = clock.now(using) - WORKERS_KEPT
-    held = Job.objects.using(using).live().filter(worker=OuterRef("pk"))
+    held = Job.objects.using(using).filter(worker=OuterRef("pk"))
     ended = Worker.objects.using(using).filter(instance=config.name, heartbeat_time__lt=old)
-    ended = ended.exclude(state__in=Worker.LIVE).filter(~Exists(held))
+    ended = ended.exclude(state__in=Worker.LIVE)
+    ended = ended.filter(~Exists(held.running()), ~Exists(held.in_error()))
     return int(ended._raw_delete(using))  # no job names them

@@ -49,7 +49,8 @@ def find_strays(config: InstanceSettings) -> int:
     found = 0
     for queue in Queue.objects.using(using).filter(instance=config.name, order=Order.TIME):
         bound = queue.last_due_rank(now)
-        if queue.is_ranked and queue.jobs.using(using).due(now).filter(rank__gt=bound).exists():
+        strays = queue.jobs.using(using).due(now).filter(rank__gt=bound).order_by("rank", "id")
+        if queue.is_ranked and strays.values("pk").first():  # ordered: in the index of waiting jobs
             found += Queue.objects.using(using).filter(pk=queue.pk).update(ranking={})
     return found
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from django.db import connections
+from django.db.migrations.executor import MigrationExecutor
+
 from hipq_django.states import MOVES
 
 if TYPE_CHECKING:
@@ -11,7 +14,10 @@ if TYPE_CHECKING:
 
 TABLE = "hipq_job"
 TRIGGER = "hipq_job_guard"
-MESSAGE = "hipq: a final job never changes, moves go as the state machine says, attempts only grow"
+MESSAGE = (
+    "hipq: a final job never changes, moves go as the state machine says, attempts only grow, "
+    "queue and type stay"
+)
 
 # A queue's rows die young: let vacuum come early and work fast, and leave room for the new
 # version of a row on its page.
@@ -26,6 +32,13 @@ STORAGE = {
 }
 
 
+def missing_migrations(using: str) -> list[str]:
+    """Return the migrations of hipq_django that the database lacks, the first one first."""
+    executor = MigrationExecutor(connections[using])
+    plan = executor.migration_plan(list(executor.loader.graph.leaf_nodes("hipq")))
+    return [migration.name for migration, _ in plan if migration.app_label == "hipq"]
+
+
 def install_guard(apps: Any, schema_editor: BaseDatabaseSchemaEditor) -> None:
     """Create the trigger that refuses every move but those of `states.MOVES`.
 
@@ -37,7 +50,7 @@ def install_guard(apps: Any, schema_editor: BaseDatabaseSchemaEditor) -> None:
 
 
 def remove_guard(apps: Any, schema_editor: BaseDatabaseSchemaEditor) -> None:
-    """Drop the trigger."""
+    """Drop the trigger where it is there: so it can be made anew by migrating back and forth."""
     del apps
     for statement in _DROPS.get(schema_editor.connection.vendor, []):
         schema_editor.execute(statement, params=None)
@@ -47,16 +60,17 @@ def set_storage(apps: Any, schema_editor: BaseDatabaseSchemaEditor) -> None:
     """Set the storage parameters of the job table; PostgreSQL only."""
     del apps
     values = ", ".join(f"{name} = {value}" for name, value in STORAGE.items())
-    _on_postgresql(schema_editor, f"ALTER TABLE {TABLE} SET ({values})")
+    on_postgresql(schema_editor, f"ALTER TABLE {TABLE} SET ({values})")
 
 
 def reset_storage(apps: Any, schema_editor: BaseDatabaseSchemaEditor) -> None:
     """Give the job table the server's own storage parameters again."""
     del apps
-    _on_postgresql(schema_editor, f"ALTER TABLE {TABLE} RESET ({', '.join(STORAGE)})")
+    on_postgresql(schema_editor, f"ALTER TABLE {TABLE} RESET ({', '.join(STORAGE)})")
 
 
-def _on_postgresql(schema_editor: BaseDatabaseSchemaEditor, statement: str) -> None:
+def on_postgresql(schema_editor: BaseDatabaseSchemaEditor, statement: str) -> None:
+    """Execute a statement where the database is PostgreSQL."""
     if schema_editor.connection.vendor == "postgresql":
         schema_editor.execute(statement, params=None)
 
@@ -73,6 +87,7 @@ def _forbidden() -> str:
     )
     return (
         "OLD.state = 'final' OR NEW.attempt < OLD.attempt OR NEW.create_time <> OLD.create_time "
+        "OR NEW.queue_id <> OLD.queue_id OR NEW.job_type_id <> OLD.job_type_id "
         f"OR (OLD.state <> NEW.state AND NOT ({moves}))"
     )
 
@@ -99,6 +114,9 @@ _GUARDS = {
     ],
 }
 _DROPS = {
-    "postgresql": [f"DROP TRIGGER {TRIGGER} ON {TABLE}", f"DROP FUNCTION {TRIGGER}()"],
-    "sqlite": [f"DROP TRIGGER {TRIGGER}"],
+    "postgresql": [
+        f"DROP TRIGGER IF EXISTS {TRIGGER} ON {TABLE}",
+        f"DROP FUNCTION IF EXISTS {TRIGGER}()",
+    ],
+    "sqlite": [f"DROP TRIGGER IF EXISTS {TRIGGER}"],
 }

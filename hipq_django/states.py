@@ -47,6 +47,9 @@ MOVES: dict[State, frozenset[State]] = {
 WAITING = (State.INITIAL, State.RETRY)
 """The states from which a worker claims."""
 
+UNSUCCESSFUL = (Outcome.FAILED, Outcome.TIMED_OUT, Outcome.CANCELLED)
+"""The outcomes that an operator looks for."""
+
 
 def path(old: State, new: State) -> tuple[State, ...]:
     """Return the states to pass through, `new` included, on the shortest way of allowed moves.

@@ -5,6 +5,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 from django.db import connections
+from pytest_django import DjangoDbBlocker
 
 from tests.plugin import renamed
 from tests.postgres import PostgresServer, temporary_server
@@ -32,6 +33,13 @@ def _reasons_to_skip() -> dict[str, str]:
     if not CHROMIUM.exists():
         reasons["browser"] = f"needs Debian's package chromium: there is no {CHROMIUM}"
     return reasons
+
+
+@pytest.fixture(scope="module")
+def vacuumed(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
+    """No dead rows of earlier tests, and fresh statistics, which `hipq_doctor` would tell of."""
+    with django_db_blocker.unblock(), connections["default"].cursor() as cursor:
+        cursor.execute("VACUUM" if connections["default"].vendor == "sqlite" else "VACUUM ANALYZE")
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from django.utils.html import format_html
 from hipq_django import clock
 from hipq_django.admin.display import shown, when
 from hipq_django.conf import DEFAULT, get_instance
+from hipq_django.figures import COUNT_LIMIT, capped_count
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from django.db.models import Model, QuerySet
     from django.forms import ModelForm
     from django.http import HttpRequest
-
-COUNT_LIMIT = 10_000
 
 
 class CappedPaginator(Paginator):  # type: ignore[type-arg]
@@ -42,7 +41,7 @@ class CappedPaginator(Paginator):  # type: ignore[type-arg]
     @cached_property
     def _found(self) -> int:
         rows: Any = self.object_list
-        return int(rows.order_by().values("pk")[: COUNT_LIMIT + 1].count())
+        return capped_count(rows)
 
 
 class RowList(ChangeList):

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.core.exceptions import ValidationError
 
 from hipq_django.admin.display import plain
-from hipq_django.conf import checked_limit
-from hipq_django.definitions import MAX_FACTOR, checked_windows
+from hipq_django.definitions import checked_windows
 from hipq_django.exceptions import InvalidJobError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from decimal import Decimal
 
     Rule = Callable[[Any], Any]
 
@@ -93,25 +90,3 @@ class WindowsField(CheckedField):
 
 def _windows(lines: list[str]) -> list[str]:
     return checked_windows([line for line in lines if line.strip()])
-
-
-def limit_rule(value: Any) -> Decimal:
-    """Return a throttle limit; raise `InvalidJobError` unless it is one."""
-    try:
-        return checked_limit(value)
-    except InvalidJobError as error:
-        raise InvalidJobError(
-            f"throttle_limit {value!r}: give a number up to {MAX_FACTOR:,} with at most 3 "
-            "decimals; below 1 is unlimited."
-        ) from error
-
-
-def within(name: str, low: float, high: float) -> Rule:
-    """Return the rule of a number from `low` to `high`."""
-
-    def rule(value: Any) -> float:
-        if isinstance(value, int | float) and isfinite(value) and low <= value <= high:
-            return float(value)
-        raise InvalidJobError(f"{name} {value!r}: give a number from {low:,} to {high:,}.")
-
-    return rule

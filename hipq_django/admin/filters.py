@@ -109,7 +109,10 @@ class OutcomeFilter(SimpleListFilter):
 
     def queryset(self, request: HttpRequest, queryset: Any) -> Any:
         """Return the jobs that ended so."""
-        return queryset.final().filter(outcome=self.value()) if self.value() else queryset
+        value = self.value()
+        if value not in Outcome.values:
+            return queryset.none() if value else queryset
+        return queryset.ended(Outcome(value))
 
 
 class AnswerFilter(SimpleListFilter):

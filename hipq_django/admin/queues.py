@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin, messages
 from django.utils.html import format_html, format_html_join
 from django.utils.text import Truncator
 
-from hipq_django.admin.base import COUNT_LIMIT, HipqAdmin, RowList
+from hipq_django.admin.base import HipqAdmin, RowList
 from hipq_django.admin.display import badge, plain, span
-from hipq_django.admin.fields import EditForm, NumberField, limit_rule, within
-from hipq_django.admin.figures import is_served, live_workers, with_figures
-from hipq_django.conf import get_instance
+from hipq_django.admin.fields import EditForm, NumberField
+from hipq_django.conf import checked_limit, checked_queue_number, get_instance
 from hipq_django.exceptions import ConfigurationError
+from hipq_django.figures import counted, is_served, live_workers, with_figures
 from hipq_django.models import Job, Queue
 from hipq_django.payloads import NONE
 
@@ -29,18 +30,19 @@ class QueueForm(EditForm):
     """What of a queue may be edited."""
 
     throttle_limit = NumberField(
-        limit_rule, help_text="Sum of the factors that run at a time; 0 is unlimited."
+        checked_limit, help_text="Sum of the factors that run at a time; 0 is unlimited."
     )
     granularity_seconds = NumberField(
-        within("granularity_seconds", 0.001, 86_400),
+        partial(checked_queue_number, "granularity_seconds"),
         help_text="In order 'time': times in the same span are equal and priority decides.",
     )
     ageing_seconds = NumberField(
-        within("ageing_seconds", 0, 34_560_000),
+        partial(checked_queue_number, "ageing_seconds"),
         help_text="In order 'ageing': how much earlier each better point of priority counts.",
     )
     retention_days = NumberField(
-        within("retention_days", 0, 36_500), help_text="How long final jobs are kept."
+        partial(checked_queue_number, "retention_days"),
+        help_text="How long final jobs are kept.",
     )
 
 
@@ -153,9 +155,10 @@ class QueueAdmin(HipqAdmin):
         number = getattr(queue, f"{state}_count")
         if not number:
             return "0"
-        text = f"{COUNT_LIMIT:,}+" if number > COUNT_LIMIT else f"{number:,}"
         jobs = self.url(Job, "changelist")
-        return format_html('<a href="{}?queue={}&amp;state={}">{}</a>', jobs, queue.pk, state, text)
+        return format_html(
+            '<a href="{}?queue={}&amp;state={}">{}</a>', jobs, queue.pk, state, counted(number)
+        )
 
     @admin.display(description="load")
     def load(self, queue: Any) -> str:

@@ -6,7 +6,6 @@ from django.contrib import admin
 
 from hipq_django.admin.base import ReadOnlyAdmin
 from hipq_django.admin.display import badge, when
-from hipq_django.admin.figures import is_silent
 from hipq_django.models import Worker
 
 TONES = {
@@ -29,7 +28,7 @@ class WorkerAdmin(ReadOnlyAdmin):
     @admin.display(description="state")
     def condition(self, worker: Worker) -> str:
         """The state, or that the heartbeat stopped."""
-        if is_silent(worker, self.now):
+        if worker.is_silent(self.now):
             return badge("silent", "error")
         return badge(worker.state, TONES.get(worker.state, "cancelled"))  # type: ignore[call-overload]
 

@@ -79,5 +79,10 @@ class HotPath(Protocol):
         The keys are the jobs' ids.
         """
 
-    def insert(self, jobs: Sequence[Job]) -> None:
-        """Insert new jobs and give them their ids; the caller opened the transaction."""
+    def insert(self, jobs: Iterable[Job], count: int, *, by_key: bool) -> list[Job]:
+        """Insert `count` new jobs in the caller's transaction; return them with their ids.
+
+        The ids grow in the order of the jobs. `jobs` may be made one by one while they are
+        inserted. `by_key` is for jobs with keys: the rows go in in the order of their keys, so that
+        two batches with the same keys wait for each other in one order only.
+        """

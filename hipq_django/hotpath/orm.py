@@ -126,6 +126,6 @@ class OrmPath:
         """Leave it all to the careful way."""
         return False
 
-    def insert(self, jobs: Sequence[Job]) -> None:
+    def insert(self, jobs: Iterable[Job], count: int, *, by_key: bool) -> list[Job]:
         """Django's bulk_create."""
-        Job.objects.using(self.using).bulk_create(jobs)
+        return Job.objects.using(self.using).bulk_create(jobs)

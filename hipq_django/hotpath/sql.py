@@ -13,48 +13,19 @@ from typing import TYPE_CHECKING, Any
 from django.db import connections
 
 from hipq_django.hotpath.base import Busy, Finished
+from hipq_django.hotpath.bulk import ROWS_PER_INSERT, copy_in, document_row, insert_statement
 from hipq_django.hotpath.dialects import factor_of
 from hipq_django.hotpath.rows import COLUMNS, MOMENTS, read_jobs
 from hipq_django.models import Queue
 from hipq_django.ranking import MAX_RANK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
     from decimal import Decimal
 
     from hipq_django.hotpath.dialects import Dialect
     from hipq_django.models import Job, Worker
-
-ROWS_PER_INSERT = 5_000
-
-# The columns of a new job that differ from job to job, and what is the same for all.
-_INSERTED = {
-    "id": "bigint",
-    "queue_id": "bigint",
-    "job_type_id": "bigint",
-    "job_data": "jsonb",
-    "job_key": "text",
-    "timeout": "double precision",
-    "scheduled_run_time": "timestamptz",
-    "priority": "integer",
-    "throttle_factor": "numeric",
-    "time_windows": "jsonb",
-    "rank": "bigint",
-    "deadline": "timestamptz",
-    "create_time": "timestamptz",
-    "update_time": "timestamptz",
-}
-_SAME = {
-    "state": "'initial'",
-    "outcome": "'NONE'",
-    "error": "'\"NONE\"'",
-    "result": "'null'",
-    "attempt": "0",
-    "work": "'NONE'",
-    "answered": "false",
-    "prefetched": "false",
-}
 
 _IS = "hipq_job.state || '' = '{}'"
 """The row is in this state, said so that no partial index serves.
@@ -86,14 +57,21 @@ class SqlPath:
         now: datetime,
         bounds: Mapping[int, int],
     ) -> list[Busy]:
-        """Plan: for each queue one probe of three partial indexes, each stopping at a row."""
-        due = f"SELECT 1 FROM hipq_job j WHERE {_DUE.format(queue='q.id', bound='q.bound')}"
+        """Plan: for each queue one probe of three partial indexes, each stopping at a row.
+
+        The probe for due jobs asks for the first in order, not whether there is one: PostgreSQL
+        believes that an EXISTS soon finds a row anywhere, and reads the table from end to end
+        when all waiting jobs are of the future.
+        """
+        due = f"SELECT j.id FROM hipq_job j WHERE {_DUE.format(queue='q.id', bound='q.bound')}"
+        first = "ORDER BY j.rank, j.id LIMIT 1"
         sql = f"""
             SELECT q.*, CASE
                 WHEN q.throttle_limit < 1 OR q.throttle_limit > (
                     SELECT COALESCE(SUM(j.throttle_factor), 0) FROM hipq_job j
                     WHERE j.queue_id = q.id AND j.state IN ('running'))
-                THEN EXISTS ({due}) ELSE EXISTS ({due} AND j.throttle_factor = 0) END AS has_due,
+                THEN ({due} {first}) ELSE ({due} AND j.throttle_factor = 0 {first})
+                END IS NOT NULL AS has_due,
                 EXISTS (SELECT 1 FROM hipq_job j WHERE j.queue_id = q.id AND
                     j.state IN ('running') AND j.answered AND j.worker_id IS NULL) AS has_response,
                 EXISTS (SELECT 1 FROM hipq_job j WHERE j.queue_id = q.id AND
@@ -205,39 +183,45 @@ class SqlPath:
         self._execute(sql, [self._moment(now), json.dumps(rows)])
         return True
 
-    def insert(self, jobs: Sequence[Job]) -> None:
-        """Plan: none; one INSERT for each 5,000 rows.
+    def insert(self, jobs: Iterable[Job], count: int, *, by_key: bool) -> list[Job]:
+        """One COPY, or one statement for each 5,000 rows.
 
-        Where several may write at once the ids are reserved first, in the order of the jobs, and
-        the rows go in by their keys: two batches with the same keys wait for each other in one
-        order only.
+        Where several may write at once the ids are reserved first.
         """
-        columns = ", ".join([*_INSERTED, *_SAME])
-        fields = [self._field(index, kind) for index, kind in enumerate(_INSERTED.values())]
-        values = ", ".join([*fields, *_SAME.values()])
-        sql = (
-            f"INSERT INTO hipq_job ({columns}) SELECT {values} FROM {self._dialect.rows} "
-            "RETURNING id"
-        )
-        rows = list(jobs)
-        if self._dialect.reserve:
-            for job, pk in zip(
-                rows, sorted(self._ids(self._dialect.reserve, [len(rows)])), strict=True
-            ):
-                job.pk = pk
-            rows.sort(key=lambda job: (job.job_type_id, job.job_key))
-        for start in range(0, len(rows), ROWS_PER_INSERT):
-            self._insert_part(sql, rows[start : start + ROWS_PER_INSERT])
-
-    def _insert_part(self, sql: str, jobs: Sequence[Job]) -> None:
-        text_of = self._moments()
-        ids = self._ids(sql, [json.dumps([_inserted(job, text_of) for job in jobs])])
-        if not self._dialect.reserve:
-            # The rows are inserted in the order of the document, so their ids grow with it.
-            for job, pk in zip(jobs, sorted(ids), strict=True):
-                job.pk = pk
-        for job in jobs:
+        inserted: list[Job] = []
+        connection = connections[self.using]
+        # What the driver raises in the middle of a COPY becomes Django's error too.
+        with connection.wrap_database_errors, connection.cursor() as cursor:
+            if self._dialect.reserve and hasattr(cursor, "copy"):
+                numbered = self._numbered(jobs, count, inserted)
+                copy_in(cursor, sorted(numbered, key=_key) if by_key else numbered, self._moments())
+            else:
+                inserted += jobs
+                for start in range(0, count, ROWS_PER_INSERT):
+                    self._insert_part(inserted[start : start + ROWS_PER_INSERT])
+        for job in inserted:
             job._state.adding = False
+        return inserted
+
+    def _numbered(self, jobs: Iterable[Job], count: int, inserted: list[Job]) -> Iterator[Job]:
+        """Return the jobs one by one, each with its id, and note them down in their order."""
+        reserved = self._fetch(self._dialect.reserve, [count])
+
+        def number() -> Iterator[Job]:
+            for job, (pk,) in zip(jobs, reserved, strict=True):
+                job.id = pk
+                inserted.append(job)
+                yield job
+
+        return number()
+
+    def _insert_part(self, jobs: Sequence[Job]) -> None:
+        text_of = self._moments()
+        document = json.dumps([document_row(job, text_of) for job in jobs])
+        ids = self._ids(insert_statement(self._dialect), [document])
+        # The rows are inserted in the order of the document, so their ids grow with it.
+        for job, pk in zip(jobs, sorted(ids), strict=True):
+            job.id = pk
 
     # How it is said
 
@@ -278,20 +262,5 @@ class SqlPath:
             cursor.execute(sql, params)
 
 
-def _inserted(job: Job, text_of: Callable[[datetime], str]) -> list[Any]:
-    return [
-        job.pk,
-        job.queue_id,
-        job.job_type_id,
-        json.dumps(job.job_data),
-        job.job_key,
-        job.timeout,
-        text_of(job.scheduled_run_time),
-        job.priority,
-        str(job.throttle_factor),
-        json.dumps(job.time_windows),
-        job.rank,
-        text_of(job.deadline),
-        text_of(job.create_time),
-        text_of(job.update_time),
-    ]
+def _key(job: Job) -> tuple[int, str]:
+    return job.job_type_id, job.job_key

@@ -8,13 +8,13 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from hipq_django.database import state_in
+from hipq_django.database import outcome_in, state_in
 from hipq_django.models.fields import JsonField, factor_field, no_error
 from hipq_django.models.job_type import JobType
 from hipq_django.models.queue import Queue
 from hipq_django.models.worker import Worker
 from hipq_django.payloads import NONE
-from hipq_django.states import WAITING, Outcome, State, Work
+from hipq_django.states import UNSUCCESSFUL, WAITING, Outcome, State, Work
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -55,6 +55,12 @@ class JobQuerySet(models.QuerySet["Job"]):
     def final(self) -> JobQuerySet:
         """Jobs that are finished for good."""
         return self.filter(state_in(State.FINAL))
+
+    def ended(self, outcome: Outcome) -> JobQuerySet:
+        """Final jobs with one outcome; the unsuccessful have an index of their own."""
+        if outcome in UNSUCCESSFUL:
+            return self.filter(outcome_in(*UNSUCCESSFUL), outcome=outcome)
+        return self.final().filter(outcome=outcome)
 
 
 class Job(models.Model):
@@ -212,6 +218,12 @@ class Job(models.Model):
                 fields=["job_type", "job_key"],
                 condition=Q(state__in=["final"]) & ~Q(job_key=NONE),
                 name="hipq_job_final_key",
+            ),
+            # For operators; a success is not in it and costs nothing.
+            models.Index(
+                fields=["outcome", "id"],
+                condition=Q(outcome__in=["failed", "timed_out", "cancelled"]),
+                name="hipq_job_unsuccessful",
             ),
         ]
 

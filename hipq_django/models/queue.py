@@ -8,6 +8,7 @@ from typing import ClassVar
 from django.db import models
 from django.utils import timezone
 
+from hipq_django.conf import QUEUE_RANGES
 from hipq_django.models.fields import JsonField, factor_field
 from hipq_django.payloads import NONE
 from hipq_django.ranking import MAX_RANK, Order, Ordering
@@ -48,9 +49,9 @@ class Queue(models.Model):
                 condition=models.Q(order__in=Order.values), name="hipq_queue_order_known"
             ),
             models.CheckConstraint(
-                condition=models.Q(granularity_seconds__gte=0.001, granularity_seconds__lte=86_400)
-                & models.Q(ageing_seconds__gte=0, ageing_seconds__lte=86_400 * 400)
-                & models.Q(retention_days__gte=0, retention_days__lte=36_500),
+                condition=models.Q(granularity_seconds__range=QUEUE_RANGES["granularity_seconds"])
+                & models.Q(ageing_seconds__range=QUEUE_RANGES["ageing_seconds"])
+                & models.Q(retention_days__range=QUEUE_RANGES["retention_days"]),
                 name="hipq_queue_numbers_range",
             ),
         ]
@@ -71,6 +72,10 @@ class Queue(models.Model):
     def last_due_rank(self, now: datetime) -> int:
         """Return a rank that no due job exceeds: behind it an index scan may stop."""
         return self.ordering.last_due_rank(now) if self.is_ranked else MAX_RANK
+
+    def first_future_rank(self, now: datetime) -> int:
+        """Return a rank that every job of the future has at least."""
+        return self.ordering.first_future_rank(now) if self.is_ranked else -MAX_RANK
 
     @property
     def is_limited(self) -> bool:

@@ -9,15 +9,12 @@ from django.db import models
 from django.utils import timezone
 
 from hipq_django.models.fields import JsonField
+from hipq_django.models.queue import Queue
 from hipq_django.payloads import NONE
 
 
 class WorkerQuerySet(models.QuerySet["Worker"]):
     """Which of the processes are meant."""
-
-    def serving_queues(self) -> WorkerQuerySet:
-        """Those that run jobs."""
-        return self.filter(source=NONE)
 
     def consumers(self) -> WorkerQuerySet:
         """Those that read messages and serve no queue."""
@@ -76,9 +73,14 @@ class Worker(models.Model):
         return self.source != NONE
 
     def is_silent(self, now: datetime) -> bool:
-        """Whether the heartbeat stopped so long ago that the worker counts as lost."""
-        limit = self.LOST_AFTER_BEATS * self.heartbeat_seconds
-        return now - self.heartbeat_time > timedelta(seconds=limit)
+        """Whether a worker that did not end missed so many heartbeats that it counts as lost."""
+        limit = timedelta(seconds=self.LOST_AFTER_BEATS * self.heartbeat_seconds)
+        return self.state in self.LIVE and now - self.heartbeat_time > limit
+
+    def serves(self, queue: Queue) -> bool:
+        """Whether it claims jobs of a queue, as long as it runs."""
+        is_named = not self.queues or queue.name in self.queues
+        return self.instance == queue.instance and is_named and not self.is_consumer
 
     @property
     def using(self) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from django.db import DEFAULT_DB_ALIAS, Error, connections
-from django.db.migrations.executor import MigrationExecutor
+from django.db import DEFAULT_DB_ALIAS, Error
 
 from hipq_django.database import check_isolation, in_one_line
 from hipq_django.exceptions import ConfigurationError
+from hipq_django.schema import missing_migrations
 
 if TYPE_CHECKING:
     from hipq_django.conf import InstanceSettings
@@ -16,18 +16,16 @@ if TYPE_CHECKING:
 
 def check_database(config: InstanceSettings) -> None:
     """Raise `ConfigurationError` where the database of an instance cannot be used as it is."""
-    connection = connections[config.database]
     try:
-        executor = MigrationExecutor(connection)
-        plan = executor.migration_plan(list(executor.loader.graph.leaf_nodes("hipq")))
+        missing = missing_migrations(config.database)
         check_isolation(config.database)
     except Error as error:
         raise ConfigurationError(
             f"database {config.database!r} cannot be reached: {in_one_line(error)}"
         ) from error
-    if plan:
+    if missing:
         flag = "" if config.database == DEFAULT_DB_ALIAS else f" --database {config.database}"
         raise ConfigurationError(
-            f"database {config.database!r} lacks migration {plan[0][0]}: "
+            f"database {config.database!r} lacks migration hipq.{missing[0]}: "
             f"run manage.py migrate{flag}."
         )

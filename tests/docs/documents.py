@@ -108,6 +108,7 @@ def _without_code(text: str) -> str:
 README = Document(ROOT / "README.md")
 INDEX = Document(ROOT / "docs" / "index.md")
 GUARANTEES = Document(ROOT / "docs" / "guarantees.md")
+OPERATIONS = Document(ROOT / "docs" / "operations.md")
 REFERENCE = Document(ROOT / "docs" / "reference.md")
 
 

@@ -41,7 +41,7 @@ from hipq_django.sources.settings import SOURCE_DEFAULTS
 from tests.docs.documents import REFERENCE, codes_of
 from tests.docs.project import FreshProject
 
-COMMANDS = ("hipq_worker", "hipq_consume", "hipq_status", "hipq_prune")
+COMMANDS = ("hipq_worker", "hipq_consume", "hipq_status", "hipq_doctor", "hipq_prune")
 FOR_TESTS_ONLY = {"draw"}  # of Exponential: where chance comes from
 
 

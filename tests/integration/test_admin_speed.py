@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from pytest_django import DjangoDbBlocker
 
 import hipq_django as hipq
-from hipq_django.admin.base import COUNT_LIMIT
+from hipq_django.figures import COUNT_LIMIT
 from hipq_django.models import Job, JobType, Queue
 from hipq_django.states import State
 from tests.admin_pages import html, list_url, page_url

@@ -163,3 +163,11 @@ def test_a_value_is_read_back_as_it_was_given(value: Any) -> None:
     job.refresh_from_db()
     assert job.job_data == value
     assert job.result == value
+
+
+@pytest.mark.parametrize("queue", [["bank"], {}, "Bank"])
+def test_a_bad_queue_among_many_jobs_is_refused_and_nothing_is_written(queue: Any) -> None:
+    with pytest.raises(hipq.InvalidJobError, match="queue"):
+        hipq.enqueue_many([hipq.NewJob("echo"), hipq.NewJob("echo", queue=queue)])
+
+    assert not Job.objects.exists()

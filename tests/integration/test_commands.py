@@ -9,8 +9,10 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 import hipq_django as hipq
+from hipq_django import figures
 from hipq_django.models import Answer, Attempt, Job, Queue, Worker
 from hipq_django.testing import run_due_jobs
+from tests.factories import WorkerFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -47,6 +49,7 @@ def test_status_counts_the_live_jobs_of_each_queue() -> None:
         "throttle_limit": 5.0,
         "order": "ageing",
         "paused": False,
+        "served": False,
         "due": 1,
         "scheduled": 1,
         "running": 1,
@@ -78,6 +81,36 @@ def test_status_prints_a_table_that_says_what_holds_a_queue() -> None:
     assert lines["q"].endswith("paused")
     assert lines["r"].endswith("held: throttler by_region raised KeyError")
     assert "No worker is running." in lines.values()
+
+
+def test_status_says_where_nobody_serves_a_queue() -> None:
+    for name in ("q", "r", "s"):
+        Queue.objects.create(name=name)
+    WorkerFactory.create(name="shop:7", queues=["r"])
+    WorkerFactory.create(name="shop:8", queues=["s"], silent=True)
+
+    lines = {line.split()[0]: line for line in said("hipq_status").splitlines() if line}
+
+    assert lines["q"].endswith("no worker")
+    assert lines["r"].endswith("served")
+    assert lines["s"].endswith("no worker")
+    assert lines["shop:7"].split()[1] == "running"
+    assert lines["shop:8"].split()[1] == "silent"
+
+
+def test_status_counts_no_further_than_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "COUNT_LIMIT", 2)
+    later = timezone.now() + timedelta(hours=1)
+    for number in range(5):
+        hipq.enqueue("nobody", queue="q")
+        hipq.enqueue("nobody", queue="q", scheduled_run_time=later)
+        hipq.complete("nobody", f"key-{number}")
+
+    [line] = [line for line in said("hipq_status").splitlines() if line.startswith("q ")]
+
+    assert [status()[name] for name in ("due", "scheduled")] == [3, 3]
+    assert line.split()[4:7] == ["2+", "2+", "0"]
+    assert "Answers without a job: 2+" in said("hipq_status")
 
 
 @pytest.mark.parametrize("command", ["hipq_status", "hipq_prune"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 
 from hipq_django import schema
+from hipq_django.hotpath import hot_path
 from hipq_django.models import Answer, Attempt, Job, JobType, Queue
 from hipq_django.states import MOVES, State
 from tests.factories import (
@@ -287,3 +290,50 @@ def test_the_job_table_is_vacuumed_early_and_has_room_for_updates() -> None:
 def test_a_malformed_message_has_its_problem_and_matches_nothing(values: dict[str, Any]) -> None:
     with pytest.raises(IntegrityError), transaction.atomic():
         AnswerFactory.create(**values)
+
+
+# A job has its queue and its type
+
+
+@contextmanager
+def checked_transaction() -> Iterator[None]:
+    """A transaction in which deferred foreign keys are checked, where there are any."""
+    with transaction.atomic():
+        yield
+        connection.check_constraints()
+
+
+def other_rows() -> dict[str, int]:
+    return {"queue_id": QueueFactory.create().pk, "job_type_id": JobTypeFactory.create().pk}
+
+
+@pytest.mark.parametrize("column", ["queue_id", "job_type_id"])
+def test_a_job_stays_in_its_queue_and_keeps_its_type(column: str) -> None:
+    job = JobFactory.create()
+
+    with pytest.raises(IntegrityError, match="queue and type stay"), transaction.atomic():
+        Job.objects.filter(pk=job.pk).update(**{column: other_rows()[column]})
+
+
+@pytest.mark.parametrize("column", ["queue_id", "job_type_id"])
+def test_a_job_without_queue_or_type_is_refused(column: str) -> None:
+    job = JobFactory.build(queue=QueueFactory.create(), job_type=JobTypeFactory.create())
+    setattr(job, column, 999_999)
+
+    with pytest.raises(IntegrityError), checked_transaction():
+        hot_path("default").insert([job], 1, by_key=True)
+
+
+@pytest.mark.parametrize("model", [Queue, JobType])
+def test_a_queue_or_type_that_has_jobs_cannot_be_deleted(model: Any) -> None:
+    JobFactory.create()
+
+    with pytest.raises(IntegrityError), checked_transaction():
+        model.objects.all()._raw_delete("default")
+
+
+def test_a_queue_and_a_type_without_jobs_can_be_deleted() -> None:
+    JobTypeFactory.create().delete()
+    Queue.objects.all().delete()
+
+    assert not Queue.objects.exists()

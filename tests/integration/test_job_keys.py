@@ -10,7 +10,8 @@ import pytest
 from django.db import IntegrityError, OperationalError, connection, transaction
 
 import hipq_django as hipq
-from hipq_django.models import Job
+from hipq_django.exceptions import InvalidAnswerError
+from hipq_django.models import Answer, Job
 from hipq_django.testing import run_due_jobs
 from tests.declaring import Declare
 
@@ -73,13 +74,23 @@ def test_the_key_is_unique_over_the_queues_of_a_type() -> None:
         hipq.enqueue("ask", job_key="k", queue="two")
 
 
-@pytest.mark.parametrize("key", [None, "NONE"])
-def test_any_number_of_jobs_may_have_no_key(key: str | None) -> None:
+def test_any_number_of_jobs_may_have_no_key() -> None:
     """T6."""
     for _ in range(3):
-        hipq.enqueue("ask", job_key=key)
+        hipq.enqueue("ask")
 
     assert len(live("NONE")) == 3
+
+
+def test_the_word_that_stands_for_no_key_is_refused_as_a_key() -> None:
+    """Else a job with that key would never find its answer."""
+    with pytest.raises(hipq.InvalidJobError, match="'NONE' is the word that stands for no key"):
+        hipq.enqueue("ask", job_key="NONE")
+    with pytest.raises(InvalidAnswerError, match="'NONE' names no job"):
+        hipq.complete("ask", "NONE")
+
+    assert not Job.objects.exists()
+    assert not Answer.objects.exists()
 
 
 def test_the_database_itself_refuses_the_second_key() -> None:

@@ -56,6 +56,7 @@ def test_workers_survive_the_end_of_all_their_connections(workers: Workers) -> N
     """Every connection but the test's own is terminated each half second, for ten seconds."""
     enqueue_quick(JOBS, 0.02)
     running = [workers.start("chaos", "-v0") for _ in range(2)]
+    eventually(lambda: Worker.objects.count() == len(running), "both workers run")
     until = time.monotonic() + 10
     while time.monotonic() < until:
         with connection.cursor() as cursor:

@@ -122,6 +122,23 @@ def test_no_due_job_has_a_rank_behind_the_bound(
     )
 
 
+@given(orders, moments, st.timedeltas(timedelta(), timedelta(days=9)), priorities)
+def test_no_job_of_the_future_has_a_rank_before_the_bound(
+    order: Order, moment: datetime, later: timedelta, priority: int
+) -> None:
+    ordering = Ordering(order, granularity_seconds=0.5)
+
+    assert ordering.rank(moment + later, priority) >= ordering.first_future_rank(moment)
+
+
+def test_the_bound_of_time_first_leaves_out_what_has_long_been_due() -> None:
+    ordering = Ordering(Order.TIME)
+
+    assert ordering.rank(NOON, MAX_PRIORITY) < ordering.first_future_rank(
+        NOON + timedelta(seconds=1)
+    )
+
+
 def test_the_bound_of_time_first_leaves_out_the_jobs_of_the_future() -> None:
     ordering = Ordering(Order.TIME)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import Error
 
-from hipq_django.conf import DEFAULT, get_instance
+from hipq_django.conf import DEFAULT, QUEUE_RANGES, get_instance
 from hipq_django.database import in_one_line
 from hipq_django.exceptions import HipqError
 from hipq_django.retention import prune
@@ -30,8 +30,9 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Prune and print one line for each queue."""
         days = options["days"]
-        if days is not None and not 0 <= days <= 36_500:
-            raise CommandError(f"--days {days}: give a number from 0 to 36,500.")
+        low, high = QUEUE_RANGES["retention_days"]
+        if days is not None and not low <= days <= high:
+            raise CommandError(f"--days {days}: give a number from {low:,} to {high:,}.")
         try:
             config = get_instance(options["instance"])
             counts = prune(config, days=days, dry_run=options["dry_run"])

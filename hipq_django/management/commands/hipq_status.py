@@ -12,6 +12,7 @@ from hipq_django import catalog
 from hipq_django.conf import DEFAULT, get_instance
 from hipq_django.database import in_one_line
 from hipq_django.exceptions import HipqError
+from hipq_django.figures import counted
 from hipq_django.overview import Overview, QueueCounts, WorkerState, look
 from hipq_django.payloads import NONE
 
@@ -60,8 +61,8 @@ def _tables(overview: Overview) -> str:
             workers if overview.workers else "No worker is running.",
             *_consumers(overview),
             "",
-            f"Answers without a job: {overview.unmatched_answers}",
-            f"Malformed messages: {overview.malformed_messages}",
+            f"Answers without a job: {counted(overview.unmatched_answers)}",
+            f"Malformed messages: {counted(overview.malformed_messages)}",
         ]
     )
 
@@ -76,24 +77,31 @@ def _consumers(overview: Overview) -> list[str]:
 
 def _queue_row(queue: QueueCounts) -> list[str]:
     limit = f"{queue.throttle_limit:g}" if queue.throttle_limit >= 1 else "none"
-    held = "paused" if queue.paused else "served"
     return [
         queue.name,
         limit,
         f"{queue.load:g}",
         queue.order,
-        *(f"{n:,}" for n in (queue.due, queue.scheduled, queue.running)),
-        f"{queue.awaiting_answer:,}",
-        f"{queue.in_error:,}",
+        *map(counted, (queue.due, queue.scheduled, queue.running)),
+        counted(queue.awaiting_answer),
+        counted(queue.in_error),
         f"{queue.oldest_due_seconds:.0f} s" if queue.due else "-",
-        held if queue.problem == NONE else f"held: {queue.problem}",
+        _queue_state(queue),
     ]
+
+
+def _queue_state(queue: QueueCounts) -> str:
+    if queue.problem != NONE:
+        return f"held: {queue.problem}"
+    if queue.paused:
+        return "paused"
+    return "served" if queue.served else "no worker"
 
 
 def _worker_row(worker: WorkerState) -> list[str]:
     return [
         worker.name,
-        worker.state,
+        "silent" if worker.silent else worker.state,
         ", ".join(worker.queues) or "all",
         str(worker.threads),
         str(worker.executing),

@@ -1,0 +1,36 @@
+"""What the doctor says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+
+
+class Level(StrEnum):
+    """How bad it is."""
+
+    PROBLEM = "problem"
+    """Jobs do not run, or what protects them is not there."""
+    WARNING = "warning"
+    """Jobs run, but slower than they could, or will soon."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong; `code` is stable, the sentences are for people.
+
+    `where` is a queue, a worker, a table or the database.
+    """
+
+    level: Level
+    code: str
+    where: str
+    what: str
+    why: str
+    what_to_do: str
+
+
+def span(seconds: float) -> str:
+    """Return a duration as text: '0:01:30', or '2 days, 0:00:00'."""
+    return str(timedelta(seconds=round(seconds)))

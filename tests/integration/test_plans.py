@@ -1,0 +1,308 @@
+"""What runs for every batch costs the same however many jobs are finished or in the future.
+
+Each statement is explained in the moment before it runs, among 30,000 future and 30,000 final
+jobs, with statistics that are fresh, missing, or of a table that looked quite different.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test import Client
+from pytest_django import DjangoDbBlocker
+
+import hipq_django as hipq
+from hipq_django import clock, figures, recovery, reranking, retention
+from hipq_django.catalog import get_job_type, get_queue
+from hipq_django.conf import get_instance
+from hipq_django.models import Answer, Job, JobType, Queue, Worker
+from hipq_django.overview import look
+from hipq_django.ranking import Order
+from hipq_django.states import Outcome, State
+from tests.admin_pages import html, list_url
+from tests.declaring import Declare
+from tests.factories import AnswerFactory, WorkerFactory
+from tests.hand_worker import HandWorker
+from tests.plans import SLACK_PAGES, assert_good, watched_plans
+
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
+
+BACKLOG = 30_000
+BUSY = 20
+STATISTICS = {
+    "sqlite": ["fresh", "missing"],
+    "postgresql": ["fresh", "missing", "of an empty table", "of final jobs only"],
+}
+
+
+@pytest.fixture(scope="module", params=STATISTICS[connection.vendor])
+def backlog(
+    request: pytest.FixtureRequest, django_db_setup: None, django_db_blocker: DjangoDbBlocker
+) -> Iterator[str]:
+    """The rows that nothing should cost, and statistics of some kind; the kind is returned."""
+    kind: str = request.param
+    with django_db_blocker.unblock():
+        try:
+            _set_autovacuum(on=False)
+            if kind == "of an empty table":
+                _execute("ANALYZE")
+            _add_final_jobs()
+            if kind == "of final jobs only":
+                _execute("ANALYZE")
+            _add_future_jobs()
+            if kind == "fresh":
+                _execute("ANALYZE")
+            yield kind
+        finally:
+            _forget_everything()
+
+
+def _add_final_jobs() -> None:
+    """A job in a hundred failed; every job had a key and an answer."""
+    job_type, queue = get_job_type("default", "echo"), get_queue("default", "q")
+    jobs = Job.objects.bulk_create(
+        Job(
+            job_type=job_type,
+            queue=queue,
+            job_key=f"old-{number}",
+            state=State.FINAL,
+            outcome=Outcome.FAILED if number % 100 == 0 else Outcome.SUCCEEDED,
+            error="broken" if number % 100 == 0 else "NONE",
+            attempt=1,
+        )
+        for number in range(BACKLOG)
+    )
+    Answer.objects.bulk_create(
+        Answer(job=job, job_type="echo", job_key=job.job_key, kind="response", payload=1,
+               status="late")
+        for job in jobs
+    )  # fmt: skip
+
+
+def _add_future_jobs() -> None:
+    later = clock.now("default") + timedelta(days=1)
+    hipq.enqueue_many(
+        hipq.NewJob(
+            "echo",
+            job_key=f"later-{n}",
+            queue="q",
+            scheduled_run_time=later + timedelta(seconds=n),
+        )
+        for n in range(BACKLOG)
+    )
+
+
+def _set_autovacuum(*, on: bool) -> None:
+    if connection.vendor == "postgresql":
+        for table in ("hipq_job", "hipq_answer"):
+            _execute(f"ALTER TABLE {table} SET (autovacuum_enabled = {on})")
+
+
+def _forget_everything() -> None:
+    if connection.vendor == "postgresql":
+        _execute("TRUNCATE hipq_job, hipq_answer, hipq_attempt")
+        _execute("DELETE FROM pg_statistic WHERE starelid::regclass::text LIKE 'hipq_%'")
+        _execute("ALTER TABLE hipq_job RESET (autovacuum_enabled)")
+        _execute("ALTER TABLE hipq_answer RESET (autovacuum_enabled)")
+    else:
+        _execute("DELETE FROM sqlite_stat1") if _has_statistics() else None
+    for model in (Answer, Job, JobType, Queue, Worker):
+        model._default_manager.all()._raw_delete("default")
+
+
+def _has_statistics() -> bool:
+    return "sqlite_stat1" in connection.introspection.table_names()
+
+
+def _execute(sql: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+
+
+@pytest.fixture
+def queue(backlog: str) -> Queue:
+    return Queue.objects.get(name="q")
+
+
+@pytest.mark.parametrize("order", Order.values)
+@pytest.mark.parametrize("limit", [0, 10])
+def test_an_idle_pass(queue: Queue, limit: int, order: str) -> None:
+    """Nothing is due: a worker asks this many times a second."""
+    Queue.objects.filter(pk=queue.pk).update(throttle_limit=limit)
+    worker = HandWorker("q")
+    worker.run_pass()  # learns the order of the queue
+
+    with watched_plans() as plans:
+        worker.run_pass()
+
+    # In the other orders the jobs of the future stand between the due ones, in the index alone.
+    assert_good(plans, pages=SLACK_PAGES if order == Order.TIME else BACKLOG // 100)
+    assert len(plans) == 1
+
+
+@pytest.mark.parametrize("limit", [0, BUSY])
+def test_a_batch_from_the_claim_to_the_end(queue: Queue, limit: int) -> None:
+    Queue.objects.filter(pk=queue.pk).update(throttle_limit=limit)
+    hipq.enqueue_many(hipq.NewJob("echo", n, job_key=f"new-{n}", queue="q") for n in range(BUSY))
+    worker = HandWorker("q")
+
+    with watched_plans() as plans:
+        claimed = worker.work()
+
+    assert_good(plans)
+    assert len(claimed) == BUSY
+    assert Job.objects.filter(pk__in=[job.pk for job in claimed]).final().count() == BUSY
+
+
+def test_requests_from_the_claim_to_the_answer(queue: Queue) -> None:
+    hipq.enqueue_many(hipq.NewJob("ask", job_key=f"new-{n}", queue="q") for n in range(BUSY))
+    HandWorker("q").work()
+
+    with watched_plans() as plans:
+        answers = [hipq.complete("ask", f"new-{n}", "yes") for n in range(3)]
+        late = hipq.complete("echo", "old-7", "yes")
+
+    assert_good(plans)
+    assert {answer.status for answer in answers} == {"accepted"}
+    assert late.status == "late"
+
+
+def test_answers_that_came_before_the_claim(queue: Queue) -> None:
+    for number in range(BUSY):
+        AnswerFactory.create(job_type="ask", job_key=f"new-{number}")
+    hipq.enqueue_many(hipq.NewJob("ask", job_key=f"new-{n}", queue="q") for n in range(BUSY))
+    worker = HandWorker("q")
+
+    with watched_plans() as plans:
+        worker.work()
+
+    assert_good(plans)
+    assert Answer.objects.filter(job_type="ask", status="accepted").count() == BUSY
+
+
+def test_failures_from_the_claim_to_the_decision(queue: Queue, declare: Declare) -> None:
+    @declare("break", queue="q", retry=hipq.Fixed(60))
+    def break_it(job: Job) -> None:
+        raise ValueError
+
+    hipq.enqueue_many(hipq.NewJob("break") for _ in range(BUSY))
+    worker = HandWorker("q")
+
+    with watched_plans() as plans:
+        worker.work()  # the handlers raise
+        worker.work()  # the policy decides
+
+    assert_good(plans)
+    assert Job.objects.filter(job_type__name="break", state="retry").count() == BUSY
+
+
+def test_responses_that_wait_for_their_handler(queue: Queue, declare: Declare) -> None:
+    @declare("question", queue="q")
+    def question(job: Job) -> object:
+        return hipq.WAIT
+
+    @question.on_response
+    def answered(job: Job, response: object) -> object:
+        return response
+
+    hipq.enqueue_many(hipq.NewJob("question", job_key=f"new-{n}") for n in range(BUSY))
+    worker = HandWorker("q")
+    worker.work()
+    for number in range(BUSY):
+        hipq.complete("question", f"new-{number}", "yes")
+
+    with watched_plans() as plans:
+        worker.work()
+
+    assert_good(plans)
+    assert Job.objects.filter(job_type__name="question").final().count() == BUSY
+
+
+def test_jobs_of_factor_0_when_the_limit_is_reached(queue: Queue) -> None:
+    Queue.objects.filter(pk=queue.pk).update(throttle_limit=1)
+    for factor in [1] * BUSY + [0] * BUSY:
+        hipq.enqueue("ask", queue="q", throttle_factor=factor)
+    worker = HandWorker("q")
+
+    with watched_plans() as plans:
+        claimed = worker.work()
+
+    assert_good(plans)
+    assert len(claimed) == BUSY + 1
+
+
+@pytest.mark.parametrize("find_something", [False, True])
+def test_upkeep(queue: Queue, find_something: bool) -> None:
+    """Timeouts, lost workers, early answers: looked for every second, found now and then."""
+    config = get_instance()
+    long_ago = clock.now("default") - timedelta(days=2)
+    WorkerFactory.create(state="stopped", heartbeat_time=long_ago)
+    if find_something:
+        HandWorker("q")  # of which nothing is lost
+        hipq.enqueue_many(hipq.NewJob("ask", queue="q", timeout=0.001) for n in range(BUSY))
+        HandWorker("q").work()
+        hipq.enqueue_many(hipq.NewJob("ask", queue="q") for n in range(BUSY))
+        HandWorker.crashed()
+        AnswerFactory.create(job_type="ask", job_key="early")
+        AnswerFactory.create(receive_time=long_ago)
+
+    with watched_plans() as plans:
+        found = [
+            recovery.time_out_overdue(config),
+            recovery.recover_lost(config),
+            recovery.match_early(config),
+            recovery.expire_early(config),
+        ]
+        recovery.forget_workers(config)
+
+    assert_good(plans)
+    assert found == ([BUSY, BUSY, 0, 1] if find_something else [0] * 4)
+
+
+def test_the_look_for_wrong_ranks(queue: Queue) -> None:
+    """Once a minute the index of waiting jobs is looked through, and no row."""
+    with watched_plans() as plans:
+        reranking.find_strays(get_instance())
+
+    assert_good(plans, pages=BACKLOG // 100)
+
+
+def test_an_enqueue(queue: Queue) -> None:
+    with watched_plans() as plans:
+        hipq.enqueue("ask", job_key="later-7", queue="q", on_conflict="return")
+        hipq.enqueue("echo", job_key="later-7", queue="q", on_conflict="return")
+        hipq.enqueue("echo", job_key="later-8", queue="q", on_conflict="replace")
+
+    assert_good(plans)
+
+
+def test_a_batch_that_is_pruned(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "BATCH", BUSY)
+    with watched_plans() as plans:
+        deleted = retention._delete_batch(queue, queue.jobs.final())
+
+    assert_good(plans)
+    assert deleted == BUSY
+
+
+@pytest.mark.parametrize("outcome", ["failed", "timed_out", "cancelled"])
+def test_the_list_of_jobs_with_one_outcome(
+    admin_client: Client, backlog: str, outcome: str
+) -> None:
+    with watched_plans() as plans:
+        html(admin_client, list_url(Job), outcome=outcome)
+
+    assert_good(plans)
+
+
+def test_the_counts_of_hipq_status(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "COUNT_LIMIT", BUSY)
+
+    with watched_plans() as plans:
+        [counts] = [q for q in look(get_instance()).queues if q.name == "q"]
+
+    assert_good(plans)
+    assert (counts.due, counts.scheduled) == (0, BUSY + 1)

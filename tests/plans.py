@@ -1,0 +1,148 @@
+"""What the database does for a statement: its plan, taken in the moment before it runs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import connection, transaction
+
+BIG_TABLES = ("hipq_job", "hipq_answer")
+ABOUT_BIG_TABLES = re.compile(rf"\b({'|'.join(BIG_TABLES)})\b")
+SLACK_ROWS = 50
+"""Rows that may be read in vain: an index of so few is read whole, whatever is asked for."""
+
+SORTED_ROWS = 1_000
+"""A sort of so few costs less than the statement itself."""
+
+SLACK_PAGES = 100
+PAGES_PER_ROW = 4
+SQL_ALIAS = re.compile(rf"\b({'|'.join(BIG_TABLES)})\b\"? (?:AS )?\"?(\w+)")
+BY_RANK = re.compile(r"ORDER BY [^)]*\brank\b")
+SQLITE_SCAN = re.compile(r"SCAN (\w+)(?! USING)\b")
+
+
+@dataclass(slots=True)
+class Plan:
+    """A statement and how the database went about it; `nodes` on PostgreSQL, `text` on SQLite."""
+
+    sql: str
+    text: str
+    nodes: list[dict[str, Any]] = field(default_factory=list)
+
+    def faults(self, pages: int = SLACK_PAGES) -> list[str]:
+        """Return what would grow with rows that the statement has nothing to do with."""
+        found = list(self._postgresql_faults(pages)) if self.nodes else list(self._sqlite_faults())
+        return [f"{fault}\n{self.text}\n{self.sql}" for fault in found]
+
+    def rows_read(self) -> int:
+        """Return how many rows of the big tables were read, those that were dropped included."""
+        return sum(_returned(node) + _dropped(node) for node in self._big_scans())
+
+    def pages(self) -> int:
+        """Return how many pages were touched."""
+        root = self.nodes[0]
+        return int(root["Shared Hit Blocks"] + root["Shared Read Blocks"])
+
+    def _big_scans(self) -> list[dict[str, Any]]:
+        return [
+            node
+            for node in self.nodes
+            if (node.get("Relation Name") in BIG_TABLES or "Index Name" in node)
+            and node["Node Type"] != "ModifyTable"
+            and node["Actual Loops"]  # else it is there for a case that did not come up
+        ]
+
+    def _postgresql_faults(self, slack: int) -> Iterator[str]:
+        for node in self._big_scans():
+            kind, name = node["Node Type"], node.get("Index Name", node.get("Relation Name"))
+            returned, dropped = _returned(node), _dropped(node)
+            if kind == "Seq Scan":
+                yield f"{name} is read from end to end"
+            if dropped > returned + SLACK_ROWS:
+                yield f"{kind} on {name} read {dropped} rows in vain for {returned}"
+            pages = node["Shared Hit Blocks"] + node["Shared Read Blocks"]
+            if pages > slack + PAGES_PER_ROW * (returned + dropped):
+                yield f"{kind} on {name} touched {pages} pages for {returned} rows"
+        yield from self._sorts()
+
+    def _sorts(self) -> Iterator[str]:
+        for node in self.nodes:
+            if node["Node Type"] in ("Sort", "Incremental Sort"):
+                rows = sum(_returned(child) for child in node["Plans"])
+                if rows > 2 * _returned(node) + SORTED_ROWS:
+                    yield f"{rows} rows are sorted for {_returned(node)}"
+
+    def _sqlite_faults(self) -> Iterator[str]:
+        big = {*BIG_TABLES} | {alias for _, alias in SQL_ALIAS.findall(self.sql)}
+        for name in SQLITE_SCAN.findall(self.text):
+            if name in big:
+                yield f"{name} is read from end to end"
+        if "TEMP B-TREE FOR ORDER BY" in self.text and BY_RANK.search(self.sql):
+            yield "the backlog is sorted"
+
+
+def assert_good(plans: Sequence[Plan], pages: int = SLACK_PAGES) -> None:
+    """Raise `AssertionError` unless there are plans and none of them has a fault."""
+    found = [fault for plan in plans for fault in plan.faults(pages)]
+    if found or not plans:
+        raise AssertionError("\n\n".join(found) or "no statement was watched")
+
+
+def _returned(node: dict[str, Any]) -> int:
+    rows: float = node["Actual Rows"] * node["Actual Loops"]
+    return round(rows)
+
+
+def _dropped(node: dict[str, Any]) -> int:
+    each = sum(value for name, value in node.items() if name.startswith("Rows Removed by"))
+    rows: float = each * node["Actual Loops"]
+    return round(rows)
+
+
+@contextmanager
+def watched_plans() -> Iterator[list[Plan]]:
+    """Collect the plan of each statement about a big table."""
+    plans: list[Plan] = []
+
+    def watch(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        if ABOUT_BIG_TABLES.search(sql) and not sql.startswith("EXPLAIN"):
+            plans.append(_explained(sql, params))
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(watch):
+        yield plans
+
+
+def _explained(sql: str, params: Sequence[Any]) -> Plan:
+    if connection.vendor == "sqlite":
+        rows = _fetched(f"EXPLAIN QUERY PLAN {sql}", params)
+        return Plan(sql, "\n".join(row[-1] for row in rows))
+    with transaction.atomic():
+        [(found,)] = _fetched(f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {sql}", params)
+        transaction.set_rollback(True)  # what ANALYZE wrote is written again by the statement
+    [top] = json.loads(found) if isinstance(found, str) else found
+    nodes = list(_nodes(top["Plan"]))
+    return Plan(sql, "\n".join(_line(node) for node in nodes), nodes)
+
+
+def _line(node: dict[str, Any]) -> str:
+    where = node.get("Index Name", node.get("Relation Name", ""))
+    conditions = [f"{name}: {node[name]}" for name in ("Index Cond", "Filter") if name in node]
+    return " ".join([node["Node Type"], where, *conditions])
+
+
+def _fetched(sql: str, params: Sequence[Any]) -> list[Any]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, params)
+        return list(cursor.fetchall())
+
+
+def _nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield node
+    for child in node.get("Plans", []):
+        yield from _nodes(child)

@@ -1,0 +1,178 @@
+"""The doctor's rules: measured values in, findings out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hipq_django.doctor import Finding, Level, diagnose
+from hipq_django.doctor.measurements import (
+    Inbox,
+    Measured,
+    PostgreSQL,
+    SQLite,
+    Stuck,
+    TableRows,
+    Tables,
+    Transaction,
+    UnknownType,
+    Wait,
+)
+from hipq_django.overview import Overview, QueueCounts, WorkerState
+
+QUEUE = QueueCounts(
+    name="bank",
+    throttle_limit=10.0,
+    order="time",
+    paused=False,
+    served=True,
+    due=0,
+    scheduled=0,
+    running=0,
+    awaiting_answer=0,
+    in_error=0,
+    load=0.0,
+    oldest_due_seconds=0.0,
+    problem="NONE",
+)
+WORKER = WorkerState("shop:7", "running", ["bank"], 8, 2, 1.5, silent=False)
+WELL = Measured("default", "default", Overview("default", [QUEUE], [WORKER], [], 0, 0))
+JOBS = TableRows("hipq_job", live=100_000, dead=0, changed=0, autovacuum=True)
+
+
+def in_queue(**values: Any) -> Measured:
+    return replace(WELL, overview=Overview("default", [replace(QUEUE, **values)], [WORKER], [], 0, 0))
+
+
+def in_server(**values: Any) -> Measured:
+    return replace(WELL, postgresql=PostgreSQL(**values))
+
+
+def in_table(**values: Any) -> Measured:
+    return in_server(tables=(replace(JOBS, **values),))
+
+
+def transaction(seconds: float, pid: str = "42") -> Measured:
+    return in_server(transactions=(Transaction(pid, seconds, "idle in transaction", "psql"),))
+
+
+SICK: dict[str, Measured] = {
+    "missing_migrations problem": replace(WELL, missing_migrations=("0001_initial",)),
+    "throttler_problem problem": in_queue(problem="throttler by_region raised KeyError", due=1),
+    "no_worker problem": in_queue(served=False, due=1, oldest_due_seconds=2),
+    "no_worker problem, an error": in_queue(served=False, in_error=1),
+    "no_worker warning": in_queue(served=False, scheduled=1),
+    "no_worker warning, it is running": in_queue(served=False, running=1),
+    "paused warning": in_queue(paused=True, due=1),
+    "limit_reached warning": in_queue(due=1, oldest_due_seconds=60, load=10.0),
+    "overdue warning": in_queue(due=1, oldest_due_seconds=60),
+    "overdue problem": in_queue(due=1, oldest_due_seconds=900),
+    "silent_worker problem": replace(
+        WELL, overview=Overview("default", [], [replace(WORKER, silent=True)], [], 0, 0)
+    ),
+    "time_outs problem": replace(WELL, stuck=Stuck(past_deadline=1)),
+    "undecided problem": replace(WELL, stuck=Stuck(undecided=1)),
+    "unknown_type problem": replace(WELL, unknown_types=(UnknownType("gone", 1),)),
+    "throttler_setting problem": replace(WELL, throttler_problems=("no module",)),
+    "early_answers warning": replace(WELL, inbox=Inbox(early=1_001)),
+    "early_answers warning, old": replace(WELL, inbox=Inbox(early=1, oldest_early_seconds=50_000)),
+    "unmatched_answers warning": replace(WELL, inbox=Inbox(unmatched=1)),
+    "not_pruned warning": replace(WELL, unpruned=("bank",)),
+    "missing_indexes problem": replace(WELL, tables=Tables(missing=("hipq_job_waiting",))),
+    "invalid_indexes problem": replace(WELL, tables=Tables(invalid=("hipq_job_waiting",))),
+    "no_guard problem": replace(WELL, tables=Tables(guard="missing")),
+    "no_guard problem, disabled": replace(WELL, tables=Tables(guard="disabled")),
+    "clock_skew warning": replace(WELL, clock_offset_seconds=-5.1),
+    "isolation problem": in_server(isolation="serializable"),
+    "autovacuum_off problem": in_server(autovacuum=False),
+    "autovacuum_off problem, of a table": in_table(autovacuum=False),
+    "pooler warning": in_server(backends=2),
+    "old_transaction warning": transaction(60),
+    "old_transaction problem": transaction(900),
+    "old_transaction problem, prepared": transaction(900, pid=""),
+    "lock_wait problem": in_server(waits=(Wait(1, 5, (2, 3)),)),
+    "storage warning": in_server(storage={"fillfactor": (85, None)}),
+    "dead_rows warning": in_table(dead=60_001),
+    "stale_statistics warning": in_table(changed=60_001),
+    "journal_mode warning": replace(WELL, sqlite=SQLite(journal_mode="delete")),
+    "transaction_mode warning": replace(WELL, sqlite=SQLite(transaction_mode="DEFERRED")),
+    "busy_timeout warning": replace(WELL, sqlite=SQLite(busy_timeout_seconds=4.9)),
+}
+HEALTHY: dict[str, Measured] = {
+    "nothing to do": WELL,
+    "a queue without jobs and without worker": in_queue(served=False),
+    "a pause without due jobs": in_queue(paused=True, scheduled=5),
+    "jobs that have just become due": in_queue(due=10_001, oldest_due_seconds=59),
+    "a full queue that moves": in_queue(due=5, oldest_due_seconds=59, load=10.0),
+    "a type of old jobs": replace(WELL, unknown_types=(UnknownType("gone", 0),)),
+    "a few early answers": replace(WELL, inbox=Inbox(early=1_000, oldest_early_seconds=43_200)),
+    "clocks that nearly agree": replace(WELL, clock_offset_seconds=5),
+    "a server as it should be": in_server(tables=(JOBS,), storage={}),
+    "a short transaction": transaction(59),
+    "a short wait": in_server(waits=(Wait(1, 4.9, (2,)),)),
+    "some dead rows": in_table(dead=60_000, changed=60_000),
+    "SQLite as it should be": replace(WELL, sqlite=SQLite()),
+}
+
+
+@pytest.mark.parametrize("name", SICK)
+def test_what_is_wrong_is_found_alone(name: str) -> None:
+    code, level = name.partition(",")[0].split()
+
+    [finding] = diagnose(SICK[name])
+
+    assert (finding.code, finding.level) == (code, level)
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_what_is_well_is_not_found(name: str) -> None:
+    assert diagnose(HEALTHY[name]) == []
+
+
+@pytest.mark.parametrize("name", SICK)
+def test_a_finding_is_plain_sentences_of_one_line(name: str) -> None:
+    [finding] = diagnose(SICK[name])
+
+    for text in (finding.where, finding.what, finding.why, finding.what_to_do):
+        assert text
+        assert "\n" not in text
+
+
+def test_problems_come_before_warnings() -> None:
+    found = diagnose(
+        replace(
+            in_queue(paused=True, due=1, oldest_due_seconds=1),
+            clock_offset_seconds=60,
+            tables=Tables(guard="missing"),
+        )
+    )
+
+    assert [finding.level for finding in found] == [Level.PROBLEM, Level.WARNING, Level.WARNING]
+
+
+def test_nothing_else_is_said_where_migrations_are_missing() -> None:
+    sick = replace(WELL, missing_migrations=("0001_initial",), tables=Tables(guard="missing"))
+
+    assert [finding.code for finding in diagnose(sick)] == ["missing_migrations"]
+
+
+def said(measured: Measured) -> Finding:
+    [finding] = diagnose(measured)
+    return finding
+
+
+def test_an_operator_reads_what_to_type() -> None:
+    unserved = said(in_queue(served=False, due=1_204, oldest_due_seconds=7_451))
+    old = said(transaction(3_600))
+    storage = said(in_server(storage={"fillfactor": (85, None), "x": (1, 2)}))
+
+    assert unserved.what.startswith(
+        "no worker serves it; 1,204 jobs are due, the oldest for 2:04:11"
+    )
+    assert unserved.what_to_do == "Start one: manage.py hipq_worker bank"
+    assert "process 42 (psql, idle in transaction)" in old.what
+    assert old.what_to_do.endswith("SELECT pg_terminate_backend(42);")
+    assert storage.what == "fillfactor is the default, not 85, x is 2, not 1."
+    assert storage.what_to_do.endswith("ALTER TABLE hipq_job SET (fillfactor = 85, x = 1);")
