@@ -43,7 +43,9 @@ JOBS = TableRows("hipq_job", live=100_000, dead=0, changed=0, autovacuum=True)
 
 
 def in_queue(**values: Any) -> Measured:
-    return replace(WELL, overview=Overview("default", [replace(QUEUE, **values)], [WORKER], [], 0, 0))
+    return replace(
+        WELL, overview=Overview("default", [replace(QUEUE, **values)], [WORKER], [], 0, 0)
+    )
 
 
 def in_server(**values: Any) -> Measured:
