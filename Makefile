@@ -7,7 +7,7 @@ BENCH_ARGS ?=
 SOAK_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-sqlite test-postgres lint check bench soak clean
+.PHONY: help venv demo demo-orders test test-sqlite test-postgres lint check bench soak clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | \
@@ -17,6 +17,9 @@ venv: $(VENV)/.lint ## Make the virtual environment .venv, with all that develop
 
 demo: $(VENV)/.example ## Run the example project: a shop, a worker and a bank that answers later
 	@$(VENV)/bin/python manage.py demo
+
+demo-orders: $(VENV)/.example $(VENV)/.kafka ## Run the orders example: requests by HTTP, answers through Kafka
+	@$(VENV)/bin/python manage.py demo_orders
 
 test: test-sqlite test-postgres ## Run all tests on SQLite, then on PostgreSQL
 

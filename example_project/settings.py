@@ -34,6 +34,9 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
 # The address under which the bank reaches this site, and that of the bank.
 SITE_URL = env("SITE_URL", default="http://127.0.0.1:8000")
 BANK_URL = env("BANK_URL", default="http://127.0.0.1:8001/payments")
+# The address of the supplier, who answers through Kafka, and those of the brokers.
+SUPPLIER_URL = env("SUPPLIER_URL", default="http://127.0.0.1:8002/orders")
+KAFKA_BOOTSTRAP_SERVERS = env("KAFKA_BOOTSTRAP_SERVERS", default="127.0.0.1:9092")
 # A real bank gets minutes or hours; here the silent one should not keep you waiting.
 BANK_TIMEOUT_SECONDS = env.float("BANK_TIMEOUT_SECONDS", default=5)
 
@@ -44,6 +47,21 @@ HIPQ = {
             # The bank works on at most six normal payments of ours at a time.
             "bank": {"THROTTLE_LIMIT": 6},
             "analytics": {"THROTTLE_LIMIT": 2},
+            "supplier": {"THROTTLE_LIMIT": 20},
+        },
+        # Read by `manage.py hipq_consume supplier`.
+        "SOURCES": {
+            "supplier": {
+                "SOURCE": "hipq_django.sources.kafka.KafkaSource",
+                "OPTIONS": {
+                    "topics": ["order-answers"],
+                    "config": {
+                        "bootstrap.servers": KAFKA_BOOTSTRAP_SERVERS,
+                        "group.id": "hipq-shop",
+                    },
+                },
+                "MAP": "example_project.orders.messages.read",
+            },
         },
     }
 }
@@ -61,6 +79,7 @@ INSTALLED_APPS = [
     "example_project.analytics",
     "example_project.reminders",
     "example_project.events",
+    "example_project.orders",
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",

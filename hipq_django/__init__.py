@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hipq_django.answers import acomplete, afail, complete, fail
+    from hipq_django.answers import acomplete, afail, complete, fail, receive_many
     from hipq_django.api import (
         aenqueue,
         aenqueue_many,
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     )
     from hipq_django.callbacks import callback_url
     from hipq_django.declarations import job_type
-    from hipq_django.definitions import NewJob
+    from hipq_django.definitions import NewAnswer, NewJob
     from hipq_django.exceptions import (
         ConfigurationError,
         DuplicateJobKeyError,
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "answers": ("acomplete", "afail", "complete", "fail"),
+    "answers": ("acomplete", "afail", "complete", "fail", "receive_many"),
     "api": (
         "aenqueue",
         "aenqueue_many",
@@ -78,7 +78,7 @@ _HOMES = {
     ),
     "callbacks": ("callback_url",),
     "declarations": ("job_type",),
-    "definitions": ("NewJob",),
+    "definitions": ("NewAnswer", "NewJob"),
     "exceptions": (
         "ConfigurationError",
         "DuplicateJobKeyError",
@@ -132,6 +132,7 @@ __all__ = [
     "JobTimeout",
     "KeyLimit",
     "Never",
+    "NewAnswer",
     "NewJob",
     "NoVerification",
     "RateLimit",
@@ -162,6 +163,7 @@ __all__ = [
     "explain",
     "fail",
     "job_type",
+    "receive_many",
     "requeue",
     "run_now",
 ]

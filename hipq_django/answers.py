@@ -1,4 +1,4 @@
-"""`complete` and `fail`: the answer of another system arrives.
+"""`complete`, `fail` and `receive_many`: answers of another system arrive.
 
 Late, early, repeated and unknown answers are stored and are no error for the sender; only values
 that cannot be stored are refused, with nothing changed.
@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Any
 from asgiref.sync import sync_to_async
 from django.db import IntegrityError
 
-from hipq_django import clock, inbox
+from hipq_django import answer_batch, clock, inbox
 from hipq_django.conf import DEFAULT, get_instance
 from hipq_django.database import write_transaction
-from hipq_django.definitions import checked_key, checked_type_name
+from hipq_django.definitions import NewAnswer, checked_key, checked_type_name
 from hipq_django.exceptions import InvalidAnswerError, InvalidJobError
 from hipq_django.inbox import Message
 from hipq_django.models import Answer
 from hipq_django.payloads import NONE, to_json
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from hipq_django.callbacks import Token
 
 MAX_MESSAGE_ID_CHARS = 255
@@ -62,6 +64,58 @@ def fail(
 
 acomplete = sync_to_async(complete)
 afail = sync_to_async(fail)
+
+
+def receive_many(answers: Iterable[NewAnswer], *, instance: str = DEFAULT) -> list[Answer]:
+    """Store many answers in one transaction, all or none, and settle their jobs by them.
+
+    Each does what `complete` or `fail` would do. Return the stored answers in their order. Raise
+    `InvalidAnswerError`, with nothing changed, if one of them cannot be stored.
+    """
+    return receive_messages([message_of(answer, instance) for answer in answers], instance)
+
+
+def message_of(answer: NewAnswer, instance: str, message_id: str | None = None) -> Message:
+    """Return the checked message of an answer; `message_id` is taken where it has none of its own.
+
+    Raise `InvalidAnswerError` where it cannot be stored.
+    """
+    kind, payload = Answer.Kind.RESPONSE, answer.response
+    if answer.error is not None:
+        kind, payload = Answer.Kind.ERROR, answer.error
+        if answer.response is not None:
+            raise InvalidAnswerError(
+                f"answer for {answer.job_type!r:.200}: it has a response and an error; give one."
+            )
+    own_id = message_id if answer.message_id is None else answer.message_id
+    return _message(instance, answer.job_type, answer.job_key, kind, payload, own_id)
+
+
+def malformed_message(instance: str, raw: Any, problem: str, message_id: object) -> Message:
+    """Return a message that is no answer, to be kept: `raw` is what came, `problem` why it is none.
+
+    A message id that cannot be stored is dropped.
+    """
+    try:
+        known_id = _checked_message_id(message_id)
+    except InvalidAnswerError:
+        known_id = NONE
+    kind = Answer.Kind.MALFORMED
+    return Message(instance, NONE, NONE, kind, to_json(raw), known_id, problem=problem)
+
+
+def receive_messages(messages: Sequence[Message], instance: str) -> list[Answer]:
+    """Store checked messages in one transaction, all or none; return their answers in order."""
+    using = get_instance(instance).database
+    if not messages:
+        return []
+    try:
+        with write_transaction(using):
+            return answer_batch.receive(messages, clock.now(using), using)
+    except IntegrityError:
+        # Another one stored a message with one of the ids at the same moment.
+        with write_transaction(using):
+            return [_receive_by_key(message) for message in messages]
 
 
 def answer_callback(token: Token, kind: str, payload: Any) -> Answer:
@@ -124,25 +178,10 @@ def _receive_by_key(message: Message) -> Answer:
     using = get_instance(message.instance).database
     try:
         with write_transaction(using):
-            return _known(message, using) or _receive(message, using)
+            return inbox.receive_by_key(message, clock.now(using), using)
     except IntegrityError:
         # Two messages with one id at the same moment: the other one was first.
-        known = _known(message, using)
+        known = inbox.known(message, using)
         if known is None:
             raise
         return known
-
-
-def _receive(message: Message, using: str) -> Answer:
-    job = inbox.lock_job(message, using)
-    return inbox.receive(message, job, clock.now(using), using)
-
-
-def _known(message: Message, using: str) -> Answer | None:
-    if message.message_id == NONE:
-        return None
-    return (
-        Answer.objects.using(using)
-        .filter(instance=message.instance, job_type=message.job_type, message_id=message.message_id)
-        .first()
-    )

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 def register() -> None:
     """Register all checks with Django."""
-    for check in (check_setting, check_throttlers, check_isolation, check_sqlite):
+    for check in (check_setting, check_throttlers, check_sources, check_isolation, check_sqlite):
         checks.register(check)
 
 
 def check_setting(**_: Any) -> list[checks.CheckMessage]:
-    """E001 to E013: the HIPQ setting; each id has one rule in `hipq_django.conf`."""
+    """E001 to E013, E020 to E023: the HIPQ setting; each id has one rule in `hipq_django.conf`."""
     return [_error(problem) for problem in conf.problems()]
 
 
@@ -30,6 +30,13 @@ def check_throttlers(**_: Any) -> list[checks.CheckMessage]:
     if any(conf.problems()):
         return []
     return [_error(problem) for problem in conf.throttler_problems()]
+
+
+def check_sources(**_: Any) -> list[checks.CheckMessage]:
+    """E024: a source or map function cannot be imported, or does not take its options."""
+    if any(conf.problems()):
+        return []
+    return [_error(problem) for problem in conf.source_problems()]
 
 
 def check_isolation(**_: Any) -> list[checks.CheckMessage]:

@@ -18,6 +18,13 @@ from hipq_django.definitions import FACTOR_DECIMALS, MAX_FACTOR, checked_factor,
 from hipq_django.exceptions import ConfigurationError, InvalidJobError, nearest_name
 from hipq_django.moments import MAX_SECONDS
 from hipq_django.ranking import Order
+from hipq_django.sources.settings import (
+    SourceSettings,
+    check_code,
+    source_settings,
+    unknown_options,
+    wrong_values,
+)
 
 if TYPE_CHECKING:
     from hipq_django.throttling import Throttler
@@ -31,6 +38,7 @@ INSTANCE_DEFAULTS: dict[str, Any] = {
     "HEARTBEAT_SECONDS": 10,
     "ANSWER_TTL_SECONDS": 86_400,
     "QUEUES": {},
+    "SOURCES": {},
 }
 QUEUE_DEFAULTS: dict[str, Any] = {
     "THROTTLE_LIMIT": 0,
@@ -71,7 +79,7 @@ class QueueSettings:
 
 @dataclass(frozen=True, slots=True)
 class InstanceSettings:
-    """One hipq instance: its database alias and its queues."""
+    """One hipq instance: its database alias, its queues and its sources of messages."""
 
     name: str
     database: str
@@ -80,10 +88,22 @@ class InstanceSettings:
     heartbeat_seconds: float
     answer_ttl_seconds: float
     queues: Mapping[str, QueueSettings] = field(default_factory=dict)
+    sources: Mapping[str, SourceSettings] = field(default_factory=dict)
 
     def queue(self, name: str) -> QueueSettings:
         """Return the settings of a queue, the defaults for one that is not named."""
         return self.queues.get(name) or _queue_settings({})
+
+    def source(self, name: str) -> SourceSettings:
+        """Return the settings of a source; raise `ConfigurationError` where there is none."""
+        found = self.sources.get(name)
+        if found is None:
+            known = nearest_name(name, self.sources) if self.sources else "."
+            raise ConfigurationError(
+                f"HIPQ[{self.name!r}]['SOURCES'] has no source {name!r}{known} Add it to the "
+                "setting."
+            )
+        return found
 
 
 def get_instance(name: str = DEFAULT) -> InstanceSettings:
@@ -137,6 +157,7 @@ def _instance_settings(name: str, options: Mapping[str, Any]) -> InstanceSetting
         heartbeat_seconds=values["HEARTBEAT_SECONDS"],
         answer_ttl_seconds=values["ANSWER_TTL_SECONDS"],
         queues={queue: _queue_settings(opts) for queue, opts in values["QUEUES"].items()},
+        sources={key: source_settings(key, opts) for key, opts in values["SOURCES"].items()},
     )
 
 
@@ -222,6 +243,12 @@ def _queues() -> Iterator[tuple[str, dict[str, Any]]]:
     for instance, options in _setting().items():
         for queue, values in options.get("QUEUES", {}).items():
             yield f"HIPQ[{instance!r}]['QUEUES'][{queue!r}]", values
+
+
+def _sources() -> Iterator[tuple[str, dict[str, Any]]]:
+    for instance, options in _setting().items():
+        for source, values in options.get("SOURCES", {}).items():
+            yield f"HIPQ[{instance!r}]['SOURCES'][{source!r}]", values
 
 
 @_rule("hipq.E001")
@@ -387,6 +414,53 @@ def throttler_problems() -> Iterator[Problem]:
                 _throttler(path)
             except ConfigurationError as error:
                 yield Problem("hipq.E014", f"{where}: {error}", "Correct the path.")
+
+
+@_rule("hipq.E020")
+def _sources_are_a_dict_of_dicts() -> Iterator[Problem]:
+    hint = 'Write {"payments": {"SOURCE": "…", "OPTIONS": {…}, "MAP": "…"}}.'
+    for name, options in _setting().items():
+        sources = options.get("SOURCES", {})
+        where = f"HIPQ[{name!r}]['SOURCES']"
+        if not isinstance(sources, dict):
+            yield Problem("hipq.E020", f"{where} is a {type(sources).__name__}, not a dict.", hint)
+            continue
+        for source, values in sources.items():
+            if not isinstance(values, dict):
+                yield Problem("hipq.E020", f"{where}[{source!r}] is not a dict.", hint)
+
+
+@_rule("hipq.E021")
+def _source_names_are_names() -> Iterator[Problem]:
+    for name, options in _setting().items():
+        for source in options.get("SOURCES", {}):
+            try:
+                checked_name(f"HIPQ[{name!r}] source", source)
+            except InvalidJobError as error:
+                yield Problem("hipq.E021", str(error), "Rename the source.")
+
+
+@_rule("hipq.E022")
+def _source_options_are_known() -> Iterator[Problem]:
+    for where, values in _sources():
+        for text in unknown_options(values):
+            yield Problem("hipq.E022", f"{where}: {text}", "Correct or remove it.")
+
+
+@_rule("hipq.E023")
+def _source_values_can_be() -> Iterator[Problem]:
+    for where, values in _sources():
+        for text in wrong_values(values):
+            yield Problem("hipq.E023", f"{where}: {text}", "Correct the value.")
+
+
+def source_problems() -> Iterator[Problem]:
+    """Yield the sources without code that fits; not a rule, because it imports user code."""
+    for where, values in _sources():
+        try:
+            check_code(source_settings("", values))
+        except ConfigurationError as error:
+            yield Problem("hipq.E024", f"{where}: {error}", "Correct the path or the options.")
 
 
 def _is_number(value: Any) -> bool:

@@ -52,6 +52,22 @@ JOB_OPTIONS = tuple(f.name for f in fields(NewJob))[2:]
 
 
 @dataclass(frozen=True, slots=True)
+class NewAnswer:
+    """One answer for `receive_many`, and what a source's map function returns.
+
+    It is a response, None too, unless an `error` is given, text or JSON. `message_id` is the
+    sender's own id of the message.
+    """
+
+    job_type: str
+    job_key: str
+    _: KW_ONLY
+    response: Any = None
+    error: Any = None
+    message_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Defaults:
     """The values that a job of this type gets where its own are not given."""
 

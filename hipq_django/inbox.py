@@ -36,7 +36,7 @@ class Message:
     """An answer before it is stored, all of it checked.
 
     `attempt` is the attempt that a signed callback URL was made for, None where the answer is
-    matched by its key.
+    matched by its key. `problem` says why a malformed message is no answer.
     """
 
     instance: str
@@ -46,6 +46,25 @@ class Message:
     payload: Any
     message_id: str = NONE
     attempt: int | None = None
+    problem: str = NONE
+
+
+def receive_by_key(message: Message, now: datetime, using: str) -> Answer:
+    """Store a message and let it act on the job with its key, in the current transaction.
+
+    Return the answer that has its id already, where there is one.
+    """
+    return known(message, using) or receive(message, lock_job(message, using), now, using)
+
+
+def known(message: Message, using: str) -> Answer | None:
+    """Return the answer that was stored of a message with this id, None where none was."""
+    if message.message_id == NONE:
+        return None
+    answers = Answer.objects.using(using).filter(
+        instance=message.instance, job_type=message.job_type, message_id=message.message_id
+    )
+    return answers.first()
 
 
 def receive(message: Message, job: Job | None, now: datetime, using: str) -> Answer:
@@ -54,18 +73,8 @@ def receive(message: Message, job: Job | None, now: datetime, using: str) -> Ans
     `job` is the locked live job, else the newest final one, else None.
     """
     status = _status(message, job)
-    answer = Answer.objects.using(using).create(
-        instance=message.instance,
-        job_type=message.job_type,
-        job_key=message.job_key,
-        job=job,
-        attempt=_attempt(message, job),
-        message_id=message.message_id,
-        kind=message.kind,
-        payload=message.payload,
-        status=status,
-        receive_time=now,
-    )
+    answer = new_answer(message, job, status, now)
+    answer.save(using=using, force_insert=True)
     if job is not None and status == Status.ACCEPTED:
         act(answer, job, now)
     elif job is not None and status == Status.EARLY:
@@ -77,6 +86,23 @@ def receive(message: Message, job: Job | None, now: datetime, using: str) -> Ans
     return answer
 
 
+def new_answer(message: Message, job: Job | None, status: Answer.Status, now: datetime) -> Answer:
+    """Return the row of a message, not stored yet."""
+    return Answer(
+        instance=message.instance,
+        job_type=message.job_type,
+        job_key=message.job_key,
+        job=job,
+        attempt=_attempt(message, job),
+        message_id=message.message_id,
+        kind=message.kind,
+        payload=message.payload,
+        problem=message.problem,
+        status=status,
+        receive_time=now,
+    )
+
+
 def _attempt(message: Message, job: Job | None) -> int:
     if message.attempt is not None:
         return message.attempt
@@ -84,6 +110,8 @@ def _attempt(message: Message, job: Job | None) -> int:
 
 
 def _status(message: Message, job: Job | None) -> Answer.Status:
+    if message.kind == Kind.MALFORMED:
+        return Status.UNMATCHED
     if job is None:
         return Status.EARLY
     if _is_repeat(message, job):
@@ -137,8 +165,7 @@ def act(answer: Answer, job: Job, now: datetime) -> None:
     elif not has_response_handler(job):
         _finish(job, answer.payload, now)
     elif job.state == State.RUNNING:
-        job.answered = True
-        Job.objects.using(job.using).filter(pk=job.pk).update(answered=True, update_time=now)
+        moves.mark_answered([job], now, job.using)
     else:
         _retry_with_response(job, now)
 
@@ -187,6 +214,8 @@ def lock_job(message: Message, using: str) -> Job | None:
 
     A final one is locked too, so that it is not pruned before the answer that names it is stored.
     """
+    if message.job_key == NONE:
+        return None
     jobs = Job.objects.using(using).filter(
         job_type__in=JobType.objects.using(using).filter(
             instance=message.instance, name=message.job_type

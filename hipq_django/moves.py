@@ -349,6 +349,28 @@ def walk(job: Job, new: State, values: Mapping[str, Any], now: datetime) -> None
         _set(job, passing)
 
 
+def finish_answered(responses: Sequence[tuple[Job, Any]], now: datetime, using: str) -> None:
+    """Make locked running jobs final by the responses that nobody handles."""
+    if not responses:
+        return
+    results = {job.pk: response for job, response in responses}
+    if not hot_path(using).finish_answered(results, now):
+        _update_each(using, {pk: {"result": r} for pk, r in results.items()}, **_success(now))
+    if job_finished.has_listeners():
+        for job, response in responses:
+            _set(job, {**_success(now), "result": response})
+        send_after_commit(job_finished, [job for job, _ in responses], using)
+
+
+def mark_answered(jobs: Sequence[Job], now: datetime, using: str) -> None:
+    """Note that the responses of locked running jobs wait for their response handlers."""
+    ids = [job.pk for job in jobs]
+    for rows in _chunks(using, ids):
+        rows.update(answered=True, update_time=now)
+    for job in jobs:
+        job.answered = True
+
+
 def fail(
     jobs: Sequence[Job], kind: Attempt.Kind, errors: Mapping[int, Any], now: datetime, using: str
 ) -> None:

@@ -54,13 +54,27 @@ class WorkerState:
 
 
 @dataclass(frozen=True, slots=True)
+class ConsumerState:
+    """One process that reads messages from a source, and how many it has in hand."""
+
+    name: str
+    source: str
+    state: str
+    in_hand: int
+    heartbeat_age_seconds: float
+    silent: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Overview:
-    """An instance at one moment; `unmatched_answers` is counted up to 10,000 too."""
+    """An instance at one moment; the last two are counted up to 10,000 too."""
 
     instance: str
     queues: list[QueueCounts]
     workers: list[WorkerState]
+    consumers: list[ConsumerState]
     unmatched_answers: int
+    malformed_messages: int
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
@@ -75,16 +89,19 @@ def look(config: InstanceSettings) -> Overview:
     using, now = config.database, clock.now(config.database)
     queues = with_figures(Queue.objects.using(using).filter(instance=config.name), now)
     live = Worker.objects.using(using).filter(instance=config.name, state__in=Worker.LIVE)
-    workers = list(live)
-    claiming = [w for w in workers if w.state == Worker.State.RUNNING and not w.is_silent(now)]
+    processes = list(live)
+    claiming = [w for w in processes if w.state == Worker.State.RUNNING and not w.is_silent(now)]
     unmatched = Answer.objects.using(using).filter(
         instance=config.name, status__in=[Answer.Status.UNMATCHED, Answer.Status.EARLY], job=None
     )
+    malformed = unmatched.filter(kind=Answer.Kind.MALFORMED)
     return Overview(
         instance=config.name,
         queues=[_queue_counts(queue, now, served=is_served(queue, claiming)) for queue in queues],
-        workers=[_worker_state(worker, now) for worker in workers],
-        unmatched_answers=capped_count(unmatched),
+        workers=[_worker_state(worker, now) for worker in processes if not worker.is_consumer],
+        consumers=[_consumer_state(worker, now) for worker in processes if worker.is_consumer],
+        unmatched_answers=capped_count(unmatched.exclude(kind=Answer.Kind.MALFORMED)),
+        malformed_messages=capped_count(malformed),
     )
 
 
@@ -114,6 +131,21 @@ def _worker_state(worker: Worker, now: datetime) -> WorkerState:
         queues=worker.queues,
         threads=worker.threads,
         executing=worker.executing,
-        heartbeat_age_seconds=round((now - worker.heartbeat_time).total_seconds(), 3),
+        heartbeat_age_seconds=_age(worker, now),
         silent=worker.is_silent(now),
     )
+
+
+def _consumer_state(worker: Worker, now: datetime) -> ConsumerState:
+    return ConsumerState(
+        name=worker.name,
+        source=worker.source,
+        state=worker.state,
+        in_hand=worker.executing,
+        heartbeat_age_seconds=_age(worker, now),
+        silent=worker.is_silent(now),
+    )
+
+
+def _age(worker: Worker, now: datetime) -> float:
+    return round((now - worker.heartbeat_time).total_seconds(), 3)

@@ -40,8 +40,8 @@ class AnswerAdmin(ReadOnlyAdmin):
     search_fields = ("job_key",)
     search_help_text = "A whole job key."
     fields = (
-        "status_badge", "meaning", "kind", "job_type", "job_key", "to_job", "attempt", "message",
-        "received", "instance", "content",
+        "status_badge", "meaning", "kind", "what_is_wrong", "job_type", "job_key", "to_job",
+        "attempt", "message", "received", "instance", "content",
     )  # fmt: skip
 
     def get_search_results(
@@ -77,6 +77,11 @@ class AnswerAdmin(ReadOnlyAdmin):
     def message(self, answer: Answer) -> str:
         """The sender's own id of the message."""
         return known(answer.message_id)
+
+    @admin.display(description="problem")
+    def what_is_wrong(self, answer: Answer) -> str:
+        """Why a message is no answer."""
+        return known(answer.problem)
 
     @admin.display(description="payload")
     def content(self, answer: Answer) -> str:

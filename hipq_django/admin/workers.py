@@ -1,4 +1,4 @@
-"""Workers: the processes that run the jobs."""
+"""Workers: the processes that run the jobs or read messages."""
 
 from __future__ import annotations
 
@@ -32,9 +32,11 @@ class WorkerAdmin(ReadOnlyAdmin):
             return badge("silent", "error")
         return badge(worker.state, TONES.get(worker.state, "cancelled"))  # type: ignore[call-overload]
 
-    @admin.display(description="queues")
+    @admin.display(description="serves")
     def served(self, worker: Worker) -> str:
-        """The queues it serves."""
+        """The queues that a worker serves, or the source that a consumer reads."""
+        if worker.is_consumer:
+            return f"reads {worker.source}"
         return ", ".join(worker.queues) or "all"
 
     @admin.display(description="last heartbeat")

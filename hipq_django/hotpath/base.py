@@ -73,6 +73,12 @@ class HotPath(Protocol):
     def let_go(self, jobs: Iterable[tuple[int, int]], worker: Worker, now: datetime) -> set[int]:
         """Let jobs (id, attempt) wait for their answer; return the ids, or fewer, as `finish`."""
 
+    def finish_answered(self, responses: Mapping[int, Any], now: datetime) -> bool:
+        """Make locked running jobs final with these results; return False where nothing was done.
+
+        The keys are the jobs' ids.
+        """
+
     def insert(self, jobs: Iterable[Job], count: int, *, by_key: bool) -> list[Job]:
         """Insert `count` new jobs in the caller's transaction; return them with their ids.
 

@@ -122,6 +122,10 @@ class OrmPath:
         """Leave it all to the careful way."""
         return set()
 
+    def finish_answered(self, responses: Mapping[int, Any], now: datetime) -> bool:
+        """Leave it all to the careful way."""
+        return False
+
     def insert(self, jobs: Iterable[Job], count: int, *, by_key: bool) -> list[Job]:
         """Django's bulk_create."""
         return Job.objects.using(self.using).bulk_create(jobs)

@@ -170,6 +170,19 @@ class SqlPath:
             RETURNING hipq_job.id"""
         return self._ids(sql, [self._moment(now), json.dumps(rows), worker.pk])
 
+    def finish_answered(self, responses: Mapping[int, Any], now: datetime) -> bool:
+        """Plan: as `claim`."""
+        sql = f"""
+            UPDATE hipq_job SET state = 'final', outcome = 'succeeded', result = v.result,
+                worker_id = NULL, work = 'NONE', answered = false, update_time = %s
+            FROM (SELECT {self._field(0, "bigint")} AS id, {self._dialect.json.format(1)} AS result
+                FROM {self._dialect.rows}) v
+            WHERE hipq_job.id = v.id AND {_IS.format("running")}"""
+        encode = self._dialect.encode_json
+        rows = [(pk, encode(response)) for pk, response in sorted(responses.items())]
+        self._execute(sql, [self._moment(now), json.dumps(rows)])
+        return True
+
     def insert(self, jobs: Iterable[Job], count: int, *, by_key: bool) -> list[Job]:
         """One COPY, or one statement for each 5,000 rows.
 

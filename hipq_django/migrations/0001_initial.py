@@ -172,6 +172,14 @@ class Migration(migrations.Migration):
                         default=list, help_text="Names of the queues served; empty: all."
                     ),
                 ),
+                (
+                    "source",
+                    models.CharField(
+                        default="NONE",
+                        help_text="The source of messages it reads; none: a worker.",
+                        max_length=100,
+                    ),
+                ),
                 ("threads", models.PositiveIntegerField(default=1)),
                 (
                     "state",
@@ -191,7 +199,7 @@ class Migration(migrations.Migration):
                 (
                     "executing",
                     models.PositiveIntegerField(
-                        default=0, help_text="Jobs in hand at the last beat."
+                        default=0, help_text="Jobs or messages in hand at the last beat."
                     ),
                 ),
                 ("create_time", models.DateTimeField(default=django.utils.timezone.now)),
@@ -426,10 +434,19 @@ class Migration(migrations.Migration):
                 (
                     "kind",
                     models.CharField(
-                        choices=[("response", "Response"), ("error", "Error")], max_length=10
+                        choices=[
+                            ("response", "Response"),
+                            ("error", "Error"),
+                            ("malformed", "Malformed"),
+                        ],
+                        max_length=10,
                     ),
                 ),
                 ("payload", hipq_django.models.fields.JsonField()),
+                (
+                    "problem",
+                    models.TextField(default="NONE", help_text="Why a message is no answer."),
+                ),
                 (
                     "status",
                     models.CharField(
@@ -485,6 +502,18 @@ class Migration(migrations.Migration):
                             _connector="OR",
                         ),
                         name="hipq_answer_has_job",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("kind__in", ["response", "error"]), ("problem", "NONE")),
+                            models.Q(
+                                ("kind", "malformed"),
+                                ("status", "unmatched"),
+                                models.Q(("problem", "NONE"), _negated=True),
+                            ),
+                            _connector="OR",
+                        ),
+                        name="hipq_answer_malformed_has_problem",
                     ),
                 ],
             },

@@ -17,10 +17,11 @@ class Answer(models.Model):
     """An answer of another system."""
 
     class Kind(models.TextChoices):
-        """Which of the two was answered."""
+        """Which of the two was answered; `malformed` is a message that is no answer."""
 
         RESPONSE = "response"
         ERROR = "error"
+        MALFORMED = "malformed"
 
     class Status(models.TextChoices):
         """What became of the answer."""
@@ -42,6 +43,7 @@ class Answer(models.Model):
     message_id = models.CharField(max_length=255, default=NONE)
     kind = models.CharField(max_length=10, choices=Kind.choices)
     payload = JsonField()
+    problem = models.TextField(default=NONE, help_text="Why a message is no answer.")
     status = models.CharField(max_length=10, choices=Status.choices)
     receive_time = models.DateTimeField(default=timezone.now)
 
@@ -61,6 +63,11 @@ class Answer(models.Model):
             models.CheckConstraint(
                 condition=Q(status__in=["early", "unmatched"]) | Q(job__isnull=False),
                 name="hipq_answer_has_job",
+            ),
+            models.CheckConstraint(
+                condition=Q(kind__in=["response", "error"], problem=NONE)
+                | (Q(kind="malformed", status="unmatched") & ~Q(problem=NONE)),
+                name="hipq_answer_malformed_has_problem",
             ),
         ]
         indexes: ClassVar = [

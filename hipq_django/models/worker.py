@@ -10,10 +10,22 @@ from django.utils import timezone
 
 from hipq_django.models.fields import JsonField
 from hipq_django.models.queue import Queue
+from hipq_django.payloads import NONE
+
+
+class WorkerQuerySet(models.QuerySet["Worker"]):
+    """Which of the processes are meant."""
+
+    def consumers(self) -> WorkerQuerySet:
+        """Those that read messages and serve no queue."""
+        return self.exclude(source=NONE)
 
 
 class Worker(models.Model):
-    """A worker process. `lost` means that its heartbeat stopped and its jobs were taken over."""
+    """A process that runs jobs, or one that reads messages.
+
+    `lost` means that its heartbeat stopped and its jobs were taken over.
+    """
 
     class State(models.TextChoices):
         """Where the process stands."""
@@ -29,12 +41,19 @@ class Worker(models.Model):
     instance = models.CharField(max_length=100, default="default")
     name = models.CharField(max_length=200)
     queues = JsonField(default=list, help_text="Names of the queues served; empty: all.")
+    source = models.CharField(
+        max_length=100, default=NONE, help_text="The source of messages it reads; none: a worker."
+    )
     threads = models.PositiveIntegerField(default=1)
     state = models.CharField(max_length=10, choices=State.choices, default=State.RUNNING)
     heartbeat_seconds = models.FloatField(default=10)
     heartbeat_time = models.DateTimeField(default=timezone.now)
-    executing = models.PositiveIntegerField(default=0, help_text="Jobs in hand at the last beat.")
+    executing = models.PositiveIntegerField(
+        default=0, help_text="Jobs or messages in hand at the last beat."
+    )
     create_time = models.DateTimeField(default=timezone.now)
+
+    objects = WorkerQuerySet.as_manager()
 
     class Meta:
         ordering: ClassVar = ["-id"]
@@ -48,6 +67,11 @@ class Worker(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def is_consumer(self) -> bool:
+        """Whether it reads messages and serves no queue."""
+        return self.source != NONE
+
     def is_silent(self, now: datetime) -> bool:
         """Whether a worker that did not end missed so many heartbeats that it counts as lost."""
         limit = timedelta(seconds=self.LOST_AFTER_BEATS * self.heartbeat_seconds)
@@ -56,7 +80,7 @@ class Worker(models.Model):
     def serves(self, queue: Queue) -> bool:
         """Whether it claims jobs of a queue, as long as it runs."""
         is_named = not self.queues or queue.name in self.queues
-        return self.instance == queue.instance and is_named
+        return self.instance == queue.instance and is_named and not self.is_consumer
 
     @property
     def using(self) -> str:

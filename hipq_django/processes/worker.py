@@ -17,6 +17,7 @@ from hipq_django import catalog, clock, moves, recovery, reranking
 from hipq_django.conf import get_instance
 from hipq_django.database import in_one_line, locked, write_transaction
 from hipq_django.models import Job, Worker
+from hipq_django.processes.back_off import BackOff
 from hipq_django.processes.heartbeat import Heartbeat
 from hipq_django.processes.pool import ThreadPool
 from hipq_django.scheduler import BatchScheduler
@@ -36,8 +37,6 @@ BUSY_SECONDS = 0.002
 OFTEN_SECONDS = 1.0
 SELDOM_SECONDS = 60.0
 COLLECT_AFTER_OBJECTS = 20_000
-FIRST_BACK_OFF_SECONDS = 0.1
-LAST_BACK_OFF_SECONDS = 5.0
 
 
 class WorkerProcess:
@@ -49,7 +48,7 @@ class WorkerProcess:
         self.using = self.config.database
         self._awake: SimpleQueue[None] = SimpleQueue()
         self._stops = 0
-        self._back_off = 0.0
+        self._back_off = BackOff()
         self._upkeep = _Upkeep(self)
 
     def run(self) -> None:
@@ -130,13 +129,12 @@ class WorkerProcess:
             logger.exception("worker=%s error in a pass", self.worker.name)
             self._retreat("pass: %s", repr(error))
             return False
-        self._back_off = 0.0
+        self._back_off.reset()
         return done
 
     def _retreat(self, reason: str, detail: str) -> None:
         connections[self.using].close()
-        self._back_off = min(max(self._back_off * 2, FIRST_BACK_OFF_SECONDS), LAST_BACK_OFF_SECONDS)
-        seconds = self._back_off * random.uniform(0.5, 1.0)  # noqa: S311
+        seconds = self._back_off.next_seconds()
         logger.warning(
             "worker=%s back_off_seconds=%.2f " + reason, self.worker.name, seconds, detail
         )

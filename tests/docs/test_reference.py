@@ -37,10 +37,11 @@ from hipq_django.declarations import TYPE_OPTIONS
 from hipq_django.definitions import JOB_OPTIONS, Defaults
 from hipq_django.models import Answer, Job, JobType, Queue, Worker
 from hipq_django.ranking import Order
+from hipq_django.sources.settings import SOURCE_DEFAULTS
 from tests.docs.documents import REFERENCE, codes_of
 from tests.docs.project import FreshProject
 
-COMMANDS = ("hipq_worker", "hipq_status", "hipq_doctor", "hipq_prune")
+COMMANDS = ("hipq_worker", "hipq_consume", "hipq_status", "hipq_doctor", "hipq_prune")
 FOR_TESTS_ONLY = {"draw"}  # of Exponential: where chance comes from
 
 
@@ -59,7 +60,11 @@ def names(rows: list[list[str]]) -> list[str]:
 
 @pytest.mark.parametrize(
     ("heading", "defaults"),
-    [("Of an instance", INSTANCE_DEFAULTS), ("Of a queue", QUEUE_DEFAULTS)],
+    [
+        ("Of an instance", INSTANCE_DEFAULTS),
+        ("Of a queue", QUEUE_DEFAULTS),
+        ("Of a source", SOURCE_DEFAULTS),
+    ],
 )
 def test_every_setting_is_there_with_its_default(heading: str, defaults: dict[str, Any]) -> None:
     written = {
@@ -268,6 +273,11 @@ BROKEN: dict[str, Any] = {
     "hipq.E012": {"default": {"QUEUES": {"bank": {"RETENTION_DAYS": -1}}}},
     "hipq.E013": {"default": {"QUEUES": {"bank": {"THROTTLERS": "limits"}}}},
     "hipq.E014": {"default": {"QUEUES": {"bank": {"THROTTLERS": ["no.such"]}}}},
+    "hipq.E020": {"default": {"SOURCES": []}},
+    "hipq.E021": {"default": {"SOURCES": {"Bank": {}}}},
+    "hipq.E022": {"default": {"SOURCES": {"bank": {"TOPIC": "bank"}}}},
+    "hipq.E023": {"default": {"SOURCES": {"bank": {"SOURCE": 5, "MAP": "a.b"}}}},
+    "hipq.E024": {"default": {"SOURCES": {"bank": {"SOURCE": "no.such", "MAP": "no.such"}}}},
 }
 HINTS = {codes_of(row[0])[0]: row[2] for row in REFERENCE.rows("System checks")}
 
@@ -282,7 +292,7 @@ def test_every_check_is_there() -> None:
 def test_the_hint_of_a_broken_setting_is_there(check_id: str, settings: Settings) -> None:
     settings.HIPQ = BROKEN[check_id]
 
-    found = checks.check_setting() + checks.check_throttlers()
+    found = checks.check_setting() + checks.check_throttlers() + checks.check_sources()
 
     assert [problem.id for problem in found] == [check_id]
     assert re.fullmatch(re.escape(HINTS[check_id]).replace("…", ".+"), str(found[0].hint))

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.urls import reverse
 
 from hipq_django import clock
-from hipq_django.models import Answer, Job
+from hipq_django.models import Answer, Job, Worker
 from tests.admin_pages import html, list_url
 from tests.factories import AnswerFactory, JobFactory, JobTypeFactory, QueueFactory, WorkerFactory
 
@@ -161,3 +162,25 @@ def test_an_answer_without_a_job_is_found_by_filter_and_by_key(admin_client: Cli
     assert found(admin_client, Answer, q="k-2") == [unmatched]
     assert found(admin_client, Answer, status="late") == [late]
     assert f"job {job.pk}" in html(admin_client, list_url(Answer))
+
+
+def test_a_malformed_message_is_found_by_its_kind_and_shown_with_its_problem(
+    admin_client: Client,
+) -> None:
+    AnswerFactory.create(status="early")
+    malformed = AnswerFactory.create(
+        kind="malformed",
+        status="unmatched",
+        problem="KeyError: 'order'",
+        payload={"source": "post", "body": "{}"},
+    )
+
+    assert found(admin_client, Answer, kind__exact="malformed") == [malformed]
+    page = html(admin_client, reverse("admin:hipq_answer_change", args=[malformed.pk]))
+    assert "KeyError: &#x27;order&#x27;" in page
+
+
+def test_a_consumer_is_listed_with_the_source_that_it_reads(admin_client: Client) -> None:
+    WorkerFactory.create(source="post")
+
+    assert "reads post" in html(admin_client, list_url(Worker))

@@ -63,6 +63,13 @@ def test_a_throttler_without_code_is_e014(settings: Settings) -> None:
     assert found() == ["hipq.E014"]
 
 
+def test_a_source_without_code_is_e024(settings: Settings) -> None:
+    values = {"SOURCE": "no.such.Source", "MAP": "tests.mailbox.read"}
+    settings.HIPQ = {"default": {"SOURCES": {"post": values}}}
+
+    assert found() == ["hipq.E024"]
+
+
 def test_a_setting_that_cannot_be_read_is_not_checked_for_throttlers(
     settings: Settings,
 ) -> None:

@@ -278,6 +278,20 @@ def test_the_job_table_is_vacuumed_early_and_has_room_for_updates() -> None:
     assert {f"{name}={value}" for name, value in schema.STORAGE.items()} == set(options)
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"kind": "malformed", "status": "unmatched"},
+        {"kind": "malformed", "status": "early", "problem": "no key"},
+        {"kind": "response", "status": "unmatched", "problem": "no key"},
+        {"kind": "gossip", "status": "unmatched"},
+    ],
+)
+def test_a_malformed_message_has_its_problem_and_matches_nothing(values: dict[str, Any]) -> None:
+    with pytest.raises(IntegrityError), transaction.atomic():
+        AnswerFactory.create(**values)
+
+
 # A job has its queue and its type
 
 

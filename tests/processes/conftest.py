@@ -32,7 +32,17 @@ class Workers:
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
         """Start `hipq_worker` with these arguments; its log goes to the test's file."""
-        command = [sys.executable, "-m", "django", "hipq_worker", "--no-reload", *arguments]
+        return self.start_command("hipq_worker", "--no-reload", *arguments, **environment)
+
+    def consume(self, source: str, **environment: str) -> subprocess.Popen[bytes]:
+        """Start `hipq_consume` for a source."""
+        return self.start_command("hipq_consume", source, **environment)
+
+    def start_command(
+        self, name: str, *arguments: str, **environment: str
+    ) -> subprocess.Popen[bytes]:
+        """Start one of the commands."""
+        command = [sys.executable, "-m", "django", name, *arguments]
         with self.log.open("ab") as log:
             process = subprocess.Popen(
                 command, env=self.environment | environment, stdout=log, stderr=log

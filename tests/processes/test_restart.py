@@ -1,9 +1,11 @@
-"""The database server stops, crashes and comes back while workers run."""
+"""The database server stops, crashes and comes back while workers and consumers run."""
 
+import json
 import os
 from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -12,8 +14,10 @@ from django.db import connections
 from pytest_django import DjangoDbBlocker, Settings
 
 import hipq_django as hipq
-from hipq_django.models import Job
+from hipq_django.models import Answer, Job
+from hipq_django.testing import run_due_jobs
 from tests.conftest import ROOT
+from tests.kafka import KafkaCluster, kafka_cluster
 from tests.postgres import PostgresServer
 from tests.processes.conftest import Workers, eventually
 
@@ -75,6 +79,46 @@ def test_workers_survive_restarts_of_the_database_server(
     results = Job.objects.using(ALIAS).filter(outcome="succeeded").values_list("result", flat=True)
     assert sorted(results) == list(range(JOBS))
     assert [process.poll() for process in running] == [None, None]
+
+
+def test_a_consumer_keeps_its_messages_while_the_database_server_restarts(
+    restarted: PostgresServer, workers: Workers
+) -> None:
+    """Nothing is lost, nothing is taken for malformed, and the consumer never ended."""
+    number = 1_000
+    hipq.enqueue_many(hipq.NewJob("ask", job_key=f"k-{n}") for n in range(number))
+    run_due_jobs()
+    bodies = [b'{"key": "k-%d", "response": %d}' % (n, n) for n in range(number)]
+    with kafka_cluster() as kafka:
+        consumer = workers.consume("post", HIPQ_TEST_SOURCES=json.dumps(source(kafka)))
+        for first, mode in ((0, "fast"), (number // 2, "immediate")):
+            eventually(lambda first=first: live() <= number - first, "the others are settled")  # type: ignore[misc]
+            kafka.produce("answers", *bodies[first : first + number // 2])
+            eventually(lambda first=first: live() < number - first, "one is settled")  # type: ignore[misc]
+            connections[ALIAS].close()
+            restarted.stop(mode)
+            restarted.start()
+
+        eventually(lambda: live() == 0, "every job is settled")
+        assert consumer.poll() is None
+        consumer.terminate()
+        consumer.wait(60)
+        assert sum(kafka.committed("shop", "answers", 4)) == number
+    answers = Answer.objects.using(ALIAS)
+    assert answers.filter(status="accepted").count() == answers.count() == number
+
+
+def source(kafka: KafkaCluster) -> dict[str, Any]:
+    """Return the setting of a source that reads a few messages at a time."""
+    config = {"bootstrap.servers": kafka.bootstrap, "group.id": "shop"}
+    return {
+        "post": {
+            "SOURCE": "hipq_django.sources.kafka.KafkaSource",
+            "OPTIONS": {"topics": ["answers"], "config": config},
+            "MAP": "tests.mailbox.read",
+            "BATCH_SIZE": 20,
+        }
+    }
 
 
 def live() -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.utils.module_loading import import_string
 from pytest_django import Settings
 
 import hipq_django as hipq
@@ -20,6 +21,9 @@ from hipq_django.conf import (
     get_throttlers,
 )
 from hipq_django.exceptions import ConfigurationError
+from hipq_django.sources import MessageSource
+from hipq_django.sources.settings import SourceSettings
+from tests.mailbox import read
 
 by_tenant = hipq.KeyLimit("tenant", 5)
 NAN = float("nan")
@@ -28,6 +32,11 @@ GOOGOL = 10**400
 
 def queues(**options: Any) -> dict[str, Any]:
     return {"default": {"QUEUES": {"bank": options}}}
+
+
+def source(**options: Any) -> dict[str, Any]:
+    values = {"SOURCE": "tests.mailbox.MailboxSource", "MAP": "tests.mailbox.read"}
+    return {"default": {"SOURCES": {"post": values | options}}}
 
 
 def throttled(*paths: Any) -> dict[str, Any]:
@@ -156,6 +165,20 @@ WRONG = [
     ("E012", queues(RETENTION_DAYS=True), "['RETENTION_DAYS'] is True."),
     ("E013", queues(THROTTLERS="a.b"), "['bank']['THROTTLERS'] is 'a.b'."),
     ("E013", queues(THROTTLERS=[by_tenant]), "['bank']['THROTTLERS'] is [KeyLimit("),
+    ("E020", {"default": {"SOURCES": ["post"]}}, "HIPQ['default']['SOURCES'] is a list"),
+    ("E020", {"default": {"SOURCES": {"post": "kafka"}}}, "['SOURCES']['post'] is not a dict."),
+    ("E021", {"default": {"SOURCES": {"Post": {}}}}, "HIPQ['default'] source 'Post': a name has"),
+    ("E022", source(TOPIC="a"), "['SOURCES']['post']: unknown option 'TOPIC'"),
+    ("E022", source(OPTION={}), "unknown option 'OPTION', did you mean 'OPTIONS'?"),
+    ("E023", source(SOURCE=""), "SOURCE is '', not a dotted path."),
+    ("E023", source(SOURCE="KafkaSource"), "SOURCE is 'KafkaSource', not a dotted path."),
+    ("E023", source(MAP=None), "MAP is None, not a dotted path."),
+    ("E023", source(OPTIONS=["secret"]), "OPTIONS is a list, not a dict with text as keys."),
+    ("E023", source(OPTIONS={5: "secret"}), "OPTIONS is a dict, not a dict with text as keys."),
+    ("E023", source(BATCH_SIZE=0), "BATCH_SIZE is 0, not a whole number from 1 to 10,000."),
+    ("E023", source(BATCH_SIZE=True), "BATCH_SIZE is True"),
+    ("E023", source(BATCH_SIZE=10_001), "BATCH_SIZE is 10001"),
+    ("E023", source(BATCH_SIZE="500"), "BATCH_SIZE is '500'"),
 ]
 
 
@@ -182,6 +205,88 @@ def test_two_wrong_queues_are_both_named(settings: Settings) -> None:
     settings.HIPQ = {"default": {"QUEUES": {"a": {"ORDER": "x"}, "b": {"ORDER": "y"}}}}
 
     assert [problem.check_id for problem in conf.problems()] == ["hipq.E011"] * 2
+
+
+# Sources
+
+
+def test_the_options_of_a_source_are_read(settings: Settings) -> None:
+    settings.HIPQ = source(OPTIONS={"greeting": "hello"})
+
+    found = get_instance().source("post")
+
+    assert found == SourceSettings(
+        name="post",
+        source="tests.mailbox.MailboxSource",
+        map="tests.mailbox.read",
+        options={"greeting": "hello"},
+        batch_size=500,
+    )
+    opened = found.open()
+    assert isinstance(opened, MessageSource)
+    assert (opened.greeting, found.map_function()) == ("hello", read)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("sources", "message"),
+    [({}, "has no source 'pots'."), ({"post": {}}, "no source 'pots', did you mean 'post'?")],
+)
+def test_a_source_that_is_not_in_the_setting_is_refused(
+    settings: Settings, sources: dict[str, Any], message: str
+) -> None:
+    settings.HIPQ = source() if sources else {}
+
+    with pytest.raises(ConfigurationError) as caught:
+        get_instance().source("pots")
+
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        (source(SOURCE="no.such.Source"), "SOURCE 'no.such.Source' cannot be imported"),
+        (source(SOURCE="tests.mailbox.Headless"), "has no method acknowledge, close"),
+        (source(SOURCE="tests.mailbox.not_a_function"), "is 'read', which cannot be called"),
+        (source(MAP="tests.mailbox.nothing"), "MAP 'tests.mailbox.nothing' cannot be imported"),
+        (source(MAP="tests.mailbox.not_a_function"), "is 'read', which cannot be called"),
+        (source(OPTIONS={"speed": 5}), "OPTIONS do not fit SOURCE"),
+        (
+            source(SOURCE="hipq_django.sources.kafka.KafkaSource"),
+            "OPTIONS do not fit SOURCE 'hipq_django.sources.kafka.KafkaSource': missing",
+        ),
+    ],
+)
+def test_a_source_without_code_that_fits_is_named(
+    settings: Settings, setting: Any, message: str
+) -> None:
+    """E024."""
+    settings.HIPQ = setting
+
+    [found] = conf.source_problems()
+
+    assert found.check_id == "hipq.E024"
+    assert message in found.message
+
+
+@pytest.mark.parametrize(
+    ("library", "path", "extra"),
+    [
+        ("confluent_kafka", "kafka.KafkaSource", "kafka"),
+        ("kombu", "amqp.AmqpSource", "amqp"),
+    ],
+)
+def test_a_source_without_its_library_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch, library: str, path: str, extra: str
+) -> None:
+    options: dict[str, dict[str, Any]] = {
+        "kafka": {"topics": ["t"], "config": {"bootstrap.servers": "x", "group.id": "g"}},
+        "amqp": {"url": "amqp://broker", "queue": "q"},
+    }
+    monkeypatch.setitem(sys.modules, library, None)
+
+    with pytest.raises(ConfigurationError, match=rf"pip install 'hipq-django\[{extra}\]'"):
+        import_string(f"hipq_django.sources.{path}")(**options[extra])
 
 
 # Throttlers

@@ -38,12 +38,14 @@ QUEUE = QueueCounts(
     problem="NONE",
 )
 WORKER = WorkerState("shop:7", "running", ["bank"], 8, 2, 1.5, silent=False)
-WELL = Measured("default", "default", Overview("default", [QUEUE], [WORKER], 0))
+WELL = Measured("default", "default", Overview("default", [QUEUE], [WORKER], [], 0, 0))
 JOBS = TableRows("hipq_job", live=100_000, dead=0, changed=0, autovacuum=True)
 
 
 def in_queue(**values: Any) -> Measured:
-    return replace(WELL, overview=Overview("default", [replace(QUEUE, **values)], [WORKER], 0))
+    return replace(
+        WELL, overview=Overview("default", [replace(QUEUE, **values)], [WORKER], [], 0, 0)
+    )
 
 
 def in_server(**values: Any) -> Measured:
@@ -70,7 +72,7 @@ SICK: dict[str, Measured] = {
     "overdue warning": in_queue(due=1, oldest_due_seconds=60),
     "overdue problem": in_queue(due=1, oldest_due_seconds=900),
     "silent_worker problem": replace(
-        WELL, overview=Overview("default", [], [replace(WORKER, silent=True)], 0)
+        WELL, overview=Overview("default", [], [replace(WORKER, silent=True)], [], 0, 0)
     ),
     "time_outs problem": replace(WELL, stuck=Stuck(past_deadline=1)),
     "undecided problem": replace(WELL, stuck=Stuck(undecided=1)),

@@ -25,12 +25,13 @@ QUEUE_HEADS = (
     "in error", "oldest due", "state",
 )  # fmt: skip
 WORKER_HEADS = ("worker", "state", "queues", "threads", "executing", "last heartbeat")
+CONSUMER_HEADS = ("consumer", "source", "state", "in hand", "last heartbeat")
 
 
 class Command(BaseCommand):
-    """Prints queues, limits, counts, the oldest due job and the workers."""
+    """Prints queues, limits, counts, the oldest due job, the workers and consumers."""
 
-    help = "Show queues, limits, counts, the oldest due job and the workers."
+    help = "Show queues, limits, counts, the oldest due job, the workers and consumers."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the options."""
@@ -58,10 +59,20 @@ def _tables(overview: Overview) -> str:
             _table(QUEUE_HEADS, [_queue_row(queue) for queue in overview.queues]),
             "",
             workers if overview.workers else "No worker is running.",
+            *_consumers(overview),
             "",
             f"Answers without a job: {counted(overview.unmatched_answers)}",
+            f"Malformed messages: {counted(overview.malformed_messages)}",
         ]
     )
+
+
+def _consumers(overview: Overview) -> list[str]:
+    rows = [
+        [c.name, c.source, c.state, str(c.in_hand), f"{c.heartbeat_age_seconds:.0f} s ago"]
+        for c in overview.consumers
+    ]
+    return ["", _table(CONSUMER_HEADS, rows)] if rows else []
 
 
 def _queue_row(queue: QueueCounts) -> list[str]:

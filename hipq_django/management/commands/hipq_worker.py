@@ -6,21 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
-from django.db import DEFAULT_DB_ALIAS, Error
 
 from hipq_django import catalog
 from hipq_django.conf import DEFAULT, get_instance
-from hipq_django.database import check_isolation, in_one_line
-from hipq_django.exceptions import HipqError, nearest_name
+from hipq_django.exceptions import ConfigurationError, HipqError, nearest_name
 from hipq_django.models import Queue
 from hipq_django.processes.child import leave
 from hipq_django.processes.logs import set_up_logging
 from hipq_django.processes.options import WorkerOptions
 from hipq_django.processes.reloader import Reloader
 from hipq_django.processes.signals import on_stop_signals
+from hipq_django.processes.start_up import check_database, reached
 from hipq_django.processes.supervisor import Supervisor
 from hipq_django.processes.worker import WorkerProcess
-from hipq_django.schema import missing_migrations
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -73,9 +71,10 @@ class Command(BaseCommand):
         if reload:
             reloader.open()
         try:
-            process.run()
-        except Error as error:  # as it started; later on it would have backed off
-            raise _unreachable(get_instance(process.options.instance), error) from error
+            with reached(get_instance(process.options.instance)):
+                process.run()  # once it has started, it backs off and comes back
+        except ConfigurationError as error:
+            raise CommandError(str(error)) from error
         if reloader.changed:
             reloader.restart()
         self._leave(process)
@@ -99,12 +98,11 @@ class Command(BaseCommand):
             raise CommandError(f"--interval {options['interval']}: give 0.001 to 3,600 seconds.")
         try:
             config = get_instance(options["instance"])
-            self._check_database(config)
-            self._check_queues(config, options["queues"])
+            check_database(config)
+            with reached(config):
+                self._check_queues(config, options["queues"])
         except HipqError as error:
             raise CommandError(str(error)) from error
-        except Error as error:
-            raise _unreachable(config, error) from error
         return WorkerOptions(
             instance=config.name,
             queues=tuple(options["queues"]),
@@ -113,16 +111,6 @@ class Command(BaseCommand):
             until_idle=options["until_idle"],
             verbosity=options["verbosity"],
         )
-
-    def _check_database(self, config: InstanceSettings) -> None:
-        missing = missing_migrations(config.database)
-        check_isolation(config.database)
-        if missing:
-            flag = "" if config.database == DEFAULT_DB_ALIAS else f" --database {config.database}"
-            raise CommandError(
-                f"database {config.database!r} lacks migration hipq.{missing[0]}: "
-                f"run manage.py migrate{flag}."
-            )
 
     def _check_queues(self, config: InstanceSettings, names: list[str]) -> None:
         if not names:
@@ -136,7 +124,3 @@ class Command(BaseCommand):
                     f"unknown queue {name!r}{nearest_name(name, known)} A queue exists once it is "
                     "in HIPQ, named by a job type, or enqueued to."
                 )
-
-
-def _unreachable(config: InstanceSettings, error: Error) -> CommandError:
-    return CommandError(f"database {config.database!r} cannot be reached: {in_one_line(error)}")

@@ -1,0 +1,111 @@
+"""How the setting describes a source: its keys, defaults, and what can be wrong with it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django.utils.module_loading import import_string
+
+from hipq_django.exceptions import ConfigurationError, nearest_name
+
+if TYPE_CHECKING:
+    from hipq_django.sources.protocol import MessageSource, Received
+
+SOURCE_DEFAULTS: dict[str, Any] = {
+    "SOURCE": "",
+    "MAP": "",
+    "OPTIONS": {},
+    "BATCH_SIZE": 500,
+}
+MAX_BATCH_SIZE = 10_000
+
+_METHODS = ("receive", "acknowledge", "close")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSettings:
+    """One source of the setting; `source` and `map` are dotted paths."""
+
+    name: str
+    source: str
+    map: str
+    options: Mapping[str, Any]
+    batch_size: int
+
+    def open(self) -> MessageSource:
+        """Make the source; raise `ConfigurationError` where its class or options are wrong."""
+        source: MessageSource = _source_class(self.source, self.options)(**self.options)
+        return source
+
+    def map_function(self) -> Callable[[Received], Any]:
+        """Return the function that reads a message; raise `ConfigurationError` where it is none."""
+        return _callable("MAP", self.map)
+
+
+def source_settings(name: str, values: Mapping[str, Any]) -> SourceSettings:
+    """Return the settings of a source that was found to be right."""
+    values = {**SOURCE_DEFAULTS, **values}
+    return SourceSettings(
+        name=name,
+        source=values["SOURCE"],
+        map=values["MAP"],
+        options=values["OPTIONS"],
+        batch_size=values["BATCH_SIZE"],
+    )
+
+
+def unknown_options(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a text for each option that does not exist."""
+    for key in values.keys() - SOURCE_DEFAULTS.keys():
+        yield f"unknown option {key!r}{nearest_name(str(key), SOURCE_DEFAULTS)}"
+
+
+def wrong_values(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a text for each option whose value cannot be."""
+    for key in ("SOURCE", "MAP"):
+        path = values.get(key, "")
+        if not isinstance(path, str) or "." not in path:
+            yield f"{key} is {path!r}, not a dotted path."
+    options = values.get("OPTIONS", {})
+    if not isinstance(options, dict) or not all(isinstance(name, str) for name in options):
+        # Not what it is: passwords are in it.
+        yield f"OPTIONS is a {type(options).__name__}, not a dict with text as keys."
+    size = values.get("BATCH_SIZE", 1)
+    whole = isinstance(size, int) and not isinstance(size, bool)
+    if not whole or not 1 <= size <= MAX_BATCH_SIZE:
+        yield f"BATCH_SIZE is {size!r}, not a whole number from 1 to {MAX_BATCH_SIZE:,}."
+
+
+def check_code(settings: SourceSettings) -> None:
+    """Raise `ConfigurationError` unless class and function are there and take what is given."""
+    _source_class(settings.source, settings.options)
+    settings.map_function()
+
+
+def _source_class(path: str, options: Mapping[str, Any]) -> Callable[..., Any]:
+    source = _callable("SOURCE", path)
+    lacking = [name for name in _METHODS if not callable(getattr(source, name, None))]
+    if isinstance(source, type) and lacking:
+        raise ConfigurationError(
+            f"SOURCE {path!r} has no method {', '.join(lacking)}; see "
+            "hipq_django.sources.MessageSource."
+        )
+    try:
+        inspect.signature(source).bind(**options)
+    except TypeError as error:
+        raise ConfigurationError(f"OPTIONS do not fit SOURCE {path!r}: {error}.") from error
+    return source
+
+
+def _callable(what: str, path: str) -> Callable[..., Any]:
+    try:
+        found = import_string(path)
+    except Exception as error:  # importing runs the project's code
+        why = error if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
+        raise ConfigurationError(f"{what} {path!r} cannot be imported: {why}.") from error
+    if not callable(found):
+        raise ConfigurationError(f"{what} {path!r} is {found!r:.100}, which cannot be called.")
+    return found  # type: ignore[no-any-return]

@@ -1,0 +1,230 @@
+"""`hipq_consume` and a real RabbitMQ, where the machine has one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import uuid
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import kombu
+import pytest
+
+import hipq_django as hipq
+from hipq_django.models import Answer, Job
+from hipq_django.testing import run_due_jobs
+from tests.processes.conftest import Workers, eventually
+from tests.proxy import Proxy, proxy
+
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
+
+URL = os.environ.get("HIPQ_TEST_AMQP_URL", "amqp://guest:guest@127.0.0.1:5672//")
+
+
+class RabbitQueue:
+    """A queue of one test."""
+
+    def __init__(self, connection: kombu.Connection) -> None:
+        self.name = f"hipq-test-{uuid.uuid4()}"
+        self._channel = connection.default_channel
+        self._channel.queue_declare(self.name, durable=True, auto_delete=False)
+        self._producer = kombu.Producer(self._channel)
+
+    def publish(self, *bodies: bytes, **properties: Any) -> None:
+        """Send messages with ids of their own."""
+        for body in bodies:
+            self._producer.publish(
+                body,
+                routing_key=self.name,
+                content_type="application/json",
+                content_encoding="binary",
+                **({"message_id": str(uuid.uuid4())} | properties),
+            )
+
+    def waiting(self) -> int:
+        """Return how many messages no consumer has."""
+        return int(self._channel.queue_declare(self.name, durable=True, passive=True).message_count)
+
+    def delete(self) -> None:
+        """Delete it."""
+        self._channel.queue_delete(self.name)
+
+
+@pytest.fixture
+def queue() -> Iterator[RabbitQueue]:
+    """A queue of the test's own; skip where there is no RabbitMQ."""
+    connection = kombu.Connection(URL)
+    try:
+        connection.connect()
+    except connection.connection_errors as error:
+        pytest.skip(
+            f"needs RabbitMQ, Debian's package rabbitmq-server or HIPQ_TEST_AMQP_URL: {error}"
+        )
+    with connection:
+        queue = RabbitQueue(connection)
+        yield queue
+        queue.delete()
+
+
+@pytest.fixture
+def wire() -> Iterator[Proxy]:
+    """The connection to the broker, which can be cut."""
+    address = urlsplit(URL)
+    with proxy(str(address.hostname), address.port or 5672) as wire:
+        yield wire
+
+
+@pytest.fixture
+def consumers(workers: Workers, queue: RabbitQueue, wire: Proxy) -> Workers:
+    """Starts consumers of that queue."""
+    workers.environment["HIPQ_TEST_SOURCES"] = json.dumps(sources(queue, wire))
+    return workers
+
+
+def sources(queue: RabbitQueue, wire: Proxy) -> dict[str, Any]:
+    address = urlsplit(URL)
+    netloc = address.netloc.replace(f":{address.port or 5672}", f":{wire.port}")
+    url = address._replace(netloc=netloc).geturl()
+    return {
+        "post": {
+            "SOURCE": "hipq_django.sources.amqp.AmqpSource",
+            "OPTIONS": {"url": url, "queue": queue.name, "prefetch": 30},
+            "MAP": "tests.mailbox.read",
+            "BATCH_SIZE": 20,
+        }
+    }
+
+
+def ask(number: int) -> None:
+    hipq.enqueue_many([hipq.NewJob("ask", job_key=f"k-{n}") for n in range(number)])
+    run_due_jobs()
+
+
+def bodies(first: int, number: int) -> list[bytes]:
+    return [b'{"key": "k-%d", "response": %d}' % (n, n) for n in range(first, first + number)]
+
+
+def wait_until_settled(number: int) -> None:
+    eventually(lambda: Job.objects.final().count() == number, f"{number} jobs are settled")
+
+
+def stop(process: subprocess.Popen[bytes]) -> int:
+    process.send_signal(signal.SIGTERM)
+    return process.wait(60)
+
+
+def assert_each_has_its_own_answer(number: int) -> None:
+    jobs = Job.objects.values_list("job_key", "result", "outcome")
+    assert all((key, outcome) == (f"k-{result}", "succeeded") for key, result, outcome in jobs)
+    assert Answer.objects.filter(status="accepted").count() == Answer.objects.count() == number
+
+
+def test_answers_settle_their_jobs_and_are_acknowledged(
+    queue: RabbitQueue, consumers: Workers
+) -> None:
+    ask(100)
+    queue.publish(*bodies(0, 100))
+    consumer = consumers.consume("post")
+
+    wait_until_settled(100)
+
+    assert stop(consumer) == 0
+    eventually(lambda: queue.waiting() == 0, "nothing is left")
+    assert_each_has_its_own_answer(100)
+
+
+def test_a_poison_message_is_kept_and_taken_from_the_queue(
+    queue: RabbitQueue, consumers: Workers
+) -> None:
+    ask(2)
+    first, last = bodies(0, 2)
+    queue.publish(first)
+    queue.publish(b"\xff{", message_id="poison", headers={"trace": 7})
+    queue.publish(last)
+    consumer = consumers.consume("post")
+
+    wait_until_settled(2)
+
+    assert stop(consumer) == 0
+    eventually(lambda: queue.waiting() == 0, "nothing is left")
+    malformed = Answer.objects.get(kind="malformed")
+    assert malformed.message_id == "poison"
+    assert malformed.payload["headers"]["trace"] == "7"
+    assert malformed.payload["key"] == queue.name
+
+
+def test_a_consumer_connects_again_when_the_connection_is_cut(
+    queue: RabbitQueue, consumers: Workers, wire: Proxy
+) -> None:
+    number = 600
+    ask(number)
+    queue.publish(*bodies(0, number // 2))
+    consumer = consumers.consume("post")
+
+    for share in (1, 2):
+        eventually(lambda share=share: Job.objects.final().count() >= 50 * share, "some are")  # type: ignore[misc]
+        wire.cut()
+    queue.publish(*bodies(number // 2, number // 2))
+
+    wait_until_settled(number)
+    assert stop(consumer) == 0
+    eventually(lambda: queue.waiting() == 0, "nothing is left")
+    assert_each_has_its_own_answer(number)
+    assert wire.accepted >= 3
+
+
+def test_messages_of_a_killed_consumer_go_to_another_one(
+    queue: RabbitQueue, consumers: Workers
+) -> None:
+    number = 600
+    ask(number)
+    queue.publish(*bodies(0, number))
+    first, second = consumers.consume("post"), consumers.consume("post")
+
+    eventually(lambda: Job.objects.final().count() > 100, "some are settled")
+    first.kill()
+
+    wait_until_settled(number)
+    assert stop(second) == 0
+    eventually(lambda: queue.waiting() == 0, "nothing is left")
+    assert_each_has_its_own_answer(number)
+
+
+def test_a_consumer_waits_for_a_queue_that_is_not_there_yet(
+    queue: RabbitQueue, consumers: Workers
+) -> None:
+    ask(1)
+    queue.delete()
+    consumer = consumers.consume("post")
+    eventually(lambda: "NOT_FOUND" in consumers.log.read_text(), "the queue is missed")
+
+    queue._channel.queue_declare(queue.name, durable=True, auto_delete=False)
+    queue.publish(*bodies(0, 1))
+
+    wait_until_settled(1)
+    assert stop(consumer) == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"url": "rabbit"}, "url is no address"),
+        ({"queue": ""}, "queue is ''"),
+        ({"prefetch": 0}, "prefetch is 0"),
+        ({"speed": 1}, "unexpected keyword argument 'speed'"),
+    ],
+)
+def test_a_wrong_option_ends_the_command_with_one_line(
+    change: dict[str, Any], message: str, queue: RabbitQueue, wire: Proxy, workers: Workers
+) -> None:
+    wrong = sources(queue, wire)
+    wrong["post"]["OPTIONS"] |= change
+
+    process = workers.consume("post", HIPQ_TEST_SOURCES=json.dumps(wrong))
+
+    assert process.wait(60) == 1
+    assert message in workers.log.read_text().splitlines()[-1]
