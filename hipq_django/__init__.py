@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         RetryIn,
         Snooze,
     )
+    from hipq_django.running import aextend, aprogress, extend, progress
     from hipq_django.throttling import (
         Hold,
         KeyLimit,
@@ -105,6 +106,7 @@ _HOMES = {
         "RetryIn",
         "Snooze",
     ),
+    "running": ("aextend", "aprogress", "extend", "progress"),
     "throttling": ("Hold", "KeyLimit", "RateLimit", "Reschedule", "Run", "ShareLimit"),
     "verifiers": ("GitHubSignature", "NoVerification", "SharedSecret", "StripeSignature"),
     "webhooks": ("WebhookView",),
@@ -153,15 +155,19 @@ __all__ = [
     "acomplete",
     "aenqueue",
     "aenqueue_many",
+    "aextend",
     "afail",
+    "aprogress",
     "callback_url",
     "cancel",
     "complete",
     "enqueue",
     "enqueue_many",
     "explain",
+    "extend",
     "fail",
     "job_type",
+    "progress",
     "requeue",
     "run_now",
 ]

@@ -9,6 +9,7 @@ from hipq_django.conf import DEFAULT
 from hipq_django.definitions import (
     Defaults,
     checked_factor,
+    checked_max_timeout,
     checked_name,
     checked_priority,
     checked_timeout,
@@ -29,7 +30,15 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
-TYPE_OPTIONS = ("timeout", "priority", "throttle_factor", "time_windows", "time_zone", "retry")
+TYPE_OPTIONS = (
+    "timeout",
+    "max_timeout",
+    "priority",
+    "throttle_factor",
+    "time_windows",
+    "time_zone",
+    "retry",
+)
 
 
 class Declaration(DeclaredType):
@@ -75,7 +84,8 @@ def job_type(
 
     Options are the defaults of its jobs: `timeout` (seconds, 86,400), `priority` (100, lower is
     sooner), `throttle_factor` (1), `time_windows` (none), `time_zone` of the windows (the
-    project's TIME_ZONE), and `retry`, a policy such as `Exponential(max_attempts=5)`.
+    project's TIME_ZONE); `retry`, a policy such as `Exponential(max_attempts=5)`; `max_timeout`,
+    how many seconds an attempt may get by `extend` (ten times its timeout).
     The handler takes a Job and returns JSON, or `WAIT`; it may be `async def`.
     """
     for option in options.keys() - set(TYPE_OPTIONS):
@@ -89,6 +99,11 @@ def job_type(
             queue=_type_value(name, lambda v: checked_name("queue", v), queue),
             defaults=_type_value(name, _defaults, options),
             policy=_checked_policy(name, options.get("retry")),
+        )
+        declared.max_timeout = _type_value(
+            name,
+            lambda v: checked_max_timeout(v, declared.defaults.timeout),
+            options.get("max_timeout"),
         )
         register(declared)
         return declared

@@ -299,6 +299,16 @@ def close(job: Job) -> None:
     waiting.update(status=Status.LATE)
 
 
+def take_waiting(job: Job, now: datetime) -> None:
+    """Give a locked running job the early answers that wait for the key it has got now."""
+    name = job.job_type.name
+    waiting = fresh_early(job.job_type.instance, now, job.using).filter(
+        job_type=name, job_key=job.job_key
+    )
+    for answer in sorted(waiting, key=_precedence):
+        match(answer, now, job.using)
+
+
 def match(answer: Answer, now: datetime, using: str) -> bool:
     """Give an early answer to the job with its key if that is running or in retry by now."""
     message = Message(answer.instance, answer.job_type, answer.job_key, answer.kind, answer.payload)

@@ -34,6 +34,7 @@ class DeclaredType:
     queue: str = DEFAULT_QUEUE
     defaults: Defaults = field(default_factory=Defaults)
     policy: RetryPolicy | None = None
+    max_timeout: float | None = None
     response_handler: Handler | None = None
     retry_handler: Handler | None = None
 

@@ -27,8 +27,7 @@ class Kept(NamedTuple):
     job_key: str
     priority: int
     time_windows: tuple[str, ...]
-    timeout: float
-    deadline: datetime
+    start_time: datetime
 
 
 def keep(job: Job) -> Kept:
@@ -39,8 +38,7 @@ def keep(job: Job) -> Kept:
         job.job_key,
         job.priority,
         tuple(job.time_windows),
-        job.timeout,
-        job.deadline,
+        job.start_time,
     )
 
 
