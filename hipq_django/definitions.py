@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.moments import MAX_SECONDS, aware_moment
-from hipq_django.payloads import NONE, storable_text, to_json
+from hipq_django.payloads import NONE, to_json
 from hipq_django.ranking import MAX_PRIORITY, MIN_PRIORITY
 from hipq_django.windows import parse_windows, windows_to_json
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 MAX_NAME_CHARS: Final = 100
 MAX_KEY_CHARS: Final = 255
-MAX_MESSAGE_CHARS: Final = 500
 MAX_FACTOR: Final = Decimal(1_000_000)
 FACTOR_DECIMALS: Final = 3
 _FACTOR_STEP = Decimal(1).scaleb(-FACTOR_DECIMALS)
@@ -146,9 +145,9 @@ def checked_percent(percent: object) -> float:
 
 
 def checked_message(message: object) -> str:
-    """Return what is said beside the percent, cut to 500 characters; 'NONE' where nothing is."""
+    """Return what is said beside the percent."""
     if isinstance(message, str):
-        return storable_text(message, MAX_MESSAGE_CHARS) or NONE
+        return message
     raise InvalidJobError(f"message {message!r:.200}: give text, or leave it out.")
 
 

@@ -159,7 +159,8 @@ def _fail(job: Job, error: Any, now: datetime) -> None:
     if job.answered:  # by this error, which is worked off here
         job.answered = False
         Job.objects.using(job.using).filter(pk=job.pk).update(answered=False)
-    moves.fail([job], Attempt.Kind.ANSWERED, {job.pk: error}, now, job.using)
+    errors = {job.pk: job.masked(error)}
+    moves.fail([job], Attempt.Kind.ANSWERED, errors, now, job.using)
 
 
 def _finish(job: Job, response: Any, now: datetime) -> None:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from hipq_django.models import Job, JobType, Queue
+    from hipq_django.redaction import Redactor
     from hipq_django.retries import Decision, Failure
     from hipq_django.states import Work
 
@@ -28,6 +29,7 @@ class Kept(NamedTuple):
     priority: int
     time_windows: tuple[str, ...]
     start_time: datetime
+    redactor: Redactor
 
 
 def keep(job: Job) -> Kept:
@@ -39,6 +41,7 @@ def keep(job: Job) -> Kept:
         job.priority,
         tuple(job.time_windows),
         job.start_time,
+        job.job_type.redactor.knowing(job.job_data),
     )
 
 
@@ -111,7 +114,9 @@ Result = Succeeded | Waits | Snoozed | Failed | Decided
 
 def refused(result: Result, error: Exception) -> Failed:
     """Return the failure of a job whose result the database refuses."""
-    return Failed(result.claim, error_of(error), "", class_names(type(error)))
+    value = result.value if isinstance(result, Succeeded) else None
+    redactor = result.claim.kept.redactor.knowing(value)
+    return Failed(result.claim, error_of(error, redactor), "", class_names(type(error)))
 
 
 def log_result(result: Result) -> None:

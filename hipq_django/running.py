@@ -27,7 +27,7 @@ from hipq_django.definitions import (
 from hipq_django.exceptions import DuplicateJobKeyError, InvalidJobError
 from hipq_django.models import Answer, Job, JobType
 from hipq_django.moments import MAX_SECONDS
-from hipq_django.payloads import NONE
+from hipq_django.payloads import NONE, storable_text
 from hipq_django.registry import get_declared
 from hipq_django.states import State
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("hipq_django")
 
 CAP_IN_TIMEOUTS = 10
+MAX_MESSAGE_CHARS = 500
 _TRIES = 5
 
 
@@ -99,7 +100,8 @@ def extend_callback(token: Token, seconds: Any) -> datetime | None:
 def _report(job: Job | None, percent: float, message: str) -> bool:
     if job is None:
         return False
-    moves.set_progress(job, percent, message)
+    text = storable_text(job.masked(message), MAX_MESSAGE_CHARS) or NONE
+    moves.set_progress(job, percent, text)
     return True
 
 

@@ -133,6 +133,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("has_response_handler", models.BooleanField(default=False, editable=False)),
+                ("sensitive", hipq_django.models.fields.JsonField(default=list, editable=False)),
                 ("declared", hipq_django.models.fields.JsonField(default=dict, editable=False)),
                 (
                     "create_time",

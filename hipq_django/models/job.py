@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from asgiref.sync import sync_to_async
 from django.db import models
@@ -260,6 +260,10 @@ class Job(models.Model):
     def start_time(self) -> datetime:
         """When the attempt was claimed, by its deadline; of no use before the first claim."""
         return self.deadline - timedelta(seconds=self.timeout + self.extended_seconds)
+
+    def masked(self, value: Any) -> Any:
+        """Return JSON or text about this job without the values of its sensitive fields."""
+        return self.job_type.redactor.knowing(self.job_data).mask(value)
 
     def set_key(self, job_key: str) -> bool:
         """Set or replace the key of this running job: the id that the other system gave it.
