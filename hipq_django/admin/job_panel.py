@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.utils.text import Truncator
 
-from hipq_django.admin.answers import status_badge
+from hipq_django.admin.answer_values import status_badge
 from hipq_django.admin.display import age, badge, block, known, plain, span, when
 from hipq_django.payloads import NONE
 from hipq_django.reasons import explain

@@ -473,6 +473,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["-id"],
+                "permissions": [("match_answer", "Can match answers to jobs")],
                 "indexes": [
                     models.Index(
                         condition=models.Q(("status", "early")),
@@ -480,6 +481,11 @@ class Migration(migrations.Migration):
                         name="hipq_answer_early",
                     ),
                     models.Index(fields=["job"], name="hipq_answer_job"),
+                    models.Index(
+                        condition=models.Q(("status", "accepted"), _negated=True),
+                        fields=["id"],
+                        name="hipq_answer_not_accepted",
+                    ),
                 ],
                 "constraints": [
                     models.UniqueConstraint(

@@ -47,6 +47,7 @@ class Answer(models.Model):
 
     class Meta:
         ordering: ClassVar = ["-id"]
+        permissions: ClassVar = [("match_answer", "Can match answers to jobs")]
         constraints: ClassVar = [
             models.UniqueConstraint(
                 fields=["instance", "job_type", "message_id"],
@@ -70,7 +71,14 @@ class Answer(models.Model):
                 name="hipq_answer_early",
             ),
             models.Index(fields=["job"], name="hipq_answer_job"),
+            # What an operator looks for among millions of answers that were accepted.
+            models.Index(
+                fields=["id"], condition=~Q(status="accepted"), name="hipq_answer_not_accepted"
+            ),
         ]
+
+    JOBLESS: ClassVar = (Status.EARLY, Status.UNMATCHED)
+    """The statuses in which no job may have the answer."""
 
     if TYPE_CHECKING:
         job_id: int | None
