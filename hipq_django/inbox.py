@@ -166,8 +166,7 @@ def _fail(job: Job, error: Any, now: datetime) -> None:
     if job.answered:  # by this error, which is worked off here
         job.answered = False
         Job.objects.using(job.using).filter(pk=job.pk).update(answered=False)
-    errors = {job.pk: job.masked(error)}
-    moves.fail([job], Attempt.Kind.ANSWERED, errors, now, job.using)
+    moves.fail([job], Attempt.Kind.ANSWERED, {job.pk: error}, now, job.using)
 
 
 def _finish(job: Job, response: Any, now: datetime) -> None:
@@ -362,8 +361,11 @@ def assign(answer: Answer, job: Job, now: datetime) -> None:
 
 def refusal(answer: Answer, job: Job) -> str:
     """Return why this job cannot take this answer, '' where it can."""
-    if answer.status not in Answer.JOBLESS or answer.job_id is not None:
-        return f"it is {answer.status}; only early and unmatched answers without a job can be."
+    if not answer.is_free:
+        return (
+            f"it is {answer.status}, its kind is {answer.kind}; only early and unmatched answers "
+            "without a job can be."
+        )
     if (job.job_type.instance, job.job_type.name) != (answer.instance, answer.job_type):
         return (
             f"it is for job type {answer.job_type!r} of instance {answer.instance!r}, and {job} "

@@ -386,7 +386,12 @@ def walk(job: Job, new: State, values: Mapping[str, Any], now: datetime) -> None
 def fail(
     jobs: Sequence[Job], kind: Attempt.Kind, errors: Mapping[int, Any], now: datetime, using: str
 ) -> None:
-    """Move locked running jobs to error; their retry handlers decide in the next batch."""
+    """Move locked running jobs to error; their retry handlers decide in the next batch.
+
+    What another system answered may quote sensitive fields: it is masked, the inbox has it whole.
+    """
+    if kind == Attempt.Kind.ANSWERED:
+        errors = {job.pk: job.masked(errors[job.pk]) for job in jobs}
     rows = {job.pk: {"error": errors[job.pk]} for job in jobs}
     _update_each(using, rows, state=State.ERROR, update_time=now, **FREE)
     record([_attempt(job, kind, errors[job.pk], now) for job in jobs], using)

@@ -44,8 +44,7 @@ class AnswerMatching(HipqAdmin):
 
     def can_match(self, request: HttpRequest, answer: Answer) -> bool:
         """Return whether this user may match this answer."""
-        free = answer.status in Answer.JOBLESS and answer.job_id is None
-        return free and self.has_match_answer_permission(request)
+        return answer.is_free and self.has_match_answer_permission(request)
 
     def get_urls(self) -> list[Any]:
         """Return the pages with the one for matching."""

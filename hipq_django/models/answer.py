@@ -85,3 +85,9 @@ class Answer(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} for {self.job_type} {self.job_key}"
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it is an answer that no job has, and that may be matched to one by hand."""
+        is_answer = self.kind in (self.Kind.RESPONSE, self.Kind.ERROR)
+        return is_answer and self.status in self.JOBLESS and self.job_id is None

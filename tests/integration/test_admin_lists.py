@@ -161,3 +161,12 @@ def test_an_answer_without_a_job_is_found_by_filter_and_by_key(admin_client: Cli
     assert found(admin_client, Answer, q="k-2") == [unmatched]
     assert found(admin_client, Answer, status="late") == [late]
     assert f"job {job.pk}" in html(admin_client, list_url(Answer))
+
+
+def test_a_message_that_is_no_answer_is_found_as_failed(admin_client: Client) -> None:
+    unmatched = AnswerFactory.create(status="unmatched")
+    malformed = AnswerFactory.create(status="unmatched", kind="malformed")
+
+    assert found(admin_client, Answer, status="failed") == [malformed]
+    assert found(admin_client, Answer, status="unmatched") == [unmatched]
+    assert found(admin_client, Answer, status="no_job") == [unmatched]

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 
 import hipq_django as hipq
-from hipq_django import answers
+from hipq_django import answers, inbox
 from hipq_django.exceptions import InvalidAnswerError
 from hipq_django.models import Answer, Job
 from hipq_django.testing import run_due_jobs
@@ -134,11 +134,20 @@ def test_a_job_that_was_answered_is_refused(declare: Declare) -> None:
     assert f"attempt 1 of job {job.pk} (order-42) was answered already" in text
 
 
+def test_a_message_that_is_no_answer_is_refused() -> None:
+    message = Answer(kind="malformed", status="unmatched")
+
+    reason = inbox.refusal(message, asked())
+
+    assert not message.is_free
+    assert "it is unmatched, its kind is malformed; only early and unmatched answers" in reason
+
+
 @pytest.mark.parametrize("status", ["accepted", "late", "duplicate"])
 def test_an_answer_that_has_a_job_is_refused(status: str) -> None:
     answer = unmatched(status=status, job=JobFactory.create(state="final"))
 
-    assert f"it is {status}; only early and unmatched answers" in refused(answer, asked().pk)
+    assert f"it is {status}, its kind is response; only early and" in refused(answer, asked().pk)
 
 
 # The page
