@@ -136,7 +136,8 @@ class AnswerFilter(SimpleListFilter):
         if value is None:
             return queryset
         if value == "failed":
-            return queryset.exclude(answers)
+            # None of them was accepted: so says the condition of the index.
+            return queryset.exclude(answers).exclude(status=Answer.Status.ACCEPTED)
         if value == "no_job":
             return queryset.filter(answers, status__in=Answer.JOBLESS, job=None)
         return queryset.filter(answers, status=value)

@@ -180,6 +180,21 @@ def luminance(color: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
+def test_the_page_says_how_far_the_other_system_is(page: Page) -> None:
+    job = hipq.enqueue("ask", {"order": 42}, job_key="order-42", timeout=3600)
+    run_due_jobs()
+    hipq.progress("ask", "order-42", 40, "page 4 of 10 <b>soon</b>")
+    hipq.extend("ask", "order-42", 600)
+
+    page.goto(list_url(Job))
+    expect(page.get_by_text("40 % done, times out in")).to_be_visible()
+    page.goto(page_url(job))
+    look(page, "13-progress")
+
+    assert "The other system says: 40 %: page 4 of 10 <b>soon</b>" in panel(page)
+    expect(page.get_by_text("3600 s for each attempt, 600 s more for this one")).to_be_visible()
+
+
 # The inbox
 
 

@@ -15,6 +15,7 @@ from pytest_django import Settings
 from hipq_django import clock
 from hipq_django.admin import answer_chart
 from hipq_django.admin.answer_chart import HEIGHT, STEP, Counts, bars, chart
+from hipq_django.admin.base import COUNT_LIMIT
 from hipq_django.models import Answer
 from tests.admin_pages import html, list_url
 from tests.factories import AnswerFactory, JobFactory
@@ -129,3 +130,25 @@ def test_it_does_not_say_so_where_older_answers_are_out_of_its_days(
     add(1, "unmatched")
 
     assert drawn()["limit"] == 0
+
+
+@pytest.mark.postgres
+def test_it_reads_no_more_rows_where_there_are_many() -> None:
+    add(1, "late")
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO hipq_answer (instance, job_type, job_key, job_id, attempt, message_id, "
+            "kind, payload, status, receive_time) SELECT instance, job_type, job_key, job_id, "
+            "attempt, message_id, kind, payload, status, receive_time "
+            "FROM hipq_answer, generate_series(1, 50000)"
+        )
+        cursor.execute("ANALYZE hipq_answer")
+    with CaptureQueriesContext(connection) as captured:
+        assert drawn()["limit"] == COUNT_LIMIT
+
+    for query in captured.captured_queries:
+        with connection.cursor() as cursor:
+            cursor.execute(f"EXPLAIN {query['sql']}")
+            plan = "\n".join(line for (line,) in cursor.fetchall())
+        assert "Index Scan Backward" in plan
+        assert "Sort" not in plan
