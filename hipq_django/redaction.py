@@ -106,6 +106,9 @@ class Redactor:
         ]
 
 
+NOTHING_SENSITIVE = Redactor()
+
+
 def _text_of(value: Any) -> Iterator[str]:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return

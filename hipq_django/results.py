@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hipq_django.retries import Decision, Failure
     from hipq_django.states import Work
 
+from hipq_django.moments import started
 from hipq_django.payloads import error_of
 from hipq_django.retries import class_names
 
@@ -28,8 +29,15 @@ class Kept(NamedTuple):
     job_key: str
     priority: int
     time_windows: tuple[str, ...]
-    start_time: datetime
+    deadline: datetime
+    timeout: float
+    extended_seconds: float
     redactor: Redactor
+
+    @property
+    def start_time(self) -> datetime:
+        """When the attempt was claimed; few ask, so it is not worked out for each claim."""
+        return started(self.deadline, self.timeout, self.extended_seconds)
 
 
 def keep(job: Job) -> Kept:
@@ -40,7 +48,9 @@ def keep(job: Job) -> Kept:
         job.job_key,
         job.priority,
         tuple(job.time_windows),
-        job.start_time,
+        job.deadline,
+        job.timeout,
+        job.extended_seconds,
         job.job_type.redactor.knowing(job.job_data),
     )
 

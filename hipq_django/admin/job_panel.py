@@ -28,7 +28,8 @@ HINTS = {
     "scheduled": "“Run now” makes it due.",
     "window": "“Run now” drops the windows.",
     "throttler_error": "Correct the throttler; nothing of this queue starts before.",
-    "waiting_for_answer": "If the answer is lost, cancel and requeue.",
+    "waiting_for_answer": "If its answer is in the inbox without a job, match it there; if it is "
+    "lost, cancel and requeue.",
 }
 """What to press, by the code of the reason."""
 

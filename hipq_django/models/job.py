@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from asgiref.sync import sync_to_async
@@ -15,6 +14,7 @@ from hipq_django.models.fields import JsonField, factor_field, no_error
 from hipq_django.models.job_type import JobType
 from hipq_django.models.queue import Queue
 from hipq_django.models.worker import Worker
+from hipq_django.moments import started
 from hipq_django.payloads import NONE
 from hipq_django.states import UNSUCCESSFUL, WAITING, Outcome, State, Work
 
@@ -259,7 +259,7 @@ class Job(models.Model):
     @property
     def start_time(self) -> datetime:
         """When the attempt was claimed, by its deadline; of no use before the first claim."""
-        return self.deadline - timedelta(seconds=self.timeout + self.extended_seconds)
+        return started(self.deadline, self.timeout, self.extended_seconds)
 
     def masked(self, value: Any) -> Any:
         """Return JSON or text about this job without the values of its sensitive fields."""

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from hipq_django.models.fields import JsonField, factor_field
 from hipq_django.models.queue import Queue
-from hipq_django.redaction import Redactor
+from hipq_django.redaction import NOTHING_SENSITIVE, Redactor
 from hipq_django.registry import get_declared
 
 if TYPE_CHECKING:
@@ -59,8 +59,10 @@ class JobType(models.Model):
         Each may be ahead of the other while a new version is rolled out.
         """
         declared = get_declared(self.instance, self.name)
-        names = {*self.sensitive, *(declared.sensitive if declared else ())}
-        return Redactor(tuple(sorted(names)))
+        in_code = declared.sensitive if declared else ()
+        if not self.sensitive and not in_code:
+            return NOTHING_SENSITIVE
+        return Redactor(tuple(sorted({*self.sensitive, *in_code})))
 
     @property
     def zone(self) -> tzinfo:
