@@ -83,19 +83,18 @@ def test_what_is_not_sensitive_stays_and_the_value_is_not_changed(value: Any) ->
     assert json.dumps(value) == before
 
 
-@given(st.text(min_size=6, max_size=30).filter(str.strip), texts, texts)
-def test_a_known_value_is_found_in_any_text(secret: str, before: str, after: str) -> None:
-    secret = secret.strip() * 6  # at least six characters
+@given(st.text(min_size=1, max_size=30).filter(str.strip).filter(lambda text: MASK[0] not in text))
+def test_a_known_value_is_found_however_it_is_spelled(secret: str) -> None:
+    secret = secret.strip() * 6  # long enough to be looked for anywhere
     redactor = Redactor(("card",)).knowing({"card": secret})
 
     for spelled in (
         secret,
-        repr(secret),
-        json.dumps(secret),
+        repr(secret)[1:-1],
+        json.dumps(secret)[1:-1],
         quote(secret, safe="", errors="replace"),
     ):
-        shown = redactor.mask_text(f"{before}<{spelled}>{after}")
-        assert spelled.strip("\"'") not in shown.removeprefix(before).removesuffix(after)
+        assert spelled not in redactor.mask_text(f"before{spelled}after")
 
 
 def test_a_known_value_is_found_in_an_address() -> None:
