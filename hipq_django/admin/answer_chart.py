@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from django.db.models.functions import TruncDate
 from django.utils import timezone
 
-from hipq_django.admin.base import COUNT_LIMIT
+from hipq_django.figures import COUNT_LIMIT
 from hipq_django.models import Answer
 
 if TYPE_CHECKING:

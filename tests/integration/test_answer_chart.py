@@ -15,7 +15,7 @@ from pytest_django import Settings
 from hipq_django import clock
 from hipq_django.admin import answer_chart
 from hipq_django.admin.answer_chart import HEIGHT, STEP, Counts, bars, chart
-from hipq_django.admin.base import COUNT_LIMIT
+from hipq_django.figures import COUNT_LIMIT
 from hipq_django.models import Answer
 from tests.admin_pages import html, list_url
 from tests.factories import AnswerFactory, JobFactory

@@ -111,11 +111,13 @@ def test_a_job_that_does_not_run_stays_as_it_is(verb: Any) -> None:
     assert not verb("ask", "k", 40)
 
 
-def test_a_job_without_a_key_is_not_found_by_the_word_for_none() -> None:
+def test_a_job_without_a_key_is_not_found() -> None:
     hipq.enqueue("ask")
     run_due_jobs()
 
-    assert hipq.progress("ask", "NONE", 40) is False
+    assert hipq.progress("ask", None, 40) is False  # type: ignore[arg-type]
+    with pytest.raises(InvalidJobError, match="stands for no key"):
+        hipq.progress("ask", "NONE", 40)
 
 
 @pytest.mark.parametrize("percent", [-1, 100.1, float("nan"), True, "40", None])
