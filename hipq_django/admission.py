@@ -174,7 +174,7 @@ class Admission:
         try:
             verdicts = self._ask(asked)
         except (ThrottlerError, DatabaseError) as error:
-            self._hold_queue(in_one_line(error))
+            self._hold_queue(_masked(in_one_line(error), asked))
             return [job for job in jobs if job.answered]
         self._note_problem(NONE)
         for job in asked:
@@ -271,3 +271,10 @@ class Admission:
                     Claim(job.pk, job.attempt, Work.RESPONSE, job, keep(job), answer.payload)
                 )
         return claims
+
+
+def _masked(problem: str, jobs: Sequence[Job]) -> str:
+    """A throttler's error may quote what it was asked about."""
+    for job in jobs:
+        problem = job.masked(problem)
+    return problem

@@ -13,7 +13,7 @@ from django.db import IntegrityError
 
 from hipq_django import answer_batch, clock, inbox
 from hipq_django.conf import DEFAULT, get_instance
-from hipq_django.database import write_transaction
+from hipq_django.database import locked, write_transaction
 from hipq_django.definitions import NewAnswer, checked_key, checked_type_name
 from hipq_django.exceptions import InvalidAnswerError, InvalidJobError
 from hipq_django.inbox import Message
@@ -131,6 +131,24 @@ def answer_callback(token: Token, kind: str, payload: Any) -> Answer:
         name, key = (job.job_type.name, job.job_key) if job else ("pruned job", str(token.job_id))
         message = Message(token.instance, name, key, kind, payload, attempt=token.attempt)
         return inbox.receive(message, job, clock.now(config.database), config.database)
+
+
+def assign(answer: Answer, job_id: int) -> Answer:
+    """Match an answer that no job has to a job by hand; return it as it is stored then.
+
+    The job takes it as if it came for it now. Raise `InvalidAnswerError`, with nothing changed,
+    where it cannot, or where one of the two is gone.
+    """
+    using = answer._state.db or "default"
+    with write_transaction(using):
+        job = inbox.lock_job_by_id(job_id, using)
+        fresh: Answer | None = locked(Answer.objects.using(using).filter(pk=answer.pk)).first()
+        if fresh is None:
+            raise InvalidAnswerError(f"answer {answer.pk} does not exist any more; it was pruned.")
+        if job is None:
+            raise InvalidAnswerError(f"there is no job {job_id}; it was pruned, or never was.")
+        inbox.assign(fresh, job, clock.now(using))
+    return fresh
 
 
 def _message(

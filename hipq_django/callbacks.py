@@ -45,9 +45,10 @@ def read_token(text: str) -> Token:
 def callback_url(job: Job, *, request: HttpRequest | None = None) -> str:
     """Return the URL to which the other system POSTs the answer to this attempt of the job.
 
-    The body is JSON: `{"response": …}` or `{"error": …}`. The base is that of `request`, or the
-    setting CALLBACK_BASE_URL. Raise `ConfigurationError` where there is neither, or where the
-    project's URLs do not include `hipq_django.urls`.
+    The body is JSON: `{"response": …}` or `{"error": …}`, and before that any number of
+    `{"progress": {"percent": 40, "message": "…"}}` and `{"extend": seconds}`. The base is that of
+    `request`, or the setting CALLBACK_BASE_URL. Raise `ConfigurationError` where there is neither,
+    or where the project's URLs do not include `hipq_django.urls`.
     """
     instance = job.queue.instance
     token = Token(instance, job.pk, job.attempt)

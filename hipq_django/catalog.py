@@ -96,6 +96,7 @@ def _create_job_type(config: InstanceSettings, name: str, declared: DeclaredType
                 "queue": queue,
                 "declared": wanted,
                 "has_response_handler": bool(declared and declared.response_handler),
+                "sensitive": list(declared.sensitive) if declared else [],
             },
         )
     )
@@ -103,8 +104,10 @@ def _create_job_type(config: InstanceSettings, name: str, declared: DeclaredType
 
 
 def _is_behind(job_type: JobType, declared: DeclaredType) -> bool:
-    return job_type.declared != declared.as_declared() or (
-        job_type.has_response_handler != bool(declared.response_handler)
+    return (
+        job_type.declared != declared.as_declared()
+        or job_type.has_response_handler != bool(declared.response_handler)
+        or job_type.sensitive != list(declared.sensitive)
     )
 
 
@@ -115,6 +118,7 @@ def _follow(job_type: JobType, declared: DeclaredType) -> None:
         if job_type.queue.name == job_type.declared.get("queue", DEFAULT_QUEUE):
             job_type.queue = queue
     job_type.has_response_handler = bool(declared.response_handler)
+    job_type.sensitive = list(declared.sensitive)
     _merge(job_type, wanted)
 
 

@@ -37,6 +37,7 @@ INSTANCE_DEFAULTS: dict[str, Any] = {
     "CALLBACK_MAX_BYTES": 1_048_576,
     "HEARTBEAT_SECONDS": 10,
     "ANSWER_TTL_SECONDS": 86_400,
+    "ANSWER_RETENTION_DAYS": 14,
     "QUEUES": {},
     "SOURCES": {},
 }
@@ -87,6 +88,7 @@ class InstanceSettings:
     callback_max_bytes: int
     heartbeat_seconds: float
     answer_ttl_seconds: float
+    answer_retention_days: float
     queues: Mapping[str, QueueSettings] = field(default_factory=dict)
     sources: Mapping[str, SourceSettings] = field(default_factory=dict)
 
@@ -156,6 +158,7 @@ def _instance_settings(name: str, options: Mapping[str, Any]) -> InstanceSetting
         callback_max_bytes=values["CALLBACK_MAX_BYTES"],
         heartbeat_seconds=values["HEARTBEAT_SECONDS"],
         answer_ttl_seconds=values["ANSWER_TTL_SECONDS"],
+        answer_retention_days=values["ANSWER_RETENTION_DAYS"],
         queues={queue: _queue_settings(opts) for queue, opts in values["QUEUES"].items()},
         sources={key: source_settings(key, opts) for key, opts in values["SOURCES"].items()},
     )
@@ -297,16 +300,24 @@ def _database_is_an_alias() -> Iterator[Problem]:
             )
 
 
+_MOST = {
+    "HEARTBEAT_SECONDS": MAX_SECONDS,
+    "ANSWER_TTL_SECONDS": MAX_SECONDS,
+    "ANSWER_RETENTION_DAYS": 36_500,
+    "CALLBACK_MAX_BYTES": MAX_SECONDS,
+}
+
+
 @_rule("hipq.E005")
 def _durations_are_positive() -> Iterator[Problem]:
     for name, options in _setting().items():
-        for key in ("HEARTBEAT_SECONDS", "ANSWER_TTL_SECONDS", "CALLBACK_MAX_BYTES"):
+        for key, most in _MOST.items():
             value = options.get(key, 1)
-            if not _is_number(value) or not 0 < value <= MAX_SECONDS:
+            if not _is_number(value) or not 0 < value <= most:
                 yield Problem(
                     "hipq.E005",
                     f"HIPQ[{name!r}][{key!r}] is {value!r}.",
-                    f"Give a number above 0, at most {MAX_SECONDS:,}.",
+                    f"Give a number above 0, at most {most:,}.",
                 )
 
 

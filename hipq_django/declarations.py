@@ -9,6 +9,7 @@ from hipq_django.conf import DEFAULT
 from hipq_django.definitions import (
     Defaults,
     checked_factor,
+    checked_max_timeout,
     checked_name,
     checked_priority,
     checked_timeout,
@@ -16,6 +17,7 @@ from hipq_django.definitions import (
     checked_zone,
 )
 from hipq_django.exceptions import InvalidJobError, InvalidJobTypeError, UnknownOptionError
+from hipq_django.redaction import checked_fields
 from hipq_django.registry import DEFAULT_QUEUE, DeclaredType, register
 from hipq_django.windows import parse_windows
 
@@ -29,7 +31,16 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
-TYPE_OPTIONS = ("timeout", "priority", "throttle_factor", "time_windows", "time_zone", "retry")
+TYPE_OPTIONS = (
+    "timeout",
+    "max_timeout",
+    "priority",
+    "throttle_factor",
+    "time_windows",
+    "time_zone",
+    "retry",
+    "sensitive",
+)
 
 
 class Declaration(DeclaredType):
@@ -75,20 +86,29 @@ def job_type(
 
     Options are the defaults of its jobs: `timeout` (seconds, 86,400), `priority` (100, lower is
     sooner), `throttle_factor` (1), `time_windows` (none), `time_zone` of the windows (the
-    project's TIME_ZONE), and `retry`, a policy such as `Exponential(max_attempts=5)`.
+    project's TIME_ZONE); `retry`, a policy such as `Exponential(max_attempts=5)`; `max_timeout`,
+    how many seconds an attempt may get by `extend` (ten times its timeout); `sensitive`, the
+    fields of data and answers that are masked in admin, log and errors, `["card"]`.
     The handler takes a Job and returns JSON, or `WAIT`; it may be `async def`.
     """
     for option in options.keys() - set(TYPE_OPTIONS):
         raise UnknownOptionError(f"job type {name!r}", option, (*TYPE_OPTIONS, "queue", "instance"))
 
     def declare(handler: Handler) -> Declaration:
+        defaults = _type_value(name, _defaults, options)
         declared = Declaration(
             name=_type_value(name, checked_type_name, name),
             handler=_checked_handler(name, handler),
             instance=_type_value(name, lambda v: checked_name("instance", v), instance),
             queue=_type_value(name, lambda v: checked_name("queue", v), queue),
-            defaults=_type_value(name, _defaults, options),
+            defaults=defaults,
             policy=_checked_policy(name, options.get("retry")),
+            max_timeout=_type_value(
+                name,
+                lambda v: checked_max_timeout(v, defaults.timeout),
+                options.get("max_timeout"),
+            ),
+            sensitive=_type_value(name, checked_fields, options.get("sensitive", ())),
         )
         register(declared)
         return declared

@@ -139,6 +139,44 @@ def checked_timeout(timeout: object) -> float:
     )
 
 
+def checked_max_timeout(max_timeout: object, timeout: float) -> float | None:
+    """Return how long an attempt may take with all its extensions, at least the timeout."""
+    if max_timeout is None:
+        return None
+    number = isinstance(max_timeout, int | float) and not isinstance(max_timeout, bool)
+    if number and timeout <= max_timeout <= MAX_SECONDS:  # type: ignore[operator]
+        return float(max_timeout)  # type: ignore[arg-type]
+    raise InvalidJobError(
+        f"max_timeout {max_timeout!r}: give seconds, at least the timeout ({timeout:g}) and at "
+        f"most {MAX_SECONDS:,} (ten years)."
+    )
+
+
+def checked_percent(percent: object) -> float:
+    """Return how much of a job is done, from 0 to 100."""
+    number = isinstance(percent, int | float) and not isinstance(percent, bool)
+    if number and 0 <= percent <= 100:  # type: ignore[operator]
+        return float(percent)  # type: ignore[arg-type]
+    raise InvalidJobError(f"percent {percent!r:.200}: give a number from 0 to 100.")
+
+
+def checked_message(message: object) -> str:
+    """Return what is said beside the percent."""
+    if isinstance(message, str):
+        return message
+    raise InvalidJobError(f"message {message!r:.200}: give text, or leave it out.")
+
+
+def checked_extension(seconds: object) -> float:
+    """Return by how many seconds a deadline is moved, above 0 and at most ten years."""
+    number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if number and 0 < seconds <= MAX_SECONDS:  # type: ignore[operator]
+        return float(seconds)  # type: ignore[arg-type]
+    raise InvalidJobError(
+        f"seconds {seconds!r:.200}: give a number above 0, at most {MAX_SECONDS:,} (ten years)."
+    )
+
+
 def checked_priority(priority: object) -> int:
     """Return the priority; lower is sooner."""
     whole = isinstance(priority, int) and not isinstance(priority, bool)

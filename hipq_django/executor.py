@@ -113,7 +113,9 @@ def _returned(claim: Claim, declared: DeclaredType, value: Any) -> Result:
 
 
 def _failed(claim: Claim, error: BaseException) -> Failed:
-    return Failed(claim, error_of(error), traceback_of(error), class_names(type(error)))
+    redactor = claim.kept.redactor.knowing(claim.response, claim.job.job_data)
+    texts = error_of(error, redactor), traceback_of(error, redactor)
+    return Failed(claim, *texts, class_names(type(error)))
 
 
 # Deciding what follows an error
@@ -127,9 +129,19 @@ def _decide(claim: Claim, declared: DeclaredType) -> Decided:
         return Decided(claim, _checked(decision, f"policy of {declared.name!r}"))
     except KeyboardInterrupt:
         raise
-    except BaseException:  # sys.exit() in a handler ends the job, not the worker
-        logger.exception("job=%s attempt=%s retry handler raised", claim.id, claim.attempt)
+    except BaseException as error:  # sys.exit() in a handler ends the job, not the worker
+        _log_raised(claim, error)
         return Decided(claim, GiveUp())
+
+
+def _log_raised(claim: Claim, error: BaseException) -> None:
+    """Log what a retry handler raised; as text where something in it must be masked."""
+    redactor = claim.kept.redactor
+    shown = f"\n{traceback_of(error, redactor)}" if redactor.fields else ""
+    logger.error(
+        "job=%s attempt=%s retry handler raised%s", claim.id, claim.attempt, shown,
+        exc_info=None if shown else error,
+    )  # fmt: skip
 
 
 def _ask_policy(declared: DeclaredType, failure: Failure | None, answered: bool) -> Any:

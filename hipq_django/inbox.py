@@ -15,6 +15,7 @@ from django.db.models import Q
 from hipq_django import moves
 from hipq_django.conf import get_instance
 from hipq_django.database import locked
+from hipq_django.exceptions import InvalidAnswerError
 from hipq_django.models import Answer, Attempt, Job, JobType
 from hipq_django.payloads import NONE
 from hipq_django.registry import get_declared
@@ -75,10 +76,8 @@ def receive(message: Message, job: Job | None, now: datetime, using: str) -> Ans
     status = _status(message, job)
     answer = new_answer(message, job, status, now)
     answer.save(using=using, force_insert=True)
-    if job is not None and status == Status.ACCEPTED:
-        act(answer, job, now)
-    elif job is not None and status == Status.EARLY:
-        _hasten(job, now)
+    if job is not None:
+        _work_off(answer, job, now)
     logger.info(
         "answer=%s type=%s key=%s kind=%s job=%s %s",
         answer.pk, message.job_type, message.job_key, message.kind, job and job.pk, status,
@@ -101,6 +100,14 @@ def new_answer(message: Message, job: Job | None, status: Answer.Status, now: da
         status=status,
         receive_time=now,
     )
+
+
+def _work_off(answer: Answer, job: Job, now: datetime) -> None:
+    """Let an answer that its locked job has got now act on it, by its status."""
+    if answer.status == Status.ACCEPTED:
+        act(answer, job, now)
+    elif answer.status == Status.EARLY:
+        _hasten(job, now)
 
 
 def _attempt(message: Message, job: Job | None) -> int:
@@ -276,7 +283,8 @@ def _by_key(jobs: Sequence[Job], now: datetime, using: str) -> dict[int, Answer]
         job_key__in=[job.job_key for job in jobs],
     )
     found: dict[int, Answer] = {}
-    for answer in sorted(answers, key=_precedence, reverse=True):
+    # Locked, because an operator may be matching one of them to another job.
+    for answer in sorted(locked(answers), key=_precedence, reverse=True):
         job = by_key.get((answer.job_type, answer.job_key))
         if job and not is_old_news(answer, using):
             found[job.pk] = answer
@@ -328,18 +336,74 @@ def close(job: Job) -> None:
     waiting.update(status=Status.LATE)
 
 
+def take_waiting(job: Job, now: datetime) -> None:
+    """Give a locked running job the early answers that wait for the key it has got now."""
+    name = job.job_type.name
+    waiting = fresh_early(job.job_type.instance, now, job.using).filter(
+        job_type=name, job_key=job.job_key
+    )
+    for answer in sorted(waiting, key=_precedence):
+        match(answer, now, job.using)
+
+
 def match(answer: Answer, now: datetime, using: str) -> bool:
     """Give an early answer to the job with its key if that is running or in retry by now."""
-    message = Message(answer.instance, answer.job_type, answer.job_key, answer.kind, answer.payload)
+    message = _message_of(answer)
     job = lock_job(message, using)
     if job is None or job.state == State.INITIAL:
         return False
-    fresh = locked(Answer.objects.using(using).filter(pk=answer.pk, status=Status.EARLY)).first()
+    early = Answer.objects.using(using).filter(pk=answer.pk, status=Status.EARLY, job=None)
+    fresh = locked(early).first()
     if fresh is None or is_old_news(fresh, using):
         return False
-    answer.job, answer.attempt = job, job.attempt
-    answer.status = _status(message, job)
-    answer.save(update_fields=["job", "attempt", "status"])
-    if answer.status == Status.ACCEPTED:
-        act(answer, job, now)
+    _give(answer, job, _status(message, job), now)
     return True
+
+
+def _message_of(answer: Answer) -> Message:
+    return Message(answer.instance, answer.job_type, answer.job_key, answer.kind, answer.payload)
+
+
+def _give(answer: Answer, job: Job, status: Answer.Status, now: datetime) -> None:
+    answer.job, answer.attempt, answer.status = job, job.attempt, status
+    answer.save(update_fields=["job", "attempt", "status"])
+    _work_off(answer, job, now)
+
+
+# Matching by hand
+
+
+def assign(answer: Answer, job: Job, now: datetime) -> None:
+    """Give a locked answer that no job has to a locked job, as if it came for it now.
+
+    Raise `InvalidAnswerError`, with nothing changed, where the job cannot take it.
+    """
+    reason = refusal(answer, job)
+    if reason:
+        raise InvalidAnswerError(f"answer {answer.pk} was not matched: {reason}")
+    _give(answer, job, _status(_message_of(answer), job), now)
+    logger.info(
+        "answer=%s type=%s key=%s kind=%s job=%s matched by hand: %s",
+        answer.pk, answer.job_type, answer.job_key, answer.kind, job.pk, answer.status,
+    )  # fmt: skip
+
+
+def refusal(answer: Answer, job: Job) -> str:
+    """Return why this job cannot take this answer, '' where it can."""
+    if not answer.is_free:
+        return (
+            f"it is {answer.status}, its kind is {answer.kind}; only early and unmatched answers "
+            "without a job can be."
+        )
+    if (job.job_type.instance, job.job_type.name) != (answer.instance, answer.job_type):
+        return (
+            f"it is for job type {answer.job_type!r} of instance {answer.instance!r}, and {job} "
+            f"is of type {job.job_type.name!r} of instance {job.job_type.instance!r}."
+        )
+    if job.is_final:
+        return (
+            f"{job} is final ({job.outcome}) and never changes; requeue it and match the fresh job."
+        )
+    if _status(_message_of(answer), job) not in (Status.ACCEPTED, Status.EARLY):
+        return f"attempt {job.attempt} of {job} was answered already, or its error is known."
+    return ""

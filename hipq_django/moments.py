@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from hipq_django.exceptions import InvalidJobError
@@ -39,3 +39,8 @@ def aware_moment(name: str, moment: object) -> datetime:
     if not _EARLIEST <= moment <= _LATEST:
         raise InvalidJobError(f"{name} {moment}: give a moment from 1970 to 9000.")
     return moment
+
+
+def started(deadline: datetime, timeout: float, extended_seconds: float) -> datetime:
+    """Return when an attempt was claimed, by the deadline that it has now."""
+    return deadline - timedelta(seconds=timeout + extended_seconds)

@@ -52,6 +52,7 @@ def claim(jobs: Sequence[Job], worker: Worker, now: datetime, *, prefetched: set
     free thread. The given copies are brought up to date.
     """
     values = {"state": State.RUNNING, "error": NONE, "worker_id": worker.pk, "update_time": now}
+    values |= {"progress": 0.0, "progress_message": NONE, "extended_seconds": 0.0}
     write_claim(jobs, {**values, "work": Work.REQUEST}, worker)
     deadlines = {timeout: now + timedelta(seconds=timeout) for timeout in {j.timeout for j in jobs}}
     for job in jobs:
@@ -73,7 +74,7 @@ def take(jobs: Sequence[Job], worker: Worker, now: datetime) -> None:
         values: dict[str, Any] = {"worker": worker, "work": work, "prefetched": False}
         values["update_time"] = now
         if work == Work.RESPONSE:
-            values["deadline"] = now + timedelta(seconds=timeout)
+            values |= {"deadline": now + timedelta(seconds=timeout), "extended_seconds": 0}
         _rows(worker.using, [j.pk for j in group]).update(**values)
 
 
@@ -113,6 +114,39 @@ def rank(jobs: Sequence[Job], ordering: Ordering, using: str) -> int:
     changed = {job.pk: ranks[job.pk] for job in jobs if job.rank != ranks[job.pk]["rank"]}
     _update_each(using, changed)
     return len(changed)
+
+
+# What is said of a running job
+
+
+def set_key(job: Job, job_key: str, now: datetime) -> None:
+    """Give a locked running job another key; raise `IntegrityError` where that one is taken.
+
+    It is the caller's savepoint that is rolled back then.
+    """
+    _running_row(job).update(job_key=job_key, update_time=now)
+    job.job_key = job_key
+
+
+def set_progress(job: Job, percent: float, message: str) -> None:
+    """Write how far a locked running job is.
+
+    The time of the last move stays: it stands in an index, without which PostgreSQL writes the
+    new version of the row on the same page, and progress may come often.
+    """
+    _running_row(job).update(progress=percent, progress_message=message)
+
+
+def set_deadline(job: Job, deadline: datetime, now: datetime) -> None:
+    """Let the attempt of a locked running job time out at another moment."""
+    extended = job.extended_seconds + (deadline - job.deadline).total_seconds()
+    values = {"deadline": deadline, "extended_seconds": extended, "update_time": now}
+    _running_row(job).update(**values)
+    _set(job, values)
+
+
+def _running_row(job: Job) -> Any:
+    return _rows(job.using, [job.pk]).running().filter(attempt=job.attempt)
 
 
 # Persisting what a worker did
@@ -262,7 +296,7 @@ def record(attempts: Sequence[Attempt], using: str) -> None:
 
 
 def _span(job: Job | Kept, now: datetime) -> dict[str, datetime]:
-    return {"start_time": job.deadline - timedelta(seconds=job.timeout), "end_time": now}
+    return {"start_time": job.start_time, "end_time": now}
 
 
 def _conclude(result: Decided, using: str, now: datetime) -> None:
@@ -374,7 +408,12 @@ def mark_answered(jobs: Sequence[Job], now: datetime, using: str) -> None:
 def fail(
     jobs: Sequence[Job], kind: Attempt.Kind, errors: Mapping[int, Any], now: datetime, using: str
 ) -> None:
-    """Move locked running jobs to error; their retry handlers decide in the next batch."""
+    """Move locked running jobs to error; their retry handlers decide in the next batch.
+
+    What another system answered may quote sensitive fields: it is masked, the inbox has it whole.
+    """
+    if kind == Attempt.Kind.ANSWERED:
+        errors = {job.pk: job.masked(errors[job.pk]) for job in jobs}
     rows = {job.pk: {"error": errors[job.pk]} for job in jobs}
     _update_each(using, rows, state=State.ERROR, update_time=now, **FREE)
     record([_attempt(job, kind, errors[job.pk], now) for job in jobs], using)

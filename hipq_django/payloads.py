@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import traceback
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hipq_django.redaction import Redactor
 
 NONE = "NONE"
 """Stored where there is no error and no key. Source: hipq state.md, "Persistent State"."""
@@ -82,20 +85,23 @@ def storable_text(text: str, limit: int = MAX_ERROR_CHARS) -> str:
     return clean if len(clean) <= limit else f"{clean[:limit]}… ({len(clean)} characters)"
 
 
-def error_of(exception: BaseException) -> str:
+def error_of(exception: BaseException, redactor: Redactor | None = None) -> str:
     """Return what a job's `error` says of an exception: its class and message."""
     name = type(exception).__name__
     try:
         message = str(exception)
     except Exception as broken:
         message = f"its message cannot be read: {type(broken).__name__}"
-    return storable_text(f"{name}: {message}" if message else f"exception {name}")
+    text = f"{name}: {message}" if message else f"exception {name}"
+    return storable_text(redactor.mask_text(text) if redactor else text)
 
 
-def traceback_of(exception: BaseException) -> str:
+def traceback_of(exception: BaseException, redactor: Redactor | None = None) -> str:
     """Return the traceback as text, the last 100,000 characters of it."""
     try:
         lines = traceback.format_exception(exception)
     except Exception as broken:
         lines = [f"the traceback cannot be read: {type(broken).__name__}"]
-    return storable_text("".join(lines)[-MAX_TRACEBACK_CHARS:], MAX_TRACEBACK_CHARS)
+    # Masked before it is cut, or the rest of a value would stand at the edge.
+    text = redactor.mask_text("".join(lines)) if redactor else "".join(lines)
+    return storable_text(text[-MAX_TRACEBACK_CHARS:], MAX_TRACEBACK_CHARS)

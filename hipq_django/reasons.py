@@ -145,7 +145,8 @@ def _held(job: Job, now: datetime) -> Iterator[Reason]:
         with transaction.atomic(using=job.using):
             verdict = ask(throttlers, queue, now, running, [candidate_of(job)])[job.pk]
     except (ThrottlerError, ConfigurationError, DatabaseError) as error:
-        yield Reason("throttler_error", f"The queue is held, because {in_one_line(error)}")
+        text = job.masked(in_one_line(error))
+        yield Reason("throttler_error", f"The queue is held, because {text}")
         return
     if isinstance(verdict, Hold):
         yield Reason("throttler", f"A throttler holds it: {verdict.reason}.")

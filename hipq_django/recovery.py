@@ -87,7 +87,8 @@ def _split(jobs: Iterable[Job], test: Callable[[Job], bool]) -> tuple[list[Job],
 
 def _timeout_text(job: Job) -> str:
     doing = "was still executing" if job.worker_id else "got no answer"
-    return f"JobTimeout: attempt {job.attempt} {doing} within {job.timeout:g} s"
+    seconds = job.timeout + job.extended_seconds
+    return f"JobTimeout: attempt {job.attempt} {doing} within {seconds:g} s"
 
 
 def _name_workers(jobs: Sequence[Job], using: str) -> None:

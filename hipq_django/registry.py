@@ -34,6 +34,8 @@ class DeclaredType:
     queue: str = DEFAULT_QUEUE
     defaults: Defaults = field(default_factory=Defaults)
     policy: RetryPolicy | None = None
+    max_timeout: float | None = None
+    sensitive: tuple[str, ...] = ()
     response_handler: Handler | None = None
     retry_handler: Handler | None = None
 

@@ -10,9 +10,11 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from hipq_django.models import Job, JobType, Queue
+    from hipq_django.redaction import Redactor
     from hipq_django.retries import Decision, Failure
     from hipq_django.states import Work
 
+from hipq_django.moments import started
 from hipq_django.payloads import error_of
 from hipq_django.retries import class_names
 
@@ -27,8 +29,15 @@ class Kept(NamedTuple):
     job_key: str
     priority: int
     time_windows: tuple[str, ...]
-    timeout: float
     deadline: datetime
+    timeout: float
+    extended_seconds: float
+    redactor: Redactor
+
+    @property
+    def start_time(self) -> datetime:
+        """When the attempt was claimed; few ask, so it is not worked out for each claim."""
+        return started(self.deadline, self.timeout, self.extended_seconds)
 
 
 def keep(job: Job) -> Kept:
@@ -39,8 +48,10 @@ def keep(job: Job) -> Kept:
         job.job_key,
         job.priority,
         tuple(job.time_windows),
-        job.timeout,
         job.deadline,
+        job.timeout,
+        job.extended_seconds,
+        job.job_type.redactor.knowing(job.job_data),
     )
 
 
@@ -113,7 +124,9 @@ Result = Succeeded | Waits | Snoozed | Failed | Decided
 
 def refused(result: Result, error: Exception) -> Failed:
     """Return the failure of a job whose result the database refuses."""
-    return Failed(result.claim, error_of(error), "", class_names(type(error)))
+    value = result.value if isinstance(result, Succeeded) else None
+    redactor = result.claim.kept.redactor.knowing(value)
+    return Failed(result.claim, error_of(error, redactor), "", class_names(type(error)))
 
 
 def log_result(result: Result) -> None:

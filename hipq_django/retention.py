@@ -20,10 +20,11 @@ BATCH = 1_000
 def prune(
     config: InstanceSettings, *, days: float | None = None, dry_run: bool = False
 ) -> dict[str, int]:
-    """Delete final jobs past the retention of their queue, and unmatched answers with them.
+    """Delete final jobs past the retention of their queue, with their attempts and answers, and
+    answers that no job has past ANSWER_RETENTION_DAYS.
 
-    `days` overrides every queue's `retention_days`. Return how many jobs of each queue were
-    deleted, or would be; "answers" counts the unmatched answers.
+    An early answer stays until its time to live is over. `days` overrides all of these. Return
+    how many jobs of each queue were deleted, or would be; "answers" counts those without a job.
     """
     using, now = config.database, clock.now(config.database)
     counts: dict[str, int] = {}
@@ -31,8 +32,7 @@ def prune(
     for queue in queues:
         kept = timedelta(days=queue.retention_days if days is None else days)
         counts[queue.name] = _prune_queue(queue, now - kept, dry_run)
-    longest = max([queue.retention_days for queue in queues], default=14.0)
-    kept = timedelta(days=longest if days is None else days)
+    kept = timedelta(days=config.answer_retention_days if days is None else days)
     counts["answers"] = _prune_answers(config, now - kept, dry_run)
     return counts
 
@@ -65,7 +65,20 @@ def _prune_answers(config: InstanceSettings, before: datetime, dry_run: bool) ->
         instance=config.name, job=None, receive_time__lt=before
     )
     old = answers.exclude(status=Answer.Status.EARLY)
-    return old.count() if dry_run else _raw_delete(old)
+    if dry_run:
+        return int(old.count())
+    deleted = 0
+    while batch := _delete_answers(old):
+        deleted += batch
+    return deleted
+
+
+def _delete_answers(old: Any) -> int:
+    """Delete the oldest; one that an operator is matching to a job just now is left."""
+    with write_transaction(old.db):
+        rows = locked(old.order_by("pk"), skip_locked=True)
+        ids = list(rows.values_list("pk", flat=True)[:BATCH])
+        return _raw_delete(Answer.objects.using(old.db).filter(pk__in=ids)) if ids else 0
 
 
 def _raw_delete(rows: Any) -> int:

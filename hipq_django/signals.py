@@ -44,4 +44,5 @@ def _send(signal: Signal, job: Job) -> None:
     results: list[tuple[Any, Any]] = signal.send_robust(type(job), job=job)
     for receiver, result in results:
         if isinstance(result, Exception):
-            logger.error("job=%s receiver=%r raised %r", job.pk, receiver, result)
+            raised = job.masked(repr(result))
+            logger.error("job=%s receiver=%r raised %s", job.pk, receiver, raised)

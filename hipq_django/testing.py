@@ -100,7 +100,7 @@ def assert_enqueued(job_type: str, *, instance: str = DEFAULT, **values: Any) ->
     if len(found) == 1:
         return found[0]
     wanted = ", ".join([repr(job_type), *(f"{k}={v!r}" for k, v in values.items())])
-    there = [f"{job} {job.job_data}" for job in jobs[:10]] or ["none"]
+    there = [f"{job} {job.masked(job.job_data)}" for job in jobs[:10]] or ["none"]
     count = "more than one job" if found else "no job"
     raise AssertionError(
         f"{count} enqueued with {wanted}; live jobs of the type: {'; '.join(there)}"

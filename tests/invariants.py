@@ -20,6 +20,7 @@ Status, Kind = Answer.Status, Answer.Kind
 STATUS_MOVES = {
     Status.EARLY: {Status.ACCEPTED, Status.DUPLICATE, Status.LATE, Status.UNMATCHED},
     Status.ACCEPTED: {Status.DISCARDED},
+    Status.UNMATCHED: {Status.ACCEPTED, Status.EARLY},  # by hand
 }
 """What may still become of an answer; in every other status it stays as it is."""
 

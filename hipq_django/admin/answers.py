@@ -6,32 +6,25 @@ from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
 
+from hipq_django.admin.answer_chart import chart
+from hipq_django.admin.answer_matching import AnswerMatching
+from hipq_django.admin.answer_values import shown_payload, status_badge
 from hipq_django.admin.base import ReadOnlyAdmin
-from hipq_django.admin.display import NOTHING, badge, block, known, when
+from hipq_django.admin.display import NOTHING, block, known, when
 from hipq_django.admin.filters import AnswerFilter
 from hipq_django.models import Answer, Job
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
-    from django.http import HttpRequest
-
-TONES = {
-    Answer.Status.ACCEPTED: "succeeded",
-    Answer.Status.EARLY: "retry",
-    Answer.Status.UNMATCHED: "error",
-    Answer.Status.LATE: "timed_out",
-}
-
-
-def status_badge(answer: Answer) -> str:
-    """Return what became of an answer."""
-    return badge(answer.status, TONES.get(answer.status, "cancelled"))  # type: ignore[call-overload]
+    from django.http import HttpRequest, HttpResponse
 
 
 @admin.register(Answer)
-class AnswerAdmin(ReadOnlyAdmin):
+class AnswerAdmin(AnswerMatching, ReadOnlyAdmin):
     """The inbox; the filter finds the answers that no job has."""
 
+    change_form_template = "hipq_django/admin/answer.html"
+    change_list_template = "hipq_django/admin/answer_list.html"
     list_display = (
         "id", "status_badge", "kind", "job_type", "job_key", "to_job", "attempt", "received",
     )  # fmt: skip
@@ -43,6 +36,22 @@ class AnswerAdmin(ReadOnlyAdmin):
         "status_badge", "meaning", "kind", "what_is_wrong", "job_type", "job_key", "to_job",
         "attempt", "message", "received", "instance", "content",
     )  # fmt: skip
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Put above the list how many came each day."""
+        shown = {"chart": chart(self.database, self.now)}
+        return super().changelist_view(request, {**shown, **(extra_context or {})})
+
+    def render_change_form(
+        self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        """Put above the answer the way to its job, where no job has it."""
+        answer = context["original"]
+        if self.can_match(request, answer):
+            context["match_url"] = self.url(Answer, "match", answer.pk)
+        return super().render_change_form(request, context, *args, **kwargs)
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
@@ -86,4 +95,4 @@ class AnswerAdmin(ReadOnlyAdmin):
     @admin.display(description="payload")
     def content(self, answer: Answer) -> str:
         """What the other system sent."""
-        return block(answer.payload)
+        return block(shown_payload(answer))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from django.contrib.admin import SimpleListFilter
+from django.db.models import Q
 
 from hipq_django import clock
 from hipq_django.models import Answer, JobType, Queue
@@ -123,12 +124,20 @@ class AnswerFilter(SimpleListFilter):
 
     def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
         """Return the choices."""
-        return [("no_job", "no job has it (early or unmatched)"), *Answer.Status.choices]
+        return [
+            ("no_job", "no job has it (early or unmatched)"),
+            *Answer.Status.choices,
+            ("failed", "failed: a message that is no answer"),
+        ]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         """Return the answers with the chosen status."""
-        if self.value() == "no_job":
-            return queryset.filter(
-                status__in=(Answer.Status.EARLY, Answer.Status.UNMATCHED), job=None
-            )
-        return queryset.filter(status=self.value()) if self.value() else queryset
+        value, answers = self.value(), Q(kind__in=(Answer.Kind.RESPONSE, Answer.Kind.ERROR))
+        if value is None:
+            return queryset
+        if value == "failed":
+            # None of them was accepted: so says the condition of the index.
+            return queryset.exclude(answers).exclude(status=Answer.Status.ACCEPTED)
+        if value == "no_job":
+            return queryset.filter(answers, status__in=Answer.JOBLESS, job=None)
+        return queryset.filter(answers, status=value)

@@ -18,7 +18,7 @@ from hipq_django.admin.display import (
     when,
     when_short,
 )
-from hipq_django.admin.job_panel import standing
+from hipq_django.admin.job_panel import progress_text, standing
 from hipq_django.models import Job, JobType, Queue
 from hipq_django.payloads import NONE
 from hipq_django.states import WAITING, State
@@ -38,7 +38,8 @@ class JobColumns(HipqAdmin):
         if job.state in WAITING:
             return self._waiting_note(job)
         if job.state == State.RUNNING and job.is_awaiting_answer:
-            return f"times out {age(job.deadline, self.now)}"
+            done = f"{plain(job.progress)} % done, " if job.progress else ""
+            return f"{done}times out {age(job.deadline, self.now)}"
         if job.state == State.RUNNING:
             return f"worker {job.worker}" if job.worker else "answer is in, for a worker to take"
         return _first_line(job.error_head)
@@ -96,9 +97,16 @@ class JobColumns(HipqAdmin):
     def time_limit(self, job: Job) -> str:
         """How long an attempt may take, and until when a running one may."""
         limit = f"{plain(job.timeout)} s for each attempt"
+        if job.extended_seconds:
+            limit = f"{limit}, {plain(round(job.extended_seconds, 3))} s more for this one"
         if job.state != State.RUNNING:
             return limit
         return f"{limit}; this attempt times out {age(job.deadline, self.now)}"
+
+    @admin.display(description="progress")
+    def done(self, job: Job) -> str:
+        """How far the other system is, as it said."""
+        return progress_text(job) or NOTHING
 
     @admin.display(description="time windows")
     def windows(self, job: Job) -> str:
@@ -117,17 +125,17 @@ class JobColumns(HipqAdmin):
     @admin.display(description="job data")
     def data(self, job: Job) -> str:
         """What the job was enqueued with."""
-        return block(job.job_data)
+        return block(job.masked(job.job_data))
 
     @admin.display(description="error")
     def error_block(self, job: Job) -> str:
         """The error of the last attempt."""
-        return block(job.error)
+        return block(job.masked(job.error))
 
     @admin.display(description="result")
     def result_block(self, job: Job) -> str:
         """What the handler returned, or the other system answered."""
-        return block(job.result)
+        return block(job.masked(job.result))
 
 
 def _first_line(error: str) -> str:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from django.utils.text import Truncator
 
-from hipq_django.admin.answers import status_badge
-from hipq_django.admin.display import age, badge, block, known, span, when
+from hipq_django.admin.answer_values import status_badge
+from hipq_django.admin.display import age, badge, block, known, plain, span, when
 from hipq_django.payloads import NONE
 from hipq_django.reasons import explain
 from hipq_django.states import WAITING, Outcome, State
@@ -28,7 +28,8 @@ HINTS = {
     "scheduled": "“Run now” makes it due.",
     "window": "“Run now” drops the windows.",
     "throttler_error": "Correct the throttler; nothing of this queue starts before.",
-    "waiting_for_answer": "If the answer is lost, cancel and requeue.",
+    "waiting_for_answer": "If its answer is in the inbox without a job, match it there; if it is "
+    "lost, cancel and requeue.",
 }
 """What to press, by the code of the reason."""
 
@@ -56,8 +57,9 @@ def panel(job: Job, now: datetime) -> dict[str, Any]:
         "is_for_queue": any(reason.code in OF_THE_QUEUE for reason in reasons),
         "summary": _summary(job, now),
         "error": _error_line(job),
-        "attempts": [_attempt(attempt, now) for attempt in attempts[:MAX_ROWS]],
-        "answers": [_answer(answer, now) for answer in answers[:MAX_ROWS]],
+        "progress": progress_text(job),
+        "attempts": [_attempt(attempt, job, now) for attempt in attempts[:MAX_ROWS]],
+        "answers": [_answer(answer, job, now) for answer in answers[:MAX_ROWS]],
         "max_rows": MAX_ROWS,
         "more_attempts": len(attempts) > MAX_ROWS,
         "more_answers": len(answers) > MAX_ROWS,
@@ -77,28 +79,37 @@ def _summary(job: Job, now: datetime) -> str:
 
 def _error_line(job: Job) -> str:
     """Return the beginning of the job's error, '' where it has none."""
-    text = job.error if isinstance(job.error, str) else json.dumps(job.error, ensure_ascii=False)
+    error = job.masked(job.error)
+    text = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
     return "" if text == NONE else Truncator(text.strip().partition("\n")[0]).chars(200)
 
 
-def _attempt(attempt: Attempt, now: datetime) -> dict[str, Any]:
+def progress_text(job: Job) -> str:
+    """Return how far the other system is, as it said; '' where it said nothing."""
+    percent = f"{plain(job.progress)} %" if job.progress else ""
+    message = "" if job.progress_message == NONE else job.masked(job.progress_message)
+    return ": ".join(text for text in (percent, message) if text)
+
+
+def _attempt(attempt: Attempt, job: Job, now: datetime) -> dict[str, Any]:
+    trace = "" if attempt.traceback == NONE else job.masked(attempt.traceback)
     return {
         "number": attempt.attempt,
         "kind": attempt.get_kind_display(),
-        "error": block(attempt.error),
-        "traceback": "" if attempt.traceback == NONE else block(attempt.traceback, "Traceback:"),
+        "error": block(job.masked(attempt.error)),
+        "traceback": block(trace, "Traceback:") if trace else "",
         "worker": known(attempt.worker),
         "ended": when(attempt.end_time, now),
         "took": span(attempt.end_time - attempt.start_time),
     }
 
 
-def _answer(answer: Answer, now: datetime) -> dict[str, Any]:
+def _answer(answer: Answer, job: Job, now: datetime) -> dict[str, Any]:
     return {
         "status": status_badge(answer),
         "meaning": answer.get_status_display(),
         "kind": answer.kind,
         "attempt": answer.attempt,
         "received": when(answer.receive_time, now),
-        "payload": block(answer.payload),
+        "payload": block(job.masked(answer.payload)),
     }

@@ -60,7 +60,15 @@ class JobTypeAdmin(HipqAdmin):
     list_select_related = ("queue",)
     search_fields = ("name",)
     fieldsets = (
-        (None, {"fields": ("name", "instance", "code", "response_handler", "retrying", "jobs")}),
+        (
+            None,
+            {
+                "fields": (
+                    "name", "instance", "code", "response_handler", "retrying", "most_time",
+                    "masked", "jobs",
+                )
+            },
+        ),
         (
             "Defaults of new jobs",
             {
@@ -74,7 +82,8 @@ class JobTypeAdmin(HipqAdmin):
         ("Times", {"fields": ("created", "updated")}),
     )  # fmt: skip
     readonly_fields = (
-        "name", "instance", "code", "response_handler", "retrying", "jobs", "created", "updated",
+        "name", "instance", "code", "response_handler", "retrying", "most_time", "masked", "jobs",
+        "created", "updated",
     )  # fmt: skip
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
@@ -132,6 +141,19 @@ class JobTypeAdmin(HipqAdmin):
         if declared.retry_handler:
             return declared.retry_handler.__qualname__
         return repr(declared.policy) if declared.policy else "no retry"
+
+    @admin.display(description="longest attempt")
+    def most_time(self, job_type: JobType) -> str:
+        """How long an attempt may take when the other system asks for more time."""
+        declared = get_declared(job_type.instance, job_type.name)
+        if declared is None or declared.max_timeout is None:
+            return "ten times its timeout"
+        return f"{plain(declared.max_timeout)} s"
+
+    @admin.display(description="masked fields")
+    def masked(self, job_type: JobType) -> str:
+        """The fields of data and answers whose values nobody is shown."""
+        return ", ".join(job_type.redactor.fields) or "none"
 
     @admin.display(description="jobs")
     def jobs(self, job_type: JobType) -> str:

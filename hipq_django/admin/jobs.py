@@ -34,7 +34,17 @@ SEE = ("scheduled", "priority", "factor")
 LOOK = (
     (
         "Job",
-        ("to_job_type", "to_queue", "key", "tries", "time_limit", "windows", "worker", "to_origin"),
+        (
+            "to_job_type",
+            "to_queue",
+            "key",
+            "tries",
+            "time_limit",
+            "done",
+            "windows",
+            "worker",
+            "to_origin",
+        ),
     ),
     ("Times", ("created", "updated")),
     ("Data", ("data", "error_block", "result_block")),

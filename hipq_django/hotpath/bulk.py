@@ -41,6 +41,9 @@ _SAME = {
     "work": "NONE",
     "answered": "0",
     "prefetched": "0",
+    "progress": "0",
+    "progress_message": "NONE",
+    "extended_seconds": "0",
 }
 _COLUMNS = ", ".join([*_OWN, *_SAME])
 _COLUMNS_IN_COPY = f"id, {_COLUMNS}"

@@ -111,6 +111,9 @@ class OrmPath:
                 attempt=F("attempt") + 1,
                 deadline=now + timedelta(seconds=timeout),
                 prefetched=prefetched,
+                progress=0,
+                progress_message=NONE,
+                extended_seconds=0,
                 update_time=now,
             )
 

@@ -126,7 +126,8 @@ class SqlPath:
         sql = f"""
             UPDATE hipq_job SET state = 'running', error = '"NONE"', worker_id = %s,
                 work = 'request', attempt = attempt + 1, deadline = v.deadline,
-                prefetched = v.prefetched, update_time = %s
+                prefetched = v.prefetched, progress = 0, progress_message = 'NONE',
+                extended_seconds = 0, update_time = %s
             FROM (SELECT {self._dialect.id} AS id, {self._field(1, "timestamptz")} AS deadline,
                     {self._field(2, "boolean")} AS prefetched FROM {self._dialect.ids}) v
             WHERE hipq_job.id = v.id AND hipq_job.state || '' IN ('initial', 'retry')"""

@@ -49,6 +49,7 @@ class Answer(models.Model):
 
     class Meta:
         ordering: ClassVar = ["-id"]
+        permissions: ClassVar = [("match_answer", "Can match answers to jobs")]
         constraints: ClassVar = [
             models.UniqueConstraint(
                 fields=["instance", "job_type", "message_id"],
@@ -77,10 +78,23 @@ class Answer(models.Model):
                 name="hipq_answer_early",
             ),
             models.Index(fields=["job"], name="hipq_answer_job"),
+            # What an operator looks for among millions of answers that were accepted.
+            models.Index(
+                fields=["id"], condition=~Q(status="accepted"), name="hipq_answer_not_accepted"
+            ),
         ]
+
+    JOBLESS: ClassVar = (Status.EARLY, Status.UNMATCHED)
+    """The statuses in which no job may have the answer."""
 
     if TYPE_CHECKING:
         job_id: int | None
 
     def __str__(self) -> str:
         return f"{self.kind} for {self.job_type} {self.job_key}"
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it is an answer that no job has, and that may be matched to one by hand."""
+        is_answer = self.kind in (self.Kind.RESPONSE, self.Kind.ERROR)
+        return is_answer and self.status in self.JOBLESS and self.job_id is None

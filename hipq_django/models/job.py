@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from asgiref.sync import sync_to_async
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
@@ -13,6 +14,7 @@ from hipq_django.models.fields import JsonField, factor_field, no_error
 from hipq_django.models.job_type import JobType
 from hipq_django.models.queue import Queue
 from hipq_django.models.worker import Worker
+from hipq_django.moments import started
 from hipq_django.payloads import NONE
 from hipq_django.states import UNSUCCESSFUL, WAITING, Outcome, State, Work
 
@@ -111,6 +113,13 @@ class Job(models.Model):
     prefetched = models.BooleanField(
         default=False, help_text="Claimed ahead: it may not have started yet."
     )
+    progress = models.FloatField(
+        default=0, help_text="Percent of the attempt, as the other system said."
+    )
+    progress_message = models.TextField(default=NONE)
+    extended_seconds = models.FloatField(
+        default=0, help_text="By how much the deadline of the attempt was moved."
+    )
     # The origin may be pruned before its successor, and a final row may not be written any more.
     origin = models.ForeignKey(
         "self",
@@ -181,6 +190,8 @@ class Job(models.Model):
                 condition=Q(timeout__gt=0, timeout__lte=400_000_000)
                 & Q(throttle_factor__gte=0)
                 & Q(priority__gte=-1_000_000, priority__lte=1_000_000)
+                & Q(progress__gte=0, progress__lte=100)
+                & Q(extended_seconds__gte=0)
                 & ~Q(job_key=""),
                 name="hipq_job_ranges",
             ),
@@ -244,3 +255,29 @@ class Job(models.Model):
     def is_awaiting_answer(self) -> bool:
         """Whether the request was sent and nobody executes the job now."""
         return self.state == State.RUNNING and self.worker_id is None and not self.answered
+
+    @property
+    def start_time(self) -> datetime:
+        """When the attempt was claimed, by its deadline; of no use before the first claim."""
+        return started(self.deadline, self.timeout, self.extended_seconds)
+
+    def masked(self, value: Any) -> Any:
+        """Return JSON or text about this job without the values of its sensitive fields."""
+        return self.job_type.redactor.knowing(self.job_data).mask(value)
+
+    def set_key(self, job_key: str) -> bool:
+        """Set or replace the key of this running job: the id that the other system gave it.
+
+        Written at once, in a transaction of its own unless one is open, so that an answer finds
+        it; one that came before under this key is taken now. Return whether it was written:
+        False where this attempt was answered already and needs no key any more. Raise
+        `InvalidJobError` where the job does not run this attempt, `DuplicateJobKeyError` where
+        another live job of the type has the key.
+        """
+        from hipq_django.running import set_key  # it stands above the models
+
+        return set_key(self, job_key)
+
+    async def aset_key(self, job_key: str) -> bool:
+        """Do the same in async code."""
+        return await sync_to_async(self.set_key)(job_key)

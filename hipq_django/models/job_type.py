@@ -11,6 +11,8 @@ from django.utils import timezone
 
 from hipq_django.models.fields import JsonField, factor_field
 from hipq_django.models.queue import Queue
+from hipq_django.redaction import NOTHING_SENSITIVE, Redactor
+from hipq_django.registry import get_declared
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -30,6 +32,7 @@ class JobType(models.Model):
         max_length=100, default="", blank=True, help_text="Of the time windows; empty: the site's."
     )
     has_response_handler = models.BooleanField(default=False, editable=False)
+    sensitive = JsonField(default=list, editable=False)
     declared = JsonField(default=dict, editable=False)
     create_time = models.DateTimeField(default=timezone.now, editable=False)
     update_time = models.DateTimeField(default=timezone.now, editable=False)
@@ -48,6 +51,18 @@ class JobType(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def redactor(self) -> Redactor:
+        """What masks the sensitive fields: those of the row, and those of this process's code.
+
+        Each may be ahead of the other while a new version is rolled out.
+        """
+        declared = get_declared(self.instance, self.name)
+        in_code = declared.sensitive if declared else ()
+        if not self.sensitive and not in_code:
+            return NOTHING_SENSITIVE
+        return Redactor(tuple(sorted({*self.sensitive, *in_code})))
 
     @property
     def zone(self) -> tzinfo:

@@ -15,11 +15,11 @@ from pytest_django.live_server_helper import LiveServer
 
 import hipq_django as hipq
 from hipq_django import clock
-from hipq_django.models import Job, Queue
+from hipq_django.models import Answer, Job, Queue
 from hipq_django.testing import run_due_jobs
 from tests.admin_pages import history, list_url, page_url
 from tests.conftest import CHROMIUM
-from tests.factories import WorkerFactory
+from tests.factories import AnswerFactory, JobFactory, WorkerFactory
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -166,7 +166,11 @@ def contrast(page: Page, selector: str) -> float:
     text, background = page.locator(selector).first.evaluate(
         "e => [getComputedStyle(e).color, getComputedStyle(e).backgroundColor]"
     )
-    light, dark = sorted((luminance(text), luminance(background)), reverse=True)
+    return contrast_of(text, background)
+
+
+def contrast_of(one: str, other: str) -> float:
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
     return (light + 0.05) / (dark + 0.05)
 
 
@@ -174,3 +178,84 @@ def luminance(color: str) -> float:
     parts = [int(part) / 255 for part in color.removeprefix("rgb(").rstrip(")").split(",")]
     linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_the_page_says_how_far_the_other_system_is(page: Page) -> None:
+    job = hipq.enqueue("ask", {"order": 42}, job_key="order-42", timeout=3600)
+    run_due_jobs()
+    hipq.progress("ask", "order-42", 40, "page 4 of 10 <b>soon</b>")
+    hipq.extend("ask", "order-42", 600)
+
+    page.goto(list_url(Job))
+    expect(page.get_by_text("40 % done, times out in")).to_be_visible()
+    page.goto(page_url(job))
+    look(page, "13-progress")
+
+    assert "The other system says: 40 %: page 4 of 10 <b>soon</b>" in panel(page)
+    expect(page.get_by_text("3600 s for each attempt, 600 s more for this one")).to_be_visible()
+
+
+# The inbox
+
+
+@pytest.fixture
+def inbox() -> tuple[Answer, Job]:
+    """An answer under the wrong key among those of two weeks, and the job that waits for it."""
+    job = hipq.enqueue("ask", {"order": 42}, job_key="order-42")
+    run_due_jobs()
+    final = JobFactory.create(state="final")
+    statuses = ["accepted", "early", "duplicate", "late", "unmatched"]
+    for day in range(14):
+        then = clock.now("default") - timedelta(days=day)
+        for index, status in enumerate(statuses):
+            has_job = {} if status in Answer.JOBLESS else {"job": final, "kind": "error"}
+            for _ in range((day * 3 + index * 5) % 7 + 4 * (index == 0)):
+                AnswerFactory.create(status=status, receive_time=then, **has_job)
+    answer = AnswerFactory.create(
+        job_key="0rder-42", status="unmatched", payload={"paid": True, "note": "<b>bold</b>"}
+    )
+    return answer, job
+
+
+def test_an_unmatched_answer_is_matched_to_its_job(page: Page, inbox: tuple[Answer, Job]) -> None:
+    answer, job = inbox
+    page.goto(list_url(Answer))
+    page.get_by_role("link", name="unmatched: no such job in time").click()
+    page.get_by_role("link", name=str(answer.pk), exact=True).click()
+    expect(page.get_by_text("No job has this answer.")).to_be_visible()
+    look(page, "9-unmatched")
+    page.get_by_role("link", name="Match it to a job").click()
+
+    page.get_by_label("Job id").fill("4711")
+    page.get_by_role("button", name="Look at it").click()
+    expect(page.get_by_text("There is no job 4711.")).to_be_visible()
+    page.get_by_label("Job id").fill(str(job.pk))
+    page.get_by_label("Job id").press("Enter")
+    expect(page.get_by_text("running: waits for answer")).to_be_visible()
+    look(page, "10-both")
+    page.get_by_role("button", name=f"Match answer {answer.pk} to job {job.pk}").click()
+
+    expect(page.locator(".messagelist")).to_contain_text("it was matched to job")
+    look(page, "11-matched")
+    job.refresh_from_db()
+    assert job.result == {"paid": True, "note": "<b>bold</b>"}
+    assert history(answer) == [f"Matched to job {job.pk}."]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_chart_can_be_read_in_both_themes(
+    page: Page, inbox: tuple[Answer, Job], scheme: str
+) -> None:
+    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    page.goto(list_url(Answer))
+    look(page, f"12-inbox-{scheme}")
+
+    chart = page.get_by_role("img", name="Answers of each of the last 14 days by status")
+    expect(chart).to_be_visible()
+    background = page.locator("body").evaluate("e => getComputedStyle(e).backgroundColor")
+    fills = chart.locator("rect").evaluate_all("es => es.map(e => getComputedStyle(e).fill)")
+    assert len(set(fills)) == 5
+    for fill in set(fills):
+        assert contrast_of(fill, background) >= 3, (fill, background)
+    page.get_by_text("As a table").click()
+    expect(page.get_by_role("columnheader", name="unmatched")).to_be_visible()

@@ -170,6 +170,34 @@ def response_before_enqueue(stage: Stage) -> None:
     assert stage.calls == []
 
 
+@race("A response comes before the handler has set the key that it carries.")
+def response_before_key(stage: Stage) -> None:
+    """The partner is quicker than our handler."""
+    job = hipq.enqueue("plain")
+    [copy] = stage.worker.run_pass()
+
+    answer = hipq.complete("plain", "bank-77", "yes")
+    is_set = copy.set_key("bank-77")
+    stage.return_now()
+
+    assert (answer.status, is_set) == ("early", True)
+    assert end_of(job) == ("final", "succeeded", "yes")
+
+
+@race("A handler sets a key after a response settled its job.")
+def key_after_response(stage: Stage) -> None:
+    """The partner called the signed URL at once."""
+    job = hipq.enqueue("plain")
+    [copy] = stage.worker.run_pass()
+    assert post(callback_url(job), {"response": "yes"}) == 200
+
+    is_set = copy.set_key("bank-77")
+    stage.return_now()
+
+    assert (is_set, fresh(job).job_key) == (False, "NONE")
+    assert end_of(job) == ("final", "succeeded", "yes")
+
+
 @race("Two different responses come before the job was claimed.")
 def two_early_responses(stage: Stage) -> None:
     """Before it was enqueued, and after."""
@@ -350,6 +378,22 @@ def lost_worker_comes_back(stage: Stage) -> None:
 
     assert (fresh(job).state, fresh(job).attempt) == ("running", 2)
     assert fresh(job).worker == stage.worker.row
+
+
+@race("A lost worker's handler sets a key.")
+def key_of_a_lost_worker(stage: Stage) -> None:
+    """It is told so, and should end."""
+    lost = HandWorker()
+    stage.executing("plain", lost)
+    [claim] = lost.claims
+    stage.lose(lost)
+    stage.worker.work()
+    stage.worker.work()
+
+    with pytest.raises(hipq.InvalidJobError, match="somebody else took the job over"):
+        claim.job.set_key("bank-77")
+
+    assert fresh(claim.job).job_key == "key"
 
 
 @race("Two jobs of one type have the same key.")

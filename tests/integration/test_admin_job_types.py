@@ -55,6 +55,17 @@ def test_the_page_says_what_happens_after_an_error(
     assert text in page.partition("After an error:")[2]
 
 
+def test_the_page_says_what_is_masked_and_how_long_an_attempt_may_take(
+    admin_client: Client, declare: Declare
+) -> None:
+    declare("order_card", max_timeout=90_000, sensitive=["iban"])(lambda job: None)
+
+    page = html(admin_client, page_url(get_job_type("default", "order_card")))
+
+    assert "90000 s" in page
+    assert "iban" in page
+
+
 def test_a_type_without_code_says_so(admin_client: Client) -> None:
     unknown = JobTypeFactory.create()
 

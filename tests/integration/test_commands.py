@@ -7,12 +7,13 @@ from io import StringIO
 import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
+from pytest_django import Settings
 
 import hipq_django as hipq
-from hipq_django import figures
+from hipq_django import figures, retention
 from hipq_django.models import Answer, Attempt, Job, Queue, Worker
 from hipq_django.testing import run_due_jobs
-from tests.factories import WorkerFactory
+from tests.factories import AnswerFactory, WorkerFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -144,6 +145,33 @@ def test_prune_deletes_final_jobs_past_the_retention_of_their_queue() -> None:
     assert set(printed) >= {"short: deleted 1", "long: deleted 1"}
     assert list(Job.objects.order_by("pk")) == kept
     assert Attempt.objects.count() == Answer.objects.count() == 2
+
+
+def old_answer(status: str, days: float) -> Answer:
+    then = timezone.now() - timedelta(days=days)
+    answer: Answer = AnswerFactory.create(status=status, receive_time=then)
+    return answer
+
+
+def test_prune_deletes_answers_without_a_job_past_their_own_retention(settings: Settings) -> None:
+    """An early one stays until its time to live is over."""
+    settings.HIPQ = {"default": {"ANSWER_RETENTION_DAYS": 3}}
+    kept = [old_answer("unmatched", 2), old_answer("early", 4)]
+    for _ in range(2):
+        old_answer("unmatched", 4)
+
+    assert "answers: would delete 2" in said("hipq_prune", "--dry-run")
+    assert "answers: deleted 2" in said("hipq_prune")
+
+    assert list(Answer.objects.order_by("pk")) == kept
+
+
+def test_answers_are_pruned_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "BATCH", 2)
+    for _ in range(5):
+        old_answer("unmatched", 20)
+
+    assert "answers: deleted 5" in said("hipq_prune")
 
 
 def test_a_dry_run_counts_and_deletes_nothing() -> None:

@@ -35,11 +35,11 @@ from hypothesis.stateful import (
 )
 
 import hipq_django as hipq
-from hipq_django import recovery, retention
+from hipq_django import answers, inbox, recovery, retention
 from hipq_django.answers import answer_callback
 from hipq_django.callbacks import Token
 from hipq_django.conf import get_instance
-from hipq_django.exceptions import DuplicateJobKeyError, InvalidJobError
+from hipq_django.exceptions import DuplicateJobKeyError, InvalidAnswerError, InvalidJobError
 from hipq_django.executor import execute
 from hipq_django.models import Answer, Job, Queue, Worker
 from hipq_django.payloads import NONE
@@ -96,7 +96,20 @@ def scribble_and_snooze(job: Job) -> Any:
     raise hipq.Snooze(30)
 
 
-ENDINGS = (return_value, wait, raise_error, snooze, return_no_json, scribble_and_snooze)
+def set_a_key_and_wait(job: Job) -> Any:
+    job.set_key("key-9")
+    return hipq.WAIT
+
+
+ENDINGS = (
+    return_value,
+    wait,
+    raise_error,
+    snooze,
+    return_no_json,
+    scribble_and_snooze,
+    set_a_key_and_wait,
+)
 
 
 # What a retry handler may do
@@ -350,8 +363,8 @@ class JobLife(RuleBasedStateMachine):
         assert issue not in self.issued, f"claimed twice: {issue}"
         self.issued.add(issue)
         if claim.work is Work.REQUEST:
-            answers = row.answers.filter(kind=Kind.RESPONSE, status=Status.ACCEPTED)
-            assert not answers.exists(), "the partner is asked again what it answered"
+            accepted = row.answers.filter(kind=Kind.RESPONSE, status=Status.ACCEPTED)
+            assert not accepted.exists(), "the partner is asked again what it answered"
 
     @rule(
         held=consumes(held),
@@ -492,7 +505,38 @@ class JobLife(RuleBasedStateMachine):
         settled = job.answers.filter(status__in=(Status.ACCEPTED, Status.DISCARDED))
         return not (job.is_final or job.answered or settled.exists())
 
+    @rule(pk=jobs, percent=st.sampled_from([0, 40, 100]), seconds=st.sampled_from([1, 30, 900]))
+    def report(self, pk: int, percent: int, seconds: int) -> None:
+        """The partner says how far it is and that it needs more time."""
+        job = self._job(pk)
+        if job is None or job.job_key == NONE:
+            return
+        name, live = job.job_type.name, self._live(job.job_type.name, job.job_key)
+        is_running = live is not None and live.state == State.RUNNING
+        assert hipq.progress(name, job.job_key, percent) == is_running
+        deadline = hipq.extend(name, job.job_key, seconds)
+        if live is None or not is_running:
+            assert deadline is None
+            return
+        live.refresh_from_db()
+        assert (live.progress, live.deadline) == (percent, deadline)
+        assert live.deadline <= live.start_time + timedelta(seconds=10 * live.timeout)
+
     # Operators
+
+    @precondition(lambda self: any(a["job_id"] is None for a in self.before.answers.values()))
+    @rule(data=st.data(), pk=jobs)
+    def match_by_hand(self, data: st.DataObject, pk: int) -> None:
+        free = Answer.objects.filter(job=None).order_by("pk")
+        answer, job = data.draw(st.sampled_from(list(free)), "answer"), self._job(pk)
+        reason = inbox.refusal(answer, job) if job else "pruned"
+        try:
+            matched = answers.assign(answer, pk)
+        except InvalidAnswerError:
+            assert reason
+        else:
+            assert (reason, matched.job) == ("", job)
+            assert matched.status in (Status.ACCEPTED, Status.EARLY)
 
     @rule(target=jobs, pk=jobs, verb=st.sampled_from([hipq.run_now, hipq.requeue, hipq.cancel]))
     def operate(self, pk: int, verb: Callable[[Job], Job]) -> int | MultipleResults[int]:

@@ -57,6 +57,7 @@ def test_no_setting_at_all_means_the_defaults(settings: Settings) -> None:
                 callback_max_bytes=1_048_576,
                 heartbeat_seconds=10,
                 answer_ttl_seconds=86_400,
+                answer_retention_days=14,
             )
         ]
     )

@@ -1,0 +1,130 @@
+"""Matching an answer to a job by hand: look at both, then press."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.contrib import messages
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.http import HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import path
+from django.utils.http import urlencode
+
+from hipq_django import answers, inbox
+from hipq_django.admin.answer_values import shown_payload
+from hipq_django.admin.base import HipqAdmin
+from hipq_django.admin.display import badge, block, known, when
+from hipq_django.admin.job_panel import standing
+from hipq_django.exceptions import HipqError
+from hipq_django.models import Answer, Job
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest, HttpResponse
+
+MAX_ID = 2**63 - 1
+
+
+class JobIdForm(forms.Form):
+    """The job that an answer belongs to."""
+
+    job = forms.IntegerField(min_value=1, max_value=MAX_ID, label="Job id")
+
+
+class AnswerMatching(HipqAdmin):
+    """The page on which an operator matches an answer that no job has."""
+
+    def has_match_answer_permission(self, request: HttpRequest) -> bool:
+        """Return whether the user may match answers to jobs."""
+        permitted = request.user.has_perm(f"{self.opts.app_label}.match_answer")
+        return permitted and self.has_view_or_change_permission(request)
+
+    def can_match(self, request: HttpRequest, answer: Answer) -> bool:
+        """Return whether this user may match this answer."""
+        return answer.is_free and self.has_match_answer_permission(request)
+
+    def get_urls(self) -> list[Any]:
+        """Return the pages with the one for matching."""
+        name = f"{self.opts.app_label}_{self.opts.model_name}_match"
+        view = self.admin_site.admin_view(self._match_view)
+        return [path("<path:object_id>/match/", view, name=name), *super().get_urls()]
+
+    def _match_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        if not self.has_match_answer_permission(request):
+            raise PermissionDenied
+        answer = self.get_object(request, unquote(object_id))
+        if answer is None:
+            self.message_user(request, f"There is no answer {object_id}.", messages.ERROR)
+            return HttpResponseRedirect(self.url(Answer, "changelist"))
+        given = request.POST if request.method == "POST" else request.GET
+        form = JobIdForm(given if "job" in given else None)
+        if request.method == "POST" and form.is_valid():
+            return self._match(request, answer, form.cleaned_data["job"])
+        return self._match_page(request, answer, form)
+
+    def _match(self, request: HttpRequest, answer: Answer, job_id: int) -> HttpResponse:
+        """Match and write it down in both histories, all of it or nothing."""
+        try:
+            with transaction.atomic(using=self.database):
+                matched = answers.assign(answer, job_id)
+                self.log_change(request, matched, f"Matched to job {job_id}.")
+                self.log_change(request, matched.job, f"Answer {matched.pk} matched to it.")
+        except HipqError as error:
+            self.message_user(request, str(error), messages.ERROR)
+            again = f"{self.url(Answer, 'match', answer.pk)}?{urlencode({'job': job_id})}"
+            return HttpResponseRedirect(again)
+        text = f"Answer {matched.pk} is {matched.status}: it was matched to {matched.job}."
+        self.message_user(request, text, messages.SUCCESS)
+        return HttpResponseRedirect(self.url(Answer, "change", matched.pk))
+
+    def _match_page(self, request: HttpRequest, answer: Answer, form: JobIdForm) -> HttpResponse:
+        job = self._chosen(form)
+        context = {
+            **self.admin_site.each_context(request),
+            "opts": self.opts,
+            "media": self.media,
+            "title": f"Match answer {answer.pk} to a job",
+            "original": answer,
+            "form": form,
+            "answer_rows": self._answer_rows(answer),
+            "job": job,
+            "job_rows": self._job_rows(job) if job else [],
+            "refusal": inbox.refusal(answer, job) if job else "",
+            "jobs_url": f"{self.url(Job, 'changelist')}?state=awaiting",
+        }
+        request.current_app = self.admin_site.name
+        return TemplateResponse(request, "hipq_django/admin/match_answer.html", context)
+
+    def _chosen(self, form: JobIdForm) -> Job | None:
+        if not form.is_bound or not form.is_valid():
+            return None
+        pk = form.cleaned_data["job"]
+        job = Job.objects.using(self.database).select_related("job_type", "queue").filter(pk=pk)
+        found = job.first()
+        if found is None:
+            form.add_error("job", f"There is no job {pk}.")
+        return found
+
+    def _answer_rows(self, answer: Answer) -> list[tuple[str, str]]:
+        return [
+            ("status", str(answer.get_status_display())),
+            ("kind", answer.kind),
+            ("job type", answer.job_type),
+            ("key", known(answer.job_key)),
+            ("received", when(answer.receive_time, self.now)),
+            ("payload", block(shown_payload(answer))),
+        ]
+
+    def _job_rows(self, job: Job) -> list[tuple[str, str]]:
+        return [
+            ("job", self.link(Job, job.pk, job)),
+            ("state", badge(*standing(job))),
+            ("job type", job.job_type.name),
+            ("key", known(job.job_key)),
+            ("attempt", str(job.attempt or "none yet")),
+            ("created", when(job.create_time, self.now)),
+            ("job data", block(job.masked(job.job_data))),
+        ]

@@ -1,0 +1,30 @@
+"""How an answer's values are shown, wherever they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hipq_django.admin.display import badge
+from hipq_django.models import Answer, JobType
+
+TONES = {
+    Answer.Status.ACCEPTED: "succeeded",
+    Answer.Status.EARLY: "retry",
+    Answer.Status.UNMATCHED: "error",
+    Answer.Status.LATE: "timed_out",
+}
+
+
+def status_badge(answer: Answer) -> str:
+    """Return what became of an answer."""
+    return badge(answer.status, TONES.get(answer.status, "cancelled"))  # type: ignore[call-overload]
+
+
+def shown_payload(answer: Answer) -> Any:
+    """Return what the other system sent, without the values of sensitive fields."""
+    if answer.job is not None:
+        return answer.job.masked(answer.payload)
+    types = JobType.objects.using(answer._state.db)
+    row = types.filter(instance=answer.instance, name=answer.job_type).first()
+    job_type = row or JobType(instance=answer.instance, name=answer.job_type)
+    return job_type.redactor.mask(answer.payload)

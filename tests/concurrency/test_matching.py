@@ -1,0 +1,157 @@
+"""An operator matches an answer by hand while others want it, or its job, too."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+import hipq_django as hipq
+from hipq_django import answers, recovery, retention
+from hipq_django.conf import get_instance
+from hipq_django.exceptions import InvalidAnswerError
+from hipq_django.models import Answer, Job
+from hipq_django.testing import run_due_jobs
+from tests.concurrency.sessions import Session, errors_of, run_together, wait_until_blocked
+from tests.factories import AnswerFactory
+from tests.hand_worker import HandWorker
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ROUNDS = 5
+
+
+def asked(key: str) -> Job:
+    job = hipq.enqueue("ask", job_key=key)
+    run_due_jobs()
+    return job
+
+
+def settled() -> list[tuple[str, str]]:
+    """Return the keys and results of the jobs that succeeded."""
+    return list(Job.objects.filter(outcome="succeeded").values_list("job_key", "result"))
+
+
+def test_one_answer_that_two_operators_match_settles_one_job() -> None:
+    for _ in range(ROUNDS):
+        Job.objects.all().delete()
+        jobs = [asked("a"), asked("b")]
+        answer = AnswerFactory.create(status="unmatched")
+
+        results: list[Any] = run_together(*[partial(answers.assign, answer, j.pk) for j in jobs])
+
+        [error] = errors_of(results)
+        assert isinstance(error, InvalidAnswerError)
+        assert len(settled()) == 1
+        assert Answer.objects.get().job == Job.objects.get(outcome="succeeded")
+
+
+def test_one_job_that_two_answers_are_matched_to_takes_one_of_them() -> None:
+    for _ in range(ROUNDS):
+        Job.objects.all().delete()
+        Answer.objects.all().delete()
+        job = asked("a")
+        lost = [AnswerFactory.create(status="unmatched", payload=n) for n in range(2)]
+
+        results: list[Any] = run_together(*[partial(answers.assign, a, job.pk) for a in lost])
+
+        assert len(errors_of(results)) == 1
+        assert sorted(Answer.objects.values_list("status", flat=True)) == ["accepted", "unmatched"]
+
+
+def test_an_answer_that_comes_while_another_one_is_matched_is_accounted_for() -> None:
+    for _ in range(ROUNDS):
+        Job.objects.all().delete()
+        Answer.objects.all().delete()
+        job = asked("a")
+        lost = AnswerFactory.create(status="unmatched", payload="by hand")
+
+        run_together(
+            partial(answers.assign, lost, job.pk), lambda: hipq.complete("ask", "a", "own")
+        )
+
+        [(_, result)] = settled()
+        statuses = dict(Answer.objects.values_list("payload", "status"))
+        assert statuses[result] == "accepted"
+        assert statuses in (
+            {"by hand": "accepted", "own": "late"},
+            {"by hand": "unmatched", "own": "accepted"},
+        )
+
+
+def test_an_early_answer_goes_to_the_job_of_its_key_or_to_that_of_the_operator() -> None:
+    for _ in range(ROUNDS):
+        Job.objects.all().delete()
+        Answer.objects.all().delete()
+        chosen = asked("by hand")
+        early = hipq.complete("ask", "own", "paid")
+        hipq.enqueue("ask", job_key="own")
+        worker = HandWorker()
+
+        run_together(partial(answers.assign, early, chosen.pk), worker.run_pass)
+        worker.execute()
+        worker.save()
+
+        early.refresh_from_db()
+        [(key, result)] = settled()
+        assert (early.status, result) == ("accepted", "paid")
+        assert early.job is not None
+        assert early.job.job_key == key
+
+
+@pytest.mark.postgres
+def test_a_claim_waits_for_the_operator_who_matches_its_early_answer(session: Session) -> None:
+    chosen = asked("by hand")
+    early = hipq.complete("ask", "own", "paid")
+    own = hipq.enqueue("ask", job_key="own")
+    session.begin()
+    session(partial(answers.assign, early, chosen.pk))
+    other = Session()
+    worker = HandWorker()
+    claiming = other.start(worker.run_pass)
+    wait_until_blocked()
+
+    session.commit()
+
+    assert claiming.result(30) == [own]
+    assert settled() == [("by hand", "paid")]
+    own.refresh_from_db()
+    assert (own.state, own.answered) == ("running", False)
+    other.close()
+
+
+@pytest.mark.postgres
+def test_maintenance_leaves_an_answer_that_was_just_matched(session: Session) -> None:
+    """To a job that has not run yet: the answer is early still, and has its job."""
+    own = asked("own")
+    chosen = hipq.enqueue("ask", job_key="by hand")
+    early = AnswerFactory.create(job_key="own")
+    session.begin()
+    session(partial(answers.assign, early, chosen.pk))
+    other = Session()
+    matching = other.start(lambda: recovery.match_early(get_instance()))
+    wait_until_blocked()
+
+    session.commit()
+
+    assert matching.result(30) == 0
+    early.refresh_from_db()
+    own.refresh_from_db()
+    assert (early.status, early.job) == ("early", chosen)
+    assert own.state == "running"
+    other.close()
+
+
+@pytest.mark.postgres
+def test_an_answer_that_is_being_matched_is_not_pruned(session: Session) -> None:
+    job = asked("a")
+    old = AnswerFactory.create(status="unmatched", receive_time="2001-01-01T00:00:00Z")
+    session.begin()
+    session(partial(answers.assign, old, job.pk))
+
+    counts = retention.prune(get_instance())
+    session.commit()
+
+    assert counts["answers"] == 0
+    assert Answer.objects.get().status == "accepted"

@@ -1,0 +1,148 @@
+"""Sensitive fields and their values, masked wherever people read them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hipq_django.exceptions import InvalidJobError
+from hipq_django.payloads import error_of, traceback_of
+from hipq_django.redaction import MASK, Redactor, checked_fields
+
+CARD = "4111 1111 1111 1111"
+
+texts = st.text(max_size=12)
+values: Any = st.recursive(
+    st.none() | st.booleans() | st.integers() | texts,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def mask(value: Any, *fields: str) -> Any:
+    return Redactor(fields).knowing(value).mask(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ({"card": CARD, "order": 42}, {"card": MASK, "order": 42}),
+        ({"Card": CARD}, {"Card": MASK}),
+        ({"cards": "x"}, {"cards": "x"}),
+        ({"a": [{"b": {"card": CARD}}]}, {"a": [{"b": {"card": MASK}}]}),
+        ({"card": {"number": CARD, "year": 2030}}, {"card": MASK}),
+        ({"card": [CARD]}, {"card": MASK}),
+        ({"card": None}, {"card": MASK}),
+        ([{"card": CARD}], [{"card": MASK}]),
+        ("card", "card"),
+        (None, None),
+    ],
+)
+def test_a_name_masks_that_key_at_any_depth(value: Any, shown: Any) -> None:
+    assert mask(value, "card") == shown
+
+
+def test_a_dotted_name_masks_the_key_directly_below_the_other_one() -> None:
+    value = {
+        "iban": "a-public-one",
+        "customer": {"iban": "DE02", "name": "Ada", "bank": {"iban": "b-public-one"}},
+        "orders": [{"customer": [{"iban": "FR76"}]}],
+        "customer.iban": "GB33",
+    }
+
+    assert mask(value, "customer.iban") == {
+        "iban": "a-public-one",
+        "customer": {"iban": MASK, "name": "Ada", "bank": {"iban": "b-public-one"}},
+        "orders": [{"customer": [{"iban": MASK}]}],
+        "customer.iban": MASK,
+    }
+
+
+def test_a_value_that_is_known_is_masked_in_other_fields_too() -> None:
+    value = {"card": CARD, "note": f"please charge {CARD} today"}
+
+    assert mask(value, "card")["note"] == f"please charge {MASK} today"
+
+
+def test_without_sensitive_fields_everything_is_shown() -> None:
+    value = {"card": CARD}
+
+    assert Redactor().knowing(value).mask(value) is value
+
+
+@given(values)
+def test_what_is_not_sensitive_stays_and_the_value_is_not_changed(value: Any) -> None:
+    before = json.dumps(value)
+
+    assert mask(value, "no such field") == value
+    assert json.dumps(value) == before
+
+
+@given(st.text(min_size=1, max_size=30).filter(str.strip).filter(lambda text: MASK[0] not in text))
+def test_a_known_value_is_found_however_it_is_spelled(secret: str) -> None:
+    secret = secret.strip() * 6  # long enough to be looked for anywhere
+    redactor = Redactor(("card",)).knowing({"card": secret})
+
+    for spelled in (
+        secret,
+        repr(secret)[1:-1],
+        json.dumps(secret)[1:-1],
+        quote(secret, safe="", errors="replace"),
+    ):
+        assert spelled not in redactor.mask_text(f"before{spelled}after")
+
+
+def test_a_known_value_is_found_in_an_address() -> None:
+    redactor = Redactor(("card",)).knowing({"card": CARD})
+
+    address = f"https://bank.example/?{urlencode({'card': CARD})}"
+
+    assert redactor.mask_text(address) == f"https://bank.example/?card={MASK}"
+
+
+def test_numbers_are_found_and_true_is_not() -> None:
+    redactor = Redactor(("pin", "is_new")).knowing({"pin": 4711, "is_new": True})
+
+    assert redactor.mask_text("pin=4711 is_new=True") == f"pin={MASK} is_new=True"
+
+
+def test_a_short_value_is_found_as_a_whole_word_only_and_a_very_short_one_is_not() -> None:
+    redactor = Redactor(("cvv", "day")).knowing({"cvv": "123", "day": "1"})
+
+    assert redactor.mask_text("cvv 123, 12345, line 1") == f"cvv {MASK}, 12345, line 1"
+
+
+def test_the_longer_of_two_values_is_masked_whole() -> None:
+    redactor = Redactor(("card",)).knowing({"card": ["123456", "123456789"]})
+
+    assert redactor.mask_text("123456789") == MASK
+
+
+def test_data_that_contains_itself_is_walked_once() -> None:
+    data: dict[str, Any] = {"card": CARD}
+    data["again"] = [data]
+
+    assert Redactor(("card",)).knowing(data).mask_text(CARD) == MASK
+
+
+def test_a_value_at_the_edge_of_a_text_that_is_cut_is_masked_first() -> None:
+    redactor = Redactor(("card",)).knowing({"card": CARD})
+    error = ValueError("x" * 9_980 + CARD)
+
+    assert CARD[:4] not in error_of(error, redactor)
+    assert CARD[:4] not in traceback_of(error, redactor)
+
+
+def test_a_redactor_does_not_show_what_it_knows() -> None:
+    assert CARD not in repr(Redactor(("card",)).knowing({"card": CARD}))
+
+
+@pytest.mark.parametrize("names", ["card", [""], ["a..b"], [".a"], [7], {"card": 1}, None, ["a\n"]])
+def test_what_are_no_names_of_fields_is_refused(names: Any) -> None:
+    with pytest.raises(InvalidJobError, match=r'give a list of names such as \["card"'):
+        checked_fields(names)

@@ -1,0 +1,30 @@
+"""How far a deadline is moved."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hipq_django.moments import MAX_SECONDS
+from hipq_django.running import later_deadline
+
+NOON = datetime(2025, 1, 6, 12, tzinfo=UTC)
+moments = st.datetimes(datetime(1970, 1, 1), datetime(9000, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001 - made aware
+
+
+@given(moments, st.floats(0.001, MAX_SECONDS), moments, moments)
+def test_a_deadline_never_goes_back_and_never_past_the_last_moment(
+    deadline: datetime, seconds: float, last: datetime, now: datetime
+) -> None:
+    moved = later_deadline(deadline, seconds, last, now)
+
+    assert deadline <= moved <= max(deadline, last)
+    assert moved <= max(deadline, now) + timedelta(seconds=seconds)
+
+
+def test_it_is_moved_by_the_seconds_where_there_is_room() -> None:
+    moved = later_deadline(NOON, 60, NOON + timedelta(hours=1), NOON - timedelta(minutes=5))
+
+    assert moved == NOON + timedelta(seconds=60)
