@@ -18,6 +18,7 @@ from hipq_django.inbox import Kind, Message, Status
 from hipq_django.models import Answer, Attempt, Job, JobType
 from hipq_django.payloads import NONE
 from hipq_django.states import State
+from hipq_django.wakeup import wake_workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -200,3 +201,4 @@ def _act(accepted: Sequence[Answer], batch: Batch) -> None:
     moves.mark_answered(handled, batch.now, batch.using)
     texts = {job.pk: error for job, error in errors.items()}
     moves.fail(list(errors), Attempt.Kind.ANSWERED, texts, batch.now, batch.using)
+    wake_workers({a.job.queue_id: a.job.queue for a in accepted if a.job}.values(), batch.using)

@@ -37,6 +37,7 @@ from hipq_django.models import Job, JobType, Queue
 from hipq_django.payloads import NONE
 from hipq_django.signals import job_enqueued, job_finished, send_after_commit
 from hipq_django.states import WAITING, Outcome, State
+from hipq_django.wakeup import wake_workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -85,7 +86,7 @@ def enqueue(
     job = _Builder(instance).build(new)
     taken = _insert_instead(job) if on_conflict == "replace" else _insert(job)
     if taken is None:
-        send_after_commit(job_enqueued, [job], job.using)
+        _announce([job], job.using)
         return job
     if on_conflict == "return":
         return taken
@@ -124,8 +125,18 @@ def _insert_keyed(rows: Sequence[Job], using: str) -> list[Job]:
 def _insert_many(jobs: Iterable[Job], count: int, using: str, *, by_key: bool = False) -> list[Job]:
     with transaction.atomic(using=using):
         rows = hot_path(using).insert(jobs, count, by_key=by_key)
-        send_after_commit(job_enqueued, rows, using)
+        _announce(rows, using)
     return rows
+
+
+def _announce(jobs: Sequence[Job], using: str) -> None:
+    """Once they are committed, tell receivers, and workers where a job may run at once."""
+    send_after_commit(job_enqueued, jobs, using)
+    wake_workers({j.queue_id: j.queue for j in jobs if _is_due(j)}.values(), using)
+
+
+def _is_due(job: Job) -> bool:
+    return job.scheduled_run_time <= job.create_time
 
 
 aenqueue = sync_to_async(enqueue)
@@ -159,6 +170,7 @@ def run_now(job: Job) -> Job:
         job.time_windows = []
         Job.objects.using(job.using).filter(pk=job.pk).update(time_windows=[])
         moves.reschedule(job, now, now)
+        wake_workers([job.queue], job.using)
     return job
 
 
@@ -178,7 +190,7 @@ def requeue(job: Job) -> Job:
     taken = _insert(fresh)
     if taken is not None:
         raise _duplicate(taken)
-    send_after_commit(job_enqueued, [fresh], fresh.using)
+    _announce([fresh], fresh.using)
     return fresh
 
 

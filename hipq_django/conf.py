@@ -36,6 +36,7 @@ INSTANCE_DEFAULTS: dict[str, Any] = {
     "CALLBACK_BASE_URL": "",
     "CALLBACK_MAX_BYTES": 1_048_576,
     "HEARTBEAT_SECONDS": 10,
+    "NOTIFY": True,
     "ANSWER_TTL_SECONDS": 86_400,
     "ANSWER_RETENTION_DAYS": 14,
     "QUEUES": {},
@@ -87,6 +88,7 @@ class InstanceSettings:
     callback_base_url: str
     callback_max_bytes: int
     heartbeat_seconds: float
+    notify: bool
     answer_ttl_seconds: float
     answer_retention_days: float
     queues: Mapping[str, QueueSettings] = field(default_factory=dict)
@@ -157,6 +159,7 @@ def _instance_settings(name: str, options: Mapping[str, Any]) -> InstanceSetting
         callback_base_url=values["CALLBACK_BASE_URL"],
         callback_max_bytes=values["CALLBACK_MAX_BYTES"],
         heartbeat_seconds=values["HEARTBEAT_SECONDS"],
+        notify=values["NOTIFY"],
         answer_ttl_seconds=values["ANSWER_TTL_SECONDS"],
         answer_retention_days=values["ANSWER_RETENTION_DAYS"],
         queues={queue: _queue_settings(opts) for queue, opts in values["QUEUES"].items()},
@@ -319,6 +322,15 @@ def _durations_are_positive() -> Iterator[Problem]:
                     f"HIPQ[{name!r}][{key!r}] is {value!r}.",
                     f"Give a number above 0, at most {most:,}.",
                 )
+
+
+@_rule("hipq.E016")
+def _notify_is_yes_or_no() -> Iterator[Problem]:
+    for name, options in _setting().items():
+        if not isinstance(value := options.get("NOTIFY", True), bool):
+            yield Problem(
+                "hipq.E016", f"HIPQ[{name!r}]['NOTIFY'] is {value!r}.", "Give True or False."
+            )
 
 
 @_rule("hipq.E006")

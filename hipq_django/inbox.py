@@ -21,6 +21,7 @@ from hipq_django.payloads import NONE
 from hipq_django.registry import get_declared
 from hipq_django.signals import job_finished, send_after_commit
 from hipq_django.states import Outcome, State
+from hipq_django.wakeup import wake_workers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,6 +109,9 @@ def _work_off(answer: Answer, job: Job, now: datetime) -> None:
         act(answer, job, now)
     elif answer.status == Status.EARLY:
         _hasten(job, now)
+    else:
+        return
+    wake_workers([job.queue], job.using)
 
 
 def _attempt(message: Message, job: Job | None) -> int:

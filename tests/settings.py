@@ -38,6 +38,7 @@ HIPQ = {
     "default": {
         "DATABASE": "default",
         "HEARTBEAT_SECONDS": env.float("HIPQ_TEST_HEARTBEAT_SECONDS", default=10),
+        "NOTIFY": env.bool("HIPQ_TEST_NOTIFY", default=True),
         "SOURCES": env.json("HIPQ_TEST_SOURCES", default={}),
     },
     "other": {"DATABASE": "other"},

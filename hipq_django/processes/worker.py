@@ -19,6 +19,7 @@ from hipq_django.database import in_one_line, locked, write_transaction
 from hipq_django.models import Job, Worker
 from hipq_django.processes.back_off import BackOff
 from hipq_django.processes.heartbeat import Heartbeat
+from hipq_django.processes.listener import Listener
 from hipq_django.processes.pool import ThreadPool
 from hipq_django.scheduler import BatchScheduler
 
@@ -34,6 +35,11 @@ logger = logging.getLogger("hipq_django")
 
 FLUSH_SECONDS = 0.05
 BUSY_SECONDS = 0.002
+POLL_SECONDS = 0.05
+LISTENING_POLL_SECONDS = 0.25
+LIVELY_SECONDS = 0.5
+"""How long after work a worker looks often; longer than a process keeps quiet in `wakeup`."""
+LIVELY_POLL_SECONDS = 0.005
 OFTEN_SECONDS = 1.0
 SELDOM_SECONDS = 60.0
 COLLECT_AFTER_OBJECTS = 20_000
@@ -48,6 +54,7 @@ class WorkerProcess:
         self.using = self.config.database
         self._awake: SimpleQueue[None] = SimpleQueue()
         self._stops = 0
+        self._stirred = 0.0
         self._back_off = BackOff()
         self._upkeep = _Upkeep(self)
 
@@ -57,9 +64,11 @@ class WorkerProcess:
         self.pool = ThreadPool(self.options.threads, self._wake)
         self._register()
         self.heartbeat = Heartbeat(self.worker, lambda: self.pool.in_hand)
+        self.listener = Listener(self.config, self.options.queues, self._stir)
         self.scheduler = BatchScheduler(self.worker, self.pool)
         self.pool.open()
         self.heartbeat.open()
+        self.listener.open()
         _spare_the_collector()
         try:
             self._work()
@@ -67,6 +76,7 @@ class WorkerProcess:
         finally:
             self.pool.close()
             self.heartbeat.close()
+            self.listener.close()
         self._sign_off()
 
     def stop(self) -> None:
@@ -77,6 +87,11 @@ class WorkerProcess:
     def _wake(self) -> None:
         # Also called by signal handlers: an Event could deadlock with the wait it interrupts.
         self._awake.put(None)
+
+    def _stir(self) -> None:
+        """Look at once, and often for a while: more may come that nobody is woken for."""
+        self._stirred = time.monotonic()
+        self._wake()
 
     @property
     def has_let_go(self) -> bool:
@@ -97,6 +112,8 @@ class WorkerProcess:
         kept_up = self._upkeep.run(all_of_it=self.options.until_idle and not self.scheduler.batch)
         was_empty = not self.scheduler.batch
         self.scheduler.run_once()
+        if self.listener.is_listening and self.scheduler.progress:
+            self._stirred = time.monotonic()
         idle = was_empty and not kept_up and self.scheduler.found_nothing
         if not (self.options.until_idle and idle):
             self._wait()
@@ -107,8 +124,15 @@ class WorkerProcess:
         if scheduler.contended:
             self._sleep(BUSY_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311
         elif not (scheduler.progress and pool.free() + pool.ahead()):
-            polled = self.options.interval * random.uniform(0.5, 1.0)  # noqa: S311
-            self._sleep(FLUSH_SECONDS if pool.in_hand > pool.threads else polled)
+            self._sleep(FLUSH_SECONDS if pool.in_hand > pool.threads else self._poll_seconds())
+
+    def _poll_seconds(self) -> float:
+        """Return how long to wait for something new before looking again."""
+        idle = time.monotonic() - self._stirred
+        if idle < LIVELY_SECONDS:
+            return max(LIVELY_POLL_SECONDS, idle / 4)
+        usual = LISTENING_POLL_SECONDS if self.listener.is_listening else POLL_SECONDS
+        return (self.options.interval or usual) * random.uniform(0.5, 1.0)  # noqa: S311
 
     def _sleep(self, seconds: float) -> None:
         try:

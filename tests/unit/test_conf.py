@@ -56,6 +56,7 @@ def test_no_setting_at_all_means_the_defaults(settings: Settings) -> None:
                 callback_base_url="",
                 callback_max_bytes=1_048_576,
                 heartbeat_seconds=10,
+                notify=True,
                 answer_ttl_seconds=86_400,
                 answer_retention_days=14,
             )
@@ -166,6 +167,7 @@ WRONG = [
     ("E012", queues(RETENTION_DAYS=True), "['RETENTION_DAYS'] is True."),
     ("E013", queues(THROTTLERS="a.b"), "['bank']['THROTTLERS'] is 'a.b'."),
     ("E013", queues(THROTTLERS=[by_tenant]), "['bank']['THROTTLERS'] is [KeyLimit("),
+    ("E016", {"default": {"NOTIFY": "yes"}}, "HIPQ['default']['NOTIFY'] is 'yes'."),
     ("E020", {"default": {"SOURCES": ["post"]}}, "HIPQ['default']['SOURCES'] is a list"),
     ("E020", {"default": {"SOURCES": {"post": "kafka"}}}, "['SOURCES']['post'] is not a dict."),
     ("E021", {"default": {"SOURCES": {"Post": {}}}}, "HIPQ['default'] source 'Post': a name has"),

@@ -41,7 +41,9 @@ class Command(BaseCommand):
         )
         parser.add_argument("--processes", type=int, default=1, help="Processes; %(default)s.")
         parser.add_argument(
-            "--interval", type=float, default=0.1, help="Seconds between polls; %(default)s."
+            "--interval",
+            type=float,
+            help="Longest pause between polls in seconds; 0.05, or 0.25 where NOTIFY wakes it.",
         )
         parser.add_argument(
             "--until-idle", action="store_true", help="Leave when there is nothing left to do now."
@@ -94,7 +96,7 @@ class Command(BaseCommand):
         for name in ("threads", "processes"):
             if not 1 <= options[name] <= 1_000:
                 raise CommandError(f"--{name} {options[name]}: give a number from 1 to 1,000.")
-        if not 0.001 <= options["interval"] <= 3_600:
+        if options["interval"] is not None and not 0.001 <= options["interval"] <= 3_600:
             raise CommandError(f"--interval {options['interval']}: give 0.001 to 3,600 seconds.")
         try:
             config = get_instance(options["instance"])

@@ -1,0 +1,81 @@
+"""Wakes idle workers by PostgreSQL's NOTIFY, after the commit and seldom.
+
+A NOTIFY in each insert would make commits wait for each other. So each process sends at most one
+in a while for each queue, and a worker that was woken looks often for as long as that may be.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from django.db import Error, connections, transaction
+
+from hipq_django.conf import get_instance
+from hipq_django.database import in_one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hipq_django.models import Queue
+
+logger = logging.getLogger("hipq_django")
+
+SHORTEST_PAUSE_SECONDS = 0.05
+LONGEST_PAUSE_SECONDS = 0.4
+"""How long a process keeps quiet about a queue after it woke the workers; longer in a burst."""
+
+
+def channel_of(instance: str) -> str:
+    """Return the channel on which workers of an instance listen; at most 63 characters."""
+    return f"hipq_{instance}"[:63]
+
+
+def wake_workers(queues: Iterable[Queue], using: str) -> None:
+    """Once the current transaction is committed, wake workers that wait for work of the queues.
+
+    Does nothing on other databases than PostgreSQL, or where the setting NOTIFY is off.
+    """
+    if connections[using].vendor != "postgresql":
+        return
+    for instance, name in {(queue.instance, queue.name) for queue in queues}:
+        if get_instance(instance).notify:
+            transaction.on_commit(partial(_notify, instance, name, using), using=using)
+
+
+@dataclass(slots=True)
+class _Pause:
+    """How long this process keeps quiet about one queue, and whether it had something to say."""
+
+    until: float
+    seconds: float
+    kept_quiet: bool = False
+
+
+_pauses: dict[tuple[str, str, str], _Pause] = {}
+
+
+def _notify(instance: str, queue: str, using: str) -> None:
+    if not _may_speak((using, instance, queue), time.monotonic()):
+        return
+    try:
+        with connections[using].cursor() as cursor:
+            cursor.execute("SELECT pg_notify(%s, %s)", [channel_of(instance), queue])
+    except Error as error:  # the job is committed: its enqueue must not fail any more
+        logger.warning("queue=%s workers could not be woken: %s", queue, in_one_line(error))
+
+
+def _may_speak(key: tuple[str, str, str], now: float) -> bool:
+    """Whether the pause is over; the next one is twice as long if this one hid anything."""
+    pause = _pauses.get(key)
+    if pause is not None and now < pause.until:
+        pause.kept_quiet = True
+        return False
+    seconds = SHORTEST_PAUSE_SECONDS
+    if pause is not None and pause.kept_quiet:
+        seconds = min(2 * pause.seconds, LONGEST_PAUSE_SECONDS)
+    _pauses[key] = _Pause(now + seconds, seconds)
+    return True
