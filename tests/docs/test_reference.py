@@ -273,6 +273,7 @@ BROKEN: dict[str, Any] = {
     "hipq.E011": {"default": {"QUEUES": {"bank": {"ORDER": "random"}}}},
     "hipq.E012": {"default": {"QUEUES": {"bank": {"RETENTION_DAYS": -1}}}},
     "hipq.E013": {"default": {"QUEUES": {"bank": {"THROTTLERS": "limits"}}}},
+    "hipq.E016": {"default": {"NOTIFY": "yes"}},
     "hipq.E014": {"default": {"QUEUES": {"bank": {"THROTTLERS": ["no.such"]}}}},
     "hipq.E020": {"default": {"SOURCES": []}},
     "hipq.E021": {"default": {"SOURCES": {"Bank": {}}}},
