@@ -52,12 +52,10 @@ def test_an_event_that_is_sent_again_is_stored_once(client: Client) -> None:
     assert Event.objects.count() == 1
 
 
-def test_an_event_may_be_called_none(client: Client) -> None:
-    send(client, EVENT | {"id": "NONE"})  # the word hipq_django stores for "no key"
-    send(client, EVENT | {"id": "e-2"})
-    run_due_jobs()
-
-    assert set(Event.objects.values_list("event_id", flat=True)) == {"NONE", "e-2"}
+def test_an_event_that_is_called_none_is_refused(client: Client) -> None:
+    """It is the word that hipq_django stores for "no key"."""
+    assert send(client, EVENT | {"id": "NONE"}) == 400
+    assert not Job.objects.exists()
 
 
 @pytest.mark.parametrize(
