@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hipq_django import inbox, moves
 from hipq_django.database import locked, max_rows_per_statement
 from hipq_django.inbox import Kind, Message, Status
-from hipq_django.models import Answer, Attempt, Job, JobType
+from hipq_django.models import Answer, Attempt, Job, JobType, Queue
 from hipq_django.payloads import NONE
 from hipq_django.states import State
 from hipq_django.wakeup import wake_workers
@@ -201,4 +201,5 @@ def _act(accepted: Sequence[Answer], batch: Batch) -> None:
     moves.mark_answered(handled, batch.now, batch.using)
     texts = {job.pk: error for job, error in errors.items()}
     moves.fail(list(errors), Attempt.Kind.ANSWERED, texts, batch.now, batch.using)
-    wake_workers({a.job.queue_id: a.job.queue for a in accepted if a.job}.values(), batch.using)
+    queues = {answer.job.queue_id for answer in accepted if answer.job}
+    wake_workers(Queue.objects.using(batch.using).filter(pk__in=queues), batch.using)

@@ -330,7 +330,7 @@ def _insert_guarded(job: Job) -> None:
     guarded = job.job_key != NONE and connections[using].in_atomic_block
     try:
         with transaction.atomic(using=using) if guarded else nullcontext():
-            job.save(force_insert=True, using=using)
+            hot_path(using).insert_one(job)
     except IntegrityError:
         job.pk = None
         raise

@@ -14,12 +14,14 @@ from django.db import models
 
 from hipq_django import clock
 from hipq_django.conf import get_instance
+from hipq_django.database import row_versions
 from hipq_django.definitions import checked_name, checked_type_name
 from hipq_django.models import JobType, Queue
 from hipq_django.registry import DEFAULT_QUEUE, get_all_declared, get_declared
 
 if TYPE_CHECKING:
     from hipq_django.conf import InstanceSettings
+    from hipq_django.database import RowVersions
     from hipq_django.registry import DeclaredType
 
 
@@ -36,17 +38,30 @@ def get_job_type(instance: str, name: str) -> JobType:
     A type that nobody declared is registered with the defaults (hipq state.md, "Job Type").
     """
     config = get_instance(instance)
-    found = (
-        JobType.objects.using(config.database)
-        .select_related("queue")
-        .filter(instance=instance, name=name)
-        .first()
-    )
+    found = _read_job_type(config, name)
     declared = get_declared(instance, name)
     if found is None:
         return _create_job_type(config, name, declared)
     if declared is not None and _is_behind(found, declared):
         _follow(found, declared)
+    return found
+
+
+_read: dict[tuple[str, str, str], tuple[RowVersions, JobType]] = {}
+"""The job types this process has read, and the versions of the rows that it read them from."""
+
+
+def _read_job_type(config: InstanceSettings, name: str) -> JobType | None:
+    """Return the row with its queue; it is read in full only where one of the two changed."""
+    key = (config.database, config.name, name)
+    now = row_versions(config.database, config.name, name)
+    then, known = _read.get(key, (None, None))
+    if now is not None and now == then:
+        return known
+    rows = JobType.objects.using(config.database).select_related("queue")
+    found = rows.filter(instance=config.name, name=name).first()
+    if now is not None and found is not None:
+        _read[key] = now, found
     return found
 
 

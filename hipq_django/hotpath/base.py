@@ -79,6 +79,9 @@ class HotPath(Protocol):
         The keys are the jobs' ids.
         """
 
+    def insert_one(self, job: Job) -> None:
+        """Insert a new job and give it its id."""
+
     def insert(self, jobs: Iterable[Job], count: int, *, by_key: bool) -> list[Job]:
         """Insert `count` new jobs in the caller's transaction; return them with their ids.
 

@@ -49,6 +49,13 @@ _COLUMNS = ", ".join([*_OWN, *_SAME])
 _COLUMNS_IN_COPY = f"id, {_COLUMNS}"
 _SAME_IN_COPY = "\t".join(_SAME.values())
 
+_SAME_IN_SQL = ", ".join(f"'{value}'" for value in _SAME.values())
+INSERT_ONE = (
+    f"INSERT INTO hipq_job ({', '.join(_OWN)}, origin_id, {', '.join(_SAME)}) "
+    f"VALUES ({', '.join(['%s'] * len(_OWN))}, %s, {_SAME_IN_SQL}) RETURNING id"
+)
+"""The INSERT of one `document_row` and the id of the job that it comes from."""
+
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
@@ -80,14 +87,13 @@ def _chunks(lines: Iterator[str]) -> Iterator[str]:
 def insert_statement(dialect: Dialect) -> str:
     """Return the INSERT of a JSON document of `document_row`s; it returns the ids."""
     fields = [dialect.field.format(index, kind) for index, kind in enumerate(_OWN.values())]
-    same = [f"'{value}'" for value in _SAME.values()]
     return (
-        f"INSERT INTO hipq_job ({_COLUMNS}) SELECT {', '.join([*fields, *same])} "
+        f"INSERT INTO hipq_job ({_COLUMNS}) SELECT {', '.join(fields)}, {_SAME_IN_SQL} "
         f"FROM {dialect.rows} RETURNING id"
     )
 
 
-def document_row(job: Job, text_of: Callable[[datetime], str]) -> list[Any]:
+def document_row(job: Job, text_of: Callable[[datetime], Any]) -> list[Any]:
     """Return a new job as a row of the document."""
     created = text_of(job.create_time)
     return [

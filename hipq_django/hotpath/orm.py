@@ -129,6 +129,10 @@ class OrmPath:
         """Leave it all to the careful way."""
         return False
 
+    def insert_one(self, job: Job) -> None:
+        """Django's save."""
+        job.save(force_insert=True, using=self.using)
+
     def insert(self, jobs: Iterable[Job], count: int, *, by_key: bool) -> list[Job]:
         """Django's bulk_create."""
         return Job.objects.using(self.using).bulk_create(jobs)

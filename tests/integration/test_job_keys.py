@@ -197,7 +197,7 @@ def connection_lost_at_insert(number: int) -> Iterator[None]:
 
     def execute(run: Any, sql: str, *arguments: Any) -> Any:
         nonlocal inserts
-        inserts += sql.startswith('INSERT INTO "hipq_job"')
+        inserts += sql.startswith("INSERT INTO hipq_job ")
         if inserts == number:
             raise OperationalError("server closed the connection unexpectedly")
         return run(sql, *arguments)
