@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         WorkerLost,
     )
     from hipq_django.formats import ErrorResponse, Response
+    from hipq_django.parts import WAIT_FOR
     from hipq_django.reasons import Reason, explain
     from hipq_django.retries import (
         WAIT,
@@ -95,6 +96,7 @@ _HOMES = {
         "WorkerLost",
     ),
     "formats": ("ErrorResponse", "Response"),
+    "parts": ("WAIT_FOR",),
     "reasons": ("Reason", "explain"),
     "retries": (
         "WAIT",
@@ -116,6 +118,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "WAIT",
+    "WAIT_FOR",
     "ConfigurationError",
     "DuplicateJobKeyError",
     "ErrorAnswer",

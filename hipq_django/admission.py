@@ -12,6 +12,7 @@ from hipq_django import clock, inbox, moves
 from hipq_django.conf import get_throttlers
 from hipq_django.database import in_one_line, locked, write_transaction
 from hipq_django.exceptions import ConfigurationError
+from hipq_django.gathering import response_of
 from hipq_django.models import Answer, Job, Queue
 from hipq_django.payloads import NONE
 from hipq_django.ranking import MAX_RANK
@@ -268,8 +269,11 @@ class Admission:
             else:
                 moves.expect_response_handler(job)
                 claims.append(
-                    Claim(job.pk, job.attempt, Work.RESPONSE, job, keep(job), answer.payload)
-                )
+                    Claim(
+                        job.pk, job.attempt, Work.RESPONSE, job, keep(job),
+                        response_of(answer, job),
+                    )
+                )  # fmt: skip
         return claims
 
 

@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hipq_django import inbox, moves
+from hipq_django import gathering, inbox, moves
 from hipq_django.database import locked, max_rows_per_statement
 from hipq_django.inbox import Kind, Message, Status
 from hipq_django.models import Answer, Attempt, Job, JobType, Queue
@@ -99,7 +99,7 @@ def _receive_usual(batch: Batch) -> None:
             new[place] = inbox.new_answer(message, None, Status.UNMATCHED, batch.now)
         elif job is None and key not in final:
             new[place] = inbox.new_answer(message, None, Status.EARLY, batch.now)
-        elif job is not None and _waits(job) and job.pk not in answered:
+        elif job is not None and _is_usual(message, job) and job.pk not in answered:
             new[place] = inbox.new_answer(message, job, Status.ACCEPTED, batch.now)
     Answer.objects.using(batch.using).bulk_create(new.values())
     _act([answer for answer in new.values() if answer.status == Status.ACCEPTED], batch)
@@ -120,8 +120,10 @@ def _alone(batch: Batch) -> dict[int, Key]:
     }
 
 
-def _waits(job: Job) -> bool:
-    return job.state == State.RUNNING and not job.answered
+def _is_usual(message: Message, job: Job) -> bool:
+    """Whether the job waits for its answer, and this one is not one of several."""
+    waits = job.state == State.RUNNING and not job.answered
+    return waits and not gathering.is_part(message.kind, message.part, job)
 
 
 def _lock_live(batch: Batch, keys: Mapping[int, Key]) -> dict[Key, Job]:

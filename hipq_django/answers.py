@@ -6,6 +6,7 @@ that cannot be stored are refused, with nothing changed.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import sync_to_async
@@ -18,6 +19,7 @@ from hipq_django.definitions import NewAnswer, checked_key, checked_type_name
 from hipq_django.exceptions import InvalidAnswerError, InvalidJobError
 from hipq_django.inbox import Message
 from hipq_django.models import Answer
+from hipq_django.parts import UNNAMED, checked_part
 from hipq_django.payloads import NONE, to_json
 
 if TYPE_CHECKING:
@@ -34,16 +36,19 @@ def complete(
     response: Any = None,
     *,
     message_id: str | None = None,
+    part: str | None = None,
     instance: str = DEFAULT,
 ) -> Answer:
     """Store the response to the job with this key and settle the job by it.
 
     Without a response handler the job is final at once, inside the caller's transaction; with one
     a worker runs it. `message_id` is the sender's own id of the message: a second message with
-    the same id changes nothing. Return the stored answer; its `status` says what became of it.
+    the same id changes nothing. `part` names the part that is answered, where the job waits for
+    several: it is settled once all are in. Return the stored answer; its `status` says what became
+    of it.
     """
-    message = _message(instance, job_type, job_key, Answer.Kind.RESPONSE, response, message_id)
-    return _receive_by_key(message)
+    answer = NewAnswer(job_type, job_key, message_id=message_id, part=part)
+    return _receive_by_key(_message(instance, answer, Answer.Kind.RESPONSE, response))
 
 
 def fail(
@@ -52,14 +57,15 @@ def fail(
     error: Any,
     *,
     message_id: str | None = None,
+    part: str | None = None,
     instance: str = DEFAULT,
 ) -> Answer:
     """Store the error that the job with this key was answered with; its retry handler decides.
 
     `error` is text or JSON. Otherwise as `complete`.
     """
-    message = _message(instance, job_type, job_key, Answer.Kind.ERROR, error, message_id)
-    return _receive_by_key(message)
+    answer = NewAnswer(job_type, job_key, message_id=message_id, part=part)
+    return _receive_by_key(_message(instance, answer, Answer.Kind.ERROR, error))
 
 
 acomplete = sync_to_async(complete)
@@ -87,8 +93,9 @@ def message_of(answer: NewAnswer, instance: str, message_id: str | None = None) 
             raise InvalidAnswerError(
                 f"answer for {answer.job_type!r:.200}: it has a response and an error; give one."
             )
-    own_id = message_id if answer.message_id is None else answer.message_id
-    return _message(instance, answer.job_type, answer.job_key, kind, payload, own_id)
+    if answer.message_id is None:
+        answer = replace(answer, message_id=message_id)
+    return _message(instance, answer, kind, payload)
 
 
 def malformed_message(instance: str, raw: Any, problem: str, message_id: object) -> Message:
@@ -129,7 +136,9 @@ def answer_callback(token: Token, kind: str, payload: Any) -> Answer:
     with write_transaction(config.database):
         job = inbox.lock_job_by_id(token.job_id, config.database)
         name, key = (job.job_type.name, job.job_key) if job else ("pruned job", str(token.job_id))
-        message = Message(token.instance, name, key, kind, payload, attempt=token.attempt)
+        message = Message(
+            token.instance, name, key, kind, payload, attempt=token.attempt, part=token.part
+        )
         return inbox.receive(message, job, clock.now(config.database), config.database)
 
 
@@ -151,9 +160,9 @@ def assign(answer: Answer, job_id: int) -> Answer:
     return fresh
 
 
-def _message(
-    instance: str, job_type: str, job_key: str, kind: str, payload: Any, message_id: str | None
-) -> Message:
+def _message(instance: str, answer: NewAnswer, kind: str, payload: Any) -> Message:
+    """Return the checked message; of `answer` its payload does not count."""
+    job_type, job_key = answer.job_type, answer.job_key
     if job_key is None or job_key == NONE:
         raise InvalidAnswerError(
             f"answer for {job_type!r:.200}: job_key {job_key!r} names no job; give the key of the "
@@ -161,10 +170,12 @@ def _message(
         )
     try:
         name, key = checked_type_name(job_type), checked_key(job_key)
+        part = UNNAMED if answer.part is None else checked_part(answer.part)
     except InvalidJobError as error:
         raise InvalidAnswerError(f"answer: {error}") from error
     payload = _checked_payload(kind, payload)
-    return Message(instance, name, key, kind, payload, _checked_message_id(message_id))
+    message_id = _checked_message_id(answer.message_id)
+    return Message(instance, name, key, kind, payload, message_id, part=part)
 
 
 def _checked_payload(kind: str, payload: Any) -> Any:

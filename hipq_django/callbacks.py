@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
 
 from django.core.signing import BadSignature, Signer
 from django.urls import NoReverseMatch, reverse
 
 from hipq_django.conf import get_instance
 from hipq_django.exceptions import ConfigurationError, ForgedCallbackError
+from hipq_django.parts import UNNAMED, checked_part
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
@@ -21,37 +23,42 @@ _SALT = "hipq_django.callback"
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What a callback URL says, and proves: which attempt of which job is answered."""
+    """What a callback URL says, and proves: which attempt, or part, of which job is answered."""
 
     instance: str
     job_id: int
     attempt: int
+    part: str = UNNAMED
 
     def sign(self) -> str:
         """Return the text that stands in the URL."""
-        return _signer().sign(f"{self.instance}-{self.job_id}-{self.attempt}")
+        part = f"-{quote(self.part, safe='')}" if self.part else ""
+        return _signer().sign(f"{self.instance}-{self.job_id}-{self.attempt}{part}")
 
 
 def read_token(text: str) -> Token:
     """Return what a signed token says; raise `ForgedCallbackError` where nobody here signed it."""
     try:
         signed = _signer().unsign(text)
-        instance, job_id, attempt = signed.split("-")
-        return Token(instance, int(job_id), int(attempt))
+        instance, job_id, attempt, *part = signed.split("-", 3)
+        return Token(instance, int(job_id), int(attempt), unquote("".join(part)))
     except (BadSignature, ValueError) as error:
         raise ForgedCallbackError("the callback token was not signed here.") from error
 
 
-def callback_url(job: Job, *, request: HttpRequest | None = None) -> str:
+def callback_url(job: Job, *, part: str | None = None, request: HttpRequest | None = None) -> str:
     """Return the URL to which the other system POSTs the answer to this attempt of the job.
 
+    `part` names the part that is answered there, for a handler that returns `WAIT_FOR`.
     The body is JSON: `{"response": …}` or `{"error": …}`, and before that any number of
     `{"progress": {"percent": 40, "message": "…"}}` and `{"extend": seconds}`. The base is that of
     `request`, or the setting CALLBACK_BASE_URL. Raise `ConfigurationError` where there is neither,
-    or where the project's URLs do not include `hipq_django.urls`.
+    or where the project's URLs do not include `hipq_django.urls`; `InvalidJobError` for what is
+    no name of a part.
     """
     instance = job.queue.instance
-    token = Token(instance, job.pk, job.attempt)
+    name = UNNAMED if part is None else checked_part(part)
+    token = Token(instance, job.pk, job.attempt, name)
     try:
         address = reverse("hipq_django:callback", kwargs={"token": token.sign()})
     except NoReverseMatch as error:

@@ -111,6 +111,7 @@ def _create_job_type(config: InstanceSettings, name: str, declared: DeclaredType
                 "queue": queue,
                 "declared": wanted,
                 "has_response_handler": bool(declared and declared.response_handler),
+                "counted_answers": bool(declared and declared.counted_answers),
                 "sensitive": list(declared.sensitive) if declared else [],
             },
         )
@@ -122,6 +123,7 @@ def _is_behind(job_type: JobType, declared: DeclaredType) -> bool:
     return (
         job_type.declared != declared.as_declared()
         or job_type.has_response_handler != bool(declared.response_handler)
+        or job_type.counted_answers != declared.counted_answers
         or job_type.sensitive != list(declared.sensitive)
     )
 
@@ -133,6 +135,7 @@ def _follow(job_type: JobType, declared: DeclaredType) -> None:
         if job_type.queue.name == job_type.declared.get("queue", DEFAULT_QUEUE):
             job_type.queue = queue
     job_type.has_response_handler = bool(declared.response_handler)
+    job_type.counted_answers = declared.counted_answers
     job_type.sensitive = list(declared.sensitive)
     _merge(job_type, wanted)
 

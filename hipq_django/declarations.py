@@ -8,6 +8,7 @@ from hipq_django import api
 from hipq_django.conf import DEFAULT
 from hipq_django.definitions import (
     Defaults,
+    checked_counted,
     checked_factor,
     checked_max_timeout,
     checked_name,
@@ -40,6 +41,7 @@ TYPE_OPTIONS = (
     "time_zone",
     "retry",
     "sensitive",
+    "counted_answers",
 )
 
 
@@ -88,8 +90,9 @@ def job_type(
     sooner), `throttle_factor` (1), `time_windows` (none), `time_zone` of the windows (the
     project's TIME_ZONE); `retry`, a policy such as `Exponential(max_attempts=5)`; `max_timeout`,
     how many seconds an attempt may get by `extend` (ten times its timeout); `sensitive`, the
-    fields of data and answers that are masked in admin, log and errors, `["card"]`.
-    The handler takes a Job and returns JSON, or `WAIT`; it may be `async def`.
+    fields of data and answers that are masked in admin, log and errors, `["card"]`;
+    `counted_answers=True` where handlers return `WAIT_FOR(number)`. The handler takes a Job and
+    returns JSON, `WAIT` or `WAIT_FOR`; it may be `async def`.
     """
     for option in options.keys() - set(TYPE_OPTIONS):
         raise UnknownOptionError(f"job type {name!r}", option, (*TYPE_OPTIONS, "queue", "instance"))
@@ -109,6 +112,9 @@ def job_type(
                 options.get("max_timeout"),
             ),
             sensitive=_type_value(name, checked_fields, options.get("sensitive", ())),
+            counted_answers=_type_value(
+                name, checked_counted, options.get("counted_answers", False)
+            ),
         )
         register(declared)
         return declared

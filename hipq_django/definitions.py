@@ -56,7 +56,8 @@ class NewAnswer:
     """One answer for `receive_many`, and what a source's map function returns.
 
     It is a response, None too, unless an `error` is given, text or JSON. `message_id` is the
-    sender's own id of the message.
+    sender's own id of the message, `part` the name of the part that is answered, where the job
+    waits for several.
     """
 
     job_type: str
@@ -65,6 +66,7 @@ class NewAnswer:
     response: Any = None
     error: Any = None
     message_id: str | None = None
+    part: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +205,13 @@ def checked_factor(factor: object) -> Decimal:
         f"throttle_factor {factor!r}: give a number from 0 to {MAX_FACTOR:,} with at most "
         f"{FACTOR_DECIMALS} decimals."
     )
+
+
+def checked_counted(counted: object) -> bool:
+    """Return whether the answers of a job type have no names and are counted."""
+    if isinstance(counted, bool):
+        return counted
+    raise InvalidJobError(f"counted_answers={counted!r:.200}: give True or False.")
 
 
 def checked_windows(windows: object) -> list[str]:

@@ -21,9 +21,10 @@ from hipq_django.definitions import (
     checked_windows,
 )
 from hipq_django.exceptions import HipqError, InvalidJobError
+from hipq_django.parts import WAIT_FOR
 from hipq_django.payloads import error_of, to_json, traceback_of
 from hipq_django.registry import DeclaredType, get_declared
-from hipq_django.results import Claim, Decided, Failed, Result, Snoozed, Succeeded, Waits
+from hipq_django.results import Claim, Decided, Failed, Result, Snoozed, Succeeded, Waits, WaitsFor
 from hipq_django.retries import (
     WAIT,
     Decision,
@@ -99,17 +100,44 @@ def _await(value: Any) -> Any:
 
 
 def _returned(claim: Claim, declared: DeclaredType, value: Any) -> Result:
-    if value is WAIT:
-        if claim.work is Work.RESPONSE:
-            raise ResultError(
-                f"the response handler of {declared.name!r} returned WAIT; the answer is there "
-                "already. Return the result, or raise Snooze(seconds)."
-            )
-        return Waits(claim)
+    if value is WAIT or value is WAIT_FOR or isinstance(value, WAIT_FOR):
+        return _waiting(claim, declared, value)
     try:
         return Succeeded(claim, to_json(value))
     except ValueError as error:
         raise ResultError(f"the result of {declared.name!r} is not JSON: {error}") from error
+
+
+def _waiting(claim: Claim, declared: DeclaredType, value: Any) -> Result:
+    if claim.work is Work.RESPONSE:
+        raise ResultError(
+            f"the response handler of {declared.name!r} returned {_word(value)}; the answer is "
+            "there already. Return the result, or raise Snooze(seconds)."
+        )
+    if value is WAIT_FOR:
+        raise ResultError(
+            f"the handler of {declared.name!r} returned WAIT_FOR itself; call it: WAIT_FOR(3), or "
+            'WAIT_FOR("front", "back").'
+        )
+    if declared.counted_answers and value is WAIT:
+        raise ResultError(
+            f"the handler of {declared.name!r} returned WAIT, but its answers are counted "
+            "(counted_answers=True); return WAIT_FOR(1)."
+        )
+    if value is WAIT:
+        return Waits(claim)
+    if isinstance(value.expects, int) and not declared.counted_answers:
+        raise ResultError(
+            f"the handler of {declared.name!r} returned WAIT_FOR({value.expects}), but an answer "
+            "without a name settles a job of this type alone, also while its handler runs. "
+            "Declare it with job_type(…, counted_answers=True), or name the parts: "
+            'WAIT_FOR("front", "back").'
+        )
+    return WaitsFor(claim, value.expects)
+
+
+def _word(value: Any) -> str:
+    return "WAIT" if value is WAIT else "WAIT_FOR"
 
 
 def _failed(claim: Claim, error: BaseException) -> Failed:

@@ -25,9 +25,13 @@ Reader = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What `outcome` returns for a response to the job: `value` is JSON."""
+    """What `outcome` returns for a response to the job: `value` is JSON.
+
+    `part` names the part that is answered, where the job waits for several.
+    """
 
     value: Any = None
+    part: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,7 @@ class ErrorResponse:
     """What `outcome` returns for an error; its retry handler decides. `error` is text or JSON."""
 
     error: Any
+    part: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +76,15 @@ class MessageFormat:
             return None
         name, key, message_id = self._name(payload), self._key(payload), self._message_id(payload)
         if isinstance(outcome, Response):
-            return complete(name, key, outcome.value, message_id=message_id, instance=self.instance)
+            return complete(
+                name, key, outcome.value, message_id=message_id, part=outcome.part,
+                instance=self.instance,
+            )  # fmt: skip
         if isinstance(outcome, ErrorResponse):
-            return fail(name, key, outcome.error, message_id=message_id, instance=self.instance)
+            return fail(
+                name, key, outcome.error, message_id=message_id, part=outcome.part,
+                instance=self.instance,
+            )  # fmt: skip
         raise InvalidAnswerError(
             f"the outcome is of type {type(outcome).__name__}; return Response(…), "
             "ErrorResponse(…), or None for a message that is no answer."

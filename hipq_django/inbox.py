@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from django.db.models import Q
 
-from hipq_django import moves
+from hipq_django import gathering, moves
 from hipq_django.conf import get_instance
 from hipq_django.database import locked
 from hipq_django.exceptions import InvalidAnswerError
 from hipq_django.models import Answer, Attempt, Job, JobType
+from hipq_django.parts import UNNAMED
 from hipq_django.payloads import NONE
 from hipq_django.registry import get_declared
 from hipq_django.signals import job_finished, send_after_commit
-from hipq_django.states import Outcome, State
+from hipq_django.states import Outcome, State, Work
 from hipq_django.wakeup import wake_workers
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ class Message:
     """An answer before it is stored, all of it checked.
 
     `attempt` is the attempt that a signed callback URL was made for, None where the answer is
-    matched by its key. `problem` says why a malformed message is no answer.
+    matched by its key. `problem` says why a malformed message is no answer, `part` which of several
+    answers it is.
     """
 
     instance: str
@@ -49,6 +51,7 @@ class Message:
     message_id: str = NONE
     attempt: int | None = None
     problem: str = NONE
+    part: str = UNNAMED
 
 
 def receive_by_key(message: Message, now: datetime, using: str) -> Answer:
@@ -76,6 +79,8 @@ def receive(message: Message, job: Job | None, now: datetime, using: str) -> Ans
     """
     status = _status(message, job)
     answer = new_answer(message, job, status, now)
+    if job is not None and status == Status.ACCEPTED:
+        gathering.name_counted(answer, job)
     answer.save(using=using, force_insert=True)
     if job is not None:
         _work_off(answer, job, now)
@@ -94,6 +99,7 @@ def new_answer(message: Message, job: Job | None, status: Answer.Status, now: da
         job_key=message.job_key,
         job=job,
         attempt=_attempt(message, job),
+        part=message.part,
         message_id=message.message_id,
         kind=message.kind,
         payload=message.payload,
@@ -107,11 +113,15 @@ def _work_off(answer: Answer, job: Job, now: datetime) -> None:
     """Let an answer that its locked job has got now act on it, by its status."""
     if answer.status == Status.ACCEPTED:
         act(answer, job, now)
-    elif answer.status == Status.EARLY:
+    elif answer.status == Status.EARLY and not _is_part(answer, job):
         _hasten(job, now)
     else:
         return
     wake_workers([job.queue], job.using)
+
+
+def _is_part(answer: Answer, job: Job) -> bool:
+    return gathering.is_part(answer.kind, answer.part, job)
 
 
 def _attempt(message: Message, job: Job | None) -> int:
@@ -125,6 +135,11 @@ def _status(message: Message, job: Job | None) -> Answer.Status:
         return Status.UNMATCHED
     if job is None:
         return Status.EARLY
+    is_part = gathering.is_part(message.kind, message.part, job)
+    return gathering.status(message, job) if is_part else _status_alone(message, job)
+
+
+def _status_alone(message: Message, job: Job) -> Answer.Status:
     if _is_repeat(message, job):
         return Status.DUPLICATE
     if job.is_final or _is_answered(message, job) or _is_spent(message, job):
@@ -158,8 +173,9 @@ def _is_spent(message: Message, job: Job) -> bool:
     by_url = message.attempt is not None
     if not by_url and message.kind == Kind.RESPONSE:
         return False  # a response by key is worth more than an earlier error
-    answers = job.answers.using(job.using)
-    return answers.filter(attempt=attempt, status__in=SETTLING).exists()
+    answers = job.answers.using(job.using).filter(attempt=attempt, status__in=SETTLING)
+    other_parts = Q(kind=Kind.RESPONSE, status=Status.ACCEPTED) & ~Q(part=message.part)
+    return answers.exclude(other_parts).exists()
 
 
 def _hasten(job: Job, now: datetime) -> None:
@@ -170,11 +186,16 @@ def _hasten(job: Job, now: datetime) -> None:
 
 
 def act(answer: Answer, job: Job, now: datetime) -> None:
-    """Let an accepted answer act on its locked job, which is running, in error or in retry."""
+    """Let an accepted answer act on its locked job, which is running, in error or in retry.
+
+    One of several does nothing until all are in.
+    """
     if answer.kind == Kind.ERROR:
         _fail(job, answer.payload, now)
+    elif answer.part and not gathering.is_complete(job):
+        return
     elif not has_response_handler(job):
-        _finish(job, answer.payload, now)
+        _finish(job, gathering.response_of(answer, job), now)
     elif job.state == State.RUNNING:
         moves.mark_answered([job], now, job.using)
     else:
@@ -263,9 +284,13 @@ def take_early(jobs: Sequence[Job], now: datetime, using: str) -> dict[int, Answ
     return found
 
 
-def _precedence(answer: Answer) -> tuple[bool, bool, int]:
-    """An answer that was accepted already goes first, then a response, then what came first."""
-    return (answer.status != Status.ACCEPTED, answer.kind == Kind.ERROR, answer.pk)
+def _precedence(answer: Answer) -> tuple[bool, bool, bool, int]:
+    """An answer that was accepted already goes first, then a response, then what came first.
+
+    One for the whole job goes before its parts.
+    """
+    is_error = answer.kind == Kind.ERROR
+    return (answer.status != Status.ACCEPTED, is_error, bool(answer.part), answer.pk)
 
 
 def _linked(jobs: Sequence[Job], using: str) -> dict[int, Answer]:
@@ -275,7 +300,13 @@ def _linked(jobs: Sequence[Job], using: str) -> dict[int, Answer]:
         job__in=[job.pk for job in jobs], status__in=(Status.EARLY, Status.ACCEPTED)
     )
     answers = kept.exclude(status=Status.ACCEPTED, kind=Kind.ERROR)
-    return {a.job_id: a for a in sorted(answers, key=_precedence, reverse=True) if a.job_id}
+    by_id = {job.pk: job for job in jobs}
+    found: dict[int, Answer] = {}
+    for answer in sorted(answers, key=_precedence, reverse=True):
+        job = by_id[answer.job_id or 0]
+        if answer.status == Status.ACCEPTED or not _is_part(answer, job):
+            found[job.pk] = answer
+    return found
 
 
 def _by_key(jobs: Sequence[Job], now: datetime, using: str) -> dict[int, Answer]:
@@ -290,7 +321,12 @@ def _by_key(jobs: Sequence[Job], now: datetime, using: str) -> dict[int, Answer]
     # Locked, because an operator may be matching one of them to another job.
     for answer in sorted(locked(answers), key=_precedence, reverse=True):
         job = by_key.get((answer.job_type, answer.job_key))
-        if job and not is_old_news(answer, using):
+        if job is None or is_old_news(answer, using):
+            continue
+        if _is_part(answer, job):
+            # The request is sent: what it is a part of, its handler will say.
+            _link(answer, job, Status.EARLY)
+        else:
             found[job.pk] = answer
     return found
 
@@ -320,8 +356,7 @@ def is_old_news(answer: Answer, using: str) -> bool:
 
 def _accept(answer: Answer, job: Job) -> None:
     if answer.status == Status.EARLY:
-        answer.job, answer.status, answer.attempt = job, Status.ACCEPTED, job.attempt
-        answer.save(update_fields=["job", "status", "attempt"])
+        _link(answer, job, Status.ACCEPTED)
     same = Q(job=job)
     if job.job_key != NONE:
         same |= Q(
@@ -331,7 +366,25 @@ def _accept(answer: Answer, job: Job) -> None:
             job_key=job.job_key,
         )
     early = Answer.objects.using(job.using).filter(same, status=Status.EARLY)
+    early = early.exclude(gathering.parts_of(job))
     early.update(status=Status.DUPLICATE, job=job)
+
+
+def _link(answer: Answer, job: Job, status: Answer.Status) -> None:
+    answer.job, answer.status, answer.attempt = job, status, job.attempt
+    if status == Status.ACCEPTED:
+        gathering.name_counted(answer, job)
+    answer.save(update_fields=["job", "status", "attempt", "part"])
+
+
+def count_early(ids: Sequence[int], now: datetime, using: str) -> None:
+    """Count the parts that came before their jobs, locked, had said what they wait for."""
+    jobs = Job.objects.using(using).filter(pk__in=ids).running().filter(work=Work.NONE)
+    for job in jobs.select_related("job_type", "queue").order_by("pk"):
+        early = job.answers.using(using).filter(gathering.parts_of(job), status=Status.EARLY)
+        for answer in early.order_by("pk"):
+            message = _message_of(answer)
+            _give(answer, job, gathering.status(message, job, gathering.SETTLED), now)
 
 
 def close(job: Job) -> None:
@@ -365,12 +418,14 @@ def match(answer: Answer, now: datetime, using: str) -> bool:
 
 
 def _message_of(answer: Answer) -> Message:
-    return Message(answer.instance, answer.job_type, answer.job_key, answer.kind, answer.payload)
+    return Message(
+        answer.instance, answer.job_type, answer.job_key, answer.kind, answer.payload,
+        answer.message_id, part=answer.part,
+    )  # fmt: skip
 
 
 def _give(answer: Answer, job: Job, status: Answer.Status, now: datetime) -> None:
-    answer.job, answer.attempt, answer.status = job, job.attempt, status
-    answer.save(update_fields=["job", "attempt", "status"])
+    _link(answer, job, status)
     _work_off(answer, job, now)
 
 
@@ -409,5 +464,8 @@ def refusal(answer: Answer, job: Job) -> str:
             f"{job} is final ({job.outcome}) and never changes; requeue it and match the fresh job."
         )
     if _status(_message_of(answer), job) not in (Status.ACCEPTED, Status.EARLY):
-        return f"attempt {job.attempt} of {job} was answered already, or its error is known."
+        return (
+            f"attempt {job.attempt} of {job} was answered already, its error is known, or it does "
+            f"not wait for part {answer.part!r}."
+        )
     return ""

@@ -20,7 +20,7 @@ from hipq_django.hotpath import hot_path
 from hipq_django.hotpath.rows import write_claim
 from hipq_django.models import Answer, Attempt, Job
 from hipq_django.payloads import NONE
-from hipq_django.results import Claim, Decided, Failed, Result, Snoozed, Succeeded, Waits
+from hipq_django.results import Claim, Decided, Failed, Result, Snoozed, Succeeded, Waits, WaitsFor
 from hipq_django.retries import GiveUp, RetryAt, RetryIn, class_names, retry_time
 from hipq_django.signals import job_failed, job_finished, send_after_commit
 from hipq_django.states import Outcome, State, Work, path
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from hipq_django.models import Worker
+    from hipq_django.parts import Expects
     from hipq_django.ranking import Ordering
     from hipq_django.results import Kept
 
@@ -185,9 +186,12 @@ def _persist_with_care(results: Sequence[Result], worker: Worker, now: datetime)
     mine = [r for r in results if _is_mine(r.claim, rows.get(r.claim.id), worker)]
     overtaken = {r.claim.id for r in mine if _is_overtaken(r, rows[r.claim.id])}
     waiting = {r.claim.id for r in mine if isinstance(r, Waits)}
-    let_go(sorted(overtaken | waiting), using, now)
+    let_go(sorted(overtaken), using, now)
+    _wait(sorted(waiting - overtaken), [], using, now)
     left = [r for r in mine if r.claim.id not in overtaken]
     _succeed([r for r in left if isinstance(r, Succeeded)], using, now)
+    for waits in [r for r in left if isinstance(r, WaitsFor)]:
+        _wait([waits.claim.id], waits.expects, using, now)
     _put_back([r for r in left if isinstance(r, Snoozed)], using, now)
     _fail([r for r in left if isinstance(r, Failed)], worker, now)
     for decided in [r for r in left if isinstance(r, Decided)]:
@@ -223,6 +227,12 @@ def let_go(ids: Sequence[int], using: str, now: datetime) -> None:
     """Take jobs out of a worker's hands, their state unchanged."""
     for rows in _chunks(using, ids):
         rows.update(**FREE, update_time=now)
+
+
+def _wait(ids: Sequence[int], expects: Expects, using: str, now: datetime) -> None:
+    """Let jobs wait in nobody's hands for what they expect."""
+    for rows in _chunks(using, ids):
+        rows.update(**FREE, expects=expects, update_time=now)
 
 
 def _succeed(results: Sequence[Succeeded], using: str, now: datetime) -> None:
@@ -355,9 +365,10 @@ def first_opening(job: Job | Kept, moment: datetime) -> datetime:
 
 
 def discard_answers(ids: Sequence[int], using: str) -> None:
-    """Set aside the accepted responses of jobs that send their request again."""
+    """Set aside the responses, and early parts, of jobs that send their request again."""
+    kept = (Answer.Status.ACCEPTED, Answer.Status.EARLY)
     Answer.objects.using(using).filter(
-        job__in=ids, status=Answer.Status.ACCEPTED, kind=Answer.Kind.RESPONSE
+        job__in=ids, status__in=kept, kind=Answer.Kind.RESPONSE
     ).update(status=Answer.Status.DISCARDED)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from django.db import DatabaseError, transaction
 from django.db.models import Q, Sum
 
-from hipq_django import clock
+from hipq_django import clock, gathering
 from hipq_django.conf import get_throttlers
 from hipq_django.database import in_one_line
 from hipq_django.exceptions import ConfigurationError
@@ -77,10 +77,12 @@ def _running(job: Job, now: datetime) -> Iterator[Reason]:
         yield from _unserved(job, now)
         yield Reason("answered", "Its answer is in; a worker will run the response handler.")
         return
+    parts = gathering.progress_of(job)
+    waits = f"waits: {parts}" if parts else "waits for the answer"
     late = "was due" if job.deadline < now else "times out"
     yield Reason(
         "waiting_for_answer",
-        f"Attempt {job.attempt} sent its request and waits for the answer; it {late} at "
+        f"Attempt {job.attempt} sent its request and {waits}; it {late} at "
         f"{_at(job.deadline)} ({_span(job.deadline, now)}).",
     )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.db.models import Exists, OuterRef
 
-from hipq_django import clock, inbox, moves
+from hipq_django import clock, gathering, inbox, moves
 from hipq_django.admission import WORKER_LOST
 from hipq_django.database import locked, write_transaction
 from hipq_django.models import Answer, Attempt, Job, JobType, Queue, Worker
@@ -87,8 +87,11 @@ def _split(jobs: Iterable[Job], test: Callable[[Job], bool]) -> tuple[list[Job],
 
 def _timeout_text(job: Job) -> str:
     doing = "was still executing" if job.worker_id else "got no answer"
+    parts = "" if job.worker_id else gathering.progress_of(job)
+    doing = "got not all answers" if parts else doing
     seconds = job.timeout + job.extended_seconds
-    return f"JobTimeout: attempt {job.attempt} {doing} within {seconds:g} s"
+    text = f"JobTimeout: attempt {job.attempt} {doing} within {seconds:g} s"
+    return f"{text}: {parts}" if parts else text
 
 
 def _name_workers(jobs: Sequence[Job], using: str) -> None:
@@ -214,10 +217,15 @@ def match_early(config: InstanceSettings) -> int:
 
 
 def expire_early(config: InstanceSettings) -> int:
-    """Mark the early answers whose time to live is over as unmatched; return how many."""
+    """Mark the early answers whose time to live is over as unmatched; return how many.
+
+    Parts that waited for a job which ended without them are late.
+    """
     using = config.database
     limit = clock.now(using) - timedelta(seconds=config.answer_ttl_seconds)
     early = Answer.objects.using(using).filter(instance=config.name, status=Answer.Status.EARLY)
+    ended = Job.objects.using(using).final().filter(pk=OuterRef("job"))
+    early.filter(Exists(ended), job__isnull=False).update(status=Answer.Status.LATE)
     expired = early.filter(job__isnull=True, receive_time__lte=limit)
     count: int = expired.update(status=Answer.Status.UNMATCHED)
     return count

@@ -36,6 +36,7 @@ class DeclaredType:
     policy: RetryPolicy | None = None
     max_timeout: float | None = None
     sensitive: tuple[str, ...] = ()
+    counted_answers: bool = False
     response_handler: Handler | None = None
     retry_handler: Handler | None = None
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from hipq_django.models import Job, JobType, Queue
+    from hipq_django.parts import Expects
     from hipq_django.redaction import Redactor
     from hipq_django.retries import Decision, Failure
     from hipq_django.states import Work
@@ -89,6 +90,14 @@ class Waits:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitsFor:
+    """The handler sent several requests; `expects` says how many answers, or which parts."""
+
+    claim: Claim
+    expects: Expects
+
+
+@dataclass(frozen=True, slots=True)
 class Snoozed:
     """The job goes back for some seconds; this is no failure."""
 
@@ -119,7 +128,7 @@ class Decided:
     changes: dict[str, Any] = field(default_factory=dict)
 
 
-Result = Succeeded | Waits | Snoozed | Failed | Decided
+Result = Succeeded | Waits | WaitsFor | Snoozed | Failed | Decided
 
 
 def refused(result: Result, error: Exception) -> Failed:
@@ -147,4 +156,6 @@ def _event_of(result: Result) -> str:
         return f"decided decision={result.decision}"
     if isinstance(result, Snoozed):
         return f"snoozed seconds={result.seconds:g}"
+    if isinstance(result, WaitsFor):
+        return f"waits expects={result.expects}"
     return "waits" if isinstance(result, Waits) else "succeeded"

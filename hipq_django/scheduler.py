@@ -17,15 +17,17 @@ from django.db import DataError
 from hipq_django import clock, inbox, moves
 from hipq_django.admission import Admission
 from hipq_django.database import locked, write_transaction
+from hipq_django.gathering import response_of
 from hipq_django.hotpath import hot_path
 from hipq_django.models import Attempt, Job, JobType, Queue
 from hipq_django.registry import get_all_declared
-from hipq_django.results import Claim, Result, keep, log_result, refused
+from hipq_django.results import Claim, Result, WaitsFor, keep, log_result, refused
 from hipq_django.retries import Failure
 from hipq_django.states import Work
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from datetime import datetime
 
     from hipq_django.hotpath.base import Busy
     from hipq_django.models import Worker
@@ -112,7 +114,7 @@ class BatchScheduler:
     def _persist(self, results: Sequence[Result]) -> None:
         now = clock.now(self.using)
         try:
-            written = moves.persist(results, self.worker, now)
+            written = self._write(results, now)
         except DataError as error:
             # The database refuses a value, one too large say: that job fails, not the batch.
             if len(results) > 1:
@@ -122,6 +124,18 @@ class BatchScheduler:
             written = moves.persist([refused(results[0], error)], self.worker, now)
         for result in written:
             log_result(result)
+
+    def _write(self, results: Sequence[Result], now: datetime) -> list[Result]:
+        several = [result for result in results if isinstance(result, WaitsFor)]
+        others = [result for result in results if not isinstance(result, WaitsFor)]
+        written = moves.persist(others, self.worker, now)
+        if several:
+            # With the answers that came before it was known what they are parts of.
+            with write_transaction(self.using):
+                waiting = moves.persist(several, self.worker, now)
+                inbox.count_early([result.claim.id for result in waiting], now, self.using)
+            written += waiting
+        return written
 
     # 1 what is due
 
@@ -187,10 +201,11 @@ class BatchScheduler:
             moves.take(jobs, self.worker, now)
             answers = inbox.take_early(jobs, now, self.using)
             moves.let_go([job.pk for job in jobs if job.pk not in answers], self.using, now)
+            taken = [job for job in jobs if job.pk in answers]
+            responses = {job.pk: response_of(answers[job.pk], job) for job in taken}
         return [
-            Claim(job.pk, job.attempt, Work.RESPONSE, job, keep(job), answers[job.pk].payload)
-            for job in jobs
-            if job.pk in answers
+            Claim(job.pk, job.attempt, Work.RESPONSE, job, keep(job), responses[job.pk])
+            for job in taken
         ]
 
     def _take_errors(self, queue: Queue, limit: int) -> list[Claim]:

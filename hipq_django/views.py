@@ -84,7 +84,8 @@ def _fail(token: Token, error: Any) -> JsonResponse:
 
 
 def _answered(answer: Answer) -> JsonResponse:
-    gone = answer.status == Answer.Status.LATE or answer.job_id is None
+    unused = answer.status in (Answer.Status.LATE, Answer.Status.UNMATCHED)
+    gone = unused or answer.job_id is None
     return JsonResponse({"status": answer.status}, status=410 if gone else 200)
 
 

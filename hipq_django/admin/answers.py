@@ -34,7 +34,7 @@ class AnswerAdmin(AnswerMatching, ReadOnlyAdmin):
     search_help_text = "A whole job key."
     fields = (
         "status_badge", "meaning", "kind", "what_is_wrong", "job_type", "job_key", "to_job",
-        "attempt", "message", "received", "instance", "content",
+        "attempt", "part_name", "message", "received", "instance", "content",
     )  # fmt: skip
 
     def changelist_view(
@@ -76,6 +76,11 @@ class AnswerAdmin(AnswerMatching, ReadOnlyAdmin):
         if answer.job_id is None:
             return NOTHING
         return self.link(Job, answer.job_id, f"job {answer.job_id}")
+
+    @admin.display(description="part")
+    def part_name(self, answer: Answer) -> str:
+        """Which of several answers it is."""
+        return answer.part or NOTHING
 
     @admin.display(description="received")
     def received(self, answer: Answer) -> str:

@@ -37,6 +37,7 @@ _SAME = {
     "outcome": "NONE",
     "error": '"NONE"',
     "result": "null",
+    "expects": "[]",
     "attempt": "0",
     "work": "NONE",
     "answered": "0",

@@ -169,7 +169,7 @@ class SqlPath:
         if not rows:
             return set()
         sql = f"""
-            UPDATE hipq_job SET worker_id = NULL, work = 'NONE', update_time = %s
+            UPDATE hipq_job SET worker_id = NULL, work = 'NONE', expects = '[]', update_time = %s
             FROM (SELECT {self._field(0, "bigint")} AS id, {self._field(1, "integer")} AS attempt
                 FROM {self._dialect.rows}) v
             WHERE hipq_job.id = v.id AND {_IS.format("running")}

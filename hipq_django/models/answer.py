@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from hipq_django.models.fields import JsonField
 from hipq_django.models.job import Job
+from hipq_django.parts import UNNAMED
 from hipq_django.payloads import NONE
 
 
@@ -30,7 +31,7 @@ class Answer(models.Model):
         EARLY = "early", "early: kept for the job to come"
         DUPLICATE = "duplicate", "duplicate: the job was answered before"
         LATE = "late", "late: the job was final"
-        UNMATCHED = "unmatched", "unmatched: no such job in time"
+        UNMATCHED = "unmatched", "unmatched: no such job in time, or no such part"
         DISCARDED = "discarded", "discarded: the request was sent again"
 
     instance = models.CharField(max_length=100, default="default")
@@ -40,6 +41,9 @@ class Answer(models.Model):
         Job, models.CASCADE, related_name="answers", null=True, blank=True, db_index=False
     )
     attempt = models.PositiveIntegerField(default=0)
+    part = models.CharField(
+        max_length=100, default=UNNAMED, blank=True, help_text="Of several answers to one job."
+    )
     message_id = models.CharField(max_length=255, default=NONE)
     kind = models.CharField(max_length=10, choices=Kind.choices)
     payload = JsonField()
@@ -57,7 +61,7 @@ class Answer(models.Model):
                 name="hipq_answer_message_unique",
             ),
             models.UniqueConstraint(
-                fields=["job"],
+                fields=["job", "part"],
                 condition=Q(status="accepted", kind="response"),
                 name="hipq_answer_one_accepted",
             ),

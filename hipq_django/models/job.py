@@ -81,6 +81,11 @@ class Job(models.Model):
     timeout = models.FloatField(default=86_400, help_text="Seconds for each attempt.")
     error = JsonField(default=no_error)
     result = JsonField(default=None)
+    expects = JsonField(
+        default=list,
+        editable=False,
+        help_text="How many answers, or the names of their parts; empty for one answer.",
+    )
     attempt = models.PositiveIntegerField(default=0)
     scheduled_run_time = models.DateTimeField(default=timezone.now)
     priority = models.IntegerField(default=100, help_text="Lower runs sooner.")
@@ -264,6 +269,18 @@ class Job(models.Model):
     def masked(self, value: Any) -> Any:
         """Return JSON or text about this job without the values of its sensitive fields."""
         return self.job_type.redactor.knowing(self.job_data).mask(value)
+
+    @property
+    def answers_so_far(self) -> Any:
+        """What the other system answered already: part → response.
+
+        For a handler that runs again and asks only for what is missing. A list, in the order of
+        arrival, for a job type with counted answers. Asks the database; in async code use
+        `sync_to_async`.
+        """
+        from hipq_django.gathering import answers_so_far  # it stands above the models
+
+        return answers_so_far(self)
 
     def set_key(self, job_key: str) -> bool:
         """Set or replace the key of this running job: the id that the other system gave it.

@@ -32,6 +32,7 @@ class JobType(models.Model):
         max_length=100, default="", blank=True, help_text="Of the time windows; empty: the site's."
     )
     has_response_handler = models.BooleanField(default=False, editable=False)
+    counted_answers = models.BooleanField(default=False, editable=False)
     sensitive = JsonField(default=list, editable=False)
     declared = JsonField(default=dict, editable=False)
     create_time = models.DateTimeField(default=timezone.now, editable=False)

@@ -1,0 +1,154 @@
+"""Several answers to one job that come at the same moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import hipq_django as hipq
+from hipq_django import recovery
+from hipq_django.conf import get_instance
+from hipq_django.models import Answer, Job
+from hipq_django.testing import run_due_jobs
+from tests.concurrency.sessions import Session, errors_of, run_together, wait_until_blocked
+from tests.declaring import Declare
+from tests.hand_worker import HandWorker
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+PARTS = ("front", "back", "side")
+ROUNDS = 5
+
+
+class Scan:
+    """A type that waits for three parts, and notes what its response handler got."""
+
+    def __init__(self, declare: Declare) -> None:
+        self.handled: list[Any] = []
+        self.type = declare("scan")(lambda job: hipq.WAIT_FOR(*PARTS))
+        self.type.on_response(self.handle)
+
+    def handle(self, job: Job, response: Any) -> Any:
+        self.handled.append(response)
+        return response
+
+
+@pytest.fixture
+def scan(declare: Declare) -> Scan:
+    return Scan(declare)
+
+
+def complete(part: str) -> Callable[[], Answer]:
+    return lambda: hipq.complete("scan", "k", part.upper(), part=part)
+
+
+ALL = {part: part.upper() for part in PARTS}
+
+
+def check(scan: Scan, job: Job) -> None:
+    """Fail unless the response handler ran exactly once, with all parts."""
+    job.refresh_from_db()
+    assert (job.outcome, job.result) == ("succeeded", ALL)
+    assert scan.handled == [ALL]
+    assert set(job.answers.values_list("status", flat=True)) == {"accepted"}
+    scan.handled.clear()
+
+
+def test_all_parts_at_one_moment_are_handled_once(scan: Scan) -> None:
+    for _ in range(ROUNDS):
+        job = scan.type.enqueue(job_key="k")
+        run_due_jobs()
+
+        results = run_together(*[complete(part) for part in PARTS])
+        run_due_jobs()
+
+        assert errors_of(results) == []
+        check(scan, job)
+
+
+def test_parts_and_the_return_of_the_handler_at_one_moment(scan: Scan) -> None:
+    for _ in range(ROUNDS):
+        job = scan.type.enqueue(job_key="k")
+        worker = HandWorker()
+        worker.run_pass()
+        worker.execute()
+
+        results = run_together(worker.save, *[complete(part) for part in PARTS])
+        run_due_jobs()
+
+        assert errors_of(results) == []
+        check(scan, job)
+
+
+def test_parts_and_the_claim_at_one_moment(scan: Scan) -> None:
+    for _ in range(ROUNDS):
+        job = scan.type.enqueue(job_key="k")
+        worker = HandWorker()
+
+        results = run_together(worker.run_pass, *[complete(part) for part in PARTS])
+        worker.work()
+        recovery.match_early(get_instance())
+        run_due_jobs()
+
+        assert errors_of(results) == []
+        check(scan, job)
+
+
+@pytest.mark.parametrize("returns_first", [True, False])
+def test_a_part_waits_for_the_return_of_the_handler_and_that_for_it(
+    scan: Scan, session: Session, returns_first: bool
+) -> None:
+    """Whoever is second sees what the first one wrote."""
+    job = scan.type.enqueue(job_key="k")
+    for part in PARTS[1:]:
+        complete(part)()
+    worker = HandWorker()
+    worker.run_pass()
+    worker.execute()
+    steps: list[Callable[[], Any]] = [worker.save, complete(PARTS[0])]
+    first, second = steps if returns_first else steps[::-1]
+
+    session.begin()
+    session(first)
+    other = Session()
+    waiting = other.start(second)
+    wait_until_blocked()
+    session.commit()
+    waiting.result()
+    other.close()
+    run_due_jobs()
+
+    check(scan, job)
+
+
+def test_the_same_part_at_one_moment_is_accepted_once(scan: Scan) -> None:
+    job = scan.type.enqueue(job_key="k")
+    run_due_jobs()
+
+    results: list[Any] = run_together(*[complete("front")] * 3)
+
+    assert errors_of(results) == []
+    assert sorted(str(answer.status) for answer in results) == ["accepted"] + ["duplicate"] * 2
+    job.refresh_from_db()
+    assert (job.state, job.answered) == ("running", False)
+
+
+def test_counted_answers_at_one_moment_are_handled_once(declare: Declare) -> None:
+    handled: list[Any] = []
+    vote = declare("vote", counted_answers=True)(lambda job: hipq.WAIT_FOR(3))
+    vote.on_response(lambda job, responses: handled.append(sorted(responses)))
+    vote.enqueue(job_key="k")
+    run_due_jobs()
+
+    results: list[Any] = run_together(
+        *[lambda n=n: hipq.complete("vote", "k", n) for n in range(4)]
+    )
+    run_due_jobs()
+
+    assert errors_of(results) == []
+    statuses = sorted(str(answer.status) for answer in results)
+    assert statuses == ["accepted"] * 3 + ["late"]
+    late = next(answer.payload for answer in results if answer.status == "late")
+    assert handled == [[n for n in range(4) if n != late]]

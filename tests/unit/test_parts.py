@@ -1,0 +1,83 @@
+"""What a job may expect, and when all of it is in."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import hipq_django as hipq
+from hipq_django import parts
+
+names = st.lists(st.sampled_from(["front", "back", "side", "top"]), min_size=1, unique=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "WAIT_FOR with 0 arguments: give the number"),
+        (tuple(f"p{n}" for n in range(1_001)), "with 1,001 arguments"),
+        ((0,), r"WAIT_FOR\(0\): give the number of the answers, 1 to 1,000"),
+        ((-1,), r"WAIT_FOR\(-1\)"),
+        ((True,), r"WAIT_FOR\(True\)"),
+        ((1_001,), r"WAIT_FOR\(1001\)"),
+        (("front", "back", "front"), "part 'front' is named twice"),
+        (("",), "part '': give text of 1 to 100"),
+        (("#1",), "does not begin with '#'"),
+        (("x" * 101,), "give text of 1 to 100"),
+        ((["front", "back"],), r"part \['front', 'back'\]"),
+        ((2, "front"), "part 2: give text"),
+        ((2.0,), "part 2.0"),
+        (("a\nb",), "printable"),
+    ],
+)
+def test_what_cannot_be_expected_is_refused(arguments: tuple[Any, ...], said: str) -> None:
+    with pytest.raises(hipq.InvalidJobError, match=said):
+        hipq.WAIT_FOR(*arguments)
+
+
+def test_it_shows_what_is_expected() -> None:
+    shown = [repr(hipq.WAIT_FOR(3)), repr(hipq.WAIT_FOR("front", "back"))]
+
+    assert shown == ["hipq_django.WAIT_FOR(3)", "hipq_django.WAIT_FOR('front', 'back')"]
+
+
+def test_it_can_be_pickled() -> None:
+    assert pickle.loads(pickle.dumps(hipq.WAIT_FOR("front"))).expects == ["front"]
+
+
+@given(names, names)
+def test_named_parts_are_complete_when_none_is_missing(expected: list[str], got: list[str]) -> None:
+    is_complete = parts.is_complete(expected, got)
+
+    assert is_complete == ("missing" not in parts.progress_of(expected, got))
+
+
+@given(names, names)
+def test_named_parts_are_collected_in_the_order_expected(
+    expected: list[str], got: list[str]
+) -> None:
+    responses = parts.collected(expected, [(part, part.upper()) for part in got])
+
+    assert responses == {part: part.upper() for part in got}
+    assert [part for part in responses if part in expected] == [p for p in expected if p in got]
+
+
+def test_counted_answers_are_collected_in_the_order_of_arrival() -> None:
+    assert parts.collected(2, [("#1", "b"), ("#2", "a")]) == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("expects", "got", "said"),
+    [
+        (3, {"#1"}, "1 of 3 answers are in"),
+        (["front", "back"], {"front"}, "1 of 2 parts are in, missing: 'back'"),
+        (["front", "back"], set(), "0 of 2 parts are in, missing: 'front', 'back'"),
+        (["front"], {"front", "old"}, "1 of 1 parts are in"),
+    ],
+)
+def test_it_is_said_what_is_missing(expects: Any, got: set[str], said: str) -> None:
+    assert parts.progress_of(expects, got) == said
