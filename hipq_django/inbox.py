@@ -379,12 +379,16 @@ def _link(answer: Answer, job: Job, status: Answer.Status) -> None:
 
 def count_early(ids: Sequence[int], now: datetime, using: str) -> None:
     """Count the parts that came before their jobs, locked, had said what they wait for."""
-    jobs = Job.objects.using(using).filter(pk__in=ids).running().filter(work=Work.NONE)
-    for job in jobs.select_related("job_type", "queue").order_by("pk"):
-        early = job.answers.using(using).filter(gathering.parts_of(job), status=Status.EARLY)
-        for answer in early.order_by("pk"):
-            message = _message_of(answer)
-            _give(answer, job, gathering.status(message, job, gathering.SETTLED), now)
+    answers = Answer.objects.using(using).filter(job__in=ids, status=Status.EARLY)
+    early = list(answers.order_by("job", "pk"))
+    waiting = Job.objects.using(using).filter(pk__in={answer.job_id for answer in early})
+    waiting = waiting.running().filter(work=Work.NONE).select_related("job_type", "queue")
+    jobs = {job.pk: job for job in waiting}
+    for answer in early:
+        job = jobs.get(answer.job_id or 0)
+        if job is not None and _is_part(answer, job):
+            status = gathering.status(_message_of(answer), job, gathering.SETTLED)
+            _give(answer, job, status, now)
 
 
 def close(job: Job) -> None:

@@ -185,13 +185,12 @@ def _persist_with_care(results: Sequence[Result], worker: Worker, now: datetime)
     rows = _locked_rows(using, [r.claim.id for r in results])
     mine = [r for r in results if _is_mine(r.claim, rows.get(r.claim.id), worker)]
     overtaken = {r.claim.id for r in mine if _is_overtaken(r, rows[r.claim.id])}
-    waiting = {r.claim.id for r in mine if isinstance(r, Waits)}
     let_go(sorted(overtaken), using, now)
-    _wait(sorted(waiting - overtaken), [], using, now)
     left = [r for r in mine if r.claim.id not in overtaken]
+    expected: dict[int, Expects] = {r.claim.id: [] for r in left if isinstance(r, Waits)}
+    expected |= {r.claim.id: r.expects for r in left if isinstance(r, WaitsFor)}
+    _wait(expected, using, now)
     _succeed([r for r in left if isinstance(r, Succeeded)], using, now)
-    for waits in [r for r in left if isinstance(r, WaitsFor)]:
-        _wait([waits.claim.id], waits.expects, using, now)
     _put_back([r for r in left if isinstance(r, Snoozed)], using, now)
     _fail([r for r in left if isinstance(r, Failed)], worker, now)
     for decided in [r for r in left if isinstance(r, Decided)]:
@@ -229,10 +228,10 @@ def let_go(ids: Sequence[int], using: str, now: datetime) -> None:
         rows.update(**FREE, update_time=now)
 
 
-def _wait(ids: Sequence[int], expects: Expects, using: str, now: datetime) -> None:
+def _wait(expected: Mapping[int, Expects], using: str, now: datetime) -> None:
     """Let jobs wait in nobody's hands for what they expect."""
-    for rows in _chunks(using, ids):
-        rows.update(**FREE, expects=expects, update_time=now)
+    values = {pk: {"expects": expects} for pk, expects in expected.items()}
+    _update_each(using, values, update_time=now, **FREE)
 
 
 def _succeed(results: Sequence[Succeeded], using: str, now: datetime) -> None:

@@ -96,6 +96,7 @@ def test_parts_and_the_claim_at_one_moment(scan: Scan) -> None:
         check(scan, job)
 
 
+@pytest.mark.postgres
 @pytest.mark.parametrize("returns_first", [True, False])
 def test_a_part_waits_for_the_return_of_the_handler_and_that_for_it(
     scan: Scan, session: Session, returns_first: bool

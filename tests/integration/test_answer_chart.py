@@ -137,9 +137,10 @@ def test_it_reads_no_more_rows_where_there_are_many() -> None:
     add(1, "late")
     with connection.cursor() as cursor:
         cursor.execute(
-            "INSERT INTO hipq_answer (instance, job_type, job_key, job_id, attempt, message_id, "
-            "kind, payload, problem, status, receive_time) SELECT instance, job_type, job_key, "
-            "job_id, attempt, message_id, kind, payload, problem, status, receive_time "
+            "INSERT INTO hipq_answer (instance, job_type, job_key, job_id, attempt, part, "
+            "message_id, kind, payload, problem, status, receive_time) "
+            "SELECT instance, job_type, job_key, job_id, attempt, part, "
+            "message_id, kind, payload, problem, status, receive_time "
             "FROM hipq_answer, generate_series(1, 50000)"
         )
         cursor.execute("ANALYZE hipq_answer")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import IntegrityError, transaction
 from django.test import Client
 from pytest_django import Settings
 
@@ -290,6 +291,32 @@ def test_parts_are_matched_by_hand(declare: Declare) -> None:
     run_due_jobs()
     with pytest.raises(hipq.InvalidAnswerError, match="does not wait for part 'side'"):
         assign(stray, fresh.pk)
+
+
+def test_the_database_accepts_a_part_once(scan: Scan) -> None:
+    job = scan.asked()
+    complete("front")
+
+    with pytest.raises(IntegrityError), transaction.atomic():
+        Answer.objects.create(
+            job=job, job_type="scan", kind="response", payload=1, part="front", status="accepted"
+        )
+
+
+def test_many_jobs_that_wait_for_parts_are_written_in_few_statements(
+    declare: Declare, django_assert_max_num_queries: Any
+) -> None:
+    scan = Scan(declare, hipq.WAIT_FOR(*PARTS), True)
+    hipq.enqueue_many([hipq.NewJob("scan") for _ in range(50)])
+    worker = HandWorker()
+    worker.run_pass()
+    worker.execute()
+
+    with django_assert_max_num_queries(10):
+        worker.save()
+
+    assert len(scan.known) == 50
+    assert {tuple(job.expects) for job in Job.objects.all()} == {PARTS}
 
 
 def test_many_messages_about_several_jobs_at_once(declare: Declare) -> None:
