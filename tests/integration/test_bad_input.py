@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+from django.db import transaction
 
 import hipq_django as hipq
 from hipq_django.exceptions import ConfigurationError, InvalidAnswerError, UnknownOptionError
@@ -171,3 +172,24 @@ def test_a_bad_queue_among_many_jobs_is_refused_and_nothing_is_written(queue: An
         hipq.enqueue_many([hipq.NewJob("echo"), hipq.NewJob("echo", queue=queue)])
 
     assert not Job.objects.exists()
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        hipq.NewJob("echo", {"broken": object()}),
+        hipq.NewJob("echo", priority=2_000_000),
+        hipq.NewJob("echo", {"broken": object()}, job_key="k"),
+    ],
+)
+def test_a_bad_job_among_many_undoes_them_all_and_leaves_the_transaction_usable(
+    bad: hipq.NewJob,
+) -> None:
+    """The jobs before it are on their way to the database already."""
+    with transaction.atomic():
+        before = hipq.enqueue("echo", "before")
+        with pytest.raises(hipq.InvalidJobError):
+            hipq.enqueue_many([*(hipq.NewJob("echo", n) for n in range(2_000)), bad])
+        after = hipq.enqueue("echo", "after")
+
+    assert list(Job.objects.order_by("pk")) == [before, after]
