@@ -52,7 +52,9 @@ class Plan:
         return [
             node
             for node in self.nodes
-            if (node.get("Relation Name") in BIG_TABLES or "Index Name" in node)
+            # A scan of an index into a bitmap does not say of which table it is.
+            if node.get("Relation Name", BIG_TABLES[0]) in BIG_TABLES
+            and ("Relation Name" in node or "Index Name" in node)
             and node["Node Type"] != "ModifyTable"
             and node["Actual Loops"]  # else it is there for a case that did not come up
         ]
