@@ -38,7 +38,7 @@ BUSY_SECONDS = 0.002
 POLL_SECONDS = 0.05
 LISTENING_POLL_SECONDS = 0.25
 LIVELY_SECONDS = 0.5
-"""How long after work a worker looks often; longer than a process keeps quiet in `wakeup`."""
+"""How long a worker that was woken looks often; longer than a process keeps quiet in `wakeup`."""
 LIVELY_POLL_SECONDS = 0.005
 OFTEN_SECONDS = 1.0
 SELDOM_SECONDS = 60.0
@@ -112,8 +112,6 @@ class WorkerProcess:
         kept_up = self._upkeep.run(all_of_it=self.options.until_idle and not self.scheduler.batch)
         was_empty = not self.scheduler.batch
         self.scheduler.run_once()
-        if self.listener.is_listening and self.scheduler.progress:
-            self._stirred = time.monotonic()
         idle = was_empty and not kept_up and self.scheduler.found_nothing
         if not (self.options.until_idle and idle):
             self._wait()
