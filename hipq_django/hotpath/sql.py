@@ -33,6 +33,11 @@ if TYPE_CHECKING:
     from hipq_django.hotpath.dialects import Dialect
     from hipq_django.models import Job, Worker
 
+_SUCCEEDED = (
+    "state = 'final', outcome = 'succeeded', result = v.result, worker_id = NULL, "
+    "work = 'NONE', answered = false, update_time = %s"
+)
+
 _IS = "hipq_job.state || '' = '{}'"
 """The row is in this state, said so that no partial index serves.
 
@@ -150,8 +155,7 @@ class SqlPath:
         if not jobs:
             return set()
         sql = f"""
-            UPDATE hipq_job SET state = 'final', outcome = 'succeeded', result = v.result,
-                worker_id = NULL, work = 'NONE', answered = false, update_time = %s
+            UPDATE hipq_job SET {_SUCCEEDED}
             FROM (SELECT {self._field(0, "bigint")} AS id, {self._field(1, "integer")} AS attempt,
                     {self._dialect.json.format(2)} AS result,
                     {self._field(3, "boolean")} AS is_request FROM {self._dialect.rows}) v
@@ -180,8 +184,7 @@ class SqlPath:
     def finish_answered(self, responses: Mapping[int, Any], now: datetime) -> bool:
         """Plan: as `claim`."""
         sql = f"""
-            UPDATE hipq_job SET state = 'final', outcome = 'succeeded', result = v.result,
-                worker_id = NULL, work = 'NONE', answered = false, update_time = %s
+            UPDATE hipq_job SET {_SUCCEEDED}
             FROM (SELECT {self._field(0, "bigint")} AS id, {self._dialect.json.format(1)} AS result
                 FROM {self._dialect.rows}) v
             WHERE hipq_job.id = v.id AND {_IS.format("running")}"""
