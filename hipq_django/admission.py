@@ -10,7 +10,7 @@ from django.db import DatabaseError, transaction
 
 from hipq_django import clock, inbox, moves
 from hipq_django.conf import get_throttlers
-from hipq_django.database import in_one_line, locked, write_transaction
+from hipq_django.database import in_one_line, write_transaction
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.gathering import response_of
 from hipq_django.models import Answer, Job, Queue
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from hipq_django.results import Result
     from hipq_django.scheduler import BatchScheduler
     from hipq_django.throttling import Throttler
 
@@ -47,6 +48,9 @@ PAGE = 500
 MAX_PAGES = 4
 """How many pages of held candidates one pass looks through; the next pass goes on behind them."""
 
+SPARE = 8
+"""How many candidates more than are likely to fit one look at a limited queue takes."""
+
 WORKER_LOST = "WorkerLost"
 """How the error of a job begins whose worker died while it had the job in hand."""
 
@@ -54,39 +58,67 @@ WORKER_LOST = "WorkerLost"
 class Admission:
     """Admits up to `room` jobs that start at once and `ahead` more that wait for a thread."""
 
-    def __init__(self, scheduler: BatchScheduler, queue: Queue, room: int, ahead: int) -> None:
+    def __init__(
+        self,
+        scheduler: BatchScheduler,
+        queue: Queue,
+        room: int,
+        ahead: int,
+        done: Sequence[Result] = (),
+    ) -> None:
         self.scheduler = scheduler
         self.using = scheduler.using
         self.path = scheduler.path
         self.queue = queue
         self.room = room
         self.places = room + ahead
+        self.done = done
+        self.written: list[Result] = []
+        """What of `done` was still this worker's to write."""
         self.now = clock.now(self.using)
         self.throttlers: list[Throttler] = []
         self.load = Decimal(0)
+        self.has_critical = False
         self.running: list[Load] = []
         self.admitted: list[Job] = []
         self.is_full = False
 
     def claim(self) -> list[Claim]:
-        """Claim what may start; return nothing where another worker is scheduling the queue."""
+        """Write what was done in the queue, and claim what may start.
+
+        Nothing is claimed where another worker is scheduling the queue.
+        """
         problem = self._load_throttlers()
         with write_transaction(self.using):
-            if problem or self.queue.is_limited or self.throttlers:
-                row = locked(
-                    Queue.objects.using(self.using).filter(pk=self.queue.pk), skip_locked=True
-                ).first()
-                if row is None:
-                    self.scheduler.contended = True
-                    return []
-                self.queue = row
-            if problem:
+            admits = self._lock() if self._needs_lock or problem else True
+            if self.done:
+                self.written = self.scheduler.write(self.done, self.now)
+            if problem and admits:
                 self._hold_queue(problem)
-                return []
-            if self.queue.paused:
+            if problem or not admits or self.queue.paused:
                 return []
             self._admit()
-            return self._start(self.admitted)
+            claims = self._start(self.admitted)
+        self._note_full()
+        return claims
+
+    @property
+    def _needs_lock(self) -> bool:
+        return bool(self.queue.is_limited or self.throttlers)
+
+    def _lock(self) -> bool:
+        """Lock the queue and read it anew; return False where another worker has it."""
+        row = self.path.lock(self.queue)
+        if row is None:
+            self.scheduler.contended = True
+            return False
+        self.queue = row
+        return True
+
+    def _note_full(self) -> None:
+        """Remember whether the next end of a job makes room for a job that waits."""
+        full = self.scheduler.left_full
+        (full.add if self.is_full else full.discard)(self.queue.pk)
 
     def _load_throttlers(self) -> str:
         try:
@@ -99,32 +131,50 @@ class Admission:
 
     def _admit(self) -> None:
         """Choose the locked jobs that may start, in strict order."""
-        if self.queue.is_limited:
-            self.load = self.path.load(self.queue)
         if self.throttlers:
             self.running = self._running()
-            self._look_through_pages()
-        else:
-            self._choose(self._open(self._due(min(self.places, PAGE))))
-        if self.is_full:
+        self._look_through_pages(self._page_size())
+        if self.is_full and self.has_critical:
             self._choose_critical()
 
-    def _look_through_pages(self) -> None:
-        """A held job does not block those behind it.
+    def _page_size(self) -> int:
+        """Return how many jobs may be worth a look; each that is read in vain costs time."""
+        if self.throttlers or not self.queue.is_limited:
+            return PAGE if self.throttlers else min(self.places, PAGE)
+        likely = 2 * len(self.done) or int(self.queue.throttle_limit)
+        return min(self.places, PAGE, likely + SPARE)
 
-        The first page is always the head of the queue; where many are held, later passes go on
-        where the last one stopped.
+    def _look_through_pages(self, size: int) -> None:
+        """The first page is always the head of the queue.
+
+        With throttlers a held job does not block those behind it; where many are held, later
+        passes go on where the last one stopped.
         """
         resume = self.scheduler.skip_to.pop(self.queue.pk, None)
         after: tuple[int, int] | None = None
-        for _ in range(MAX_PAGES):
-            jobs = self._due(PAGE, after=after)
-            self._choose(self._pass_throttlers(self._open(jobs)))
-            if self.is_full or len(self.admitted) == self.places or len(jobs) < PAGE:
+        for _ in range(MAX_PAGES if self._needs_lock else 1):
+            jobs = self._due(size, after=after) if after else self._head(size)
+            self._choose(self._admissible(jobs))
+            if self.is_full or len(self.admitted) >= self.places or len(jobs) < size:
                 return
             after = max((jobs[-1].rank, jobs[-1].pk), resume or (-MAX_RANK, 0))
             resume = None
-        self.scheduler.skip_to[self.queue.pk] = after or (-MAX_RANK, 0)
+        if self.throttlers:
+            self.scheduler.skip_to[self.queue.pk] = after or (-MAX_RANK, 0)
+
+    def _head(self, size: int) -> list[Job]:
+        """Return the first page, and learn what a limit needs to know."""
+        if not self.queue.is_limited:
+            return self._due(size)
+        unknown = self.scheduler.unknown_types
+        head = self.path.head(self.queue, self.now, size, without_types=unknown)
+        self.load, self.has_critical = head.load, head.has_critical
+        return self.scheduler.known(self.queue, head.jobs)
+
+    def _admissible(self, jobs: list[Job]) -> list[Job]:
+        """Return the jobs that windows and throttlers let start."""
+        jobs = self._open(jobs)
+        return self._pass_throttlers(jobs) if self.throttlers else jobs
 
     def _choose_critical(self) -> None:
         """Jobs of factor 0 are not held back by the limit, wherever they stand in the queue."""
@@ -132,30 +182,34 @@ class Admission:
             return
         taken = {job.pk for job in self.admitted}
         jobs = [job for job in self._due(PAGE, critical=True) if job.pk not in taken]
-        jobs = self._open(jobs)
-        self._choose(self._pass_throttlers(jobs) if self.throttlers else jobs)
+        self._choose(self._admissible(jobs))
 
     def _choose(self, jobs: Sequence[Job]) -> None:
         """Admit of these jobs what fits under the limit and has a place."""
-        factors = [job.throttle_factor for job in jobs]
-        fitting = admit_by_weight(factors, self.load, self.queue.throttle_limit)
+        fitting = self._fitting(jobs) if self.queue.is_limited else jobs
         self.is_full = len(fitting) < len(jobs)
         before = len(self.admitted)
-        for job in (jobs[index] for index in fitting):
+        for job in fitting:
             if self._has_place(job):
                 self.admitted.append(job)
         chosen = self.admitted[before:]
-        self.load += sum((job.throttle_factor for job in chosen), Decimal(0))
+        if self.queue.is_limited:
+            self.load += sum((job.throttle_factor for job in chosen), Decimal(0))
         if self.throttlers and chosen:
             self.running += [load_of(job) for job in chosen]
             self._tell_throttlers(len(chosen))
+
+    def _fitting(self, jobs: Sequence[Job]) -> Sequence[Job]:
+        factors = [job.throttle_factor for job in jobs]
+        indexes = admit_by_weight(factors, self.load, self.queue.throttle_limit)
+        return [jobs[index] for index in indexes]
 
     def _has_place(self, job: Job) -> bool:
         """A job that lost its worker is never claimed ahead of a free thread.
 
         So it is certain next time whether it had started, and the count of its losses is exact.
         """
-        suspect = str(job.error).startswith(WORKER_LOST)
+        suspect = job.error != NONE and str(job.error).startswith(WORKER_LOST)
         return len(self.admitted) < (self.room if suspect else self.places)
 
     def _tell_throttlers(self, count: int) -> None:
@@ -260,9 +314,9 @@ class Admission:
     def _claims(self, jobs: Sequence[Job], answers: dict[int, Answer]) -> list[Claim]:
         claims: list[Claim] = []
         for job in jobs:
-            answer = answers.get(job.pk)
+            answer = answers.get(job.id)
             if answer is None:
-                claims.append(Claim(job.pk, job.attempt, Work.REQUEST, job, keep(job)))
+                claims.append(Claim(job.id, job.attempt, Work.REQUEST, job, keep(job)))
             elif answer.kind == Answer.Kind.ERROR or not inbox.has_response_handler(job):
                 inbox.act(answer, job, self.now)
                 self.scheduler.progress += 1

@@ -12,10 +12,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hipq_django import gathering, inbox, moves
+from hipq_django import gathering, inbox, moves, settling
 from hipq_django.database import locked, max_rows_per_statement
+from hipq_django.hotpath import hot_path
 from hipq_django.inbox import Kind, Message, Status
-from hipq_django.models import Answer, Attempt, Job, JobType, Queue
+from hipq_django.models import Answer, Attempt, Job, JobType
 from hipq_django.payloads import NONE
 from hipq_django.states import State
 from hipq_django.wakeup import wake_workers
@@ -55,7 +56,8 @@ def receive(messages: Sequence[Message], now: datetime, using: str) -> list[Answ
     """
     batch = Batch(messages, now, using)
     _find_known(batch)
-    _receive_usual(batch)
+    _settle(batch)
+    _receive_new(batch)
     for place in batch.left():
         batch.answers[place] = inbox.receive_by_key(messages[place], now, using)
     answers = [batch.answers[place] for place in range(len(messages))]
@@ -86,8 +88,21 @@ def _find_known(batch: Batch) -> None:
             batch.answers[place] = known
 
 
-def _receive_usual(batch: Batch) -> None:
+def _settle(batch: Batch) -> None:
+    """Settle the jobs that wait for just one of these messages; first lock those of all."""
+    places = {key: place for place, key in _alone(batch).items()}
+    hot_path(batch.using).lock_live(
+        batch.messages[0].instance, {(m.job_type, m.job_key) for m in batch.messages}
+    )
+    messages = [batch.messages[place] for place in places.values()]
+    for answer in settling.settle(messages, batch.now, batch.using):
+        batch.answers[places[answer.job_type, answer.job_key]] = answer
+
+
+def _receive_new(batch: Batch) -> None:
     usual = _alone(batch)
+    if not usual:
+        return
     live = _lock_live(batch, usual)
     answered = _answered([job.pk for job in live.values()], batch.using)
     homeless = {key for key in usual.values() if key not in live}
@@ -204,4 +219,4 @@ def _act(accepted: Sequence[Answer], batch: Batch) -> None:
     texts = {job.pk: error for job, error in errors.items()}
     moves.fail(list(errors), Attempt.Kind.ANSWERED, texts, batch.now, batch.using)
     queues = {answer.job.queue_id for answer in accepted if answer.job}
-    wake_workers(Queue.objects.using(batch.using).filter(pk__in=queues), batch.using)
+    wake_workers(batch.messages[0].instance, queues, batch.using)

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from asgiref.sync import sync_to_async
 from django.db import IntegrityError
 
-from hipq_django import answer_batch, clock, inbox
+from hipq_django import answer_batch, clock, inbox, settling
 from hipq_django.conf import DEFAULT, get_instance
-from hipq_django.database import locked, write_transaction
+from hipq_django.database import locked, statement_transaction, write_transaction
 from hipq_django.definitions import NewAnswer, checked_key, checked_type_name
 from hipq_django.exceptions import InvalidAnswerError, InvalidJobError
+from hipq_django.hotpath import hot_path
 from hipq_django.inbox import Message
 from hipq_django.models import Answer
 from hipq_django.parts import UNNAMED, checked_part
@@ -131,15 +132,25 @@ def answer_callback(token: Token, kind: str, payload: Any) -> Answer:
     The URL is good as long as the job lives: an attempt that was never answered may still settle
     the job after its timeout.
     """
-    config = get_instance(token.instance)
+    using = get_instance(token.instance).database
     payload = _checked_payload(kind, payload)
-    with write_transaction(config.database):
-        job = inbox.lock_job_by_id(token.job_id, config.database)
-        name, key = (job.job_type.name, job.job_key) if job else ("pruned job", str(token.job_id))
-        message = Message(
-            token.instance, name, key, kind, payload, attempt=token.attempt, part=token.part
-        )
-        return inbox.receive(message, job, clock.now(config.database), config.database)
+    found = hot_path(using).name_and_key(token.job_id)
+    if found is not None:
+        settled = _settled(_message_to(token, found, kind, payload), using, token.job_id)
+        if settled is not None:
+            return settled
+    with write_transaction(using):
+        job = inbox.lock_job_by_id(token.job_id, using)
+        # By now it may have been pruned, or have another key.
+        found = (job.job_type.name, job.job_key) if job else ("pruned job", str(token.job_id))
+        message = _message_to(token, found, kind, payload)
+        return inbox.receive(message, job, clock.now(using), using)
+
+
+def _message_to(token: Token, name_and_key: tuple[str, str], kind: str, payload: Any) -> Message:
+    return Message(
+        token.instance, *name_and_key, kind, payload, attempt=token.attempt, part=token.part
+    )
 
 
 def assign(answer: Answer, job_id: int) -> Answer:
@@ -206,11 +217,24 @@ def _checked_message_id(message_id: object) -> str:
 def _receive_by_key(message: Message) -> Answer:
     using = get_instance(message.instance).database
     try:
+        settled = _settled(message, using)
+        if settled is not None:
+            return settled
         with write_transaction(using):
             return inbox.receive_by_key(message, clock.now(using), using)
     except IntegrityError:
-        # Two messages with one id at the same moment: the other one was first.
+        # Another message with its id was first, maybe at the same moment.
         known = inbox.known(message, using)
         if known is None:
             raise
         return known
+
+
+def _settled(message: Message, using: str, job_id: int | None = None) -> Answer | None:
+    """Settle a job that waits for just this message; return the answer, None where none does."""
+    with statement_transaction(using):
+        answers = settling.settle([message], clock.now(using), using, job_id=job_id)
+    for answer in answers:
+        inbox.log_received(answer)
+        return answer
+    return None

@@ -21,7 +21,6 @@ from hipq_django.registry import DEFAULT_QUEUE, get_all_declared, get_declared
 
 if TYPE_CHECKING:
     from hipq_django.conf import InstanceSettings
-    from hipq_django.database import RowVersions
     from hipq_django.registry import DeclaredType
 
 
@@ -47,22 +46,36 @@ def get_job_type(instance: str, name: str) -> JobType:
     return found
 
 
-_read: dict[tuple[str, str, str], tuple[RowVersions, JobType]] = {}
-"""The job types this process has read, and the versions of the rows that it read them from."""
+def remembered_job_type(instance: str, name: str) -> JobType:
+    """Return what `get_job_type` last returned, if that may still be so; it costs no query.
+
+    Whoever makes a job of it inserts the job only if the `versions` are still the present ones.
+    """
+    known = _remembered.get((get_instance(instance).database, instance, name))
+    declared = get_declared(instance, name)
+    if known is None or known.versions is None:
+        return get_job_type(instance, name)
+    if declared is not None and _is_behind(known, declared):
+        return get_job_type(instance, name)
+    return known
+
+
+_remembered: dict[tuple[str, str, str], JobType] = {}
+"""The job types this process has read, with their versions."""
 
 
 def _read_job_type(config: InstanceSettings, name: str) -> JobType | None:
     """Return the row with its queue; it is read in full only where one of the two changed."""
     key = (config.database, config.name, name)
     now = row_versions(config.database, config.name, name)
-    then, known = _read.get(key, (None, None))
-    if now is not None and now == then:
-        return known
-    rows = JobType.objects.using(config.database).select_related("queue")
-    found = rows.filter(instance=config.name, name=name).first()
-    if now is not None and found is not None:
-        _read[key] = now, found
-    return found
+    known = _remembered.pop(key, None)
+    if now is None or known is None or known.versions != now:
+        rows = JobType.objects.using(config.database).select_related("queue")
+        known = rows.filter(instance=config.name, name=name).first()
+    if now is not None and known is not None:
+        known.versions = now
+        _remembered[key] = known
+    return known
 
 
 def sync(instance: str) -> None:
@@ -138,6 +151,7 @@ def _follow(job_type: JobType, declared: DeclaredType) -> None:
     job_type.counted_answers = declared.counted_answers
     job_type.sensitive = list(declared.sensitive)
     _merge(job_type, wanted)
+    job_type.versions = None
 
 
 def _merge(row: Queue | JobType, wanted: dict[str, Any]) -> None:

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.conf import settings
 from django.core import checks
 from django.db import connections
+from django.urls import URLPattern, URLResolver, get_resolver
 
 from hipq_django import conf
+from hipq_django.exceptions import nearest_name
+from hipq_django.registry import get_all_declared
+from hipq_django.webhooks import WebhookView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 
 def register() -> None:
     """Register all checks with Django."""
-    for check in (check_setting, check_throttlers, check_sources, check_isolation, check_sqlite):
+    for check in (
+        check_setting,
+        check_throttlers,
+        check_sources,
+        check_isolation,
+        check_sqlite,
+        check_webhooks,
+    ):
         checks.register(check)
 
 
@@ -66,6 +77,21 @@ def check_sqlite(**_: Any) -> list[checks.CheckMessage]:
     ]
 
 
+def check_webhooks(**_: Any) -> list[checks.CheckMessage]:
+    """W002: a webhook whose answers are for a job type that no code declares."""
+    return [
+        checks.Warning(
+            f"{webhook.view} at {webhook.route!r}: job type {webhook.job_type!r} is not declared"
+            f"{nearest_name(webhook.job_type, _declared_names(webhook.instance))}",
+            hint="Correct the name, or declare the job type in the jobs module of an app.",
+            id="hipq.W002",
+        )
+        for webhook in _webhooks()
+        if isinstance(webhook.job_type, str)
+        and webhook.job_type not in _declared_names(webhook.instance)
+    ]
+
+
 def _error(problem: conf.Problem) -> checks.Error:
     return checks.Error(problem.message, hint=problem.hint, id=problem.check_id)
 
@@ -79,3 +105,40 @@ def _aliases(vendor: str) -> Iterator[str]:
 def _is_read_committed(options: dict[str, Any]) -> bool:
     level = options.get("isolation_level")
     return level is None or getattr(level, "name", str(level)) == "READ_COMMITTED"
+
+
+class _Webhook(NamedTuple):
+    """A `WebhookView` in the URLconf; its job type may also be a function of the message."""
+
+    route: str
+    view: str
+    job_type: object
+    instance: str
+
+
+def _webhooks() -> list[_Webhook]:
+    """Return the webhooks of the URLconf; none where that cannot be read, which Django tells."""
+    if not getattr(settings, "ROOT_URLCONF", None):
+        return []
+    try:
+        return list(_found(get_resolver().url_patterns, ""))
+    except Exception:  # the project's code is imported here, and may raise anything
+        return []
+
+
+def _found(patterns: Iterable[URLPattern | URLResolver], prefix: str) -> Iterator[_Webhook]:
+    for entry in patterns:
+        route = f"{prefix}{entry.pattern}"
+        if isinstance(entry, URLResolver):
+            yield from _found(entry.url_patterns, route)
+            continue
+        view = getattr(entry.callback, "view_class", None)
+        if isinstance(view, type) and issubclass(view, WebhookView):
+            options = getattr(entry.callback, "view_initkwargs", {})
+            job_type = options.get("job_type", view.job_type)
+            instance = options.get("instance", view.instance)
+            yield _Webhook(route, view.__name__, job_type, instance)
+
+
+def _declared_names(instance: str) -> set[str]:
+    return {declared.name for declared in get_all_declared(instance)}

@@ -60,7 +60,15 @@ def _measure(connection: BaseDatabaseWrapper) -> timedelta:
     after = timezone.now()
     if timezone.is_naive(theirs):  # a project with USE_TZ = False
         theirs = timezone.make_aware(theirs, UTC)
-    return _keep(connection.alias, theirs - before - (after - before) / 2)
+    return _keep(connection.alias, _offset(theirs - after, theirs - before))
+
+
+def _offset(least: timedelta, most: timedelta) -> timedelta:
+    """Return the middle of what the offset may be; none where the clocks may well agree.
+
+    Else the noise of a measurement would hold back a job whose time has just come.
+    """
+    return timedelta() if least <= timedelta() <= most else (least + most) / 2
 
 
 def _keep(using: str, offset: timedelta) -> timedelta:

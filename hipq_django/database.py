@@ -35,19 +35,50 @@ def write_transaction(using: str) -> Iterator[None]:
         yield
 
 
-def locked(rows: QuerySet[Any], *, skip_locked: bool = False) -> QuerySet[Any]:
+@contextmanager
+def statement_transaction(using: str) -> Iterator[None]:
+    """Open a transaction for what is one statement on PostgreSQL.
+
+    There it is a transaction of its own, with nothing to send before and after it.
+    """
+    connection = connections[using]
+    if connection.vendor == "postgresql" and connection.get_autocommit():
+        yield
+    else:
+        with write_transaction(using):
+            yield
+
+
+def locked(
+    rows: QuerySet[Any], *, skip_locked: bool = False, to_delete: bool = False
+) -> QuerySet[Any]:
     """Return `rows` with their row locks, where the database has any.
 
     NO KEY, because an enqueue holds a KEY SHARE lock on the queue through its foreign key and
-    must not wait for a scheduler.
+    must not wait for a scheduler. Who is going `to_delete` the rows does wait for such a lock, or
+    skips them.
     """
     features = connections[rows.db].features
     if not features.has_select_for_update:
         return rows
     return rows.select_for_update(
         skip_locked=skip_locked and features.has_select_for_update_skip_locked,
-        no_key=features.has_select_for_no_key_update,
+        no_key=features.has_select_for_no_key_update and not to_delete,
     )
+
+
+def kept(rows: QuerySet[Any]) -> Any:
+    """Return the first of `rows`, or None; nobody deletes it before the transaction ends.
+
+    On PostgreSQL by the weak lock of a foreign key. Whoever waits for a live job, and finds a final
+    one, has locked that as well; to wait for it in turn would be a deadlock.
+    """
+    connection = connections[rows.db]
+    if connection.vendor != "postgresql":
+        return locked(rows).first()
+    sql, params = rows[:1].query.get_compiler(rows.db).as_sql()
+    manager = rows.model._default_manager.using(rows.db)
+    return next(iter(manager.raw(f"{sql} FOR KEY SHARE", params)), None)
 
 
 class _LiteralIn(Lookup):
@@ -80,6 +111,11 @@ def _literals(words: Iterable[TextChoices]) -> str:
     return ", ".join(f"'{word.value}'" for word in words)
 
 
+def takes_writers_together(using: str) -> bool:
+    """Return whether two transactions may write at the same moment: where rows have locks."""
+    return connections[using].features.has_select_for_update
+
+
 def max_rows_per_statement(using: str) -> int:
     """Return how many rows one statement may name by parameters."""
     limit = connections[using].features.max_query_params
@@ -100,7 +136,7 @@ def row_versions(using: str, instance: str, job_type: str) -> RowVersions | None
     """Return what tells the present versions of a job type's row and its queue's from all others.
 
     One short query instead of one for all their fields. None where there is no such job type, or
-    where the database does not say.
+    where the database does not tell.
     """
     connection = connections[using]
     if connection.vendor != "postgresql":

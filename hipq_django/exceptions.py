@@ -71,6 +71,8 @@ class ErrorAnswer(HipqError):  # noqa: N818 - a kind of error in a job's history
 def nearest_name(name: str, known: Iterable[str]) -> str:
     """Return the end of a sentence, its stop included, with the nearest known name or all."""
     names = sorted(known)
+    if not names:
+        return "; none is known."
     near = get_close_matches(name, names, n=1)
     if near:
         return f", did you mean {near[0]!r}?"

@@ -14,7 +14,7 @@ from django.db.models import Q
 
 from hipq_django import gathering, moves
 from hipq_django.conf import get_instance
-from hipq_django.database import locked
+from hipq_django.database import kept, locked
 from hipq_django.exceptions import InvalidAnswerError
 from hipq_django.models import Answer, Attempt, Job, JobType
 from hipq_django.parts import UNNAMED
@@ -84,11 +84,16 @@ def receive(message: Message, job: Job | None, now: datetime, using: str) -> Ans
     answer.save(using=using, force_insert=True)
     if job is not None:
         _work_off(answer, job, now)
+    log_received(answer)
+    return answer
+
+
+def log_received(answer: Answer) -> None:
+    """Write what became of a message to the log, without its content."""
     logger.info(
         "answer=%s type=%s key=%s kind=%s job=%s %s",
-        answer.pk, message.job_type, message.job_key, message.kind, job and job.pk, status,
+        answer.pk, answer.job_type, answer.job_key, answer.kind, answer.job_id, answer.status,
     )  # fmt: skip
-    return answer
 
 
 def new_answer(message: Message, job: Job | None, status: Answer.Status, now: datetime) -> Answer:
@@ -117,7 +122,7 @@ def _work_off(answer: Answer, job: Job, now: datetime) -> None:
         _hasten(job, now)
     else:
         return
-    wake_workers([job.queue], job.using)
+    wake_workers(answer.instance, [job.queue_id], job.using)
 
 
 def _is_part(answer: Answer, job: Job) -> bool:
@@ -244,7 +249,7 @@ def _retry_with_response(job: Job, now: datetime) -> None:
 def lock_job(message: Message, using: str) -> Job | None:
     """Return the locked job of a message by its key: the live one, else the newest final one.
 
-    A final one is locked too, so that it is not pruned before the answer that names it is stored.
+    A final one is only kept from being pruned before the answer that names it is stored.
     """
     if message.job_key == NONE:
         return None
@@ -255,8 +260,8 @@ def lock_job(message: Message, using: str) -> Job | None:
         job_key=message.job_key,
     )
     live = next(iter(locked(jobs.live().exclude(job_key=NONE))[:1]), None)
-    final = locked(jobs.final().exclude(job_key=NONE).order_by("-pk"))
-    return live or next(iter(final[:1]), None)
+    final: Job | None = kept(jobs.final().exclude(job_key=NONE).order_by("-pk"))
+    return live or final
 
 
 def lock_job_by_id(pk: int, using: str) -> Job | None:
@@ -276,8 +281,8 @@ def take_early(jobs: Sequence[Job], now: datetime, using: str) -> dict[int, Answ
     for pk, answer in _linked([job for job in jobs if job.answered], using).items():
         found[pk] = min(found.get(pk, answer), answer, key=_precedence)
     for job in jobs:
-        if job.pk in found:
-            _accept(found[job.pk], job)
+        if job.id in found:
+            _accept(found[job.id], job)
         elif job.answered:
             job.answered = False
             Job.objects.using(using).filter(pk=job.pk).update(answered=False)
@@ -346,7 +351,7 @@ def is_old_news(answer: Answer, using: str) -> bool:
     """
     types = JobType.objects.using(using).filter(instance=answer.instance, name=answer.job_type)
     finals = Job.objects.using(using).final().filter(job_type__in=types, job_key=answer.job_key)
-    final = locked(finals.exclude(job_key=NONE).order_by("-pk")).first()
+    final = kept(finals.exclude(job_key=NONE).order_by("-pk"))
     if final is None:
         return False
     answer.job, answer.status = final, Status.LATE
@@ -378,17 +383,26 @@ def _link(answer: Answer, job: Job, status: Answer.Status) -> None:
 
 
 def count_early(ids: Sequence[int], now: datetime, using: str) -> None:
-    """Count the parts that came before their jobs, locked, had said what they wait for."""
-    answers = Answer.objects.using(using).filter(job__in=ids, status=Status.EARLY)
-    early = list(answers.order_by("job", "pk"))
-    waiting = Job.objects.using(using).filter(pk__in={answer.job_id for answer in early})
+    """Count the parts that came before their jobs, locked, had said what they wait for.
+
+    What is in from an earlier attempt goes first: it may be all that is waited for.
+    """
+    kept = Answer.objects.using(using).filter(
+        job__in=ids, status__in=(Status.EARLY, Status.ACCEPTED), kind=Kind.RESPONSE
+    )
+    found = sorted(kept, key=_precedence)
+    waiting = Job.objects.using(using).filter(pk__in={answer.job_id for answer in found})
     waiting = waiting.running().filter(work=Work.NONE).select_related("job_type", "queue")
     jobs = {job.pk: job for job in waiting}
-    for answer in early:
-        job = jobs.get(answer.job_id or 0)
-        if job is not None and _is_part(answer, job):
-            status = gathering.status(_message_of(answer), job, gathering.SETTLED)
-            _give(answer, job, status, now)
+    in_before = {answer.job_id: answer for answer in found if answer.status == Status.ACCEPTED}
+    for job in jobs.values():
+        if job.pk in in_before:
+            _work_off(in_before[job.pk], job, now)
+    for answer in found:
+        asked = jobs.get(answer.job_id or 0)
+        if asked is not None and answer.status == Status.EARLY and _is_part(answer, asked):
+            status = gathering.status(_message_of(answer), asked, gathering.SETTLED)
+            _give(answer, asked, status, now)
 
 
 def close(job: Job) -> None:

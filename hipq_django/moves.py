@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
+    from hipq_django.hotpath.base import Settled
+    from hipq_django.inbox import Message
     from hipq_django.models import Worker
     from hipq_django.parts import Expects
     from hipq_django.ranking import Ordering
@@ -393,13 +395,23 @@ def walk(job: Job, new: State, values: Mapping[str, Any], now: datetime) -> None
         _set(job, passing)
 
 
+def settle(
+    messages: Sequence[Message], now: datetime, using: str, *, handled: bool, job_id: int | None
+) -> list[Settled]:
+    """Settle waiting jobs by responses, and store these; see `HotPath.settle`."""
+    settled = hot_path(using).settle(messages, now, handled=handled, job_id=job_id)
+    if settled and not handled and job_finished.has_listeners():
+        for jobs in _chunks(using, [done.job_id for done in settled]):
+            send_after_commit(job_finished, jobs, using)
+    return settled
+
+
 def finish_answered(responses: Sequence[tuple[Job, Any]], now: datetime, using: str) -> None:
     """Make locked running jobs final by the responses that nobody handles."""
     if not responses:
         return
-    results = {job.pk: response for job, response in responses}
-    if not hot_path(using).finish_answered(results, now):
-        _update_each(using, {pk: {"result": r} for pk, r in results.items()}, **_success(now))
+    results = {job.pk: {"result": response} for job, response in responses}
+    _update_each(using, results, **_success(now))
     if job_finished.has_listeners():
         for job, response in responses:
             _set(job, {**_success(now), "result": response})

@@ -47,17 +47,15 @@ _FOREIGN_KEYS = [
 _CHECKS = [
     f"""
     CREATE FUNCTION {TABLE}_parents() RETURNS trigger LANGUAGE plpgsql AS $$
-    DECLARE found bigint;
+    DECLARE job record;
     BEGIN
-        PERFORM 1 FROM (SELECT DISTINCT queue_id, job_type_id FROM fresh) f
-            JOIN hipq_queue q ON q.id = f.queue_id
-            JOIN hipq_jobtype t ON t.id = f.job_type_id
-            FOR KEY SHARE OF q, t;
-        GET DIAGNOSTICS found = ROW_COUNT;
-        IF found <> (SELECT count(*) FROM (SELECT DISTINCT queue_id, job_type_id FROM fresh) f)
-        THEN
-            RAISE foreign_key_violation USING MESSAGE = 'hipq: a job has no queue or no type';
-        END IF;
+        FOR job IN SELECT DISTINCT queue_id, job_type_id FROM fresh LOOP
+            PERFORM 1 FROM hipq_queue q, hipq_jobtype t
+                WHERE q.id = job.queue_id AND t.id = job.job_type_id FOR KEY SHARE;
+            IF NOT FOUND THEN
+                RAISE foreign_key_violation USING MESSAGE = 'hipq: a job has no queue or no type';
+            END IF;
+        END LOOP;
         RETURN NULL;
     END $$
     """,

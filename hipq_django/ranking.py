@@ -5,7 +5,7 @@ Source: hipq README, "Priority". Equal ranks are ordered by id.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from django.db.models import TextChoices
@@ -64,7 +64,11 @@ class Ordering:
 
     def as_ranking(self) -> dict[str, str | float]:
         """Return the order as it is stored where all waiting jobs have the ranks of it."""
-        return asdict(self)
+        return {
+            "order": self.order,
+            "granularity_seconds": self.granularity_seconds,
+            "ageing_seconds": self.ageing_seconds,
+        }
 
     @property
     def _granule(self) -> int:

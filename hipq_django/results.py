@@ -42,17 +42,19 @@ class Kept(NamedTuple):
 
 
 def keep(job: Job) -> Kept:
-    """Return what is written of a job later on."""
+    """Return what is written of a claimed job later on; its queue and type were read already."""
+    related = job._state.fields_cache  # at a tenth of the cost of the two fields' descriptors
+    job_type = related["job_type"]
     return Kept(
-        job.queue,
-        job.job_type,
+        related["queue"],
+        job_type,
         job.job_key,
         job.priority,
         tuple(job.time_windows),
         job.deadline,
         job.timeout,
         job.extended_seconds,
-        job.job_type.redactor.knowing(job.job_data),
+        job_type.redactor.knowing(job.job_data),
     )
 
 

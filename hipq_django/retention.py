@@ -51,7 +51,7 @@ def _delete_batch(queue: Queue, old: Any) -> int:
     """Delete the oldest rows, children first; what another pruner holds is left to it."""
     using = queue.using
     with write_transaction(using):
-        rows = locked(old.order_by("update_time"), skip_locked=True)
+        rows = locked(old.order_by("update_time"), skip_locked=True, to_delete=True)
         ids = list(rows.values_list("pk", flat=True)[:BATCH])
         if not ids:
             return 0
@@ -76,7 +76,7 @@ def _prune_answers(config: InstanceSettings, before: datetime, dry_run: bool) ->
 def _delete_answers(old: Any) -> int:
     """Delete the oldest; one that an operator is matching to a job just now is left."""
     with write_transaction(old.db):
-        rows = locked(old.order_by("pk"), skip_locked=True)
+        rows = locked(old.order_by("pk"), skip_locked=True, to_delete=True)
         ids = list(rows.values_list("pk", flat=True)[:BATCH])
         return _raw_delete(Answer.objects.using(old.db).filter(pk__in=ids)) if ids else 0
 

@@ -7,8 +7,9 @@ committed before its handler starts, and one worker at a time admits to a limite
 from __future__ import annotations
 
 import logging
+import threading
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from itertools import takewhile
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,9 +17,11 @@ from django.db import DataError
 
 from hipq_django import clock, inbox, moves
 from hipq_django.admission import Admission
+from hipq_django.conf import get_instance
 from hipq_django.database import locked, write_transaction
 from hipq_django.gathering import response_of
 from hipq_django.hotpath import hot_path
+from hipq_django.hotpath.base import Busy, Known
 from hipq_django.models import Attempt, Job, JobType, Queue
 from hipq_django.registry import get_all_declared
 from hipq_django.results import Claim, Result, WaitsFor, keep, log_result, refused
@@ -29,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
-    from hipq_django.hotpath.base import Busy
     from hipq_django.models import Worker
     from hipq_django.models.job import JobQuerySet
 
@@ -37,6 +39,9 @@ logger = logging.getLogger("hipq_django")
 
 TYPES_SECONDS = 1.0
 """How long a worker may go on with the job types it has read."""
+
+LOOK_SECONDS = 0.02
+"""How long a queue that is refilled time and again may keep the others waiting."""
 
 
 class Executor(Protocol):
@@ -67,14 +72,23 @@ class BatchScheduler:
         self.path = hot_path(worker.using)
         self.executor = executor
         self.batch: dict[int, Claim] = {}
+        self._replacing = threading.Lock()
         self.progress = 0
         self.contended = False
         self._turn = 0
         self._queues: list[Queue] = []
         self.skip_to: dict[int, tuple[int, int]] = {}
+        self.left_full: set[int] = set()
+        """The ids of queues whose last admission ended at a job that did not fit."""
         self.unknown_types: list[int] = []
         self._types: dict[int, JobType] = {}
         self._types_loaded = -TYPES_SECONDS
+        self._refilled_since: float | None = None
+        self._called: deque[str] = deque()
+
+    def call(self, queue: str) -> None:
+        """Let the next pass try this queue, by its name, before it looks; from any thread."""
+        self._called.append(queue)
 
     def run_once(self) -> int:
         """Do one pass; return how many jobs were admitted.
@@ -83,13 +97,33 @@ class BatchScheduler:
         admitting to a queue that has something due.
         """
         self.progress, self.contended = 0, False
+        refilled = self.refill()
+        if refilled is not None and self._may_wait_for_a_look():
+            return refilled
+        self._refilled_since = None
         settled = self.persist_batch()
-        due = self.fetch_due()
-        admitted = self.apply_throttler(due)
+        admitted = self.apply_throttler(self._take_calls()) or self.apply_throttler(
+            self.fetch_due()
+        )
         self.replace_batch(settled, admitted)
         self.start_jobs(admitted)
         self.progress += len(settled) + len(admitted)
-        return len(admitted)
+        return len(admitted) + (refilled or 0)
+
+    def _may_wait_for_a_look(self) -> bool:
+        """Whether the queues beside the one that was refilled were not kept waiting for long."""
+        now = time.monotonic()
+        self._refilled_since = self._refilled_since or now
+        return now < self._refilled_since + LOOK_SECONDS
+
+    def _take_calls(self) -> list[Busy]:
+        """Return the queues that somebody called, as they were at the last look."""
+        called = {self._called.popleft() for _ in range(len(self._called))}
+        return [
+            Busy(queue, has_due=True, has_response=False, has_error=False)
+            for queue in (self._queues if called else [])
+            if queue.name in called
+        ]
 
     @property
     def found_nothing(self) -> bool:
@@ -98,9 +132,46 @@ class BatchScheduler:
 
     # 3 write what the batch did
 
+    def refill(self) -> int | None:
+        """Write what was done of one full queue, and admit the next; return how many.
+
+        Both in one transaction: the time from a job's end to the start of the next is lost.
+        Return None where no full queue has anything done.
+        """
+        results = self.executor.take_results() if self.left_full else []
+        queues = [result.claim.kept.queue for result in results]
+        queue = next((queue for queue in queues if queue.pk in self.left_full), None)
+        done = [r for r in results if queue and r.claim.kept.queue.pk == queue.pk]
+        self.executor.give_back([r for r in results if r not in done])
+        if queue is None:
+            return None
+        try:
+            return self._refill(queue, done)
+        except DataError:  # one of the results cannot be stored: left to `persist_batch`
+            self.executor.give_back(done)
+            return None
+        except BaseException:
+            self.executor.give_back(done)
+            raise
+
+    def _refill(self, queue: Queue, done: Sequence[Result]) -> int:
+        self._load_types()
+        room, ahead = self.executor.free(), self.executor.ahead()
+        admission = Admission(self, queue, room, ahead, done)
+        claims = admission.claim()
+        for result in admission.written:
+            log_result(result)
+        self.replace_batch(done, claims)
+        self.start_jobs(claims)
+        self.progress += len(done) + len(claims)
+        return len(claims)
+
     def persist_batch(self) -> list[Result]:
         """Write the results of the batch; return all that left it, also those that came late."""
-        results = self.executor.take_results()
+        return self.persist(self.executor.take_results())
+
+    def persist(self, results: list[Result]) -> list[Result]:
+        """Do the same with results that were taken already; also beside a pass, in a thread."""
         if not results:
             return []
         try:
@@ -114,7 +185,7 @@ class BatchScheduler:
     def _persist(self, results: Sequence[Result]) -> None:
         now = clock.now(self.using)
         try:
-            written = self._write(results, now)
+            written = self.write(results, now)
         except DataError as error:
             # The database refuses a value, one too large say: that job fails, not the batch.
             if len(results) > 1:
@@ -125,7 +196,8 @@ class BatchScheduler:
         for result in written:
             log_result(result)
 
-    def _write(self, results: Sequence[Result], now: datetime) -> list[Result]:
+    def write(self, results: Sequence[Result], now: datetime) -> list[Result]:
+        """Write results; return those that were still this worker's to write."""
         several = [result for result in results if isinstance(result, WaitsFor)]
         others = [result for result in results if not isinstance(result, WaitsFor)]
         written = moves.persist(others, self.worker, now)
@@ -144,13 +216,17 @@ class BatchScheduler:
         if self.executor.free() + self.executor.ahead() <= 0:
             return []
         now = clock.now(self.using)
-        bounds = {queue.pk: queue.last_due_rank(now) for queue in self._queues}
-        queues = self.path.look(self.worker.instance, self.worker.queues, now, bounds)
+        known = {queue.pk: self._known(queue, now) for queue in self._queues}
+        queues = self.path.look(self.worker.instance, self.worker.queues, now, known)
         self._queues = [busy.queue for busy in queues]
         busy = [q for q in queues if q.has_response or q.has_error or _has_startable(q)]
         self._turn += 1
         start = self._turn % len(busy) if busy else 0
         return busy[start:] + busy[:start]
+
+    def _known(self, queue: Queue, now: datetime) -> Known:
+        throttled = get_instance(queue.instance).queue(queue.name).throttlers
+        return Known(queue.last_due_rank(now), not (throttled or self.unknown_types))
 
     # 2 which of it may start now
 
@@ -179,12 +255,13 @@ class BatchScheduler:
 
     def replace_batch(self, settled: Iterable[Result], admitted: Iterable[Claim]) -> None:
         """Current batch = current - settled + admitted."""
-        for result in settled:
-            # A late result of an earlier attempt leaves the claim of the next one where it is.
-            if self.batch.get(result.claim.id) is result.claim:
-                del self.batch[result.claim.id]
-        for claim in admitted:
-            self.batch[claim.id] = claim
+        with self._replacing:
+            for result in settled:
+                # A late result of an earlier attempt leaves the claim of the next one where it is.
+                if self.batch.get(result.claim.id) is result.claim:
+                    del self.batch[result.claim.id]
+            for claim in admitted:
+                self.batch[claim.id] = claim
 
     def start_jobs(self, admitted: Sequence[Claim]) -> None:
         """Hand the new batch to the executor."""
@@ -220,6 +297,18 @@ class BatchScheduler:
             for job in jobs
         ]
 
+    def reclaim(self) -> int:
+        """Put back jobs that the database says are in these hands, but that are not.
+
+        They were claimed by a transaction whose commit was never confirmed. Return how many.
+        """
+        now = clock.now(self.using)
+        with write_transaction(self.using):
+            mine = Job.objects.using(self.using).live().filter(worker=self.worker)
+            strays = [job for job in locked(mine.order_by("pk")) if job.pk not in self.batch]
+            moves.hand_back(strays, "HandedBack: the claim was not confirmed", now, self.using)
+        return len(strays)
+
     # What admission shares with it
 
     def jobs(self, queue: Queue) -> JobQuerySet:
@@ -234,12 +323,15 @@ class BatchScheduler:
 
     def known(self, queue: Queue, rows: Iterable[Job]) -> list[Job]:
         """Return the jobs that this process has code for, with their queue and type."""
-        jobs = list(rows)
-        if any(job.job_type_id not in self._types for job in jobs):
-            self._types_loaded = -TYPES_SECONDS  # a type was registered since
-        known = [job for job in jobs if job.job_type_id in self._types]
-        for job in known:  # what the descriptors of the two fields would do, at a tenth of the cost
-            job._state.fields_cache |= {"queue": queue, "job_type": self._types[job.job_type_id]}
+        known: list[Job] = []
+        for job in rows:
+            job_type = self._types.get(job.job_type_id)
+            if job_type is None:
+                self._types_loaded = -TYPES_SECONDS  # it was registered since
+                continue
+            # What the descriptors of the two fields would do, at a tenth of the cost.
+            job._state.fields_cache |= {"queue": queue, "job_type": job_type}
+            known.append(job)
         return known
 
     def _load_types(self) -> None:

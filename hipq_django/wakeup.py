@@ -20,8 +20,6 @@ from hipq_django.database import in_one_line
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hipq_django.models import Queue
-
 logger = logging.getLogger("hipq_django")
 
 SHORTEST_PAUSE_SECONDS = 0.05
@@ -34,16 +32,16 @@ def channel_of(instance: str) -> str:
     return f"hipq_{instance}"[:63]
 
 
-def wake_workers(queues: Iterable[Queue], using: str) -> None:
+def wake_workers(instance: str, queues: Iterable[int], using: str) -> None:
     """Once the current transaction is committed, wake workers that wait for work of the queues.
 
-    Does nothing on other databases than PostgreSQL, or where the setting NOTIFY is off.
+    The queues of an instance are given by their ids. Does nothing on other databases than
+    PostgreSQL, or where the setting NOTIFY is off.
     """
-    if connections[using].vendor != "postgresql":
+    if connections[using].vendor != "postgresql" or not get_instance(instance).notify:
         return
-    for instance, name in {(queue.instance, queue.name) for queue in queues}:
-        if get_instance(instance).notify:
-            transaction.on_commit(partial(_notify, instance, name, using), using=using)
+    for queue in set(queues):
+        transaction.on_commit(partial(_notify, instance, queue, using), using=using)
 
 
 @dataclass(slots=True)
@@ -55,20 +53,23 @@ class _Pause:
     kept_quiet: bool = False
 
 
-_pauses: dict[tuple[str, str, str], _Pause] = {}
+_pauses: dict[tuple[str, int], _Pause] = {}
 
 
-def _notify(instance: str, queue: str, using: str) -> None:
-    if not _may_speak((using, instance, queue), time.monotonic()):
+def _notify(instance: str, queue: int, using: str) -> None:
+    if not _may_speak((using, queue), time.monotonic()):
         return
     try:
         with connections[using].cursor() as cursor:
-            cursor.execute("SELECT pg_notify(%s, %s)", [channel_of(instance), queue])
+            cursor.execute(
+                "SELECT pg_notify(%s, name) FROM hipq_queue WHERE id = %s",
+                [channel_of(instance), queue],
+            )
     except Error as error:  # the job is committed: its enqueue must not fail any more
         logger.warning("queue=%s workers could not be woken: %s", queue, in_one_line(error))
 
 
-def _may_speak(key: tuple[str, str, str], now: float) -> bool:
+def _may_speak(key: tuple[str, int], now: float) -> bool:
     """Whether the pause is over; the next one is twice as long if this one hid anything."""
     pause = _pauses.get(key)
     if pause is not None and now < pause.until:

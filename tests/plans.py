@@ -11,6 +11,8 @@ from typing import Any
 
 from django.db import connection, transaction
 
+from hipq_django.hotpath.statements import kept_statements
+
 BIG_TABLES = ("hipq_job", "hipq_answer")
 ABOUT_BIG_TABLES = re.compile(rf"\b({'|'.join(BIG_TABLES)})\b")
 SLACK_ROWS = 50
@@ -22,6 +24,7 @@ SORTED_ROWS = 1_000
 SLACK_PAGES = 100
 PAGES_PER_ROW = 4
 SQL_ALIAS = re.compile(rf"\b({'|'.join(BIG_TABLES)})\b\"? (?:AS )?\"?(\w+)")
+KEPT = {kept.call: kept for kept in kept_statements()}
 BY_RANK = re.compile(r"ORDER BY [^)]*\brank\b")
 SQLITE_SCAN = re.compile(r"SCAN (\w+)(?! USING)\b")
 
@@ -112,7 +115,8 @@ def watched_plans() -> Iterator[list[Plan]]:
     plans: list[Plan] = []
 
     def watch(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
-        if ABOUT_BIG_TABLES.search(sql) and not sql.startswith("EXPLAIN"):
+        text = KEPT[sql].text if sql in KEPT else sql
+        if ABOUT_BIG_TABLES.search(text) and not sql.startswith(("EXPLAIN", "PREPARE")):
             plans.append(_explained(sql, params))
         return execute(sql, params, many, context)
 
@@ -125,11 +129,23 @@ def _explained(sql: str, params: Sequence[Any]) -> Plan:
         rows = _fetched(f"EXPLAIN QUERY PLAN {sql}", params)
         return Plan(sql, "\n".join(row[-1] for row in rows))
     with transaction.atomic():
+        if sql in KEPT:
+            sql = _prepared(sql)
         [(found,)] = _fetched(f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {sql}", params)
         transaction.set_rollback(True)  # what ANALYZE wrote is written again by the statement
     [top] = json.loads(found) if isinstance(found, str) else found
     nodes = list(_nodes(top["Plan"]))
     return Plan(sql, "\n".join(_line(node) for node in nodes), nodes)
+
+
+def _prepared(call: str) -> str:
+    """Return what executes a function's statement by the plan that is made there."""
+    kept = KEPT[call]
+    with connection.cursor() as cursor:
+        cursor.execute("DEALLOCATE ALL")
+        cursor.execute("SET LOCAL plan_cache_mode = force_generic_plan")
+        cursor.execute(f"PREPARE watched ({', '.join(kept.takes)}) AS {kept.numbered}")
+    return f"EXECUTE watched({', '.join(['%s'] * len(kept.takes))})"
 
 
 def _line(node: dict[str, Any]) -> str:

@@ -17,7 +17,7 @@ FORM = 'send {"id": "e-1", "account": "acme", "name": "page viewed"}'
 def receive(request: HttpRequest) -> JsonResponse:
     """Enqueue the event and confirm it; 400 where it is none.
 
-    All that the sender waits for is one INSERT. An event that is sent again while its job is
+    All that the sender waits for is one statement. An event that is sent again while its job is
     still there is the same job.
     """
     try:

@@ -116,6 +116,8 @@ class Measured:
     """None where migrations are missing: then nothing else is measured."""
     missing_migrations: tuple[str, ...] = ()
     throttler_problems: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    """Names of the sources of messages in the setting."""
     unknown_types: tuple[UnknownType, ...] = ()
     stuck: Stuck = Stuck()
     inbox: Inbox = Inbox()

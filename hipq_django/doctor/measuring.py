@@ -42,6 +42,7 @@ def measure(config: InstanceSettings) -> Measured:
         database=using,
         overview=overview.look(config),
         throttler_problems=tuple(problem.message for problem in conf.throttler_problems()),
+        sources=tuple(config.sources),
         unknown_types=tuple(_unknown_types(config)),
         stuck=_stuck(config, now - PATIENCE),
         inbox=_inbox(config, now),

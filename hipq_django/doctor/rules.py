@@ -1,4 +1,4 @@
-"""The rules about queues, workers and answers, and the list of all rules. Pure."""
+"""The rules about queues, processes and answers, and the list of all rules. Pure."""
 
 from __future__ import annotations
 
@@ -151,6 +151,40 @@ def _workers(measured: Measured) -> Iterator[Finding]:
             )
 
 
+def _consumers(measured: Measured) -> Iterator[Finding]:
+    """One finding for each silent process, and one for each source that nobody reads."""
+    consumers = measured.overview.consumers if measured.overview else []
+    for consumer in consumers:
+        if consumer.silent:
+            yield Finding(
+                Level.PROBLEM,
+                "silent_consumer",
+                f"consumer {consumer.name}",
+                f"no heartbeat for {span(consumer.heartbeat_age_seconds)}; it had "
+                f"{consumer.in_hand:,} messages of source {consumer.source} in hand.",
+                "What it had not acknowledged, the broker delivers again to the next one.",
+                "See its log for why it stopped; "
+                f"start it again: manage.py hipq_consume {consumer.source}",
+            )
+    read = {consumer.source for consumer in consumers if not consumer.silent}
+    for source in measured.sources:
+        if source not in read:
+            yield _unread(source, measured)
+
+
+def _unread(source: str, measured: Measured) -> Finding:
+    queues = measured.overview.queues if measured.overview else []
+    awaiting = sum(queue.awaiting_answer for queue in queues)
+    return Finding(
+        Level.PROBLEM if awaiting else Level.WARNING,
+        "no_consumer",
+        f"source {source}",
+        f"no consumer reads it; {counted(awaiting)} jobs wait for an answer.",
+        "Answers that come this way stay with the broker, and their jobs time out.",
+        f"Start one: manage.py hipq_consume {source}",
+    )
+
+
 def _stuck(measured: Measured) -> Iterator[Finding]:
     why = "For a minute already; a worker that knows their types would settle this in a second."
     what_to_do = "Start a worker with this project's code; see the workers' logs for errors."
@@ -238,6 +272,7 @@ def _unpruned(measured: Measured) -> Iterator[Finding]:
 _RULES: tuple[Callable[[Measured], Iterator[Finding]], ...] = (
     _queues,
     _workers,
+    _consumers,
     _stuck,
     _unknown_types,
     _throttlers,

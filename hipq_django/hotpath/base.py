@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from decimal import Decimal
 
+    from hipq_django.inbox import Message
     from hipq_django.models import Job, Queue, Worker
 
 
@@ -21,8 +22,44 @@ class Busy(NamedTuple):
     has_error: bool
 
 
+class Known(NamedTuple):
+    """What the scheduler knows of a queue before it looks."""
+
+    bound: int
+    """A rank that no due job exceeds: it stops the look before the rows of the future."""
+    is_strict: bool
+    """Whether nobody can start before the first due job, however long that is held back."""
+
+
+class Head(NamedTuple):
+    """The first due jobs of a limited queue, and what decides which of them may start.
+
+    Where there are no jobs the rest does not count.
+    """
+
+    jobs: list[Job]
+    load: Decimal
+    """The sum of the factors of the queue's running jobs."""
+    has_critical: bool
+    """Whether there are due jobs of factor 0, here or further behind."""
+
+
 Finished = tuple[int, int, Any, bool]
 """Id, attempt and result of a job; whether it was a request, so that an answer may be quicker."""
+
+
+class Settled(NamedTuple):
+    """A job that was settled by a response, and the answer that was stored of it."""
+
+    answer_id: int
+    job_id: int
+    job_key: str
+    attempt: int
+    queue_id: int
+
+
+class OutdatedError(Exception):
+    """The rows from which a job was made have changed since they were read."""
 
 
 class HotPath(Protocol):
@@ -33,18 +70,24 @@ class HotPath(Protocol):
         instance: str,
         names: Sequence[str],
         now: datetime,
-        bounds: Mapping[int, int],
+        known: Mapping[int, Known],
     ) -> list[Busy]:
         """Return the queues by id and what each has to do; no locks.
 
-        A limited queue without room has nothing due but critical jobs.
-
-        `bounds` are ranks that no due job of a queue exceeds, for the queues that are known
-        already: they stop the look before the rows of the future.
+        A limited queue without room has nothing due but critical jobs; a strict one none either
+        where the first due job may not fit. `known` is by the queues' ids.
         """
 
-    def load(self, queue: Queue) -> Decimal:
-        """Return the sum of the factors of the queue's running jobs."""
+    def lock(self, queue: Queue) -> Queue | None:
+        """Lock and read the row of a queue anew; None where it is gone or somebody has it."""
+
+    def head(
+        self, queue: Queue, now: datetime, limit: int, *, without_types: Sequence[int] = ()
+    ) -> Head:
+        """Lock and return the first due jobs of a locked queue, as `due`, and its load.
+
+        What was committed before the queue was locked is seen.
+        """
 
     def due(
         self,
@@ -58,7 +101,8 @@ class HotPath(Protocol):
     ) -> list[Job]:
         """Lock and return due jobs in their order, passing over rows that others have locked.
 
-        `after`: only those behind this rank and id. `critical`: only those of factor 0.
+        `after`: only those behind this rank and id. `critical`: only those of factor 0. Of a queue
+        that had no limit, none if it was paused or given a limit since it was read.
         """
 
     def claim(self, jobs: Sequence[Job], worker: Worker, now: datetime) -> None:
@@ -73,14 +117,37 @@ class HotPath(Protocol):
     def let_go(self, jobs: Iterable[tuple[int, int]], worker: Worker, now: datetime) -> set[int]:
         """Let jobs (id, attempt) wait for their answer; return the ids, or fewer, as `finish`."""
 
-    def finish_answered(self, responses: Mapping[int, Any], now: datetime) -> bool:
-        """Make locked running jobs final with these results; return False where nothing was done.
+    def settle(
+        self,
+        messages: Sequence[Message],
+        now: datetime,
+        *,
+        handled: bool,
+        job_id: int | None = None,
+    ) -> list[Settled]:
+        """Store responses as accepted and settle the jobs by them that wait for just these.
 
-        The keys are the jobs' ids.
+        Those are jobs in nobody's hands that wait for one answer and never got any. They become
+        final or, with `handled`, wait for their response handler. The messages are for one job
+        type and differ in their keys; or there is one, for its attempt of the job with an id.
+        Return what was settled, or less; a message whose id is known raises `IntegrityError`.
         """
 
+    def lock_live(self, instance: str, keys: Iterable[tuple[str, str]]) -> None:
+        """Lock the live jobs with these job types and keys, in the order of their ids.
+
+        It may leave that to those who read the jobs, where `settle` settles none.
+        """
+
+    def name_and_key(self, job_id: int) -> tuple[str, str] | None:
+        """Return the name of a job's type and the job's key, None where there is no such job."""
+
     def insert_one(self, job: Job) -> None:
-        """Insert a new job and give it its id."""
+        """Insert a new job and give it its id.
+
+        Raise `OutdatedError`, with nothing inserted, where its job type or that type's queue have
+        changed since they were read in the versions that the job type names.
+        """
 
     def insert(self, jobs: Iterable[Job], count: int, *, by_key: bool) -> list[Job]:
         """Insert `count` new jobs in the caller's transaction; return them with their ids.

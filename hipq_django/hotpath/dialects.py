@@ -19,13 +19,15 @@ class Dialect:
     """How one database spells what the statements need."""
 
     rows: str
-    """A JSON array as rows called `r`."""
+    """A JSON array, and the number of its elements, as rows called `r`."""
     field: str
     """Field number {0} of such a row as the type {1}."""
     ids: str
-    """The same, and beside each row the ids in its field number 0 as rows called `i`."""
+    """The same, with all the ids that stand in field number 0 of each row, and their number."""
     id: str
     """Such an id."""
+    texts: str
+    """A JSON array of texts as rows."""
     json: str
     """Field number {0} as JSON, where `encode_json` made it."""
     encode_json: Callable[[Any], Any]
@@ -35,7 +37,9 @@ class Dialect:
     lock: str
     """The end of a SELECT that locks what it returns and passes over what others locked."""
     reserve: str = ""
-    """Reserves %s ids for new jobs; empty where one writer at a time needs no such thing."""
+    """Reserves %s ids for new jobs, as an array; empty where one writer at a time needs none."""
+    writes_in_with: bool = False
+    """Whether a statement may write to two tables."""
 
 
 def _from_microseconds(number: int, _: tzinfo) -> datetime:
@@ -53,23 +57,31 @@ def factor_of(number: Decimal | float) -> Decimal:
 
 DIALECTS = {
     "postgresql": Dialect(
-        rows="jsonb_array_elements(%s::jsonb) AS r",
+        # Without the LIMIT the planner believes in a hundred rows: for a job or two it would read
+        # the table from end to end.
+        rows="(SELECT r FROM jsonb_array_elements(%s::jsonb) AS r LIMIT %s) AS e",
         field="(r ->> {0})::{1}",
-        ids="jsonb_array_elements(%s::jsonb) AS r, jsonb_array_elements_text(r -> 0) AS i",
+        ids="(SELECT r, i FROM jsonb_array_elements(%s::jsonb) AS r, "
+        "jsonb_array_elements_text(r -> 0) AS i LIMIT %s) AS e",
         id="i::bigint",
+        texts="jsonb_array_elements_text(%s::jsonb)",
         json="(r -> {0})",
         encode_json=lambda value: value,
         moment="(EXTRACT(EPOCH FROM {0}) * 1000000)::bigint",
         read_moment=_from_microseconds,
         lock="FOR NO KEY UPDATE SKIP LOCKED",
-        reserve="SELECT nextval(pg_get_serial_sequence('hipq_job', 'id')) "
-        "FROM generate_series(1, %s)",
+        # Materialized, or the catalog would be asked for the sequence once for each id.
+        reserve="WITH s AS MATERIALIZED (SELECT pg_get_serial_sequence('hipq_job', 'id')::regclass "
+        "AS ids) SELECT array_agg(nextval(s.ids)) FROM s, generate_series(1, %s)",
+        writes_in_with=True,
     ),
     "sqlite": Dialect(
-        rows="json_each(%s) AS r",
+        rows="(SELECT value FROM json_each(%s) LIMIT %s) AS r",
         field="json_extract(r.value, '$[{0}]')",
-        ids="json_each(%s) AS r, json_each(r.value, '$[0]') AS i",
-        id="i.value",
+        ids="(SELECT r.value, i.value AS id FROM json_each(%s) AS r, "
+        "json_each(r.value, '$[0]') AS i LIMIT %s) AS r",
+        id="r.id",
+        texts="(SELECT value FROM json_each(%s))",
         json="json_extract(r.value, '$[{0}]')",
         encode_json=json.dumps,
         moment="{0}",

@@ -21,7 +21,7 @@ from django.db.models import (
 from django.db.models.functions import Coalesce
 
 from hipq_django.database import locked
-from hipq_django.hotpath.base import Busy, Finished
+from hipq_django.hotpath.base import Busy, Finished, Head, Known, Settled
 from hipq_django.models import Job, Queue
 from hipq_django.payloads import NONE
 from hipq_django.ranking import MAX_RANK
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
+    from hipq_django.inbox import Message
     from hipq_django.models import Worker
 
 
@@ -45,11 +46,11 @@ class OrmPath:
         instance: str,
         names: Sequence[str],
         now: datetime,
-        bounds: Mapping[int, int],
+        known: Mapping[int, Known],
     ) -> list[Busy]:
         """One query with three EXISTS for each queue."""
         jobs = Job.objects.using(self.using).filter(queue=OuterRef("pk"))
-        whens = [When(pk=pk, then=Value(bound)) for pk, bound in bounds.items()]
+        whens = [When(pk=pk, then=Value(bound)) for pk, (bound, _) in known.items()]
         queues = Queue.objects.using(self.using).filter(instance=instance)
         if names:
             queues = queues.filter(name__in=names)
@@ -71,10 +72,20 @@ class OrmPath:
         )
         return [Busy(q, q.has_due, q.has_response, q.has_error) for q in rows.order_by("pk")]
 
-    def load(self, queue: Queue) -> Decimal:
-        """One SUM over the index of running jobs."""
+    def lock(self, queue: Queue) -> Queue | None:
+        """One SELECT … FOR UPDATE SKIP LOCKED."""
+        row = Queue.objects.using(self.using).filter(pk=queue.pk)
+        return locked(row, skip_locked=True).first()
+
+    def head(
+        self, queue: Queue, now: datetime, limit: int, *, without_types: Sequence[int] = ()
+    ) -> Head:
+        """One SUM over the index of running jobs and two SELECTs."""
         running = queue.jobs.using(self.using).running()
-        return Decimal(running.aggregate(total=Sum("throttle_factor"))["total"] or 0)
+        load = running.aggregate(total=Sum("throttle_factor"))["total"]
+        critical = queue.jobs.using(self.using).due(now).filter(throttle_factor=0)
+        jobs = self.due(queue, now, limit, without_types=without_types)
+        return Head(jobs, Decimal(load or 0), critical.exists())
 
     def due(
         self,
@@ -89,6 +100,8 @@ class OrmPath:
         """One SELECT … FOR UPDATE SKIP LOCKED."""
         rows = queue.jobs.using(self.using).due(now)
         rows = rows.filter(rank__lte=queue.last_due_rank(now)).order_by("rank", "id")
+        if not queue.is_limited:
+            rows = rows.filter(queue__paused=False, queue__throttle_limit__lt=1)
         if critical:
             rows = rows.filter(throttle_factor=0)
         if without_types:
@@ -125,12 +138,27 @@ class OrmPath:
         """Leave it all to the careful way."""
         return set()
 
-    def finish_answered(self, responses: Mapping[int, Any], now: datetime) -> bool:
+    def settle(
+        self,
+        messages: Sequence[Message],
+        now: datetime,
+        *,
+        handled: bool,
+        job_id: int | None = None,
+    ) -> list[Settled]:
         """Leave it all to the careful way."""
-        return False
+        return []
+
+    def lock_live(self, instance: str, keys: Iterable[tuple[str, str]]) -> None:
+        """Leave it to the careful way."""
+
+    def name_and_key(self, job_id: int) -> tuple[str, str] | None:
+        """One SELECT."""
+        rows = Job.objects.using(self.using).filter(pk=job_id)
+        return rows.values_list("job_type__name", "job_key").first()
 
     def insert_one(self, job: Job) -> None:
-        """Django's save."""
+        """Django's save: only PostgreSQL tells versions of rows."""
         job.save(force_insert=True, using=self.using)
 
     def insert(self, jobs: Iterable[Job], count: int, *, by_key: bool) -> list[Job]:

@@ -1,4 +1,4 @@
-"""Jobs made from rows, and from other jobs, without the cost of `Model.__init__`.
+"""Jobs and answers made from rows, and jobs from other jobs, without `Model.__init__`.
 
 For a batch of hundreds, Django's own way costs more than the database does. As in unpickling, no
 signal of the model's initialisation is sent. A field that is not given is deferred: Django reads
@@ -8,19 +8,22 @@ it from the row when it is asked for.
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from django.db.models.base import ModelState
 
 from hipq_django.hotpath.dialects import factor_of
-from hipq_django.models import Job
+from hipq_django.models import Answer, Job, Queue
 from hipq_django.payloads import NONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from hipq_django.models import Queue, Worker
+    from hipq_django.hotpath.base import Settled
+    from hipq_django.inbox import Message
+    from hipq_django.models import JobType, Worker
 
 COLUMNS = (
     "id", "job_type_id", "job_data", "job_key", "state", "timeout", "error", "attempt",
@@ -30,6 +33,12 @@ COLUMNS = (
 """What is read of a waiting job: what a claim, a handler and a throttler need."""
 
 MOMENTS = ("scheduled_run_time", "create_time")
+
+QUEUE_COLUMNS = (
+    "id", "instance", "name", "throttle_limit", "order", "granularity_seconds", "ageing_seconds",
+    "paused", "throttler_state", "throttler_problem", "ranking",
+)  # fmt: skip
+"""What is read of a queue: what a scheduler needs."""
 
 _NO_ERROR = json.dumps(NONE)
 _decode = json.JSONDecoder().decode
@@ -74,6 +83,40 @@ def read_jobs(
     return jobs
 
 
+def read_queue(row: Sequence[Any], using: str) -> Queue:
+    """Return the queue from a row of `QUEUE_COLUMNS`."""
+    values = dict(zip(QUEUE_COLUMNS, row, strict=True))
+    values["throttle_limit"] = factor_of(values["throttle_limit"])
+    values["paused"] = bool(values["paused"])
+    for name in ("throttler_state", "ranking"):
+        values[name] = _decode(values[name])
+    queue = Queue.__new__(Queue)
+    queue.__dict__ = {"_state": _state(using, {}), **values}
+    return queue
+
+
+def read_answer(message: Message, settled: Settled, now: datetime, using: str) -> Answer:
+    """Return the answer that was stored of a response when it settled its job."""
+    answer = Answer.__new__(Answer)
+    answer.__dict__ = {
+        "_state": _state(using, {}),
+        "id": settled.answer_id,
+        "instance": message.instance,
+        "job_type": message.job_type,
+        "job_key": settled.job_key,
+        "job_id": settled.job_id,
+        "attempt": settled.attempt,
+        "part": message.part,
+        "message_id": message.message_id,
+        "kind": message.kind,
+        "payload": message.payload,
+        "problem": message.problem,
+        "status": Answer.Status.ACCEPTED,
+        "receive_time": now,
+    }
+    return answer
+
+
 def write_claim(jobs: Iterable[Job], values: Mapping[str, Any], worker: Worker) -> None:
     """Give the copies of claimed jobs the same values and their worker."""
     for job in jobs:
@@ -81,15 +124,30 @@ def write_claim(jobs: Iterable[Job], values: Mapping[str, Any], worker: Worker) 
         job._state.fields_cache["worker"] = worker
 
 
+def unsaved_job(queue: Queue, job_type: JobType, values: dict[str, Any]) -> Job:
+    """Return a job that is not in the database yet; what `values` lack has the model's defaults."""
+    job = Job.__new__(Job)
+    own = {"queue_id": queue.pk, "job_type_id": job_type.pk, "expects": []}
+    state = _state(queue.using, {"queue": queue, "job_type": job_type}, adding=True)
+    job.__dict__ = {**_defaults(), **own, **values, "_state": state}
+    return job
+
+
+@cache
+def _defaults() -> dict[str, Any]:
+    plain = Job()
+    return {field.attname: getattr(plain, field.attname) for field in Job._meta.concrete_fields}
+
+
 def copy_of(job: Job, values: dict[str, Any]) -> Job:
     """Return an unsaved copy of an unsaved job with its own `values`."""
-    fresh = Job.__new__(Job)
-    fresh.__dict__ = {**job.__dict__, **values}
-    fresh._state = _state(job.using, job._state.fields_cache.copy(), adding=True)
+    fresh, known = Job.__new__(Job), job._state
+    state = _state(known.db, known.fields_cache.copy(), adding=True)
+    fresh.__dict__ = {**job.__dict__, **values, "_state": state}
     return fresh
 
 
-def _state(using: str, cache: dict[str, Any], *, adding: bool = False) -> ModelState:
+def _state(using: str | None, cache: dict[str, Any], *, adding: bool = False) -> ModelState:
     state = ModelState()
     state.adding = adding
     state.db = using

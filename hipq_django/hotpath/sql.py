@@ -12,43 +12,33 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import connections
 
-from hipq_django.hotpath.base import Busy, Finished
-from hipq_django.hotpath.bulk import (
-    INSERT_ONE,
-    ROWS_PER_INSERT,
-    copy_in,
-    document_row,
-    insert_statement,
-)
+from hipq_django.hotpath import statements
+from hipq_django.hotpath.base import Busy, Finished, Head, Known, OutdatedError, Settled
+from hipq_django.hotpath.bulk import ROWS_PER_INSERT, copy_in, insert_statement
+from hipq_django.hotpath.columns import document_row
 from hipq_django.hotpath.dialects import factor_of
-from hipq_django.hotpath.rows import COLUMNS, MOMENTS, read_jobs
-from hipq_django.models import Queue
-from hipq_django.ranking import MAX_RANK
+from hipq_django.hotpath.kept import has_functions
+from hipq_django.hotpath.rows import read_jobs, read_queue
+from hipq_django.hotpath.settling import (
+    BY_ATTEMPT,
+    BY_KEYS,
+    SETTLE_BY_ATTEMPT,
+    SETTLE_BY_KEY,
+    answers_statement,
+    one_response_params,
+    update_params,
+    update_statement,
+    with_answers,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
-    from decimal import Decimal
 
     from hipq_django.hotpath.dialects import Dialect
-    from hipq_django.models import Job, Worker
-
-_SUCCEEDED = (
-    "state = 'final', outcome = 'succeeded', result = v.result, worker_id = NULL, "
-    "work = 'NONE', answered = false, update_time = %s"
-)
-
-_IS = "hipq_job.state || '' = '{}'"
-"""The row is in this state, said so that no partial index serves.
-
-A row is looked up by its primary key. By its statistics, which a queue outruns, the planner would
-rather go through all rows in the state: those of other workers, and the dead ones.
-"""
-
-_DUE = (
-    "j.queue_id = {queue} AND j.state IN ('initial', 'retry') AND j.rank <= {bound} "
-    "AND j.scheduled_run_time <= %s"
-)
+    from hipq_django.hotpath.kept import Kept
+    from hipq_django.inbox import Message
+    from hipq_django.models import Job, Queue, Worker
 
 
 class SqlPath:
@@ -57,53 +47,40 @@ class SqlPath:
     def __init__(self, using: str, dialect: Dialect) -> None:
         self.using = using
         self._dialect = dialect
-        self._read = ", ".join(
-            (dialect.moment if name in MOMENTS else "{0}").format(f"j.{name}") for name in COLUMNS
-        )
 
     def look(
         self,
         instance: str,
         names: Sequence[str],
         now: datetime,
-        bounds: Mapping[int, int],
+        known: Mapping[int, Known],
     ) -> list[Busy]:
-        """Plan: for each queue one probe of three partial indexes, each stopping at a row.
-
-        The probe for due jobs asks for the first in order, not whether there is one: PostgreSQL
-        believes that an EXISTS soon finds a row anywhere, and reads the table from end to end
-        when all waiting jobs are of the future.
-        """
-        due = f"SELECT j.id FROM hipq_job j WHERE {_DUE.format(queue='q.id', bound='q.bound')}"
-        first = "ORDER BY j.rank, j.id LIMIT 1"
-        sql = f"""
-            SELECT q.*, CASE
-                WHEN q.throttle_limit < 1 OR q.throttle_limit > (
-                    SELECT COALESCE(SUM(j.throttle_factor), 0) FROM hipq_job j
-                    WHERE j.queue_id = q.id AND j.state IN ('running'))
-                THEN ({due} {first}) ELSE ({due} AND j.throttle_factor = 0 {first})
-                END IS NOT NULL AS has_due,
-                EXISTS (SELECT 1 FROM hipq_job j WHERE j.queue_id = q.id AND
-                    j.state IN ('running') AND j.answered AND j.worker_id IS NULL) AS has_response,
-                EXISTS (SELECT 1 FROM hipq_job j WHERE j.queue_id = q.id AND
-                    j.state IN ('error') AND j.worker_id IS NULL) AS has_error
-            FROM (SELECT q.*, COALESCE(b.bound, {MAX_RANK}) AS bound FROM hipq_queue q
-                LEFT JOIN (SELECT {self._field(0, "bigint")} AS id,
-                    {self._field(1, "bigint")} AS bound FROM {self._dialect.rows}) b
-                ON b.id = q.id) q
-            WHERE q.instance = %s {self._in("q.name", names)} ORDER BY q.id"""
+        """See `statements.look`."""
         moment = self._moment(now)
-        params = [moment, moment, json.dumps([*bounds.items()]), instance, *names]
-        rows: Any = Queue.objects.using(self.using).raw(sql, params)
-        return [Busy(q, q.has_due, q.has_response, q.has_error) for q in rows]
+        wanted = json.dumps(list(names))
+        places = [(pk, *values) for pk, values in known.items()]
+        params = [moment, moment, moment, *_batch(places), instance, wanted, wanted]
+        rows = self._keep(statements.look(self._dialect), params)
+        return [Busy(read_queue(row[:-3], self.using), *map(bool, row[-3:])) for row in rows]
 
-    def load(self, queue: Queue) -> Decimal:
-        """Plan: the partial index of running jobs alone."""
-        sql = (
-            "SELECT SUM(throttle_factor) FROM hipq_job WHERE queue_id = %s AND state IN ('running')"
-        )
-        [(total,)] = self._fetch(sql, [queue.pk])
-        return factor_of(total or 0)
+    def lock(self, queue: Queue) -> Queue | None:
+        """See `statements.lock`."""
+        rows = self._keep(statements.lock(self._dialect), [queue.pk])
+        return read_queue(rows[0], self.using) if rows else None
+
+    def head(
+        self, queue: Queue, now: datetime, limit: int, *, without_types: Sequence[int] = ()
+    ) -> Head:
+        """See `statements.head`."""
+        place = self._place(queue, now)
+        if without_types:
+            sql = statements.head(self._dialect, self._not_of(without_types)).text
+            rows = self._fetch(sql, [queue.pk, *place, *place, *without_types, limit])
+        else:
+            rows = self._keep(statements.head(self._dialect), [queue.pk, *place, *place, limit])
+        load, has_critical = rows[0][-2:] if rows else (None, False)
+        jobs = self._read_jobs([row[:-2] for row in rows], queue)
+        return Head(jobs, factor_of(load or 0), bool(has_critical))
 
     def due(
         self,
@@ -115,18 +92,31 @@ class SqlPath:
         critical: bool = False,
         without_types: Sequence[int] = (),
     ) -> list[Job]:
-        """Plan: the index of waiting jobs in its own order, no sort, stopping at the limit."""
-        bound = queue.last_due_rank(now)
-        sql = f"""
-            SELECT {self._read} FROM hipq_job j
-            WHERE {_DUE.format(queue="%s", bound="%s")}
-            {"AND j.throttle_factor = 0" if critical else ""}
-            {"AND (j.rank, j.id) > (%s, %s)" if after else ""}
-            {self._in("j.job_type_id", without_types, negated=True)}
-            ORDER BY j.rank, j.id LIMIT %s {self._dialect.lock}"""
-        params = [queue.pk, bound, self._moment(now), *(after or ()), *without_types, limit]
+        """See `statements.due`, and `select_due` for pages other than the first."""
+        place = self._place(queue, now)
+        unlimited = [] if queue.is_limited else [queue.pk]
+        if unlimited and not (after or critical or without_types):
+            rows = self._keep(statements.due(self._dialect), [*place, *unlimited, limit])
+            return self._read_jobs(rows, queue)
+        conditions = [
+            statements.UNLIMITED if unlimited else "",
+            "AND j.throttle_factor = 0" if critical else "",
+            "AND (j.rank, j.id) > (%s, %s)" if after else "",
+            self._not_of(without_types),
+        ]
+        sql = statements.select_due(self._dialect, " ".join(conditions))
+        params = [*place, *unlimited, *(after or ()), *without_types, limit]
+        return self._read_jobs(self._fetch(sql, params), queue)
+
+    def _place(self, queue: Queue, now: datetime) -> list[Any]:
+        """Return the parameters of `_DUE`."""
+        return [queue.pk, queue.last_due_rank(now), self._moment(now)]
+
+    def _not_of(self, types: Sequence[int]) -> str:
+        return self._in("j.job_type_id", types, negated=True)
+
+    def _read_jobs(self, rows: Sequence[tuple[Any, ...]], queue: Queue) -> list[Job]:
         zone = connections[self.using].timezone or UTC
-        rows = self._fetch(sql, params)
         return read_jobs(rows, queue, lambda value: self._dialect.read_moment(value, zone))
 
     def claim(self, jobs: Sequence[Job], worker: Worker, now: datetime) -> None:
@@ -140,7 +130,8 @@ class SqlPath:
                 prefetched = v.prefetched, progress = 0, progress_message = 'NONE',
                 extended_seconds = 0, update_time = %s
             FROM (SELECT {self._dialect.id} AS id, {self._field(1, "timestamptz")} AS deadline,
-                    {self._field(2, "boolean")} AS prefetched FROM {self._dialect.ids}) v
+                    {self._field(2, "boolean")} AS prefetched
+                FROM {self._dialect.ids}) v
             WHERE hipq_job.id = v.id AND hipq_job.state || '' IN ('initial', 'retry')"""
         groups: dict[tuple[float, bool], tuple[list[int], Job]] = {}
         for job in jobs:
@@ -148,24 +139,16 @@ class SqlPath:
         rows = [
             [ids, str(self._moment(job.deadline)), job.prefetched] for ids, job in groups.values()
         ]
-        self._execute(sql, [worker.pk, self._moment(now), json.dumps(rows)])
+        self._execute(sql, [worker.pk, self._moment(now), json.dumps(rows), len(jobs)])
 
     def finish(self, jobs: Sequence[Finished], worker: Worker, now: datetime) -> set[int]:
-        """Plan: as `claim`. An answer that came while the request was sent goes first."""
+        """See `statements.finish`."""
         if not jobs:
             return set()
-        sql = f"""
-            UPDATE hipq_job SET {_SUCCEEDED}
-            FROM (SELECT {self._field(0, "bigint")} AS id, {self._field(1, "integer")} AS attempt,
-                    {self._dialect.json.format(2)} AS result,
-                    {self._field(3, "boolean")} AS is_request FROM {self._dialect.rows}) v
-            WHERE hipq_job.id = v.id AND {_IS.format("running")}
-                AND hipq_job.attempt = v.attempt AND hipq_job.worker_id = %s
-                AND NOT (hipq_job.answered AND v.is_request)
-            RETURNING hipq_job.id"""
         encode = self._dialect.encode_json
         rows = [(pk, attempt, encode(value), first) for pk, attempt, value, first in sorted(jobs)]
-        return self._ids(sql, [self._moment(now), json.dumps(rows), worker.pk])
+        params = [self._moment(now), *_batch(rows), worker.pk]
+        return {pk for (pk,) in self._keep(statements.finish(self._dialect), params)}
 
     def let_go(self, jobs: Iterable[tuple[int, int]], worker: Worker, now: datetime) -> set[int]:
         """Plan: as `claim`."""
@@ -176,28 +159,85 @@ class SqlPath:
             UPDATE hipq_job SET worker_id = NULL, work = 'NONE', expects = '[]', update_time = %s
             FROM (SELECT {self._field(0, "bigint")} AS id, {self._field(1, "integer")} AS attempt
                 FROM {self._dialect.rows}) v
-            WHERE hipq_job.id = v.id AND {_IS.format("running")}
+            WHERE hipq_job.id = v.id AND {statements.IS.format("running")}
                 AND hipq_job.attempt = v.attempt AND hipq_job.worker_id = %s
             RETURNING hipq_job.id"""
-        return self._ids(sql, [self._moment(now), json.dumps(rows), worker.pk])
+        return self._ids(sql, [self._moment(now), *_batch(rows), worker.pk])
 
-    def finish_answered(self, responses: Mapping[int, Any], now: datetime) -> bool:
-        """Plan: as `claim`."""
-        sql = f"""
-            UPDATE hipq_job SET {_SUCCEEDED}
-            FROM (SELECT {self._field(0, "bigint")} AS id, {self._dialect.json.format(1)} AS result
-                FROM {self._dialect.rows}) v
-            WHERE hipq_job.id = v.id AND {_IS.format("running")}"""
+    def settle(
+        self,
+        messages: Sequence[Message],
+        now: datetime,
+        *,
+        handled: bool,
+        job_id: int | None = None,
+    ) -> list[Settled]:
+        """Plan: a nested loop over the responses, one look-up by the index of live keys for each.
+
+        Said in one statement where that is possible: the price of an answer is its round trips.
+        """
+        first, moment = messages[0], self._moment(now)
+        place = [first.instance, first.job_type] if job_id is None else [job_id, first.attempt]
+        same = [first.instance, first.job_type, moment]
+        if self._dialect.writes_in_with and len(messages) == 1:
+            one = SETTLE_BY_KEY if job_id is None else SETTLE_BY_ATTEMPT
+            response = one_response_params(first, handled=handled)
+            return [Settled(*row) for row in self._keep(one, [moment, *response, *place, *same])]
+        update = update_statement(self._dialect, BY_KEYS if job_id is None else BY_ATTEMPT)
+        params = [moment, *update_params(self._dialect, messages, handled=handled), *place]
+        if self._dialect.writes_in_with:
+            rows = self._fetch(with_answers(update), [*params, *same])
+            return [Settled(*row) for row in rows]
+        jobs = self._fetch(f"{update} RETURNING id, job_key, attempt, queue_id", params)
+        return self._store(jobs, messages, same) if jobs else []
+
+    def _store(
+        self, jobs: Sequence[tuple[Any, ...]], messages: Sequence[Message], same: Sequence[Any]
+    ) -> list[Settled]:
+        """Insert the answers of jobs that were settled."""
+        by_key = {message.job_key: message for message in messages}
         encode = self._dialect.encode_json
-        rows = [(pk, encode(response)) for pk, response in sorted(responses.items())]
-        self._execute(sql, [self._moment(now), json.dumps(rows)])
-        return True
+        rows = [
+            (pk, key, attempt, by_key[key].message_id, encode(by_key[key].payload))
+            for pk, key, attempt, _ in jobs
+        ]
+        stored = self._fetch(answers_statement(self._dialect), [*same, *_batch(rows)])
+        answer_ids = {job_id: answer_id for answer_id, job_id in stored}
+        return [Settled(answer_ids[job[0]], *job) for job in jobs]
+
+    def lock_live(self, instance: str, keys: Iterable[tuple[str, str]]) -> None:
+        """Plan: as `settle`, then a sort of what was found."""
+        if not self._dialect.lock:
+            return
+        sql = f"""
+            SELECT 1 FROM (SELECT {self._field(0, "text")} AS name, {self._field(1, "text")} AS key
+                FROM {self._dialect.rows}) v
+            JOIN hipq_jobtype t ON t.instance = %s AND t.name = v.name
+            JOIN hipq_job j ON j.job_type_id = t.id AND j.job_key = v.key
+                AND NOT (j.state = 'final') AND NOT (j.job_key = 'NONE')
+            ORDER BY j.id FOR NO KEY UPDATE OF j"""
+        self._fetch(sql, [*_batch(list(keys)), instance])
+
+    def name_and_key(self, job_id: int) -> tuple[str, str] | None:
+        """Plan: two look-ups by primary key."""
+        sql = """
+            SELECT t.name, j.job_key FROM hipq_job j JOIN hipq_jobtype t ON t.id = j.job_type_id
+            WHERE j.id = %s"""
+        rows = self._fetch(sql, [job_id])
+        return (rows[0][0], rows[0][1]) if rows else None
 
     def insert_one(self, job: Job) -> None:
-        """One INSERT; to compile it by the ORM takes as long as to run it."""
-        with connections[self.using].cursor() as cursor:
-            cursor.execute(INSERT_ONE, [*document_row(job, self._moment), job.origin_id])
-            [job.id] = cursor.fetchone()
+        """See `statements.INSERT_IF`. To compile it by the ORM takes as long as to run it."""
+        versions = job.job_type.versions
+        values = [*document_row(job, self._moments()), job.origin_id]
+        if versions:
+            rows = self._keep(statements.INSERT_IF, [*values, *versions])
+        else:
+            rows = self._fetch(statements.INSERT, values)
+        if not rows:
+            raise OutdatedError
+        [(pk,)] = rows
+        job.id = pk
         job._state.adding = False
 
     def insert(self, jobs: Iterable[Job], count: int, *, by_key: bool) -> list[Job]:
@@ -222,10 +262,10 @@ class SqlPath:
 
     def _numbered(self, jobs: Iterable[Job], count: int, inserted: list[Job]) -> Iterator[Job]:
         """Return the jobs one by one, each with its id, and note them down in their order."""
-        reserved = self._fetch(self._dialect.reserve, [count])
+        [(reserved,)] = self._fetch(self._dialect.reserve, [count])
 
         def number() -> Iterator[Job]:
-            for job, (pk,) in zip(jobs, reserved, strict=True):
+            for job, pk in zip(jobs, reserved or (), strict=True):
                 job.id = pk
                 inserted.append(job)
                 yield job
@@ -234,8 +274,8 @@ class SqlPath:
 
     def _insert_part(self, jobs: Sequence[Job]) -> None:
         text_of = self._moments()
-        document = json.dumps([document_row(job, text_of) for job in jobs])
-        ids = self._ids(insert_statement(self._dialect), [document])
+        rows = [document_row(job, text_of) for job in jobs]
+        ids = self._ids(insert_statement(self._dialect), _batch(rows))
         # The rows are inserted in the order of the document, so their ids grow with it.
         for job, pk in zip(jobs, sorted(ids), strict=True):
             job.id = pk
@@ -265,6 +305,9 @@ class SqlPath:
 
         return text_of
 
+    def _keep(self, kept: Kept, params: Sequence[Any]) -> list[tuple[Any, ...]]:
+        return self._fetch(kept.call if has_functions(self.using) else kept.text, params)
+
     def _ids(self, sql: str, params: Sequence[Any]) -> set[int]:
         return {pk for (pk,) in self._fetch(sql, params)}
 
@@ -277,6 +320,11 @@ class SqlPath:
     def _execute(self, sql: str, params: Sequence[Any]) -> None:
         with connections[self.using].cursor() as cursor:
             cursor.execute(sql, params)
+
+
+def _batch(rows: Sequence[Any]) -> list[Any]:
+    """Return the parameters of `Dialect.rows`."""
+    return [json.dumps(rows), len(rows)]
 
 
 def _key(job: Job) -> tuple[int, str]:

@@ -160,30 +160,15 @@ class Job(models.Model):
                 condition=~Q(state="final") & ~Q(job_key=NONE),
                 name="hipq_job_key_unique",
             ),
+            # One for all, because PostgreSQL prepares each anew for every statement.
             models.CheckConstraint(
-                condition=Q(state__in=State.values), name="hipq_job_state_known"
-            ),
-            models.CheckConstraint(
-                condition=Q(state__in=["initial", "running"], error=NONE)
-                | (Q(state__in=["error", "retry"]) & ~Q(error=NONE))
-                | Q(state="final"),
-                name="hipq_job_error_fits_state",
-            ),
-            models.CheckConstraint(
-                condition=Q(state="final", outcome__in=Outcome.values) & ~Q(outcome="NONE")
-                | (~Q(state="final") & Q(outcome="NONE")),
-                name="hipq_job_outcome_fits_state",
-            ),
-            models.CheckConstraint(
-                condition=~Q(outcome="succeeded") | Q(error=NONE),
-                name="hipq_job_success_has_no_error",
-            ),
-            models.CheckConstraint(
-                condition=~Q(outcome__in=["failed", "timed_out"]) | ~Q(error=NONE),
-                name="hipq_job_failure_has_error",
-            ),
-            models.CheckConstraint(
-                condition=~Q(state="initial") | Q(attempt=0), name="hipq_job_initial_untried"
+                condition=Q(state="initial", outcome="NONE", error=NONE, attempt=0)
+                | Q(state="running", outcome="NONE", error=NONE)
+                | Q(state__in=["error", "retry"], outcome="NONE") & ~Q(error=NONE)
+                | Q(state="final", outcome="succeeded", error=NONE)
+                | Q(state="final", outcome__in=["failed", "timed_out"]) & ~Q(error=NONE)
+                | Q(state="final", outcome="cancelled"),
+                name="hipq_job_fits_state",
             ),
             models.CheckConstraint(
                 condition=Q(worker__isnull=True, work="NONE")

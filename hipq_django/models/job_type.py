@@ -17,6 +17,8 @@ from hipq_django.registry import get_declared
 if TYPE_CHECKING:
     from datetime import tzinfo
 
+    from hipq_django.database import RowVersions
+
 
 class JobType(models.Model):
     """A job type of an instance. Its code is found by `name`, never edited here."""
@@ -37,6 +39,9 @@ class JobType(models.Model):
     declared = JsonField(default=dict, editable=False)
     create_time = models.DateTimeField(default=timezone.now, editable=False)
     update_time = models.DateTimeField(default=timezone.now, editable=False)
+
+    versions: RowVersions | None = None
+    """Those of this row and its queue's as they were read; None where nobody looked."""
 
     class Meta:
         ordering: ClassVar = ["instance", "name"]

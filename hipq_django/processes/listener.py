@@ -26,10 +26,13 @@ PROOF_SECONDS = 3.0
 
 
 class Listener:
-    """Calls `wake` when a queue of the worker has something new; polling goes on beside it."""
+    """Calls `wake` with the name of a queue of the worker's that has something new.
+
+    The name is empty where it may be any. Polling goes on beside it.
+    """
 
     def __init__(
-        self, config: InstanceSettings, queues: Sequence[str], wake: Callable[[], None]
+        self, config: InstanceSettings, queues: Sequence[str], wake: Callable[[str], None]
     ) -> None:
         self._config = config
         self._queues = queues
@@ -78,11 +81,11 @@ class Listener:
                 return False
             back_off.reset()
             self.is_listening = True
-            self._wake()
+            self._wake("")
             while not self._stop.is_set():
                 for message in driver.notifies(timeout=1.0):
                     if not self._queues or message.payload in self._queues:
-                        self._wake()
+                        self._wake(message.payload)
         return True
 
     def _is_heard(self, driver: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from django.db import connections
 
@@ -19,23 +19,31 @@ if TYPE_CHECKING:
 
     from hipq_django.results import Claim, Result
 
+T = TypeVar("T")
+
 AHEAD_SECONDS = 0.02
 """Claim ahead what the threads will have started by then; slow jobs are never claimed ahead."""
 
 FLUSH_RESULTS = 500
-"""Results that are worth a statement of their own while there is still work in hand."""
+"""So many results are written at once, whatever the scheduler is doing."""
 
 
 class ThreadPool:
-    """Threads that share one backlog; `wake` is called when the scheduler should look."""
+    """Threads that share one backlog; `wake` is called when the scheduler should look.
 
-    def __init__(self, threads: int, wake: Callable[[], None]) -> None:
+    `flush` is called instead when there are so many results that `take_many` has some.
+    """
+
+    def __init__(self, threads: int, wake: Callable[[], None], flush: Callable[[], None]) -> None:
         self.threads = threads
         self._wake = wake
+        self._flush = flush
         self._backlog: deque[Claim] = deque()
         self._results: deque[Result] = deque()
         self.in_hand = 0
-        """Claims that were started and whose results were not taken; the scheduler's to count."""
+        """Claims that were started and whose results were not taken."""
+        self._counting = threading.Lock()
+        self._elsewhere = False
         self._mean_seconds = AHEAD_SECONDS
         self._work = threading.Condition()
         self._stopping = False
@@ -64,32 +72,43 @@ class ThreadPool:
 
     def start(self, claims: Sequence[Claim]) -> None:
         """Put the claims behind those that wait."""
-        self.in_hand += len(claims)
+        self._count(len(claims))
         with self._work:
             self._backlog.extend(claims)
             self._work.notify(min(len(claims), self.threads))
 
     def take_results(self) -> list[Result]:
-        """Return, and forget, the results that are there."""
-        results = [self._results.popleft() for _ in range(len(self._results))]
-        self.in_hand -= len(results)
-        return results
+        """Return, and forget, the results that are there; none while others are written."""
+        return [] if self._elsewhere else self._take()
+
+    def take_many(self) -> list[Result]:
+        """Return, and forget, the results if they are many, else none.
+
+        Until this returns none, all results are for the caller.
+        """
+        self._elsewhere = len(self._results) >= FLUSH_RESULTS
+        return self._take() if self._elsewhere else []
 
     def give_back(self, results: Sequence[Result]) -> None:
-        """Keep results that could not be written for the next pass."""
-        self.in_hand += len(results)
+        """Keep results that could not be written for a later attempt."""
+        self._count(len(results))
         self._results.extendleft(reversed(results))
+        self._elsewhere = False
 
     def take_backlog(self) -> list[Claim]:
         """Return, and forget, the claims that have not started."""
-        claims: list[Claim] = []
-        while self._backlog:
-            try:
-                claims.append(self._backlog.popleft())
-            except IndexError:
-                break  # a thread was quicker
-        self.in_hand -= len(claims)
+        claims = _taken(self._backlog)
+        self._count(-len(claims))
         return claims
+
+    def _take(self) -> list[Result]:
+        results = _taken(self._results)
+        self._count(-len(results))
+        return results
+
+    def _count(self, change: int) -> None:
+        with self._counting:
+            self.in_hand += change
 
     # The threads
 
@@ -119,8 +138,21 @@ class ThreadPool:
         _close_old(own)
         self._mean_seconds += (time.perf_counter() - began - self._mean_seconds) / 16
         self._results.append(result)
-        if not self._backlog or len(self._results) >= FLUSH_RESULTS:
+        if len(self._results) >= FLUSH_RESULTS:
+            self._flush()
+        elif not self._backlog:
             self._wake()
+
+
+def _taken(waiting: deque[T]) -> list[T]:
+    """Empty a deque that other threads fill and empty too."""
+    taken: list[T] = []
+    while waiting:
+        try:
+            taken.append(waiting.popleft())
+        except IndexError:
+            break  # another thread was quicker
+    return taken
 
 
 def _close_old(own: Sequence[BaseDatabaseWrapper]) -> None:

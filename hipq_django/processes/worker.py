@@ -7,6 +7,7 @@ import logging
 import os
 import random
 import socket
+import sys
 import time
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
@@ -15,12 +16,18 @@ from django.db import Error, connections
 
 from hipq_django import catalog, clock, moves, recovery, reranking
 from hipq_django.conf import get_instance
-from hipq_django.database import in_one_line, locked, write_transaction
+from hipq_django.database import (
+    in_one_line,
+    locked,
+    takes_writers_together,
+    write_transaction,
+)
 from hipq_django.models import Job, Worker
 from hipq_django.processes.back_off import BackOff
 from hipq_django.processes.heartbeat import Heartbeat
 from hipq_django.processes.listener import Listener
 from hipq_django.processes.pool import ThreadPool
+from hipq_django.processes.writer import ResultWriter
 from hipq_django.scheduler import BatchScheduler
 
 if TYPE_CHECKING:
@@ -29,6 +36,7 @@ if TYPE_CHECKING:
 
     from django.db.models import QuerySet
 
+    from hipq_django.conf import InstanceSettings
     from hipq_django.processes.options import WorkerOptions
 
 logger = logging.getLogger("hipq_django")
@@ -42,7 +50,10 @@ LIVELY_SECONDS = 0.5
 LIVELY_POLL_SECONDS = 0.005
 OFTEN_SECONDS = 1.0
 SELDOM_SECONDS = 60.0
+WAIT_SECONDS = 0.5
 COLLECT_AFTER_OBJECTS = 20_000
+SWITCH_SECONDS = 0.0005
+"""How long a handler may compute while the scheduler, whose statement is done, waits."""
 
 
 class WorkerProcess:
@@ -56,27 +67,27 @@ class WorkerProcess:
         self._stops = 0
         self._stirred = 0.0
         self._back_off = BackOff()
-        self._upkeep = _Upkeep(self)
 
     def run(self) -> None:
         """Run until stopped, or until idle where that was asked for."""
         catalog.sync(self.options.instance)
-        self.pool = ThreadPool(self.options.threads, self._wake)
+        self.pool = ThreadPool(self.options.threads, self._wake, self._flush)
         self._register()
         self.heartbeat = Heartbeat(self.worker, lambda: self.pool.in_hand)
         self.listener = Listener(self.config, self.options.queues, self._stir)
         self.scheduler = BatchScheduler(self.worker, self.pool)
-        self.pool.open()
-        self.heartbeat.open()
-        self.listener.open()
+        self.writer = ResultWriter(self.scheduler, self.pool, self._wake)
+        threads = (self.pool, self.heartbeat, self.listener, self.writer)
+        for thread in threads:
+            thread.open()
         _spare_the_collector()
+        sys.setswitchinterval(SWITCH_SECONDS)
         try:
             self._work()
             self._drain()
         finally:
-            self.pool.close()
-            self.heartbeat.close()
-            self.listener.close()
+            for thread in threads:
+                thread.close()
         self._sign_off()
 
     def stop(self) -> None:
@@ -88,9 +99,18 @@ class WorkerProcess:
         # Also called by signal handlers: an Event could deadlock with the wait it interrupts.
         self._awake.put(None)
 
-    def _stir(self) -> None:
+    def _flush(self) -> None:
+        """Have many results written: beside the claims, where the database can do both at once."""
+        if takes_writers_together(self.using):
+            self.writer.ask()
+        else:
+            self._wake()
+
+    def _stir(self, queue: str) -> None:
         """Look at once, and often for a while: more may come that nobody is woken for."""
         self._stirred = time.monotonic()
+        if queue:
+            self.scheduler.call(queue)
         self._wake()
 
     @property
@@ -101,6 +121,7 @@ class WorkerProcess:
     # Working
 
     def _work(self) -> None:
+        self._upkeep = _Upkeep(self.config, self.scheduler)
         while not self._stops and not self._is_orphaned():
             idle = self._guarded(self._pass)
             if self.options.until_idle and idle:
@@ -109,9 +130,11 @@ class WorkerProcess:
     def _pass(self) -> bool:
         """Do one pass and wait; return whether there is nothing left to do now."""
         self._prove_alive()
-        kept_up = self._upkeep.run(all_of_it=self.options.until_idle and not self.scheduler.batch)
         was_empty = not self.scheduler.batch
         self.scheduler.run_once()
+        kept_up = self._upkeep.run(
+            all_of_it=self.options.until_idle and was_empty, waits=bool(self.scheduler.progress)
+        )
         idle = was_empty and not kept_up and self.scheduler.found_nothing
         if not (self.options.until_idle and idle):
             self._wait()
@@ -199,21 +222,6 @@ class WorkerProcess:
         self.scheduler.worker = self.worker
         self.heartbeat.beat()
 
-    def reclaim(self) -> int:
-        """Put back jobs that the database says are in these hands, but that are not.
-
-        They were claimed by a transaction whose commit was never confirmed.
-        """
-        with write_transaction(self.using):
-            mine = Job.objects.using(self.using).live().filter(worker=self.worker)
-            strays = [
-                job for job in locked(mine.order_by("pk")) if job.pk not in self.scheduler.batch
-            ]
-            moves.hand_back(
-                strays, "HandedBack: the claim was not confirmed", self._now(), self.using
-            )
-        return len(strays)
-
     def _now(self) -> datetime:
         return clock.now(self.using)
 
@@ -222,6 +230,7 @@ class WorkerProcess:
     def _drain(self) -> None:
         self._announce(Worker.State.STOPPING)
         self._guarded(self._release_backlog)
+        self.writer.close()
         while self.pool.in_hand and self._stops < 2:
             self._guarded(self._persist)
         self._guarded(self._release_rest)
@@ -276,30 +285,35 @@ def _spare_the_collector() -> None:
 class _Upkeep:
     """What a worker does now and then for the whole instance."""
 
-    def __init__(self, process: WorkerProcess) -> None:
-        self._process = process
-        config = process.config
+    def __init__(self, config: InstanceSettings, scheduler: BatchScheduler) -> None:
         beat = config.heartbeat_seconds
         self._duties: list[tuple[float, Callable[[], int]]] = [
             (min(OFTEN_SECONDS, beat), lambda: recovery.time_out_overdue(config)),
             (min(OFTEN_SECONDS, beat), recovery.EarlyAnswers(config).match),
             (beat, lambda: recovery.recover_lost(config)),
-            (beat, process.reclaim),
+            (beat, scheduler.reclaim),
             (beat, lambda: recovery.expire_early(config)),
-            (min(OFTEN_SECONDS, beat), lambda: reranking.continue_ranking(config)),
+            (beat, lambda: reranking.continue_ranking(config)),
             (SELDOM_SECONDS, lambda: reranking.find_strays(config)),
             (SELDOM_SECONDS, lambda: recovery.forget_workers(config)),
         ]
         self._due = [0.0] * len(self._duties)
 
-    def run(self, *, all_of_it: bool) -> int:
-        """Do the duties whose time has come, or all; return how many rows they moved."""
-        moved = 0
+    def run(self, *, all_of_it: bool, waits: bool) -> int:
+        """Do the duties whose time has come, or all; return how many rows they moved.
+
+        One that moved something may have more to do, and comes again soon. Those of a worker that
+        is busy may wait a little for a moment in which it is not.
+        """
+        total = 0
         for index, (seconds, duty) in enumerate(self._duties):
-            if all_of_it or time.monotonic() >= self._due[index]:
-                moved += duty()
-                self._due[index] = time.monotonic() + seconds * random.uniform(0.8, 1.2)  # noqa: S311
-        return moved
+            due = self._due[index] + WAIT_SECONDS * waits
+            if all_of_it or time.monotonic() >= due:
+                moved = duty()
+                pause = min(OFTEN_SECONDS, seconds) if moved else seconds
+                self._due[index] = time.monotonic() + pause * random.uniform(0.8, 1.2)  # noqa: S311
+                total += moved
+        return total
 
     def forget(self) -> None:
         """Do everything again at the next pass; after an error nothing is certain."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from django.contrib.auth.models import User
 from django.db import connections
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 from pytest_django.live_server_helper import LiveServer
 
 import hipq_django as hipq
@@ -27,20 +27,25 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 SCREENSHOTS = os.environ.get("HIPQ_TEST_SCREENSHOTS")
 
 
-@pytest.fixture
-def page(live_server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
-    """A browser page in which an operator has logged in."""
-    # Playwright keeps an event loop in this thread, which Django takes for an async caller.
-    monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
-    User.objects.create_superuser("operator", password="3 a.m.")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = browser.new_page(base_url=live_server.url, viewport={"width": 1400, "height": 900})
-        page.set_default_timeout(20_000)
-        log_in(page)
-        yield page
-        browser.close()
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A browser for all tests: its start takes longer than what they do in it."""
+    with sync_playwright() as playwright, pytest.MonkeyPatch.context() as environment:
+        # Playwright keeps an event loop in this thread, which Django takes for an async caller.
+        environment.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+        yield playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         connections.close_all()  # beside that loop the thread had connections of its own
+
+
+@pytest.fixture
+def page(browser: Browser, live_server: LiveServer) -> Iterator[Page]:
+    """A page in which an operator has logged in, without the cookies of earlier ones."""
+    User.objects.create_superuser("operator", password="3 a.m.")
+    page = browser.new_page(base_url=live_server.url, viewport={"width": 1400, "height": 900})
+    page.set_default_timeout(20_000)
+    log_in(page)
+    yield page
+    page.close()
 
 
 def log_in(page: Page) -> None:

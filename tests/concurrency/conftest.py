@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.concurrency.sessions import Session
-from tests.integration.conftest import configure_queue, declare
+from tests.integration.conftest import configure_queue, declare, frozen_time
 
-__all__ = ["configure_queue", "declare"]
+__all__ = ["configure_queue", "declare", "frozen_time"]
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from django.db import transaction
 
 import hipq_django as hipq
 from hipq_django import recovery
+from hipq_django.answers import answer_callback
+from hipq_django.callbacks import Token
 from hipq_django.conf import get_instance
 from hipq_django.models import Answer, Job
 from hipq_django.testing import run_due_jobs
@@ -74,6 +77,34 @@ def test_a_message_that_is_delivered_twice_at_one_moment_is_stored_once(
 
     assert errors_of(results) == []
     assert set(results) == {Answer.objects.get()}
+
+
+def test_a_callback_that_comes_twice_at_one_moment_is_accepted_once() -> None:
+    """T17."""
+    token = Token("default", asked().pk, 1)
+
+    results = run_together(*[lambda: answer_callback(token, "response", "paid")] * THREADS)
+
+    assert statuses(results) == ["accepted"] + ["duplicate"] * (THREADS - 1)
+
+
+def test_batches_with_the_same_jobs_in_any_order_wait_for_each_other() -> None:
+    """Responses are settled first, then errors; what locks them all goes by the jobs' ids."""
+    keys = [f"k-{number}" for number in range(40)]
+    hipq.enqueue_many(hipq.NewJob("ask", job_key=key) for key in keys)
+    HandWorker().work()
+    responses = [hipq.NewAnswer("ask", key, response=key) for key in keys]
+    errors = [hipq.NewAnswer("ask", key, error="no") for key in keys]
+    mixed = [pair[n % 2] for n, pair in enumerate(zip(responses, errors, strict=True))]
+    crossed = [pair[1 - n % 2] for n, pair in enumerate(zip(responses, errors, strict=True))]
+
+    results = run_together(
+        *[partial(hipq.receive_many, batch) for batch in (mixed, mixed[::-1], crossed, responses)]
+    )
+
+    assert errors_of(results) == []
+    assert set(Job.objects.values_list("state", flat=True)) <= {"final", "error", "running"}
+    assert Answer.objects.filter(status="accepted").count() >= len(keys)
 
 
 def test_an_answer_and_an_error_at_one_moment_end_in_one_of_both() -> None:
@@ -261,3 +292,16 @@ def test_the_response_handler_of_an_uncommitted_answer_does_not_run(
     assert (during, run_due_jobs()) == (0, 1)
     job.refresh_from_db()
     assert job.result == "paid"
+
+
+@pytest.mark.postgres
+def test_an_answer_to_a_final_job_waits_for_nobody_who_has_locked_it(session: Session) -> None:
+    """Who waits for a live job, and finds a final one, keeps its lock: a deadlock, with batches."""
+    job = asked()
+    complete("paid")()
+    with transaction.atomic():
+        Job.objects.select_for_update(no_key=True).get(pk=job.pk)
+
+        answer = session(complete("again", message_id="m-2"))
+
+    assert answer.status == "late"

@@ -70,6 +70,27 @@ def test_four_workers_never_start_more_than_the_limit(
     assert Job.objects.running().count() == limit
 
 
+@pytest.mark.postgres
+def test_what_was_done_in_a_full_queue_is_written_while_another_worker_admits(
+    configure_queue: ConfigureQueue, session: Session
+) -> None:
+    """Where queues are locked one by one: SQLite has one lock, and both workers wait for it."""
+    queue = configure_queue(THROTTLE_LIMIT=1)
+    enqueue(1, 1, name="echo")
+    worker = HandWorker()
+    [first] = worker.run_pass()
+    worker.execute()
+    session.begin()
+    session(lambda: locked(Queue.objects.filter(pk=queue.pk)).get())
+
+    claimed = worker.run_pass()
+    session.roll_back()
+    after = worker.run_pass()
+
+    first.refresh_from_db()
+    assert (first.outcome, claimed, len(after)) == ("succeeded", [], 1)
+
+
 def test_mixed_factors_fill_the_limit_exactly(configure_queue: ConfigureQueue) -> None:
     """T20, T22: in strict order, whoever claims."""
     configure_queue(THROTTLE_LIMIT=10)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from django.test import Client
@@ -31,6 +32,8 @@ class Stage:
         declare("result")(self._noting("result", "result"))
         broken: Any = declare("broken")(self._raising)
         broken.on_response(self._noting("response", "result of the response handler"))
+        self.parts = hipq.WAIT_FOR("front", "back")
+        declare("parts", retry=hipq.Fixed(0))(lambda job: self.parts)
         catalog.sync("default")
         self.worker = HandWorker()
 
@@ -435,6 +438,54 @@ def limit_lowered(stage: Stage) -> None:
 
     assert started == [[], [], []]
     assert stage.worker.work() == [fourth]
+
+
+@race("A queue without a limit is given one while a worker claims from it.")
+def limit_given_during_a_claim(stage: Stage) -> None:
+    """Who claims from a queue without a limit does not lock its row."""
+    jobs = [hipq.enqueue("plain", job_key=f"key-{number}") for number in range(2)]
+    scheduler = stage.worker.scheduler
+    seen = scheduler.fetch_due()
+    read = scheduler.path.due
+
+    def limited_after_the_read(*arguments: Any, **options: Any) -> list[Job]:
+        found = read(*arguments, **options)
+        Queue.objects.update(throttle_limit=1)
+        return found
+
+    with patch.object(scheduler.path, "due", limited_after_the_read):
+        claims = scheduler.apply_throttler(seen)
+    hipq.enqueue("plain", job_key="third")
+
+    assert [claim.job for claim in claims] == jobs
+    assert HandWorker().run_pass() == []
+
+
+@race("A retry waits only for parts that are in already.")
+def all_parts_are_in(stage: Stage) -> None:
+    """The handler asked for less than before."""
+    job = stage.waiting("parts")
+    hipq.complete("parts", "key", "yes", part="front")
+    hipq.fail("parts", "key", "no paper", part="back")
+    stage.parts = hipq.WAIT_FOR("front")
+
+    for _ in range(3):
+        stage.worker.work()
+
+    assert end_of(job) == ("final", "succeeded", {"front": "yes"})
+
+
+@race("A worker's connection breaks while its claim is committed.")
+def claim_without_confirmation(stage: Stage) -> None:
+    """The database says that the job is in these hands, and they do not know."""
+    job = stage.executing("plain")
+    stage.worker.claims.clear()
+    stage.worker.scheduler.batch.clear()
+
+    assert stage.worker.scheduler.reclaim() == 1
+
+    assert (fresh(job).state, fresh(job).attempts.count()) == ("retry", 0)
+    assert stage.worker.run_pass() == [job]
 
 
 # When a worker is lost

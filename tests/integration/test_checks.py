@@ -7,11 +7,18 @@ from io import StringIO
 from typing import Any
 
 import pytest
-from django.core.checks import run_checks
+from django.core.checks import CheckMessage, run_checks
 from django.core.management import call_command
 from django.core.management.base import SystemCheckError
 from django.db import connections
+from django.urls import include, path
+from django.views.decorators.cache import never_cache
 from pytest_django import Settings
+
+import hipq_django as hipq
+from hipq_django.checks import check_webhooks
+from tests.declaring import Declare
+from tests.integration.webhooks import FORMAT
 
 # Django's own checks of models ask every database what it can do.
 pytestmark = pytest.mark.django_db(databases=["default", "other"])
@@ -25,7 +32,11 @@ class Level(Enum):
 
 
 def found() -> list[str]:
-    return [f"{message.id}" for message in run_checks() if str(message.id).startswith("hipq.")]
+    return [f"{message.id}" for message in complaints()]
+
+
+def complaints() -> list[CheckMessage]:
+    return [message for message in run_checks() if str(message.id).startswith("hipq.")]
 
 
 @pytest.fixture
@@ -116,3 +127,86 @@ def test_only_the_databases_of_instances_are_checked(
     settings.HIPQ = {"default": {"DATABASE": "other"}}
 
     assert found() == []
+
+
+# Webhooks
+
+
+class BankView(hipq.WebhookView):
+    job_type = "attribute"
+    key = FORMAT["key"]
+    outcome = staticmethod(FORMAT["outcome"])
+    verify = FORMAT["verify"]
+
+
+def webhook(job_type: Any, **options: Any) -> Any:
+    return hipq.WebhookView.as_view(**{**FORMAT, "job_type": job_type, **options})
+
+
+def serve(settings: Settings, *patterns: Any) -> None:
+    class Urls:
+        urlpatterns = list(patterns)
+
+    settings.ROOT_URLCONF = Urls
+
+
+def test_a_webhook_for_a_job_type_that_nobody_declared_is_w002(
+    settings: Settings, declare: Declare
+) -> None:
+    declare("charge")(lambda job: hipq.WAIT)
+    serve(settings, path("hooks/bank/", webhook("chrage")))
+
+    [warning] = complaints()
+
+    assert warning.id == "hipq.W002"
+    assert warning.msg == (
+        "WebhookView at 'hooks/bank/': job type 'chrage' is not declared, did you mean 'charge'?"
+    )
+
+
+@pytest.mark.parametrize(
+    "patterns",
+    [
+        [path("hooks/", include([path("bank/", BankView.as_view())]))],
+        [path("hooks/bank/", never_cache(BankView.as_view()))],
+        [path("hooks/bank/", BankView.as_view(job_type="nobody"))],
+    ],
+)
+def test_a_webhook_is_found_wherever_it_stands(settings: Settings, patterns: list[Any]) -> None:
+    serve(settings, *patterns)
+
+    assert found() == ["hipq.W002"]
+
+
+def test_a_webhook_for_a_job_type_of_another_instance_is_w002(
+    settings: Settings, declare: Declare
+) -> None:
+    settings.HIPQ = {"default": {}, "other": {"DATABASE": "other"}}
+    declare("charge")(lambda job: hipq.WAIT)
+    serve(settings, path("hooks/bank/", webhook("charge", instance="other")))
+
+    [warning] = complaints()
+
+    assert warning.msg.endswith("job type 'charge' is not declared; none is known.")
+
+
+def test_webhooks_for_declared_or_computed_job_types_are_fine(
+    settings: Settings, declare: Declare
+) -> None:
+    declare("charge")(lambda job: hipq.WAIT)
+    views = [webhook("charge"), webhook(lambda message: message["type"])]
+    serve(settings, *[path(f"hooks/{place}/", view) for place, view in enumerate(views)])
+
+    assert found() == []
+
+
+def test_without_a_urlconf_no_webhook_is_looked_for(settings: Settings) -> None:
+    settings.ROOT_URLCONF = None
+
+    assert found() == []
+
+
+def test_a_urlconf_that_cannot_be_imported_is_left_to_django(settings: Settings) -> None:
+    settings.ROOT_URLCONF = "no.such.urls"
+
+    assert check_webhooks() == []

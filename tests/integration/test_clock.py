@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 import time_machine
@@ -70,6 +72,19 @@ def test_a_wrong_clock_loses_no_living_worker() -> None:
     recovery.recover_lost(get_instance())
 
     assert Worker.objects.get().state == "running"
+
+
+@pytest.mark.postgres
+def test_a_slow_answer_is_not_taken_for_another_time() -> None:
+    """Its middle would say that the database's clock is slow, and jobs would start late."""
+
+    def answer_late(execute: Any, *statement: Any) -> Any:
+        result = execute(*statement)
+        time.sleep(0.05)
+        return result
+
+    with connection.execute_wrapper(answer_late):
+        assert clock.measure("default") == timedelta()
 
 
 @pytest.mark.postgres

@@ -129,6 +129,16 @@ def test_a_worker_without_heartbeat() -> None:
     assert found() == {"silent_worker": "worker shop:7"}
 
 
+def test_a_source_whose_consumer_is_silent_and_one_that_has_none(settings: Settings) -> None:
+    source = {"SOURCE": "tests.mailbox.MailboxSource", "MAP": "tests.mailbox.read"}
+    settings.HIPQ = {"default": {"SOURCES": dict.fromkeys(("post", "bank", "shop"), source)}}
+    WorkerFactory.create(name="shop:7", source="post", silent=True)
+    WorkerFactory.create(name="shop:8", source="post")
+    WorkerFactory.create(name="shop:9", source="bank")
+
+    assert found() == {"silent_consumer": "consumer shop:7", "no_consumer": "source shop"}
+
+
 def test_jobs_of_a_type_without_code() -> None:
     WorkerFactory.create()
     hipq.enqueue("nobody", queue="q")

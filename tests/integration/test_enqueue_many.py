@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from typing import Any
 
@@ -151,3 +152,12 @@ def test_jobs_of_a_rolled_back_transaction_never_were() -> None:
         transaction.set_rollback(True)
 
     assert Job.objects.count() == 0
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_the_garbage_collector_goes_on_afterwards(key: str | None) -> None:
+    hipq.enqueue_many([hipq.NewJob("echo", job_key=key)])
+    with pytest.raises(hipq.InvalidJobError):
+        hipq.enqueue_many([hipq.NewJob("echo", object(), job_key=key)])
+
+    assert gc.isenabled()

@@ -1,22 +1,26 @@
 """Both implementations of the hot path say the same on the same rows."""
 
 from collections.abc import Collection
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
-from django.db import connections
+from django.db import IntegrityError, connections, transaction
 from django.utils import timezone
 
 import hipq_django as hipq
 from hipq_django import hotpath
 from hipq_django.hotpath import hot_path
-from hipq_django.hotpath.base import HotPath
+from hipq_django.hotpath.base import HotPath, Known
 from hipq_django.hotpath.orm import OrmPath
 from hipq_django.hotpath.sql import SqlPath
-from hipq_django.models import Job, Queue, Worker
+from hipq_django.inbox import Message
+from hipq_django.models import Answer, Job, Queue, Worker
 from hipq_django.ranking import Order
 from hipq_django.testing import run_due_jobs
+from tests.factories import AnswerFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -39,10 +43,11 @@ def add(number: int = 1, **options: object) -> list[Job]:
     return [hipq.enqueue("anything", {"n": n}, **options) for n in range(number)]  # type: ignore[arg-type]
 
 
-def looked(path: HotPath, queue: Queue) -> tuple[bool, bool, bool]:
+def looked(path: HotPath, queue: Queue, *, is_strict: bool = False) -> tuple[bool, bool, bool]:
     """Return what a look sees in a queue that it knows."""
     now = timezone.now()
-    [busy] = path.look("default", [queue.name], now, {queue.pk: queue.ordering.last_due_rank(now)})
+    known = Known(queue.ordering.last_due_rank(now), is_strict)
+    [busy] = path.look("default", [queue.name], now, {queue.pk: known})
     return bool(busy.has_due), bool(busy.has_response), bool(busy.has_error)
 
 
@@ -72,7 +77,50 @@ def test_a_full_queue_has_nothing_due_but_critical_jobs(path: HotPath, worker: W
     add(queue="q", throttle_factor=0)
 
     assert (full[0], looked(path, queue)[0]) == (False, True)
-    assert path.load(queue) == 2
+    assert path.head(queue, timezone.now(), 1).load == 2
+
+
+@pytest.mark.parametrize(
+    ("running", "head", "fits"),
+    [([2.9], 0.1, True), ([2.9], 0.101, False), ([0.1] * 9, 2.1, True), ([1], 7, False),
+     ([], 7, True), ([4], 0.1, False), ([4], 0, True)],
+)  # fmt: skip
+def test_in_a_strict_queue_the_first_due_job_must_fit(
+    worker: Worker, running: list[float], head: float, fits: bool
+) -> None:
+    """As `throttling.fits` says; where others may start before it, any room will do."""
+    path, queue = hot_path("default"), Queue.objects.create(name="q", throttle_limit=3)
+    claim(path, [add(queue="q", throttle_factor=factor)[0] for factor in running], worker)
+    add(queue="q", throttle_factor=head)
+    add(queue="q", throttle_factor=0.001)
+
+    has_room = sum(running) < 3 or head == 0
+    assert looked(path, queue, is_strict=True)[0] is fits
+    assert looked(path, queue)[0] is has_room
+
+
+def test_a_job_with_windows_is_looked_at_whatever_it_weighs(worker: Worker) -> None:
+    """Where they are closed it is given another time, and those behind it may start."""
+    path, queue = hot_path("default"), Queue.objects.create(name="q", throttle_limit=3)
+    claim(path, add(queue="q"), worker)
+    [heavy] = add(queue="q", throttle_factor=3)
+    Job.objects.filter(pk=heavy.pk).update(time_windows=["00:00-01:00"])
+
+    assert looked(path, queue, is_strict=True)[0] is True
+
+
+def test_the_head_of_a_queue_tells_of_critical_jobs_behind_it(
+    path: HotPath, worker: Worker
+) -> None:
+    queue = Queue.objects.create(name="q", throttle_limit=3)
+    first, *_ = add(3, queue="q")
+
+    before = path.head(queue, timezone.now(), 1)
+    add(queue="q", throttle_factor=0)
+    after = path.head(queue, timezone.now(), 1)
+
+    assert ([job.pk for job in after.jobs], after.load) == ([first.pk], Decimal(0))
+    assert (before.has_critical, after.has_critical) == (False, True)
 
 
 def test_a_look_sees_responses_and_errors_in_nobodys_hands(path: HotPath, worker: Worker) -> None:
@@ -143,12 +191,105 @@ def test_only_jobs_still_in_hand_are_finished_or_let_go(worker: Worker) -> None:
     assert (jobs[0].outcome, jobs[0].result) == ("succeeded", {"ok": [None, 1.5]})
 
 
+def responses(jobs: list[Job], **values: Any) -> list[Message]:
+    return [
+        Message("default", "anything", job.job_key, "response", {"n": n}, f"m-{n}", **values)
+        for n, job in enumerate(jobs)
+    ]
+
+
+@pytest.mark.parametrize("number", [1, 3])
+@pytest.mark.parametrize("handled", [False, True])
+def test_responses_settle_the_jobs_that_wait_for_them(
+    worker: Worker, number: int, handled: bool
+) -> None:
+    path, jobs = hot_path("default"), waiting(worker, number + 1)
+    now = timezone.now()
+
+    settled = path.settle(responses(jobs[:-1]), now, handled=handled)
+
+    rows = Answer.objects.order_by("pk").values_list(
+        "pk", "job", "job_key", "attempt", "job__queue", "payload", "message_id", "status", "kind"
+    )
+    assert [row[:5] for row in rows] == sorted(settled)
+    assert [row[5:] for row in rows] == [
+        ({"n": n}, f"m-{n}", "accepted", "response") for n in range(number)
+    ]
+    assert set(Answer.objects.values_list("instance", "job_type", "part", "problem")) == {
+        ("default", "anything", "", "NONE")
+    }
+    end = ("running", "NONE", None, True) if handled else ("final", "succeeded", {"n": 0}, False)
+    states = Job.objects.order_by("pk").values_list("state", "outcome", "result", "answered")
+    assert (states[0], states[number]) == (end, ("running", "NONE", None, False))
+    assert {row.receive_time for row in Answer.objects.all()} == {now}
+
+
+def test_a_response_by_url_settles_its_attempt_alone(worker: Worker) -> None:
+    path, [job] = hot_path("default"), waiting(worker, 1)
+    [old], [message] = responses([job], attempt=0), responses([job], attempt=1)
+
+    before = path.settle([old], timezone.now(), handled=False, job_id=job.pk)
+    settled = path.settle([message], timezone.now(), handled=False, job_id=job.pk)
+
+    assert (before, [done.job_id for done in settled]) == ([], [job.pk])
+    assert path.name_and_key(job.pk) == ("anything", job.job_key)
+    assert path.name_and_key(0) is None
+
+
+UNUSUAL: dict[str, dict[str, Any]] = {
+    "with an answer": {"answered": True},
+    "in hand": {"work": "request"},
+    "of several answers": {"expects": ["front"]},
+    "in error": {"state": "error", "error": "broken"},
+}
+
+
+@pytest.mark.parametrize("values", UNUSUAL.values(), ids=UNUSUAL)
+@pytest.mark.parametrize("number", [1, 2])
+def test_every_other_job_is_left_alone(worker: Worker, number: int, values: dict[str, Any]) -> None:
+    path, jobs = hot_path("default"), waiting(worker, number)
+    in_hand = {"worker": worker} if "work" in values else {}
+    Job.objects.update(**values, **in_hand)
+
+    settled = path.settle(responses(jobs), timezone.now(), handled=False)
+
+    assert (settled, Answer.objects.count()) == ([], 0)
+
+
+def test_a_job_that_was_answered_once_is_left_alone(worker: Worker) -> None:
+    path, jobs = hot_path("default"), waiting(worker, 2)
+    AnswerFactory.create(job=jobs[0], status="late", job_key=jobs[0].job_key)
+
+    settled = path.settle(responses(jobs), timezone.now(), handled=False)
+
+    assert [done.job_id for done in settled] == [jobs[1].pk]
+
+
+def test_a_message_id_that_is_known_settles_nothing(worker: Worker) -> None:
+    path, jobs = hot_path("default"), waiting(worker, 2)
+    path.settle(responses(jobs)[:1], timezone.now(), handled=False)
+
+    with pytest.raises(IntegrityError), transaction.atomic():
+        path.settle([replace(m, message_id="m-0") for m in responses(jobs)[1:]], timezone.now(),
+                    handled=False)  # fmt: skip
+
+    assert Job.objects.final().count() == 1
+
+
+def waiting(worker: Worker, number: int) -> list[Job]:
+    """Return jobs with keys that wait for their answer."""
+    jobs = [hipq.enqueue("anything", job_key=f"k-{n}") for n in range(number)]
+    claim(hot_path("default"), jobs, worker)
+    hot_path("default").let_go([(job.pk, 1) for job in jobs], worker, timezone.now())
+    return jobs
+
+
 def test_the_sum_of_factors_is_exact(path: HotPath, worker: Worker) -> None:
     queue = Queue.objects.create(name="q", throttle_limit=1)
     claim(path, add(10, queue="q", throttle_factor=0.1), worker)
+    add(queue="q")
 
-    assert path.load(queue) == Decimal(1)
-    assert looked(path, queue)[0] is False
+    assert path.head(queue, timezone.now(), 1).load == Decimal(1)
 
 
 def test_the_orm_alone_runs_jobs_to_their_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from django.db import IntegrityError, OperationalError, connection, transaction
 
 import hipq_django as hipq
 from hipq_django.exceptions import InvalidAnswerError
+from hipq_django.hotpath.statements import INSERT_IF
 from hipq_django.models import Answer, Job
 from hipq_django.testing import run_due_jobs
 from tests.declaring import Declare
@@ -197,7 +198,7 @@ def connection_lost_at_insert(number: int) -> Iterator[None]:
 
     def execute(run: Any, sql: str, *arguments: Any) -> Any:
         nonlocal inserts
-        inserts += sql.startswith("INSERT INTO hipq_job ")
+        inserts += sql.startswith(("INSERT INTO hipq_job ", INSERT_IF.call))
         if inserts == number:
             raise OperationalError("server closed the connection unexpectedly")
         return run(sql, *arguments)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.db import DataError, OperationalError, connection
+from django.test.utils import CaptureQueriesContext
 
 import hipq_django as hipq
 from hipq_django.models import Job, Queue
@@ -13,6 +16,9 @@ from hipq_django.testing import run_due_jobs
 from tests.hand_worker import HandWorker
 
 pytestmark = pytest.mark.django_db
+
+LOOK = re.compile(r"AS has_due|hipq_look\(")
+FINISH = re.compile(r"SET state = 'final'|hipq_finish\(")
 
 
 def limited(limit: float) -> Queue:
@@ -270,6 +276,130 @@ def test_a_queue_that_is_paused_just_before_the_claim_starts_nothing() -> None:
 
     assert worker.scheduler.apply_throttler(due) == []
     assert running() == []
+
+
+def test_a_called_queue_is_tried_before_the_look() -> None:
+    limited(0)
+    worker = HandWorker()
+    worker.run_pass()
+    [job] = enqueue(1)
+
+    worker.scheduler.call("default")
+    with CaptureQueriesContext(connection) as statements:
+        claimed = worker.run_pass()
+
+    looks = [query["sql"] for query in statements if LOOK.search(query["sql"])]
+    assert (claimed, looks) == ([job], [])
+
+
+@pytest.mark.parametrize("change", [{"paused": True}, {"throttle_limit": 1}])
+def test_a_called_queue_that_was_paused_or_limited_starts_no_more_than_it_may(
+    change: dict[str, Any],
+) -> None:
+    limited(0)
+    worker = HandWorker()
+    worker.run_pass()
+    enqueue(1, 1)
+    Queue.objects.update(**change)
+
+    worker.scheduler.call("default")
+    worker.run_pass()
+
+    assert running() == ([] if "paused" in change else [1])
+
+
+def test_the_end_of_a_job_and_the_start_of_the_next_are_one_transaction() -> None:
+    """So that little of the time at the limit is lost."""
+    limited(2)
+    first, second, third = enqueue(2, 1, 1, name="echo")
+    worker = HandWorker()
+    worker.run_pass()
+    worker.execute()
+
+    with CaptureQueriesContext(connection) as statements:
+        claimed = worker.run_pass()
+
+    texts = [" ".join(query["sql"].split()) for query in statements]
+    finish = next(n for n, text in enumerate(texts) if FINISH.search(text))
+    claim = next(n for n, text in enumerate(texts) if "SET state = 'running'" in text)
+    assert [job.pk for job in claimed] == [second.pk, third.pk]
+    assert Job.objects.get(pk=first.pk).outcome == "succeeded"
+    assert finish < claim
+    assert not {"COMMIT", "RELEASE"} & {text.split()[0] for text in texts[finish:claim]}, texts
+
+
+def test_a_queue_that_is_refilled_all_the_time_keeps_no_other_waiting() -> None:
+    limited(1)
+    enqueue(*[1] * 500, name="echo")
+    worker = HandWorker()
+    worker.run_pass()
+    other = hipq.enqueue("echo", queue="other")
+
+    while other not in [claim.job for claim in worker.claims]:
+        worker.execute()
+        worker.run_pass()
+
+    assert Job.objects.waiting().exists()
+
+
+def test_in_a_full_queue_a_result_that_cannot_be_stored_fails_its_job_alone() -> None:
+    limited(2)
+    jobs = enqueue(1, 1, 1, 1, name="echo")
+    worker = HandWorker()
+    worker.run_pass()
+    worker.execute()
+
+    def refuse_the_second(run: Any, sql: str, params: Any, *arguments: Any) -> Any:
+        if FINISH.search(sql) and f"[{jobs[1].pk}, 1" in str(params):
+            raise DataError("value too large")
+        return run(sql, params, *arguments)
+
+    with connection.execute_wrapper(refuse_the_second):
+        worker.run_pass()
+    for _ in jobs:
+        worker.execute()
+        worker.run_pass()
+
+    outcomes = [Job.objects.get(pk=job.pk).outcome for job in jobs]
+    assert outcomes == ["succeeded", "failed", "succeeded", "succeeded"]
+
+
+def test_results_of_a_full_queue_that_cannot_be_written_are_kept() -> None:
+    limited(1)
+    enqueue(1, 1, name="echo")
+    worker = HandWorker()
+    worker.run_pass()
+    worker.execute()
+
+    def cut_off(*_: Any) -> None:
+        raise OperationalError("gone")
+
+    with pytest.raises(OperationalError), connection.execute_wrapper(cut_off):
+        worker.run_pass()
+    worker.run_pass()
+
+    assert [job.state for job in Job.objects.order_by("pk")] == ["final", "running"]
+
+
+def test_a_worker_that_stops_writes_what_was_done_and_claims_nothing() -> None:
+    limited(1)
+    enqueue(1, 1, name="echo")
+    worker = HandWorker()
+    worker.run_pass()
+    worker.execute()
+
+    worker.save()
+
+    assert [job.state for job in Job.objects.order_by("pk")] == ["final", "initial"]
+
+
+def test_many_light_jobs_fill_a_limit_page_by_page(start: Any) -> None:
+    limited(10)
+    enqueue(*[0.25] * 50)
+
+    start()
+
+    assert running() == [0.25] * 40
 
 
 def test_a_paused_queue_still_takes_answers_and_decides_about_errors(declare: Any) -> None:

@@ -11,11 +11,14 @@ from datetime import timedelta
 
 import pytest
 from django.db import connection
+from django.db.models import DateTimeField, Model
 from django.test import Client
 from pytest_django import DjangoDbBlocker
 
 import hipq_django as hipq
 from hipq_django import clock, figures, recovery, reranking, retention
+from hipq_django.answers import answer_callback
+from hipq_django.callbacks import Token
 from hipq_django.catalog import get_job_type, get_queue
 from hipq_django.conf import get_instance
 from hipq_django.models import Answer, Job, JobType, Queue, Worker
@@ -35,6 +38,10 @@ BUSY = 20
 STATISTICS = {
     "sqlite": ["fresh", "missing"],
     "postgresql": ["fresh", "missing", "of an empty table", "of final jobs only"],
+}
+LATER = {
+    "sqlite": "strftime('%Y-%m-%d %H:%M:%f000', {}, (number / 1000.0) || ' seconds')",
+    "postgresql": "{} + number * interval '1 millisecond'",
 }
 
 
@@ -63,23 +70,47 @@ def backlog(
 def _add_final_jobs() -> None:
     """A job in a hundred failed; every job had a key and an answer."""
     job_type, queue = get_job_type("default", "echo"), get_queue("default", "q")
-    jobs = Job.objects.bulk_create(
-        Job(
-            job_type=job_type,
-            queue=queue,
-            job_key=f"old-{number}",
-            state=State.FINAL,
-            outcome=Outcome.FAILED if number % 100 == 0 else Outcome.SUCCEEDED,
-            error="broken" if number % 100 == 0 else "NONE",
-            attempt=1,
+    failed, succeeded = (
+        Job.objects.create(
+            job_type=job_type, queue=queue, job_key=key, state=State.FINAL, outcome=outcome,
+            error=error, attempt=1,
         )
-        for number in range(BACKLOG)
-    )
-    Answer.objects.bulk_create(
-        Answer(job=job, job_type="echo", job_key=job.job_key, kind="response", payload=1,
-               status="late")
-        for job in jobs
+        for key, outcome, error in (
+            ("old-0", Outcome.FAILED, "broken"),
+            ("old-1", Outcome.SUCCEEDED, "NONE"),
+        )
     )  # fmt: skip
+    answer, _ = (
+        Answer.objects.create(
+            job=job, job_type="echo", job_key=job.job_key, kind="response", payload=1, status="late"
+        )
+        for job in (failed, succeeded)
+    )
+    key = "'old-' || number"
+    pattern = f"CASE WHEN number % 100 = 0 THEN {failed.pk} ELSE {succeeded.pk} END"
+    _copy(Job, pattern, job_key=key)
+    _copy(Answer, str(answer.pk), job_key=key, job_id="job_id + number")
+
+
+def _copy(model: type[Model], pattern: str, **changed: str) -> None:
+    """Let the database copy rows until there are enough: Python takes ten times as long.
+
+    Which row is copied, and what differs, are expressions of a copy's number; no two copies
+    have the same times.
+    """
+    copied = {}
+    for field in model._meta.local_concrete_fields:
+        name = field.get_attname()
+        moved = LATER[connection.vendor] if isinstance(field, DateTimeField) else "{}"
+        copied[name] = changed.get(name, moved.format(name))
+    del copied["id"]
+    table = model._meta.db_table
+    _execute(
+        f"WITH RECURSIVE copies(number) AS "
+        f"(SELECT 2 UNION ALL SELECT number + 1 FROM copies WHERE number < {BACKLOG - 1}) "
+        f"INSERT INTO {table} ({', '.join(copied)}) "
+        f"SELECT {', '.join(copied.values())} FROM copies JOIN {table} ON id = {pattern}"
+    )
 
 
 def _add_future_jobs() -> None:
@@ -168,6 +199,39 @@ def test_requests_from_the_claim_to_the_answer(queue: Queue) -> None:
     assert_good(plans)
     assert {answer.status for answer in answers} == {"accepted"}
     assert late.status == "late"
+
+
+def test_answers_by_url(queue: Queue) -> None:
+    jobs = hipq.enqueue_many(hipq.NewJob("ask", queue="q") for n in range(BUSY))
+    HandWorker("q").work()
+
+    with watched_plans() as plans:
+        answers = [answer_callback(Token("default", job.pk, 1), "response", 1) for job in jobs[:3]]
+
+    assert_good(plans)
+    assert {answer.status for answer in answers} == {"accepted"}
+
+
+@pytest.mark.parametrize("handled", [False, True])
+def test_a_batch_of_answers(queue: Queue, declare: Declare, handled: bool) -> None:
+    declared = declare("question", queue="q")(lambda job: hipq.WAIT)
+    if handled:
+        declared.on_response(lambda job, response: response)
+    hipq.enqueue_many(hipq.NewJob("question", job_key=f"new-{n}") for n in range(BUSY))
+    HandWorker("q").work()
+
+    with watched_plans() as plans:
+        answers = hipq.receive_many(
+            [
+                *[hipq.NewAnswer("question", f"new-{n}", message_id=f"m-{n}") for n in range(BUSY)],
+                hipq.NewAnswer("echo", "old-7"),
+                hipq.NewAnswer("echo", "later-7", error="no"),
+                hipq.NewAnswer("echo", "unknown"),
+            ]
+        )
+
+    assert_good(plans)
+    assert [answer.status for answer in answers[-4:]] == ["accepted", "late", "early", "early"]
 
 
 def test_answers_that_came_before_the_claim(queue: Queue) -> None:

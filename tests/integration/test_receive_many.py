@@ -17,6 +17,7 @@ from hipq_django.models import Answer, Attempt, Job
 from hipq_django.signals import job_failed, job_finished
 from hipq_django.testing import run_due_jobs
 from tests.declaring import Declare
+from tests.hand_worker import HandWorker
 
 pytestmark = pytest.mark.django_db
 
@@ -145,20 +146,19 @@ def test_an_id_that_another_one_stores_at_the_same_moment_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The other one's row is not seen by the look, and is met by the insert."""
-    asked(2)
+    asked(3)
     first = hipq.complete("ask", "k-0", response=1, message_id="m-1")
     monkeypatch.setattr(answer_batch, "_find_known", lambda batch: None)
-    monkeypatch.setattr(answer_batch, "_alone", lambda batch: dict.fromkeys(batch.left(), ("", "")))
 
     answers = hipq.receive_many(
         [
-            hipq.NewAnswer("ask", "k-0", response=1, message_id="m-1"),
-            hipq.NewAnswer("ask", "k-1", response=2, message_id="m-2"),
+            hipq.NewAnswer("ask", "k-1", response=2, message_id="m-1"),
+            hipq.NewAnswer("ask", "k-2", response=3, message_id="m-2"),
         ]
     )
 
     assert answers[0] == first
-    assert [a.status for a in answers] == ["accepted", "accepted"]
+    assert [result for _, _, result in states()] == [1, None, 3]
 
 
 def test_signals_are_sent_for_each_job(
@@ -246,10 +246,9 @@ def play(receive: Callable[[], Any]) -> Any:
     """Return what becomes of jobs in several states and of the answers they receive."""
     for model in (Answer, Attempt, Job):
         model.objects.all().delete()
-    asked(3)
-    for key in ("final", "failed"):
+    for key in ("k-0", "k-1", "k-2", "final", "failed"):
         hipq.enqueue("ask", job_key=key)
-    run_due_jobs()
+    HandWorker().work()
     hipq.complete("ask", "final", response=0)
     hipq.fail("ask", "failed", error="no")
     hipq.enqueue("ask", job_key="initial")
@@ -266,10 +265,10 @@ def play(receive: Callable[[], Any]) -> Any:
 def test_a_database_error_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     asked(1)
 
-    def refuse(*_: Any) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
         raise IntegrityError("refused")
 
-    monkeypatch.setattr("hipq_django.moves.finish_answered", refuse)
+    monkeypatch.setattr("hipq_django.moves.settle", refuse)
     monkeypatch.setattr("hipq_django.inbox.act", refuse)
 
     with pytest.raises(IntegrityError):

@@ -440,6 +440,35 @@ def test_a_retry_may_wait_for_the_missing_parts_only(declare: Declare, frozen_ti
     assert reread(job).result == BOTH
 
 
+def test_a_retry_that_waits_only_for_what_is_in_is_settled_by_it(
+    declare: Declare, handles: bool
+) -> None:
+    scan = Scan(declare, hipq.WAIT_FOR(*PARTS), handles, retry=hipq.Fixed(seconds=0))
+    job = scan.asked()
+    complete("front")
+    hipq.fail("scan", "k", "no paper", part="back")
+
+    scan.returned = hipq.WAIT_FOR("front")
+    run_due_jobs()
+
+    assert (reread(job).result, reread(job).attempt) == ({"front": "F"}, 2)
+
+
+def test_a_retry_that_waits_for_as_many_as_are_in_is_settled_by_them(
+    declare: Declare, handles: bool
+) -> None:
+    retry = hipq.Fixed(seconds=0)
+    scan = Scan(declare, hipq.WAIT_FOR(2), handles, counted_answers=True, retry=retry)
+    job = scan.asked()
+    hipq.complete("scan", "k", "one")
+    hipq.fail("scan", "k", "no paper")
+
+    scan.returned = hipq.WAIT_FOR(1)
+    run_due_jobs()
+
+    assert reread(job).result == ["one"]
+
+
 def test_the_last_part_while_a_retry_is_due_settles_the_job(
     declare: Declare, handles: bool, frozen_time: Any
 ) -> None:

@@ -20,7 +20,7 @@ from hipq_django.doctor.measurements import (
     UnknownType,
     Wait,
 )
-from hipq_django.overview import Overview, QueueCounts, WorkerState
+from hipq_django.overview import ConsumerState, Overview, QueueCounts, WorkerState
 
 QUEUE = QueueCounts(
     name="bank",
@@ -38,6 +38,7 @@ QUEUE = QueueCounts(
     problem="NONE",
 )
 WORKER = WorkerState("shop:7", "running", ["bank"], 8, 2, 1.5, silent=False)
+CONSUMER = ConsumerState("shop:8", "bank_answers", "running", 3, 1.5, silent=False)
 WELL = Measured("default", "default", Overview("default", [QUEUE], [WORKER], [], 0, 0))
 JOBS = TableRows("hipq_job", live=100_000, dead=0, changed=0, autovacuum=True)
 
@@ -46,6 +47,12 @@ def in_queue(**values: Any) -> Measured:
     return replace(
         WELL, overview=Overview("default", [replace(QUEUE, **values)], [WORKER], [], 0, 0)
     )
+
+
+def with_consumers(*consumers: ConsumerState, awaiting: int = 0, **values: Any) -> Measured:
+    queue = replace(QUEUE, awaiting_answer=awaiting)
+    overview = Overview("default", [queue], [WORKER], list(consumers), 0, 0)
+    return replace(WELL, overview=overview, **values)
 
 
 def in_server(**values: Any) -> Measured:
@@ -73,6 +80,12 @@ SICK: dict[str, Measured] = {
     "overdue problem": in_queue(due=1, oldest_due_seconds=900),
     "silent_worker problem": replace(
         WELL, overview=Overview("default", [], [replace(WORKER, silent=True)], [], 0, 0)
+    ),
+    "silent_consumer problem": with_consumers(replace(CONSUMER, silent=True)),
+    "no_consumer warning": with_consumers(sources=("bank_answers",)),
+    "no_consumer problem": with_consumers(awaiting=1, sources=("bank_answers",)),
+    "no_consumer problem, of another source": with_consumers(
+        CONSUMER, awaiting=1, sources=("bank_answers", "shop_answers")
     ),
     "time_outs problem": replace(WELL, stuck=Stuck(past_deadline=1)),
     "undecided problem": replace(WELL, stuck=Stuck(undecided=1)),
@@ -108,6 +121,8 @@ HEALTHY: dict[str, Measured] = {
     "a pause without due jobs": in_queue(paused=True, scheduled=5),
     "jobs that have just become due": in_queue(due=10_001, oldest_due_seconds=59),
     "a full queue that moves": in_queue(due=5, oldest_due_seconds=59, load=10.0),
+    "a source that is read": with_consumers(CONSUMER, awaiting=1, sources=("bank_answers",)),
+    "a consumer of a source that was configured once": with_consumers(CONSUMER),
     "a type of old jobs": replace(WELL, unknown_types=(UnknownType("gone", 0),)),
     "a few early answers": replace(WELL, inbox=Inbox(early=1_000, oldest_early_seconds=43_200)),
     "clocks that nearly agree": replace(WELL, clock_offset_seconds=5),

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hipq_django import wakeup
 from hipq_django.wakeup import LONGEST_PAUSE_SECONDS, SHORTEST_PAUSE_SECONDS, channel_of
 
-KEY = ("default", "default", "bank")
+KEY = ("default", 1)
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +29,7 @@ def test_jobs_that_come_seldom_each_wake() -> None:
 
 
 def test_each_queue_has_its_own_pause() -> None:
-    other = ("default", "default", "mail")
+    other = ("default", 2)
 
     assert (wakeup._may_speak(KEY, 0), wakeup._may_speak(other, 0)) == (True, True)
 

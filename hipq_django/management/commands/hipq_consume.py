@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from django.core.management.base import BaseCommand, CommandError
-from django.db import Error
 
 from hipq_django.conf import DEFAULT
-from hipq_django.database import in_one_line
 from hipq_django.exceptions import HipqError
 from hipq_django.processes.consumer import ConsumerOptions, ConsumerProcess
 from hipq_django.processes.logs import set_up_logging
 from hipq_django.processes.signals import on_stop_signals
-from hipq_django.processes.start_up import check_database
+from hipq_django.processes.start_up import check_database, reached
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -37,8 +35,7 @@ class Command(BaseCommand):
             process = ConsumerProcess(ConsumerOptions(options["source"], options["instance"]))
             check_database(process.config)
             on_stop_signals(process.stop)
-            process.run()
+            with reached(process.config):
+                process.run()  # once it has started, it backs off and comes back
         except HipqError as error:
             raise CommandError(str(error)) from error
-        except Error as error:
-            raise CommandError(f"database: {in_one_line(error)}") from error

@@ -1,0 +1,94 @@
+"""Statements that are functions of the database on PostgreSQL, whose plans each session keeps.
+
+To parse and plan them takes the server longer than to execute them for a row or two. Statements
+that the driver prepares would do as well, but not behind a pooler that shares connections.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django.db import connections
+
+from hipq_django.schema import on_postgresql
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from django.db.backends.base.schema import BaseDatabaseSchemaEditor
+
+PREFIX = "hipq_"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A statement, and what PostgreSQL must know of the function that executes it."""
+
+    name: str
+    takes: tuple[str, ...]
+    """The types of its parameters."""
+    gives: tuple[str, ...]
+    """The names and types of the columns of its rows."""
+    text: str
+
+    @property
+    def function(self) -> str:
+        """The name of the function."""
+        return PREFIX + self.name
+
+    @property
+    def call(self) -> str:
+        """The statement that takes the same parameters and returns the same rows."""
+        return f"SELECT * FROM {self.function}({', '.join(['%s'] * len(self.takes))})"
+
+    @property
+    def definition(self) -> str:
+        """The statement that creates the function.
+
+        The first plan is kept: others would be for values of parameters, of which none matters.
+        """
+        return f"""
+            CREATE FUNCTION {self.function}({", ".join(self.takes)})
+            RETURNS TABLE ({", ".join(self.gives)})
+            LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $$
+            #variable_conflict use_column
+            BEGIN
+                RETURN QUERY {self.numbered};
+            END $$"""
+
+    @property
+    def numbered(self) -> str:
+        """The statement with its parameters numbered."""
+        text = self.text
+        for number in range(1, len(self.takes) + 1):
+            text = text.replace("%s", f"${number}", 1)
+        return text
+
+
+def create_functions(statements: Iterable[Kept], schema_editor: BaseDatabaseSchemaEditor) -> None:
+    """Create the functions; PostgreSQL only. Used by a migration."""
+    for kept in statements:
+        on_postgresql(schema_editor, kept.definition)
+
+
+def drop_functions(statements: Iterable[Kept], schema_editor: BaseDatabaseSchemaEditor) -> None:
+    """Drop the functions."""
+    for kept in statements:
+        on_postgresql(schema_editor, f"DROP FUNCTION {kept.function}")
+
+
+_found: dict[tuple[Any, ...], bool] = {}
+
+
+def has_functions(using: str) -> bool:
+    """Whether the database has the functions; tables made without migrations lack them."""
+    connection = connections[using]
+    if connection.vendor != "postgresql":
+        return False
+    database = tuple(connection.settings_dict[name] for name in ("HOST", "PORT", "NAME"))
+    if database not in _found:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT to_regproc(%s) IS NOT NULL", [f"{PREFIX}look"])
+            [(_found[database],)] = cursor.fetchall()
+    return _found[database]

@@ -1,0 +1,196 @@
+"""The statements for a job or two: on PostgreSQL the sessions keep their plans.
+
+Each is made once for a dialect, and says which plan it expects.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from hipq_django.hotpath.columns import OWN, SAME, SAME_IN_SQL
+from hipq_django.hotpath.dialects import DIALECTS
+from hipq_django.hotpath.kept import Kept, create_functions, drop_functions
+from hipq_django.hotpath.rows import COLUMNS, MOMENTS, QUEUE_COLUMNS
+from hipq_django.hotpath.settling import SETTLE_BY_ATTEMPT, SETTLE_BY_KEY
+from hipq_django.ranking import MAX_RANK
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from django.db.backends.base.schema import BaseDatabaseSchemaEditor
+
+    from hipq_django.hotpath.dialects import Dialect
+
+IS = "hipq_job.state || '' = '{}'"
+"""The row is in this state, said so that no partial index serves.
+
+A row is looked up by its primary key. By its statistics, which a queue outruns, the planner would
+rather go through all rows in the state: those of other workers, and the dead ones.
+"""
+
+FINAL = (
+    "state = 'final', outcome = 'succeeded', result = v.result, worker_id = NULL, "
+    "work = 'NONE', answered = false, update_time = %s"
+)
+
+_QUEUE = ", ".join(f'q."{name}"' for name in QUEUE_COLUMNS)
+_QUEUE_TYPES = tuple(f'"{name}" hipq_queue."{name}"%TYPE' for name in QUEUE_COLUMNS)
+_JOB_TYPES = tuple(
+    f"{name} bigint" if name in MOMENTS else f"{name} hipq_job.{name}%TYPE" for name in COLUMNS
+)
+
+_DUE = (
+    "j.queue_id = {queue} AND j.state IN ('initial', 'retry') AND j.rank <= {bound} "
+    "AND j.scheduled_run_time <= %s"
+)
+_DUE_TYPES = ("bigint", "bigint", "timestamptz")
+
+
+@cache
+def look(dialect: Dialect) -> Kept:
+    """Plan: for each queue one probe of three partial indexes, each stopping at a row.
+
+    The probe for due jobs asks for the first in order, not whether there is one: PostgreSQL
+    believes that an EXISTS soon finds a row anywhere, and reads the table from end to end
+    when all waiting jobs are of the future.
+
+    A job needs as much room as `throttling.fits` says: a heavier one than the limit needs all
+    of it. Where jobs behind the first may start before it, any room will do. The last digit is
+    for SQLite, whose sums are floats.
+    """
+    due = f"FROM hipq_job j WHERE {_DUE.format(queue='q.id', bound='q.bound')}"
+    first = "ORDER BY j.rank, j.id LIMIT 1"
+    text = f"""
+        SELECT {_QUEUE}, CASE
+            WHEN q.throttle_limit < 1 THEN (SELECT j.id {due} {first}) IS NOT NULL
+            ELSE COALESCE((SELECT CASE
+                    WHEN NOT q.is_strict OR j.time_windows <> '[]' THEN 0.001
+                    WHEN j.throttle_factor > q.throttle_limit THEN q.throttle_limit
+                    ELSE j.throttle_factor END {due} {first}
+                ) < q.throttle_limit + 0.0005 - (
+                    SELECT COALESCE(SUM(j.throttle_factor), 0) FROM hipq_job j
+                    WHERE j.queue_id = q.id AND j.state IN ('running')
+                ), false)
+                OR (SELECT j.id {due} AND j.throttle_factor = 0 {first}) IS NOT NULL
+            END AS has_due,
+            EXISTS (SELECT 1 FROM hipq_job j WHERE j.queue_id = q.id AND
+                j.state IN ('running') AND j.answered AND j.worker_id IS NULL) AS has_response,
+            EXISTS (SELECT 1 FROM hipq_job j WHERE j.queue_id = q.id AND
+                j.state IN ('error') AND j.worker_id IS NULL) AS has_error
+        FROM (SELECT q.*, COALESCE(k.bound, {MAX_RANK}) AS bound,
+                COALESCE(k.is_strict, false) AS is_strict FROM hipq_queue q
+            LEFT JOIN (SELECT {dialect.field.format(0, "bigint")} AS id,
+                {dialect.field.format(1, "bigint")} AS bound,
+                {dialect.field.format(2, "boolean")} AS is_strict FROM {dialect.rows}) k
+            ON k.id = q.id) q
+        WHERE q.instance = %s AND (%s = '[]' OR q.name IN (SELECT * FROM {dialect.texts}))
+        ORDER BY q.id"""
+    flags = ("has_due boolean", "has_response boolean", "has_error boolean")
+    takes = (*["timestamptz"] * 3, "jsonb", "integer", "text", "text", "jsonb")
+    return Kept("look", takes, (*_QUEUE_TYPES, *flags), text)
+
+
+@cache
+def lock(dialect: Dialect) -> Kept:
+    """Plan: the primary key of queues."""
+    text = f"SELECT {_QUEUE} FROM hipq_queue q WHERE q.id = %s {dialect.lock}"
+    return Kept("lock", ("bigint",), _QUEUE_TYPES, text)
+
+
+@cache
+def head(dialect: Dialect, conditions: str = "") -> Kept:
+    """Plan: as `due`; before it, once, the index of running jobs and a probe for critical ones.
+
+    In one statement, because all three see the same moment: the queue is locked already.
+    """
+    columns = f"""
+        , (SELECT SUM(j.throttle_factor) FROM hipq_job j
+            WHERE j.queue_id = %s AND j.state IN ('running')) AS load
+        , (SELECT j.id FROM hipq_job j WHERE {_DUE.format(queue="%s", bound="%s")}
+            AND j.throttle_factor = 0 ORDER BY j.rank, j.id LIMIT 1) IS NOT NULL AS has_critical"""
+    takes = ("bigint", *_DUE_TYPES, *_DUE_TYPES, "integer")
+    gives = (*_JOB_TYPES, "load numeric", "has_critical boolean")
+    return Kept("head", takes, gives, select_due(dialect, conditions, columns))
+
+
+@cache
+def due(dialect: Dialect) -> Kept:
+    """Plan: as `select_due`; the queue's row, by primary key, is read once.
+
+    An unlimited queue is not locked. If it was paused or limited since it was read, there is
+    nothing for those who do not know that.
+    """
+    text = select_due(dialect, UNLIMITED)
+    return Kept("due", (*_DUE_TYPES, "bigint", "integer"), _JOB_TYPES, text)
+
+
+UNLIMITED = "AND (SELECT NOT q.paused AND q.throttle_limit < 1 FROM hipq_queue q WHERE q.id = %s)"
+
+
+@cache
+def finish(dialect: Dialect) -> Kept:
+    """Plan: as `claim`. An answer that came while the request was sent goes first."""
+    text = f"""
+        UPDATE hipq_job SET {FINAL}
+        FROM (SELECT {dialect.field.format(0, "bigint")} AS id,
+                {dialect.field.format(1, "integer")} AS attempt,
+                {dialect.json.format(2)} AS result,
+                {dialect.field.format(3, "boolean")} AS is_request FROM {dialect.rows}) v
+        WHERE hipq_job.id = v.id AND {IS.format("running")}
+            AND hipq_job.attempt = v.attempt AND hipq_job.worker_id = %s
+            AND NOT (hipq_job.answered AND v.is_request)
+        RETURNING hipq_job.id"""
+    return Kept("finish", ("timestamptz", "jsonb", "integer", "bigint"), ("id bigint",), text)
+
+
+_NEW_JOB = f"INSERT INTO hipq_job ({', '.join(OWN)}, origin_id, {', '.join(SAME)})"
+_NEW_TYPES = (*OWN.values(), "bigint")
+_VERSIONS = {"t.xmin": "xid", "t.ctid": "tid", "q.xmin": "xid", "q.ctid": "tid"}
+
+INSERT = f"{_NEW_JOB} VALUES ({', '.join(['%s'] * len(_NEW_TYPES))}, {SAME_IN_SQL}) RETURNING id"
+"""The INSERT of a new job's values and the id of the job that it comes from."""
+
+INSERT_IF = Kept(
+    "enqueue",
+    takes=(*_NEW_TYPES, *_VERSIONS.values()),
+    gives=("id bigint",),
+    text=f"""
+        {_NEW_JOB} SELECT {", ".join(f"%s::{kind}" for kind in _NEW_TYPES)}, {SAME_IN_SQL}
+        FROM hipq_jobtype t, hipq_queue q
+        WHERE {" AND ".join(f"{name} = %s" for name in _VERSIONS)}
+        RETURNING id""",
+)
+"""The same if rows with these `RowVersions` are still the present ones; else no row comes back.
+
+Plan: the two rows by their places. To ask first would be a round trip.
+"""
+
+
+def select_due(dialect: Dialect, conditions: str, columns: str = "") -> str:
+    """Plan: the index of waiting jobs in its own order, no sort, stopping at the limit."""
+    names = ", ".join(
+        (dialect.moment if name in MOMENTS else "{0}").format(f"j.{name}") for name in COLUMNS
+    )
+    return f"""
+        SELECT {names} {columns} FROM hipq_job j
+        WHERE {_DUE.format(queue="%s", bound="%s")} {conditions}
+        ORDER BY j.rank, j.id LIMIT %s {dialect.lock}"""
+
+
+def kept_statements() -> list[Kept]:
+    """Return all that are functions on PostgreSQL."""
+    made = [make(DIALECTS["postgresql"]) for make in (look, lock, head, due, finish)]
+    return [*made, INSERT_IF, SETTLE_BY_KEY, SETTLE_BY_ATTEMPT]
+
+
+def create(apps: Any, schema_editor: BaseDatabaseSchemaEditor) -> None:
+    """Create the functions; used by a migration."""
+    del apps
+    create_functions(kept_statements(), schema_editor)
+
+
+def drop(apps: Any, schema_editor: BaseDatabaseSchemaEditor) -> None:
+    """Drop the functions."""
+    del apps
+    drop_functions(kept_statements(), schema_editor)

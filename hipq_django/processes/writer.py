@@ -1,0 +1,66 @@
+"""Writes large batches of results while the scheduler claims the next jobs."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from django.db import connections
+
+from hipq_django.processes.back_off import BackOff
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hipq_django.processes.pool import ThreadPool
+    from hipq_django.scheduler import BatchScheduler
+
+logger = logging.getLogger("hipq_django")
+
+
+class ResultWriter:
+    """A thread with a connection of its own, for databases that take several writers at a time.
+
+    It is idle unless results come in by the hundreds. What it cannot write it gives back, and the
+    scheduler, which tries next, says what is wrong. `wake` is called when it has written.
+    """
+
+    def __init__(
+        self, scheduler: BatchScheduler, pool: ThreadPool, wake: Callable[[], None]
+    ) -> None:
+        self._scheduler = scheduler
+        self._pool = pool
+        self._wake = wake
+        self._asked = threading.Event()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="hipq-writer", daemon=True)
+
+    def open(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def ask(self) -> None:
+        """Let it look for results."""
+        self._asked.set()
+
+    def close(self) -> None:
+        """Stop it after what it is writing."""
+        self._stop.set()
+        self._asked.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        back_off = BackOff()
+        while self._asked.wait() and not self._stop.is_set():
+            self._asked.clear()
+            try:
+                while self._scheduler.persist(self._pool.take_many()):
+                    self._wake()
+                back_off.reset()
+            except Exception:
+                logger.debug("results could not be written", exc_info=True)
+                connections[self._scheduler.using].close()
+                self._stop.wait(back_off.next_seconds())
+            self._wake()
+        connections.close_all()

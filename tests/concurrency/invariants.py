@@ -1,0 +1,285 @@
+"""What must hold of the rows after every step, whatever the steps were."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from operator import itemgetter
+from typing import Any
+
+from django.db.models import F
+
+from hipq_django import parts
+from hipq_django.models import Answer, Attempt, Job, Queue
+from hipq_django.payloads import NONE
+from hipq_django.states import WAITING, Outcome, State, Work
+
+Row = dict[str, Any]
+Rows = dict[int, Row]
+
+OF_THE_TYPE = {"type_name": F("job_type__name"), "counts_answers": F("job_type__counted_answers")}
+
+Status, Kind = Answer.Status, Answer.Kind
+
+STATUS_MOVES = {
+    Status.EARLY: {Status.ACCEPTED, Status.DUPLICATE, Status.LATE, Status.UNMATCHED},
+    Status.ACCEPTED: {Status.DISCARDED},
+    Status.UNMATCHED: {Status.ACCEPTED, Status.EARLY},  # by hand
+}
+"""What may still become of an answer; in every other status it stays as it is."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The rows as they stand between two steps."""
+
+    jobs: Rows
+    answers: Rows
+    attempts: set[tuple[int, int]]
+    queues: dict[int, Queue]
+
+    @classmethod
+    def take(cls) -> Snapshot:
+        """Read all rows."""
+        return cls(
+            jobs={row["id"]: dict(row) for row in Job.objects.annotate(**OF_THE_TYPE).values()},
+            answers={row["id"]: dict(row) for row in Answer.objects.values()},
+            attempts=set(Attempt.objects.values_list("job_id", "attempt")),
+            queues=Queue.objects.in_bulk(),
+        )
+
+    def in_state(self, *states: State) -> list[Row]:
+        """Return the jobs in these states."""
+        return [job for job in self.jobs.values() if job["state"] in states]
+
+    def load(self, queue: int) -> Decimal:
+        """Return the sum of the factors of the queue's running jobs."""
+        running = [job for job in self.in_state(State.RUNNING) if job["queue_id"] == queue]
+        return sum((job["throttle_factor"] for job in running), Decimal(0))
+
+    def answers_of(self, job: Row, status: Answer.Status, kind: Answer.Kind) -> list[Row]:
+        """Return the job's answers of one status and kind, in the order in which they came."""
+        wanted = (job["id"], status, kind)
+        found = [
+            a for a in self.answers.values() if (a["job_id"], a["status"], a["kind"]) == wanted
+        ]
+        return sorted(found, key=itemgetter("id"))
+
+    def response_to(self, job: Row) -> list[Any]:
+        """Return what settles the job, in a list: what was accepted; nothing while parts miss."""
+        accepted = self.answers_of(job, Status.ACCEPTED, Kind.RESPONSE)
+        whole = [answer["payload"] for answer in accepted if answer["part"] == parts.UNNAMED]
+        expects, named = job["expects"], [(a["part"], a["payload"]) for a in accepted if a["part"]]
+        if whole or not expects or not parts.is_complete(expects, dict(named)):
+            return whole
+        return [parts.collected(expects, named)]
+
+
+def check_step(before: Snapshot, after: Snapshot) -> None:
+    """Fail unless `after` is sound, and may follow `before`."""
+    for rule in RULES:
+        rule(after)
+    for rule_of_change in RULES_OF_CHANGE:
+        rule_of_change(before, after)
+
+
+# What holds of the rows at any moment
+
+
+def error_and_outcome_fit_the_state(now: Snapshot) -> None:
+    for job in now.jobs.values():
+        is_final = job["state"] == State.FINAL
+        assert (job["outcome"] != Outcome.NONE) == is_final, job
+        has_error = job["error"] != NONE
+        wanted = job["state"] in (State.ERROR, State.RETRY)
+        if is_final:
+            wanted = job["outcome"] != Outcome.SUCCEEDED
+        assert has_error == wanted, job
+
+
+def an_initial_job_is_untried_and_any_other_was_claimed(now: Snapshot) -> None:
+    for job in now.jobs.values():
+        if job["state"] == State.INITIAL:
+            assert job["attempt"] == 0, job
+        elif job["state"] != State.FINAL:
+            assert job["attempt"] > 0, job
+
+
+def a_key_has_at_most_one_live_job(now: Snapshot) -> None:
+    live = Counter(
+        (job["job_type_id"], job["job_key"])
+        for job in now.jobs.values()
+        if job["state"] != State.FINAL and job["job_key"] != NONE
+    )
+    assert all(count == 1 for count in live.values()), live
+
+
+def only_jobs_being_worked_on_have_a_worker(now: Snapshot) -> None:
+    for job in now.jobs.values():
+        assert job["worker_id"] is None or job["state"] in (State.RUNNING, State.ERROR), job
+
+
+def the_rank_of_a_waiting_job_fits_its_time_and_priority(now: Snapshot) -> None:
+    for job in now.in_state(*WAITING):
+        ordering = now.queues[job["queue_id"]].ordering
+        assert job["rank"] == ordering.rank(job["scheduled_run_time"], job["priority"]), job
+
+
+def a_job_in_error_has_its_attempt_written_down(now: Snapshot) -> None:
+    for job in now.in_state(State.ERROR):
+        assert (job["id"], job["attempt"]) in now.attempts, job
+
+
+def each_part_of_a_job_has_at_most_one_accepted_response(now: Snapshot) -> None:
+    accepted = Counter(
+        (answer["job_id"], answer["part"])
+        for answer in now.answers.values()
+        if (answer["status"], answer["kind"]) == (Status.ACCEPTED, Kind.RESPONSE)
+    )
+    assert all(count == 1 for count in accepted.values()), accepted
+
+
+def each_attempt_has_at_most_one_accepted_error(now: Snapshot) -> None:
+    accepted = Counter(
+        (answer["job_id"], answer["attempt"])
+        for answer in now.answers.values()
+        if (answer["status"], answer["kind"]) == (Status.ACCEPTED, Kind.ERROR)
+    )
+    assert all(count == 1 for count in accepted.values()), accepted
+
+
+def an_accepted_error_is_in_the_history_of_its_job(now: Snapshot) -> None:
+    for answer in now.answers.values():
+        if (answer["status"], answer["kind"]) == (Status.ACCEPTED, Kind.ERROR):
+            assert (answer["job_id"], answer["attempt"]) in now.attempts, answer
+
+
+def an_answer_that_waits_for_its_job_has_a_job_that_can_still_take_it(now: Snapshot) -> None:
+    """One of several waits until the handler has said what it is a part of."""
+    for job, answer in _waiting(now):
+        assert job["state"] == State.INITIAL or _is_part(answer, job), (answer, job)
+
+
+def a_live_job_is_answered_if_an_answer_waits_for_it(now: Snapshot) -> None:
+    waited_for = {job["id"] for job, answer in _waiting(now) if not _is_part(answer, job)}
+    for job in now.jobs.values():
+        is_live = job["state"] != State.FINAL
+        is_answered = job["id"] in waited_for or bool(now.response_to(job))
+        assert job["answered"] == (is_live and is_answered), job
+
+
+def a_duplicate_repeats_another_answer_to_its_job(now: Snapshot) -> None:
+    others = {a["job_id"] for a in now.answers.values() if a["status"] != Status.DUPLICATE}
+    for answer in now.answers.values():
+        assert answer["status"] != Status.DUPLICATE or answer["job_id"] in others, answer
+
+
+def a_late_response_has_a_reason(now: Snapshot) -> None:
+    answered = {
+        answer["job_id"]
+        for answer in now.answers.values()
+        if answer["status"] in (Status.ACCEPTED, Status.DISCARDED, Status.EARLY)
+    }
+    for answer in now.answers.values():
+        if (answer["status"], answer["kind"]) == (Status.LATE, Kind.RESPONSE):
+            job = now.jobs[answer["job_id"]]
+            assert job["state"] == State.FINAL or job["id"] in answered, (answer, job)
+
+
+def _waiting(now: Snapshot) -> Iterator[tuple[Row, Row]]:
+    """Yield the answers that wait for a job there is, each behind its job."""
+    for answer in now.answers.values():
+        if answer["status"] == Status.EARLY and answer["job_id"]:
+            yield now.jobs[answer["job_id"]], answer
+
+
+def _is_part(answer: Row, job: Row) -> bool:
+    is_one_of_several = answer["part"] or job["counts_answers"] or job["expects"]
+    return answer["kind"] == Kind.RESPONSE and bool(is_one_of_several)
+
+
+RULES = (
+    error_and_outcome_fit_the_state,
+    an_initial_job_is_untried_and_any_other_was_claimed,
+    a_key_has_at_most_one_live_job,
+    only_jobs_being_worked_on_have_a_worker,
+    the_rank_of_a_waiting_job_fits_its_time_and_priority,
+    a_job_in_error_has_its_attempt_written_down,
+    each_part_of_a_job_has_at_most_one_accepted_response,
+    each_attempt_has_at_most_one_accepted_error,
+    an_accepted_error_is_in_the_history_of_its_job,
+    an_answer_that_waits_for_its_job_has_a_job_that_can_still_take_it,
+    a_live_job_is_answered_if_an_answer_waits_for_it,
+    a_duplicate_repeats_another_answer_to_its_job,
+    a_late_response_has_a_reason,
+)
+
+
+# What holds between one moment and the next
+
+
+def only_final_jobs_vanish_and_none_changes(before: Snapshot, after: Snapshot) -> None:
+    for pk, job in before.jobs.items():
+        if job["state"] == State.FINAL:
+            assert after.jobs.get(pk, job) == job
+        else:
+            assert pk in after.jobs, f"a job that was not final is gone: {job}"
+
+
+def attempts_only_grow(before: Snapshot, after: Snapshot) -> None:
+    for pk, job in after.jobs.items():
+        assert job["attempt"] >= before.jobs.get(pk, job)["attempt"], job
+
+
+def no_request_is_claimed_after_its_response(before: Snapshot, after: Snapshot) -> None:
+    """Nobody is asked again what was answered and accepted."""
+    for pk, job in after.jobs.items():
+        was = before.jobs.get(pk, job)
+        if job["attempt"] > was["attempt"] and job["work"] == Work.REQUEST:
+            assert not before.response_to(was), (was, job)
+
+
+def no_queue_takes_more_than_its_limit(before: Snapshot, after: Snapshot) -> None:
+    """A heavier job than the limit may run alone; what runs when the limit is lowered goes on."""
+    for queue in after.queues.values():
+        load = after.load(queue.pk)
+        if not queue.is_limited or load <= queue.throttle_limit:
+            continue
+        weighing = [job for job in after.in_state(State.RUNNING) if job["throttle_factor"] > 0]
+        alone = len([job for job in weighing if job["queue_id"] == queue.pk]) == 1
+        assert alone or load <= before.load(queue.pk), f"{load} of {queue.throttle_limit} run"
+
+
+def an_answer_stays_what_it_became(before: Snapshot, after: Snapshot) -> None:
+    for pk, answer in after.answers.items():
+        was = before.answers.get(pk)
+        if was is None or was["status"] == answer["status"]:
+            continue
+        assert answer["status"] in STATUS_MOVES.get(was["status"], ()), (was, answer)
+
+
+def an_answer_never_changes_its_job(before: Snapshot, after: Snapshot) -> None:
+    for pk, answer in after.answers.items():
+        was = before.answers.get(pk, answer)
+        assert was["job_id"] in (None, answer["job_id"]), (was, answer)
+
+
+def an_answer_vanishes_with_its_job_or_when_it_waits_for_none(
+    before: Snapshot, after: Snapshot
+) -> None:
+    for pk, was in before.answers.items():
+        if pk not in after.answers and was["job_id"] in after.jobs:
+            raise AssertionError(f"an answer is gone: {was}")
+
+
+RULES_OF_CHANGE = (
+    only_final_jobs_vanish_and_none_changes,
+    attempts_only_grow,
+    no_request_is_claimed_after_its_response,
+    no_queue_takes_more_than_its_limit,
+    an_answer_stays_what_it_became,
+    an_answer_never_changes_its_job,
+    an_answer_vanishes_with_its_job_or_when_it_waits_for_none,
+)

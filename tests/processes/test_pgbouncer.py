@@ -1,0 +1,65 @@
+"""Behind a pooler that gives each transaction another session: PgBouncer in transaction mode."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+from django.db import connection, connections, transaction
+from environ import Env
+
+import hipq_django as hipq
+from hipq_django.models import Job
+from tests.pgbouncer import transaction_pooler
+from tests.processes.conftest import Workers, eventually
+
+pytestmark = [pytest.mark.processes, pytest.mark.postgres]
+
+
+@pytest.fixture
+def pooled(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workers]:
+    """Workers, and this process too, reach the database by way of the pooler only."""
+    connection = connections["default"]
+    connection.ensure_connection()
+    with transaction_pooler(connection.connection.info) as address, monkeypatch.context() as patch:
+        connection.close()
+        by_pooler = {**connection.settings_dict, "OPTIONS": {}, **Env.db_url_config(address)}
+        patch.setattr(connection, "settings_dict", by_pooler)
+        workers.environment["DATABASE_URL"] = address
+        yield workers
+        connection.close()
+
+
+def sessions() -> set[int]:
+    """The server's sessions in which ten statements of this one were run."""
+    found = set()
+    for _ in range(10):
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_backend_pid()")
+            found.add(cursor.fetchone()[0])
+    return found
+
+
+def test_jobs_run_and_answers_arrive_with_one_warning(pooled: Workers) -> None:
+    notes = str(pooled.log.with_name("notes"))
+    worker = pooled.start()
+    eventually(
+        lambda: "NOTIFY does not arrive" in pooled.log.read_text(), "the worker has given up"
+    )
+    assert len(sessions()) > 1
+
+    hipq.enqueue_many([hipq.NewJob("quick", {"number": n}) for n in range(500)])
+    with transaction.atomic():
+        for number in range(50):
+            hipq.enqueue("quick", {"number": number}, job_key=f"key-{number}")
+    asked = hipq.enqueue("asking", {"notes": notes}, job_key="k")
+    eventually(lambda: Job.objects.get(pk=asked.pk).is_awaiting_answer, "the request was sent")
+    hipq.complete("asking", "k", "yes")
+    eventually(lambda: not Job.objects.live().exists(), "all jobs are final")
+    worker.send_signal(signal.SIGTERM)
+
+    assert worker.wait(timeout=60) == 0
+    assert {job.outcome for job in Job.objects.all()} == {Job.Outcome.SUCCEEDED}
+    [line] = [line for line in pooled.log.read_text().splitlines() if " INFO " not in line]
+    assert "NOTIFY does not arrive" in line
