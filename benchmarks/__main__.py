@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks import page, results
-from benchmarks.paths import DOCS, FOLDER
+from benchmarks.paths import DOCS, FILE, FOLDER
 from benchmarks.rounds import Plan, described, measure
 from benchmarks.services import open_services
 from benchmarks.systems import System, all_systems
@@ -20,49 +21,57 @@ ROUNDS = 3
 def main() -> None:
     """Measure, write the results and the page."""
     options = _options()
-    output = options.output or (DOCS if _is_whole(options) else FOLDER / "part")
-    plan = Plan(
+    is_whole = not (options.systems or options.only or options.quick)
+    output = options.output or (DOCS if is_whole or options.publish else FOLDER / "part")
+    source = options.publish
+    if source is None:
+        source = FOLDER / ("whole" if is_whole else "part")
+        _measure(_plan(options, source), base=output if options.merge else None)
+    print("Written:", page.publish(results.load(source / FILE), output), flush=True)
+
+
+def _plan(options: argparse.Namespace, folder: Path) -> Plan:
+    return Plan(
         options.systems or all_systems(),
         options.only or WORKLOADS,
         options.rounds or (1 if options.quick else ROUNDS),
         options.quick,
         FOLDER,
-        output / "benchmarks.json",
+        folder / FILE,
+        options.resume,
     )
-    if not options.page:
-        _measure(plan, merge=options.merge)
-    written = page.write(results.load(plan.path), output)
-    print(f"Written: {plan.path} and {written}", flush=True)
 
 
-def _measure(plan: Plan, *, merge: bool) -> None:
+def _measure(plan: Plan, base: Path | None) -> None:
+    """Measure, beside the figures of `base` or those that are to be resumed."""
     FOLDER.mkdir(exist_ok=True)
-    with ExitStack() as stack:
-        redis = any(system.store == "redis" for system in plan.systems)
-        services = open_services(stack, FOLDER, redis=redis)
-        stack.callback(services.drop_postgres)
-        found = described(services)
-        if merge and plan.path.exists():
-            found = _merged(plan.path, found)
-        measure(plan, services, found)
-
-
-def _merged(path: Path, found: results.Results) -> results.Results:
+    # A time limit ends the run by SIGTERM; the servers that it started are to end too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    earlier = plan.path if plan.resume else base and base / FILE
     try:
-        return results.merged(results.load(path), found)
+        with ExitStack() as stack:
+            redis = any(system.store == "redis" for system in plan.systems)
+            services = open_services(stack, FOLDER, redis=redis)
+            stack.callback(services.drop_postgres)
+            found = described(services)
+            if earlier and earlier.exists():
+                found = results.merged(results.load(earlier), found)
+            measure(plan, services, found)
     except results.DifferentMachineError as error:
         sys.exit(str(error))
-
-
-def _is_whole(options: argparse.Namespace) -> bool:
-    return options.page or not (options.systems or options.only or options.quick)
+    except KeyboardInterrupt:
+        sys.exit(
+            f"Cut off; what was measured is in {plan.path}. The same with --resume goes on, "
+            f"--publish {plan.path.parent} makes the page of what is there."
+        )
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description="Measure hipq_django, its peers and the raw floors on this machine. The whole "
-        "benchmark writes docs/benchmarks.md; a part of it writes to .bench/part.",
+        "benchmark is collected in .bench/whole and published as docs/benchmarks.md when it is "
+        "complete; a part of it is written to .bench/part.",
     )
     parser.add_argument(
         "--only", type=_workloads, metavar="W1,W3", help="These workloads; all of them."
@@ -78,11 +87,19 @@ def _options() -> argparse.Namespace:
         "--quick", action="store_true", help="Small sizes: whether it works, not how fast it is."
     )
     parser.add_argument(
+        "--resume", action="store_true", help="Go on with the same run, which was cut off."
+    )
+    parser.add_argument(
         "--merge", action="store_true", help="Keep the other figures that the output has."
     )
     parser.add_argument("--output", type=Path, help="The folder of the results and the page.")
     parser.add_argument(
-        "--page", action="store_true", help="Measure nothing, make the page from the results."
+        "--publish",
+        type=Path,
+        nargs="?",
+        const=DOCS,
+        metavar="FOLDER",
+        help="Measure nothing: make the page of the results in this folder; docs.",
     )
     return parser.parse_args()
 

@@ -7,9 +7,11 @@ from string import Template
 from typing import TYPE_CHECKING
 
 from benchmarks import charts, soak_report
+from benchmarks.paths import FILE
 from benchmarks.report import Row, Spread, rows
+from benchmarks.results import save
 from benchmarks.systems import System, all_systems
-from benchmarks.targets import missed, unmeasured
+from benchmarks.targets import SOAK, SOAK_HELD, Verdict, leads, verdicts
 from benchmarks.workloads import WORKLOADS, Figure, Workload
 
 if TYPE_CHECKING:
@@ -20,11 +22,13 @@ if TYPE_CHECKING:
 TEMPLATE = Path(__file__).with_name("page.md")
 CHARTS = "benchmarks"
 """The folder of the charts, beside the page."""
+LABELS = {SOAK: "Soak", SOAK_HELD: "Soak"}
 
 
-def write(results: Results, folder: Path) -> Path:
-    """Write the page and its charts into `folder`; return the page's path."""
+def publish(results: Results, folder: Path) -> Path:
+    """Write the results, the page and its charts into `folder`; return the page's path."""
     systems = all_systems()
+    save(results, folder / FILE)
     (folder / CHARTS).mkdir(parents=True, exist_ok=True)
     for name, chart in all_charts(results, systems).items():
         (folder / CHARTS / name).write_text(chart)
@@ -39,7 +43,9 @@ def page(results: Results, systems: list[System]) -> str:
     return Template(TEMPLATE.read_text()).substitute(
         smallprint=_smallprint(results),
         rounds="one round" if results.rounds == 1 else f"{results.rounds} interleaved rounds",
-        missed=_bullets(missed(results, systems)) + _not_measured(results),
+        summary=_summary(verdicts(results)),
+        targets=_targets(verdicts(results)),
+        leads=_bullets(leads(results, systems)),
         machine=_table(("", ""), [*results.machine.items(), *results.servers.items()]),
         systems=_systems(results, systems),
         sections="\n\n".join(filter(None, [*sections, soak_report.section(results.soak)])),
@@ -66,9 +72,35 @@ def _smallprint(results: Results) -> str:
     )
 
 
-def _not_measured(results: Results) -> str:
-    texts = unmeasured(results)
-    return f"\n\nNot measured:\n\n{_bullets(texts)}" if texts else ""
+def _summary(found: list[Verdict]) -> str:
+    reached, missed, unknown = (
+        [verdict for verdict in found if verdict.is_met is answer] for answer in (True, False, None)
+    )
+    text = f"{len(reached)} of {len(found)} targets reached, {len(missed)} missed"
+    return f"{text}, {len(unknown)} not measured." if unknown else f"{text}."
+
+
+def _targets(found: list[Verdict]) -> str:
+    """A row for each target; what was missed is in bold."""
+    lines = [
+        (
+            LABELS.get(target.of.workload, target.of.workload),
+            target.what,
+            target.wanted,
+            _reached(verdict),
+            {True: "yes", False: "**no**", None: "not measured"}[verdict.is_met],
+        )
+        for verdict in found
+        for target in [verdict.target]
+    ]
+    return _table(("", "Target", "Wanted", "Reached", "Met"), lines)
+
+
+def _reached(verdict: Verdict) -> str:
+    if verdict.reached is None:
+        return "–"  # noqa: RUF001 - a dash in a table
+    digits = next((n for bound, n in ((100, 0), (10, 1), (1, 2)) if verdict.reached >= bound), 3)
+    return f"{verdict.reached:,.{digits}f}{verdict.target.suffix}"
 
 
 def _systems(results: Results, systems: Iterable[System]) -> str:
@@ -118,6 +150,12 @@ def _figures(workload: Workload, found: list[Row]) -> str:
 
 
 def _troubles(results: Results, workload: Workload, systems: list[System]) -> Iterator[str]:
+    """What a reader has to know of single systems."""
+    sizes = results.sizes.get(workload.id, {})
+    fewer = [s.title for s in systems if s.name in sizes and s.is_slow and workload.slow]
+    if fewer and not results.quick:
+        number = f"{workload.slow['jobs']:,}"
+        yield f"{', '.join(fewer)}: {number} jobs, because these systems take long for each."
     for system in systems:
         for note in results.notes.get(workload.id, {}).get(system.name, []):
             yield f"{system.title}: {note}"

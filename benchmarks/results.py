@@ -21,7 +21,8 @@ class DifferentMachineError(Exception):
 class Results:
     """All figures of a benchmark: `figures[workload][system][figure]` is a list of values.
 
-    `notes` and `errors` have the same two keys; `sizes` is by workload, `versions` by system.
+    `sizes`, `tries` (how often it was run, successfully or not), `notes` and `errors` have the same
+    two keys; `versions` is by system.
     """
 
     machine: dict[str, str] = field(default_factory=dict)
@@ -31,7 +32,8 @@ class Results:
     quick: bool = False
     versions: dict[str, dict[str, str]] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
-    sizes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    sizes: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
+    tries: dict[str, dict[str, int]] = field(default_factory=dict)
     figures: dict[str, dict[str, Values]] = field(default_factory=dict)
     notes: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     errors: dict[str, dict[str, list[str]]] = field(default_factory=dict)
@@ -44,6 +46,14 @@ class Results:
         for name, value in figures.items():
             values.setdefault(name, []).append(value)
 
+    def add_try(self, workload: str, system: str) -> None:
+        """Count that a system's workload was run once more."""
+        self.tries.setdefault(workload, {})[system] = self.tried(workload, system) + 1
+
+    def tried(self, workload: str, system: str) -> int:
+        """Return how often a system's workload was run."""
+        return self.tries.get(workload, {}).get(system, 0)
+
     def add_note(self, workload: str, system: str, note: str) -> None:
         """Add a note, unless it is there."""
         _add_text(self.notes, workload, system, note)
@@ -54,8 +64,11 @@ class Results:
 
     def forget(self, workload: str, system: str) -> None:
         """Drop what is known of a system's workload, before it is measured anew."""
-        for kept in (self.figures, self.notes, self.errors):
-            kept.get(workload, {}).pop(system, None)
+        kept: tuple[dict[str, dict[str, Any]], ...] = (
+            self.figures, self.notes, self.errors, self.sizes, self.tries
+        )  # fmt: skip
+        for by_workload in kept:
+            by_workload.get(workload, {}).pop(system, None)
 
 
 def _add_text(kept: dict[str, dict[str, list[str]]], workload: str, system: str, text: str) -> None:
@@ -87,7 +100,7 @@ def merged(old: Results, new: Results) -> Results:
         for name in before.keys() & now.keys():
             if before[name] != now[name]:
                 raise DifferentMachineError(
-                    f"--merge: {name} was {before[name]!r} for the figures that are there, and is "
+                    f"{name} was {before[name]!r} for the figures that are there, and is "
                     f"{now[name]!r} now; measure everything anew, or write to another --output."
                 )
     return replace(old, servers={**old.servers, **new.servers})

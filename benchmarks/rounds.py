@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be run. `folder` holds environments and logs, `path` is the file of results."""
+    """What is to be run. `folder` holds environments and logs, `path` is the file of results.
+
+    With `resume` what the results have already is not run again.
+    """
 
     systems: Sequence[System]
     workloads: Sequence[Workload]
@@ -31,6 +34,7 @@ class Plan:
     quick: bool
     folder: Path
     path: Path
+    resume: bool = False
 
     def runs(self) -> list[tuple[Workload, System]]:
         """Return the runs of one round."""
@@ -44,21 +48,27 @@ class Plan:
 
 def measure(plan: Plan, services: Services, results: Results) -> None:
     """Run the plan; after each run the results are saved, so that nothing is lost."""
-    began, before = time.monotonic(), results.seconds
     pythons = _installed(plan, results)
     runs = [(workload, system) for workload, system in plan.runs() if system.name in pythons]
-    for workload, system in runs:
-        results.forget(workload.id, system.name)
-    results.rounds = results.rounds or plan.rounds
+    if not plan.resume:
+        for workload, system in runs:
+            results.forget(workload.id, system.name)
+    results.rounds = max(results.rounds, plan.rounds)
     results.quick = results.quick or plan.quick
     results.date = datetime.now(UTC).date().isoformat()
-    for number in range(1, plan.rounds + 1):
-        for workload, system in runs:
-            outcome = _run(plan, services, workload, system, pythons[system.name])
-            _record(results, workload, system, outcome)
-            results.seconds = before + time.monotonic() - began
-            save(results, plan.path)
-            _say(number, workload, system, outcome)
+    left = [
+        run
+        for number in range(plan.rounds)
+        for run in runs
+        if results.tried(run[0].id, run[1].name) <= number
+    ]
+    began, before = time.monotonic(), results.seconds
+    for number, (workload, system) in enumerate(left, start=1):
+        outcome = _run(plan, services, workload, system, pythons[system.name])
+        _record(results, workload, system, plan, outcome)
+        results.seconds = before + time.monotonic() - began
+        save(results, plan.path)
+        _say(f"{number}/{len(left)}", workload, system, outcome)
 
 
 def described(services: Services) -> Results:
@@ -92,7 +102,7 @@ def _run(
     logs.mkdir(parents=True, exist_ok=True)
     return run(
         [python, "-m", system.package, workload.measurement],
-        workload.quick if plan.quick else workload.sizes,
+        workload.sizes_of(system, quick=plan.quick),
         environment,
         workload.quick_limit_seconds if plan.quick else workload.limit_seconds,
         logs / f"{workload.id}-{system.name}.log",
@@ -116,8 +126,12 @@ def _environment(services: Services, workload: Workload, system: System) -> dict
     return {"DATABASE_URL": _kept[name]}
 
 
-def _record(results: Results, workload: Workload, system: System, outcome: Outcome) -> None:
-    results.sizes[workload.id] = dict(workload.sizes)
+def _record(
+    results: Results, workload: Workload, system: System, plan: Plan, outcome: Outcome
+) -> None:
+    sizes = workload.sizes_of(system, quick=plan.quick)
+    results.sizes.setdefault(workload.id, {})[system.name] = dict(sizes)
+    results.add_try(workload.id, system.name)
     results.add(workload.id, system.name, outcome.figures)
     for note in outcome.notes:
         results.add_note(workload.id, system.name, note)
@@ -125,10 +139,10 @@ def _record(results: Results, workload: Workload, system: System, outcome: Outco
         results.add_error(workload.id, system.name, outcome.error)
 
 
-def _say(number: int, workload: Workload, system: System, outcome: Outcome) -> None:
+def _say(number: str, workload: Workload, system: System, outcome: Outcome) -> None:
     figures = "  ".join(f"{name} {value:,.3f}" for name, value in outcome.figures.items())
     text = "  ".join([figures, *outcome.notes, outcome.error and f"FAILED: {outcome.error}"])
     print(
-        f"round {number}  {workload.id:4} {system.title:22} {outcome.seconds:5.0f} s  {text}",
+        f"{number:>7}  {workload.id:4} {system.title:22} {outcome.seconds:5.0f} s  {text}",
         flush=True,
     )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 START_SECONDS = 10
+SHOWN = ("server_version", "fsync", "synchronous_commit", "shared_buffers", "max_wal_size")
 DATABASE_PREFIX = "hipq_bench_"
 EMBEDDED_SETTINGS = {
     # As a server in production: what was committed outlives a crash of the machine.
@@ -75,8 +76,9 @@ class Services:
     def versions(self) -> dict[str, str]:
         """Return the versions of the servers."""
         with psycopg.connect(self._database("postgres")) as connection:
-            row = connection.execute("SHOW server_version").fetchone()
-        found = {"PostgreSQL": str(row[0]) if row else "unknown"}
+            values = {name: connection.execute(f"SHOW {name}").fetchone() for name in SHOWN}
+        version, *settings = [f"{name} {row[0]}" for name, row in values.items() if row]
+        found = {"PostgreSQL": version.partition(" ")[2], "its settings": ", ".join(settings)}
         if self.redis:
             found["Redis"] = _redis_version(self.redis)
         return found

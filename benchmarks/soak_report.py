@@ -12,10 +12,44 @@ TITLES = {
     "held": "Soak while a transaction is held open elsewhere",
 }
 MEGABYTE = 1_048_576
+Sample = dict[str, float]
 MEANING = """One client enqueues at half the rate that it and one worker can keep up together, and
 finished jobs are pruned after a minute. Throughput and the size of the table with its indexes are
-to stay flat. In the second run a transaction is held open elsewhere for the time that is shaded:
-until it ends, the database cannot reuse the room of what was deleted."""
+to stay flat. In the second run, which is shorter, a transaction is held open elsewhere for the time
+that is shaded: until it ends, the database cannot reuse the room of what was deleted."""
+
+
+def figures(run: dict[str, Any]) -> dict[str, float]:
+    """Return what the targets judge: means over stretches of the time.
+
+    Without a held transaction the second quarter of the time is early and the last is late; with
+    one there are the time before it, the last quarter of its own, and the last quarter of the rest.
+    At the end it is behind by the jobs that wait, in seconds of enqueuing.
+    """
+    samples = run["samples"]
+    behind = _mean(_last_quarter(samples), "waiting") / run["rate"]
+    held = [index for index, sample in enumerate(samples) if sample["held"]]
+    if not held:
+        early, late = _early_and_late(samples)
+        return {
+            "throughput_early": _mean(early, "jobs_per_second"),
+            "throughput_late": _mean(late, "jobs_per_second"),
+            "megabytes_early": _megabytes(early),
+            "megabytes_late": _megabytes(late),
+            "seconds_behind": behind,
+        }
+    begin, end = held[0], held[-1] + 1
+    stretches = {
+        "before": samples[:begin],
+        "held": _last_quarter(samples[begin:end]),
+        "after": _last_quarter(samples[end:]),
+    }
+    means = {
+        f"throughput_{name}": _mean(stretch, "jobs_per_second")
+        for name, stretch in stretches.items()
+        if stretch
+    }
+    return {**means, "seconds_behind": behind}
 
 
 def section(soak: dict[str, Any]) -> str:
@@ -37,8 +71,7 @@ def all_charts(soak: dict[str, Any]) -> dict[str, str]:
 def summary(title: str, run: dict[str, Any]) -> str:
     """Return what happened in words: the second quarter of the time against the last one."""
     samples = run["samples"]
-    quarter = max(len(samples) // 4, 1)
-    early, late = samples[quarter : 2 * quarter] or samples, samples[-quarter:]
+    early, late = _early_and_late(samples)
     text = "; ".join(
         f"{what} {_mean(early, key) / scale:,.{digits}f} → {_mean(late, key) / scale:,.{digits}f}"
         f" {unit}"
@@ -53,7 +86,20 @@ def summary(title: str, run: dict[str, Any]) -> str:
     return f"{title}, {minutes:.0f} minutes, {run['rate']:,.0f} jobs enqueued per second: {text}."
 
 
-def _mean(samples: list[dict[str, float]], key: str) -> float:
+def _early_and_late(samples: list[Sample]) -> tuple[list[Sample], list[Sample]]:
+    quarter = max(len(samples) // 4, 1)
+    return samples[quarter : 2 * quarter] or samples, samples[-quarter:]
+
+
+def _last_quarter(samples: list[Sample]) -> list[Sample]:
+    return samples[-max(len(samples) // 4, 1) :]
+
+
+def _megabytes(samples: list[Sample]) -> float:
+    return (_mean(samples, "table_bytes") + _mean(samples, "index_bytes")) / MEGABYTE
+
+
+def _mean(samples: list[Sample], key: str) -> float:
     return mean(sample[key] for sample in samples)
 
 

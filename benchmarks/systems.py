@@ -28,7 +28,8 @@ class System:
 
     Without requirements it is run in the environment of the benchmark itself. `store` is
     "postgres", "redis" or "sqlite"; `workloads` are ids of `benchmarks.workloads`; `tuning` says
-    how the system was set up, for the reader of the figures.
+    how the system was set up, for the reader of the figures. One that `is_slow` is given fewer
+    jobs to drain.
     """
 
     name: str
@@ -39,6 +40,7 @@ class System:
     tuning: str
     requirements: tuple[str, ...] = ()
     is_ours: bool = False
+    is_slow: bool = False
 
     @property
     def is_peer(self) -> bool:

@@ -1,4 +1,4 @@
-"""What hipq_django is to reach, and whether it did. Pure."""
+"""What hipq_django is to reach, as data, and whether it did. Pure."""
 
 from __future__ import annotations
 
@@ -6,103 +6,288 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchmarks.report import better, rows, value
-from benchmarks.workloads import by_id
+from benchmarks.systems import all_systems
+from benchmarks.workloads import WORKLOADS, by_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from benchmarks.results import Results
     from benchmarks.systems import System
 
 OURS, SQLITE = "hipq_django", "hipq_django_sqlite"
-LEAD_WORKLOADS = ("W1", "W2", "W3", "W4", "W4b", "W4c", "W5", "W12")
-"""Where hipq_django is to be ahead of every peer."""
+SOAK, SOAK_HELD = "soak", "soak_held"
+"""Under these names the figures of the two soaks stand beside those of the workloads."""
+
+
+@dataclass(frozen=True)
+class Of:
+    """A figure of a workload."""
+
+    workload: str
+    figure: str = "jobs_per_second"
+    system: str = OURS
 
 
 @dataclass(frozen=True)
 class Target:
-    """A number that a figure, or its ratio to another figure, is to reach."""
+    """A bound for a figure, or for its ratio to the best of the figures that it is `against`."""
 
-    text: str
-    workload: str
-    system: str
-    figure: str
-    at_least: float = 0.0
-    at_most: float = float("inf")
-    divided_by: str = ""
-    """The workload whose figure of the same name is the measure."""
+    what: str
+    of: Of
+    at_least: float | None = None
+    at_most: float | None = None
+    unit: str = ""
+    against: tuple[Of, ...] = ()
 
-    def reached(self, results: Results) -> float | None:
-        """Return what was reached, None where it was not measured."""
-        found = value(results, self.workload, self.system, self.figure)
-        if found is None or not self.divided_by:
-            return found
-        measure = value(results, self.divided_by, self.system, self.figure)
-        return found / measure if measure else None
+    @property
+    def wanted(self) -> str:
+        """The bound, as it is shown."""
+        sign, bound = ("≥", self.at_least) if self.at_most is None else ("≤", self.at_most)
+        return f"{sign} {bound:,.10g}{self.suffix}"
 
-    def is_met_by(self, reached: float) -> bool:
-        """Return whether this is enough."""
-        return self.at_least <= reached <= self.at_most
+    @property
+    def suffix(self) -> str:
+        """What stands behind the numbers."""
+        return " ×" if self.against else f" {self.unit}".rstrip()  # noqa: RUF001
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was reached of a target; None where it was not measured."""
+
+    target: Target
+    reached: float | None
+
+    @property
+    def is_met(self) -> bool | None:
+        """Whether it is enough; None where it was not measured."""
+        if self.reached is None:
+            return None
+        least, most = self.target.at_least, self.target.at_most
+        return (least is None or self.reached >= least) and (most is None or self.reached <= most)
+
+
+def _peers_on_postgresql(workload: str) -> tuple[Of, ...]:
+    return tuple(
+        Of(workload, system=system.name)
+        for system in all_systems()
+        if system.is_peer and system.store == "postgres" and workload in system.workloads
+    )
+
+
+def _peer(workload: str, system: str) -> tuple[Of, ...]:
+    return (Of(workload, system=system),)
+
+
+def _at(workload: str, concurrency: int) -> Of:
+    return Of(workload, f"jobs_per_second_at_{concurrency}")
 
 
 TARGETS = (
     Target(
-        "W5b: 16 clients keep at least 0.95 of their commit rate with wake-ups",
-        *("W5b", OURS, "ratio"),
-        at_least=0.95,
-    ),
-    Target(
-        "W6: a large table costs at most a tenth of the rate of W3",
-        *("W6", OURS, "jobs_per_second"),
+        "against the bare `create` of the same row",
+        Of("W1"),
         at_least=0.9,
-        divided_by="W3",
+        against=(Of("W1", "bare_creates_per_second"),),
     ),
     Target(
-        "W11: the sum of the weights in hand is never above the limit of 10",
-        *("W11", OURS, "most"),
-        at_most=10.0,
+        "against the best peer on PostgreSQL",
+        Of("W1"),
+        at_least=1,
+        against=_peers_on_postgresql("W1"),
+    ),
+    Target("many at once", Of("W2"), at_least=100_000, unit="jobs/s"),
+    Target("against pgqueuer", Of("W2"), at_least=1.3, against=_peer("W2", "pgqueuer")),
+    Target("one worker", Of("W3"), at_least=25_000, unit="jobs/s"),
+    Target(
+        "against the raw batch floor",
+        Of("W3"),
+        at_least=0.6,
+        against=_peer("W3", "floor_psycopg"),
+    ),
+    Target("against pgqueuer", Of("W3"), at_least=1, against=_peer("W3", "pgqueuer")),
+    Target("against Procrastinate", Of("W3"), at_least=25, against=_peer("W3", "procrastinate")),
+    Target(
+        "against django-tasks-db", Of("W3"), at_least=50, against=_peer("W3", "django_tasks_db")
+    ),
+    Target("two workers against one", Of("W4"), at_least=1.5, against=(Of("W3"),)),
+    Target(
+        "against two workers of pgqueuer", Of("W4"), at_least=1, against=_peer("W4", "pgqueuer")
     ),
     Target(
-        "W12: at least 10,000 jobs per second on SQLite",
-        *("W12", SQLITE, "jobs_per_second"),
-        at_least=10_000.0,
+        "32 threads against 8: at least 0.9 of linear",
+        _at("W4b", 32),
+        at_least=3.6,
+        against=(_at("W4b", 8),),
+    ),
+    Target(
+        "two processes against one, 8 threads each: at least 0.9 of linear",
+        _at("W4c", 8),
+        at_least=1.8,
+        against=(_at("W4b", 8),),
+    ),
+    Target(
+        "two processes against one, 32 threads each: at least 0.9 of linear",
+        _at("W4c", 32),
+        at_least=1.8,
+        against=(_at("W4b", 32),),
+    ),
+    Target("median", Of("W5", "p50_ms"), at_most=2.5, unit="ms"),
+    Target("99th percentile", Of("W5", "p99_ms"), at_most=6, unit="ms"),
+    Target("idle", Of("W5", "idle_core_percent"), at_most=1, unit="% of a core"),
+    Target(
+        "16 clients with wake-ups against without",
+        Of("W5b", "commits_per_second_with_notify"),
+        at_least=0.95,
+        against=(Of("W5b", "commits_per_second"),),
+    ),
+    *(
+        Target(f"polling alone, {where}: {what}", Of("W5c", figure, system), None, most, "ms")
+        for where, system in (("PostgreSQL", OURS), ("SQLite", SQLITE))
+        for what, figure, most in (("median", "p50_ms", 30), ("99th percentile", "p99_ms", 120))
+    ),
+    Target("large table against an empty one", Of("W6"), at_least=0.9, against=(Of("W3"),)),
+    Target("in a full drain", Of("W7", "transactions_per_job"), at_most=0.01, unit="a job"),
+    Target("peak memory of a worker", Of("W7", "memory_mb"), at_most=100, unit="MB"),
+    Target(
+        "peak memory over 1,000,000 jobs",
+        Of("W7b", "million_memory_mb"),
+        at_most=100,
+        unit="MB",
+    ),
+    Target(
+        "memory flat over 1,000,000 jobs: at the end against after a fifth",
+        Of("W7b", "million_memory_at_end_mb"),
+        at_most=1.05,
+        against=(Of("W7b", "million_memory_early_mb"),),
+    ),
+    *(
+        target
+        for workers, number in (("one worker", 1), ("two workers", 2))
+        for target in (
+            Target(
+                f"limit against none, {workers}",
+                Of("W8", f"jobs_per_second_{number}"),
+                at_least=0.5,
+                against=(Of("W8", f"unlimited_jobs_per_second_{number}"),),
+            ),
+            Target(
+                f"greatest sum of weights ever seen running, {workers}",
+                Of("W8", f"most_running_{number}"),
+                at_most=100,
+            ),
+        )
+    ),
+    Target("one by one", Of("W9", "answers_per_second"), at_least=1_500, unit="answers/s"),
+    Target(
+        "from Kafka",
+        Of("W9", "answers_per_second_from_kafka"),
+        at_least=5_000,
+        unit="answers/s",
+    ),
+    Target(
+        "in batches",
+        Of("W9", "answers_per_second_in_batches"),
+        at_least=15_000,
+        unit="answers/s",
+    ),
+    Target(
+        "200 queues against one",
+        Of("W10", "jobs_per_second_many_queues"),
+        at_least=0.7,
+        against=(Of("W3"),),
+    ),
+    Target(
+        "10,000 tenants against none",
+        Of("W10", "jobs_per_second_many_keys"),
+        at_least=0.7,
+        against=(Of("W3"),),
+    ),
+    Target("greatest sum of weights ever in hand", Of("W11", "most"), at_most=10),
+    Target("on SQLite", Of("W12", system=SQLITE), at_least=10_000, unit="jobs/s"),
+    Target(
+        "on SQLite against Huey's",
+        Of("W12", system=SQLITE),
+        at_least=1,
+        against=_peer("W12", "huey_sqlite"),
+    ),
+    Target(
+        "throughput, last quarter against the second",
+        Of(SOAK, "throughput_late"),
+        at_least=0.95,
+        against=(Of(SOAK, "throughput_early"),),
+    ),
+    Target(
+        "table and indexes, last quarter against the second",
+        Of(SOAK, "megabytes_late"),
+        at_most=1.1,
+        against=(Of(SOAK, "megabytes_early"),),
+    ),
+    Target(
+        "jobs waiting, last quarter", Of(SOAK, "seconds_behind"), at_most=1, unit="s of enqueuing"
+    ),
+    Target(
+        "throughput while a transaction is held against before",
+        Of(SOAK_HELD, "throughput_held"),
+        at_least=0.5,
+        against=(Of(SOAK_HELD, "throughput_before"),),
+    ),
+    Target(
+        "throughput after it against before",
+        Of(SOAK_HELD, "throughput_after"),
+        at_least=0.95,
+        against=(Of(SOAK_HELD, "throughput_before"),),
+    ),
+    Target(
+        "jobs waiting after it, last quarter",
+        Of(SOAK_HELD, "seconds_behind"),
+        at_most=1,
+        unit="s of enqueuing",
     ),
 )
 
+LEAD_WORKLOADS = ("W1", "W2", "W3", "W4", "W4b", "W4c", "W5", "W12")
+"""Where it is said which peers are ahead, on whatever store."""
 
-def missed(results: Results, systems: Sequence[System]) -> list[str]:
-    """Return a sentence for each target that was missed, and where peers are ahead.
+
+def verdicts(results: Results) -> list[Verdict]:
+    """Return what was reached of each target, in the order of the workloads."""
+    return [Verdict(target, _reached(target, results)) for target in TARGETS]
+
+
+def _reached(target: Target, results: Results) -> float | None:
+    found = _value(target.of, results)
+    if found is None or not target.against:
+        return found
+    measures = [measure for of in target.against if (measure := _value(of, results))]
+    return found / max(measures) if measures else None
+
+
+def _value(of: Of, results: Results) -> float | None:
+    source = next((w.taken_from for w in WORKLOADS if w.id == of.workload), "")
+    return value(results, source or of.workload, of.system, of.figure)
+
+
+def leads(results: Results, systems: Sequence[System]) -> list[str]:
+    """Return a sentence for each figure in which peers are ahead.
 
     Behind a peer stands what share of its performance hipq_django has.
     """
-    return [*_missed_numbers(results), *_missed_leads(results, systems)]
-
-
-def unmeasured(results: Results) -> list[str]:
-    """Return the targets on which these results say nothing."""
-    return [target.text for target in TARGETS if target.reached(results) is None]
-
-
-def _missed_numbers(results: Results) -> Iterator[str]:
-    for target in TARGETS:
-        reached = target.reached(results)
-        if reached is not None and not target.is_met_by(reached):
-            yield f"{target.text}: {reached:,.2f}."
-
-
-def _missed_leads(results: Results, systems: Sequence[System]) -> Iterator[str]:
+    found = []
     for name in LEAD_WORKLOADS:
         workload = by_id(name)
-        found = rows(results, workload, systems)
-        ours = next((row for row in found if row.system.is_ours), None)
+        shown = rows(results, workload, systems)
+        ours = next((row for row in shown if row.system.is_ours), None)
         if ours is None:
             continue
         for index, figure in enumerate(workload.figures):
             ratios = [
                 (row.system.title, better(figure, ours.spreads[index], row.spreads[index]))
-                for row in found
+                for row in shown
                 if row.system.is_peer
             ]
             ahead = [f"{title} ({ratio:.2g})" for title, ratio in ratios if ratio and ratio < 1]
             if ahead:
-                yield f"{name}, {figure.title}: behind {', '.join(ahead)}."
+                found.append(f"{name}, {figure.title}: {', '.join(ahead)}.")
+    return found

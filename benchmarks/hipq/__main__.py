@@ -9,7 +9,16 @@ def run() -> None:
     """Set Django up, then measure."""
     os.environ["DJANGO_SETTINGS_MODULE"] = "benchmarks.hipq.settings"
     django.setup()
-    from benchmarks.hipq import answers, clients, enqueuing, large_table, limits_at_work, many, soak
+    from benchmarks.hipq import (
+        answers,
+        clients,
+        enqueuing,
+        large_table,
+        limits_at_work,
+        many,
+        soak,
+        wake_ups,
+    )
     from benchmarks.hipq.runner import HipqRunner
     from benchmarks.measuring.runner import main
 
@@ -19,6 +28,7 @@ def run() -> None:
         "enqueue": enqueuing.measure,
         "large_table": large_table.measure,
         "many": many.measure,
+        "polling": wake_ups.measure_polling,
         "soak": soak.measure,
         "share": limits_at_work.measure_share,
         "throttled": limits_at_work.measure_drain,

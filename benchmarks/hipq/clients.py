@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import multiprocessing
 import time
+from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from django.conf import settings
 from django.db import connections
-from django.test import override_settings
 
 import hipq_django as hipq
+from benchmarks.hipq.wake_ups import notify
 from benchmarks.measuring.measurements import POLL_SECONDS, check_equal
-from benchmarks.measuring.runner import note
 from benchmarks.measuring.workers import running
-from hipq_django.conf import INSTANCE_DEFAULTS
 from hipq_django.models import Job, Worker
 
 if TYPE_CHECKING:
@@ -28,37 +26,27 @@ FORK = multiprocessing.get_context("fork")
 
 
 def measure(runner: HipqRunner, sizes: dict[str, Any]) -> Figures:
-    """Yield commits per second of all clients together, with wake-ups and without, and the ratio.
+    """Yield commits per second of all clients together, without wake-ups and with them.
 
     A worker of another queue runs, so that somebody listens but nobody takes the jobs away. Both
-    are measured in short turns, because a machine is not equally fast all the time.
+    are measured in short turns, each first in every second one, because neither a machine nor a
+    growing table is equally fast all the time.
     """
-    if "NOTIFY" not in INSTANCE_DEFAULTS:
-        note("This version has no NOTIFY setting: only the rate without wake-ups was measured.")
-        yield "commits_per_second", sum(_turns(runner, sizes, None)) / sizes["turns"]
-        return
-    rates: dict[str, list[float]] = {"no": [], "yes": []}
-    for _ in range(sizes["turns"]):
-        for notify, found in rates.items():
-            found.extend(_turns(runner, {**sizes, "turns": 1}, notify))
-    without, with_notify = (sum(found) / sizes["turns"] for found in rates.values())
-    yield "commits_per_second", without
-    yield "commits_per_second_with_notify", with_notify
-    yield "ratio", with_notify / without
+    rates: dict[bool, list[float]] = {False: [], True: []}
+    for turn in range(sizes["turns"]):
+        for wanted in (turn % 2 == 1, turn % 2 == 0):
+            with notify(wanted):
+                rates[wanted].append(_with_a_worker(runner, sizes))
+    yield "commits_per_second", mean(rates[False])
+    yield "commits_per_second_with_notify", mean(rates[True])
 
 
-def _turns(runner: HipqRunner, sizes: dict[str, Any], notify: str | None) -> list[float]:
-    environment = {} if notify is None else {"BENCH_NOTIFY": notify}
-    changed = {} if notify is None else {"NOTIFY": notify == "yes"}
-    setting = {"default": {**settings.HIPQ["default"], **changed}}
-    with (
-        override_settings(HIPQ=setting),
-        running(runner.worker(None, "idle"), 1, environment) as worker,
-    ):
+def _with_a_worker(runner: HipqRunner, sizes: dict[str, Any]) -> float:
+    with running(runner.worker(None, "idle")) as worker:
         while not Worker.objects.filter(state=Worker.State.RUNNING).exists():
             worker.check()
             time.sleep(POLL_SECONDS)
-        return [_commits_per_second(sizes) for _ in range(sizes["turns"])]
+        return _commits_per_second(sizes)
 
 
 def _commits_per_second(sizes: dict[str, Any]) -> float:

@@ -1,4 +1,4 @@
-"""W6: the drain of W3 with many future and many finished rows in the table."""
+"""W6: the drain of W3 with many future and many finished rows in the table; W7b on the way."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.utils import timezone
 
 import hipq_django as hipq
 from benchmarks.measuring import measurements
-from benchmarks.measuring.measurements import Drain
+from benchmarks.measuring.measurements import Drain, await_count
 from benchmarks.measuring.workers import running
 from hipq_django.models import Job
 
@@ -25,13 +25,17 @@ FUTURE_DAYS = 30
 
 
 def measure(runner: HipqRunner, sizes: dict[str, Any]) -> Figures:
-    """Fill the table up to its sizes, where it is not full from an earlier round, and drain."""
+    """Fill the table up to its sizes, where it is not full from an earlier round, and drain.
+
+    The finished jobs are done by one worker, which is W7b.
+    """
     now = timezone.now()
     waiting = Job.objects.filter(scheduled_run_time__gt=now + timedelta(days=1)).count()
     final = Job.objects.all().final().count()
     if waiting < sizes["future"] or final < sizes["final"]:
         _fill(max(sizes["final"] - final, 0), _due_now)
-        _work_off(runner, max(sizes["final"] - final, 0))
+        if final < sizes["final"]:
+            yield from _work_off(runner, sizes["final"] - final)
         _fill(sizes["future"] - waiting, _due_later)
         # In production autovacuum does this in the hours in which a table grows so large.
         with connection.cursor() as cursor:
@@ -54,8 +58,15 @@ def _due_later(number: int) -> hipq.NewJob:
     return hipq.NewJob("work", {"kind": "noop", "number": number}, scheduled_run_time=later)
 
 
-def _work_off(runner: HipqRunner, number: int) -> None:
-    if number:
-        drain = Drain.expected(number, 1)
-        with running(runner.worker()) as workers:
-            drain.jobs_per_second(runner, workers)
+def _work_off(runner: HipqRunner, number: int) -> Figures:
+    """Do all jobs by one worker, and yield what became of its memory meanwhile."""
+    drain = Drain.expected(number, 1)
+    with running(runner.worker()) as workers:
+        await_count(workers, drain.before + number // 5)
+        early = workers.memory_mb()
+        yield "million_jobs_per_second", drain.jobs_per_second(runner, workers)
+        late, peak = workers.memory_mb(), workers.peak_memory_mb()
+    if early is not None and late is not None and peak is not None:
+        yield "million_memory_early_mb", early
+        yield "million_memory_at_end_mb", late
+        yield "million_memory_mb", peak

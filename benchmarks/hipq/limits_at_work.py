@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+
+from django.db import connections
+from django.db.models import Sum
 
 import hipq_django as hipq
 from benchmarks.measuring.handlers import folder
@@ -13,9 +18,12 @@ from benchmarks.measuring.workers import running
 from hipq_django.models import Queue
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from benchmarks.hipq.runner import HipqRunner
     from benchmarks.measuring.runner import Figures
 
+WATCH_SECONDS = 0.02
 FACTORS = (1, 2, 3, 1, 2)
 Span = tuple[float, float, float]
 """When a job began, when it ended, and its factor."""
@@ -24,14 +32,15 @@ Span = tuple[float, float, float]
 def measure_drain(runner: HipqRunner, sizes: dict[str, Any]) -> Figures:
     """W8: drain the same jobs of factors 1 to 3 with the limit and without one."""
     for workers in sizes["workers"]:
-        unlimited = _drained(runner, "unlimited", {**sizes, "workers": workers})
-        limited = _drained(runner, "throttled", {**sizes, "workers": workers})
+        unlimited, _ = _drained(runner, "unlimited", {**sizes, "workers": workers})
+        limited, most = _drained(runner, "throttled", {**sizes, "workers": workers})
         yield f"jobs_per_second_{workers}", limited
         yield f"unlimited_jobs_per_second_{workers}", unlimited
-        yield f"ratio_{workers}", limited / unlimited
+        yield f"most_running_{workers}", most
 
 
-def _drained(runner: HipqRunner, queue: str, sizes: dict[str, Any]) -> float:
+def _drained(runner: HipqRunner, queue: str, sizes: dict[str, Any]) -> tuple[float, float]:
+    """Return the rate, and the greatest sum of factors that was seen running."""
     runner.enqueue_new(
         hipq.NewJob(
             "work",
@@ -43,8 +52,33 @@ def _drained(runner: HipqRunner, queue: str, sizes: dict[str, Any]) -> float:
     )
     analyze()
     drain = Drain.expected(sizes["jobs"], sizes["workers"])
-    with running(runner.worker(None, queue), drain.workers) as workers:
-        return drain.jobs_per_second(runner, workers)
+    with running(runner.worker(None, queue), drain.workers) as workers, _watched(queue) as sums:
+        rate = drain.jobs_per_second(runner, workers)
+    return rate, max(sums)
+
+
+@contextmanager
+def _watched(queue: str) -> Iterator[list[float]]:
+    """Ask the database again and again for the sum of the factors that run; collect the answers.
+
+    Each is of one moment, and no moment may show more than the limit.
+    """
+    sums: list[float] = []
+    over = threading.Event()
+    thread = threading.Thread(target=_watch, args=[queue, sums, over])
+    thread.start()
+    try:
+        yield sums
+    finally:
+        over.set()
+        thread.join()
+
+
+def _watch(queue: str, sums: list[float], over: threading.Event) -> None:
+    running_jobs = Queue.objects.get(name=queue).jobs.running()
+    while not sums or not over.wait(WATCH_SECONDS):
+        sums.append(float(running_jobs.aggregate(sum=Sum("throttle_factor"))["sum"] or 0))
+    connections.close_all()
 
 
 def measure_share(runner: HipqRunner, sizes: dict[str, Any]) -> Figures:

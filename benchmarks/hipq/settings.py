@@ -8,6 +8,7 @@ import environ
 env = environ.Env()
 
 DATABASES = {"default": env.db_url("DATABASE_URL")}
+DATABASES["default"]["CONN_MAX_AGE"] = None  # or each callback would open a connection
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
     DATABASES["default"]["OPTIONS"] = {
         "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL",
@@ -27,7 +28,18 @@ HIPQ: dict[str, dict[str, Any]] = {
 }
 if "BENCH_NOTIFY" in os.environ:
     HIPQ["default"]["NOTIFY"] = os.environ["BENCH_NOTIFY"] == "yes"
+if "BENCH_KAFKA" in os.environ:
+    config = {"bootstrap.servers": os.environ["BENCH_KAFKA"], "group.id": "benchmark"}
+    HIPQ["default"]["SOURCES"] = {
+        "answers": {
+            "SOURCE": "hipq_django.sources.kafka.KafkaSource",
+            "OPTIONS": {"topics": ["answers"], "config": config},
+            "MAP": "benchmarks.hipq.messages.read",
+        }
+    }
+ALLOWED_HOSTS = ["testserver"]
 INSTALLED_APPS = ["hipq_django", "benchmarks.hipq.noop"]
+ROOT_URLCONF = "benchmarks.hipq.urls"
 SECRET_KEY = "only-for-measurements"
 TIME_ZONE = "UTC"
 USE_TZ = True

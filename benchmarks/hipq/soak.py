@@ -38,7 +38,7 @@ FROM pg_stat_user_tables WHERE relname = 'hipq_job'
 def measure(runner: HipqRunner, sizes: dict[str, Any]) -> Figures:
     """Find the peak rate, then enqueue at half of it for `seconds`; print a sample now and then.
 
-    From a third of the time on, a transaction is held open for `held_seconds`.
+    From `held_from` on, a transaction is held open for `held_seconds`.
     """
     with running(runner.worker()) as workers, _pruning():
         peak = _peak_rate(runner, workers, sizes["peak_seconds"])
@@ -67,8 +67,7 @@ class _Soak:
         self, runner: HipqRunner, workers: Workers, sizes: dict[str, Any], rate: float
     ) -> None:
         self._runner, self._workers, self._sizes, self._rate = runner, workers, sizes, rate
-        start = sizes["seconds"] / 3
-        self._held = (start, start + sizes["held_seconds"])
+        self._held = (sizes["held_from"], sizes["held_from"] + sizes["held_seconds"])
         self._holder = _Holder()
 
     def run(self) -> None:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.measuring.handlers import folder, stamps, tally
-from benchmarks.measuring.postgres import analyze
+from benchmarks.measuring.postgres import analyze, sessions
 from benchmarks.measuring.transactions import count_transactions
-from benchmarks.measuring.workers import Workers, running
+from benchmarks.measuring.workers import Workers, cpu_seconds, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.002
 PATIENCE_SECONDS = 120
+SETTLED_SECONDS = 2
+"""After its last job a worker may look closely for a while."""
 Sizes = dict[str, Any]
 
 
@@ -81,7 +83,10 @@ def network(runner: Runner, sizes: Sizes) -> Figures:
 
 
 def latency(runner: Runner, sizes: Sizes) -> Figures:
-    """W5: from the enqueue's commit to the handler's first line, in an idle worker."""
+    """W5: from the enqueue's commit to the handler's first line, in an idle worker.
+
+    Then what it costs that the worker is there while nothing happens.
+    """
     with running(runner.idle_worker(), 1, runner.worker_environment()) as workers:
         runner.enqueue("stamp", 0)
         await_count(workers, 1)
@@ -91,9 +96,20 @@ def latency(runner: Runner, sizes: Sizes) -> Figures:
             runner.enqueue("stamp", number)
             committed[number] = time.monotonic_ns()
         await_count(workers, sizes["jobs"] + 1)
+        idle = _core_percent(workers, sizes["idle_seconds"])
     delays = [(stamps().moment(n) - at) / 1e6 for n, at in committed.items()]
     # A worker may begin before the enqueuing process is given the processor again.
     yield from percentiles([max(delay, 0.0) for delay in delays]).items()
+    yield "idle_core_percent", idle
+
+
+def _core_percent(workers: Workers, seconds: float) -> float:
+    """Return what workers and their sessions in PostgreSQL use of a core."""
+    time.sleep(SETTLED_SECONDS)
+    pids = [*workers.pids(), *sessions()]
+    before, began = cpu_seconds(pids), time.monotonic()
+    time.sleep(seconds)
+    return 100 * (cpu_seconds(pids) - before) / (time.monotonic() - began)
 
 
 MEASUREMENTS = {

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from benchmarks.measuring.handlers import folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 STOP_SECONDS = 10
 
@@ -39,10 +39,20 @@ class Workers:
 
         The sum of the peak resident sizes; pages that processes share count for each.
         """
+        return self._megabytes("VmHWM:")
+
+    def memory_mb(self) -> float | None:
+        """Return their memory now, counted as `peak_memory_mb` does."""
+        return self._megabytes("VmRSS:")
+
+    def pids(self) -> list[int]:
+        """Return their process ids, with those of their children."""
+        return [pid for process in self._processes for pid in _family(process.pid)]
+
+    def _megabytes(self, line: str) -> float | None:
         if not Path("/proc/self/status").exists():
             return None
-        pids = [pid for process in self._processes for pid in _family(process.pid)]
-        return sum(_peak_kb(pid) for pid in pids) / 1_024
+        return sum(_kilobytes(pid, line) for pid in self.pids()) / 1_024
 
     def stop(self) -> None:
         """Ask them to leave, and kill what does not."""
@@ -81,6 +91,11 @@ def running(
         workers.stop()
 
 
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """Return how long these processes have had a core so far, with a step of 10 ms each."""
+    return sum(_ticks(pid) for pid in pids) / os.sysconf("SC_CLK_TCK")
+
+
 def log_path() -> Path:
     """Return where the workers' output goes."""
     return folder() / "workers.log"
@@ -109,9 +124,18 @@ def _family(pid: int) -> list[int]:
     return [pid, *(member for child in children for member in _family(int(child)))]
 
 
-def _peak_kb(pid: int) -> int:
+def _kilobytes(pid: int, name: str) -> int:
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
         return 0
-    return sum(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+    return sum(int(line.split()[1]) for line in lines if line.startswith(name))
+
+
+def _ticks(pid: int) -> int:
+    """Return utime and stime of proc(5), which stand behind the name of the program."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return int(fields[11]) + int(fields[12])

@@ -9,6 +9,8 @@ from chancy import Chancy, Queue, Worker
 
 from benchmarks.measuring.handlers import handle_async
 
+RESULTS_SECONDS = 0.1
+"""How often results are written; each second, as shipped, a drain ends up to a second late."""
 PATH = "benchmarks.peers.chancy.jobs.handle"
 
 
@@ -35,7 +37,9 @@ async def work(concurrency: int) -> None:
     """Work until stopped."""
     async with application() as chancy:
         await chancy.declare(queue(concurrency), upsert=True)
-        async with Worker(chancy) as worker:
+        worker = Worker(chancy)
+        worker.send_outgoing_interval = RESULTS_SECONDS
+        async with worker:
             await worker.wait_for_shutdown()
 
 

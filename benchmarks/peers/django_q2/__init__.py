@@ -9,6 +9,7 @@ SYSTEM = System(
     package="benchmarks.peers.django_q2",
     store="postgres",
     workloads=("W1", "W3", "W4", "W5", "W7"),
+    is_slow=True,
     tuning="A cluster of 2 processes, bulk 50, poll 10 ms, all results kept, no recycling; there "
     "is no call for many jobs.",
     requirements=("django-q2==1.11.1", DJANGO, PSYCOPG),

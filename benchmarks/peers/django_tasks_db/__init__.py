@@ -9,6 +9,7 @@ SYSTEM = System(
     package="benchmarks.peers.django_tasks_db",
     store="postgres",
     workloads=("W1", "W3", "W4", "W5", "W7"),
+    is_slow=True,
     tuning="`db_worker --interval 0.01 --no-startup-delay`; a worker does one job at a time, and "
     "there is no call for many jobs.",
     requirements=("django-tasks-db[compat]==0.13.0", DJANGO, PSYCOPG)
