@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 PYTEST_ARGS ?=
+PYTEST = $(VENV)/bin/python -m pytest --numprocesses=auto --maxprocesses=8 --dist=worksteal
 BENCH_ARGS ?=
 SOAK_ARGS ?=
 
@@ -24,10 +25,10 @@ demo-orders: $(VENV)/.example $(VENV)/.kafka ## Run the orders example: requests
 test: test-sqlite test-postgres ## Run all tests on SQLite, then on PostgreSQL
 
 test-sqlite: $(VENV)/.test ## Run all tests on SQLite
-	env -u DATABASE_URL HIPQ_TEST_DATABASE=sqlite $(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+	env -u DATABASE_URL HIPQ_TEST_DATABASE=sqlite $(PYTEST) $(PYTEST_ARGS)
 
 test-postgres: $(VENV)/.test ## Run all tests on PostgreSQL: the tests' own, or DATABASE_URL
-	HIPQ_TEST_DATABASE=postgres $(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+	HIPQ_TEST_DATABASE=postgres $(PYTEST) $(PYTEST_ARGS)
 
 lint: $(VENV)/.lint ## Check style, types, direction of imports and missing migrations
 	$(VENV)/bin/python -m ruff check .
@@ -38,10 +39,10 @@ lint: $(VENV)/.lint ## Check style, types, direction of imports and missing migr
 
 check: lint test ## Everything a commit must pass
 
-bench: $(VENV)/.test ## Measure hipq_django, its peers and the floors: BENCH_ARGS='--quick'
+bench: $(VENV)/.test ## Measure hipq_django, its peers and the floors: BENCH_ARGS='--quick', '--resume'
 	@$(VENV)/bin/python -m benchmarks $(BENCH_ARGS)
 
-soak: $(VENV)/.test ## Run a steady load for half an hour, twice: SOAK_ARGS='--minutes 5'
+soak: $(VENV)/.test ## Run a steady load for three quarters of an hour: SOAK_ARGS='--minutes 5'
 	@$(VENV)/bin/python -m benchmarks.soak $(SOAK_ARGS)
 
 clean: ## Remove the virtual environments and everything that was built
