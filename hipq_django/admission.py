@@ -97,10 +97,25 @@ class Admission:
                 self._hold_queue(problem)
             if problem or not admits or self.queue.paused:
                 return []
-            self._admit()
-            claims = self._start(self.admitted)
+            claims = self._claim_due()
+            if not claims:
+                self._admit()
+                claims = self._start(self.admitted)
         self._note_full()
         return claims
+
+    def _claim_due(self) -> list[Claim]:
+        """Claim at once what needs no look, as most jobs of a queue without a limit do not."""
+        if self._needs_lock:
+            return []
+        limit = min(self.places, PAGE)
+        types = self.scheduler.known_types
+        jobs = moves.claim_due(
+            self.queue, self.scheduler.worker, self.now, room=self.room, limit=limit, types=types
+        )
+        if len(jobs) == PAGE:
+            self.scheduler.call(self.queue.name)  # there is more where this came from
+        return self._started(self.scheduler.known(self.queue, jobs))
 
     @property
     def _needs_lock(self) -> bool:
@@ -301,6 +316,12 @@ class Admission:
             return []
         prefetched = {job.id for job in jobs[self.room :]}
         moves.claim(jobs, self.scheduler.worker, self.now, prefetched=prefetched)
+        return self._started(jobs)
+
+    def _started(self, jobs: list[Job]) -> list[Claim]:
+        """Return what is to be done for jobs that are claimed."""
+        if not jobs:
+            return []
         answers = inbox.take_early(jobs, self.now, self.using)
         send_after_commit(job_started, jobs, self.using)
         if logger.isEnabledFor(logging.INFO):

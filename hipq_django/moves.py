@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from hipq_django.hotpath.base import Settled
     from hipq_django.inbox import Message
-    from hipq_django.models import Worker
+    from hipq_django.models import Queue, Worker
     from hipq_django.parts import Expects
     from hipq_django.ranking import Ordering
     from hipq_django.results import Kept
@@ -54,15 +54,33 @@ def claim(jobs: Sequence[Job], worker: Worker, now: datetime, *, prefetched: set
     The deadline counts from here. `prefetched` are the ids that may wait in the worker for a
     free thread. The given copies are brought up to date.
     """
+    for job in jobs:
+        job.attempt += 1
+    _note_claim(jobs, worker, now, prefetched)
+    hot_path(worker.using).claim(jobs, worker, now)
+
+
+def claim_due(
+    queue: Queue, worker: Worker, now: datetime, *, room: int, limit: int, types: Sequence[int]
+) -> list[Job]:
+    """Do the same at once with the first due jobs of an unlimited queue that need no look.
+
+    See `HotPath.claim_due`. Those behind the first `room` may wait for a free thread.
+    """
+    path = hot_path(worker.using)
+    jobs = path.claim_due(queue, worker, now, room=room, limit=limit, types=types)
+    _note_claim(jobs, worker, now, {job.id for job in jobs[room:]})
+    return jobs
+
+
+def _note_claim(jobs: Sequence[Job], worker: Worker, now: datetime, prefetched: set[int]) -> None:
     values = {"state": State.RUNNING, "error": NONE, "worker_id": worker.pk, "update_time": now}
     values |= {"progress": 0.0, "progress_message": NONE, "extended_seconds": 0.0}
     write_claim(jobs, {**values, "work": Work.REQUEST}, worker)
     deadlines = {timeout: now + timedelta(seconds=timeout) for timeout in {j.timeout for j in jobs}}
     for job in jobs:
-        job.attempt += 1
         job.deadline = deadlines[job.timeout]
         job.prefetched = job.id in prefetched
-    hot_path(worker.using).claim(jobs, worker, now)
 
 
 def take(jobs: Sequence[Job], worker: Worker, now: datetime) -> None:

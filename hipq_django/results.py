@@ -58,7 +58,8 @@ def keep(job: Job) -> Kept:
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+# Not frozen: that makes it three times as dear, and there is one for each job.
+@dataclass(slots=True, eq=False)
 class Claim:
     """A job in this worker's hands.
 

@@ -41,7 +41,7 @@ TYPES_SECONDS = 1.0
 """How long a worker may go on with the job types it has read."""
 
 LOOK_SECONDS = 0.02
-"""How long a queue that is refilled time and again may keep the others waiting."""
+"""How long a queue that has its turn time and again may keep the others waiting."""
 
 
 class Executor(Protocol):
@@ -56,8 +56,8 @@ class Executor(Protocol):
     def start(self, claims: Sequence[Claim]) -> None:
         """Run the claims, in their order."""
 
-    def take_results(self) -> list[Result]:
-        """Return, and forget, the results that are there."""
+    def take_results(self, *, may_wait: bool = False) -> list[Result]:
+        """Return, and forget, the results that are there; fewer where they `may_wait`."""
 
     def give_back(self, results: Sequence[Result]) -> None:
         """Keep results that could not be written for the next pass."""
@@ -83,11 +83,14 @@ class BatchScheduler:
         self.unknown_types: list[int] = []
         self._types: dict[int, JobType] = {}
         self._types_loaded = -TYPES_SECONDS
-        self._refilled_since: float | None = None
+        self._unlooked_since: float | None = None
         self._called: deque[str] = deque()
 
     def call(self, queue: str) -> None:
-        """Let the next pass try this queue, by its name, before it looks; from any thread."""
+        """Let the next pass try this queue, by its name, before it looks; from any thread.
+
+        There is something new in it, or more than one pass takes.
+        """
         self._called.append(queue)
 
     def run_once(self) -> int:
@@ -100,24 +103,23 @@ class BatchScheduler:
         refilled = self.refill()
         if refilled is not None and self._may_wait_for_a_look():
             return refilled
-        self._refilled_since = None
-        settled = self.persist_batch()
-        admitted = self.apply_throttler(self._take_calls()) or self.apply_throttler(
-            self.fetch_due()
-        )
+        settled = self.persist_batch(may_wait=not self.left_full)
+        admitted = self.apply_throttler(self._take_calls())
+        if not (admitted and self._may_wait_for_a_look()):
+            admitted += self.apply_throttler(self.fetch_due(), beside=len(admitted))
         self.replace_batch(settled, admitted)
         self.start_jobs(admitted)
         self.progress += len(settled) + len(admitted)
         return len(admitted) + (refilled or 0)
 
     def _may_wait_for_a_look(self) -> bool:
-        """Whether the queues beside the one that was refilled were not kept waiting for long."""
+        """Whether the queues beside those that had their turn were not kept waiting for long."""
         now = time.monotonic()
-        self._refilled_since = self._refilled_since or now
-        return now < self._refilled_since + LOOK_SECONDS
+        self._unlooked_since = self._unlooked_since or now
+        return now < self._unlooked_since + LOOK_SECONDS
 
     def _take_calls(self) -> list[Busy]:
-        """Return the queues that somebody called, as they were at the last look."""
+        """Return the queues that were called, as they were at the last look."""
         called = {self._called.popleft() for _ in range(len(self._called))}
         return [
             Busy(queue, has_due=True, has_response=False, has_error=False)
@@ -166,9 +168,12 @@ class BatchScheduler:
         self.progress += len(done) + len(claims)
         return len(claims)
 
-    def persist_batch(self) -> list[Result]:
-        """Write the results of the batch; return all that left it, also those that came late."""
-        return self.persist(self.executor.take_results())
+    def persist_batch(self, *, may_wait: bool = False) -> list[Result]:
+        """Write the results of the batch; return all that left it, also those that came late.
+
+        They may wait for more where no full queue waits for their room.
+        """
+        return self.persist(self.executor.take_results(may_wait=may_wait))
 
     def persist(self, results: list[Result]) -> list[Result]:
         """Do the same with results that were taken already; also beside a pass, in a thread."""
@@ -215,6 +220,7 @@ class BatchScheduler:
         """Return the queues that have something to do; one query, no locks."""
         if self.executor.free() + self.executor.ahead() <= 0:
             return []
+        self._unlooked_since = None
         now = clock.now(self.using)
         known = {queue.pk: self._known(queue, now) for queue in self._queues}
         queues = self.path.look(self.worker.instance, self.worker.queues, now, known)
@@ -230,11 +236,14 @@ class BatchScheduler:
 
     # 2 which of it may start now
 
-    def apply_throttler(self, due: Sequence[Busy]) -> list[Claim]:
-        """Claim, queue by queue, what may start now; each claim is committed on return."""
+    def apply_throttler(self, due: Sequence[Busy], *, beside: int = 0) -> list[Claim]:
+        """Claim, queue by queue, what may start now; each claim is committed on return.
+
+        `beside` as many as were claimed in this pass already.
+        """
         admitted: list[Claim] = []
         for busy in due:
-            room, ahead = self.executor.free() - len(admitted), self.executor.ahead()
+            room, ahead = self.executor.free() - beside - len(admitted), self.executor.ahead()
             if room + ahead <= 0:
                 break
             admitted += self._claim(busy, room, ahead)
@@ -333,6 +342,11 @@ class BatchScheduler:
             job._state.fields_cache |= {"queue": queue, "job_type": job_type}
             known.append(job)
         return known
+
+    @property
+    def known_types(self) -> list[int]:
+        """The ids of the job types that this process has code for."""
+        return list(self._types)
 
     def _load_types(self) -> None:
         """Learn which job types there are and which of them have code here, now and then."""

@@ -39,7 +39,7 @@ class _InlineExecutor:
             self.ran += claim.work is not Work.DECISION
             self._results.append(execute(claim))
 
-    def take_results(self) -> list[Result]:
+    def take_results(self, *, may_wait: bool = False) -> list[Result]:
         results = list(self._results)
         self._results.clear()
         return results

@@ -26,6 +26,11 @@ SHORTEST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 0.4
 """How long a process keeps quiet about a queue after it woke the workers; longer in a burst."""
 
+_NOTIFY = """
+    SELECT set_config('synchronous_commit', 'off', true), pg_notify(%s, name)
+    FROM hipq_queue WHERE id = %s"""
+"""A transaction of its own, of which nothing need outlive a crash: so it waits for no disk."""
+
 
 def channel_of(instance: str) -> str:
     """Return the channel on which workers of an instance listen; at most 63 characters."""
@@ -61,10 +66,7 @@ def _notify(instance: str, queue: int, using: str) -> None:
         return
     try:
         with connections[using].cursor() as cursor:
-            cursor.execute(
-                "SELECT pg_notify(%s, name) FROM hipq_queue WHERE id = %s",
-                [channel_of(instance), queue],
-            )
+            cursor.execute(_NOTIFY, [channel_of(instance), queue])
     except Error as error:  # the job is committed: its enqueue must not fail any more
         logger.warning("queue=%s workers could not be woken: %s", queue, in_one_line(error))
 

@@ -75,7 +75,7 @@ class HandWorker:
         """Keep the claims until the test lets them run."""
         self.claims += claims
 
-    def take_results(self) -> list[Result]:
+    def take_results(self, *, may_wait: bool = False) -> list[Result]:
         """Return, and forget, the results that are there."""
         results, self._results = self._results, []
         return results

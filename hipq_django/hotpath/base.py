@@ -105,6 +105,17 @@ class HotPath(Protocol):
         that had no limit, none if it was paused or given a limit since it was read.
         """
 
+    def claim_due(
+        self, queue: Queue, worker: Worker, now: datetime, *, room: int, limit: int,
+        types: Sequence[int],
+    ) -> list[Job]:  # fmt: skip
+        """Claim the first due jobs of an unlimited queue that need no look; return them in order.
+
+        Those behind the first `room` are noted as claimed ahead. A job needs a look that has time
+        windows, had an error or is of another than these `types`; the claim ends before it. It may
+        return fewer, or none: what is left goes by `due` and `claim`.
+        """
+
     def claim(self, jobs: Sequence[Job], worker: Worker, now: datetime) -> None:
         """Write that these locked waiting jobs run, as their copies say."""
 

@@ -36,6 +36,8 @@ class Dialect:
     read_moment: Callable[[Any, tzinfo], datetime]
     lock: str
     """The end of a SELECT that locks what it returns and passes over what others locked."""
+    later: str = ""
+    """The time {0} and {1} seconds, in the form of a column; empty where SQL cannot say it."""
     reserve: str = ""
     """Reserves %s ids for new jobs, as an array; empty where one writer at a time needs none."""
     writes_in_with: bool = False
@@ -70,6 +72,7 @@ DIALECTS = {
         moment="(EXTRACT(EPOCH FROM {0}) * 1000000)::bigint",
         read_moment=_from_microseconds,
         lock="FOR NO KEY UPDATE SKIP LOCKED",
+        later="({0}::timestamptz + {1} * interval '1 second')",
         # Materialized, or the catalog would be asked for the sequence once for each id.
         reserve="WITH s AS MATERIALIZED (SELECT pg_get_serial_sequence('hipq_job', 'id')::regclass "
         "AS ids) SELECT array_agg(nextval(s.ids)) FROM s, generate_series(1, %s)",

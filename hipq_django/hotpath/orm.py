@@ -110,6 +110,13 @@ class OrmPath:
             rows = rows.filter(Q(rank__gt=after[0]) | Q(rank=after[0], pk__gt=after[1]))
         return list(locked(rows, skip_locked=True)[:limit])
 
+    def claim_due(
+        self, queue: Queue, worker: Worker, now: datetime, *, room: int, limit: int,
+        types: Sequence[int],
+    ) -> list[Job]:  # fmt: skip
+        """Leave it all to `due` and `claim`."""
+        return []
+
     def claim(self, jobs: Sequence[Job], worker: Worker, now: datetime) -> None:
         """One UPDATE for each timeout among the jobs."""
         groups: dict[Any, list[int]] = {}

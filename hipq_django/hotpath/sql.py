@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from django.db import connections
@@ -119,20 +120,32 @@ class SqlPath:
         zone = connections[self.using].timezone or UTC
         return read_jobs(rows, queue, lambda value: self._dialect.read_moment(value, zone))
 
+    def claim_due(
+        self, queue: Queue, worker: Worker, now: datetime, *, room: int, limit: int,
+        types: Sequence[int],
+    ) -> list[Job]:  # fmt: skip
+        """See `statements.claim_due`; where SQL cannot reckon a deadline all need a look."""
+        if not self._dialect.later:
+            return []
+        moment = self._moment(now)
+        params = [
+            list(types), *self._place(queue, now), queue.pk, limit, worker.pk, moment, moment, room
+        ]  # fmt: skip
+        rows = self._keep(statements.claim_due(self._dialect), params)
+        return sorted(self._read_jobs(rows, queue), key=attrgetter("rank", "id"))
+
     def claim(self, jobs: Sequence[Job], worker: Worker, now: datetime) -> None:
         """Plan: a nested loop over the document, one look-up by primary key for each row.
 
         The ids of the jobs that share a deadline stand together.
         """
         sql = f"""
-            UPDATE hipq_job SET state = 'running', error = '"NONE"', worker_id = %s,
-                work = 'request', attempt = attempt + 1, deadline = v.deadline,
-                prefetched = v.prefetched, progress = 0, progress_message = 'NONE',
-                extended_seconds = 0, update_time = %s
+            UPDATE hipq_job AS j SET state = 'running', error = '"NONE"', {statements.CLAIMED},
+                deadline = v.deadline, prefetched = v.prefetched
             FROM (SELECT {self._dialect.id} AS id, {self._field(1, "timestamptz")} AS deadline,
                     {self._field(2, "boolean")} AS prefetched
                 FROM {self._dialect.ids}) v
-            WHERE hipq_job.id = v.id AND hipq_job.state || '' IN ('initial', 'retry')"""
+            WHERE j.id = v.id AND j.state || '' IN ('initial', 'retry')"""
         groups: dict[tuple[float, bool], tuple[list[int], Job]] = {}
         for job in jobs:
             groups.setdefault((job.timeout, job.prefetched), ([], job))[0].append(job.id)

@@ -34,6 +34,13 @@ FINAL = (
     "work = 'NONE', answered = false, update_time = %s"
 )
 
+CLAIMED = (
+    "worker_id = %s, update_time = %s, work = 'request', attempt = j.attempt + 1, "
+    "progress = 0, progress_message = 'NONE', extended_seconds = 0"
+)
+"""What a claim sets, beside state, deadline and what it was claimed for."""
+CLAIMED_TYPES = ("bigint", "timestamptz")
+
 _QUEUE = ", ".join(f'q."{name}"' for name in QUEUE_COLUMNS)
 _QUEUE_TYPES = tuple(f'"{name}" hipq_queue."{name}"%TYPE' for name in QUEUE_COLUMNS)
 _JOB_TYPES = tuple(
@@ -129,6 +136,35 @@ UNLIMITED = "AND (SELECT NOT q.paused AND q.throttle_limit < 1 FROM hipq_queue q
 
 
 @cache
+def claim_due(dialect: Dialect) -> Kept:
+    """Plan: as `due`, then one look-up by primary key for each id of an array.
+
+    A job that needs a look (it has time windows, had an error, or is of another type than those
+    that are known) is left, and all behind it are.
+    """
+    text = f"""
+        WITH head AS MATERIALIZED (
+            SELECT j.id, j.rank, j.state <> 'initial' OR j.time_windows <> '[]'
+                OR j.job_type_id <> ALL (%s::bigint[]) AS needs_look
+            FROM hipq_job j WHERE {_DUE.format(queue="%s", bound="%s")} {UNLIMITED}
+            ORDER BY j.rank, j.id LIMIT %s {dialect.lock}
+        ), places AS MATERIALIZED (
+            SELECT id, row_number() OVER places AS place, bool_or(needs_look) OVER places AS is_left
+            FROM head WINDOW places AS (ORDER BY rank, id)
+        )
+        UPDATE hipq_job j SET state = 'running', {CLAIMED},
+            deadline = {dialect.later.format("%s", "j.timeout")},
+            prefetched = j.id <> ALL (ARRAY(SELECT id FROM places WHERE place <= %s))
+        WHERE j.id = ANY (ARRAY(SELECT id FROM places WHERE NOT is_left))
+            AND j.state || '' = 'initial'
+        RETURNING {_columns(dialect)}"""
+    takes = (
+        "bigint[]", *_DUE_TYPES, "bigint", "integer", *CLAIMED_TYPES, "timestamptz", "bigint"
+    )  # fmt: skip
+    return Kept("claim_due", takes, _JOB_TYPES, text)
+
+
+@cache
 def finish(dialect: Dialect) -> Kept:
     """Plan: as `claim`. An answer that came while the request was sent goes first."""
     text = f"""
@@ -169,18 +205,22 @@ Plan: the two rows by their places. To ask first would be a round trip.
 
 def select_due(dialect: Dialect, conditions: str, columns: str = "") -> str:
     """Plan: the index of waiting jobs in its own order, no sort, stopping at the limit."""
-    names = ", ".join(
-        (dialect.moment if name in MOMENTS else "{0}").format(f"j.{name}") for name in COLUMNS
-    )
     return f"""
-        SELECT {names} {columns} FROM hipq_job j
+        SELECT {_columns(dialect)} {columns} FROM hipq_job j
         WHERE {_DUE.format(queue="%s", bound="%s")} {conditions}
         ORDER BY j.rank, j.id LIMIT %s {dialect.lock}"""
 
 
+def _columns(dialect: Dialect) -> str:
+    """Return what is read of a waiting job."""
+    return ", ".join(
+        (dialect.moment if name in MOMENTS else "{0}").format(f"j.{name}") for name in COLUMNS
+    )
+
+
 def kept_statements() -> list[Kept]:
     """Return all that are functions on PostgreSQL."""
-    made = [make(DIALECTS["postgresql"]) for make in (look, lock, head, due, finish)]
+    made = [make(DIALECTS["postgresql"]) for make in (look, lock, head, due, claim_due, finish)]
     return [*made, INSERT_IF, SETTLE_BY_KEY, SETTLE_BY_ATTEMPT]
 
 

@@ -27,6 +27,9 @@ AHEAD_SECONDS = 0.02
 FLUSH_RESULTS = 500
 """So many results are written at once, whatever the scheduler is doing."""
 
+HOLD_SECONDS = 0.05
+"""How long a result may wait for others."""
+
 
 class ThreadPool:
     """Threads that share one backlog; `wake` is called when the scheduler should look.
@@ -45,6 +48,7 @@ class ThreadPool:
         self._counting = threading.Lock()
         self._elsewhere = False
         self._mean_seconds = AHEAD_SECONDS
+        self._first_result = 0.0
         self._work = threading.Condition()
         self._stopping = False
 
@@ -77,9 +81,16 @@ class ThreadPool:
             self._backlog.extend(claims)
             self._work.notify(min(len(claims), self.threads))
 
-    def take_results(self) -> list[Result]:
-        """Return, and forget, the results that are there; none while others are written."""
-        return [] if self._elsewhere else self._take()
+    def take_results(self, *, may_wait: bool = False) -> list[Result]:
+        """Return, and forget, the results that are there; none while others are written.
+
+        With `may_wait` none either while more are about to come: many at once cost less.
+        """
+        return [] if self._elsewhere or (may_wait and self._more_come()) else self._take()
+
+    def _more_come(self) -> bool:
+        young = time.perf_counter() < self._first_result + HOLD_SECONDS
+        return bool(self._backlog) and young and len(self._results) < FLUSH_RESULTS
 
     def take_many(self) -> list[Result]:
         """Return, and forget, the results if they are many, else none.
@@ -136,7 +147,10 @@ class ThreadPool:
         _close_old(own)
         result = execute(claim)
         _close_old(own)
-        self._mean_seconds += (time.perf_counter() - began - self._mean_seconds) / 16
+        ended = time.perf_counter()
+        self._mean_seconds += (ended - began - self._mean_seconds) / 16
+        if not self._results:
+            self._first_result = ended
         self._results.append(result)
         if len(self._results) >= FLUSH_RESULTS:
             self._flush()

@@ -1,6 +1,6 @@
 """Both implementations of the hot path say the same on the same rows."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -17,7 +17,7 @@ from hipq_django.hotpath.base import HotPath, Known
 from hipq_django.hotpath.orm import OrmPath
 from hipq_django.hotpath.sql import SqlPath
 from hipq_django.inbox import Message
-from hipq_django.models import Answer, Job, Queue, Worker
+from hipq_django.models import Answer, Job, JobType, Queue, Worker
 from hipq_django.ranking import Order
 from hipq_django.testing import run_due_jobs
 from tests.factories import AnswerFactory
@@ -173,6 +173,74 @@ def test_a_claim_writes_what_the_copies_say(path: HotPath, worker: Worker) -> No
     ] * 3
     assert [r.prefetched for r in rows] == [False, True, False]
     assert [round((r.deadline - now).total_seconds()) for r in rows] == [10, 10, 20]
+
+
+def claim_due(worker: Worker, types: Sequence[int] | None = None) -> list[Job]:
+    """Claim what needs no look, up to four of the default queue, two of them ahead."""
+    queue, now = Queue.objects.get(name="default"), timezone.now() + timedelta(seconds=1)
+    known = JobType.objects.values_list("pk", flat=True) if types is None else types
+    return hot_path("default").claim_due(queue, worker, now, room=2, limit=4, types=list(known))
+
+
+@pytest.mark.postgres
+def test_due_jobs_that_need_no_look_are_claimed_at_once_in_their_order(worker: Worker) -> None:
+    late, *jobs, early = [*add(1, priority=200), *add(4, timeout=0.25), *add(1, priority=1)]
+    add(1, scheduled_run_time=timezone.now() + timedelta(hours=1))
+
+    claimed = claim_due(worker)
+
+    assert claimed == [early, *jobs[:3]]
+    assert [(job.state, job.attempt, job.job_data) for job in claimed[1:]] == [
+        ("running", 1, {"n": n}) for n in range(3)
+    ]
+    rows = Job.objects.running().order_by("rank", "pk")
+    assert [(r.worker, r.work, r.attempt, r.prefetched) for r in rows] == [
+        (worker, "request", 1, place > 2) for place in range(1, 5)
+    ]
+    assert {row.deadline - row.update_time for row in rows[1:]} == {timedelta(seconds=0.25)}
+    assert late in Job.objects.waiting()
+
+
+FAILED_ONCE: list[dict[str, Any]] = [
+    {"state": "running"},
+    {"state": "error", "error": "broken"},
+    {"state": "retry"},
+]
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize(
+    ("job_type", "changes"),
+    [
+        ("anything", [{"time_windows": ["00:00-24:00"]}]),
+        ("anything", FAILED_ONCE),
+        ("unknown here", []),
+    ],
+    ids=["windows", "failed once", "type without code"],
+)
+def test_such_a_claim_ends_before_a_job_that_needs_a_look(
+    worker: Worker, job_type: str, changes: list[dict[str, Any]]
+) -> None:
+    [first], second, _ = add(1), hipq.enqueue(job_type), add(1)
+    for values in changes:
+        Job.objects.filter(pk=second.pk).update(**values)
+    known = [first.job_type_id]
+
+    assert (claim_due(worker, known), claim_due(worker, known)) == ([first], [])
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("change", [{"paused": True}, {"throttle_limit": 1}])
+def test_such_a_claim_sees_what_became_of_the_queue(worker: Worker, change: dict[str, Any]) -> None:
+    add(2)
+    queue = Queue.objects.get(name="default")
+    Queue.objects.update(**change)
+
+    claimed = hot_path("default").claim_due(
+        queue, worker, timezone.now(), room=2, limit=2, types=[Job.objects.all()[0].job_type_id]
+    )
+
+    assert claimed == []
 
 
 def test_only_jobs_still_in_hand_are_finished_or_let_go(worker: Worker) -> None:
