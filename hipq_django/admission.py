@@ -156,7 +156,7 @@ class Admission:
         """Return how many jobs may be worth a look; each that is read in vain costs time."""
         if self.throttlers or not self.queue.is_limited:
             return PAGE if self.throttlers else min(self.places, PAGE)
-        likely = 2 * len(self.done) or int(self.queue.throttle_limit)
+        likely = len(self.done) * 5 // 4 or int(self.queue.throttle_limit)
         return min(self.places, PAGE, likely + SPARE)
 
     def _look_through_pages(self, size: int) -> None:

@@ -14,6 +14,7 @@ from django.db.models import Exists, OuterRef
 from hipq_django import clock, gathering, inbox, moves
 from hipq_django.admission import WORKER_LOST
 from hipq_django.database import locked, write_transaction
+from hipq_django.hotpath import hot_path
 from hipq_django.models import Answer, Attempt, Job, JobType, Queue, Worker
 from hipq_django.payloads import NONE
 from hipq_django.registry import get_all_declared
@@ -42,6 +43,8 @@ def time_out_overdue(config: InstanceSettings) -> int:
     system was in time. If the handler that sent the request still hangs, another worker goes on.
     """
     using, now = config.database, clock.now(config.database)
+    if not hot_path(using).has_overdue(config.name, now):
+        return 0
     with write_transaction(using):
         overdue = _known_jobs(config).running().filter(deadline__lt=now)
         overdue = overdue.exclude(answered=True, worker__isnull=True)
@@ -174,6 +177,9 @@ class EarlyAnswers:
     def match(self) -> int:
         """Look at the next page; return how many answers got their job."""
         using, now = self._config.database, clock.now(self._config.database)
+        if not hot_path(using).has_early(self._config.name):
+            self._after = 0
+            return 0
         early = inbox.fresh_early(self._config.name, now, using).order_by("pk")
         page = list(early.filter(pk__gt=self._after)[:BATCH])
         self._after = page[-1].pk if len(page) == BATCH else 0

@@ -78,6 +78,12 @@ class HotPath(Protocol):
         where the first due job may not fit. `known` is by the queues' ids.
         """
 
+    def has_overdue(self, instance: str, now: datetime) -> bool:
+        """Return False where no running job of the instance is past its deadline."""
+
+    def has_early(self, instance: str) -> bool:
+        """Return False where no early answer of the instance waits for a job."""
+
     def lock(self, queue: Queue) -> Queue | None:
         """Lock and read the row of a queue anew; None where it is gone or somebody has it."""
 

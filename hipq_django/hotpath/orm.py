@@ -72,6 +72,14 @@ class OrmPath:
         )
         return [Busy(q, q.has_due, q.has_response, q.has_error) for q in rows.order_by("pk")]
 
+    def has_overdue(self, instance: str, now: datetime) -> bool:
+        """Let it be looked for."""
+        return True
+
+    def has_early(self, instance: str) -> bool:
+        """Let them be looked for."""
+        return True
+
     def lock(self, queue: Queue) -> Queue | None:
         """One SELECT … FOR UPDATE SKIP LOCKED."""
         row = Queue.objects.using(self.using).filter(pk=queue.pk)

@@ -64,6 +64,16 @@ class SqlPath:
         rows = self._keep(statements.look(self._dialect), params)
         return [Busy(read_queue(row[:-3], self.using), *map(bool, row[-3:])) for row in rows]
 
+    def has_overdue(self, instance: str, now: datetime) -> bool:
+        """See `statements.HAS_OVERDUE`."""
+        [(found,)] = self._keep(statements.HAS_OVERDUE, [self._moment(now), instance])
+        return bool(found)
+
+    def has_early(self, instance: str) -> bool:
+        """See `statements.HAS_EARLY`."""
+        [(found,)] = self._keep(statements.HAS_EARLY, [instance])
+        return bool(found)
+
     def lock(self, queue: Queue) -> Queue | None:
         """See `statements.lock`."""
         rows = self._keep(statements.lock(self._dialect), [queue.pk])

@@ -98,6 +98,31 @@ def look(dialect: Dialect) -> Kept:
     return Kept("look", takes, (*_QUEUE_TYPES, *flags), text)
 
 
+HAS_OVERDUE = Kept(
+    "has_overdue",
+    takes=("timestamptz", "text"),
+    gives=("found boolean",),
+    text="""
+        SELECT COUNT(*) > 0 FROM hipq_queue q WHERE (
+            SELECT j.id FROM hipq_job j
+            WHERE j.queue_id = q.id AND j.state IN ('running') AND j.deadline < %s
+            ORDER BY j.deadline LIMIT 1
+        ) IS NOT NULL AND q.instance = %s""",
+)
+"""Plan: for each queue one probe of the index of running jobs, stopping at a row; see `look`."""
+
+HAS_EARLY = Kept(
+    "has_early",
+    takes=("text",),
+    gives=("found boolean",),
+    text="""
+        SELECT (SELECT a.id FROM hipq_answer a
+            WHERE a.status = 'early' AND a.job_id IS NULL AND a.instance = %s
+            ORDER BY a.job_type, a.job_key LIMIT 1) IS NOT NULL""",
+)
+"""Plan: the index of early answers, stopping at a row."""
+
+
 @cache
 def lock(dialect: Dialect) -> Kept:
     """Plan: the primary key of queues."""
@@ -221,7 +246,7 @@ def _columns(dialect: Dialect) -> str:
 def kept_statements() -> list[Kept]:
     """Return all that are functions on PostgreSQL."""
     made = [make(DIALECTS["postgresql"]) for make in (look, lock, head, due, claim_due, finish)]
-    return [*made, INSERT_IF, SETTLE_BY_KEY, SETTLE_BY_ATTEMPT]
+    return [*made, HAS_OVERDUE, HAS_EARLY, INSERT_IF, SETTLE_BY_KEY, SETTLE_BY_ATTEMPT]
 
 
 def create(apps: Any, schema_editor: BaseDatabaseSchemaEditor) -> None:
