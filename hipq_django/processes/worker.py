@@ -153,7 +153,7 @@ class WorkerProcess:
         if idle < LIVELY_SECONDS:
             return max(LIVELY_POLL_SECONDS, idle / 4)
         usual = LISTENING_POLL_SECONDS if self.listener.is_listening else POLL_SECONDS
-        return (self.options.interval or usual) * random.uniform(0.5, 1.0)  # noqa: S311
+        return (self.options.interval or usual) * random.uniform(0.75, 1.0)  # noqa: S311
 
     def _sleep(self, seconds: float) -> None:
         try:
