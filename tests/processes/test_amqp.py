@@ -16,7 +16,7 @@ import pytest
 
 import hipq_django as hipq
 from hipq_django.models import Answer, Job
-from hipq_django.testing import run_due_jobs
+from tests.hand_worker import HandWorker
 from tests.processes.conftest import Workers, eventually
 from tests.proxy import Proxy, proxy
 
@@ -101,7 +101,7 @@ def sources(queue: RabbitQueue, wire: Proxy) -> dict[str, Any]:
 
 def ask(number: int) -> None:
     hipq.enqueue_many([hipq.NewJob("ask", job_key=f"k-{n}") for n in range(number)])
-    run_due_jobs()
+    HandWorker().work_off()
 
 
 def bodies(first: int, number: int) -> list[bytes]:

@@ -14,7 +14,7 @@ from django.core.management import call_command
 
 import hipq_django as hipq
 from hipq_django.models import Answer, Job, Worker
-from hipq_django.testing import run_due_jobs
+from tests.hand_worker import HandWorker
 from tests.kafka import KafkaCluster, kafka_cluster
 from tests.processes.conftest import Workers, eventually
 
@@ -69,7 +69,7 @@ def ask(first: int, number: int) -> None:
     """Let jobs wait for the answers with these numbers."""
     jobs = [hipq.NewJob("ask", job_key=f"k-{first + n}") for n in range(number)]
     hipq.enqueue_many(jobs)
-    run_due_jobs()
+    HandWorker().work_off()
 
 
 def answer(kafka: KafkaCluster, first: int, number: int) -> None:
