@@ -22,13 +22,13 @@ demo: $(VENV)/.example ## Run the example project: a shop, a worker and a bank t
 demo-orders: $(VENV)/.example $(VENV)/.kafka ## Run the orders example: requests by HTTP, answers through Kafka
 	@$(VENV)/bin/python manage.py demo_orders
 
-test: test-sqlite test-postgres ## Run all tests on SQLite, then on PostgreSQL
+test: test-sqlite test-postgres ## Run all tests on SQLite, then those of databases on PostgreSQL
 
 test-sqlite: $(VENV)/.test ## Run all tests on SQLite
 	env -u DATABASE_URL HIPQ_TEST_DATABASE=sqlite $(PYTEST) $(PYTEST_ARGS)
 
-test-postgres: $(VENV)/.test ## Run all tests on PostgreSQL: the tests' own, or DATABASE_URL
-	HIPQ_TEST_DATABASE=postgres $(PYTEST) $(PYTEST_ARGS)
+test-postgres: $(VENV)/.test ## Run all but tests/unit on PostgreSQL: the tests' own, or DATABASE_URL
+	HIPQ_TEST_DATABASE=postgres $(PYTEST) --ignore=tests/unit $(PYTEST_ARGS)
 
 lint: $(VENV)/.lint ## Check style, types, direction of imports and missing migrations
 	$(VENV)/bin/python -m ruff check .

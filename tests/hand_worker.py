@@ -57,6 +57,11 @@ class HandWorker:
         self.save()
         return claimed
 
+    def work_off(self) -> None:
+        """Claim, run and save until nothing is due."""
+        while self.work():
+            pass
+
     def save(self) -> None:
         """Save what ran, and claim nothing."""
         self.scheduler.replace_batch(self.scheduler.persist_batch(), [])

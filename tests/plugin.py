@@ -23,6 +23,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     vendor = os.environ.get("HIPQ_TEST_DATABASE")
     url = os.environ.get("DATABASE_URL")
     _refuse_contradiction(vendor, url)
+    # A run starts hundreds of processes, each of which would compile the whole package anew.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if url is None:
         run = ExitStack()
         early_config.add_cleanup(run.close)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import uuid
@@ -15,8 +16,10 @@ import kombu
 import pytest
 
 import hipq_django as hipq
+from hipq_django.exceptions import ConfigurationError
 from hipq_django.models import Answer, Job
-from hipq_django.testing import run_due_jobs
+from hipq_django.sources.settings import source_settings
+from tests.hand_worker import HandWorker
 from tests.processes.conftest import Workers, eventually
 from tests.proxy import Proxy, proxy
 
@@ -101,7 +104,7 @@ def sources(queue: RabbitQueue, wire: Proxy) -> dict[str, Any]:
 
 def ask(number: int) -> None:
     hipq.enqueue_many([hipq.NewJob("ask", job_key=f"k-{n}") for n in range(number)])
-    run_due_jobs()
+    HandWorker().work_off()
 
 
 def bodies(first: int, number: int) -> list[bytes]:
@@ -210,22 +213,31 @@ def test_a_consumer_waits_for_a_queue_that_is_not_there_yet(
     assert stop(consumer) == 0
 
 
+def test_a_wrong_option_ends_the_command_with_one_line(
+    queue: RabbitQueue, wire: Proxy, workers: Workers
+) -> None:
+    wrong = sources(queue, wire)
+    wrong["post"]["OPTIONS"]["url"] = "rabbit"
+
+    process = workers.consume("post", HIPQ_TEST_SOURCES=json.dumps(wrong))
+
+    assert process.wait(60) == 1
+    assert "url is no address" in workers.log.read_text().splitlines()[-1]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"url": "rabbit"}, "url is no address"),
         ({"queue": ""}, "queue is ''"),
         ({"prefetch": 0}, "prefetch is 0"),
         ({"speed": 1}, "unexpected keyword argument 'speed'"),
     ],
 )
-def test_a_wrong_option_ends_the_command_with_one_line(
-    change: dict[str, Any], message: str, queue: RabbitQueue, wire: Proxy, workers: Workers
+def test_a_wrong_option_is_named(
+    change: dict[str, Any], message: str, queue: RabbitQueue, wire: Proxy
 ) -> None:
-    wrong = sources(queue, wire)
-    wrong["post"]["OPTIONS"] |= change
+    wrong = sources(queue, wire)["post"]
+    wrong["OPTIONS"] |= change
 
-    process = workers.consume("post", HIPQ_TEST_SOURCES=json.dumps(wrong))
-
-    assert process.wait(60) == 1
-    assert message in workers.log.read_text().splitlines()[-1]
+    with pytest.raises(ConfigurationError, match=re.escape(message)):
+        source_settings("post", wrong).open()

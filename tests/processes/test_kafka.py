@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -13,8 +14,10 @@ import pytest
 from django.core.management import call_command
 
 import hipq_django as hipq
+from hipq_django.exceptions import ConfigurationError
 from hipq_django.models import Answer, Job, Worker
-from hipq_django.testing import run_due_jobs
+from hipq_django.sources.settings import source_settings
+from tests.hand_worker import HandWorker
 from tests.kafka import KafkaCluster, kafka_cluster
 from tests.processes.conftest import Workers, eventually
 
@@ -69,7 +72,7 @@ def ask(first: int, number: int) -> None:
     """Let jobs wait for the answers with these numbers."""
     jobs = [hipq.NewJob("ask", job_key=f"k-{first + n}") for n in range(number)]
     hipq.enqueue_many(jobs)
-    run_due_jobs()
+    HandWorker().work_off()
 
 
 def answer(kafka: KafkaCluster, first: int, number: int) -> None:
@@ -220,10 +223,23 @@ def test_a_consumer_waits_for_brokers_that_are_not_there_yet_and_can_be_stopped_
     wait_until_settled(10)
 
 
+def test_a_wrong_option_ends_the_command_with_one_line(
+    kafka: KafkaCluster, consumers: Workers
+) -> None:
+    wrong = sources(kafka)
+    del wrong["post"]["OPTIONS"]["config"]["bootstrap.servers"]
+
+    process = consumers.consume("post", HIPQ_TEST_SOURCES=json.dumps(wrong))
+
+    assert process.wait(60) == 1
+    last = consumers.log.read_text().splitlines()[-1]
+    assert last == "CommandError: KafkaSource: config lacks 'bootstrap.servers'."
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"config": {"group.id": "g"}}, "config lacks 'bootstrap.servers'"),
+        ({"config": {"bootstrap.servers": "x"}}, "config lacks 'group.id'"),
         ({"topics": "answers"}, "topics is 'answers'; give a list of names"),
         ({"config": {"bootstrap.servers": "x", "group.id": "g", "speed": 1}}, '"speed"'),
         (
@@ -232,15 +248,9 @@ def test_a_consumer_waits_for_brokers_that_are_not_there_yet_and_can_be_stopped_
         ),
     ],
 )
-def test_a_wrong_option_ends_the_command_with_one_line(
-    change: dict[str, Any], message: str, kafka: KafkaCluster, consumers: Workers
-) -> None:
-    wrong = sources(kafka)
-    wrong["post"]["OPTIONS"] |= change
+def test_a_wrong_option_is_named(change: dict[str, Any], message: str, kafka: KafkaCluster) -> None:
+    wrong = sources(kafka)["post"]
+    wrong["OPTIONS"] |= change
 
-    process = consumers.consume("post", HIPQ_TEST_SOURCES=json.dumps(wrong))
-
-    assert process.wait(60) == 1
-    last = consumers.log.read_text().splitlines()[-1]
-    assert last.startswith("CommandError: KafkaSource")
-    assert message in last
+    with pytest.raises(ConfigurationError, match=f"^KafkaSource: .*{re.escape(message)}"):
+        source_settings("post", wrong).open()

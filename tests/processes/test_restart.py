@@ -15,7 +15,6 @@ from pytest_django import DjangoDbBlocker, Settings
 
 import hipq_django as hipq
 from hipq_django.models import Answer, Job
-from hipq_django.testing import run_due_jobs
 from tests.conftest import ROOT
 from tests.kafka import KafkaCluster, kafka_cluster
 from tests.postgres import PostgresServer
@@ -87,7 +86,7 @@ def test_a_consumer_keeps_its_messages_while_the_database_server_restarts(
     """Nothing is lost, nothing is taken for malformed, and the consumer never ended."""
     number = 1_000
     hipq.enqueue_many(hipq.NewJob("ask", job_key=f"k-{n}") for n in range(number))
-    run_due_jobs()
+    assert workers.run("--until-idle") == 0
     bodies = [b'{"key": "k-%d", "response": %d}' % (n, n) for n in range(number)]
     with kafka_cluster() as kafka:
         consumer = workers.consume("post", HIPQ_TEST_SOURCES=json.dumps(source(kafka)))
