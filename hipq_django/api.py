@@ -257,17 +257,19 @@ class _Builder:
 
     def _pattern(self, job_type: str, queue: str | None) -> Job:
         """Return the job that has all the defaults, to be copied."""
-        wanted = (
-            checked_type_name(job_type),
-            None if queue is None else checked_name("queue", queue),
+        try:
+            pattern = self._patterns.get((job_type, queue))
+        except TypeError:  # one of the two is no text at all; the checks say so
+            pattern = None
+        return pattern or self._new_pattern(job_type, queue)
+
+    def _new_pattern(self, job_type: str, queue: str | None) -> Job:
+        row = self._job_type(checked_type_name(job_type))
+        place = row.queue if queue is None else self._queue(checked_name("queue", queue))
+        pattern = self._patterns[job_type, queue] = new_job(
+            place, row, self.now, scheduled_run_time=self.now, **_default_values(row)
         )
-        if wanted not in self._patterns:
-            row = self._job_type(job_type)
-            place = row.queue if queue is None else self._queue(queue)
-            self._patterns[wanted] = new_job(
-                place, row, self.now, scheduled_run_time=self.now, **_default_values(row)
-            )
-        return self._patterns[wanted]
+        return pattern
 
     def _job_type(self, name: str) -> JobType:
         if name not in self._types:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from hipq_django.models import Job
 
 ROWS_PER_INSERT = 5_000
-LINES_PER_WRITE = 500
+LINES_PER_WRITE = 50
+"""So few that a write ends before the server has read it, and the next lines are made meanwhile."""
 
 _COLUMNS = ", ".join([*OWN, *SAME])
 _SAME_IN_COPY = "\t".join(SAME.values())
