@@ -11,10 +11,12 @@ import time
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from django.db.models import OuterRef, Subquery
+
 from hipq_django import clock, moves
 from hipq_django.database import locked, write_transaction
-from hipq_django.models import Queue
-from hipq_django.ranking import Order
+from hipq_django.models import Job, Queue
+from hipq_django.ranking import Order, Ordering
 
 if TYPE_CHECKING:
     from hipq_django.conf import InstanceSettings
@@ -43,15 +45,20 @@ def continue_ranking(config: InstanceSettings) -> int:
 def find_strays(config: InstanceSettings) -> int:
     """Begin anew where a due job has the rank of a former order after all; return how often.
 
-    It would stand behind the bound at which a look for due jobs stops.
+    It would stand behind the bound at which a look for due jobs stops. One query for all queues
+    whose times are equally coarse, because there may be hundreds.
     """
     using, now = config.database, clock.now(config.database)
+    queues = Queue.objects.using(using).filter(instance=config.name, order=Order.TIME)
     found = 0
-    for queue in Queue.objects.using(using).filter(instance=config.name, order=Order.TIME):
-        bound = queue.last_due_rank(now)
-        strays = queue.jobs.using(using).due(now).filter(rank__gt=bound).order_by("rank", "id")
-        if queue.is_ranked and strays.values("pk").first():  # ordered: in the index of waiting jobs
-            found += Queue.objects.using(using).filter(pk=queue.pk).update(ranking={})
+    for seconds in set(queues.values_list("granularity_seconds", flat=True)):
+        bound = Ordering(Order.TIME, seconds).last_due_rank(now)
+        due = Job.objects.using(using).filter(queue=OuterRef("pk")).due(now)
+        # Ordered: in the index of waiting jobs.
+        strays = due.filter(rank__gt=bound).order_by("rank", "id").values("pk")
+        alike = queues.filter(granularity_seconds=seconds).annotate(stray=Subquery(strays[:1]))
+        wrong = [queue.pk for queue in alike if queue.stray and queue.is_ranked]
+        found += Queue.objects.using(using).filter(pk__in=wrong).update(ranking={})
     return found
 
 
