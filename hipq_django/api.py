@@ -264,8 +264,11 @@ class _Builder:
         return pattern or self._new_pattern(job_type, queue)
 
     def _new_pattern(self, job_type: str, queue: str | None) -> Job:
-        row = self._job_type(checked_type_name(job_type))
-        place = row.queue if queue is None else self._queue(checked_name("queue", queue))
+        checked_type_name(job_type)
+        if queue is not None:
+            checked_name("queue", queue)
+        row = self._job_type(job_type)
+        place = row.queue if queue is None else self._queue(queue)
         pattern = self._patterns[job_type, queue] = new_job(
             place, row, self.now, scheduled_run_time=self.now, **_default_values(row)
         )

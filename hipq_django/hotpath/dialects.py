@@ -22,10 +22,6 @@ class Dialect:
     """A JSON array, and the number of its elements, as rows called `r`."""
     field: str
     """Field number {0} of such a row as the type {1}."""
-    ids: str
-    """The same, with all the ids that stand in field number 0 of each row, and their number."""
-    id: str
-    """Such an id."""
     texts: str
     """A JSON array of texts as rows."""
     json: str
@@ -63,9 +59,6 @@ DIALECTS = {
         # the table from end to end.
         rows="(SELECT r FROM jsonb_array_elements(%s::jsonb) AS r LIMIT %s) AS e",
         field="(r ->> {0})::{1}",
-        ids="(SELECT r, i FROM jsonb_array_elements(%s::jsonb) AS r, "
-        "jsonb_array_elements_text(r -> 0) AS i LIMIT %s) AS e",
-        id="i::bigint",
         texts="jsonb_array_elements_text(%s::jsonb)",
         json="(r -> {0})",
         encode_json=lambda value: value,
@@ -81,9 +74,6 @@ DIALECTS = {
     "sqlite": Dialect(
         rows="(SELECT value FROM json_each(%s) LIMIT %s) AS r",
         field="json_extract(r.value, '$[{0}]')",
-        ids="(SELECT r.value, i.value AS id FROM json_each(%s) AS r, "
-        "json_each(r.value, '$[0]') AS i LIMIT %s) AS r",
-        id="r.id",
         texts="(SELECT value FROM json_each(%s))",
         json="json_extract(r.value, '$[{0}]')",
         encode_json=json.dumps,

@@ -145,24 +145,16 @@ class SqlPath:
         return sorted(self._read_jobs(rows, queue), key=attrgetter("rank", "id"))
 
     def claim(self, jobs: Sequence[Job], worker: Worker, now: datetime) -> None:
-        """Plan: a nested loop over the document, one look-up by primary key for each row.
-
-        The ids of the jobs that share a deadline stand together.
-        """
-        sql = f"""
-            UPDATE hipq_job AS j SET state = 'running', error = '"NONE"', {statements.CLAIMED},
-                deadline = v.deadline, prefetched = v.prefetched
-            FROM (SELECT {self._dialect.id} AS id, {self._field(1, "timestamptz")} AS deadline,
-                    {self._field(2, "boolean")} AS prefetched
-                FROM {self._dialect.ids}) v
-            WHERE j.id = v.id AND j.state || '' IN ('initial', 'retry')"""
-        groups: dict[tuple[float, bool], tuple[list[int], Job]] = {}
-        for job in jobs:
-            groups.setdefault((job.timeout, job.prefetched), ([], job))[0].append(job.id)
-        rows = [
-            [ids, str(self._moment(job.deadline)), job.prefetched] for ids, job in groups.values()
-        ]
-        self._execute(sql, [worker.pk, self._moment(now), json.dumps(rows), len(jobs)])
+        """See `statements.claim`; without it a document says what is reckoned there."""
+        moment = self._moment(now)
+        if self._dialect.later:
+            at_once = [job.id for job in jobs if not job.prefetched]
+            params = [worker.pk, moment, moment, at_once, [job.id for job in jobs]]
+            self._keep(statements.claim(self._dialect), params)
+            return
+        text_of = self._moments()
+        rows = [[job.id, text_of(job.deadline), job.prefetched] for job in jobs]
+        self._execute(statements.claim_rows(self._dialect), [worker.pk, moment, *_batch(rows)])
 
     def finish(self, jobs: Sequence[Finished], worker: Worker, now: datetime) -> set[int]:
         """See `statements.finish`."""
@@ -174,7 +166,7 @@ class SqlPath:
         return {pk for (pk,) in self._keep(statements.finish(self._dialect), params)}
 
     def let_go(self, jobs: Iterable[tuple[int, int]], worker: Worker, now: datetime) -> set[int]:
-        """Plan: as `claim`."""
+        """Plan: as `claim_rows`."""
         rows = sorted(jobs)
         if not rows:
             return set()

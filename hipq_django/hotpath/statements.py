@@ -190,8 +190,33 @@ def claim_due(dialect: Dialect) -> Kept:
 
 
 @cache
+def claim(dialect: Dialect) -> Kept:
+    """Plan: one look-up by primary key for each id of an array."""
+    text = f"""
+        UPDATE hipq_job j SET state = 'running', error = '"NONE"', {CLAIMED},
+            deadline = {dialect.later.format("%s", "j.timeout")},
+            prefetched = j.id <> ALL (%s::bigint[])
+        WHERE j.id = ANY (%s::bigint[]) AND j.state || '' IN ('initial', 'retry')
+        RETURNING j.id"""
+    takes = (*CLAIMED_TYPES, "timestamptz", "bigint[]", "bigint[]")
+    return Kept("claim", takes, ("id bigint",), text)
+
+
+@cache
+def claim_rows(dialect: Dialect) -> str:
+    """Plan: a nested loop over the document, one look-up by primary key for each row."""
+    return f"""
+        UPDATE hipq_job AS j SET state = 'running', error = '"NONE"', {CLAIMED},
+            deadline = v.deadline, prefetched = v.prefetched
+        FROM (SELECT {dialect.field.format(0, "bigint")} AS id,
+                {dialect.field.format(1, "timestamptz")} AS deadline,
+                {dialect.field.format(2, "boolean")} AS prefetched FROM {dialect.rows}) v
+        WHERE j.id = v.id AND j.state || '' IN ('initial', 'retry')"""
+
+
+@cache
 def finish(dialect: Dialect) -> Kept:
-    """Plan: as `claim`. An answer that came while the request was sent goes first."""
+    """Plan: as `claim_rows`. An answer that came while the request was sent goes first."""
     text = f"""
         UPDATE hipq_job SET {FINAL}
         FROM (SELECT {dialect.field.format(0, "bigint")} AS id,
@@ -243,9 +268,12 @@ def _columns(dialect: Dialect) -> str:
     )
 
 
+MAKERS = (look, lock, head, due, claim_due, claim, finish)
+
+
 def kept_statements() -> list[Kept]:
     """Return all that are functions on PostgreSQL."""
-    made = [make(DIALECTS["postgresql"]) for make in (look, lock, head, due, claim_due, finish)]
+    made = [make(DIALECTS["postgresql"]) for make in MAKERS]
     return [*made, HAS_OVERDUE, HAS_EARLY, INSERT_IF, SETTLE_BY_KEY, SETTLE_BY_ATTEMPT]
 
 

@@ -18,6 +18,7 @@ from tests.hand_worker import HandWorker
 pytestmark = pytest.mark.django_db
 
 LOOK = re.compile(r"AS has_due|hipq_look\(")
+CLAIM = re.compile(r"SET state = 'running'|hipq_claim\(")
 FINISH = re.compile(r"SET state = 'final'|hipq_finish\(")
 
 
@@ -321,7 +322,7 @@ def test_the_end_of_a_job_and_the_start_of_the_next_are_one_transaction() -> Non
 
     texts = [" ".join(query["sql"].split()) for query in statements]
     finish = next(n for n, text in enumerate(texts) if FINISH.search(text))
-    claim = next(n for n, text in enumerate(texts) if "SET state = 'running'" in text)
+    claim = next(n for n, text in enumerate(texts) if CLAIM.search(text))
     assert [job.pk for job in claimed] == [second.pk, third.pk]
     assert Job.objects.get(pk=first.pk).outcome == "succeeded"
     assert finish < claim
