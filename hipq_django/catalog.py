@@ -20,6 +20,8 @@ from hipq_django.models import JobType, Queue
 from hipq_django.registry import DEFAULT_QUEUE, get_all_declared, get_declared
 
 if TYPE_CHECKING:
+    from django.db.models import QuerySet
+
     from hipq_django.conf import InstanceSettings
     from hipq_django.registry import DeclaredType
 
@@ -70,12 +72,17 @@ def _read_job_type(config: InstanceSettings, name: str) -> JobType | None:
     now = row_versions(config.database, config.name, name)
     known = _remembered.pop(key, None)
     if now is None or known is None or known.versions != now:
-        rows = JobType.objects.using(config.database).select_related("queue")
-        known = rows.filter(instance=config.name, name=name).first()
+        known = _job_types(config).filter(name=name).first()
     if now is not None and known is not None:
         known.versions = now
         _remembered[key] = known
     return known
+
+
+def _job_types(config: InstanceSettings) -> QuerySet[JobType]:
+    """Return the rows of an instance's job types with their queues."""
+    rows = JobType.objects.using(config.database).select_related("queue")
+    return rows.filter(instance=config.name)
 
 
 def sync(instance: str) -> None:
@@ -83,8 +90,13 @@ def sync(instance: str) -> None:
     config = get_instance(instance)
     for name in config.queues:
         _sync_queue(get_queue(instance, name), config)
+    found = {row.name: row for row in _job_types(config)}
     for declared in get_all_declared(instance):
-        get_job_type(instance, declared.name)
+        row = found.get(declared.name)
+        if row is None:
+            _create_job_type(config, declared.name, declared)
+        elif _is_behind(row, declared):
+            _follow(row, declared)
 
 
 def _create_queue(config: InstanceSettings, name: str) -> Queue:
