@@ -90,8 +90,8 @@ def _call(declared: DeclaredType, claim: Claim) -> Any:
 
 def _await(value: Any) -> Any:
     """Return the value of a handler; that of an `async def` is awaited first."""
-    if not inspect.isawaitable(value):
-        return value
+    if value is None or value is WAIT or not inspect.isawaitable(value):
+        return value  # the first two are what most return; the question is dear
 
     async def awaited() -> Any:
         return await value

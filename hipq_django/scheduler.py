@@ -142,11 +142,15 @@ class BatchScheduler:
         """
         results = self.executor.take_results() if self.left_full else []
         queues = [result.claim.kept.queue for result in results]
-        queue = next((queue for queue in queues if queue.pk in self.left_full), None)
-        done = [r for r in results if queue and r.claim.kept.queue.pk == queue.pk]
-        self.executor.give_back([r for r in results if r not in done])
+        queue = next((queue for queue in queues if queue.id in self.left_full), None)
         if queue is None:
+            self.executor.give_back(results)
             return None
+        done: list[Result] = []
+        others: list[Result] = []
+        for result in results:
+            (done if result.claim.kept.queue.id == queue.id else others).append(result)
+        self.executor.give_back(others)
         try:
             return self._refill(queue, done)
         except DataError:  # one of the results cannot be stored: left to `persist_batch`

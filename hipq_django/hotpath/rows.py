@@ -48,7 +48,7 @@ def read_jobs(
     rows: Sequence[tuple[Any, ...]], queue: Queue, moment: Callable[[Any], datetime]
 ) -> list[Job]:
     """Return the waiting jobs of `queue` from rows of `COLUMNS`; `moment` reads a time."""
-    using = queue.using
+    using, queue_id = queue.using, queue.pk
     moments = _Memory(moment)
     jobs: list[Job] = []
     for job_data, (
@@ -59,7 +59,7 @@ def read_jobs(
         job.__dict__ = {
             "_state": _state(using, {"queue": queue}),
             "id": pk,
-            "queue_id": queue.pk,
+            "queue_id": queue_id,
             "job_type_id": job_type,
             "job_data": job_data,
             "job_key": job_key,
