@@ -445,15 +445,20 @@ def limit_given_during_a_claim(stage: Stage) -> None:
     """Who claims from a queue without a limit does not lock its row."""
     jobs = [hipq.enqueue("plain", job_key=f"key-{number}") for number in range(2)]
     scheduler = stage.worker.scheduler
-    seen = scheduler.fetch_due()
-    read = scheduler.path.due
+    seen, path = scheduler.fetch_due(), scheduler.path
 
-    def limited_after_the_read(*arguments: Any, **options: Any) -> list[Job]:
-        found = read(*arguments, **options)
-        Queue.objects.update(throttle_limit=1)
-        return found
+    def limited_after(read: Callable[..., list[Job]]) -> Callable[..., list[Job]]:
+        def read_and_limit(*arguments: Any, **options: Any) -> list[Job]:
+            if found := read(*arguments, **options):
+                Queue.objects.update(throttle_limit=1)
+            return found
 
-    with patch.object(scheduler.path, "due", limited_after_the_read):
+        return read_and_limit
+
+    with (
+        patch.object(path, "claim_due", limited_after(path.claim_due)),
+        patch.object(path, "due", limited_after(path.due)),
+    ):
         claims = scheduler.apply_throttler(seen)
     hipq.enqueue("plain", job_key="third")
 
