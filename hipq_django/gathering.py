@@ -74,10 +74,10 @@ def _is_known(job: Job) -> bool:
 def _is_repeat(message: Message, job: Job, before: Any) -> bool:
     """Whether the same was said: of this part, or, where answers are counted, at all.
 
-    Messages with ids were told apart by these.
+    Counted messages with ids were told apart by these.
     """
     before = before.filter(kind=Kind.RESPONSE)
-    if message.part:
+    if message.part or not counts_answers(job.job_type):
         before = before.filter(part=message.part)
     elif message.message_id != NONE:
         return False

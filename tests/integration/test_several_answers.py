@@ -236,6 +236,29 @@ def test_an_answer_for_the_whole_job_while_the_handler_executes_wins(scan: Scan)
     assert reread(job).result == "whole"
 
 
+def test_an_answer_without_a_part_repeats_no_part(scan: Scan) -> None:
+    scan.asked()
+    complete("front", "same")
+
+    assert complete(None, "same").status == "unmatched"
+
+
+def test_the_same_for_the_whole_job_again_is_a_duplicate_whatever_its_id(
+    declare: Declare, frozen_time: Any
+) -> None:
+    scan = Scan(declare, hipq.WAIT_FOR(*PARTS), False, retry=hipq.Fixed(seconds=60))
+    job = scan.asked()
+    time_out(job, frozen_time)
+    run_due_jobs()
+    frozen_time.shift(60)
+    scan.meanwhile = lambda: complete(None, "whole")
+    run_due_jobs()
+
+    again = hipq.complete("scan", "k", "whole", message_id="again")
+
+    assert (reread(job).result, again.status) == ("whole", "duplicate")
+
+
 def test_a_cancelled_job_sets_its_parts_aside(scan: Scan) -> None:
     job = scan.asked()
     complete("front")
