@@ -12,7 +12,7 @@ import pytest
 from django.test import Client
 
 import hipq_django as hipq
-from hipq_django import catalog, clock, recovery
+from hipq_django import catalog, clock, moves, recovery
 from hipq_django.conf import get_instance
 from hipq_django.models import Answer, Job, Queue, Worker
 from tests.declaring import Declare
@@ -456,7 +456,7 @@ def limit_given_during_a_claim(stage: Stage) -> None:
         return read_and_limit
 
     with (
-        patch.object(path, "claim_due", limited_after(path.claim_due)),
+        patch.object(moves, "claim_due", limited_after(moves.claim_due)),
         patch.object(path, "due", limited_after(path.due)),
     ):
         claims = scheduler.apply_throttler(seen)

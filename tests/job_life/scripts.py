@@ -22,7 +22,7 @@ Ending = Callable[[Job], Any]
 
 
 def return_value(job: Job) -> Any:
-    return {"done": job.pk}
+    return {"done": job.pk, "attempt": job.attempt}
 
 
 def wait(job: Job) -> Any:
@@ -140,6 +140,8 @@ DECISIONS: tuple[Ending, ...] = (
 # The job types
 
 FREE, NARROW = "free", "narrow"
+LIMIT = 3
+"""The limit of the narrow queue."""
 PERSISTENT = hipq.Fixed(0, max_attempts=4)
 TYPES: dict[str, dict[str, Any]] = {
     "simple": {"queue": FREE},
@@ -175,12 +177,15 @@ class Scripted:
         self.script = Script()
         self.sent: set[tuple[int, int]] = set()
         """Job and attempt of each request."""
+        self.waiting: set[tuple[int, int]] = set()
+        """Those whose handler wants to wait for the answer."""
         for name, options in TYPES.items():
             self._declare(declare, name, dict(options))
 
     def forget(self) -> None:
         """Forget what was called."""
         self.sent.clear()
+        self.waiting.clear()
 
     def _declare(self, declare: Declare, name: str, options: dict[str, Any]) -> None:
         is_handled, is_decided = (options.pop(on, False) for on in ("on_response", "on_error"))
@@ -192,7 +197,10 @@ class Scripted:
 
     def _request(self, job: Job) -> Any:
         self.sent.add((job.pk, job.attempt))
-        return self.script.ending(job)
+        value = self.script.ending(job)
+        if value is hipq.WAIT or isinstance(value, hipq.WAIT_FOR):
+            self.waiting.add((job.pk, job.attempt))
+        return value
 
     def _response(self, job: Job, response: Any) -> Any:
         value = self.script.ending(job)

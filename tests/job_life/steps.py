@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import Error, connection
+from django.db import Error
 
-from tests.concurrency.actors import END, Actor, Actors, Killed, Until
+from tests.job_life.actors import END, Actor, Actors, Killed, Until
 
 
 @dataclass(eq=False)
@@ -76,14 +76,17 @@ class Steps:
         owner: object = None,
         refusals: tuple[type[Exception], ...] = (),
     ) -> Step:
-        """Begin a step and go on with it as far as told; where all actors are busy, make room."""
+        """Begin a step and go on with it as far as told; where all actors are busy, make room.
+
+        A single actor ends each step before the next one begins.
+        """
         while not (idle := [actor for actor in self._actors if actor.is_idle]):
             self.go_on(self.stopped[0], END)
         step = Step(name, idle[0], owner, not self._open, refusals)
         for other in self:
             other.is_alone = False
         self._open.append(step)
-        step.actor.begin(run, END if connection.vendor == "sqlite" else until)
+        step.actor.begin(run, until if len(self._actors) > 1 else END)
         self._settle()
         return step
 

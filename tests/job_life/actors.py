@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, Self
 
 from django.db import connection, connections
 
@@ -182,8 +182,20 @@ class Actors:
         self._changed = threading.Condition()
         self._actors = [Actor(self._changed) for _ in range(number)]
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """End all steps, threads and connections."""
+        self.kill_all()
+        for actor in self:
+            actor.close()
+
     def __iter__(self) -> Iterator[Actor]:
         return iter(self._actors)
+
+    def __len__(self) -> int:
+        return len(self._actors)
 
     @property
     def commits(self) -> int:
@@ -226,12 +238,6 @@ class Actors:
                 actor.kill()
                 self.settle()
             actor.future = None
-
-    def close(self) -> None:
-        """End all steps, threads and connections."""
-        self.kill_all()
-        for actor in self:
-            actor.close()
 
 
 def _blockers(moving: Mapping[int, Actor]) -> dict[int, set[int]]:

@@ -1,0 +1,60 @@
+"""The whole life of jobs, in any order of steps: nothing is lost, whatever meets.
+
+Each run takes the same examples; `HIPQ_TEST_EXAMPLES=1000` searches others at random, for longer.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+
+import pytest
+import time_machine
+from django.db import connection
+from pytest_django import Settings
+
+from hipq_django import catalog, clock, scheduler
+from tests.declaring import Declare
+from tests.job_life import machine
+from tests.job_life.actors import Actors
+from tests.job_life.scripts import Scripted
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+
+
+@pytest.fixture
+def code(
+    declare: Declare,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> Scripted:
+    """Job types, and nothing that depends on another clock than the test's, so that runs repeat."""
+    settings.HIPQ = {"default": {"NOTIFY": False}}
+    monkeypatch.setattr(clock, "_measured_at", {"default": math.inf})
+    monkeypatch.setattr(scheduler, "TYPES_SECONDS", math.inf)
+    monkeypatch.setattr(scheduler, "LOOK_SECONDS", 0.0)
+    caplog.set_level(logging.CRITICAL, "hipq_django")  # the steps that failed say more
+    code = Scripted(declare)
+    catalog.sync("default")
+    return code
+
+
+@pytest.mark.postgres
+def test_steps_that_overlap_keep_the_rules_and_every_job_ends(
+    code: Scripted, frozen_time: time_machine.Traveller
+) -> None:
+    """Workers, partners, operators and callers each have a transaction open, or wait for each
+    other's locks, while others go on; a step may stop before any of its statements, and crash.
+    """
+    with Actors(4) as actors:
+        machine.run(code, actors, frozen_time, examples=22)
+
+
+@pytest.mark.skipif(connection.vendor == "postgresql", reason="there they overlap")
+def test_steps_one_after_another_keep_the_rules_and_every_job_ends(
+    code: Scripted, frozen_time: time_machine.Traveller
+) -> None:
+    """The same on one connection, as SQLite has one writer at a time."""
+    with Actors(1) as actors:
+        machine.run(code, actors, frozen_time, examples=10)
