@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from django.db import connection, connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 from environ import Env
 
 import hipq_django as hipq
@@ -33,12 +35,20 @@ def pooled(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker
 
 def sessions() -> set[int]:
     """The server's sessions in which ten statements of this one were run."""
-    found = set()
-    for _ in range(10):
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_backend_pid()")
-            found.add(cursor.fetchone()[0])
-    return found
+    with closing(connection.copy()) as other:
+        other.set_autocommit(False)
+        session_of(other)  # is taken until the end of a transaction, so that there are two
+        session_of(connection)
+        other.rollback()
+    return {session_of(connection) for _ in range(10)}
+
+
+def session_of(client: BaseDatabaseWrapper) -> int:
+    """The server's session in which a statement is run."""
+    with client.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        pid: int = cursor.fetchone()[0]
+    return pid
 
 
 def test_jobs_run_and_answers_arrive_with_one_warning(pooled: Workers) -> None:
