@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-AHEAD_SECONDS = 0.02
+AHEAD_SECONDS = 0.05
 """Claim ahead what the threads will have started by then; slow jobs are never claimed ahead."""
 
 FLUSH_RESULTS = 500
@@ -67,12 +67,17 @@ class ThreadPool:
 
     def free(self) -> int:
         """Return how many jobs would start at once."""
-        return max(0, self.threads - self.in_hand)
+        return max(0, self.threads - self._undone)
 
     def ahead(self) -> int:
         """Return how many jobs may be claimed beyond the free threads."""
         wanted = min(2 * PAGE, int(self.threads * AHEAD_SECONDS / self._mean_seconds))
-        return max(0, wanted - max(self.in_hand, self.threads))
+        return max(0, wanted - max(self._undone, self.threads))
+
+    @property
+    def _undone(self) -> int:
+        """Claims that wait for a thread or have one; results may wait and hold nobody back."""
+        return self.in_hand - len(self._results)
 
     def start(self, claims: Sequence[Claim]) -> None:
         """Put the claims behind those that wait."""
