@@ -12,7 +12,7 @@ import hipq_django as hipq
 from hipq_django.exceptions import DuplicateJobKeyError
 from hipq_django.models import Job
 from hipq_django.states import Outcome, State
-from tests.job_life.actors import END, Until
+from tests.job_life.actors import Until
 from tests.job_life.life import LIVE, Life
 from tests.job_life.moves import KEYS, MAX_LIVE_JOBS, OPTIONS, PICKS, UNTIL, live_job, move, picked
 from tests.job_life.steps import Step
@@ -20,20 +20,6 @@ from tests.job_life.steps import Step
 
 class Callers(Life):
     """Those whose transactions jobs begin in."""
-
-    @move(2, pick=PICKS, until=UNTIL)
-    def enqueue_what_is_answered(self, pick: int, until: Until) -> None:
-        """The answer is there before the job."""
-        job_type, key = picked(self.types, pick), f"early-{pick}"
-        if len(self.before.in_state(*LIVE)) >= MAX_LIVE_JOBS or live_job(job_type, key):
-            return
-        self.steps.begin("answer", lambda: hipq.complete(job_type, key, "yes"), END)
-        self.steps.begin(
-            "enqueue",
-            lambda: hipq.enqueue(job_type, job_key=key),
-            until,
-            refusals=(DuplicateJobKeyError,),
-        )
 
     @move(
         3,

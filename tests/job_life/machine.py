@@ -12,12 +12,25 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
 import hipq_django as hipq
-from tests.job_life.actors import Actors, Until
+from hipq_django.payloads import NONE
+from hipq_django.states import State
+from tests.job_life.actors import COMMIT, END, Actors, Until
 from tests.job_life.callers import Callers
-from tests.job_life.moves import MAX_MESSAGES, MOVES, OPTIONS, PICKS, UNTIL, move, picked
+from tests.job_life.life import LIVE
+from tests.job_life.moves import (
+    MAX_LIVE_JOBS,
+    MAX_MESSAGES,
+    MOVES,
+    OPTIONS,
+    PICKS,
+    UNTIL,
+    live_job,
+    move,
+    picked,
+)
 from tests.job_life.operators import Operators
 from tests.job_life.partners import Partners
-from tests.job_life.scripts import TYPES, Scripted
+from tests.job_life.scripts import NARROW, TYPES, Scripted
 from tests.job_life.worker import SteppedWorker
 from tests.job_life.workers import Workers
 
@@ -67,6 +80,51 @@ class JobLife(Callers, Workers, Partners, Operators):
             self.steps.lose_confirmation(step)
         else:
             self.steps.cut(step)
+
+    # Where several meet who seldom would by chance
+
+    @move(2, pick=PICKS)
+    def claim_what_is_answered(self, pick: int) -> None:
+        """The answer is there before the job."""
+        self._end_all_steps()
+        job_type, key = picked(self.types, pick), f"early-{pick}"
+        if len(self.before.in_state(*LIVE)) >= MAX_LIVE_JOBS or live_job(job_type, key):
+            return
+        self.steps.begin("answer", lambda: hipq.complete(job_type, key, "yes"), END)
+        self.steps.begin("enqueue", lambda: hipq.enqueue(job_type, job_key=key), END)
+        self.schedule(0, SteppedWorker.run_pass, END)
+
+    @move(
+        2,
+        pick=PICKS,
+        options=st.lists(OPTIONS, min_size=4, max_size=4),
+        until=st.one_of(st.just(COMMIT), UNTIL),
+    )
+    def compete(self, pick: int, options: list[dict[str, Any]], until: Until) -> None:
+        """More jobs come, and another worker, while the first one is still claiming."""
+        self._end_all_steps()
+        narrow = [name for name in self.types if TYPES[name]["queue"] == NARROW]
+        job_type = picked(narrow or self.types, pick)
+        self.change_queue(NARROW, self._load() + 2, is_paused=False, until=END)
+        self._enqueue(job_type, options[:2])
+        self.schedule(0, SteppedWorker.run_pass, until)
+        self._enqueue(job_type, options[2:])
+        self.schedule(1, SteppedWorker.run_pass, END)
+
+    def _load(self) -> int:
+        queues = [pk for pk, queue in self.before.queues.items() if queue.name == NARROW]
+        return sum(int(self.before.load(pk)) for pk in queues)
+
+    @move(2, pick=PICKS, until=UNTIL)
+    def answer_just_in_time(self, pick: int, until: Until) -> None:
+        """The response is there before the deadline, and nobody takes it up until later."""
+        waiting = [job for job in self.before.in_state(State.RUNNING) if not job["worker_id"]]
+        waiting = [job for job in waiting if job["job_key"] != NONE]
+        if waiting:
+            job = picked(waiting, pick)
+            name, key = job["type_name"], job["job_key"]
+            self.steps.begin("answer", lambda: hipq.complete(name, key, "yes"), END)
+            self.pass_time(61, is_noticed=True, until=until)
 
     @rule(chosen=st.sampled_from(MOVES).flatmap(lambda values: values))
     def move(self, chosen: tuple[str, dict[str, Any]]) -> None:

@@ -126,7 +126,7 @@ def take_a_key_and_retry(job: Job) -> Any:
 
 DECISIONS: tuple[Ending, ...] = (
     retry_at_once,
-    send_again,
+    *[send_again] * 3,
     retry_later,
     give_up,
     decide_nothing,

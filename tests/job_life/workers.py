@@ -17,14 +17,12 @@ from hipq_django.payloads import NONE
 from hipq_django.states import Work
 from tests.integration.conftest import MONDAY_NOON
 from tests.invariants import an_early_answer_saves_the_request
-from tests.job_life.actors import COMMIT, END, Until
+from tests.job_life.actors import END, Until
 from tests.job_life.life import A_LONG_TIME, LIVE, Life, beat
-from tests.job_life.moves import DUTIES, MAX_LIVE_JOBS, OPTIONS, PICKS, SEATS, UNTIL, move, picked
+from tests.job_life.moves import DUTIES, MAX_LIVE_JOBS, PICKS, SEATS, UNTIL, move, picked
 from tests.job_life.scripts import (
     DECISIONS,
     ENDINGS,
-    NARROW,
-    TYPES,
     Ending,
     retry_at_once,
     return_value,
@@ -50,23 +48,6 @@ class Workers(Life):
     )
     def schedule(self, seat: int, act: Callable[[SteppedWorker], Any], until: Until) -> None:
         self._schedule(self.workers[seat], act, until)
-
-    @move(
-        2,
-        pick=PICKS,
-        options=st.lists(OPTIONS, min_size=4, max_size=4),
-        until=st.one_of(st.just(COMMIT), UNTIL),
-    )
-    def compete(self, pick: int, options: list[dict[str, Any]], until: Until) -> None:
-        """More jobs come, and the second worker, while the first one is still claiming."""
-        narrow = [name for name in self.types if TYPES[name]["queue"] == NARROW]
-        job_type = picked(narrow or self.types, pick)
-        for worker in self.workers:
-            self._come_to_an_end(worker)
-        self._enqueue(job_type, options[:2])
-        self._schedule(self.workers[0], SteppedWorker.run_pass, until)
-        self._enqueue(job_type, options[2:])
-        self._schedule(self.workers[1], SteppedWorker.run_pass, END)
 
     def _enqueue(self, job_type: str, options: list[dict[str, Any]]) -> None:
         if len(self.before.in_state(*LIVE)) >= MAX_LIVE_JOBS:
