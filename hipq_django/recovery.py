@@ -128,16 +128,11 @@ def _mark_lost(worker: Worker) -> None:
 
 
 def _dead_hands(config: InstanceSettings) -> tuple[JobQuerySet, JobQuerySet]:
-    """Jobs that a worker had in hand which is not live any more: running ones, and errors.
-
-    Each is asked for in the order of its index. Else PostgreSQL, which thinks that every second
-    worker is dead, would look for them in the whole table.
-    """
+    """Jobs that a worker had in hand which is not live any more: running ones, and errors."""
     using = config.database
     live = Worker.objects.using(using).filter(pk=OuterRef("worker_id"), state__in=Worker.LIVE)
     queues = list(_queues(config).values_list("pk", flat=True))
-    held = Job.objects.using(using).filter(~Exists(live), queue__in=queues, worker__isnull=False)
-    return held.running().order_by("queue", "deadline"), held.in_error().order_by("queue", "id")
+    return Job.objects.using(using).filter(~Exists(live), queue__in=queues).in_hands()
 
 
 def _recover(dead: JobQuerySet, now: datetime, using: str) -> int:

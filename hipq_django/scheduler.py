@@ -317,8 +317,9 @@ class BatchScheduler:
         """
         now = clock.now(self.using)
         with write_transaction(self.using):
-            mine = Job.objects.using(self.using).live().filter(worker=self.worker)
-            strays = [job for job in locked(mine.order_by("pk")) if job.pk not in self.batch]
+            mine = Job.objects.using(self.using).filter(worker=self.worker).in_hands()
+            held = (job for jobs in mine for job in locked(jobs, skip_locked=True))
+            strays = [job for job in held if job.pk not in self.batch]
             moves.hand_back(strays, "HandedBack: the claim was not confirmed", now, self.using)
         return len(strays)
 

@@ -50,6 +50,15 @@ class JobQuerySet(models.QuerySet["Job"]):
         """Jobs about which the retry handler has not decided yet."""
         return self.filter(state_in(State.ERROR))
 
+    def in_hands(self) -> tuple[JobQuerySet, JobQuerySet]:
+        """Jobs that workers have in hand: running ones, and errors.
+
+        Each is asked for in the order of its index. Else PostgreSQL, by its statistics, would
+        rather look for them in the whole table.
+        """
+        held = self.filter(worker__isnull=False)
+        return held.running().order_by("queue", "deadline"), held.in_error().order_by("queue", "id")
+
     def live(self) -> JobQuerySet:
         """Jobs that are not final; written as in the unique index, so that it serves."""
         return self.exclude(state=State.FINAL)

@@ -307,7 +307,7 @@ def test_jobs_of_factor_0_when_the_limit_is_reached(queue: Queue) -> None:
 
 @pytest.mark.parametrize("find_something", [False, True])
 def test_upkeep(queue: Queue, find_something: bool) -> None:
-    """Timeouts, lost workers, early answers: looked for every second, found now and then."""
+    """Claims of nobody, timeouts, lost workers, early answers: looked for every second, found now and then."""
     config = get_instance()
     long_ago = clock.now("default") - timedelta(days=2)
     WorkerFactory.create(state="stopped", heartbeat_time=long_ago)
@@ -320,8 +320,11 @@ def test_upkeep(queue: Queue, find_something: bool) -> None:
         AnswerFactory.create(job_type="ask", job_key="early")
         AnswerFactory.create(receive_time=long_ago)
 
+    scheduler = HandWorker("q").scheduler
+
     with watched_plans() as plans:
         found = [
+            scheduler.reclaim(),
             recovery.time_out_overdue(config),
             recovery.recover_lost(config),
             recovery.match_early(config),
@@ -330,7 +333,7 @@ def test_upkeep(queue: Queue, find_something: bool) -> None:
         recovery.forget_workers(config)
 
     assert_good(plans)
-    assert found == ([BUSY, BUSY, 0, 1] if find_something else [0] * 4)
+    assert found == ([0, BUSY, BUSY, 0, 1] if find_something else [0] * 5)
 
 
 def test_the_look_for_wrong_ranks(queue: Queue) -> None:
