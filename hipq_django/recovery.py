@@ -143,7 +143,8 @@ def _recover(dead: JobQuerySet, now: datetime, using: str) -> int:
         errors = {job.pk: _loss_text(job) for job in started}
         moves.fail(started, Attempt.Kind.WORKER_LOST, errors, now, using)
         moves.hand_back(harmless, _HARMLESS_LOSS, now, using)
-    logger.warning("recovered jobs=%s of lost workers, started=%s", len(jobs), len(started))
+    if jobs:
+        logger.warning("recovered jobs=%s of lost workers, started=%s", len(jobs), len(started))
     return len(jobs)
 
 

@@ -315,11 +315,14 @@ class BatchScheduler:
 
         They were claimed by a transaction whose commit was never confirmed. Return how many.
         """
+        rows = Job.objects.using(self.using).filter(worker=self.worker)
+        mine = {pk for held in rows.in_hands() for pk in held.values_list("pk", flat=True)}
+        ids = [pk for pk in mine if pk not in self.batch]
+        if not ids:
+            return 0
         now = clock.now(self.using)
         with write_transaction(self.using):
-            mine = Job.objects.using(self.using).filter(worker=self.worker).in_hands()
-            held = (job for jobs in mine for job in locked(jobs, skip_locked=True))
-            strays = [job for job in held if job.pk not in self.batch]
+            strays = list(locked(rows.live().filter(pk__in=ids).order_by("pk")))
             moves.hand_back(strays, "HandedBack: the claim was not confirmed", now, self.using)
         return len(strays)
 

@@ -44,6 +44,25 @@ MOVES: dict[State, frozenset[State]] = {
 }
 """Every allowed move. The database refuses the others by a trigger made from this table."""
 
+SHAPES = (
+    "initial/NONE/NONE",
+    "running/NONE/NONE",
+    "running/NONE/request/worker",
+    "running/NONE/response/worker",
+    "error/NONE/NONE/error",
+    "error/NONE/decision/error/worker",
+    "retry/NONE/NONE/error",
+    "final/succeeded/NONE",
+    "final/failed/NONE/error",
+    "final/timed_out/NONE/error",
+    "final/cancelled/NONE",
+    "final/cancelled/NONE/error",
+)
+"""What fits together in a job: state, outcome and work; whether it has an error, and a worker.
+
+The database refuses everything else by a check made from this list.
+"""
+
 WAITING = (State.INITIAL, State.RETRY)
 """The states from which a worker claims."""
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.core.exceptions import ValidationError
 from django.db import IntegrityError, connection, transaction
 
 from hipq_django import schema
 from hipq_django.hotpath import hot_path
 from hipq_django.models import Answer, Attempt, Job, JobType, Queue
-from hipq_django.states import MOVES, State
+from hipq_django.states import MOVES, SHAPES, Outcome, State, Work
 from tests.factories import (
     AnswerFactory,
     AttemptFactory,
@@ -195,6 +196,32 @@ def test_the_work_fits_the_state_and_the_hands(state: str, in_hand: bool, work: 
 
     with pytest.raises(IntegrityError), transaction.atomic():
         JobFactory.create(state=state, worker=worker, work=work)
+
+
+def test_a_row_has_one_of_the_shapes_and_no_other() -> None:
+    """T4."""
+    worker, job_type, taken = WorkerFactory.create(), JobTypeFactory.create(), []
+    errors, workers = {"": "NONE", "/error": "boom"}, {"": None, "/worker": worker}
+    for state, outcome, work, error, hands in itertools.product(
+        State.values, Outcome.values, Work.values, errors, workers
+    ):
+        values = {"state": state, "outcome": outcome, "work": work, "attempt": 0}
+        with suppress(IntegrityError), transaction.atomic():
+            JobFactory.create(
+                job_type=job_type, **values, error=errors[error], worker=workers[hands]
+            )
+            taken.append(f"{state}/{outcome}/{work}{error}{hands}")
+
+    assert sorted(taken) == sorted(SHAPES)
+
+
+def test_a_form_says_what_does_not_fit() -> None:
+    job = JobFactory.create()
+    job.validate_constraints()
+    job.state = "final"
+
+    with pytest.raises(ValidationError, match="hipq_job_fits_state"):
+        job.validate_constraints()
 
 
 @pytest.mark.parametrize("outcome", ["failed", "timed_out", "cancelled"])

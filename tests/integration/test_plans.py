@@ -307,7 +307,7 @@ def test_jobs_of_factor_0_when_the_limit_is_reached(queue: Queue) -> None:
 
 @pytest.mark.parametrize("find_something", [False, True])
 def test_upkeep(queue: Queue, find_something: bool) -> None:
-    """Claims of nobody, timeouts, lost workers, early answers: looked for every second, found now and then."""
+    """Timeouts, lost workers and claims, early answers: often looked for, found now and then."""
     config = get_instance()
     long_ago = clock.now("default") - timedelta(days=2)
     WorkerFactory.create(state="stopped", heartbeat_time=long_ago)

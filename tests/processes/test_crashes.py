@@ -120,22 +120,27 @@ def test_a_job_that_kills_its_workers_is_given_up_and_the_innocent_run(
     assert set(outcomes) == {"succeeded"}
 
 
-def stop_between_writes(process: subprocess.Popen[bytes]) -> None:
-    """Stop it while it writes nothing: on SQLite it would stop every other writer too."""
+def stop_between_writes(process: subprocess.Popen[bytes], job: Job) -> None:
+    """Stop it while it writes nothing.
 
-    def stopped_without_the_write_lock() -> bool:
+    On SQLite it would stop every other writer too, on PostgreSQL those of the same job.
+    """
+
+    def stopped_without_a_lock() -> bool:
         process.send_signal(signal.SIGSTOP)
         try:
             with transaction.atomic(), connection.cursor() as cursor:
                 if connection.vendor == "sqlite":
                     cursor.execute("PRAGMA busy_timeout = 0")
                 cursor.execute("UPDATE hipq_queue SET paused = paused WHERE id = 0")
+                if connection.vendor == "postgresql":
+                    Job.objects.select_for_update(nowait=True).get(pk=job.pk)
         except OperationalError:
             process.send_signal(signal.SIGCONT)
             return False
         return True
 
-    eventually(stopped_without_the_write_lock, "the process is between two writes")
+    eventually(stopped_without_a_lock, "the process is between two writes")
     connection.close()  # with its short timeout
 
 
@@ -147,7 +152,7 @@ def test_a_stopped_worker_that_wakes_up_drops_what_others_took_over(
     job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)})
     sleeper = workers.start("held")
     eventually(lambda: begun(notes) == 1, "the handler runs")
-    stop_between_writes(sleeper)
+    stop_between_writes(sleeper, job)
     workers.start("held")
     eventually(lambda: begun(notes) == 2, "another worker runs it")
 
