@@ -15,6 +15,8 @@ MAX_PRIORITY = 1_000_000
 _PRIORITY_SPAN = 1 << 21  # holds every allowed priority, shifted to start at 0
 _TIME_SPAN = 1 << 42  # milliseconds since 1970, up to the year 2109
 MAX_RANK = (1 << 63) - 1
+COMMITTED = timedelta(seconds=2)
+"""How long an enqueue usually takes, at the most, from its moment to its commit."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -61,6 +63,17 @@ class Ordering:
         if self.order == Order.TIME:
             return _bounded(_milliseconds(now) // self._granule * _PRIORITY_SPAN)
         return -MAX_RANK
+
+    def front(self, first_rank: int | None, now: datetime) -> int:
+        """Return a rank that no due job is below, where `first_rank` was the first one by now.
+
+        It holds for what is committed later too, by time at least, where enqueues are committed
+        soon: they have their places further behind.
+        """
+        recent = self.first_future_rank(now - COMMITTED)
+        if first_rank is None:
+            return recent
+        return min(first_rank, recent) if self.order == Order.TIME else first_rank
 
     def as_ranking(self) -> dict[str, str | float]:
         """Return the order as it is stored where all waiting jobs have the ranks of it."""

@@ -42,22 +42,28 @@ def _prune_queue(queue: Queue, before: datetime, dry_run: bool) -> int:
     if dry_run:
         return old.count()
     deleted = 0
-    while batch := _delete_batch(queue, old):
-        deleted += batch
+    while moments := _delete_batch(queue, old):
+        deleted += len(moments)
+        # Else each batch would begin with the dead entries of all before it.
+        old = old.filter(update_time__gte=moments[-1])
     return deleted
 
 
-def _delete_batch(queue: Queue, old: Any) -> int:
-    """Delete the oldest rows, children first; what another pruner holds is left to it."""
+def _delete_batch(queue: Queue, old: Any) -> list[datetime]:
+    """Delete the oldest rows, children first; return their last moments, in order.
+
+    What another pruner holds is left to it.
+    """
     using = queue.using
     with write_transaction(using):
         rows = locked(old.order_by("update_time"), skip_locked=True, to_delete=True)
-        ids = list(rows.values_list("pk", flat=True)[:BATCH])
-        if not ids:
-            return 0
-        _raw_delete(Attempt.objects.using(using).filter(job__in=ids))
-        _raw_delete(Answer.objects.using(using).filter(job__in=ids))
-        return _raw_delete(queue.jobs.using(using).filter(pk__in=ids))
+        batch = list(rows.values_list("pk", "update_time")[:BATCH])
+        ids = [pk for pk, _ in batch]
+        if ids:
+            _raw_delete(Attempt.objects.using(using).filter(job__in=ids))
+            _raw_delete(Answer.objects.using(using).filter(job__in=ids))
+            _raw_delete(queue.jobs.using(using).filter(pk__in=ids))
+        return [moment for _, moment in batch]
 
 
 def _prune_answers(config: InstanceSettings, before: datetime, dry_run: bool) -> int:

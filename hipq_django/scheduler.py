@@ -23,6 +23,7 @@ from hipq_django.gathering import response_of
 from hipq_django.hotpath import hot_path
 from hipq_django.hotpath.base import Busy, Known
 from hipq_django.models import Attempt, Job, JobType, Queue
+from hipq_django.ranking import MAX_RANK
 from hipq_django.registry import get_all_declared
 from hipq_django.results import Claim, Result, WaitsFor, keep, log_result, refused
 from hipq_django.retries import Failure
@@ -42,6 +43,12 @@ TYPES_SECONDS = 1.0
 
 LOOK_SECONDS = 0.02
 """How long a queue that has its turn time and again may keep the others waiting."""
+
+QUICK_SECONDS = 0.005
+"""What a look may take that begins before the dead entries of the index; then each does."""
+
+WHOLE_LOOKS = 0.1
+"""The share of time for such looks where they take longer: the others begin at the front."""
 
 
 class Executor(Protocol):
@@ -84,6 +91,7 @@ class BatchScheduler:
         self._types: dict[int, JobType] = {}
         self._types_loaded = -TYPES_SECONDS
         self._unlooked_since: float | None = None
+        self._next_whole_look = 0.0
         self._called: deque[str] = deque()
 
     def call(self, queue: str) -> None:
@@ -122,7 +130,7 @@ class BatchScheduler:
         """Return the queues that were called, as they were at the last look."""
         called = {self._called.popleft() for _ in range(len(self._called))}
         return [
-            Busy(queue, has_due=True, has_response=False, has_error=False)
+            Busy(queue, first_rank=queue.front, has_response=False, has_error=False)
             for queue in (self._queues if called else [])
             if queue.name in called
         ]
@@ -225,18 +233,30 @@ class BatchScheduler:
         if self.executor.free() + self.executor.ahead() <= 0:
             return []
         self._unlooked_since = None
-        now = clock.now(self.using)
-        known = {queue.pk: self._known(queue, now) for queue in self._queues}
-        queues = self.path.look(self.worker.instance, self.worker.queues, now, known)
+        queues = self._look()
         self._queues = [busy.queue for busy in queues]
         busy = [q for q in queues if q.has_response or q.has_error or _has_startable(q)]
         self._turn += 1
         start = self._turn % len(busy) if busy else 0
         return busy[start:] + busy[:start]
 
-    def _known(self, queue: Queue, now: datetime) -> Known:
+    def _look(self) -> list[Busy]:
+        """Look from the beginning of each queue, or from its front where that takes too long."""
+        now, began = clock.now(self.using), time.monotonic()
+        whole = began >= self._next_whole_look
+        known = {queue.pk: self._known(queue, now, whole=whole) for queue in self._queues}
+        queues = self.path.look(self.worker.instance, self.worker.queues, now, known)
+        for busy in queues:
+            busy.queue.front = busy.queue.front_at(busy.first_rank, now)
+        seconds = time.monotonic() - began
+        if whole and seconds > QUICK_SECONDS:
+            self._next_whole_look = began + seconds / WHOLE_LOOKS
+        return queues
+
+    def _known(self, queue: Queue, now: datetime, *, whole: bool) -> Known:
         throttled = get_instance(queue.instance).queue(queue.name).throttlers
-        return Known(queue.last_due_rank(now), not (throttled or self.unknown_types))
+        is_strict = not (throttled or self.unknown_types)
+        return Known(queue.last_due_rank(now), is_strict, -MAX_RANK if whole else queue.front)
 
     # 2 which of it may start now
 
@@ -368,7 +388,7 @@ class BatchScheduler:
 
 
 def _has_startable(busy: Busy) -> bool:
-    return busy.has_due and not busy.queue.paused
+    return busy.first_rank is not None and not busy.queue.paused
 
 
 def _failures(jobs: Sequence[Job], using: str) -> dict[int, Failure]:

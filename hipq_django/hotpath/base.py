@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
 
 class Busy(NamedTuple):
-    """A queue and what there is to do in it; `has_due` counts only where there is room."""
+    """A queue and what there is to do in it."""
 
     queue: Queue
-    has_due: bool
+    first_rank: int | None
+    """The rank of the first due job that there is room for, or a lower one; None: there is none."""
     has_response: bool
     has_error: bool
 
@@ -29,6 +30,8 @@ class Known(NamedTuple):
     """A rank that no due job exceeds: it stops the look before the rows of the future."""
     is_strict: bool
     """Whether nobody can start before the first due job, however long that is held back."""
+    front: int
+    """A rank at which the look begins."""
 
 
 class Head(NamedTuple):
@@ -107,19 +110,20 @@ class HotPath(Protocol):
     ) -> list[Job]:
         """Lock and return due jobs in their order, passing over rows that others have locked.
 
-        `after`: only those behind this rank and id. `critical`: only those of factor 0. Of a queue
-        that had no limit, none if it was paused or given a limit since it was read.
+        They begin at the queue's `front`. `after`: only those behind this rank and id. `critical`:
+        only those of factor 0. Of a queue that had no limit, none if it was paused or given a limit
+        since it was read.
         """
 
     def claim_due(
         self, queue: Queue, worker: Worker, now: datetime, *, room: int, limit: int,
         types: Sequence[int],
     ) -> list[Job]:  # fmt: skip
-        """Claim the first due jobs of an unlimited queue that need no look; return them in order.
+        """Claim the first due jobs of an unlimited queue, from its `front` on, that need no look.
 
-        Those behind the first `room` are noted as claimed ahead. A job needs a look that has time
-        windows, had an error or is of another than these `types`; the claim ends before it. It may
-        return fewer, or none: what is left goes by `due` and `claim`.
+        Return them in order. Those behind the first `room` are noted as claimed ahead. A job needs
+        a look that has time windows, had an error or is of another than these `types`; the claim
+        ends before it. It may return fewer, or none: what is left goes by `due` and `claim`.
         """
 
     def claim(self, jobs: Sequence[Job], worker: Worker, now: datetime) -> None:

@@ -50,7 +50,7 @@ class OrmPath:
     ) -> list[Busy]:
         """One query with three EXISTS for each queue."""
         jobs = Job.objects.using(self.using).filter(queue=OuterRef("pk"))
-        whens = [When(pk=pk, then=Value(bound)) for pk, (bound, _) in known.items()]
+        whens = [When(pk=pk, then=Value(bound)) for pk, (bound, _, _) in known.items()]
         queues = Queue.objects.using(self.using).filter(instance=instance)
         if names:
             queues = queues.filter(name__in=names)
@@ -70,7 +70,10 @@ class OrmPath:
             has_response=Exists(jobs.awaiting_response_handler()),
             has_error=Exists(jobs.in_error().filter(worker=None)),
         )
-        return [Busy(q, q.has_due, q.has_response, q.has_error) for q in rows.order_by("pk")]
+        return [
+            Busy(q, -MAX_RANK if q.has_due else None, q.has_response, q.has_error)
+            for q in rows.order_by("pk")
+        ]
 
     def has_overdue(self, instance: str, now: datetime) -> bool:
         """Let it be looked for."""
@@ -107,7 +110,8 @@ class OrmPath:
     ) -> list[Job]:
         """One SELECT … FOR UPDATE SKIP LOCKED."""
         rows = queue.jobs.using(self.using).due(now)
-        rows = rows.filter(rank__lte=queue.last_due_rank(now)).order_by("rank", "id")
+        rows = rows.filter(rank__range=(queue.front, queue.last_due_rank(now)))
+        rows = rows.order_by("rank", "id")
         if not queue.is_limited:
             rows = rows.filter(queue__paused=False, queue__throttle_limit__lt=1)
         if critical:

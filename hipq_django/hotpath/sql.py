@@ -62,7 +62,9 @@ class SqlPath:
         places = [(pk, *values) for pk, values in known.items()]
         params = [moment, moment, moment, *_batch(places), instance, wanted, wanted]
         rows = self._keep(statements.look(self._dialect), params)
-        return [Busy(read_queue(row[:-3], self.using), *map(bool, row[-3:])) for row in rows]
+        return [
+            Busy(read_queue(row[:-3], self.using), row[-3], *map(bool, row[-2:])) for row in rows
+        ]
 
     def has_overdue(self, instance: str, now: datetime) -> bool:
         """See `statements.HAS_OVERDUE`."""
@@ -121,7 +123,7 @@ class SqlPath:
 
     def _place(self, queue: Queue, now: datetime) -> list[Any]:
         """Return the parameters of `_DUE`."""
-        return [queue.pk, queue.last_due_rank(now), self._moment(now)]
+        return [queue.pk, queue.front, queue.last_due_rank(now), self._moment(now)]
 
     def _not_of(self, types: Sequence[int]) -> str:
         return self._in("j.job_type_id", types, negated=True)

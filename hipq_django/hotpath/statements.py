@@ -48,10 +48,11 @@ _JOB_TYPES = tuple(
 )
 
 _DUE = (
-    "j.queue_id = {queue} AND j.state IN ('initial', 'retry') AND j.rank <= {bound} "
-    "AND j.scheduled_run_time <= %s"
+    "j.queue_id = {queue} AND j.state IN ('initial', 'retry') "
+    "AND j.rank BETWEEN {front} AND {bound} AND j.scheduled_run_time <= %s"
 )
-_DUE_TYPES = ("bigint", "bigint", "timestamptz")
+_DUE_HERE = _DUE.format(queue="%s", front="%s", bound="%s")
+_DUE_TYPES = ("bigint", "bigint", "bigint", "timestamptz")
 
 
 @cache
@@ -66,12 +67,12 @@ def look(dialect: Dialect) -> Kept:
     of it. Where jobs behind the first may start before it, any room will do. The last digit is
     for SQLite, whose sums are floats.
     """
-    due = f"FROM hipq_job j WHERE {_DUE.format(queue='q.id', bound='q.bound')}"
+    due = f"FROM hipq_job j WHERE {_DUE.format(queue='q.id', front='q.front', bound='q.bound')}"
     first = "ORDER BY j.rank, j.id LIMIT 1"
     text = f"""
         SELECT {_QUEUE}, CASE
-            WHEN q.throttle_limit < 1 THEN (SELECT j.id {due} {first}) IS NOT NULL
-            ELSE COALESCE((SELECT CASE
+            WHEN q.throttle_limit < 1 THEN (SELECT j.rank {due} {first})
+            WHEN COALESCE((SELECT CASE
                     WHEN NOT q.is_strict OR j.time_windows <> '[]' THEN 0.001
                     WHEN j.throttle_factor > q.throttle_limit THEN q.throttle_limit
                     ELSE j.throttle_factor END {due} {first}
@@ -80,20 +81,22 @@ def look(dialect: Dialect) -> Kept:
                     WHERE j.queue_id = q.id AND j.state IN ('running')
                 ), false)
                 OR (SELECT j.id {due} AND j.throttle_factor = 0 {first}) IS NOT NULL
-            END AS has_due,
+            THEN {-MAX_RANK} END AS first_rank,
             EXISTS (SELECT 1 FROM hipq_job j WHERE j.queue_id = q.id AND
                 j.state IN ('running') AND j.answered AND j.worker_id IS NULL) AS has_response,
             EXISTS (SELECT 1 FROM hipq_job j WHERE j.queue_id = q.id AND
                 j.state IN ('error') AND j.worker_id IS NULL) AS has_error
         FROM (SELECT q.*, COALESCE(k.bound, {MAX_RANK}) AS bound,
-                COALESCE(k.is_strict, false) AS is_strict FROM hipq_queue q
+                COALESCE(k.is_strict, false) AS is_strict,
+                COALESCE(k.front, {-MAX_RANK}) AS front FROM hipq_queue q
             LEFT JOIN (SELECT {dialect.field.format(0, "bigint")} AS id,
                 {dialect.field.format(1, "bigint")} AS bound,
-                {dialect.field.format(2, "boolean")} AS is_strict FROM {dialect.rows}) k
+                {dialect.field.format(2, "boolean")} AS is_strict,
+                {dialect.field.format(3, "bigint")} AS front FROM {dialect.rows}) k
             ON k.id = q.id) q
         WHERE q.instance = %s AND (%s = '[]' OR q.name IN (SELECT * FROM {dialect.texts}))
         ORDER BY q.id"""
-    flags = ("has_due boolean", "has_response boolean", "has_error boolean")
+    flags = ("first_rank bigint", "has_response boolean", "has_error boolean")
     takes = (*["timestamptz"] * 3, "jsonb", "integer", "text", "text", "jsonb")
     return Kept("look", takes, (*_QUEUE_TYPES, *flags), text)
 
@@ -139,7 +142,7 @@ def head(dialect: Dialect, conditions: str = "") -> Kept:
     columns = f"""
         , (SELECT SUM(j.throttle_factor) FROM hipq_job j
             WHERE j.queue_id = %s AND j.state IN ('running')) AS load
-        , (SELECT j.id FROM hipq_job j WHERE {_DUE.format(queue="%s", bound="%s")}
+        , (SELECT j.id FROM hipq_job j WHERE {_DUE_HERE}
             AND j.throttle_factor = 0 ORDER BY j.rank, j.id LIMIT 1) IS NOT NULL AS has_critical"""
     takes = ("bigint", *_DUE_TYPES, *_DUE_TYPES, "integer")
     gives = (*_JOB_TYPES, "load numeric", "has_critical boolean")
@@ -171,7 +174,7 @@ def claim_due(dialect: Dialect) -> Kept:
         WITH head AS MATERIALIZED (
             SELECT j.id, j.rank, j.state <> 'initial' OR j.time_windows <> '[]'
                 OR j.job_type_id <> ALL (%s::bigint[]) AS needs_look
-            FROM hipq_job j WHERE {_DUE.format(queue="%s", bound="%s")} {UNLIMITED}
+            FROM hipq_job j WHERE {_DUE_HERE} {UNLIMITED}
             ORDER BY j.rank, j.id LIMIT %s {dialect.lock}
         ), places AS MATERIALIZED (
             SELECT id, row_number() OVER places AS place, bool_or(needs_look) OVER places AS is_left
@@ -257,7 +260,7 @@ def select_due(dialect: Dialect, conditions: str, columns: str = "") -> str:
     """Plan: the index of waiting jobs in its own order, no sort, stopping at the limit."""
     return f"""
         SELECT {_columns(dialect)} {columns} FROM hipq_job j
-        WHERE {_DUE.format(queue="%s", bound="%s")} {conditions}
+        WHERE {_DUE_HERE} {conditions}
         ORDER BY j.rank, j.id LIMIT %s {dialect.lock}"""
 
 

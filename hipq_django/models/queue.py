@@ -38,6 +38,13 @@ class Queue(models.Model):
     create_time = models.DateTimeField(default=timezone.now, editable=False)
     update_time = models.DateTimeField(default=timezone.now, editable=False)
 
+    front: int = -MAX_RANK
+    """A rank that no due job was below when a scheduler looked; behind it an index scan may begin.
+
+    Before it may lie the dead entries of millions of jobs, which no vacuum may remove while a
+    transaction is open anywhere.
+    """
+
     class Meta:
         ordering: ClassVar = ["instance", "name"]
         constraints: ClassVar = [
@@ -76,6 +83,15 @@ class Queue(models.Model):
     def first_future_rank(self, now: datetime) -> int:
         """Return a rank that every job of the future has at least."""
         return self.ordering.first_future_rank(now) if self.is_ranked else -MAX_RANK
+
+    def front_at(self, first_rank: int | None, now: datetime) -> int:
+        """Return the `front` after a look that found `first_rank` as the first due one.
+
+        With a limit the order is strict: what was enqueued this moment is seen.
+        """
+        if self.is_limited or not self.is_ranked:
+            return -MAX_RANK
+        return self.ordering.front(first_rank, now)
 
     @property
     def is_limited(self) -> bool:

@@ -50,6 +50,8 @@ LIVELY_SECONDS = 0.5
 LIVELY_POLL_SECONDS = 0.005
 OFTEN_SECONDS = 1.0
 SELDOM_SECONDS = 60.0
+UPKEEP_SHARE = 0.03
+"""What a duty that finds nothing may take of the time: among millions of dead rows it is slow."""
 WAIT_SECONDS = 0.5
 COLLECT_AFTER_OBJECTS = 20_000
 SWITCH_SECONDS = 0.0005
@@ -309,8 +311,10 @@ class _Upkeep:
         for index, (seconds, duty) in enumerate(self._duties):
             due = self._due[index] + WAIT_SECONDS * waits
             if all_of_it or time.monotonic() >= due:
+                began = time.monotonic()
                 moved = duty()
-                pause = min(OFTEN_SECONDS, seconds) if moved else seconds
+                rest = (time.monotonic() - began) / UPKEEP_SHARE
+                pause = min(OFTEN_SECONDS, seconds) if moved else max(seconds, rest)
                 self._due[index] = time.monotonic() + pause * random.uniform(0.8, 1.2)  # noqa: S311
                 total += moved
         return total

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import logging
 import re
+import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import DataError, OperationalError, connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 import hipq_django as hipq
+from hipq_django import scheduler
 from hipq_django.models import Job, Queue
+from hipq_django.ranking import Order, Ordering
 from hipq_django.testing import run_due_jobs
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
@@ -252,6 +257,62 @@ def test_a_pass_over_idle_queues_is_one_query(django_assert_num_queries: Any) ->
 
     with django_assert_num_queries(1):
         assert worker.run_pass() == []
+
+
+@pytest.fixture
+def slow_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every look is one that took too long, and after it comes no other from the beginning."""
+    monkeypatch.setattr(scheduler, "QUICK_SECONDS", 0.0)
+    monkeypatch.setattr(scheduler, "WHOLE_LOOKS", 1e-9)
+
+
+@pytest.mark.parametrize("backlog", [0, 3])
+@pytest.mark.parametrize("order", Order.values)
+def test_where_looks_are_slow_they_begin_at_the_front(
+    slow_looks: None, order: str, backlog: int
+) -> None:
+    """What is enqueued now is found all the same, and before the front by the next whole look."""
+    ranking = Ordering(order).as_ranking()
+    Queue.objects.update_or_create(name="default", defaults={"order": order, "ranking": ranking})
+    long_ago = timezone.now() - timedelta(hours=1)
+    enqueue(backlog + 1)
+    worker = HandWorker(threads=1)
+    worker.work()
+    worker.scheduler.fetch_due()
+
+    early = hipq.enqueue("echo", scheduled_run_time=long_ago, priority=0)
+    enqueue(1)
+    claimed = worker.run_pass()
+
+    has_front = backlog > 0 or order == Order.TIME
+    assert (early in claimed) is not has_front
+    assert len(claimed) == 1
+    assert HandWorker().run_pass()[0] == (early if has_front else Job.objects.order_by("pk").last())
+
+
+def test_whole_looks_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler, "QUICK_SECONDS", 0.0)
+    worker = HandWorker()
+    worker.run_pass()
+    early = hipq.enqueue("echo", scheduled_run_time=timezone.now() - timedelta(hours=1))
+
+    claimed: list[Job] = []
+    until = time.monotonic() + 60
+    while not claimed and time.monotonic() < until:
+        claimed = worker.run_pass()
+
+    assert claimed == [early]
+
+
+def test_a_queue_with_a_limit_is_looked_at_from_the_beginning(slow_looks: None) -> None:
+    """Its order is strict."""
+    Queue.objects.update_or_create(name="default", defaults={"throttle_limit": 1})
+    enqueue(2)
+    worker = HandWorker()
+    worker.work()
+    early = hipq.enqueue("echo", scheduled_run_time=timezone.now() - timedelta(hours=1))
+
+    assert worker.run_pass() == [early]
 
 
 def test_a_late_result_is_logged_and_dropped(caplog: pytest.LogCaptureFixture) -> None:

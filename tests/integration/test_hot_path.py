@@ -18,7 +18,7 @@ from hipq_django.hotpath.orm import OrmPath
 from hipq_django.hotpath.sql import SqlPath
 from hipq_django.inbox import Message
 from hipq_django.models import Answer, Job, JobType, Queue, Worker
-from hipq_django.ranking import Order
+from hipq_django.ranking import MAX_RANK, Order
 from hipq_django.testing import run_due_jobs
 from tests.factories import AnswerFactory
 
@@ -46,9 +46,9 @@ def add(number: int = 1, **options: object) -> list[Job]:
 def looked(path: HotPath, queue: Queue, *, is_strict: bool = False) -> tuple[bool, bool, bool]:
     """Return what a look sees in a queue that it knows."""
     now = timezone.now()
-    known = Known(queue.ordering.last_due_rank(now), is_strict)
+    known = Known(queue.ordering.last_due_rank(now), is_strict, -MAX_RANK)
     [busy] = path.look("default", [queue.name], now, {queue.pk: known})
-    return bool(busy.has_due), bool(busy.has_response), bool(busy.has_error)
+    return busy.first_rank is not None, bool(busy.has_response), bool(busy.has_error)
 
 
 def test_an_empty_queue_has_nothing_to_do(path: HotPath) -> None:
@@ -66,6 +66,27 @@ def test_a_look_sees_due_jobs_and_no_future_ones(path: HotPath, order: str) -> N
     add(queue="q", priority=1_000_000)
 
     assert (before[0], looked(path, queue)[0]) == (False, True)
+
+
+def test_a_look_and_what_is_due_begin_at_the_front(path: HotPath) -> None:
+    queue, now = Queue.objects.create(name="q"), timezone.now()
+    early, late = (
+        hipq.enqueue("anything", queue="q", scheduled_run_time=now - timedelta(hours=hours))
+        for hours in (2, 1)
+    )
+
+    [busy] = path.look("default", ["q"], now, {})
+    before = path.due(queue, now, 9)
+    queue.front = early.rank + 1
+
+    assert busy.first_rank is not None
+    assert busy.first_rank <= early.rank
+    assert before == [early, late]
+    assert path.due(queue, now, 9) == [late]
+    with transaction.atomic():
+        assert path.claim_due(
+            queue, Worker.objects.create(name="w"), now, room=9, limit=9, types=[early.job_type_id]
+        ) in ([], [late])
 
 
 def test_a_full_queue_has_nothing_due_but_critical_jobs(path: HotPath, worker: Worker) -> None:

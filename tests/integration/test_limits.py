@@ -17,7 +17,7 @@ from tests.hand_worker import HandWorker
 
 pytestmark = pytest.mark.django_db
 
-LOOK = re.compile(r"AS has_due|hipq_look\(")
+LOOK = re.compile(r"AS first_rank|hipq_look\(")
 CLAIM = re.compile(r"SET state = 'running'|hipq_claim\(")
 FINISH = re.compile(r"SET state = 'final'|hipq_finish\(")
 

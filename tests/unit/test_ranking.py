@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hipq_django.ranking import MAX_PRIORITY, MIN_PRIORITY, Order, Ordering
+from hipq_django.ranking import COMMITTED, MAX_PRIORITY, MIN_PRIORITY, Order, Ordering
 
 NOON = datetime(2025, 1, 6, 12, tzinfo=UTC)
 BIGINT = 1 << 63
@@ -129,6 +129,34 @@ def test_no_job_of_the_future_has_a_rank_before_the_bound(
     ordering = Ordering(order, granularity_seconds=0.5)
 
     assert ordering.rank(moment + later, priority) >= ordering.first_future_rank(moment)
+
+
+@given(moments, st.timedeltas(-COMMITTED, timedelta(days=9)), priorities)
+def test_no_later_job_has_a_rank_before_the_front_of_time_first(
+    moment: datetime, later: timedelta, priority: int
+) -> None:
+    """Nor has one whose enqueue takes a little while to commit."""
+    ordering = Ordering(Order.TIME, granularity_seconds=0.5)
+    rank = ordering.rank(max(moment + later, FIRST.replace(tzinfo=UTC)), priority)
+
+    assert rank >= ordering.front(None, moment)
+
+
+@given(orders, moments, moments, priorities)
+def test_the_front_is_not_behind_the_first_due_job(
+    order: Order, moment: datetime, first: datetime, priority: int
+) -> None:
+    ordering = Ordering(order)
+    rank = ordering.rank(first, priority)
+
+    assert ordering.front(rank, moment) <= rank
+
+
+@pytest.mark.parametrize("order", [Order.PRIORITY, Order.AGEING])
+def test_an_order_by_priority_has_no_front_where_nothing_is_due(order: Order) -> None:
+    ordering = Ordering(order)
+
+    assert ordering.front(None, NOON) <= ordering.rank(NOON, MIN_PRIORITY)
 
 
 def test_the_bound_of_time_first_leaves_out_what_has_long_been_due() -> None:
