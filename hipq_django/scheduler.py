@@ -45,10 +45,10 @@ LOOK_SECONDS = 0.02
 """How long a queue that has its turn time and again may keep the others waiting."""
 
 QUICK_SECONDS = 0.005
-"""What a look may take that begins before the dead entries of the index; then each does."""
+"""Each look goes through the queues from their beginning where that takes no longer."""
 
 WHOLE_LOOKS = 0.1
-"""The share of time for such looks where they take longer: the others begin at the front."""
+"""Where it takes longer, the share of time for such looks; the others begin at the front."""
 
 
 class Executor(Protocol):
