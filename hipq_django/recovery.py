@@ -107,16 +107,14 @@ def _name_workers(jobs: Sequence[Job], using: str) -> None:
 def recover_lost(config: InstanceSettings) -> int:
     """Take over the jobs of workers whose heartbeat stopped; return how many."""
     using, now = config.database, clock.now(config.database)
-    with write_transaction(using):
-        for worker in _silent_workers(config, now):
-            _mark_lost(worker)
+    live = Worker.objects.using(using).filter(instance=config.name, state__in=Worker.LIVE)
+    # Only these are locked: a process that is stopped in this moment would keep its own row.
+    if silent := [worker.pk for worker in live if worker.is_silent(now)]:
+        with write_transaction(using):
+            for worker in locked(live.filter(pk__in=silent).order_by("pk"), skip_locked=True):
+                if worker.is_silent(now):
+                    _mark_lost(worker)
     return sum(_recover(dead, now, using) for dead in _dead_hands(config) if dead.exists())
-
-
-def _silent_workers(config: InstanceSettings, now: datetime) -> list[Worker]:
-    live = Worker.objects.using(config.database).filter(instance=config.name, state__in=Worker.LIVE)
-    rows = locked(live.order_by("pk"), skip_locked=True)
-    return [worker for worker in rows if worker.is_silent(now)]
 
 
 def _mark_lost(worker: Worker) -> None:

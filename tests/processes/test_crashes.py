@@ -123,7 +123,7 @@ def test_a_job_that_kills_its_workers_is_given_up_and_the_innocent_run(
 def stop_between_writes(process: subprocess.Popen[bytes], job: Job) -> None:
     """Stop it while it writes nothing.
 
-    On SQLite it would stop every other writer too, on PostgreSQL those of the same job.
+    On SQLite it would stop every other writer too, on PostgreSQL those of the same rows.
     """
 
     def stopped_without_a_lock() -> bool:
@@ -134,7 +134,8 @@ def stop_between_writes(process: subprocess.Popen[bytes], job: Job) -> None:
                     cursor.execute("PRAGMA busy_timeout = 0")
                 cursor.execute("UPDATE hipq_queue SET paused = paused WHERE id = 0")
                 if connection.vendor == "postgresql":
-                    Job.objects.select_for_update(nowait=True).get(pk=job.pk)
+                    for rows in (Job.objects.filter(pk=job.pk), Worker.objects.all()):
+                        list(rows.select_for_update(nowait=True))
         except OperationalError:
             process.send_signal(signal.SIGCONT)
             return False
