@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import gc
 from contextlib import contextmanager, nullcontext
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from asgiref.sync import sync_to_async
 from django.db import IntegrityError, connections, transaction
 
 from hipq_django import clock, inbox, moves
-from hipq_django.catalog import get_job_type, get_queue, remembered_job_type
-from hipq_django.conf import DEFAULT, get_instance
+from hipq_django.building import Builder, new_job
+from hipq_django.catalog import get_job_type, remembered_job_type
+from hipq_django.conf import DEFAULT
 from hipq_django.database import locked, write_transaction
 from hipq_django.definitions import (
     JOB_OPTIONS,
     NewJob,
-    checked_data,
-    checked_factor,
-    checked_key,
-    checked_moment,
-    checked_name,
-    checked_priority,
-    checked_timeout,
-    checked_type_name,
-    checked_windows,
 )
 from hipq_django.exceptions import (
     DuplicateJobKeyError,
@@ -35,15 +26,14 @@ from hipq_django.exceptions import (
 )
 from hipq_django.hotpath import hot_path
 from hipq_django.hotpath.base import OutdatedError
-from hipq_django.hotpath.rows import copy_of, unsaved_job
-from hipq_django.models import Job, JobType, Queue
+from hipq_django.models import Job
 from hipq_django.payloads import NONE
 from hipq_django.signals import job_enqueued, job_finished, send_after_commit
 from hipq_django.states import WAITING, Outcome, State
 from hipq_django.wakeup import wake_workers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
     from decimal import Decimal
 
@@ -86,12 +76,12 @@ def enqueue(
     """
     _check_options(job_type, on_conflict, options)
     new = NewJob(job_type, {} if job_data is None else job_data, **options)
-    builder = _Builder(instance, remembered_job_type)
+    builder = Builder(instance, remembered_job_type)
     while True:
         try:
             return _enqueue(builder.build(new), on_conflict)
         except OutdatedError:
-            builder = _Builder(instance, get_job_type)
+            builder = Builder(instance, get_job_type)
 
 
 def _enqueue(job: Job, on_conflict: str) -> Job:
@@ -110,7 +100,7 @@ def enqueue_many(jobs: Iterable[NewJob], *, instance: str = DEFAULT) -> list[Job
     Raise `DuplicateJobKeyError` if one of the keys is taken, by a live job or twice in `jobs`.
     """
     wanted = [_checked_new(new) for new in jobs]
-    builder = _Builder(instance, get_job_type)
+    builder = Builder(instance, get_job_type)
     if all(new.job_key is None for new in wanted):
         with transaction.atomic(using=builder.using):
             builder.look_up(wanted)
@@ -219,110 +209,6 @@ def requeue(job: Job) -> Job:
         raise _duplicate(taken)
     _announce([fresh], fresh.using)
     return fresh
-
-
-# Building jobs
-
-
-class _Builder:
-    """Makes unsaved jobs; looks each job type and queue up once."""
-
-    def __init__(self, instance: str, find_type: Callable[[str, str], JobType]) -> None:
-        self.instance = instance
-        self._find_type = find_type
-        self.using = get_instance(instance).database
-        self.now = clock.now(self.using)
-        self._types: dict[str, JobType] = {}
-        self._queues: dict[str, Queue] = {}
-        self._patterns: dict[tuple[str, str | None], Job] = {}
-
-    def look_up(self, jobs: Iterable[NewJob]) -> None:
-        """Ask the database for all that building the jobs needs of it."""
-        last: tuple[object, object] | None = None
-        for new in jobs:
-            if (new.job_type, new.queue) != last:
-                self._pattern(new.job_type, new.queue)
-            last = new.job_type, new.queue
-
-    def build(self, new: NewJob) -> Job:
-        """Return the job; raise `InvalidJobError` before anything is written."""
-        data, key, own = checked_data(new.job_data), checked_key(new.job_key), _own_values(new)
-        pattern = self._pattern(new.job_type, new.queue)
-        values = {"job_data": data, "job_key": key, "time_windows": [*pattern.time_windows]}
-        if not own:
-            return copy_of(pattern, values)
-        job = copy_of(pattern, values | own)
-        _place(job)
-        return job
-
-    def _pattern(self, job_type: str, queue: str | None) -> Job:
-        """Return the job that has all the defaults, to be copied."""
-        try:
-            pattern = self._patterns.get((job_type, queue))
-        except TypeError:  # one of the two is no text at all; the checks say so
-            pattern = None
-        return pattern or self._new_pattern(job_type, queue)
-
-    def _new_pattern(self, job_type: str, queue: str | None) -> Job:
-        checked_type_name(job_type)
-        if queue is not None:
-            checked_name("queue", queue)
-        row = self._job_type(job_type)
-        place = row.queue if queue is None else self._queue(queue)
-        pattern = self._patterns[job_type, queue] = new_job(
-            place, row, self.now, scheduled_run_time=self.now, **_default_values(row)
-        )
-        return pattern
-
-    def _job_type(self, name: str) -> JobType:
-        if name not in self._types:
-            self._types[name] = self._find_type(self.instance, name)
-        return self._types[name]
-
-    def _queue(self, name: str) -> Queue:
-        if name not in self._queues:
-            self._queues[name] = get_queue(self.instance, name)
-        return self._queues[name]
-
-
-_CHECKS: dict[str, Callable[[Any], Any]] = {
-    "scheduled_run_time": checked_moment,
-    "timeout": checked_timeout,
-    "priority": checked_priority,
-    "throttle_factor": checked_factor,
-    "time_windows": checked_windows,
-}
-_own = attrgetter(*_CHECKS)
-_NOTHING_OWN = (None,) * len(_CHECKS)
-
-
-def _own_values(new: NewJob) -> dict[str, Any]:
-    if (values := _own(new)) == _NOTHING_OWN:
-        return {}
-    given = zip(_CHECKS.items(), values, strict=True)
-    return {name: check(value) for (name, check), value in given if value is not None}
-
-
-def _default_values(row: JobType) -> dict[str, Any]:
-    return {
-        "timeout": row.default_timeout,
-        "priority": row.default_priority,
-        "throttle_factor": row.default_throttle_factor,
-        "time_windows": row.default_time_windows,
-    }
-
-
-def new_job(queue: Queue, job_type: JobType, now: datetime, **values: Any) -> Job:
-    """Return an unsaved job; its first time lies in its windows, its rank fits its queue."""
-    times = {"create_time": now, "update_time": now, "deadline": now}
-    job = unsaved_job(queue, job_type, times | values)
-    _place(job)
-    return job
-
-
-def _place(job: Job) -> None:
-    job.scheduled_run_time = moves.first_opening(job, job.scheduled_run_time)
-    job.rank = job.queue.ordering.rank(job.scheduled_run_time, job.priority)
 
 
 def _copy_of(job: Job) -> Job:

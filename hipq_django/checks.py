@@ -9,7 +9,7 @@ from django.core import checks
 from django.db import connections
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from hipq_django import conf
+from hipq_django import conf, setting
 from hipq_django.exceptions import nearest_name
 from hipq_django.registry import get_all_declared
 from hipq_django.webhooks import WebhookView
@@ -32,22 +32,22 @@ def register() -> None:
 
 
 def check_setting(**_: Any) -> list[checks.CheckMessage]:
-    """E001 to E013, E020 to E023: the HIPQ setting; each id has one rule in `hipq_django.conf`."""
-    return [_error(problem) for problem in conf.problems()]
+    """E001 to E013, E020 to E023: each id has one rule in `hipq_django.setting`."""
+    return [_error(problem) for problem in setting.problems()]
 
 
 def check_throttlers(**_: Any) -> list[checks.CheckMessage]:
     """E014: a throttler of the setting cannot be imported or is not callable."""
-    if any(conf.problems()):
+    if any(setting.problems()):
         return []
-    return [_error(problem) for problem in conf.throttler_problems()]
+    return [_error(problem) for problem in setting.throttler_problems()]
 
 
 def check_sources(**_: Any) -> list[checks.CheckMessage]:
     """E024: a source or map function cannot be imported, or does not take its options."""
-    if any(conf.problems()):
+    if any(setting.problems()):
         return []
-    return [_error(problem) for problem in conf.source_problems()]
+    return [_error(problem) for problem in setting.source_problems()]
 
 
 def check_isolation(**_: Any) -> list[checks.CheckMessage]:
@@ -92,12 +92,12 @@ def check_webhooks(**_: Any) -> list[checks.CheckMessage]:
     ]
 
 
-def _error(problem: conf.Problem) -> checks.Error:
+def _error(problem: setting.Problem) -> checks.Error:
     return checks.Error(problem.message, hint=problem.hint, id=problem.check_id)
 
 
 def _aliases(vendor: str) -> Iterator[str]:
-    if not any(conf.problems()):
+    if not any(setting.problems()):
         names = {instance.database for instance in conf.get_instances()}
         yield from (name for name in sorted(names) if connections[name].vendor == vendor)
 

@@ -12,11 +12,12 @@ from django.utils.text import Truncator
 from hipq_django.admin.base import HipqAdmin, RowList
 from hipq_django.admin.display import badge, plain, span
 from hipq_django.admin.fields import EditForm, NumberField
-from hipq_django.conf import checked_limit, checked_queue_number, get_instance
+from hipq_django.conf import get_instance
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.figures import counted, is_served, live_workers, with_figures
 from hipq_django.models import Job, Queue
 from hipq_django.payloads import NONE
+from hipq_django.setting import checked_limit, checked_queue_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

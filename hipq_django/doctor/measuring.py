@@ -9,7 +9,7 @@ from django.apps import apps
 from django.db import connections
 from django.db.models import Min
 
-from hipq_django import clock, conf, overview
+from hipq_django import clock, overview, setting
 from hipq_django.doctor import postgresql, sqlite
 from hipq_django.doctor.measurements import Inbox, Measured, Stuck, Tables, UnknownType
 from hipq_django.figures import capped_count
@@ -41,7 +41,7 @@ def measure(config: InstanceSettings) -> Measured:
         instance=config.name,
         database=using,
         overview=overview.look(config),
-        throttler_problems=tuple(problem.message for problem in conf.throttler_problems()),
+        throttler_problems=tuple(problem.message for problem in setting.throttler_problems()),
         sources=tuple(config.sources),
         unknown_types=tuple(_unknown_types(config)),
         stuck=_stuck(config, now - PATIENCE),

@@ -8,10 +8,10 @@ from typing import ClassVar
 from django.db import models
 from django.utils import timezone
 
-from hipq_django.conf import QUEUE_RANGES
 from hipq_django.models.fields import JsonField, factor_field
 from hipq_django.payloads import NONE
 from hipq_django.ranking import MAX_RANK, Order, Ordering
+from hipq_django.setting import QUEUE_RANGES
 
 
 class Queue(models.Model):

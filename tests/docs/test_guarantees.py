@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 import pytest
 from pytest_django import Settings
 
-from hipq_django.conf import INSTANCE_DEFAULTS
 from hipq_django.models import Answer, Worker
 from hipq_django.retries import MAX_LOSSES
+from hipq_django.setting import INSTANCE_DEFAULTS
 from hipq_django.states import MOVES, Outcome
 from tests.conftest import ROOT
 from tests.declaring import Declare

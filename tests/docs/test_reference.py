@@ -32,11 +32,11 @@ from hipq_django import (
     webhooks,
 )
 from hipq_django.api import ON_CONFLICT
-from hipq_django.conf import INSTANCE_DEFAULTS, QUEUE_DEFAULTS
 from hipq_django.declarations import TYPE_OPTIONS
 from hipq_django.definitions import JOB_OPTIONS, Defaults
 from hipq_django.models import Answer, Job, JobType, Queue, Worker
 from hipq_django.ranking import Order
+from hipq_django.setting import INSTANCE_DEFAULTS, QUEUE_DEFAULTS
 from hipq_django.sources.settings import SOURCE_DEFAULTS
 from tests.docs.documents import REFERENCE, codes_of
 from tests.docs.project import FreshProject

@@ -12,7 +12,6 @@ from django.utils.module_loading import import_string
 from pytest_django import Settings
 
 import hipq_django as hipq
-from hipq_django import conf
 from hipq_django.conf import (
     InstanceSettings,
     QueueSettings,
@@ -21,6 +20,7 @@ from hipq_django.conf import (
     get_throttlers,
 )
 from hipq_django.exceptions import ConfigurationError
+from hipq_django.setting import RULES, problems, source_problems, throttler_problems
 from hipq_django.sources import MessageSource
 from hipq_django.sources.settings import SourceSettings
 from tests.mailbox import read
@@ -193,7 +193,7 @@ def test_what_is_wrong_is_named_by_its_check(
 ) -> None:
     settings.HIPQ = setting
 
-    found = list(conf.problems())
+    found = list(problems())
 
     assert [problem.check_id for problem in found] == [f"hipq.{check_id}"]
     assert message in found[0].message
@@ -201,13 +201,13 @@ def test_what_is_wrong_is_named_by_its_check(
 
 
 def test_every_check_of_the_setting_has_a_case_here() -> None:
-    assert {f"hipq.{check_id}" for check_id, *_ in WRONG} == set(conf.RULES)
+    assert {f"hipq.{check_id}" for check_id, *_ in WRONG} == set(RULES)
 
 
 def test_two_wrong_queues_are_both_named(settings: Settings) -> None:
     settings.HIPQ = {"default": {"QUEUES": {"a": {"ORDER": "x"}, "b": {"ORDER": "y"}}}}
 
-    assert [problem.check_id for problem in conf.problems()] == ["hipq.E011"] * 2
+    assert [problem.check_id for problem in problems()] == ["hipq.E011"] * 2
 
 
 # Sources
@@ -266,7 +266,7 @@ def test_a_source_without_code_that_fits_is_named(
     """E024."""
     settings.HIPQ = setting
 
-    [found] = conf.source_problems()
+    [found] = source_problems()
 
     assert found.check_id == "hipq.E024"
     assert message in found.message
@@ -320,7 +320,7 @@ def test_a_throttler_that_is_none_is_named_with_its_path(
 
     with pytest.raises(ConfigurationError, match=message):
         get_throttlers("default", "bank")
-    assert [problem.check_id for problem in conf.throttler_problems()] == ["hipq.E014"]
+    assert [problem.check_id for problem in throttler_problems()] == ["hipq.E014"]
 
 
 def test_a_module_that_breaks_while_it_is_imported_is_a_throttler_that_cannot_be_used(
@@ -333,4 +333,4 @@ def test_a_module_that_breaks_while_it_is_imported_is_a_throttler_that_cannot_be
 
     with pytest.raises(ConfigurationError, match=r"broken_limits\.limit"):
         get_throttlers("default", "bank")
-    assert [problem.check_id for problem in conf.throttler_problems()] == ["hipq.E014"]
+    assert [problem.check_id for problem in throttler_problems()] == ["hipq.E014"]

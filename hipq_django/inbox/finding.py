@@ -1,0 +1,35 @@
+"""Looking for the job of a message."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hipq_django.database import kept, locked
+from hipq_django.models import Job, JobType
+from hipq_django.payloads import NONE
+
+if TYPE_CHECKING:
+    from hipq_django.inbox.messages import Message
+
+
+def lock_job(message: Message, using: str) -> Job | None:
+    """Return the locked job of a message by its key: the live one, else the newest final one.
+
+    A final one is only kept from being pruned before the answer that names it is stored.
+    """
+    if message.job_key == NONE:
+        return None
+    jobs = Job.objects.using(using).filter(
+        job_type__in=JobType.objects.using(using).filter(
+            instance=message.instance, name=message.job_type
+        ),
+        job_key=message.job_key,
+    )
+    live = next(iter(locked(jobs.live().exclude(job_key=NONE))[:1]), None)
+    final: Job | None = kept(jobs.final().exclude(job_key=NONE).order_by("-pk"))
+    return live or final
+
+
+def lock_job_by_id(pk: int, using: str) -> Job | None:
+    """Return one job, locked; None where it was pruned."""
+    return next(iter(locked(Job.objects.using(using).filter(pk=pk))), None)

@@ -1,0 +1,47 @@
+"""Every move of a job is written here and nowhere else.
+
+Each is a compare-and-set: the row must still be in the state, attempt and hands in which the
+mover left it. No such row means that somebody else was first, and the mover drops its result.
+Rows are locked in the order of their ids.
+"""
+
+from hipq_django.moves.ends import (
+    fail,
+    finish_answered,
+    mark_answered,
+    settle,
+    walk,
+)
+from hipq_django.moves.hands import (
+    claim,
+    claim_due,
+    expect_response_handler,
+    hand_back,
+    let_go,
+    take,
+)
+from hipq_django.moves.persisting import persist
+from hipq_django.moves.running import set_deadline, set_key, set_progress
+from hipq_django.moves.waiting import edit, first_opening, rank, reschedule
+
+__all__ = [
+    "claim",
+    "claim_due",
+    "edit",
+    "expect_response_handler",
+    "fail",
+    "finish_answered",
+    "first_opening",
+    "hand_back",
+    "let_go",
+    "mark_answered",
+    "persist",
+    "rank",
+    "reschedule",
+    "set_deadline",
+    "set_key",
+    "set_progress",
+    "settle",
+    "take",
+    "walk",
+]

@@ -1,0 +1,133 @@
+"""What answers, time and operators do to jobs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.db import IntegrityError
+
+from hipq_django.hotpath import hot_path
+from hipq_django.models import Answer, Attempt
+from hipq_django.moves.rows import FREE, chunks, rows_of, set_values, update_each
+from hipq_django.payloads import NONE
+from hipq_django.retries import class_names
+from hipq_django.signals import job_failed, job_finished, send_after_commit
+from hipq_django.states import Outcome, State, path
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from hipq_django.hotpath.base import Settled
+    from hipq_django.inbox import Message
+    from hipq_django.models import Job
+    from hipq_django.results import Kept
+
+
+def walk(job: Job, new: State, values: Mapping[str, Any], now: datetime) -> None:
+    """Move one locked job to `new` on the shortest way of allowed moves, in this transaction.
+
+    `values` are written with the last step; `error` also where the way leads through error. The
+    given copy is brought up to date.
+    """
+    steps = path(State(job.state), new)
+    for step in steps:
+        passing: dict[str, Any] = {"state": step, "update_time": now, **FREE}
+        if step in (State.RUNNING, State.ERROR):
+            passing["error"] = NONE if step == State.RUNNING else values["error"]
+        if step == steps[-1]:
+            passing |= values
+        changed = rows_of(job.using, [job.pk]).filter(state=job.state).update(**passing)
+        if not changed:
+            raise IntegrityError(f"job {job.pk} left state {job.state} although it was locked")
+        set_values(job, passing)
+
+
+def settle(
+    messages: Sequence[Message], now: datetime, using: str, *, handled: bool, job_id: int | None
+) -> list[Settled]:
+    """Settle waiting jobs by responses, and store these; see `HotPath.settle`."""
+    settled = hot_path(using).settle(messages, now, handled=handled, job_id=job_id)
+    if settled and not handled and job_finished.has_listeners():
+        for jobs in chunks(using, [done.job_id for done in settled]):
+            send_after_commit(job_finished, jobs, using)
+    return settled
+
+
+def finish_answered(responses: Sequence[tuple[Job, Any]], now: datetime, using: str) -> None:
+    """Make locked running jobs final by the responses that nobody handles."""
+    if not responses:
+        return
+    results = {job.pk: {"result": response} for job, response in responses}
+    update_each(using, results, **success(now))
+    if job_finished.has_listeners():
+        for job, response in responses:
+            set_values(job, {**success(now), "result": response})
+        send_after_commit(job_finished, [job for job, _ in responses], using)
+
+
+def mark_answered(jobs: Sequence[Job], now: datetime, using: str) -> None:
+    """Note that the responses of locked running jobs wait for their response handlers."""
+    ids = [job.pk for job in jobs]
+    for rows in chunks(using, ids):
+        rows.update(answered=True, update_time=now)
+    for job in jobs:
+        job.answered = True
+
+
+def discard_answers(ids: Sequence[int], using: str) -> None:
+    """Set aside the responses, and early parts, of jobs that send their request again."""
+    kept = (Answer.Status.ACCEPTED, Answer.Status.EARLY)
+    Answer.objects.using(using).filter(
+        job__in=ids, status__in=kept, kind=Answer.Kind.RESPONSE
+    ).update(status=Answer.Status.DISCARDED)
+
+
+def fail(
+    jobs: Sequence[Job], kind: Attempt.Kind, errors: Mapping[int, Any], now: datetime, using: str
+) -> None:
+    """Move locked running jobs to error; their retry handlers decide in the next batch.
+
+    What another system answered may quote sensitive fields: it is masked, the inbox has it whole.
+    """
+    if kind == Attempt.Kind.ANSWERED:
+        errors = {job.pk: job.masked(errors[job.pk]) for job in jobs}
+    rows = {job.pk: {"error": errors[job.pk]} for job in jobs}
+    update_each(using, rows, state=State.ERROR, update_time=now, **FREE)
+    record([_attempt(job, kind, errors[job.pk], now) for job in jobs], using)
+    for job in jobs:
+        set_values(job, {"state": State.ERROR, "error": errors[job.pk], **FREE})
+    send_after_commit(job_failed, jobs, using)
+
+
+def _attempt(job: Job, kind: Attempt.Kind, error: Any, now: datetime) -> Attempt:
+    return Attempt(
+        job_id=job.pk,
+        attempt=job.attempt,
+        kind=kind,
+        error=error,
+        exception_classes=class_names(Attempt.CLASSES[kind]),
+        worker=job.worker.name if job.worker else NONE,
+        **span(job, now),
+    )
+
+
+def record(attempts: Sequence[Attempt], using: str) -> None:
+    """Write down failed attempts; the first that was written for an attempt stays."""
+    Attempt.objects.using(using).bulk_create(attempts, ignore_conflicts=True)
+
+
+def span(job: Job | Kept, now: datetime) -> dict[str, datetime]:
+    """Return from when to when an attempt was."""
+    return {"start_time": job.start_time, "end_time": now}
+
+
+def success(now: datetime) -> dict[str, Any]:
+    """Return the values of a job that succeeded."""
+    return {
+        "state": State.FINAL,
+        "outcome": Outcome.SUCCEEDED,
+        "answered": False,
+        "update_time": now,
+        **FREE,
+    }

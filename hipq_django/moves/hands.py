@@ -1,0 +1,101 @@
+"""Into a worker's hands and out of them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from hipq_django.hotpath import hot_path
+from hipq_django.hotpath.rows import write_claim
+from hipq_django.moves.rows import FREE, chunks, rows_of, update_each
+from hipq_django.moves.waiting import next_time
+from hipq_django.payloads import NONE
+from hipq_django.states import State, Work
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+
+    from hipq_django.models import Job, Queue, Worker
+
+
+def claim(jobs: Sequence[Job], worker: Worker, now: datetime, *, prefetched: set[int]) -> None:
+    """Move locked waiting jobs to running in the hands of `worker`; count the attempt.
+
+    The deadline counts from here. `prefetched` are the ids that may wait in the worker for a
+    free thread. The given copies are brought up to date.
+    """
+    for job in jobs:
+        job.attempt += 1
+    _note_claim(jobs, worker, now, prefetched)
+    hot_path(worker.using).claim(jobs, worker, now)
+
+
+def claim_due(
+    queue: Queue, worker: Worker, now: datetime, *, room: int, limit: int, types: Sequence[int]
+) -> list[Job]:
+    """Do the same at once with the first due jobs of an unlimited queue that need no look.
+
+    See `HotPath.claim_due`. Those behind the first `room` may wait for a free thread.
+    """
+    path = hot_path(worker.using)
+    jobs = path.claim_due(queue, worker, now, room=room, limit=limit, types=types)
+    _note_claim(jobs, worker, now, {job.id for job in jobs[room:]})
+    return jobs
+
+
+def _note_claim(jobs: Sequence[Job], worker: Worker, now: datetime, prefetched: set[int]) -> None:
+    values = {"state": State.RUNNING, "error": NONE, "worker_id": worker.pk, "update_time": now}
+    values |= {"progress": 0.0, "progress_message": NONE, "extended_seconds": 0.0}
+    write_claim(jobs, {**values, "work": Work.REQUEST}, worker)
+    deadlines = {timeout: now + timedelta(seconds=timeout) for timeout in {j.timeout for j in jobs}}
+    for job in jobs:
+        job.deadline = deadlines[job.timeout]
+        job.prefetched = job.id in prefetched
+
+
+def take(jobs: Sequence[Job], worker: Worker, now: datetime) -> None:
+    """Put locked jobs whose response or error waits to be worked off into the worker's hands.
+
+    For a response handler the deadline starts anew: the other system has done its part.
+    """
+    for job in jobs:
+        job.worker = worker
+        job.work = Work.RESPONSE if job.state == State.RUNNING else Work.DECISION
+    for (work, timeout), group in _grouped(jobs, lambda j: (j.work, j.timeout)).items():
+        values: dict[str, Any] = {"worker": worker, "work": work, "prefetched": False}
+        values["update_time"] = now
+        if work == Work.RESPONSE:
+            values |= {"deadline": now + timedelta(seconds=timeout), "extended_seconds": 0}
+        rows_of(worker.using, [j.pk for j in group]).update(**values)
+
+
+def expect_response_handler(job: Job) -> None:
+    """Write that a job claimed just now goes to its response handler: its answer came early."""
+    rows_of(job.using, [job.pk]).update(answered=True, work=Work.RESPONSE)
+
+
+def let_go(ids: Sequence[int], using: str, now: datetime) -> None:
+    """Take jobs out of a worker's hands, their state unchanged."""
+    for rows in chunks(using, ids):
+        rows.update(**FREE, update_time=now)
+
+
+def hand_back(jobs: Sequence[Job], reason: str, now: datetime, using: str) -> None:
+    """Put locked jobs that did not start, or were let go, back to where they are claimed.
+
+    Through error to retry without an Attempt; the attempt keeps its number, it only ever grows.
+    """
+    running = [j for j in jobs if j.state == State.RUNNING]
+    errors = {j.pk: {"error": reason} for j in running}
+    update_each(using, errors, state=State.ERROR, update_time=now, **FREE)
+    retries = {j.pk: next_time(j, now, answered=j.answered) for j in running}
+    update_each(using, retries, state=State.RETRY)
+    let_go([j.pk for j in jobs if j.state == State.ERROR], using, now)
+
+
+def _grouped(jobs: Iterable[Job], key: Any) -> dict[Any, list[Job]]:
+    groups: dict[Any, list[Job]] = {}
+    for job in jobs:
+        groups.setdefault(key(job), []).append(job)
+    return groups
