@@ -13,7 +13,7 @@ from asgiref.sync import sync_to_async
 from django.db import IntegrityError
 
 from hipq_django import answer_batch, clock, inbox, settling
-from hipq_django.conf import DEFAULT, get_instance
+from hipq_django.conf import get_instance
 from hipq_django.database import locked, statement_transaction, write_transaction
 from hipq_django.definitions import NewAnswer, checked_key, checked_type_name
 from hipq_django.exceptions import InvalidAnswerError, InvalidJobError
@@ -22,6 +22,7 @@ from hipq_django.inbox import Message
 from hipq_django.models import Answer
 from hipq_django.parts import UNNAMED, checked_part
 from hipq_django.payloads import NONE, to_json
+from hipq_django.setting import DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -12,7 +12,6 @@ from django.db import IntegrityError, connections, transaction
 from hipq_django import clock, inbox, moves
 from hipq_django.building import Builder, new_job
 from hipq_django.catalog import get_job_type, remembered_job_type
-from hipq_django.conf import DEFAULT
 from hipq_django.database import locked, write_transaction
 from hipq_django.definitions import (
     JOB_OPTIONS,
@@ -28,6 +27,7 @@ from hipq_django.hotpath import hot_path
 from hipq_django.hotpath.base import OutdatedError
 from hipq_django.models import Job
 from hipq_django.payloads import NONE
+from hipq_django.setting import DEFAULT
 from hipq_django.signals import job_enqueued, job_finished, send_after_commit
 from hipq_django.states import WAITING, Outcome, State
 from hipq_django.wakeup import wake_workers

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hipq_django import api
-from hipq_django.conf import DEFAULT
 from hipq_django.definitions import (
     Defaults,
     checked_counted,
@@ -20,6 +19,7 @@ from hipq_django.definitions import (
 from hipq_django.exceptions import InvalidJobError, InvalidJobTypeError, UnknownOptionError
 from hipq_django.redaction import checked_fields
 from hipq_django.registry import DEFAULT_QUEUE, DeclaredType, register
+from hipq_django.setting import DEFAULT
 from hipq_django.windows import parse_windows
 
 if TYPE_CHECKING:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from django.db import InterfaceError, OperationalError
 
 from hipq_django.answers import complete, fail
-from hipq_django.conf import DEFAULT, get_instance
+from hipq_django.conf import get_instance
 from hipq_django.definitions import checked_type_name
 from hipq_django.exceptions import ConfigurationError, InvalidAnswerError, InvalidJobError
 from hipq_django.registry import DeclaredType
+from hipq_django.setting import DEFAULT
 
 if TYPE_CHECKING:
     from hipq_django.models import Answer

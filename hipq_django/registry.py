@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from django.utils.module_loading import autodiscover_modules
 
-from hipq_django.conf import DEFAULT
 from hipq_django.definitions import Defaults
 from hipq_django.exceptions import InvalidJobTypeError
+from hipq_django.setting import DEFAULT
 from hipq_django.windows import windows_to_json
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from django.db import IntegrityError
 from django.db.models import Q
 
 from hipq_django import clock, inbox, moves
-from hipq_django.conf import DEFAULT, get_instance
+from hipq_django.conf import get_instance
 from hipq_django.database import locked, write_transaction
 from hipq_django.definitions import (
     checked_extension,
@@ -29,6 +29,7 @@ from hipq_django.models import Answer, Job, JobType
 from hipq_django.moments import MAX_SECONDS
 from hipq_django.payloads import NONE, storable_text
 from hipq_django.registry import get_declared
+from hipq_django.setting import DEFAULT
 from hipq_django.states import State
 
 if TYPE_CHECKING:

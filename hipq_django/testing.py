@@ -6,10 +6,11 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from hipq_django import catalog, clock, recovery, reranking
-from hipq_django.conf import DEFAULT, get_instance
+from hipq_django.conf import get_instance
 from hipq_django.executor import execute
 from hipq_django.models import Job, Worker
 from hipq_django.scheduler import BatchScheduler
+from hipq_django.setting import DEFAULT
 from hipq_django.states import Work
 
 if TYPE_CHECKING:

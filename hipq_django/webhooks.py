@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, JsonResponse
 
-from hipq_django.conf import DEFAULT, get_instance
+from hipq_django.conf import get_instance
 from hipq_django.exceptions import ConfigurationError, ForgedWebhookError, UnknownOptionError
 from hipq_django.formats import MessageFormat, read
 from hipq_django.receiving import ReceivingView, RefusedError, logger, read_body, read_json
+from hipq_django.setting import DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

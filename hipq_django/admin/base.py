@@ -14,8 +14,9 @@ from django.utils.html import format_html
 
 from hipq_django import clock
 from hipq_django.admin.display import shown, when
-from hipq_django.conf import DEFAULT, get_instance
+from hipq_django.conf import get_instance
 from hipq_django.figures import COUNT_LIMIT, capped_count
+from hipq_django.setting import DEFAULT
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -22,10 +22,10 @@ from pytest_django import Settings
 import hipq_django as hipq
 from hipq_django import (
     checks,
-    conf,
     exceptions,
     reasons,
     receiving,
+    setting,
     signals,
     testing,
     views,
@@ -285,7 +285,7 @@ HINTS = {codes_of(row[0])[0]: row[2] for row in REFERENCE.rows("System checks")}
 
 
 def test_every_check_is_there() -> None:
-    sources = inspect.getsource(checks) + inspect.getsource(conf)
+    sources = inspect.getsource(checks) + inspect.getsource(setting)
 
     assert set(HINTS) == set(re.findall(r'"(hipq\.[EWI]\d{3})"', sources))
 

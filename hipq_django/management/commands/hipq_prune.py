@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import Error
 
-from hipq_django.conf import DEFAULT, QUEUE_RANGES, get_instance
+from hipq_django.conf import get_instance
 from hipq_django.database import in_one_line
 from hipq_django.exceptions import HipqError
 from hipq_django.retention import prune
+from hipq_django.setting import DEFAULT, QUEUE_RANGES
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser

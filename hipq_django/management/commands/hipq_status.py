@@ -9,12 +9,13 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import Error
 
 from hipq_django import catalog
-from hipq_django.conf import DEFAULT, get_instance
+from hipq_django.conf import get_instance
 from hipq_django.database import in_one_line
 from hipq_django.exceptions import HipqError
 from hipq_django.figures import counted
 from hipq_django.overview import Overview, QueueCounts, WorkerState, look
 from hipq_django.payloads import NONE
+from hipq_django.setting import DEFAULT
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser

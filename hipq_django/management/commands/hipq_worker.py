@@ -8,7 +8,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from hipq_django import catalog
-from hipq_django.conf import DEFAULT, get_instance
+from hipq_django.conf import get_instance
 from hipq_django.exceptions import ConfigurationError, HipqError, nearest_name
 from hipq_django.models import Queue
 from hipq_django.processes.child import leave
@@ -19,6 +19,7 @@ from hipq_django.processes.signals import on_stop_signals
 from hipq_django.processes.start_up import check_database, reached
 from hipq_django.processes.supervisor import Supervisor
 from hipq_django.processes.worker import WorkerProcess
+from hipq_django.setting import DEFAULT
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
