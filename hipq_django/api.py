@@ -13,10 +13,7 @@ from hipq_django import clock, inbox, moves
 from hipq_django.building import Builder, new_job
 from hipq_django.catalog import get_job_type, remembered_job_type
 from hipq_django.database import locked, write_transaction
-from hipq_django.definitions import (
-    JOB_OPTIONS,
-    NewJob,
-)
+from hipq_django.definitions import JOB_OPTIONS, NewJob
 from hipq_django.exceptions import (
     DuplicateJobKeyError,
     InvalidJobError,

@@ -74,19 +74,25 @@ def _prune_answers(config: InstanceSettings, before: datetime, dry_run: bool) ->
     if dry_run:
         return int(old.count())
     deleted = 0
-    while batch := _delete_answers(old):
-        deleted += batch
+    while ids := _delete_answers(old):
+        deleted += len(ids)
+        old = old.filter(pk__gt=ids[-1])  # as in `_prune_queue`
     return deleted
 
 
-def _delete_answers(old: Any) -> int:
-    """Delete the oldest; one that an operator is matching to a job just now is left."""
+def _delete_answers(old: Any) -> list[int]:
+    """Delete the oldest and return their ids, in order.
+
+    One that an operator is matching to a job just now is left.
+    """
     with write_transaction(old.db):
         rows = locked(old.order_by("pk"), skip_locked=True, to_delete=True)
         ids = list(rows.values_list("pk", flat=True)[:BATCH])
-        return _raw_delete(Answer.objects.using(old.db).filter(pk__in=ids)) if ids else 0
+        if ids:
+            _raw_delete(Answer.objects.using(old.db).filter(pk__in=ids))
+        return ids
 
 
-def _raw_delete(rows: Any) -> int:
+def _raw_delete(rows: Any) -> None:
     """Delete in one statement; the rows that name these are deleted by the caller."""
-    return int(rows._raw_delete(rows.db))
+    rows._raw_delete(rows.db)

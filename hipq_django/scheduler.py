@@ -336,8 +336,8 @@ class BatchScheduler:
         They were claimed by a transaction whose commit was never confirmed. Return how many.
         """
         rows = Job.objects.using(self.using).filter(worker=self.worker)
-        mine = {pk for held in rows.in_hands() for pk in held.values_list("pk", flat=True)}
-        ids = [pk for pk in mine if pk not in self.batch]
+        held = (pk for jobs in rows.in_hands() for pk in jobs.values_list("pk", flat=True))
+        ids = [pk for pk in held if pk not in self.batch]
         if not ids:
             return 0
         now = clock.now(self.using)

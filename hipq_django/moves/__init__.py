@@ -5,13 +5,7 @@ mover left it. No such row means that somebody else was first, and the mover dro
 Rows are locked in the order of their ids.
 """
 
-from hipq_django.moves.ends import (
-    fail,
-    finish_answered,
-    mark_answered,
-    settle,
-    walk,
-)
+from hipq_django.moves.ends import fail, finish_answered, mark_answered, settle, walk
 from hipq_django.moves.hands import (
     claim,
     claim_due,
