@@ -20,7 +20,6 @@ from hipq_django.results import Claim, keep
 from hipq_django.signals import job_started, send_after_commit
 from hipq_django.states import Work
 from hipq_django.throttling import (
-    Load,
     Reschedule,
     Run,
     ThrottlerError,
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
     from hipq_django.results import Result
     from hipq_django.scheduler import BatchScheduler
-    from hipq_django.throttling import Throttler
+    from hipq_django.throttling import Load, Throttler
 
 logger = logging.getLogger("hipq_django")
 
@@ -80,6 +79,7 @@ class Admission:
         self.load = Decimal(0)
         self.has_critical = False
         self.running: list[Load] = []
+        """What throttlers see of the jobs that ran before."""
         self.admitted: list[Job] = []
         self.is_full = False
 
@@ -114,7 +114,7 @@ class Admission:
             self.queue, self.scheduler.worker, self.now, room=self.room, limit=limit, types=types
         )
         if len(jobs) == PAGE:
-            self.scheduler.call(self.queue.name)  # there is more where this came from
+            self.scheduler.turns.call(self.queue.name)  # there is more where this came from
         return self._started(self.scheduler.known(self.queue, jobs))
 
     @property
@@ -147,7 +147,7 @@ class Admission:
     def _admit(self) -> None:
         """Choose the locked jobs that may start, in strict order."""
         if self.throttlers:
-            self.running = self._running()
+            self.running = self.path.running(self.queue)
         self._look_through_pages(self._page_size())
         if self.is_full and self.has_critical:
             self._choose_critical()
@@ -211,7 +211,6 @@ class Admission:
         if self.queue.is_limited:
             self.load += sum((job.throttle_factor for job in chosen), Decimal(0))
         if self.throttlers and chosen:
-            self.running += [load_of(job) for job in chosen]
             self._tell_throttlers(len(chosen))
 
     def _fitting(self, jobs: Sequence[Job]) -> Sequence[Job]:
@@ -257,13 +256,9 @@ class Admission:
     def _ask(self, jobs: Sequence[Job]) -> dict[int, Verdict]:
         # A savepoint, so that a query that fails in a throttler does not end our transaction.
         with transaction.atomic(using=self.using):
+            running = [*self.running, *map(load_of, self.admitted)]
             candidates = [candidate_of(job) for job in jobs]
-            return ask(self.throttlers, self.queue, self.now, self.running, candidates)
-
-    def _running(self) -> list[Load]:
-        running = self.scheduler.jobs(self.queue).running()
-        rows = running.values_list("job_type__name", "job_key", "job_data", "throttle_factor")
-        return [Load(*row) for row in rows]
+            return ask(self.throttlers, self.queue, self.now, running, candidates)
 
     def _due(
         self, limit: int, *, after: tuple[int, int] | None = None, critical: bool = False

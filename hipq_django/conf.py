@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from hipq_django.exceptions import ConfigurationError, nearest_name
@@ -55,7 +56,7 @@ class InstanceSettings:
 
     def queue(self, name: str) -> QueueSettings:
         """Return the settings of a queue, the defaults for one that is not named."""
-        return self.queues.get(name) or _queue_settings({})
+        return self.queues.get(name) or _defaults_of_a_queue()
 
     def source(self, name: str) -> SourceSettings:
         """Return the settings of a source; raise `ConfigurationError` where there is none."""
@@ -124,6 +125,11 @@ def _instance_settings(name: str, options: Mapping[str, Any]) -> InstanceSetting
         queues={queue: _queue_settings(opts) for queue, opts in values["QUEUES"].items()},
         sources={key: source_settings(key, opts) for key, opts in values["SOURCES"].items()},
     )
+
+
+@cache
+def _defaults_of_a_queue() -> QueueSettings:
+    return _queue_settings({})
 
 
 def _queue_settings(options: Mapping[str, Any]) -> QueueSettings:

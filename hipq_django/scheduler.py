@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import defaultdict, deque
+from collections import defaultdict
 from itertools import takewhile
 from typing import TYPE_CHECKING, Protocol
 
@@ -21,18 +21,20 @@ from hipq_django.conf import get_instance
 from hipq_django.database import locked, write_transaction
 from hipq_django.gathering import response_of
 from hipq_django.hotpath import hot_path
-from hipq_django.hotpath.base import Busy, Known
+from hipq_django.hotpath.base import Known
 from hipq_django.models import Attempt, Job, JobType, Queue
 from hipq_django.ranking import MAX_RANK
 from hipq_django.registry import get_all_declared
 from hipq_django.results import Claim, Result, WaitsFor, keep, log_result, refused
 from hipq_django.retries import Failure
 from hipq_django.states import Work
+from hipq_django.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
+    from hipq_django.hotpath.base import Busy
     from hipq_django.models import Worker
     from hipq_django.models.job import JobQuerySet
 
@@ -82,8 +84,7 @@ class BatchScheduler:
         self._replacing = threading.Lock()
         self.progress = 0
         self.contended = False
-        self._turn = 0
-        self._queues: list[Queue] = []
+        self.turns = Turns()
         self.skip_to: dict[int, tuple[int, int]] = {}
         self.left_full: set[int] = set()
         """The ids of queues whose last admission ended at a job that did not fit."""
@@ -92,14 +93,6 @@ class BatchScheduler:
         self._types_loaded = -TYPES_SECONDS
         self._unlooked_since: float | None = None
         self._next_whole_look = 0.0
-        self._called: deque[str] = deque()
-
-    def call(self, queue: str) -> None:
-        """Let the next pass try this queue, by its name, before it looks; from any thread.
-
-        There is something new in it, or more than one pass takes.
-        """
-        self._called.append(queue)
 
     def run_once(self) -> int:
         """Do one pass; return how many jobs were admitted.
@@ -112,7 +105,7 @@ class BatchScheduler:
         if refilled is not None and self._may_wait_for_a_look():
             return refilled
         settled = self.persist_batch(may_wait=not self.left_full)
-        admitted = self.apply_throttler(self._take_calls())
+        admitted = self.apply_throttler(self.turns.take())
         if not (admitted and self._may_wait_for_a_look()):
             admitted += self.apply_throttler(self.fetch_due(), beside=len(admitted))
         self.replace_batch(settled, admitted)
@@ -125,15 +118,6 @@ class BatchScheduler:
         now = time.monotonic()
         self._unlooked_since = self._unlooked_since or now
         return now < self._unlooked_since + LOOK_SECONDS
-
-    def _take_calls(self) -> list[Busy]:
-        """Return the queues that were called, as they were at the last look."""
-        called = {self._called.popleft() for _ in range(len(self._called))}
-        return [
-            Busy(queue, first_rank=queue.front, has_response=False, has_error=False)
-            for queue in (self._queues if called else [])
-            if queue.name in called
-        ]
 
     @property
     def found_nothing(self) -> bool:
@@ -233,18 +217,13 @@ class BatchScheduler:
         if self.executor.free() + self.executor.ahead() <= 0:
             return []
         self._unlooked_since = None
-        queues = self._look()
-        self._queues = [busy.queue for busy in queues]
-        busy = [q for q in queues if q.has_response or q.has_error or _has_startable(q)]
-        self._turn += 1
-        start = self._turn % len(busy) if busy else 0
-        return busy[start:] + busy[:start]
+        return self.turns.after_look(self._look())
 
     def _look(self) -> list[Busy]:
         """Look from the beginning of each queue, or from its front where that takes too long."""
         now, began = clock.now(self.using), time.monotonic()
         whole = began >= self._next_whole_look
-        known = {queue.pk: self._known(queue, now, whole=whole) for queue in self._queues}
+        known = {queue.pk: self._known(queue, now, whole=whole) for queue in self.turns.queues}
         queues = self.path.look(self.worker.instance, self.worker.queues, now, known)
         for busy in queues:
             busy.queue.front = busy.queue.front_at(busy.first_rank, now)
@@ -266,11 +245,13 @@ class BatchScheduler:
         `beside` as many as were claimed in this pass already.
         """
         admitted: list[Claim] = []
-        for busy in due:
+        for number, busy in enumerate(due):
             room, ahead = self.executor.free() - beside - len(admitted), self.executor.ahead()
             if room + ahead <= 0:
+                self.turns.leave(due[number:])
                 break
             admitted += self._claim(busy, room, ahead)
+            self.turns.had(busy.queue)
         return admitted
 
     def _claim(self, busy: Busy, room: int, ahead: int) -> list[Claim]:
@@ -280,7 +261,7 @@ class BatchScheduler:
             claims += self._take_errors(busy.queue, room + ahead)
         if busy.has_response:
             claims += self._take_responses(busy.queue, room + ahead)
-        if _has_startable(busy):
+        if busy.has_startable:
             claims += Admission(self, busy.queue, max(room - len(claims), 0), ahead).claim()
         return claims
 
@@ -385,10 +366,6 @@ class BatchScheduler:
         self._types = {row.pk: row for row in rows if row.name in known}
         self.unknown_types = [row.pk for row in rows if row.name not in known]
         self._types_loaded = time.monotonic()
-
-
-def _has_startable(busy: Busy) -> bool:
-    return busy.first_rank is not None and not busy.queue.paused
 
 
 def _failures(jobs: Sequence[Job], using: str) -> dict[int, Failure]:

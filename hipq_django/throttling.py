@@ -6,7 +6,7 @@ Source: hipq README, "Throttling". A throttler is any callable
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -168,7 +168,7 @@ def _verdicts(
 
 
 def _check_verdict(name: str, verdict: object) -> None:
-    if not isinstance(verdict, Run | Hold | Reschedule):
+    if not isinstance(verdict, Verdict):
         raise ThrottlerError(
             f"throttler {name} returned {verdict!r}; return Run(), Hold(reason) or "
             "Reschedule(at, reason)."
@@ -245,14 +245,14 @@ class ShareLimit:
         value = _value(load, self.key)
         return value if isinstance(value, str) and value in self.shares else ""
 
-    def _decide(self, limit: Decimal, loads: Counter[str], candidate: Candidate) -> Verdict:
+    def _decide(self, limit: Decimal, loads: dict[str, Decimal], candidate: Candidate) -> Verdict:
         name = self._share_of(candidate)
         share = self.shares[name] if name else self.other
         room = limit * Decimal(str(share))
         factor = candidate.throttle_factor
-        load = Decimal(loads[name])
+        load = loads[name]
         if factor == 0 or load + factor <= room or (share > 0 and load == 0):
-            loads[name] += factor  # type: ignore[assignment]
+            loads[name] += factor
             return Run()
         value = _value(candidate, self.key)
         return Hold(f"share of {self.key} {value!r} is used up: {_plain(load)} of {_plain(room)}")
@@ -290,13 +290,13 @@ class KeyLimit:
         value = _value(load, self.key)
         return "" if value is None else f"={value}"
 
-    def _decide(self, loads: Counter[str], candidate: Candidate) -> Verdict:
+    def _decide(self, loads: dict[str, Decimal], candidate: Candidate) -> Verdict:
         group = self._group_of(candidate)
         factor = candidate.throttle_factor
-        load = Decimal(loads[group])
+        load = loads[group]
         if group and factor and load and load + factor > Decimal(str(self.limit)):
             return Hold(f"{self.key} {group[1:]!r} has {_plain(load)} of {self.limit} running")
-        loads[group] += factor  # type: ignore[assignment]
+        loads[group] += factor
         return Run()
 
 
@@ -364,8 +364,8 @@ def _value(load: Load, key: str) -> Any:
     return load.job_data.get(key) if isinstance(load.job_data, dict) else None
 
 
-def _loads(running: Sequence[Load], group_of: Any) -> Counter[str]:
-    loads: Counter[str] = Counter()
+def _loads(running: Sequence[Load], group_of: Any) -> dict[str, Decimal]:
+    loads: dict[str, Decimal] = defaultdict(Decimal)
     for load in running:
-        loads[group_of(load)] += load.throttle_factor  # type: ignore[assignment]
+        loads[group_of(load)] += load.throttle_factor
     return loads

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Self
@@ -12,6 +13,9 @@ from hipq_django.models import Job, Worker
 from hipq_django.results import Claim, Result
 from hipq_django.scheduler import BatchScheduler
 from tests.factories import WorkerFactory
+
+LOOK = re.compile(r"AS first_rank|hipq_look\(")
+"""How the statement is told that looks through all queues."""
 
 
 class HandWorker:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from hipq_django.inbox import Message
     from hipq_django.models import Job, Queue, Worker
+    from hipq_django.throttling import Load
 
 
 class Busy(NamedTuple):
@@ -21,6 +22,11 @@ class Busy(NamedTuple):
     """The rank of the first due job that there is room for, or a lower one; None: there is none."""
     has_response: bool
     has_error: bool
+
+    @property
+    def has_startable(self) -> bool:
+        """Whether a job may start."""
+        return self.first_rank is not None and not self.queue.paused
 
 
 class Known(NamedTuple):
@@ -97,6 +103,9 @@ class HotPath(Protocol):
 
         What was committed before the queue was locked is seen.
         """
+
+    def running(self, queue: Queue) -> list[Load]:
+        """Return what throttlers see of the queue's running jobs."""
 
     def due(
         self,

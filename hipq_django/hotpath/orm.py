@@ -26,6 +26,7 @@ from hipq_django.models import Job, Queue
 from hipq_django.payloads import NONE
 from hipq_django.ranking import MAX_RANK
 from hipq_django.states import State, Work
+from hipq_django.throttling import Load
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -97,6 +98,12 @@ class OrmPath:
         critical = queue.jobs.using(self.using).due(now).filter(throttle_factor=0)
         jobs = self.due(queue, now, limit, without_types=without_types)
         return Head(jobs, Decimal(load or 0), critical.exists())
+
+    def running(self, queue: Queue) -> list[Load]:
+        """One SELECT."""
+        rows = queue.jobs.using(self.using).running()
+        fields = ("job_type__name", "job_key", "job_data", "throttle_factor")
+        return [Load(*row) for row in rows.values_list(*fields)]
 
     def due(
         self,

@@ -16,6 +16,7 @@ from django.db.models.base import ModelState
 from hipq_django.hotpath.dialects import factor_of
 from hipq_django.models import Answer, Job, Queue
 from hipq_django.payloads import NONE
+from hipq_django.throttling import Load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -81,6 +82,15 @@ def read_jobs(
         }
         jobs.append(job)
     return jobs
+
+
+def read_loads(rows: Sequence[tuple[Any, ...]]) -> list[Load]:
+    """Return what throttlers see from rows of a type's name, a key, data and a factor."""
+    datas = _decode(f"[{','.join([row[2] for row in rows])}]")
+    return [
+        Load(name, key, data, factor_of(factor))
+        for data, (name, key, _, factor) in zip(datas, rows, strict=True)
+    ]
 
 
 def read_queue(row: Sequence[Any], using: str) -> Queue:

@@ -19,7 +19,7 @@ from hipq_django.hotpath.bulk import ROWS_PER_INSERT, copy_in, insert_statement
 from hipq_django.hotpath.columns import document_row
 from hipq_django.hotpath.dialects import factor_of
 from hipq_django.hotpath.kept import has_functions
-from hipq_django.hotpath.rows import read_jobs, read_queue
+from hipq_django.hotpath.rows import read_jobs, read_loads, read_queue
 from hipq_django.hotpath.settling import (
     BY_ATTEMPT,
     BY_KEYS,
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from hipq_django.hotpath.kept import Kept
     from hipq_django.inbox import Message
     from hipq_django.models import Job, Queue, Worker
+    from hipq_django.throttling import Load
 
 
 class SqlPath:
@@ -94,6 +95,14 @@ class SqlPath:
         load, has_critical = rows[0][-2:] if rows else (None, False)
         jobs = self._read_jobs([row[:-2] for row in rows], queue)
         return Head(jobs, factor_of(load or 0), bool(has_critical))
+
+    def running(self, queue: Queue) -> list[Load]:
+        """Plan: the index of running jobs, and for each the primary key of job types."""
+        sql = """
+            SELECT t.name, j.job_key, j.job_data, j.throttle_factor
+            FROM hipq_job j JOIN hipq_jobtype t ON t.id = j.job_type_id
+            WHERE j.queue_id = %s AND j.state IN ('running')"""
+        return read_loads(self._fetch(sql, [queue.pk]))
 
     def due(
         self,

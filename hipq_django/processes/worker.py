@@ -112,7 +112,7 @@ class WorkerProcess:
         """Look at once, and often for a while: more may come that nobody is woken for."""
         self._stirred = time.monotonic()
         if queue:
-            self.scheduler.call(queue)
+            self.scheduler.turns.call(queue)
         self._wake()
 
     @property

@@ -19,7 +19,7 @@ from hipq_django.models import Job, Queue
 from hipq_django.ranking import Order, Ordering
 from hipq_django.testing import run_due_jobs
 from tests.declaring import Declare
-from tests.hand_worker import HandWorker
+from tests.hand_worker import LOOK, HandWorker
 
 pytestmark = pytest.mark.django_db
 
@@ -239,6 +239,19 @@ def test_queues_take_turns() -> None:
     assert {served.count(name) for name in ("a", "b", "c")} == {3}
 
 
+def test_a_queue_whose_turn_did_not_come_is_tried_before_the_next_look() -> None:
+    jobs = hipq.enqueue_many([hipq.NewJob("echo", queue=name) for name in ("a", "b", "c")])
+    worker = HandWorker(threads=1)
+    first = worker.work()
+
+    with CaptureQueriesContext(connection) as statements:
+        others = worker.work() + worker.work()
+
+    looks = [query["sql"] for query in statements if LOOK.search(query["sql"])]
+    assert first + others == jobs
+    assert looks == []
+
+
 def test_the_look_for_due_jobs_locks_nothing_and_is_one_query() -> None:
     enqueue(3)
     worker = HandWorker()
@@ -254,6 +267,7 @@ def test_the_look_for_due_jobs_locks_nothing_and_is_one_query() -> None:
 def test_a_pass_over_idle_queues_is_one_query(django_assert_num_queries: Any) -> None:
     Queue.objects.create(name="idle")
     worker = HandWorker()
+    worker.run_pass()  # the first one of a process also asks what the database has
 
     with django_assert_num_queries(1):
         assert worker.run_pass() == []

@@ -13,11 +13,10 @@ from django.test.utils import CaptureQueriesContext
 import hipq_django as hipq
 from hipq_django.models import Job, Queue
 from hipq_django.testing import run_due_jobs
-from tests.hand_worker import HandWorker
+from tests.hand_worker import LOOK, HandWorker
 
 pytestmark = pytest.mark.django_db
 
-LOOK = re.compile(r"AS first_rank|hipq_look\(")
 CLAIM = re.compile(r"SET state = 'running'|hipq_claim\(")
 FINISH = re.compile(r"SET state = 'final'|hipq_finish\(")
 
@@ -285,7 +284,7 @@ def test_a_called_queue_is_tried_before_the_look() -> None:
     worker.run_pass()
     [job] = enqueue(1)
 
-    worker.scheduler.call("default")
+    worker.scheduler.turns.call("default")
     with CaptureQueriesContext(connection) as statements:
         claimed = worker.run_pass()
 
@@ -303,7 +302,7 @@ def test_a_called_queue_that_was_paused_or_limited_starts_no_more_than_it_may(
     enqueue(1, 1)
     Queue.objects.update(**change)
 
-    worker.scheduler.call("default")
+    worker.scheduler.turns.call("default")
     worker.run_pass()
 
     assert running() == ([] if "paused" in change else [1])

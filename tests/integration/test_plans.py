@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -160,6 +161,9 @@ def _execute(sql: str) -> None:
         cursor.execute(sql)
 
 
+by_customer = hipq.KeyLimit("customer", 2)
+
+
 @pytest.fixture
 def queue(backlog: str) -> Queue:
     return Queue.objects.get(name="q")
@@ -193,6 +197,18 @@ def test_a_batch_from_the_claim_to_the_end(queue: Queue, limit: int) -> None:
     assert_good(plans)
     assert len(claimed) == BUSY
     assert Job.objects.filter(pk__in=[job.pk for job in claimed]).final().count() == BUSY
+
+
+def test_a_queue_with_throttlers(queue: Queue, settings: Any) -> None:
+    settings.HIPQ = {"default": {"QUEUES": {"q": {"THROTTLERS": [f"{__name__}.by_customer"]}}}}
+    worker = HandWorker("q")
+    for _ in range(2):
+        hipq.enqueue_many(hipq.NewJob("ask", {"customer": n}, queue="q") for n in range(BUSY))
+        with watched_plans() as plans:
+            claimed = worker.run_pass()
+
+    assert_good(plans)
+    assert len(claimed) == BUSY
 
 
 def test_requests_from_the_claim_to_the_answer(queue: Queue) -> None:
