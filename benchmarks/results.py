@@ -62,6 +62,10 @@ class Results:
         """Add why a run failed, unless it is there."""
         _add_text(self.errors, workload, system, error)
 
+    def has_failed(self, workload: str, system: str) -> bool:
+        """Return whether a run failed."""
+        return system in self.errors.get(workload, {})
+
     def forget(self, workload: str, system: str) -> None:
         """Drop what is known of a system's workload, before it is measured anew."""
         kept: tuple[dict[str, dict[str, Any]], ...] = (

@@ -47,7 +47,10 @@ class Plan:
 
 
 def measure(plan: Plan, services: Services, results: Results) -> None:
-    """Run the plan; after each run the results are saved, so that nothing is lost."""
+    """Run the plan; after each run the results are saved, so that nothing is lost.
+
+    A run that failed is not tried again in later rounds: most take their full time to fail.
+    """
     pythons = _installed(plan, results)
     runs = [(workload, system) for workload, system in plan.runs() if system.name in pythons]
     if not plan.resume:
@@ -64,6 +67,8 @@ def measure(plan: Plan, services: Services, results: Results) -> None:
     ]
     began, before = time.monotonic(), results.seconds
     for number, (workload, system) in enumerate(left, start=1):
+        if results.has_failed(workload.id, system.name):
+            continue
         outcome = _run(plan, services, workload, system, pythons[system.name])
         _record(results, workload, system, plan, outcome)
         results.seconds = before + time.monotonic() - began

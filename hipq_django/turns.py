@@ -44,6 +44,11 @@ class Turns:
         ]
         return first + [busy for busy in left if busy.queue.name not in called]
 
+    @property
+    def has_more(self) -> bool:
+        """Whether there are queues to be tried before the next look."""
+        return bool(self._called or self._left)
+
     def had(self, queue: Queue) -> None:
         """Note that a queue had its turn."""
         self._last = queue.pk

@@ -50,6 +50,7 @@ class ThreadPool:
         self._mean_seconds = AHEAD_SECONDS
         self._first_result = 0.0
         self._work = threading.Condition()
+        self._all_done = threading.Event()
         self._stopping = False
 
     def open(self) -> None:
@@ -104,6 +105,12 @@ class ThreadPool:
         """
         self._elsewhere = len(self._results) >= FLUSH_RESULTS
         return self._take() if self._elsewhere else []
+
+    def await_done(self, seconds: float) -> None:
+        """Wait until all claims are done, no longer than these seconds."""
+        self._all_done.clear()
+        if self._undone:
+            self._all_done.wait(seconds)
 
     def give_back(self, results: Sequence[Result]) -> None:
         """Keep results that could not be written for a later attempt."""
@@ -161,6 +168,8 @@ class ThreadPool:
             self._flush()
         elif not self._backlog:
             self._wake()
+        if not self._undone:
+            self._all_done.set()
 
 
 def _taken(waiting: deque[T]) -> list[T]:

@@ -53,6 +53,8 @@ SELDOM_SECONDS = 60.0
 UPKEEP_SHARE = 0.03
 """What a duty that finds nothing may take of the time: among millions of dead rows it is slow."""
 WAIT_SECONDS = 0.5
+GIVE_WAY_SECONDS = 0.001
+"""How long the next pass waits for quick handlers that this one started."""
 COLLECT_AFTER_OBJECTS = 20_000
 SWITCH_SECONDS = 0.0005
 """How long a handler may compute while the scheduler, whose statement is done, waits."""
@@ -148,6 +150,8 @@ class WorkerProcess:
             self._sleep(BUSY_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311
         elif not (scheduler.progress and pool.free() + pool.ahead()):
             self._sleep(FLUSH_SECONDS if pool.in_hand > pool.threads else self._poll_seconds())
+        elif not scheduler.turns.has_more:
+            pool.await_done(GIVE_WAY_SECONDS)
 
     def _poll_seconds(self) -> float:
         """Return how long to wait for something new before looking again."""

@@ -96,6 +96,19 @@ def test_many_results_are_written_without_a_pass(crew: Crew, gate: threading.Eve
     assert Job.objects.ended(Job.Outcome.SUCCEEDED).count() == MANY
 
 
+def test_the_next_pass_waits_for_quick_jobs_and_not_for_slow_ones(
+    crew: Crew, gate: threading.Event
+) -> None:
+    crew.scheduler.run_once()
+    crew.pool.await_done(0.001)
+    slow = crew.pool.free()
+
+    gate.set()
+    crew.pool.await_done(PATIENCE_SECONDS)
+
+    assert (slow, crew.pool.free()) == (0, MANY)
+
+
 def test_a_pass_leaves_the_results_to_the_writer_that_has_begun(
     held_up: Crew, session: Session
 ) -> None:
