@@ -258,12 +258,13 @@ WORKLOADS = (
     Workload(
         "W10",
         "Many queues, many keys",
-        "W3 again with the jobs spread over 200 queues, and in one queue for 10,000 tenants of "
+        "W3 again, with the jobs spread over 200 queues, and in one queue for 10,000 tenants of "
         "which each may run five jobs at a time (`KeyLimit`).",
         "many",
         {"jobs": 20_000, "queues": 200, "tenants": 10_000},
         {"jobs": 500, "queues": 20, "tenants": 100},
         (
+            rate("jobs_per_second_one_queue", "one queue"),
             rate("jobs_per_second_many_queues", "200 queues"),
             rate("jobs_per_second_many_keys", "10,000 tenants"),
         ),

@@ -15,8 +15,12 @@ if TYPE_CHECKING:
 
 
 def measure(runner: HipqRunner, sizes: dict[str, Any]) -> Figures:
-    """Drain jobs spread over many queues, then jobs of many tenants from one queue."""
+    """Drain jobs of one queue, jobs spread over many, and jobs of many tenants from one queue.
+
+    All in one run: what is compared is measured in the same minute.
+    """
     jobs = range(sizes["jobs"])
+    yield "jobs_per_second_one_queue", _drained(runner, [_in_queue(n, 0) for n in jobs])
     yield (
         "jobs_per_second_many_queues",
         _drained(runner, [_in_queue(n, n % sizes["queues"]) for n in jobs]),
