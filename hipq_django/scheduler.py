@@ -107,9 +107,7 @@ class BatchScheduler:
         settled = self.persist_batch(may_wait=not self.left_full)
         admitted = self.apply_throttler(self.turns.take())
         if not (admitted and self._may_wait_for_a_look()):
-            admitted += self.apply_throttler(self.fetch_due(), beside=len(admitted))
-        self.replace_batch(settled, admitted)
-        self.start_jobs(admitted)
+            admitted += self.apply_throttler(self.fetch_due())
         self.progress += len(settled) + len(admitted)
         return len(admitted) + (refilled or 0)
 
@@ -159,7 +157,7 @@ class BatchScheduler:
         claims = admission.claim()
         for result in admission.written:
             log_result(result)
-        self.replace_batch(done, claims)
+        self.replace_batch(done, [])
         self.start_jobs(claims)
         self.progress += len(done) + len(claims)
         return len(claims)
@@ -239,19 +237,22 @@ class BatchScheduler:
 
     # 2 which of it may start now
 
-    def apply_throttler(self, due: Sequence[Busy], *, beside: int = 0) -> list[Claim]:
-        """Claim, queue by queue, what may start now; each claim is committed on return.
+    def apply_throttler(self, due: Sequence[Busy]) -> list[Claim]:
+        """Claim and start, queue by queue, what may start now; return the claims.
 
-        `beside` as many as were claimed in this pass already.
+        Each is committed before it starts. The handlers of one queue run while the next is claimed.
         """
         admitted: list[Claim] = []
+        places = self.executor.free() + self.executor.ahead()
         for number, busy in enumerate(due):
-            room, ahead = self.executor.free() - beside - len(admitted), self.executor.ahead()
-            if room + ahead <= 0:
+            room, ahead = self.executor.free(), self.executor.ahead()
+            if room + ahead <= 0 or len(admitted) >= places:
                 self.turns.leave(due[number:])
                 break
-            admitted += self._claim(busy, room, ahead)
+            claims = self._claim(busy, room, ahead)
+            self.start_jobs(claims)
             self.turns.had(busy.queue)
+            admitted += claims
         return admitted
 
     def _claim(self, busy: Busy, room: int, ahead: int) -> list[Claim]:
@@ -278,8 +279,9 @@ class BatchScheduler:
                 self.batch[claim.id] = claim
 
     def start_jobs(self, admitted: Sequence[Claim]) -> None:
-        """Hand the new batch to the executor."""
+        """Put claims into the batch and hand them to the executor."""
         if admitted:
+            self.replace_batch([], admitted)
             self.executor.start(admitted)
 
     # Work on jobs that are claimed already

@@ -38,21 +38,43 @@ def measured(**values: list[float]) -> Results:
 
 
 def test_a_spread_has_the_median_and_the_extremes() -> None:
-    assert Spread.of([3.0, 1.0, 8.0]) == Spread(3.0, 1.0, 8.0, 3)
+    spread = Spread((3.0, 1.0, 8.0))
+
+    assert (spread.median, spread.least, spread.most) == (3.0, 1.0, 8.0)
 
 
 @pytest.mark.parametrize(("figure", "ratio"), [(MORE, 2.0), (LESS, 0.5)])
 def test_a_ratio_above_one_means_that_ours_is_better(figure: Figure, ratio: float) -> None:
-    assert better(figure, Spread.of([10.0]), Spread.of([5.0])) == ratio
+    assert better(figure, Spread((10.0,)), Spread((5.0,))) == ratio
+
+
+def test_a_ratio_is_made_of_figures_of_the_same_round() -> None:
+    """The second round met a machine of half the speed, which is nobody's merit."""
+    assert better(MORE, Spread((30.0, 16.0, 15.0)), Spread((10.0, 8.0, 5.0))) == 3.0
+
+
+def test_a_target_against_several_takes_the_best_of_each_round() -> None:
+    found = Results()
+    for system, series in (
+        ("hipq_django", [90.0, 60.0, 40.0]),
+        ("chancy", [100.0, 20.0]),
+        ("pgqueuer", [60.0, 30.0, 20.0]),
+    ):
+        for rate in series:
+            found.add("W1", system, {"jobs_per_second": rate})
+
+    assert verdict(found, "W1", "against the best peer on PostgreSQL") == (2.0, True)
 
 
 def test_there_is_no_ratio_to_what_was_not_measured() -> None:
-    assert better(MORE, Spread.of([10.0]), None) is None
+    assert better(MORE, Spread((10.0,)), None) is None
 
 
 def test_the_best_system_stands_first_with_its_ratio() -> None:
     found = rows(
-        measured(hipq_django=[100.0, 300.0], chancy=[50.0], huey=[800.0]), by_id("W3"), SYSTEMS
+        measured(hipq_django=[100.0, 300.0], chancy=[25.0, 75.0], huey=[400.0, 1200.0]),
+        by_id("W3"),
+        SYSTEMS,
     )
 
     assert [(row.system.name, row.ratio) for row in found] == [
@@ -126,6 +148,16 @@ def test_every_target_is_about_figures_that_are_measured() -> None:
                 assert (of.system, of.workload) in measuring
 
 
+def test_what_is_compared_runs_side_by_side() -> None:
+    plan = Plan(SYSTEMS, WORKLOADS, 1, quick=True, folder=Path(), path=Path())
+
+    runs = [(workload.id, system.name) for workload, system in plan.runs()]
+
+    at = runs.index(("W3", "hipq_django"))
+    assert runs[at + 1 : at + 3] == [("W4", "hipq_django"), ("W6", "hipq_django")]
+    assert len(runs) == len(set(runs))
+
+
 def test_every_target_has_one_bound() -> None:
     for target in targets.TARGETS:
         assert (target.at_least is None) is not (target.at_most is None)
@@ -184,14 +216,14 @@ def test_figures_of_one_machine_are_merged_though_one_run_had_no_redis() -> None
 
 
 def test_the_page_shows_figures_failures_and_what_could_not_be_had() -> None:
-    found = measured(hipq_django=[1_000.0, 3_000.0], chancy=[500.0])
+    found = measured(hipq_django=[1_000.0, 3_000.0], chancy=[250.0, 750.0])
     found.missing["celery"] = "pip found no such version"
     found.add_error("W3", "huey", "There is no redis-server")
 
     text = page.page(found, SYSTEMS)
 
     assert "| hipq_django | 2,000 (1,000 to 3,000) |  |" in text
-    assert "| Chancy | 500 | 4.00 times as good |" in text
+    assert "| Chancy | 500 (250 to 750) | 4.00 times as good |" in text
     assert "Huey (Redis) failed: `There is no redis-server`" in text
     assert "not measured: pip found no such version" in text
     assert "$" not in text
