@@ -171,7 +171,7 @@ def _cell(figure: Figure, spread: Spread | None) -> str:
     if spread is None:
         return "–"  # noqa: RUF001 - a dash in a table
     text = _number(figure, spread.median)
-    if spread.rounds == 1:
+    if len(spread.values) == 1:
         return text
     return f"{text} ({_number(figure, spread.least)} to {_number(figure, spread.most)})"
 

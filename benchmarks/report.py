@@ -16,17 +16,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Spread:
-    """The median of the rounds, and the least and greatest value."""
+    """One value for each round."""
 
-    median: float
-    least: float
-    most: float
-    rounds: int
+    values: tuple[float, ...]
 
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Spread:
-        """Return the spread of one value for each round."""
-        return cls(median(values), min(values), max(values), len(values))
+    @property
+    def median(self) -> float:
+        """The median of the rounds."""
+        return median(self.values)
+
+    @property
+    def least(self) -> float:
+        """The least value."""
+        return min(self.values)
+
+    @property
+    def most(self) -> float:
+        """The greatest value."""
+        return max(self.values)
 
 
 @dataclass(frozen=True)
@@ -56,24 +63,33 @@ def rows(results: Results, workload: Workload, systems: Iterable[System]) -> lis
     return sorted(made, key=lambda row: _rank(first, row.spreads[0]))
 
 
+def ratio(ours: Sequence[float], others: Sequence[float]) -> float | None:
+    """Return the median of the rounds' ratios; None where one is not known or nothing.
+
+    Each is of values of the same round: from round to round the machine's speed may change.
+    """
+    rounds = [(our, other) for our, other in zip(ours, others, strict=False) if our and other]
+    return median([our / other for our, other in rounds]) if rounds else None
+
+
 def better(figure: Figure, ours: Spread | None, other: Spread | None) -> float | None:
     """Return how many times better ours is; None where one is not known or nothing."""
-    if ours is None or other is None or not ours.median or not other.median:
+    if ours is None or other is None:
         return None
-    ratio = ours.median / other.median
-    return ratio if figure.more_is_better else 1 / ratio
+    if figure.more_is_better:
+        return ratio(ours.values, other.values)
+    return ratio(other.values, ours.values)
 
 
-def value(results: Results, workload: str, system: str, figure: str) -> float | None:
-    """Return the median of one figure, None where it was not measured."""
-    values = results.figures.get(workload, {}).get(system, {}).get(figure)
-    return median(values) if values else None
+def values(results: Results, workload: str, system: str, figure: str) -> list[float]:
+    """Return the values of one figure, none where it was not measured."""
+    return results.figures.get(workload, {}).get(system, {}).get(figure, [])
 
 
 def _spreads(results: Results, workload: Workload, system: System) -> tuple[Spread | None, ...]:
     measured = results.figures.get(workload.taken_from or workload.id, {}).get(system.name, {})
     return tuple(
-        Spread.of(measured[figure.name]) if measured.get(figure.name) else None
+        Spread(tuple(measured[figure.name])) if measured.get(figure.name) else None
         for figure in workload.figures
     )
 

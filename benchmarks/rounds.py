@@ -37,13 +37,21 @@ class Plan:
     resume: bool = False
 
     def runs(self) -> list[tuple[Workload, System]]:
-        """Return the runs of one round."""
-        return [
+        """Return the runs of one round; what is compared runs within the same minute, if it can."""
+        runs = [
             (workload, system)
             for workload in self.workloads
             for system in self.systems
             if workload.measurement and workload.id in system.workloads
         ]
+        places = [workload.id for workload in self.workloads]
+
+        def place(run: tuple[Workload, System]) -> tuple[int, int]:
+            workload, system = run
+            beside = workload.beside if workload.beside in places else workload.id
+            return places.index(beside), list(self.systems).index(system)
+
+        return sorted(runs, key=place)
 
 
 def measure(plan: Plan, services: Services, results: Results) -> None:

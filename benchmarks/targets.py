@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import zip_longest
+from statistics import median
 from typing import TYPE_CHECKING
 
-from benchmarks.report import better, rows, value
+from benchmarks.report import better, ratio, rows, values
 from benchmarks.systems import all_systems
 from benchmarks.workloads import WORKLOADS, by_id
 
@@ -268,16 +270,16 @@ def verdicts(results: Results) -> list[Verdict]:
 
 
 def _reached(target: Target, results: Results) -> float | None:
-    found = _value(target.of, results)
-    if found is None or not target.against:
-        return found
-    measures = [measure for of in target.against if (measure := _value(of, results))]
-    return found / max(measures) if measures else None
+    found = _values(target.of, results)
+    if not target.against:
+        return median(found) if found else None
+    measures = zip_longest(*(_values(of, results) for of in target.against), fillvalue=0.0)
+    return ratio(found, [max(measured) for measured in measures])
 
 
-def _value(of: Of, results: Results) -> float | None:
+def _values(of: Of, results: Results) -> list[float]:
     source = next((w.taken_from for w in WORKLOADS if w.id == of.workload), "")
-    return value(results, source or of.workload, of.system, of.figure)
+    return values(results, source or of.workload, of.system, of.figure)
 
 
 def leads(results: Results, systems: Sequence[System]) -> list[str]:

@@ -29,7 +29,8 @@ class Workload:
     `slow` are those of the sizes that differ for slow systems. `figures` are those shown, and the
     one named `charted`, else the first, is drawn. `limit_seconds` ends a run that hangs. With
     `keeps_database` the rounds of a system share one database. `taken_from` names the workload
-    that yields the figures where it is another one.
+    that yields the figures where it is another one, and `beside` the one with which the figures are
+    compared: a system runs both in the same minute.
     """
 
     id: str
@@ -42,6 +43,7 @@ class Workload:
     limit_seconds: int = 600
     keeps_database: bool = False
     taken_from: str = ""
+    beside: str = ""
     charted: str = ""
     quick_limit_seconds: int = 120
     slow: Sizes = field(default_factory=dict)
@@ -110,6 +112,7 @@ WORKLOADS = (
         {"jobs": 2_000, "workers": 2},
         (RATE,),
         slow={"jobs": 6_000},
+        beside="W3",
     ),
     Workload(
         "W4b",
@@ -179,6 +182,7 @@ WORKLOADS = (
         (RATE,),
         limit_seconds=1_800,
         keeps_database=True,
+        beside="W3",
     ),
     Workload(
         "W7",
