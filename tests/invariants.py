@@ -174,6 +174,15 @@ def an_answer_that_waits_for_its_job_has_a_job_that_can_still_take_it(now: Snaps
         assert job["state"] == State.INITIAL or _is_part(answer, job), (answer, job)
 
 
+def a_job_that_waits_has_counted_the_parts_that_are_there(now: Snapshot) -> None:
+    for job, answer in _waiting(now):
+        is_waiting = job["state"] == State.RUNNING and job["worker_id"] is None
+        if is_waiting and not job["answered"] and _is_part(answer, job):
+            expects = job["expects"]
+            is_expected = isinstance(expects, int) or answer["part"] in expects
+            assert not is_expected, (answer, job)
+
+
 def a_live_job_is_answered_if_an_answer_waits_for_it(now: Snapshot) -> None:
     waited_for = {job["id"] for job, answer in _waiting(now) if not _is_part(answer, job)}
     for job in now.jobs.values():
@@ -235,6 +244,7 @@ RULES = (
     each_attempt_has_at_most_one_accepted_error,
     an_accepted_error_is_in_the_history_of_its_job,
     an_answer_that_waits_for_its_job_has_a_job_that_can_still_take_it,
+    a_job_that_waits_has_counted_the_parts_that_are_there,
     a_live_job_is_answered_if_an_answer_waits_for_it,
     a_duplicate_repeats_another_answer_to_its_job,
     what_was_said_before_is_not_late,
