@@ -48,7 +48,7 @@ def test_steps_that_overlap_keep_the_rules_and_every_job_ends(
     other's locks, while others go on; a step may stop before any of its statements, and crash.
     """
     with Actors(4) as actors:
-        machine.run(code, actors, frozen_time, examples=22)
+        machine.run(code, actors, frozen_time, examples=40)
 
 
 @pytest.mark.skipif(connection.vendor == "postgresql", reason="there they overlap")
