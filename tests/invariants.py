@@ -25,7 +25,13 @@ OF_THE_TYPE = {"type_name": F("job_type__name"), "counts_answers": F("job_type__
 Status, Kind = Answer.Status, Answer.Kind
 
 STATUS_MOVES = {
-    Status.EARLY: {Status.ACCEPTED, Status.DUPLICATE, Status.LATE, Status.UNMATCHED},
+    Status.EARLY: {
+        Status.ACCEPTED,
+        Status.DUPLICATE,
+        Status.LATE,
+        Status.UNMATCHED,
+        Status.DISCARDED,
+    },
     Status.ACCEPTED: {Status.DISCARDED},
     Status.UNMATCHED: {Status.ACCEPTED, Status.EARLY},  # by hand
 }
