@@ -181,29 +181,14 @@ TARGETS = (
             ),
         )
     ),
-    Target(
-        "one by one, one client",
-        Of("W9", "answers_per_second"),
-        at_least=1_500,
-        unit="answers/s",
-    ),
-    Target(
-        "one by one, four threads of a process",
-        Of("W9", "answers_per_second_threads"),
-        at_least=1_500,
-        unit="answers/s",
-    ),
-    Target(
-        "from Kafka",
-        Of("W9", "answers_per_second_from_kafka"),
-        at_least=5_000,
-        unit="answers/s",
-    ),
-    Target(
-        "in batches",
-        Of("W9", "answers_per_second_in_batches"),
-        at_least=15_000,
-        unit="answers/s",
+    *(
+        Target(what, Of("W9", figure), at_least=least, unit="answers/s")
+        for what, figure, least in (
+            ("one by one, one client", "answers_per_second", 1_500),
+            ("one by one, four threads of a process", "answers_per_second_threads", 1_500),
+            ("from Kafka", "answers_per_second_from_kafka", 5_000),
+            ("in batches", "answers_per_second_in_batches", 15_000),
+        )
     ),
     Target(
         "200 queues against one",

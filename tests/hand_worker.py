@@ -68,7 +68,7 @@ class HandWorker:
 
     def save(self) -> None:
         """Save what ran, and claim nothing."""
-        self.scheduler.replace_batch(self.scheduler.persist_batch(), [])
+        self.scheduler.persist_batch()
 
     # What the scheduler asks
 

@@ -250,7 +250,7 @@ class WorkerProcess:
         return Worker.objects.using(self.using).filter(pk=self.worker.pk, state__in=Worker.LIVE)
 
     def _persist(self) -> bool:
-        self.scheduler.replace_batch(self.scheduler.persist_batch(), [])
+        self.scheduler.persist_batch()
         if self.pool.in_hand:
             self._sleep(FLUSH_SECONDS)
         return True
