@@ -123,7 +123,7 @@ class Admission:
 
     def _lock(self) -> bool:
         """Lock the queue and read it anew; return False where another worker has it."""
-        row = self.path.lock(self.queue)
+        row = self.path.lock(self.queue, self.scheduler.worker)
         if row is None:
             self.scheduler.contended = True
             return False

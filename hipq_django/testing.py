@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["assert_enqueued", "run_due_jobs"]
 
 
+HEARTBEAT_SECONDS = 86_400
+"""There is no heartbeat, and a debugger may hold the test, and its transaction, for long."""
+
+
 class _InlineExecutor:
     """Runs each claim at once, in the caller's thread and on its connection."""
 
@@ -61,6 +65,7 @@ def run_due_jobs(*queues: str, instance: str = DEFAULT) -> int:
     worker = Worker.objects.using(config.database).create(
         instance=instance,
         name="run_due_jobs",
+        heartbeat_seconds=HEARTBEAT_SECONDS,
         queues=list(queues),
         heartbeat_time=clock.now(config.database),
     )

@@ -130,7 +130,8 @@ def _explained(sql: str, params: Sequence[Any]) -> Plan:
         return Plan(sql, "\n".join(row[-1] for row in rows))
     with transaction.atomic():
         if sql in KEPT:
-            sql = _prepared(sql)
+            # One more is how long the function lets its caller be silent.
+            sql, params = _prepared(sql), params[: len(KEPT[sql].takes)]
         [(found,)] = _fetched(f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {sql}", params)
         transaction.set_rollback(True)  # what ANALYZE wrote is written again by the statement
     [top] = json.loads(found) if isinstance(found, str) else found

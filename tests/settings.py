@@ -39,6 +39,7 @@ HIPQ = {
         "DATABASE": "default",
         "HEARTBEAT_SECONDS": env.float("HIPQ_TEST_HEARTBEAT_SECONDS", default=10),
         "NOTIFY": env.bool("HIPQ_TEST_NOTIFY", default=True),
+        "QUEUES": env.json("HIPQ_TEST_QUEUES", default={}),
         "SOURCES": env.json("HIPQ_TEST_SOURCES", default={}),
     },
     "other": {"DATABASE": "other"},

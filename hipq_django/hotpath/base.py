@@ -93,8 +93,11 @@ class HotPath(Protocol):
     def has_early(self, instance: str) -> bool:
         """Return False where no early answer of the instance waits for a job."""
 
-    def lock(self, queue: Queue) -> Queue | None:
-        """Lock and read the row of a queue anew; None where it is gone or somebody has it."""
+    def lock(self, queue: Queue, worker: Worker) -> Queue | None:
+        """Lock and read the row of a queue anew; None where it is gone or somebody has it.
+
+        The lock of a worker that falls silent may be ended by the database, as `claim_due`'s locks.
+        """
 
     def head(
         self, queue: Queue, now: datetime, limit: int, *, without_types: Sequence[int] = ()

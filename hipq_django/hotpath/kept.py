@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 PREFIX = "hipq_"
 
+IDLE_LIMIT = "idle_in_transaction_session_timeout"
+"""The setting of a session; one that the database has already is left as it is."""
+
 
 @dataclass(frozen=True, slots=True)
 class Kept:
@@ -31,6 +34,12 @@ class Kept:
     gives: tuple[str, ...]
     """The names and types of the columns of its rows."""
     text: str
+    ends_silence: bool = False
+    """Whether the function takes one more parameter, in milliseconds.
+
+    After so long a silence of the client, a machine without power say, the server ends this
+    transaction and its locks. Without it that is left to TCP, which takes hours.
+    """
 
     @property
     def function(self) -> str:
@@ -40,7 +49,11 @@ class Kept:
     @property
     def call(self) -> str:
         """The statement that takes the same parameters and returns the same rows."""
-        return f"SELECT * FROM {self.function}({', '.join(['%s'] * len(self.takes))})"
+        return f"SELECT * FROM {self.function}({', '.join(['%s'] * len(self._parameters))})"
+
+    @property
+    def _parameters(self) -> tuple[str, ...]:
+        return (*self.takes, "integer") if self.ends_silence else self.takes
 
     @property
     def definition(self) -> str:
@@ -48,12 +61,15 @@ class Kept:
 
         The first plan is kept: others would be for values of parameters, of which none matters.
         """
+        limit = f"""
+                PERFORM set_config('{IDLE_LIMIT}', ${len(self._parameters)}::text, true)
+                WHERE current_setting('{IDLE_LIMIT}') = '0';"""
         return f"""
-            CREATE FUNCTION {self.function}({", ".join(self.takes)})
+            CREATE FUNCTION {self.function}({", ".join(self._parameters)})
             RETURNS TABLE ({", ".join(self.gives)})
             LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $$
             #variable_conflict use_column
-            BEGIN
+            BEGIN {limit if self.ends_silence else ""}
                 RETURN QUERY {self.numbered};
             END $$"""
 

@@ -84,7 +84,7 @@ class OrmPath:
         """Let them be looked for."""
         return True
 
-    def lock(self, queue: Queue) -> Queue | None:
+    def lock(self, queue: Queue, worker: Worker) -> Queue | None:
         """One SELECT … FOR UPDATE SKIP LOCKED."""
         row = Queue.objects.using(self.using).filter(pk=queue.pk)
         return locked(row, skip_locked=True).first()

@@ -43,6 +43,10 @@ if TYPE_CHECKING:
     from hipq_django.throttling import Load
 
 
+MAX_MILLISECONDS = (1 << 31) - 1
+"""The most that PostgreSQL takes for a time."""
+
+
 class SqlPath:
     """The statements on one database alias; see `base.HotPath`."""
 
@@ -77,9 +81,9 @@ class SqlPath:
         [(found,)] = self._keep(statements.HAS_EARLY, [instance])
         return bool(found)
 
-    def lock(self, queue: Queue) -> Queue | None:
+    def lock(self, queue: Queue, worker: Worker) -> Queue | None:
         """See `statements.lock`."""
-        rows = self._keep(statements.lock(self._dialect), [queue.pk])
+        rows = self._keep(statements.lock(self._dialect), [queue.pk], worker)
         return read_queue(rows[0], self.using) if rows else None
 
     def head(
@@ -151,7 +155,7 @@ class SqlPath:
         moment = self._moment(now)
         place = [*self._place(queue, now), queue.pk, limit]
         params = [_array(types), *place, worker.pk, moment, moment, room]
-        rows = self._keep(statements.claim_due(self._dialect), params)
+        rows = self._keep(statements.claim_due(self._dialect), params, worker)
         return sorted(self._read_jobs(rows, queue), key=attrgetter("rank", "id"))
 
     def claim(self, jobs: Sequence[Job], worker: Worker, now: datetime) -> None:
@@ -330,8 +334,14 @@ class SqlPath:
 
         return text_of
 
-    def _keep(self, kept: Kept, params: Sequence[Any]) -> list[tuple[Any, ...]]:
-        return self._fetch(kept.call if has_functions(self.using) else kept.text, params)
+    def _keep(
+        self, kept: Kept, params: Sequence[Any], worker: Worker | None = None
+    ) -> list[tuple[Any, ...]]:
+        if not has_functions(self.using):
+            return self._fetch(kept.text, params)
+        if worker:
+            params = [*params, min(int(worker.silence.total_seconds() * 1000), MAX_MILLISECONDS)]
+        return self._fetch(kept.call, params)
 
     def _ids(self, sql: str, params: Sequence[Any]) -> set[int]:
         return {pk for (pk,) in self._fetch(sql, params)}

@@ -130,7 +130,7 @@ HAS_EARLY = Kept(
 def lock(dialect: Dialect) -> Kept:
     """Plan: the primary key of queues."""
     text = f"SELECT {_QUEUE} FROM hipq_queue q WHERE q.id = %s {dialect.lock}"
-    return Kept("lock", ("bigint",), _QUEUE_TYPES, text)
+    return Kept("lock", ("bigint",), _QUEUE_TYPES, text, ends_silence=True)
 
 
 @cache
@@ -189,7 +189,7 @@ def claim_due(dialect: Dialect) -> Kept:
     takes = (
         "bigint[]", *_DUE_TYPES, "bigint", "integer", *CLAIMED_TYPES, "timestamptz", "bigint"
     )  # fmt: skip
-    return Kept("claim_due", takes, _JOB_TYPES, text)
+    return Kept("claim_due", takes, _JOB_TYPES, text, ends_silence=True)
 
 
 @cache

@@ -72,10 +72,14 @@ class Worker(models.Model):
         """Whether it reads messages and serves no queue."""
         return self.source != NONE
 
+    @property
+    def silence(self) -> timedelta:
+        """How long a silence makes it count as lost."""
+        return timedelta(seconds=self.LOST_AFTER_BEATS * self.heartbeat_seconds)
+
     def is_silent(self, now: datetime) -> bool:
         """Whether a worker that did not end missed so many heartbeats that it counts as lost."""
-        limit = timedelta(seconds=self.LOST_AFTER_BEATS * self.heartbeat_seconds)
-        return self.state in self.LIVE and now - self.heartbeat_time > limit
+        return self.state in self.LIVE and now - self.heartbeat_time > self.silence
 
     def serves(self, queue: Queue) -> bool:
         """Whether it claims jobs of a queue, as long as it runs."""

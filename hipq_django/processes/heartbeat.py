@@ -38,8 +38,7 @@ class Heartbeat:
 
     def is_fresh(self) -> bool:
         """Return whether the others must still think that this worker lives."""
-        silence = time.monotonic() - self._last
-        return silence < Worker.LOST_AFTER_BEATS * self.worker.heartbeat_seconds
+        return time.monotonic() - self._last < self.worker.silence.total_seconds()
 
     def beat(self) -> bool:
         """Write one beat; return False where the others gave this worker up already."""

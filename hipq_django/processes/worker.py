@@ -44,7 +44,7 @@ logger = logging.getLogger("hipq_django")
 FLUSH_SECONDS = 0.05
 BUSY_SECONDS = 0.002
 POLL_SECONDS = 0.05
-LISTENING_POLL_SECONDS = 0.25
+LISTENING_POLL_SECONDS = 0.5
 LIVELY_SECONDS = 0.5
 """How long a worker that was woken looks often; longer than a process keeps quiet in `wakeup`."""
 LIVELY_POLL_SECONDS = 0.005

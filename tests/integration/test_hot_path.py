@@ -1,13 +1,13 @@
 """Both implementations of the hot path say the same on the same rows."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
-from django.db import IntegrityError, connections, transaction
+from django.db import IntegrityError, connection, connections, transaction
 from django.utils import timezone
 
 import hipq_django as hipq
@@ -244,6 +244,43 @@ def test_due_jobs_that_need_no_look_are_claimed_at_once_in_their_order(worker: W
     ]
     assert {row.deadline - row.update_time for row in rows[1:]} == {timedelta(seconds=0.25)}
     assert late in Job.objects.waiting()
+
+
+IDLE_LIMIT = "idle_in_transaction_session_timeout"
+
+
+def idle_limit() -> str:
+    """How long this session may be idle in a transaction."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SHOW {IDLE_LIMIT}")
+        return str(cursor.fetchone()[0])
+
+
+@pytest.mark.postgres
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    "begin",
+    [
+        claim_due,
+        lambda worker: hot_path("default").lock(Queue.objects.get(name="default"), worker),
+    ],
+)
+def test_the_server_ends_an_admission_whose_worker_falls_silent(
+    worker: Worker, begin: Callable[[Worker], object]
+) -> None:
+    """For this transaction only, and unless the session has a limit of its own."""
+    add(1)
+    with transaction.atomic():
+        begin(worker)
+        during = idle_limit()
+    after = idle_limit()
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET LOCAL {IDLE_LIMIT} = '7s'")
+        begin(worker)
+        own = idle_limit()
+
+    assert (during, after, own) == ("30s", "0", "7s")
 
 
 FAILED_ONCE: list[dict[str, Any]] = [

@@ -3,10 +3,13 @@
 import os
 import signal
 import time
+from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import hipq_django as hipq
-from hipq_django.models import Job
+from hipq_django.models import Job, Queue
 
 POLL_SECONDS = 0.005
 
@@ -46,6 +49,20 @@ def killer(job: Job) -> None:
 def once(job: Job) -> None:
     """Note that it ran; it never wants to run again."""
     note(job, "begin")
+
+
+@hipq.job_type("stopping", queue="stopping")
+def stopping(job: Job) -> str:
+    """Run where `stop_once` let it."""
+    return "ran"
+
+
+def stop_once(queue: Queue, now: datetime, running: Any, candidates: Any) -> list[hipq.Run]:
+    """Let all run; the first process that is asked stops, as a machine that sleeps."""
+    with suppress(FileExistsError):
+        Path(candidates[0].job_data["stopped"]).touch(exist_ok=False)
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return [hipq.Run() for _ in candidates]
 
 
 @hipq.job_type("asking", queue="asking", timeout=60)

@@ -1,5 +1,6 @@
 """Workers that are killed, stopped and cut off: no job is lost, none is settled twice."""
 
+import json
 import random
 import signal
 import subprocess
@@ -167,6 +168,31 @@ def test_a_stopped_worker_that_wakes_up_drops_what_others_took_over(
     eventually(lambda: Job.objects.get(pk=job.pk).is_final, "the job is final")
     job.refresh_from_db()
     assert (job.attempt, job.attempts.count()) == (2, 1)
+    assert sleeper.poll() is None
+
+
+@pytest.mark.postgres
+def test_a_worker_that_stops_while_it_admits_does_not_keep_its_queue(
+    workers: Workers, tmp_path: Path
+) -> None:
+    """SIGSTOP under the lock of the queue, as a machine that loses its power: three beats."""
+    stopped = tmp_path / "stopped"
+    queues = {"stopping": {"THROTTLERS": ["tests.processapp.jobs.stop_once"]}}
+    workers.environment["HIPQ_TEST_QUEUES"] = json.dumps(queues)
+    job = hipq.enqueue("stopping", {"stopped": str(stopped)})
+    sleeper = workers.start("stopping")
+    eventually(stopped.exists, "the worker stops in the middle of an admission")
+    workers.start("stopping")
+    eventually(lambda: Job.objects.get(pk=job.pk).is_final, "another worker runs the job")
+
+    sleeper.send_signal(signal.SIGCONT)
+
+    eventually(
+        lambda: Worker.objects.filter(state=Worker.State.RUNNING).count() == 2,
+        "the first one is back under a new row",
+    )
+    job.refresh_from_db()
+    assert (job.outcome, job.result, job.attempt) == ("succeeded", "ran", 1)
     assert sleeper.poll() is None
 
 

@@ -44,7 +44,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--interval",
             type=float,
-            help="Longest pause between polls in seconds; 0.05, or 0.25 where NOTIFY wakes it.",
+            help="Longest pause between polls in seconds; 0.05, or 0.5 where NOTIFY wakes it.",
         )
         parser.add_argument(
             "--until-idle", action="store_true", help="Leave when there is nothing left to do now."
