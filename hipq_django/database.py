@@ -52,7 +52,7 @@ def statement_transaction(using: str) -> Iterator[None]:
 def locked(
     rows: QuerySet[Any], *, skip_locked: bool = False, to_delete: bool = False
 ) -> QuerySet[Any]:
-    """Return `rows` with their row locks, where the database has any.
+    """Return `rows` with their row locks, where the database has any; no row that they join.
 
     NO KEY, because an enqueue holds a KEY SHARE lock on the queue through its foreign key and
     must not wait for a scheduler. Who is going `to_delete` the rows does wait for such a lock, or
@@ -63,6 +63,7 @@ def locked(
         return rows
     return rows.select_for_update(
         skip_locked=skip_locked and features.has_select_for_update_skip_locked,
+        of=("self",) if features.has_select_for_update_of else (),
         no_key=features.has_select_for_no_key_update and not to_delete,
     )
 

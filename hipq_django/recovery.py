@@ -48,7 +48,7 @@ def time_out_overdue(config: InstanceSettings) -> int:
     with write_transaction(using):
         overdue = _known_jobs(config).running().filter(deadline__lt=now)
         overdue = overdue.exclude(answered=True, worker__isnull=True)
-        overdue = overdue.order_by("queue", "deadline")  # as the index of running jobs
+        overdue = overdue.order_by("queue_id", "deadline")  # as the index of running jobs
         jobs = list(locked(overdue, skip_locked=True)[:BATCH])
         _name_workers(jobs, using)
         answered, late = _split(jobs, _has_sent_in_time)

@@ -58,7 +58,8 @@ class JobQuerySet(models.QuerySet["Job"]):
         rather look for them in the whole table.
         """
         held = self.filter(worker__isnull=False)
-        return held.running().order_by("queue", "deadline"), held.in_error().order_by("queue", "id")
+        running, errors = held.running(), held.in_error()
+        return running.order_by("queue_id", "deadline"), errors.order_by("queue_id", "id")
 
     def live(self) -> JobQuerySet:
         """Jobs that are not final; written as in the unique index, so that it serves."""

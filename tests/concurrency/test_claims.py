@@ -71,6 +71,24 @@ def test_four_workers_never_start_more_than_the_limit(
 
 
 @pytest.mark.postgres
+def test_timeouts_and_lost_workers_are_found_while_a_worker_admits(
+    configure_queue: ConfigureQueue, session: Session
+) -> None:
+    """They lock the jobs and not the queue, which many workers keep locked most of the time."""
+    queue = configure_queue()
+    enqueue(1, 1)
+    Job.objects.filter(pk=Job.objects.earliest("pk").pk).update(timeout=0.001)
+    HandWorker.crashed()
+    session.begin()
+    session(lambda: list(locked(Queue.objects.filter(pk=queue.pk))))
+
+    found = [recovery.time_out_overdue(get_instance()), recovery.recover_lost(get_instance())]
+
+    session.roll_back()
+    assert found == [1, 1]
+
+
+@pytest.mark.postgres
 def test_what_was_done_in_a_full_queue_is_written_while_another_worker_admits(
     configure_queue: ConfigureQueue, session: Session
 ) -> None:
