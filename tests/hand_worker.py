@@ -39,8 +39,7 @@ class HandWorker:
 
     def die(self) -> None:
         """Let the worker's heart have stopped long ago."""
-        silence = timedelta(seconds=Worker.LOST_AFTER_BEATS * self.row.heartbeat_seconds + 1)
-        last_beat = clock.now(self.row.using) - silence
+        last_beat = clock.now(self.row.using) - self.row.silence - timedelta(seconds=1)
         Worker.objects.filter(pk=self.row.pk).update(heartbeat_time=last_beat)
 
     def run_pass(self) -> list[Job]:

@@ -55,7 +55,8 @@ class JobQuerySet(models.QuerySet["Job"]):
         """Jobs that workers have in hand: running ones, and errors.
 
         Each is asked for in the order of its index. Else PostgreSQL, by its statistics, would
-        rather look for them in the whole table.
+        rather look for them in the whole table. By `queue_id`, because `queue` means the order of
+        queues, which joins their rows.
         """
         held = self.filter(worker__isnull=False)
         running, errors = held.running(), held.in_error()
