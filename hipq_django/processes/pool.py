@@ -85,7 +85,7 @@ class ThreadPool:
         self._count(len(claims))
         with self._work:
             self._backlog.extend(claims)
-            self._work.notify(min(len(claims), self.threads))
+            self._work.notify()
 
     def take_results(self, *, may_wait: bool = False) -> list[Result]:
         """Return, and forget, the results that are there; none while others are written.
@@ -153,6 +153,9 @@ class ThreadPool:
                         return None
                     if not self._backlog:
                         self._work.wait()
+                    # One wakes the next: woken together they would wait for each other.
+                    if len(self._backlog) > 1:
+                        self._work.notify()
 
     def _execute(self, claim: Claim, own: Sequence[BaseDatabaseWrapper]) -> None:
         began = time.perf_counter()
