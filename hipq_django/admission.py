@@ -90,32 +90,43 @@ class Admission:
         """
         problem = self._load_throttlers()
         with write_transaction(self.using):
-            admits = self._lock() if self._needs_lock or problem else True
             if self.done:
                 self.written = self.scheduler.write(self.done, self.now)
-            if problem and admits:
-                self._hold_queue(problem)
-            if problem or not admits or self.queue.paused:
+            if problem:
+                if self._lock():
+                    self._hold_queue(problem)
                 return []
-            claims = self._claim_due()
-            if not claims:
-                self._admit()
-                claims = self._start(self.admitted)
-        self._note_full()
-        return claims
+            return self._claim_at_once() or self._claim_with_care()
 
-    def _claim_due(self) -> list[Claim]:
-        """Claim at once what needs no look, as most jobs of a queue without a limit do not."""
-        if self._needs_lock:
+    def _claim_at_once(self) -> list[Claim]:
+        """Claim what needs no look, as most jobs do not."""
+        if self.throttlers:
             return []
-        limit = min(self.places, PAGE)
+        jobs: list[Job] = []
+        is_full = False
         types = self.scheduler.known_types
-        jobs = moves.claim_due(
-            self.queue, self.scheduler.worker, self.now, room=self.room, limit=limit, types=types
-        )
+        while size := min(self._page_size(), self.places - len(jobs)):
+            room = max(self.room - len(jobs), 0)
+            page = moves.claim_due(
+                self.queue, self.scheduler.worker, self.now, room=room, limit=size, types=types
+            )
+            jobs += page
+            if len(page) < size or not self.queue.is_limited:
+                is_full = self.queue.is_limited
+                break
+        if jobs:
+            self._note_full(is_full)
         if len(jobs) == PAGE:
             self.scheduler.turns.call(self.queue.name)  # there is more where this came from
         return self._started(self.scheduler.known(self.queue, jobs))
+
+    def _claim_with_care(self) -> list[Claim]:
+        """Claim what windows, throttlers and limit let start, one looked at after the other."""
+        if (self._needs_lock and not self._lock()) or self.queue.paused:
+            return []
+        self._admit()
+        self._note_full(self.is_full)
+        return self._start(self.admitted)
 
     @property
     def _needs_lock(self) -> bool:
@@ -130,10 +141,10 @@ class Admission:
         self.queue = row
         return True
 
-    def _note_full(self) -> None:
+    def _note_full(self, is_full: bool) -> None:
         """Remember whether the next end of a job makes room for a job that waits."""
         full = self.scheduler.left_full
-        (full.add if self.is_full else full.discard)(self.queue.pk)
+        (full.add if is_full else full.discard)(self.queue.pk)
 
     def _load_throttlers(self) -> str:
         try:

@@ -131,11 +131,13 @@ class HotPath(Protocol):
         self, queue: Queue, worker: Worker, now: datetime, *, room: int, limit: int,
         types: Sequence[int],
     ) -> list[Job]:  # fmt: skip
-        """Claim the first due jobs of an unlimited queue, from its `front` on, that need no look.
+        """Claim the first due jobs of a queue, from its `front` on, that need no look.
 
         Return them in order. Those behind the first `room` are noted as claimed ahead. A job needs
         a look that has time windows, had an error or is of another than these `types`; the claim
-        ends before it. It may return fewer, or none: what is left goes by `due` and `claim`.
+        ends before it. A limited queue is locked first: the claim ends before the first job that
+        does not fit, and there is none while critical jobs are due. It may return fewer, or none:
+        what is left goes by `lock`, `head` or `due`, and `claim`.
         """
 
     def claim(self, jobs: Sequence[Job], worker: Worker, now: datetime) -> None:

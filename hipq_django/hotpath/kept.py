@@ -40,6 +40,11 @@ class Kept:
     After so long a silence of the client, a machine without power say, the server ends this
     transaction and its locks. Without it that is left to TCP, which takes hours.
     """
+    lock: str = ""
+    """What the function locks first, its parameters numbered; without it, it returns no rows.
+
+    A statement of its own: `text` sees what was committed before the lock was taken.
+    """
 
     @property
     def function(self) -> str:
@@ -64,12 +69,15 @@ class Kept:
         limit = f"""
                 PERFORM set_config('{IDLE_LIMIT}', ${len(self._parameters)}::text, true)
                 WHERE current_setting('{IDLE_LIMIT}') = '0';"""
+        lock = f"""
+                PERFORM 1 FROM {self.lock};
+                IF NOT FOUND THEN RETURN; END IF;"""
         return f"""
             CREATE FUNCTION {self.function}({", ".join(self._parameters)})
             RETURNS TABLE ({", ".join(self.gives)})
             LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $$
             #variable_conflict use_column
-            BEGIN {limit if self.ends_silence else ""}
+            BEGIN {limit if self.ends_silence else ""} {lock if self.lock else ""}
                 RETURN QUERY {self.numbered};
             END $$"""
 

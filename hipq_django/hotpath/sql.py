@@ -149,13 +149,19 @@ class SqlPath:
         self, queue: Queue, worker: Worker, now: datetime, *, room: int, limit: int,
         types: Sequence[int],
     ) -> list[Job]:  # fmt: skip
-        """See `statements.claim_due`; where SQL cannot reckon a deadline all need a look."""
-        if not self._dialect.later:
+        """See `statements.claim_due` and `claim_fitting`.
+
+        Where SQL cannot reckon a deadline, or no function can lock first, all need a look.
+        """
+        if not self._dialect.later or (queue.is_limited and not has_functions(self.using)):
             return []
-        moment = self._moment(now)
-        place = [*self._place(queue, now), queue.pk, limit]
-        params = [_array(types), *place, worker.pk, moment, moment, room]
-        rows = self._keep(statements.claim_due(self._dialect), params, worker)
+        moment, place = self._moment(now), self._place(queue, now)
+        if queue.is_limited:
+            kept, first = statements.claim_fitting(self._dialect), [*place, limit, queue.pk, *place]
+        else:
+            kept, first = statements.claim_due(self._dialect), [*place, queue.pk, limit]
+        params = [_array(types), *first, worker.pk, moment, moment, room]
+        rows = self._keep(kept, params, worker)
         return sorted(self._read_jobs(rows, queue), key=attrgetter("rank", "id"))
 
     def claim(self, jobs: Sequence[Job], worker: Worker, now: datetime) -> None:

@@ -170,26 +170,52 @@ def claim_due(dialect: Dialect) -> Kept:
     A job that needs a look (it has time windows, had an error, or is of another type than those
     that are known) is left, and all behind it are.
     """
-    text = f"""
+    text = _claim_first(dialect, condition=UNLIMITED, fits="true")
+    takes = ("bigint[]", *_DUE_TYPES, "bigint", "integer", *_CLAIM_TYPES)
+    return Kept("claim_due", takes, _JOB_TYPES, text, ends_silence=True)
+
+
+@cache
+def claim_fitting(dialect: Dialect) -> Kept:
+    """Plan: as `claim_due`; before it, once, what `head` asks of the queue.
+
+    The first job that does not fit, by the sum of the factors up to it, is left, and all behind it
+    are. What is not so simple needs a look: a job heavier than the limit, and critical ones.
+    """
+    room = f"""(
+        SELECT q.throttle_limit - COALESCE((SELECT SUM(j.throttle_factor) FROM hipq_job j
+            WHERE j.queue_id = q.id AND j.state IN ('running')), 0)
+        FROM hipq_queue q WHERE q.id = %s AND NOT q.paused AND q.throttle_limit >= 1
+            AND (SELECT j.id FROM hipq_job j WHERE {_DUE_HERE}
+                AND j.throttle_factor = 0 ORDER BY j.rank, j.id LIMIT 1) IS NULL)"""
+    fits = f"COALESCE(SUM(throttle_factor) OVER places <= {room}, false)"
+    text = _claim_first(dialect, condition="", fits=fits)
+    takes = ("bigint[]", *_DUE_TYPES, "integer", "bigint", *_DUE_TYPES, *_CLAIM_TYPES)
+    lock = f"hipq_queue q WHERE q.id = $2 {dialect.lock}"
+    return Kept("claim_fitting", takes, _JOB_TYPES, text, ends_silence=True, lock=lock)
+
+
+_CLAIM_TYPES = (*CLAIMED_TYPES, "timestamptz", "bigint")
+
+
+def _claim_first(dialect: Dialect, *, condition: str, fits: str) -> str:
+    return f"""
         WITH head AS MATERIALIZED (
-            SELECT j.id, j.rank, j.state <> 'initial' OR j.time_windows <> '[]'
+            SELECT j.id, j.rank, j.throttle_factor, j.state <> 'initial' OR j.time_windows <> '[]'
                 OR j.job_type_id <> ALL (%s::bigint[]) AS needs_look
-            FROM hipq_job j WHERE {_DUE_HERE} {UNLIMITED}
+            FROM hipq_job j WHERE {_DUE_HERE} {condition}
             ORDER BY j.rank, j.id LIMIT %s {dialect.lock}
         ), places AS MATERIALIZED (
-            SELECT id, row_number() OVER places AS place, bool_or(needs_look) OVER places AS is_left
+            SELECT id, row_number() OVER places AS place,
+                {fits} AND NOT bool_or(needs_look) OVER places AS may_start
             FROM head WINDOW places AS (ORDER BY rank, id)
         )
         UPDATE hipq_job j SET state = 'running', {CLAIMED},
             deadline = {dialect.later.format("%s", "j.timeout")},
             prefetched = j.id <> ALL (ARRAY(SELECT id FROM places WHERE place <= %s))
-        WHERE j.id = ANY (ARRAY(SELECT id FROM places WHERE NOT is_left))
+        WHERE j.id = ANY (ARRAY(SELECT id FROM places WHERE may_start))
             AND j.state || '' = 'initial'
         RETURNING {_columns(dialect)}"""
-    takes = (
-        "bigint[]", *_DUE_TYPES, "bigint", "integer", *CLAIMED_TYPES, "timestamptz", "bigint"
-    )  # fmt: skip
-    return Kept("claim_due", takes, _JOB_TYPES, text, ends_silence=True)
 
 
 @cache
@@ -271,7 +297,7 @@ def _columns(dialect: Dialect) -> str:
     )
 
 
-MAKERS = (look, lock, head, due, claim_due, claim, finish)
+MAKERS = (look, lock, head, due, claim_due, claim_fitting, claim, finish)
 
 
 def kept_statements() -> list[Kept]:

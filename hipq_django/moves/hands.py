@@ -34,7 +34,7 @@ def claim(jobs: Sequence[Job], worker: Worker, now: datetime, *, prefetched: set
 def claim_due(
     queue: Queue, worker: Worker, now: datetime, *, room: int, limit: int, types: Sequence[int]
 ) -> list[Job]:
-    """Do the same at once with the first due jobs of an unlimited queue that need no look.
+    """Do the same at once with the first due jobs of a queue that need no look.
 
     See `HotPath.claim_due`. Those behind the first `room` may wait for a free thread.
     """

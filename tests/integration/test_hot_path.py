@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, connection, connections, transaction
 from django.utils import timezone
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import hipq_django as hipq
 from hipq_django import hotpath
@@ -20,7 +22,7 @@ from hipq_django.inbox import Message
 from hipq_django.models import Answer, Job, JobType, Queue, Worker
 from hipq_django.ranking import MAX_RANK, Order
 from hipq_django.testing import run_due_jobs
-from hipq_django.throttling import Load
+from hipq_django.throttling import Load, admit_by_weight
 from tests.factories import AnswerFactory
 
 pytestmark = pytest.mark.django_db
@@ -220,15 +222,23 @@ def test_a_claim_writes_what_the_copies_say(path: HotPath, worker: Worker) -> No
     assert [round((r.deadline - now).total_seconds()) for r in rows] == [10, 10, 20]
 
 
-def claim_due(worker: Worker, types: Sequence[int] | None = None) -> list[Job]:
+def claim_due(worker: Worker, types: Sequence[int] | None = None, *, limit: int = 4) -> list[Job]:
     """Claim what needs no look, up to four of the default queue, two of them ahead."""
     queue, now = Queue.objects.get(name="default"), timezone.now() + timedelta(seconds=1)
     known = JobType.objects.values_list("pk", flat=True) if types is None else types
-    return hot_path("default").claim_due(queue, worker, now, room=2, limit=4, types=list(known))
+    return hot_path("default").claim_due(queue, worker, now, room=2, limit=limit, types=list(known))
+
+
+def limit_queue(limit: float | Decimal) -> None:
+    Queue.objects.update_or_create(name="default", defaults={"throttle_limit": limit})
 
 
 @pytest.mark.postgres
-def test_due_jobs_that_need_no_look_are_claimed_at_once_in_their_order(worker: Worker) -> None:
+@pytest.mark.parametrize("limit", [0, 100])
+def test_due_jobs_that_need_no_look_are_claimed_at_once_in_their_order(
+    worker: Worker, limit: float
+) -> None:
+    limit_queue(limit)
     late, *jobs, early = [*add(1, priority=200), *add(4, timeout=0.25), *add(1, priority=1)]
     add(1, scheduled_run_time=timezone.now() + timedelta(hours=1))
 
@@ -244,6 +254,34 @@ def test_due_jobs_that_need_no_look_are_claimed_at_once_in_their_order(worker: W
     ]
     assert {row.deadline - row.update_time for row in rows[1:]} == {timedelta(seconds=0.25)}
     assert late in Job.objects.waiting()
+
+
+factors = st.decimals("0.001", 5, places=3)
+
+
+@pytest.mark.postgres
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    running=st.lists(factors, max_size=3),
+    waiting=st.lists(factors | st.just(Decimal(0)), min_size=1, max_size=9),
+    limit=st.decimals(1, 9, places=3),
+)
+def test_of_a_limited_queue_the_first_that_fit_are_claimed_at_once(
+    worker: Worker, running: list[Decimal], waiting: list[Decimal], limit: Decimal
+) -> None:
+    """As `admit_by_weight` says of them; what is rare is left."""
+    with transaction.atomic():
+        limit_queue(limit)
+        before = hipq.enqueue_many(hipq.NewJob("echo", throttle_factor=f) for f in running)
+        claim(hot_path("default"), before, worker)
+        jobs = hipq.enqueue_many(hipq.NewJob("echo", throttle_factor=f) for f in waiting)
+
+        claimed = claim_due(worker, limit=8)
+        transaction.set_rollback(True)
+
+    admitted = admit_by_weight(waiting[:8], sum(running, Decimal(0)), limit)
+    is_rare = 0 in waiting or waiting[0] > limit
+    assert claimed == ([] if is_rare else [jobs[index] for index in admitted])
 
 
 IDLE_LIMIT = "idle_in_transaction_session_timeout"
@@ -265,10 +303,12 @@ def idle_limit() -> str:
         lambda worker: hot_path("default").lock(Queue.objects.get(name="default"), worker),
     ],
 )
+@pytest.mark.parametrize("limit", [0, 100])
 def test_the_server_ends_an_admission_whose_worker_falls_silent(
-    worker: Worker, begin: Callable[[Worker], object]
+    worker: Worker, begin: Callable[[Worker], object], limit: float
 ) -> None:
     """For this transaction only, and unless the session has a limit of its own."""
+    limit_queue(limit)
     add(1)
     with transaction.atomic():
         begin(worker)
@@ -300,9 +340,11 @@ FAILED_ONCE: list[dict[str, Any]] = [
     ],
     ids=["windows", "failed once", "type without code"],
 )
+@pytest.mark.parametrize("limit", [0, 100])
 def test_such_a_claim_ends_before_a_job_that_needs_a_look(
-    worker: Worker, job_type: str, changes: list[dict[str, Any]]
+    worker: Worker, job_type: str, changes: list[dict[str, Any]], limit: float
 ) -> None:
+    limit_queue(limit)
     [first], second, _ = add(1), hipq.enqueue(job_type), add(1)
     for values in changes:
         Job.objects.filter(pk=second.pk).update(**values)
@@ -312,8 +354,15 @@ def test_such_a_claim_ends_before_a_job_that_needs_a_look(
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize("change", [{"paused": True}, {"throttle_limit": 1}])
-def test_such_a_claim_sees_what_became_of_the_queue(worker: Worker, change: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("limit", "change"),
+    [(0, {"paused": True}), (0, {"throttle_limit": 1}), (9, {"paused": True}),
+     (9, {"throttle_limit": 0})],
+)  # fmt: skip
+def test_such_a_claim_sees_what_became_of_the_queue(
+    worker: Worker, limit: float, change: dict[str, Any]
+) -> None:
+    limit_queue(limit)
     add(2)
     queue = Queue.objects.get(name="default")
     Queue.objects.update(**change)

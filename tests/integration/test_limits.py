@@ -17,7 +17,7 @@ from tests.hand_worker import LOOK, HandWorker
 
 pytestmark = pytest.mark.django_db
 
-CLAIM = re.compile(r"SET state = 'running'|hipq_claim\(")
+CLAIM = re.compile(r"SET state = 'running'|hipq_claim_fitting\(")
 FINISH = re.compile(r"SET state = 'final'|hipq_finish\(")
 
 
