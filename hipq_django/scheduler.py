@@ -131,8 +131,10 @@ class BatchScheduler:
         Return None where no full queue has anything done.
         """
         results = self.executor.take_results() if self.left_full else []
-        queues = [result.claim.kept.queue for result in results]
-        queue = next((queue for queue in queues if queue.id in self.left_full), None)
+        # The rows of the claims may have changed since: each refill would hand them on to the next.
+        ids = [result.claim.kept.queue.id for result in results]
+        rows = (self.turns.queues.get(pk) for pk in ids if pk in self.left_full)
+        queue = next(filter(None, rows), None)
         if queue is None:
             self.executor.give_back(results)
             return None
@@ -221,14 +223,15 @@ class BatchScheduler:
         """Look from the beginning of each queue, or from its front where that takes too long."""
         now, began = clock.now(self.using), time.monotonic()
         whole = began >= self._next_whole_look
-        known = {queue.pk: self._known(queue, now, whole=whole) for queue in self.turns.queues}
-        queues = self.path.look(self.worker.instance, self.worker.queues, now, known)
-        for busy in queues:
+        queues = self.turns.queues.items()
+        known = {pk: self._known(queue, now, whole=whole) for pk, queue in queues}
+        found = self.path.look(self.worker.instance, self.worker.queues, now, known)
+        for busy in found:
             busy.queue.front = busy.queue.front_at(busy.first_rank, now)
         seconds = time.monotonic() - began
         if whole and seconds > QUICK_SECONDS:
             self._next_whole_look = began + seconds / WHOLE_LOOKS
-        return queues
+        return found
 
     def _known(self, queue: Queue, now: datetime, *, whole: bool) -> Known:
         throttled = get_instance(queue.instance).queue(queue.name).throttlers

@@ -17,7 +17,8 @@ class Turns:
     """The queues as the last look found them, and which of them are tried before the next one."""
 
     def __init__(self) -> None:
-        self.queues: list[Queue] = []
+        self.queues: dict[int, Queue] = {}
+        """By their ids."""
         self._called: deque[str] = deque()
         self._left: list[Busy] = []
         self._last = 0
@@ -28,7 +29,7 @@ class Turns:
 
     def after_look(self, found: Sequence[Busy]) -> list[Busy]:
         """Return the queues that have something to do, first the one behind the last turn's."""
-        self.queues = [busy.queue for busy in found]
+        self.queues = {busy.queue.pk: busy.queue for busy in found}
         self._left = []
         busy = [q for q in found if q.has_response or q.has_error or q.has_startable]
         return sorted(busy, key=lambda q: (q.queue.pk <= self._last, q.queue.pk))
@@ -39,7 +40,7 @@ class Turns:
         left, self._left = self._left, []
         first = [
             Busy(queue, first_rank=queue.front, has_response=False, has_error=False)
-            for queue in (self.queues if called else [])
+            for queue in (self.queues.values() if called else [])
             if queue.name in called
         ]
         return first + [busy for busy in left if busy.queue.name not in called]

@@ -308,6 +308,22 @@ def test_a_called_queue_that_was_paused_or_limited_starts_no_more_than_it_may(
     assert running() == ([] if "paused" in change else [1])
 
 
+def test_a_full_queue_is_refilled_as_the_last_look_read_it() -> None:
+    """However many times it was refilled since its first look."""
+    limited(1)
+    _, second = enqueue(1, 1, name="echo")
+    worker = HandWorker()
+    worker.run_pass()
+    worker.execute()
+    Queue.objects.update(order="priority")
+
+    worker.scheduler.fetch_due()
+    worker.scheduler.refill()
+
+    [claim] = worker.claims
+    assert (claim.job, claim.kept.queue.order) == (second, "priority")
+
+
 def test_the_end_of_a_job_and_the_start_of_the_next_are_one_transaction() -> None:
     """So that little of the time at the limit is lost."""
     limited(2)
