@@ -9,11 +9,13 @@ import argparse
 import signal
 import sys
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from benchmarks import page, results
 from benchmarks.environments import versions_in
+from benchmarks.machine import describe
 from benchmarks.paths import DOCS, FILE, FOLDER
 from benchmarks.rounds import described
 from benchmarks.runs import run
@@ -71,7 +73,8 @@ def _soaked(services: Services, name: str, seconds: float, held: float) -> dict[
     )
     if outcome.error or not outcome.samples:
         sys.exit(f"The soak failed: {outcome.error or 'there are no samples'}")
-    soaked = {**outcome.figures, "sizes": sizes, "samples": outcome.samples}
+    place = {"date": datetime.now(UTC).date().isoformat(), "processor": describe()["processor"]}
+    soaked = {**outcome.figures, **place, "sizes": sizes, "samples": outcome.samples}
     print(summary(TITLES[name], soaked), flush=True)
     return soaked
 

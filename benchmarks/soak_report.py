@@ -59,7 +59,9 @@ def section(soak: dict[str, Any]) -> str:
     parts = ["## Soak", MEANING]
     for name, title in TITLES.items():
         if name in soak:
-            parts += [f"![{title}](benchmarks/soak-{name}.svg)", summary(title, soak[name])]
+            place = "Measured on {date}, {processor}.".format(**soak[name])
+            text = f"{summary(title, soak[name])} {place}"
+            parts += [f"![{title}](benchmarks/soak-{name}.svg)", text]
     return "\n\n".join(parts)
 
 

@@ -249,13 +249,16 @@ def test_the_page_says_which_systems_were_given_fewer_jobs() -> None:
 def test_the_page_lies_beside_its_charts(tmp_path: Path) -> None:
     found = measured(hipq_django=[1_000.0], chancy=[500.0])
     sample = {"second": 5.0, "jobs_per_second": 9.0, "table_bytes": 1, "index_bytes": 1}
-    found.soak["plain"] = {"rate": 9.0, "samples": [{**sample, "waiting": 0, "held": False}]}
+    samples = [{**sample, "waiting": 0, "held": False}]
+    place = {"date": "2030-01-01", "processor": "abacus"}
+    found.soak["plain"] = {"rate": 9.0, "samples": samples, **place}
 
     text = page.publish(found, tmp_path).read_text()
 
     for name in ("w3.svg", "soak-plain.svg"):
         assert f"(benchmarks/{name})" in text
         ElementTree.parse(tmp_path / "benchmarks" / name)
+    assert "Measured on 2030-01-01, abacus." in text
 
 
 def test_bars_are_as_long_as_their_values() -> None:
