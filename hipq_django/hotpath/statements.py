@@ -53,6 +53,10 @@ _DUE = (
 )
 _DUE_HERE = _DUE.format(queue="%s", front="%s", bound="%s")
 _DUE_TYPES = ("bigint", "bigint", "bigint", "timestamptz")
+_FIRST_CRITICAL = (
+    f"(SELECT j.id FROM hipq_job j WHERE {_DUE_HERE} AND j.throttle_factor = 0 "
+    "ORDER BY j.rank, j.id LIMIT 1)"
+)
 
 
 @cache
@@ -142,8 +146,7 @@ def head(dialect: Dialect, conditions: str = "") -> Kept:
     columns = f"""
         , (SELECT SUM(j.throttle_factor) FROM hipq_job j
             WHERE j.queue_id = %s AND j.state IN ('running')) AS load
-        , (SELECT j.id FROM hipq_job j WHERE {_DUE_HERE}
-            AND j.throttle_factor = 0 ORDER BY j.rank, j.id LIMIT 1) IS NOT NULL AS has_critical"""
+        , {_FIRST_CRITICAL} IS NOT NULL AS has_critical"""
     takes = ("bigint", *_DUE_TYPES, *_DUE_TYPES, "integer")
     gives = (*_JOB_TYPES, "load numeric", "has_critical boolean")
     return Kept("head", takes, gives, select_due(dialect, conditions, columns))
@@ -186,8 +189,7 @@ def claim_fitting(dialect: Dialect) -> Kept:
         SELECT q.throttle_limit - COALESCE((SELECT SUM(j.throttle_factor) FROM hipq_job j
             WHERE j.queue_id = q.id AND j.state IN ('running')), 0)
         FROM hipq_queue q WHERE q.id = %s AND NOT q.paused AND q.throttle_limit >= 1
-            AND (SELECT j.id FROM hipq_job j WHERE {_DUE_HERE}
-                AND j.throttle_factor = 0 ORDER BY j.rank, j.id LIMIT 1) IS NULL)"""
+            AND {_FIRST_CRITICAL} IS NULL)"""
     fits = f"COALESCE(SUM(throttle_factor) OVER places <= {room}, false)"
     text = _claim_first(dialect, condition="", fits=fits)
     takes = ("bigint[]", *_DUE_TYPES, "integer", "bigint", *_DUE_TYPES, *_CLAIM_TYPES)

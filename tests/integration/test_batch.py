@@ -168,7 +168,10 @@ def test_claims_are_written_in_few_statements() -> None:
 
 def is_update_of_jobs(sql: str) -> bool:
     """Whether it is one by itself or the call of the function that does it."""
-    return re.search(r'^\s*UPDATE "?hipq_job"? | hipq_(finish|claim|claim_due)\(', sql) is not None
+    return (
+        re.search(r'^\s*UPDATE "?hipq_job"? | hipq_(finish|claim|claim_due|claim_fitting)\(', sql)
+        is not None
+    )
 
 
 def cut_off_once() -> Any:
