@@ -1,4 +1,4 @@
-"""The admission of due jobs of one queue: windows, throttlers, limit, claim; one transaction."""
+"""The admission of due jobs of one queue: windows, throttlers, limit and claim."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 from django.db import DatabaseError, transaction
 
 from hipq_django import clock, inbox, moves
+from hipq_django.claiming import PAGE, announce, request, start_requests
 from hipq_django.conf import get_throttlers
 from hipq_django.database import in_one_line, write_transaction
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.gathering import response_of
+from hipq_django.hotpath.base import Wanted
 from hipq_django.models import Answer, Job, Queue
 from hipq_django.payloads import NONE
 from hipq_django.ranking import MAX_RANK
 from hipq_django.results import Claim, keep
-from hipq_django.signals import job_started, send_after_commit
 from hipq_django.states import Work
 from hipq_django.throttling import (
     Reschedule,
@@ -35,14 +36,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from hipq_django.results import Result
+    from hipq_django.results import Result, Succeeded
     from hipq_django.scheduler import BatchScheduler
     from hipq_django.throttling import Load, Throttler
 
 logger = logging.getLogger("hipq_django")
-
-PAGE = 500
-"""How many candidates one look takes."""
 
 MAX_PAGES = 4
 """How many pages of held candidates one pass looks through; the next pass goes on behind them."""
@@ -63,7 +61,7 @@ class Admission:
         queue: Queue,
         room: int,
         ahead: int,
-        done: Sequence[Result] = (),
+        done: Sequence[Succeeded] = (),
     ) -> None:
         self.scheduler = scheduler
         self.using = scheduler.using
@@ -72,6 +70,8 @@ class Admission:
         self.room = room
         self.places = room + ahead
         self.done = done
+        self.left = list(done)
+        """What of `done` is not written yet."""
         self.written: list[Result] = []
         """What of `done` was still this worker's to write."""
         self.now = clock.now(self.using)
@@ -84,41 +84,43 @@ class Admission:
         self.is_full = False
 
     def claim(self) -> list[Claim]:
-        """Write what was done in the queue, and claim what may start.
+        """Write what was done in the queue; claim, and start, what may start.
 
         Nothing is claimed where another worker is scheduling the queue.
         """
         problem = self._load_throttlers()
+        is_simple = self.queue.is_limited and not (problem or self.throttlers)
+        started = self._claim_at_once() if is_simple else []
+        if started and not self.left:
+            return started
+        claims: list[Claim] = []
         with write_transaction(self.using):
-            if self.done:
-                self.written = self.scheduler.write(self.done, self.now)
+            written = self.scheduler.write(self.left, self.now) if self.left else []
             if problem:
-                if self._lock():
-                    self._hold_queue(problem)
-                return []
-            return self._claim_at_once() or self._claim_with_care()
+                self._hold_locked(problem)
+            elif not started:
+                claims = self._claim_with_care()
+        self.left = []
+        self.written += written
+        return started or self.scheduler.start_jobs(claims)
 
     def _claim_at_once(self) -> list[Claim]:
-        """Claim what needs no look, as most jobs do not."""
-        if self.throttlers:
-            return []
-        jobs: list[Job] = []
-        is_full = False
-        types = self.scheduler.known_types
-        while size := min(self._page_size(), self.places - len(jobs)):
-            room = max(self.room - len(jobs), 0)
-            page = moves.claim_due(
-                self.queue, self.scheduler.worker, self.now, room=room, limit=size, types=types
+        """Claim, and start, what fits and needs no look, as most jobs do not."""
+        started: list[Claim] = []
+        while size := min(self._page_size(), self.places - len(started)):
+            wanted = Wanted(max(self.room - len(started), 0), size, list(self.scheduler.types))
+            written, jobs = moves.refill(
+                self.left, self.queue, self.scheduler.worker, self.now, wanted
             )
-            jobs += page
-            if len(page) < size or not self.queue.is_limited:
-                is_full = self.queue.is_limited
+            self.written += written
+            ids = {result.claim.id for result in written}
+            self.left = [result for result in self.left if result.claim.id not in ids]
+            started += start_requests(self.scheduler, jobs)
+            if len(jobs) < size:
                 break
-        if jobs:
-            self._note_full(is_full)
-        if len(jobs) == PAGE:
-            self.scheduler.turns.call(self.queue.name)  # there is more where this came from
-        return self._started(self.scheduler.known(self.queue, jobs))
+        if started:
+            self._note_full(len(jobs) < size)
+        return started
 
     def _claim_with_care(self) -> list[Claim]:
         """Claim what windows, throttlers and limit let start, one looked at after the other."""
@@ -303,6 +305,10 @@ class Admission:
         self.scheduler.progress += 1
         logger.info("job=%s rescheduled=%s reason=%r", job.pk, moment.isoformat(), reason)
 
+    def _hold_locked(self, problem: str) -> None:
+        if self._lock():
+            self._hold_queue(problem)
+
     def _hold_queue(self, problem: str) -> None:
         if self.queue.throttler_problem != problem:
             logger.error("queue=%s held: %s", self.queue, problem)
@@ -322,20 +328,8 @@ class Admission:
             return []
         prefetched = {job.id for job in jobs[self.room :]}
         moves.claim(jobs, self.scheduler.worker, self.now, prefetched=prefetched)
-        return self._started(jobs)
-
-    def _started(self, jobs: list[Job]) -> list[Claim]:
-        """Return what is to be done for jobs that are claimed."""
-        if not jobs:
-            return []
         answers = inbox.take_early(jobs, self.now, self.using)
-        send_after_commit(job_started, jobs, self.using)
-        if logger.isEnabledFor(logging.INFO):
-            for job in jobs:
-                logger.info(
-                    "job=%s type=%s key=%s attempt=%s event=started",
-                    job.id, job.job_type.name, job.job_key, job.attempt,
-                )  # fmt: skip
+        announce(jobs, self.using)
         return self._claims(jobs, answers)
 
     def _claims(self, jobs: Sequence[Job], answers: dict[int, Answer]) -> list[Claim]:
@@ -343,7 +337,7 @@ class Admission:
         for job in jobs:
             answer = answers.get(job.id)
             if answer is None:
-                claims.append(Claim(job.id, job.attempt, Work.REQUEST, job, keep(job)))
+                claims.append(request(job))
             elif answer.kind == Answer.Kind.ERROR or not inbox.has_response_handler(job):
                 inbox.act(answer, job, self.now)
                 self.scheduler.progress += 1

@@ -17,6 +17,7 @@ from django.db import DataError
 
 from hipq_django import clock, inbox, moves
 from hipq_django.admission import Admission
+from hipq_django.claiming import PAGE, claim_together
 from hipq_django.conf import get_instance
 from hipq_django.database import locked, write_transaction
 from hipq_django.gathering import response_of
@@ -25,7 +26,7 @@ from hipq_django.hotpath.base import Known
 from hipq_django.models import Attempt, Job, JobType, Queue
 from hipq_django.ranking import MAX_RANK
 from hipq_django.registry import get_all_declared
-from hipq_django.results import Claim, Result, WaitsFor, keep, log_result, refused
+from hipq_django.results import Claim, Result, Succeeded, WaitsFor, keep, log_result, refused
 from hipq_django.retries import Failure
 from hipq_django.states import Work
 from hipq_django.turns import Turns
@@ -89,7 +90,8 @@ class BatchScheduler:
         self.left_full: set[int] = set()
         """The ids of queues whose last admission ended at a job that did not fit."""
         self.unknown_types: list[int] = []
-        self._types: dict[int, JobType] = {}
+        self.types: dict[int, JobType] = {}
+        """The job types that this process has code for, by their ids."""
         self._types_loaded = -TYPES_SECONDS
         self._unlooked_since: float | None = None
         self._next_whole_look = 0.0
@@ -138,31 +140,35 @@ class BatchScheduler:
         if queue is None:
             self.executor.give_back(results)
             return None
-        done: list[Result] = []
-        others: list[Result] = []
-        for result in results:
-            (done if result.claim.kept.queue.id == queue.id else others).append(result)
-        self.executor.give_back(others)
+        mine = [result for result in results if result.claim.kept.queue.id == queue.id]
+        self.executor.give_back([r for r in results if r.claim.kept.queue.id != queue.id])
+        done = [r for r in mine if isinstance(r, Succeeded)]
+        rest: list[Result] = [r for r in mine if not isinstance(r, Succeeded)]
         try:
-            return self._refill(queue, done)
-        except DataError:  # one of the results cannot be stored: left to `persist_batch`
-            self.executor.give_back(done)
-            return None
+            settled = self.persist(rest)
         except BaseException:
             self.executor.give_back(done)
             raise
+        self.progress += len(settled)
+        return self._refill(queue, done)
 
-    def _refill(self, queue: Queue, done: Sequence[Result]) -> int:
+    def _refill(self, queue: Queue, done: Sequence[Succeeded]) -> int | None:
         self._load_types()
         room, ahead = self.executor.free(), self.executor.ahead()
         admission = Admission(self, queue, room, ahead, done)
-        claims = admission.claim()
-        for result in admission.written:
-            log_result(result)
-        self.replace_batch(done, [])
-        self.start_jobs(claims)
-        self.progress += len(done) + len(claims)
-        return len(claims)
+        try:
+            admitted = len(admission.claim())
+        except DataError:  # one of the results cannot be stored: left to `persist_batch`
+            return None
+        finally:
+            self.executor.give_back(admission.left)
+            left = {result.claim.id for result in admission.left}
+            settled = [result for result in done if result.claim.id not in left]
+            self.replace_batch(settled, [])
+            for result in admission.written:
+                log_result(result)
+        self.progress += len(settled) + admitted
+        return admitted
 
     def persist_batch(self, *, may_wait: bool = False) -> list[Result]:
         """Write the results of the batch; return all that left it, also those that came late.
@@ -243,30 +249,61 @@ class BatchScheduler:
     def apply_throttler(self, due: Sequence[Busy]) -> list[Claim]:
         """Claim and start, queue by queue, what may start now; return the claims.
 
-        Each is committed before it starts. The handlers of one queue run while the next is claimed.
+        Each is committed before it starts. Its handler runs while the next ones are claimed.
         """
         admitted: list[Claim] = []
-        places = self.executor.free() + self.executor.ahead()
-        for number, busy in enumerate(due):
-            room, ahead = self.executor.free(), self.executor.ahead()
-            if room + ahead <= 0 or len(admitted) >= places:
-                self.turns.leave(due[number:])
-                break
-            claims = self._claim(busy, room, ahead)
-            self.start_jobs(claims)
-            self.turns.had(busy.queue)
+        places = self._places
+        while due and self._places > 0 and len(admitted) < places:
+            plain = list(takewhile(self._is_plain, due))
+            if plain:
+                claims, due = self._claim_together(plain, due[len(plain) :])
+            else:
+                claims, due = self._claim(due[0]), due[1:]
             admitted += claims
+        self.turns.leave(due)
         return admitted
 
-    def _claim(self, busy: Busy, room: int, ahead: int) -> list[Claim]:
+    @property
+    def _places(self) -> int:
+        return self.executor.free() + self.executor.ahead()
+
+    def _is_plain(self, busy: Busy) -> bool:
+        """Whether there is nothing but jobs to be started, and nothing to hold them back."""
+        queue = busy.queue
+        throttled = get_instance(queue.instance).queue(queue.name).throttlers
+        other = busy.has_response or busy.has_error or busy.needs_look or throttled
+        return busy.has_startable and not (other or queue.is_limited)
+
+    def _claim_together(
+        self, plain: Sequence[Busy], behind: Sequence[Busy]
+    ) -> tuple[list[Claim], Sequence[Busy]]:
+        """Claim from plain queues; return the claims, and the queues that have their turn next.
+
+        First those that gave nothing: a job needs a look, or another worker was quicker.
+        """
         self._load_types()
+        limit = min(self._places, PAGE)
+        claims = claim_together(self, [busy.queue for busy in plain], limit)
+        gave = {claim.kept.queue.id for claim in claims}
+        number = len(plain)
+        if len(claims) == limit:
+            number = 1 + max(n for n, busy in enumerate(plain) if busy.queue.id in gave)
+        self.turns.had(plain[number - 1].queue)
+        nothing = [busy for busy in plain[:number] if busy.queue.id not in gave]
+        look = [busy._replace(needs_look=True) for busy in nothing]
+        return claims, [*look, *plain[number:], *behind]
+
+    def _claim(self, busy: Busy) -> list[Claim]:
+        self._load_types()
+        self.turns.had(busy.queue)
         claims: list[Claim] = []
         if busy.has_error:
-            claims += self._take_errors(busy.queue, room + ahead)
+            claims += self._take_errors(busy.queue, self._places)
         if busy.has_response:
-            claims += self._take_responses(busy.queue, room + ahead)
+            claims += self._take_responses(busy.queue, self._places)
         if busy.has_startable:
-            claims += Admission(self, busy.queue, max(room - len(claims), 0), ahead).claim()
+            room, ahead = self.executor.free(), self.executor.ahead()
+            claims += Admission(self, busy.queue, room, ahead).claim()
         return claims
 
     # 4 and 5
@@ -281,11 +318,13 @@ class BatchScheduler:
             for claim in admitted:
                 self.batch[claim.id] = claim
 
-    def start_jobs(self, admitted: Sequence[Claim]) -> None:
-        """Put claims into the batch and hand them to the executor."""
-        if admitted:
-            self.replace_batch([], admitted)
-            self.executor.start(admitted)
+    def start_jobs(self, admitted: Iterable[Claim]) -> list[Claim]:
+        """Put claims, which are committed, into the batch and hand them to the executor."""
+        claims = list(admitted)
+        if claims:
+            self.replace_batch([], claims)
+            self.executor.start(claims)
+        return claims
 
     # Work on jobs that are claimed already
 
@@ -299,10 +338,10 @@ class BatchScheduler:
             moves.let_go([job.pk for job in jobs if job.pk not in answers], self.using, now)
             taken = [job for job in jobs if job.pk in answers]
             responses = {job.pk: response_of(answers[job.pk], job) for job in taken}
-        return [
+        return self.start_jobs(
             Claim(job.pk, job.attempt, Work.RESPONSE, job, keep(job), responses[job.pk])
             for job in taken
-        ]
+        )
 
     def _take_errors(self, queue: Queue, limit: int) -> list[Claim]:
         now = clock.now(self.using)
@@ -311,10 +350,10 @@ class BatchScheduler:
             jobs = self.lock(queue, errors.order_by("id"), limit)
             moves.take(jobs, self.worker, now)
             failures = _failures(jobs, self.using)
-        return [
+        return self.start_jobs(
             Claim(job.pk, job.attempt, Work.DECISION, job, keep(job), failure=failures[job.pk])
             for job in jobs
-        ]
+        )
 
     def reclaim(self) -> int:
         """Put back jobs that the database says are in these hands, but that are not.
@@ -348,7 +387,7 @@ class BatchScheduler:
         """Return the jobs that this process has code for, with their queue and type."""
         known: list[Job] = []
         for job in rows:
-            job_type = self._types.get(job.job_type_id)
+            job_type = self.types.get(job.job_type_id)
             if job_type is None:
                 self._types_loaded = -TYPES_SECONDS  # it was registered since
                 continue
@@ -357,18 +396,13 @@ class BatchScheduler:
             known.append(job)
         return known
 
-    @property
-    def known_types(self) -> list[int]:
-        """The ids of the job types that this process has code for."""
-        return list(self._types)
-
     def _load_types(self) -> None:
         """Learn which job types there are and which of them have code here, now and then."""
         if time.monotonic() - self._types_loaded < TYPES_SECONDS:
             return
         known = {declared.name for declared in get_all_declared(self.worker.instance)}
         rows = JobType.objects.using(self.using).filter(instance=self.worker.instance)
-        self._types = {row.pk: row for row in rows if row.name in known}
+        self.types = {row.pk: row for row in rows if row.name in known}
         self.unknown_types = [row.pk for row in rows if row.name not in known]
         self._types_loaded = time.monotonic()
 

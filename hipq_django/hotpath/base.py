@@ -22,6 +22,8 @@ class Busy(NamedTuple):
     """The rank of the first due job that there is room for, or a lower one; None: there is none."""
     has_response: bool
     has_error: bool
+    needs_look: bool = False
+    """Whether its first due job cannot be claimed at once."""
 
     @property
     def has_startable(self) -> bool:
@@ -38,6 +40,17 @@ class Known(NamedTuple):
     """Whether nobody can start before the first due job, however long that is held back."""
     front: int
     """A rank at which the look begins."""
+
+
+class Wanted(NamedTuple):
+    """How much is claimed at once."""
+
+    room: int
+    """So many jobs start at once; those behind are noted as claimed ahead."""
+    limit: int
+    """So many jobs in all."""
+    types: Sequence[int]
+    """The ids of the job types that there is code for; others need a look."""
 
 
 class Head(NamedTuple):
@@ -96,7 +109,7 @@ class HotPath(Protocol):
     def lock(self, queue: Queue, worker: Worker) -> Queue | None:
         """Lock and read the row of a queue anew; None where it is gone or somebody has it.
 
-        The lock of a worker that falls silent may be ended by the database, as `claim_due`'s locks.
+        The lock of a worker that falls silent may be ended by the database.
         """
 
     def head(
@@ -128,16 +141,28 @@ class HotPath(Protocol):
         """
 
     def claim_due(
-        self, queue: Queue, worker: Worker, now: datetime, *, room: int, limit: int,
-        types: Sequence[int],
-    ) -> list[Job]:  # fmt: skip
-        """Claim the first due jobs of a queue, from its `front` on, that need no look.
+        self, queues: Sequence[Queue], worker: Worker, now: datetime, wanted: Wanted
+    ) -> list[Job]:
+        """Claim the first due jobs of queues without a limit that need no look.
 
-        Return them in order. Those behind the first `room` are noted as claimed ahead. A job needs
-        a look that has time windows, had an error or is of another than these `types`; the claim
-        ends before it. A limited queue is locked first: the claim ends before the first job that
-        does not fit, and there is none while critical jobs are due. It may return fewer, or none:
-        what is left goes by `lock`, `head` or `due`, and `claim`.
+        Return them in order: the queues in turn, from each its jobs from its `front` on. A job
+        needs a look that has time windows, had an error, has an early answer or is of an unknown
+        type; the claim ends before it, and goes on with the next queue. It may return fewer, or
+        none: what is left goes by `lock`, `head` or `due`, and `claim`.
+        """
+
+    def refill(
+        self,
+        done: Sequence[Finished],
+        queue: Queue,
+        worker: Worker,
+        now: datetime,
+        wanted: Wanted,
+    ) -> tuple[set[int], list[Job]]:
+        """Do what `finish` does, then claim from a limited queue as `claim_due`; all or nothing.
+
+        Return the ids and the claimed jobs. The queue is locked first; the claim ends before the
+        first job that does not fit, and there is none while critical jobs are due.
         """
 
     def claim(self, jobs: Sequence[Job], worker: Worker, now: datetime) -> None:

@@ -21,7 +21,7 @@ from django.db.models import (
 from django.db.models.functions import Coalesce
 
 from hipq_django.database import locked
-from hipq_django.hotpath.base import Busy, Finished, Head, Known, Settled
+from hipq_django.hotpath.base import Busy, Finished, Head, Known, Settled, Wanted
 from hipq_django.models import Job, Queue
 from hipq_django.payloads import NONE
 from hipq_django.ranking import MAX_RANK
@@ -130,11 +130,21 @@ class OrmPath:
         return list(locked(rows, skip_locked=True)[:limit])
 
     def claim_due(
-        self, queue: Queue, worker: Worker, now: datetime, *, room: int, limit: int,
-        types: Sequence[int],
-    ) -> list[Job]:  # fmt: skip
+        self, queues: Sequence[Queue], worker: Worker, now: datetime, wanted: Wanted
+    ) -> list[Job]:
         """Leave it all to `due` and `claim`."""
         return []
+
+    def refill(
+        self,
+        done: Sequence[Finished],
+        queue: Queue,
+        worker: Worker,
+        now: datetime,
+        wanted: Wanted,
+    ) -> tuple[set[int], list[Job]]:
+        """Leave it all to the careful way."""
+        return set(), []
 
     def claim(self, jobs: Sequence[Job], worker: Worker, now: datetime) -> None:
         """One UPDATE for each timeout among the jobs."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hipq_django.models import JobType, Worker
 
 COLUMNS = (
-    "id", "job_type_id", "job_data", "job_key", "state", "timeout", "error", "attempt",
+    "id", "queue_id", "job_type_id", "job_data", "job_key", "state", "timeout", "error", "attempt",
     "scheduled_run_time", "priority", "throttle_factor", "time_windows", "rank", "answered",
     "origin_id", "create_time",
 )  # fmt: skip
@@ -46,19 +46,19 @@ _decode = json.JSONDecoder().decode
 
 
 def read_jobs(
-    rows: Sequence[tuple[Any, ...]], queue: Queue, moment: Callable[[Any], datetime]
+    rows: Sequence[tuple[Any, ...]], queues: Sequence[Queue], moment: Callable[[Any], datetime]
 ) -> list[Job]:
-    """Return the waiting jobs of `queue` from rows of `COLUMNS`; `moment` reads a time."""
-    using, queue_id = queue.using, queue.pk
+    """Return the waiting jobs of `queues` from rows of `COLUMNS`; `moment` reads a time."""
+    using, by_id = queues[0].using, {queue.pk: queue for queue in queues}
     moments = _Memory(moment)
     jobs: list[Job] = []
     for job_data, (
-        pk, job_type, _, job_key, state, timeout, error, attempt, scheduled_run_time,
+        pk, queue_id, job_type, _, job_key, state, timeout, error, attempt, scheduled_run_time,
         priority, throttle_factor, time_windows, rank, answered, origin, create_time,
-    ) in zip(_decode(f"[{','.join([row[2] for row in rows])}]"), rows, strict=True):  # fmt: skip
+    ) in zip(_decode(f"[{','.join([row[3] for row in rows])}]"), rows, strict=True):  # fmt: skip
         job = Job.__new__(Job)
         job.__dict__ = {
-            "_state": _state(using, {"queue": queue}),
+            "_state": _state(using, {"queue": by_id[queue_id]}),
             "id": pk,
             "queue_id": queue_id,
             "job_type_id": job_type,

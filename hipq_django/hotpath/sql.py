@@ -11,10 +11,10 @@ from datetime import UTC
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from django.db import connections
+from django.db import connections, transaction
 
 from hipq_django.hotpath import statements
-from hipq_django.hotpath.base import Busy, Finished, Head, Known, OutdatedError, Settled
+from hipq_django.hotpath.base import Busy, Finished, Head, Known, OutdatedError, Settled, Wanted
 from hipq_django.hotpath.bulk import ROWS_PER_INSERT, copy_in, insert_statement
 from hipq_django.hotpath.columns import document_row
 from hipq_django.hotpath.dialects import factor_of
@@ -97,7 +97,7 @@ class SqlPath:
         else:
             rows = self._keep(statements.head(self._dialect), [queue.pk, *place, *place, limit])
         load, has_critical = rows[0][-2:] if rows else (None, False)
-        jobs = self._read_jobs([row[:-2] for row in rows], queue)
+        jobs = self._read_jobs([row[:-2] for row in rows], [queue])
         return Head(jobs, factor_of(load or 0), bool(has_critical))
 
     def running(self, queue: Queue) -> list[Load]:
@@ -123,7 +123,7 @@ class SqlPath:
         unlimited = [] if queue.is_limited else [queue.pk]
         if unlimited and not (after or critical or without_types):
             rows = self._keep(statements.due(self._dialect), [*place, *unlimited, limit])
-            return self._read_jobs(rows, queue)
+            return self._read_jobs(rows, [queue])
         conditions = [
             statements.UNLIMITED if unlimited else "",
             "AND j.throttle_factor = 0" if critical else "",
@@ -132,7 +132,7 @@ class SqlPath:
         ]
         sql = statements.select_due(self._dialect, " ".join(conditions))
         params = [*place, *unlimited, *(after or ()), *without_types, limit]
-        return self._read_jobs(self._fetch(sql, params), queue)
+        return self._read_jobs(self._fetch(sql, params), [queue])
 
     def _place(self, queue: Queue, now: datetime) -> list[Any]:
         """Return the parameters of `_DUE`."""
@@ -141,28 +141,57 @@ class SqlPath:
     def _not_of(self, types: Sequence[int]) -> str:
         return self._in("j.job_type_id", types, negated=True)
 
-    def _read_jobs(self, rows: Sequence[tuple[Any, ...]], queue: Queue) -> list[Job]:
+    def _read_jobs(self, rows: Sequence[tuple[Any, ...]], queues: Sequence[Queue]) -> list[Job]:
         zone = connections[self.using].timezone or UTC
-        return read_jobs(rows, queue, lambda value: self._dialect.read_moment(value, zone))
+        return read_jobs(rows, queues, lambda value: self._dialect.read_moment(value, zone))
 
     def claim_due(
-        self, queue: Queue, worker: Worker, now: datetime, *, room: int, limit: int,
-        types: Sequence[int],
-    ) -> list[Job]:  # fmt: skip
-        """See `statements.claim_due` and `claim_fitting`.
-
-        Where SQL cannot reckon a deadline, or no function can lock first, all need a look.
-        """
-        if not self._dialect.later or (queue.is_limited and not has_functions(self.using)):
+        self, queues: Sequence[Queue], worker: Worker, now: datetime, wanted: Wanted
+    ) -> list[Job]:
+        """See `statements.claim_due`. Where no function can look again, all jobs need a look."""
+        if not has_functions(self.using):
             return []
+        moment = self._moment(now)
+        ids, fronts, bounds, _ = zip(*(self._place(queue, now) for queue in queues), strict=True)
+        places = [
+            _array(ids),
+            _array(fronts),
+            _array(bounds),
+            _array(wanted.types),
+            moment,
+            wanted.limit,
+            wanted.limit,
+        ]
+        params = [*places, worker.pk, moment, moment, wanted.room]
+        rows = self._keep(statements.claim_due(self._dialect), params)
+        turns = {queue.pk: turn for turn, queue in enumerate(queues)}
+        jobs = sorted(self._read_jobs(rows, queues), key=attrgetter("rank", "id"))
+        return sorted(jobs, key=lambda job: turns[job.queue_id]) if len(queues) > 1 else jobs
+
+    def refill(
+        self,
+        done: Sequence[Finished],
+        queue: Queue,
+        worker: Worker,
+        now: datetime,
+        wanted: Wanted,
+    ) -> tuple[set[int], list[Job]]:
+        """See `statements.finish` and `claim_fitting`: both in one round trip."""
+        if not has_functions(self.using):
+            return set(), []
         moment, place = self._moment(now), self._place(queue, now)
-        if queue.is_limited:
-            kept, first = statements.claim_fitting(self._dialect), [*place, limit, queue.pk, *place]
+        fitting = [_array(wanted.types), *place, wanted.limit, queue.pk, *place]
+        claim = statements.claim_fitting(self._dialect).call
+        params = [*fitting, worker.pk, moment, moment, wanted.room]
+        finished: list[tuple[Any, ...]] = []
+        if done:
+            finish = statements.finish(self._dialect).call
+            before = self._finish_params(done, worker, now)
+            finished, rows = self._fetch_both(finish, claim, before, params)
         else:
-            kept, first = statements.claim_due(self._dialect), [*place, queue.pk, limit]
-        params = [_array(types), *first, worker.pk, moment, moment, room]
-        rows = self._keep(kept, params, worker)
-        return sorted(self._read_jobs(rows, queue), key=attrgetter("rank", "id"))
+            rows = self._fetch(claim, params)
+        jobs = sorted(self._read_jobs(rows, [queue]), key=attrgetter("rank", "id"))
+        return {pk for (pk,) in finished}, jobs
 
     def claim(self, jobs: Sequence[Job], worker: Worker, now: datetime) -> None:
         """See `statements.claim`; without it a document says what is reckoned there."""
@@ -180,10 +209,13 @@ class SqlPath:
         """See `statements.finish`."""
         if not jobs:
             return set()
+        params = self._finish_params(jobs, worker, now)
+        return {pk for (pk,) in self._keep(statements.finish(self._dialect), params)}
+
+    def _finish_params(self, jobs: Sequence[Finished], worker: Worker, now: datetime) -> list[Any]:
         encode = self._dialect.encode_json
         rows = [(pk, attempt, encode(value), first) for pk, attempt, value, first in sorted(jobs)]
-        params = [self._moment(now), *_batch(rows), worker.pk]
-        return {pk for (pk,) in self._keep(statements.finish(self._dialect), params)}
+        return [self._moment(now), *_batch(rows), worker.pk]
 
     def let_go(self, jobs: Iterable[tuple[int, int]], worker: Worker, now: datetime) -> set[int]:
         """Plan: as `claim_rows`."""
@@ -357,6 +389,23 @@ class SqlPath:
             cursor.execute(sql, params)
             rows: list[tuple[Any, ...]] = cursor.fetchall()
         return rows
+
+    def _fetch_both(
+        self, first: str, second: str, params: Sequence[Any], more: Sequence[Any]
+    ) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+        """Send two statements at once; by itself PostgreSQL makes one transaction of them.
+
+        The driver sends them one by one where the server is to bind the parameters.
+        """
+        connection = connections[self.using]
+        if connection.settings_dict["OPTIONS"].get("server_side_binding"):
+            with transaction.atomic(using=self.using):
+                return self._fetch(first, params), self._fetch(second, more)
+        with connection.cursor() as cursor:
+            cursor.execute(f"{first}; {second}", [*params, *more])
+            rows: list[tuple[Any, ...]] = cursor.fetchall()
+            cursor.nextset()
+            return rows, cursor.fetchall()
 
     def _execute(self, sql: str, params: Sequence[Any]) -> None:
         with connections[self.using].cursor() as cursor:

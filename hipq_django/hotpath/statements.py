@@ -168,56 +168,95 @@ UNLIMITED = "AND (SELECT NOT q.paused AND q.throttle_limit < 1 FROM hipq_queue q
 
 @cache
 def claim_due(dialect: Dialect) -> Kept:
-    """Plan: as `due`, then one look-up by primary key for each id of an array.
+    """Plan: for each queue of the arrays in turn as `due`, until there are enough; then `claim`'s.
 
-    A job that needs a look (it has time windows, had an error, or is of another type than those
-    that are known) is left, and all behind it are.
+    The outer LIMIT ends the loop over the queues, so that no row is locked in vain. A job that
+    needs a look (it has time windows, had an error, is of another type than those that are known,
+    or has an early answer) is left, and all of its queue behind it are.
     """
-    text = _claim_first(dialect, condition=UNLIMITED, fits="true")
-    takes = ("bigint[]", *_DUE_TYPES, "bigint", "integer", *_CLAIM_TYPES)
-    return Kept("claim_due", takes, _JOB_TYPES, text, ends_silence=True)
+    head = f"""
+        SELECT q.turn, j.* FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[])
+            WITH ORDINALITY AS q(id, front, bound, turn)
+        CROSS JOIN LATERAL ({_head(dialect, "q.id", "q.front", "q.bound")}
+            AND (SELECT NOT u.paused AND u.throttle_limit < 1 FROM hipq_queue u WHERE u.id = q.id)
+            ORDER BY j.rank, j.id LIMIT %s {dialect.lock}) j
+        LIMIT %s"""
+    takes = ("bigint[]", "bigint[]", "bigint[]", *_HEAD_TYPES, "integer", *_CLAIM_TYPES)
+    return Kept("claim_due", takes, _JOB_TYPES, _claim_first(dialect, head, fits="true"))
 
 
 @cache
 def claim_fitting(dialect: Dialect) -> Kept:
-    """Plan: as `claim_due`; before it, once, what `head` asks of the queue.
+    """Plan: as `claim_due` for one queue; before it, once, what `head` asks of the queue.
 
     The first job that does not fit, by the sum of the factors up to it, is left, and all behind it
     are. What is not so simple needs a look: a job heavier than the limit, and critical ones.
     """
+    head = f"""
+        SELECT 1 AS turn, j.* FROM ({_head(dialect, "%s", "%s", "%s")}
+            ORDER BY j.rank, j.id LIMIT %s {dialect.lock}) j"""
     room = f"""(
         SELECT q.throttle_limit - COALESCE((SELECT SUM(j.throttle_factor) FROM hipq_job j
             WHERE j.queue_id = q.id AND j.state IN ('running')), 0)
         FROM hipq_queue q WHERE q.id = %s AND NOT q.paused AND q.throttle_limit >= 1
             AND {_FIRST_CRITICAL} IS NULL)"""
     fits = f"COALESCE(SUM(throttle_factor) OVER places <= {room}, false)"
-    text = _claim_first(dialect, condition="", fits=fits)
-    takes = ("bigint[]", *_DUE_TYPES, "integer", "bigint", *_DUE_TYPES, *_CLAIM_TYPES)
+    text = _claim_first(dialect, head, fits)
+    place = ("bigint", "bigint", "bigint")
+    takes = ("bigint[]", *place, *_HEAD_TYPES[1:], "bigint", *_DUE_TYPES, *_CLAIM_TYPES)
     lock = f"hipq_queue q WHERE q.id = $2 {dialect.lock}"
-    return Kept("claim_fitting", takes, _JOB_TYPES, text, ends_silence=True, lock=lock)
+    return Kept("claim_fitting", takes, _JOB_TYPES, text, lock=lock)
 
 
+_HEAD_TYPES = ("bigint[]", "timestamptz", "integer")
 _CLAIM_TYPES = (*CLAIMED_TYPES, "timestamptz", "bigint")
 
 
-def _claim_first(dialect: Dialect, *, condition: str, fits: str) -> str:
+def _head(dialect: Dialect, queue: str, front: str, bound: str) -> str:
+    due = _DUE.format(queue=queue, front=front, bound=bound)
     return f"""
-        WITH head AS MATERIALIZED (
-            SELECT j.id, j.rank, j.throttle_factor, j.state <> 'initial' OR j.time_windows <> '[]'
+        SELECT j.id, j.rank, j.throttle_factor, j.job_type_id, j.job_key,
+            j.state <> 'initial' OR j.answered OR j.time_windows <> '[]'
                 OR j.job_type_id <> ALL (%s::bigint[]) AS needs_look
-            FROM hipq_job j WHERE {_DUE_HERE} {condition}
-            ORDER BY j.rank, j.id LIMIT %s {dialect.lock}
+        FROM hipq_job j WHERE {due}"""
+
+
+def _claim_first(dialect: Dialect, head: str, fits: str) -> str:
+    """Return the claim of the jobs of `head`, up to the first of each queue that may not start.
+
+    Early answers are asked for when the jobs are locked, by a function, which therefore sees what
+    was committed before: who stores an answer has locked the job as well.
+    """
+    early = f"(SELECT found FROM {IS_EARLY.function}(job_key, job_type_id))"
+    return f"""
+        WITH head AS MATERIALIZED ({head}
+        ), looked_at AS MATERIALIZED (
+            SELECT id, rank, turn, {fits} AND NOT bool_or(
+                needs_look OR CASE WHEN job_key <> 'NONE' THEN {early} ELSE false END
+            ) OVER places AS may_start
+            FROM head WINDOW places AS (PARTITION BY turn ORDER BY rank, id)
         ), places AS MATERIALIZED (
-            SELECT id, row_number() OVER places AS place,
-                {fits} AND NOT bool_or(needs_look) OVER places AS may_start
-            FROM head WINDOW places AS (ORDER BY rank, id)
+            SELECT id, row_number() OVER (ORDER BY turn, rank, id) AS place
+            FROM looked_at WHERE may_start
         )
         UPDATE hipq_job j SET state = 'running', {CLAIMED},
             deadline = {dialect.later.format("%s", "j.timeout")},
             prefetched = j.id <> ALL (ARRAY(SELECT id FROM places WHERE place <= %s))
-        WHERE j.id = ANY (ARRAY(SELECT id FROM places WHERE may_start))
-            AND j.state || '' = 'initial'
+        WHERE j.id = ANY (ARRAY(SELECT id FROM places)) AND j.state || '' = 'initial'
         RETURNING {_columns(dialect)}"""
+
+
+IS_EARLY = Kept(
+    "is_early",
+    takes=("text", "bigint"),
+    gives=("found boolean",),
+    text="""
+        SELECT (SELECT a.id FROM hipq_answer a WHERE a.status = 'early'
+            AND a.instance = t.instance AND a.job_type = t.name AND a.job_key = %s
+            ORDER BY a.job_type, a.job_key LIMIT 1) IS NOT NULL
+        FROM hipq_jobtype t WHERE t.id = %s""",
+)
+"""Whether an answer waits for a job with a key and type. Plan: the index of early answers."""
 
 
 @cache
@@ -305,7 +344,7 @@ MAKERS = (look, lock, head, due, claim_due, claim_fitting, claim, finish)
 def kept_statements() -> list[Kept]:
     """Return all that are functions on PostgreSQL."""
     made = [make(DIALECTS["postgresql"]) for make in MAKERS]
-    return [*made, HAS_OVERDUE, HAS_EARLY, INSERT_IF, SETTLE_BY_KEY, SETTLE_BY_ATTEMPT]
+    return [*made, HAS_OVERDUE, HAS_EARLY, IS_EARLY, INSERT_IF, SETTLE_BY_KEY, SETTLE_BY_ATTEMPT]
 
 
 def create(apps: Any, schema_editor: BaseDatabaseSchemaEditor) -> None:

@@ -14,7 +14,7 @@ from hipq_django.moves.hands import (
     let_go,
     take,
 )
-from hipq_django.moves.persisting import persist
+from hipq_django.moves.persisting import persist, refill
 from hipq_django.moves.running import set_deadline, set_key, set_progress
 from hipq_django.moves.waiting import edit, first_opening, rank, reschedule
 
@@ -31,6 +31,7 @@ __all__ = [
     "mark_answered",
     "persist",
     "rank",
+    "refill",
     "reschedule",
     "set_deadline",
     "set_key",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
+    from hipq_django.hotpath.base import Wanted
     from hipq_django.models import Job, Queue, Worker
 
 
@@ -27,24 +28,22 @@ def claim(jobs: Sequence[Job], worker: Worker, now: datetime, *, prefetched: set
     """
     for job in jobs:
         job.attempt += 1
-    _note_claim(jobs, worker, now, prefetched)
+    note_claim(jobs, worker, now, prefetched)
     hot_path(worker.using).claim(jobs, worker, now)
 
 
-def claim_due(
-    queue: Queue, worker: Worker, now: datetime, *, room: int, limit: int, types: Sequence[int]
-) -> list[Job]:
-    """Do the same at once with the first due jobs of a queue that need no look.
+def claim_due(queues: Sequence[Queue], worker: Worker, now: datetime, wanted: Wanted) -> list[Job]:
+    """Do the same at once with the first due jobs of queues without a limit that need no look.
 
-    See `HotPath.claim_due`. Those behind the first `room` may wait for a free thread.
+    See `HotPath.claim_due`.
     """
-    path = hot_path(worker.using)
-    jobs = path.claim_due(queue, worker, now, room=room, limit=limit, types=types)
-    _note_claim(jobs, worker, now, {job.id for job in jobs[room:]})
+    jobs = hot_path(worker.using).claim_due(queues, worker, now, wanted)
+    note_claim(jobs, worker, now, {job.id for job in jobs[wanted.room :]})
     return jobs
 
 
-def _note_claim(jobs: Sequence[Job], worker: Worker, now: datetime, prefetched: set[int]) -> None:
+def note_claim(jobs: Sequence[Job], worker: Worker, now: datetime, prefetched: set[int]) -> None:
+    """Bring the copies of claimed jobs up to date."""
     values = {"state": State.RUNNING, "error": NONE, "worker_id": worker.pk, "update_time": now}
     values |= {"progress": 0.0, "progress_message": NONE, "extended_seconds": 0.0}
     write_claim(jobs, {**values, "work": Work.REQUEST}, worker)

@@ -13,7 +13,7 @@ from hipq_django.exceptions import JobTimeout
 from hipq_django.hotpath import hot_path
 from hipq_django.models import Attempt
 from hipq_django.moves.ends import discard_answers, record, span, success
-from hipq_django.moves.hands import let_go
+from hipq_django.moves.hands import let_go, note_claim
 from hipq_django.moves.rows import FREE, rows_of, set_values, update_each
 from hipq_django.moves.waiting import next_time
 from hipq_django.results import Claim, Decided, Failed, Result, Snoozed, Succeeded, Waits, WaitsFor
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from hipq_django.models import Job, Worker
+    from hipq_django.hotpath.base import Finished, Wanted
+    from hipq_django.models import Job, Queue, Worker
     from hipq_django.parts import Expects
 
 logger = logging.getLogger("hipq_django")
@@ -45,17 +46,32 @@ def persist(results: Sequence[Result], worker: Worker, now: datetime) -> list[Re
     return [r for r in results if r.claim.id in written]
 
 
+def refill(
+    done: Sequence[Succeeded], queue: Queue, worker: Worker, now: datetime, wanted: Wanted
+) -> tuple[list[Succeeded], list[Job]]:
+    """Write what succeeded in a limited queue and claim, at once, what there is room for.
+
+    See `HotPath.refill`. Return what was written, and the claimed jobs.
+    """
+    path = hot_path(worker.using)
+    finished, jobs = path.refill(_finished(done), queue, worker, now, wanted)
+    written = [r for r in done if r.claim.id in finished]
+    _announce_final(written, now)
+    note_claim(jobs, worker, now, {job.id for job in jobs[wanted.room :]})
+    return written, jobs
+
+
 def _finish(results: Sequence[Result], worker: Worker, now: datetime) -> set[int]:
     path = hot_path(worker.using)
     succeeded = [r for r in results if isinstance(r, Succeeded)]
-    final = path.finish(
-        [(r.claim.id, r.claim.attempt, r.value, r.claim.work is Work.REQUEST) for r in succeeded],
-        worker,
-        now,
-    )
+    final = path.finish(_finished(succeeded), worker, now)
     _announce_final([r for r in succeeded if r.claim.id in final], now)
     waiting = [(r.claim.id, r.claim.attempt) for r in results if isinstance(r, Waits)]
     return final | path.let_go(waiting, worker, now)
+
+
+def _finished(results: Iterable[Succeeded]) -> list[Finished]:
+    return [(r.claim.id, r.claim.attempt, r.value, r.claim.work is Work.REQUEST) for r in results]
 
 
 def _persist_with_care(results: Sequence[Result], worker: Worker, now: datetime) -> set[int]:

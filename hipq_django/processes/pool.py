@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from django.db import connections
 
-from hipq_django.admission import PAGE
+from hipq_django.claiming import PAGE
 from hipq_django.executor import execute
 
 if TYPE_CHECKING:

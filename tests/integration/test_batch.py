@@ -242,6 +242,18 @@ def test_queues_take_turns() -> None:
     assert {served.count(name) for name in ("a", "b", "c")} == {3}
 
 
+def test_a_queue_whose_first_job_needs_a_look_is_not_kept_waiting_by_others() -> None:
+    """Most jobs need none, and are claimed of several queues at once."""
+    hipq.enqueue("echo", queue="b", time_windows=["00:00-24:00"])
+    for name in ("a", "c"):
+        hipq.enqueue_many([hipq.NewJob("echo", queue=name) for _ in range(20)])
+    worker = HandWorker(threads=3)
+
+    served = [job.queue.name for _ in range(3) for job in worker.work()]
+
+    assert "b" in served
+
+
 def test_a_queue_whose_turn_did_not_come_is_tried_before_the_next_look() -> None:
     jobs = hipq.enqueue_many([hipq.NewJob("echo", queue=name) for name in ("a", "b", "c")])
     worker = HandWorker(threads=1)

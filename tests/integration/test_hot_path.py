@@ -1,6 +1,6 @@
 """Both implementations of the hot path say the same on the same rows."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 import hipq_django as hipq
 from hipq_django import hotpath
 from hipq_django.hotpath import hot_path
-from hipq_django.hotpath.base import HotPath, Known
+from hipq_django.hotpath.base import HotPath, Known, Wanted
+from hipq_django.hotpath.dialects import DIALECTS
 from hipq_django.hotpath.orm import OrmPath
 from hipq_django.hotpath.sql import SqlPath
 from hipq_django.inbox import Message
@@ -87,9 +88,8 @@ def test_a_look_and_what_is_due_begin_at_the_front(path: HotPath) -> None:
     assert before == [early, late]
     assert path.due(queue, now, 9) == [late]
     with transaction.atomic():
-        claimed = path.claim_due(
-            queue, Worker.objects.create(name="w"), now, room=9, limit=9, types=[early.job_type_id]
-        )
+        wanted = Wanted(9, 9, [early.job_type_id])
+        claimed = path.claim_due([queue], Worker.objects.create(name="w"), now, wanted)
     # One statement chooses and claims where that can be: elsewhere `due` chooses.
     chooses = isinstance(path, SqlPath) and connections["default"].vendor == "postgresql"
     assert claimed == ([late] if chooses else [])
@@ -224,9 +224,16 @@ def test_a_claim_writes_what_the_copies_say(path: HotPath, worker: Worker) -> No
 
 def claim_due(worker: Worker, types: Sequence[int] | None = None, *, limit: int = 4) -> list[Job]:
     """Claim what needs no look, up to four of the default queue, two of them ahead."""
-    queue, now = Queue.objects.get(name="default"), timezone.now() + timedelta(seconds=1)
     known = JobType.objects.values_list("pk", flat=True) if types is None else types
-    return hot_path("default").claim_due(queue, worker, now, room=2, limit=limit, types=list(known))
+    return claim_from(Queue.objects.get(name="default"), worker, list(known), limit)
+
+
+def claim_from(queue: Queue, worker: Worker, types: Sequence[int], limit: int = 4) -> list[Job]:
+    now, path = timezone.now() + timedelta(seconds=1), hot_path("default")
+    wanted = Wanted(2, limit, types)
+    if not queue.is_limited:
+        return path.claim_due([queue], worker, now, wanted)
+    return path.refill([], queue, worker, now, wanted)[1]
 
 
 def limit_queue(limit: float | Decimal) -> None:
@@ -296,31 +303,78 @@ def idle_limit() -> str:
 
 @pytest.mark.postgres
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize(
-    "begin",
-    [
-        claim_due,
-        lambda worker: hot_path("default").lock(Queue.objects.get(name="default"), worker),
-    ],
-)
-@pytest.mark.parametrize("limit", [0, 100])
-def test_the_server_ends_an_admission_whose_worker_falls_silent(
-    worker: Worker, begin: Callable[[Worker], object], limit: float
-) -> None:
+def test_the_server_ends_an_admission_whose_worker_falls_silent(worker: Worker) -> None:
     """For this transaction only, and unless the session has a limit of its own."""
-    limit_queue(limit)
     add(1)
+    queue = Queue.objects.get(name="default")
     with transaction.atomic():
-        begin(worker)
+        hot_path("default").lock(queue, worker)
         during = idle_limit()
     after = idle_limit()
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute(f"SET LOCAL {IDLE_LIMIT} = '7s'")
-        begin(worker)
+        hot_path("default").lock(queue, worker)
         own = idle_limit()
 
     assert (during, after, own) == ("30s", "0", "7s")
+
+
+@pytest.mark.postgres
+def test_queues_without_a_limit_are_claimed_from_in_turn(worker: Worker) -> None:
+    """Each up to the first job that needs a look, until there are enough."""
+    names = ("paused", "b", "held", "a", "limited", "last")
+    for name in names:
+        Queue.objects.create(
+            name=name, paused=name == "paused", throttle_limit=9 if name == "limited" else 0
+        )
+        add(2, queue=name)
+    Job.objects.filter(queue__name="held", job_data={"n": 1}).update(time_windows=["00:00-24:00"])
+    queues = [Queue.objects.get(name=name) for name in names]
+    wanted = Wanted(1, 6, list(JobType.objects.values_list("pk", flat=True)))
+
+    claimed = hot_path("default").claim_due(queues, worker, timezone.now(), wanted)
+
+    assert [(job.queue.name, job.job_data["n"]) for job in claimed] == [
+        ("b", 0), ("b", 1), ("held", 0), ("a", 0), ("a", 1)
+    ]  # fmt: skip
+    running = Job.objects.running()
+    assert set(running) == set(claimed)
+    assert running.get(prefetched=False) == claimed[0]
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("limit", [0, 100])
+def test_a_job_whose_answer_came_early_is_not_claimed_at_once(worker: Worker, limit: float) -> None:
+    limit_queue(limit)
+    first, second = (hipq.enqueue("anything", job_key=key) for key in "ab")
+    AnswerFactory.create(job_type="anything", job_key="b")
+    AnswerFactory.create(job_type="anything", job_key="a", instance="another")
+    AnswerFactory.create(job_type="another", job_key="a")
+
+    assert claim_due(worker) == [first]
+    assert second in Job.objects.waiting()
+
+
+@pytest.mark.postgres
+@pytest.mark.django_db(transaction=True)
+def test_what_is_sent_together_is_one_transaction(worker: Worker) -> None:
+    """Also where the driver cannot send two statements at once."""
+    path = SqlPath("default", DIALECTS["postgresql"])
+    options = connection.settings_dict["OPTIONS"]
+    both = "SELECT pg_current_xact_id()::text", "SELECT pg_current_xact_id()::text || %s"
+
+    together = path._fetch_both(*both, [], [""])
+    options["server_side_binding"] = True
+    connection.close()
+    try:
+        one_by_one = path._fetch_both(*both, [], [""])
+    finally:
+        del options["server_side_binding"]
+        connection.close()
+
+    assert together[0] == together[1]
+    assert one_by_one[0] == one_by_one[1]
 
 
 FAILED_ONCE: list[dict[str, Any]] = [
@@ -367,11 +421,7 @@ def test_such_a_claim_sees_what_became_of_the_queue(
     queue = Queue.objects.get(name="default")
     Queue.objects.update(**change)
 
-    claimed = hot_path("default").claim_due(
-        queue, worker, timezone.now(), room=2, limit=2, types=[Job.objects.all()[0].job_type_id]
-    )
-
-    assert claimed == []
+    assert claim_from(queue, worker, [Job.objects.all()[0].job_type_id]) == []
 
 
 def test_only_jobs_still_in_hand_are_finished_or_let_go(worker: Worker) -> None:

@@ -340,7 +340,7 @@ def test_the_end_of_a_job_and_the_start_of_the_next_are_one_transaction() -> Non
     claim = next(n for n, text in enumerate(texts) if CLAIM.search(text))
     assert [job.pk for job in claimed] == [second.pk, third.pk]
     assert Job.objects.get(pk=first.pk).outcome == "succeeded"
-    assert finish < claim
+    assert finish == claim if connection.vendor == "postgresql" else finish < claim
     assert not {"COMMIT", "RELEASE"} & {text.split()[0] for text in texts[finish:claim]}, texts
 
 

@@ -22,6 +22,7 @@ from hipq_django.answers import answer_callback
 from hipq_django.callbacks import Token
 from hipq_django.catalog import get_job_type, get_queue
 from hipq_django.conf import get_instance
+from hipq_django.hotpath.statements import IS_EARLY
 from hipq_django.models import Answer, Job, JobType, Queue, Worker
 from hipq_django.overview import look
 from hipq_django.ranking import Order
@@ -268,6 +269,20 @@ def test_answers_that_came_before_the_claim(queue: Queue) -> None:
 
     assert_good(plans)
     assert Answer.objects.filter(job_type="ask", status="accepted").count() == BUSY
+
+
+@pytest.mark.postgres
+def test_whether_an_answer_came_early(queue: Queue) -> None:
+    """A claim asks this by a function, whose statement no plan of the claim shows."""
+    AnswerFactory.create(job_type="echo", job_key="later-7")
+    [job_type] = JobType.objects.values_list("pk", flat=True).filter(name="echo")
+
+    with watched_plans() as plans, connection.cursor() as cursor:
+        for key in ("later-7", "later-8"):
+            cursor.execute(IS_EARLY.call, [key, job_type])
+
+    assert_good(plans)
+    assert len(plans) == 2
 
 
 def test_failures_from_the_claim_to_the_decision(queue: Queue, declare: Declare) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import hipq_django as hipq
-from hipq_django.admission import MAX_PAGES, PAGE
+from hipq_django.admission import MAX_PAGES
+from hipq_django.claiming import PAGE
 from hipq_django.models import Job, Queue
 from hipq_django.testing import run_due_jobs
 from hipq_django.throttling import Candidate, Load, Verdict
