@@ -68,7 +68,8 @@ class Admission:
         self.path = scheduler.path
         self.queue = queue
         self.room = room
-        self.places = room + ahead
+        # Those of a page run while the next ones are looked at.
+        self.places = max(room, min(room + ahead, PAGE))
         self.done = done
         self.left = list(done)
         """What of `done` is not written yet."""
@@ -260,11 +261,11 @@ class Admission:
             return [job for job in jobs if job.answered]
         self._note_problem(NONE)
         for job in asked:
-            verdict = verdicts[job.pk]
+            verdict = verdicts[job.id]
             # A time that is past would bring the job back at once: it is held.
             if isinstance(verdict, Reschedule) and verdict.at > self.now:
                 self._reschedule(job, verdict.at, verdict.reason)
-        return [j for j in jobs if j.answered or isinstance(verdicts[j.pk], Run)]
+        return [j for j in jobs if j.answered or isinstance(verdicts[j.id], Run)]
 
     def _ask(self, jobs: Sequence[Job]) -> dict[int, Verdict]:
         # A savepoint, so that a query that fails in a throttler does not end our transaction.

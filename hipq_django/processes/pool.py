@@ -47,6 +47,7 @@ class ThreadPool:
         """Claims that were started and whose results were not taken."""
         self._counting = threading.Lock()
         self._elsewhere = False
+        self._is_alone = False
         self._mean_seconds = AHEAD_SECONDS
         self._first_result = 0.0
         self._work = threading.Condition()
@@ -92,11 +93,21 @@ class ThreadPool:
 
         With `may_wait` none either while more are about to come: many at once cost less.
         """
-        return [] if self._elsewhere or (may_wait and self._more_come()) else self._take()
+        if self._elsewhere and not self._is_alone:
+            return []
+        return [] if may_wait and self._more_come() else self._take()
 
     def _more_come(self) -> bool:
         young = time.perf_counter() < self._first_result + HOLD_SECONDS
         return bool(self._backlog) and young and len(self._results) < FLUSH_RESULTS
+
+    def leave_many(self) -> None:
+        """Let the results be for the caller of `take_many`, who will come."""
+        self._elsewhere = True
+
+    def leave_none(self) -> None:
+        """Let all results be for the caller of `take_results`, from now on."""
+        self._is_alone = True
 
     def take_many(self) -> list[Result]:
         """Return, and forget, the results if they are many, else none.

@@ -34,6 +34,7 @@ class ResultWriter:
         self._wake = wake
         self._asked = threading.Event()
         self._stop = threading.Event()
+        self._is_well = True
         self._thread = threading.Thread(target=self._run, name="hipq-writer", daemon=True)
 
     def open(self) -> None:
@@ -41,14 +42,17 @@ class ResultWriter:
         self._thread.start()
 
     def ask(self) -> None:
-        """Let it look for results."""
+        """Let it look for results; they are its own while it is well."""
+        if self._is_well:
+            self._pool.leave_many()
         self._asked.set()
 
     def close(self) -> None:
-        """Stop it after what it is writing."""
+        """Stop it after what it is writing; the rest is for the scheduler."""
         self._stop.set()
         self._asked.set()
         self._thread.join()
+        self._pool.leave_none()
 
     def _run(self) -> None:
         back_off = BackOff()
@@ -58,7 +62,9 @@ class ResultWriter:
                 while self._scheduler.persist(self._pool.take_many()):
                     self._wake()
                 back_off.reset()
+                self._is_well = True
             except Exception:
+                self._is_well = False
                 logger.debug("results could not be written", exc_info=True)
                 connections[self._scheduler.using].close()
                 self._stop.wait(back_off.next_seconds())

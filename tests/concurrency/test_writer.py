@@ -140,3 +140,30 @@ def test_a_stopping_writer_ends_what_it_is_writing(held_up: Crew, session: Sessi
 
     assert not closing.is_alive()
     assert not Job.objects.running().exists()
+
+
+def test_what_comes_after_the_writer_was_stopped_the_scheduler_writes(
+    crew: Crew, gate: threading.Event
+) -> None:
+    crew.scheduler.run_once()
+    crew.writer.close()
+    gate.set()
+    crew.pool.await_done(PATIENCE_SECONDS)
+
+    assert len(crew.scheduler.persist_batch()) == MANY
+
+
+def test_many_results_are_the_writers_before_it_comes(gate: threading.Event) -> None:
+    """Else the scheduler would write them, and claim nothing meanwhile."""
+    threads = ThreadPool(MANY, lambda: None, lambda: None)
+    threads.open()
+    BatchScheduler(WorkerFactory.create(), threads).run_once()
+    gate.set()
+    threads.await_done(PATIENCE_SECONDS)
+
+    threads.leave_many()
+    taken = threads.take_results()
+    threads.close()
+
+    assert taken == []
+    assert threads.in_hand == MANY
