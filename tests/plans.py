@@ -154,7 +154,7 @@ def _explained(sql: str, params: Sequence[Any]) -> Plan:
     with transaction.atomic():
         if sql in KEPT:
             # One more is how long the function lets its caller be silent.
-            sql, params = _prepared(sql), params[: len(KEPT[sql].takes)]
+            sql, params = _prepared(sql), params[: len(KEPT[sql].types)]
         [(found,)] = _fetched(f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {sql}", params)
         transaction.set_rollback(True)  # what ANALYZE wrote is written again by the statement
     [top] = json.loads(found) if isinstance(found, str) else found
@@ -168,8 +168,8 @@ def _prepared(call: str) -> str:
     with connection.cursor() as cursor:
         cursor.execute("DEALLOCATE ALL")
         cursor.execute("SET LOCAL plan_cache_mode = force_generic_plan")
-        cursor.execute(f"PREPARE watched ({', '.join(kept.takes)}) AS {kept.numbered}")
-    return f"EXECUTE watched({', '.join(['%s'] * len(kept.takes))})"
+        cursor.execute(f"PREPARE watched ({', '.join(kept.types)}) AS {kept.numbered}")
+    return f"EXECUTE watched({', '.join(['%s'] * len(kept.types))})"
 
 
 def _line(node: dict[str, Any]) -> str:

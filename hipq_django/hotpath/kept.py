@@ -6,6 +6,7 @@ that the driver prepares would do as well, but not behind a pooler that shares c
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from django.db import connections
 from hipq_django.schema import on_postgresql
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 
@@ -32,13 +33,19 @@ class Kept:
     takes: tuple[str, ...]
     """The types of its parameters."""
     gives: tuple[str, ...]
-    """The names and types of the columns of its rows."""
+    """The names and types of the columns of its rows; the type alone of a single value."""
     text: str
     ends_silence: bool = False
     """Whether the function takes one more parameter, in milliseconds.
 
     After so long a silence of the client, a machine without power say, the server ends this
     transaction and its locks. Without it that is left to TCP, which takes hours.
+    """
+    is_single: bool = False
+    """Whether it takes its parameters as one document, and returns one value, NULL for no row.
+
+    Both are for what is asked for one job at a time: to read many parameters, and to return a set
+    of rows, takes up to a tenth of such a call's time.
     """
     lock: str = ""
     """What the function locks first, its parameters numbered; without it, it returns no rows.
@@ -54,11 +61,21 @@ class Kept:
     @property
     def call(self) -> str:
         """The statement that takes the same parameters and returns the same rows."""
-        return f"SELECT * FROM {self.function}({', '.join(['%s'] * len(self._parameters))})"
+        call = f"{self.function}({', '.join(['%s'] * len(self._parameters))})"
+        return f"SELECT {call}" if self.is_single else f"SELECT * FROM {call}"
+
+    def params(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Return the parameters of the call from those of the statement."""
+        return [json.dumps(values, default=str)] if self.is_single else values
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The types of the parameters of the numbered statement."""
+        return ("jsonb",) if self.is_single else self.takes
 
     @property
     def _parameters(self) -> tuple[str, ...]:
-        return (*self.takes, "integer") if self.ends_silence else self.takes
+        return (*self.types, "integer") if self.ends_silence else self.types
 
     @property
     def definition(self) -> str:
@@ -72,21 +89,25 @@ class Kept:
         lock = f"""
                 PERFORM 1 FROM {self.lock};
                 IF NOT FOUND THEN RETURN; END IF;"""
+        begin = f"BEGIN {limit if self.ends_silence else ''} {lock if self.lock else ''}"
+        returns = f"TABLE ({', '.join(self.gives)})"
+        body = f"{begin} RETURN QUERY {self.numbered}; END"
+        if self.is_single:
+            [returns] = self.gives
+            body = f"DECLARE found {returns}; {begin} {self.numbered} INTO found; RETURN found; END"
         return f"""
-            CREATE FUNCTION {self.function}({", ".join(self._parameters)})
-            RETURNS TABLE ({", ".join(self.gives)})
+            CREATE FUNCTION {self.function}({", ".join(self._parameters)}) RETURNS {returns}
             LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $$
             #variable_conflict use_column
-            BEGIN {limit if self.ends_silence else ""} {lock if self.lock else ""}
-                RETURN QUERY {self.numbered};
-            END $$"""
+            {body} $$"""
 
     @property
     def numbered(self) -> str:
         """The statement with its parameters numbered."""
         text = self.text
-        for number in range(1, len(self.takes) + 1):
-            text = text.replace("%s", f"${number}", 1)
+        for number, kind in enumerate(self.takes):
+            field = f"($1 ->> {number})::{kind}"
+            text = text.replace("%s", field if self.is_single else f"${number + 1}", 1)
         return text
 
 

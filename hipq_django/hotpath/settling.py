@@ -74,7 +74,10 @@ def _update(responses: str, place: str) -> str:
     return f"UPDATE hipq_job AS j SET {_SETTLED} FROM {responses} v WHERE {place} AND {_WAITS}"
 
 
-def with_answers(update: str) -> str:
+_GIVEN = "id, job_id, job_key, attempt, (SELECT queue_id FROM hipq_job WHERE id = job_id)"
+
+
+def with_answers(update: str, given: str = _GIVEN) -> str:
     """Return the UPDATE together with the INSERT of the answers.
 
     It returns the id of each answer, and of its job the id, key, attempt and queue.
@@ -82,17 +85,13 @@ def with_answers(update: str) -> str:
     return (
         f"WITH done AS ({update} RETURNING j.id, j.job_key, j.attempt, v.message_id, v.result) "
         f"INSERT INTO hipq_answer ({_COLUMNS}) "
-        f"SELECT {_SAME}, done.* FROM done RETURNING id, job_id, job_key, attempt, "
-        "(SELECT queue_id FROM hipq_job WHERE id = job_id)"
+        f"SELECT {_SAME}, done.* FROM done RETURNING {given}"
     )
 
 
 _RESPONSE = (
     "(SELECT %s::text AS job_key, %s::text AS message_id, %s::jsonb AS result, "
     "%s::boolean AS handled)"
-)
-_ANSWER = tuple(
-    f"{name} hipq_answer.{name}%TYPE" for name in ("id", "job_id", "job_key", "attempt")
 )
 
 
@@ -104,8 +103,9 @@ def _settle_one(name: str, place: str, *place_takes: str) -> Kept:
             *place_takes,
             *("text", "text", "timestamptz"),
         ),
-        gives=(*_ANSWER, "queue_id hipq_job.queue_id%TYPE"),
-        text=with_answers(_update(_RESPONSE, place)),
+        gives=("jsonb",),
+        text=with_answers(_update(_RESPONSE, place), f"jsonb_build_array({_GIVEN})"),
+        is_single=True,
     )
 
 

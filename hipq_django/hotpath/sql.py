@@ -249,7 +249,8 @@ class SqlPath:
         if self._dialect.writes_in_with and len(messages) == 1:
             one = SETTLE_BY_KEY if job_id is None else SETTLE_BY_ATTEMPT
             response = one_response_params(first, handled=handled)
-            return [Settled(*row) for row in self._keep(one, [moment, *response, *place, *same])]
+            settled = self._ask(one, [moment, *response, *place, *same])
+            return [Settled(*json.loads(settled))] if settled else []
         update = update_statement(self._dialect, BY_KEYS if job_id is None else BY_ATTEMPT)
         params = [moment, *update_params(self._dialect, messages, handled=handled), *place]
         if self._dialect.writes_in_with:
@@ -298,12 +299,11 @@ class SqlPath:
         versions = job.job_type.versions
         values = [*document_row(job, self._moments()), job.origin_id]
         if versions:
-            rows = self._keep(statements.INSERT_IF, [*values, *versions])
+            pk = self._ask(statements.INSERT_IF, [*values, *versions])
         else:
-            rows = self._fetch(statements.INSERT, values)
-        if not rows:
+            [(pk,)] = self._fetch(statements.INSERT, values)
+        if pk is None:
             raise OutdatedError
-        [(pk,)] = rows
         job.id = pk
         job._state.adding = False
 
@@ -372,11 +372,17 @@ class SqlPath:
 
         return text_of
 
+    def _ask(self, kept: Kept, params: Sequence[Any]) -> Any:
+        """Return the value of a single one, None where there is no row."""
+        rows = self._keep(kept, params)
+        return rows[0][0] if rows else None
+
     def _keep(
         self, kept: Kept, params: Sequence[Any], worker: Worker | None = None
     ) -> list[tuple[Any, ...]]:
         if not has_functions(self.using):
             return self._fetch(kept.text, params)
+        params = kept.params(params)
         if worker:
             params = [*params, min(int(worker.silence.total_seconds() * 1000), MAX_MILLISECONDS)]
         return self._fetch(kept.call, params)

@@ -310,7 +310,8 @@ INSERT = f"{_NEW_JOB} VALUES ({', '.join(['%s'] * len(_NEW_TYPES))}, {SAME_IN_SQ
 INSERT_IF = Kept(
     "enqueue",
     takes=(*_NEW_TYPES, *_VERSIONS.values()),
-    gives=("id bigint",),
+    gives=("bigint",),
+    is_single=True,
     text=f"""
         {_NEW_JOB} SELECT {", ".join(f"%s::{kind}" for kind in _NEW_TYPES)}, {SAME_IN_SQL}
         FROM hipq_jobtype t, hipq_queue q
