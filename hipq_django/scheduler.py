@@ -301,7 +301,7 @@ class BatchScheduler:
             claims += self._take_errors(busy.queue, self._places)
         if busy.has_response:
             claims += self._take_responses(busy.queue, self._places)
-        if busy.has_startable:
+        if busy.has_startable and self._places > 0:
             room, ahead = self.executor.free(), self.executor.ahead()
             claims += Admission(self, busy.queue, room, ahead).claim()
         return claims
