@@ -42,9 +42,7 @@ def test_the_sender_waits_for_one_insert(client: Client) -> None:
     starts = [query["sql"].split("(")[0].removesuffix("hipq_job ") for query in queries]
     reads = ("SELECT ", "SAVEPOINT ", "RELEASE ")
     writes = [
-        start
-        for start in starts
-        if start == "SELECT hipq_enqueue" or not start.startswith(reads)
+        start for start in starts if start == "SELECT hipq_enqueue" or not start.startswith(reads)
     ]
     assert writes in (["INSERT INTO "], ["SELECT hipq_enqueue"])
 
