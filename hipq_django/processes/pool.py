@@ -125,6 +125,8 @@ class ThreadPool:
 
     def give_back(self, results: Sequence[Result]) -> None:
         """Keep results that could not be written for a later attempt."""
+        if not results:
+            return
         self._count(len(results))
         self._results.extendleft(reversed(results))
         self._elsewhere = False
