@@ -246,8 +246,13 @@ def test_due_jobs_that_need_no_look_are_claimed_at_once_in_their_order(
     worker: Worker, limit: float
 ) -> None:
     limit_queue(limit)
-    late, *jobs, early = [*add(1, priority=200), *add(4, timeout=0.25), *add(1, priority=1)]
-    add(1, scheduled_run_time=timezone.now() + timedelta(hours=1))
+    now = timezone.now()  # for all: priorities count among the jobs of one second
+    late, *jobs, early = [
+        *add(1, priority=200, scheduled_run_time=now),
+        *add(4, timeout=0.25, scheduled_run_time=now),
+        *add(1, priority=1, scheduled_run_time=now),
+    ]
+    add(1, scheduled_run_time=now + timedelta(hours=1))
 
     claimed = claim_due(worker)
 
