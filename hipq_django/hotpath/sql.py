@@ -164,9 +164,7 @@ class SqlPath:
         ]
         params = [*places, worker.pk, moment, moment, wanted.room]
         rows = self._keep(statements.claim_due(self._dialect), params)
-        turns = {queue.pk: turn for turn, queue in enumerate(queues)}
-        jobs = sorted(self._read_jobs(rows, queues), key=attrgetter("rank", "id"))
-        return sorted(jobs, key=lambda job: turns[job.queue_id]) if len(queues) > 1 else jobs
+        return self._in_order(rows, queues)
 
     def refill(
         self,
@@ -190,8 +188,13 @@ class SqlPath:
             finished, rows = self._fetch_both(finish, claim, before, params)
         else:
             rows = self._fetch(claim, params)
-        jobs = sorted(self._read_jobs(rows, [queue]), key=attrgetter("rank", "id"))
-        return {pk for (pk,) in finished}, jobs
+        return {pk for (pk,) in finished}, self._in_order(rows, [queue])
+
+    def _in_order(self, rows: Sequence[tuple[Any, ...]], queues: Sequence[Queue]) -> list[Job]:
+        """Return claimed jobs in the order of the queues, and in each by their ranks."""
+        jobs = sorted(self._read_jobs(rows, queues), key=attrgetter("rank", "id"))
+        turns = {queue.pk: turn for turn, queue in enumerate(queues)}
+        return sorted(jobs, key=lambda job: turns[job.queue_id]) if len(queues) > 1 else jobs
 
     def claim(self, jobs: Sequence[Job], worker: Worker, now: datetime) -> None:
         """See `statements.claim`; without it a document says what is reckoned there."""

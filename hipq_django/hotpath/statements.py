@@ -163,7 +163,8 @@ def due(dialect: Dialect) -> Kept:
     return Kept("due", (*_DUE_TYPES, "bigint", "integer"), _JOB_TYPES, text)
 
 
-UNLIMITED = "AND (SELECT NOT q.paused AND q.throttle_limit < 1 FROM hipq_queue q WHERE q.id = %s)"
+_UNLIMITED = "AND (SELECT NOT u.paused AND u.throttle_limit < 1 FROM hipq_queue u WHERE u.id = {})"
+UNLIMITED = _UNLIMITED.format("%s")
 
 
 @cache
@@ -178,7 +179,7 @@ def claim_due(dialect: Dialect) -> Kept:
         SELECT q.turn, j.* FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[])
             WITH ORDINALITY AS q(id, front, bound, turn)
         CROSS JOIN LATERAL ({_head(dialect, "q.id", "q.front", "q.bound")}
-            AND (SELECT NOT u.paused AND u.throttle_limit < 1 FROM hipq_queue u WHERE u.id = q.id)
+            {_UNLIMITED.format("q.id")}
             ORDER BY j.rank, j.id LIMIT %s {dialect.lock}) j
         LIMIT %s"""
     takes = ("bigint[]", "bigint[]", "bigint[]", *_HEAD_TYPES, "integer", *_CLAIM_TYPES)
