@@ -327,8 +327,7 @@ class Admission:
     def _start(self, jobs: list[Job]) -> list[Claim]:
         if not jobs:
             return []
-        prefetched = {job.id for job in jobs[self.room :]}
-        moves.claim(jobs, self.scheduler.worker, self.now, prefetched=prefetched)
+        moves.claim(jobs, self.scheduler.worker, self.now, room=self.room)
         answers = inbox.take_early(jobs, self.now, self.using)
         announce(jobs, self.using)
         return self._claims(jobs, answers)

@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Protocol
 
 from django.db import DataError
@@ -23,6 +23,7 @@ from hipq_django.database import locked, write_transaction
 from hipq_django.gathering import response_of
 from hipq_django.hotpath import hot_path
 from hipq_django.hotpath.base import Known
+from hipq_django.looks import Looks
 from hipq_django.models import Attempt, Job, JobType, Queue
 from hipq_django.ranking import MAX_RANK
 from hipq_django.registry import get_all_declared
@@ -44,14 +45,8 @@ logger = logging.getLogger("hipq_django")
 TYPES_SECONDS = 1.0
 """How long a worker may go on with the job types it has read."""
 
-LOOK_SECONDS = 0.02
-"""How long a queue that has its turn time and again may keep the others waiting."""
-
-QUICK_SECONDS = 0.005
-"""Each look goes through the queues from their beginning where that takes no longer."""
-
-WHOLE_LOOKS = 0.1
-"""Where it takes longer, the share of time for such looks; the others begin at the front."""
+QUEUES = 50
+"""How many plain queues one statement claims from; mostly a few of them fill the places."""
 
 
 class Executor(Protocol):
@@ -93,8 +88,7 @@ class BatchScheduler:
         self.types: dict[int, JobType] = {}
         """The job types that this process has code for, by their ids."""
         self._types_loaded = -TYPES_SECONDS
-        self._unlooked_since: float | None = None
-        self._next_whole_look = 0.0
+        self.looks = Looks()
 
     def run_once(self) -> int:
         """Do one pass; return how many jobs were admitted.
@@ -104,20 +98,14 @@ class BatchScheduler:
         """
         self.progress, self.contended = 0, False
         refilled = self.refill()
-        if refilled is not None and self._may_wait_for_a_look():
+        if refilled is not None and self.looks.may_wait(time.monotonic()):
             return refilled
         settled = self.persist_batch(may_wait=not self.left_full)
         admitted = self.apply_throttler(self.turns.take())
-        if not (admitted and self._may_wait_for_a_look()):
+        if not (admitted and self.looks.may_wait(time.monotonic())):
             admitted += self.apply_throttler(self.fetch_due())
         self.progress += len(settled) + len(admitted)
         return len(admitted) + (refilled or 0)
-
-    def _may_wait_for_a_look(self) -> bool:
-        """Whether the queues beside those that had their turn were not kept waiting for long."""
-        now = time.monotonic()
-        self._unlooked_since = self._unlooked_since or now
-        return now < self._unlooked_since + LOOK_SECONDS
 
     @property
     def found_nothing(self) -> bool:
@@ -222,21 +210,18 @@ class BatchScheduler:
         """Return the queues that have something to do; one query, no locks."""
         if self.executor.free() + self.executor.ahead() <= 0:
             return []
-        self._unlooked_since = None
         return self.turns.after_look(self._look())
 
     def _look(self) -> list[Busy]:
         """Look from the beginning of each queue, or from its front where that takes too long."""
         now, began = clock.now(self.using), time.monotonic()
-        whole = began >= self._next_whole_look
+        whole = self.looks.is_whole(began)
         queues = self.turns.queues.items()
         known = {pk: self._known(queue, now, whole=whole) for pk, queue in queues}
         found = self.path.look(self.worker.instance, self.worker.queues, now, known)
         for busy in found:
             busy.queue.front = busy.queue.front_at(busy.first_rank, now)
-        seconds = time.monotonic() - began
-        if whole and seconds > QUICK_SECONDS:
-            self._next_whole_look = began + seconds / WHOLE_LOOKS
+        self.looks.had(began, time.monotonic(), whole=whole)
         return found
 
     def _known(self, queue: Queue, now: datetime, *, whole: bool) -> Known:
@@ -254,7 +239,7 @@ class BatchScheduler:
         admitted: list[Claim] = []
         places = self._places
         while due and self._places > 0 and len(admitted) < places:
-            plain = list(takewhile(self._is_plain, due))
+            plain = list(islice(takewhile(self._is_plain, due), QUEUES))
             if plain:
                 claims, due = self._claim_together(plain, due[len(plain) :])
             else:

@@ -99,7 +99,7 @@ def read_queue(row: Sequence[Any], using: str) -> Queue:
     values["throttle_limit"] = factor_of(values["throttle_limit"])
     values["paused"] = bool(values["paused"])
     for name in ("throttler_state", "ranking"):
-        values[name] = _decode(values[name])
+        values[name] = {} if values[name] == "{}" else _decode(values[name])
     queue = Queue.__new__(Queue)
     queue.__dict__ = {"_state": _state(using, {}), **values}
     return queue

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC
-from operator import attrgetter
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from django.db import connections, transaction
@@ -19,7 +19,7 @@ from hipq_django.hotpath.bulk import ROWS_PER_INSERT, copy_in, insert_statement
 from hipq_django.hotpath.columns import document_row
 from hipq_django.hotpath.dialects import factor_of
 from hipq_django.hotpath.kept import has_functions
-from hipq_django.hotpath.rows import read_jobs, read_loads, read_queue
+from hipq_django.hotpath.rows import COLUMNS, read_jobs, read_loads, read_queue
 from hipq_django.hotpath.settling import (
     BY_ATTEMPT,
     BY_KEYS,
@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 
 MAX_MILLISECONDS = (1 << 31) - 1
 """The most that PostgreSQL takes for a time."""
+
+_queue_id = itemgetter(COLUMNS.index("queue_id"))
+_rank_and_id = itemgetter(COLUMNS.index("rank"), COLUMNS.index("id"))
 
 
 class SqlPath:
@@ -192,9 +195,11 @@ class SqlPath:
 
     def _in_order(self, rows: Sequence[tuple[Any, ...]], queues: Sequence[Queue]) -> list[Job]:
         """Return claimed jobs in the order of the queues, and in each by their ranks."""
-        jobs = sorted(self._read_jobs(rows, queues), key=attrgetter("rank", "id"))
-        turns = {queue.pk: turn for turn, queue in enumerate(queues)}
-        return sorted(jobs, key=lambda job: turns[job.queue_id]) if len(queues) > 1 else jobs
+        rows = sorted(rows, key=_rank_and_id)
+        if len(queues) > 1:
+            turns = {queue.pk: turn for turn, queue in enumerate(queues)}
+            rows.sort(key=lambda row: turns[_queue_id(row)])
+        return self._read_jobs(rows, queues)
 
     def claim(self, jobs: Sequence[Job], worker: Worker, now: datetime) -> None:
         """See `statements.claim`; without it a document says what is reckoned there."""

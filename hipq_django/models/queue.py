@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import lru_cache
 from typing import ClassVar
 
 from django.db import models
@@ -12,6 +13,8 @@ from hipq_django.models.fields import JsonField, factor_field
 from hipq_django.payloads import NONE
 from hipq_django.ranking import MAX_RANK, Order, Ordering
 from hipq_django.setting import QUEUE_RANGES
+
+_ordering = lru_cache(maxsize=256)(Ordering)  # asked for by each look, for all queues
 
 
 class Queue(models.Model):
@@ -69,7 +72,7 @@ class Queue(models.Model):
     @property
     def ordering(self) -> Ordering:
         """How this queue ranks its jobs."""
-        return Ordering(self.order, self.granularity_seconds, self.ageing_seconds)
+        return _ordering(self.order, self.granularity_seconds, self.ageing_seconds)
 
     @property
     def is_ranked(self) -> bool:

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from hipq_django.models import Job, Queue, Worker
 
 
-def claim(jobs: Sequence[Job], worker: Worker, now: datetime, *, prefetched: set[int]) -> None:
+def claim(jobs: Sequence[Job], worker: Worker, now: datetime, *, room: int) -> None:
     """Move locked waiting jobs to running in the hands of `worker`; count the attempt.
 
-    The deadline counts from here. `prefetched` are the ids that may wait in the worker for a
-    free thread. The given copies are brought up to date.
+    The deadline counts from here. So many as there is `room` for start at once, those behind may
+    wait in the worker for a free thread. The given copies are brought up to date.
     """
     for job in jobs:
         job.attempt += 1
-    note_claim(jobs, worker, now, prefetched)
+    note_claim(jobs, worker, now, room)
     hot_path(worker.using).claim(jobs, worker, now)
 
 
@@ -38,19 +38,20 @@ def claim_due(queues: Sequence[Queue], worker: Worker, now: datetime, wanted: Wa
     See `HotPath.claim_due`.
     """
     jobs = hot_path(worker.using).claim_due(queues, worker, now, wanted)
-    note_claim(jobs, worker, now, {job.id for job in jobs[wanted.room :]})
+    note_claim(jobs, worker, now, wanted.room)
     return jobs
 
 
-def note_claim(jobs: Sequence[Job], worker: Worker, now: datetime, prefetched: set[int]) -> None:
+def note_claim(jobs: Sequence[Job], worker: Worker, now: datetime, room: int) -> None:
     """Bring the copies of claimed jobs up to date."""
     values = {"state": State.RUNNING, "error": NONE, "worker_id": worker.pk, "update_time": now}
     values |= {"progress": 0.0, "progress_message": NONE, "extended_seconds": 0.0}
-    write_claim(jobs, {**values, "work": Work.REQUEST}, worker)
+    values["work"] = Work.REQUEST
+    write_claim(jobs[:room], {**values, "prefetched": False}, worker)
+    write_claim(jobs[room:], {**values, "prefetched": True}, worker)
     deadlines = {timeout: now + timedelta(seconds=timeout) for timeout in {j.timeout for j in jobs}}
     for job in jobs:
         job.deadline = deadlines[job.timeout]
-        job.prefetched = job.id in prefetched
 
 
 def take(jobs: Sequence[Job], worker: Worker, now: datetime) -> None:

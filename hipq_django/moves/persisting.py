@@ -57,7 +57,7 @@ def refill(
     finished, jobs = path.refill(_finished(done), queue, worker, now, wanted)
     written = [r for r in done if r.claim.id in finished]
     _announce_final(written, now)
-    note_claim(jobs, worker, now, {job.id for job in jobs[wanted.room :]})
+    note_claim(jobs, worker, now, wanted.room)
     return written, jobs
 
 

@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 import hipq_django as hipq
-from hipq_django import scheduler
+from hipq_django import looks, scheduler
 from hipq_django.models import Job, Queue
 from hipq_django.ranking import Order, Ordering
 from hipq_django.testing import run_due_jobs
@@ -254,6 +254,15 @@ def test_a_queue_whose_first_job_needs_a_look_is_not_kept_waiting_by_others() ->
     assert "b" in served
 
 
+def test_more_queues_than_one_statement_takes_are_served_in_one_pass(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scheduler, "QUEUES", 2)
+    jobs = hipq.enqueue_many([hipq.NewJob("echo", queue=name) for name in "abcde"])
+
+    assert HandWorker(threads=9).run_pass() == jobs
+
+
 def test_a_queue_whose_turn_did_not_come_is_tried_before_the_next_look() -> None:
     jobs = hipq.enqueue_many([hipq.NewJob("echo", queue=name) for name in ("a", "b", "c")])
     worker = HandWorker(threads=1)
@@ -291,8 +300,8 @@ def test_a_pass_over_idle_queues_is_one_query(django_assert_num_queries: Any) ->
 @pytest.fixture
 def slow_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every look is one that took too long, and after it comes no other from the beginning."""
-    monkeypatch.setattr(scheduler, "QUICK_SECONDS", 0.0)
-    monkeypatch.setattr(scheduler, "WHOLE_LOOKS", 1e-9)
+    monkeypatch.setattr(looks, "QUICK_SECONDS", 0.0)
+    monkeypatch.setattr(looks, "SHARE", 1e-9)
 
 
 @pytest.mark.parametrize("backlog", [0, 3])
@@ -320,7 +329,7 @@ def test_where_looks_are_slow_they_begin_at_the_front(
 
 
 def test_whole_looks_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler, "QUICK_SECONDS", 0.0)
+    monkeypatch.setattr(looks, "QUICK_SECONDS", 0.0)
     worker = HandWorker()
     worker.run_pass()
     early = hipq.enqueue("echo", scheduled_run_time=timezone.now() - timedelta(hours=1))

@@ -13,7 +13,7 @@ import time_machine
 from django.db import connection
 from pytest_django import Settings
 
-from hipq_django import catalog, clock, scheduler
+from hipq_django import catalog, clock, looks, scheduler
 from tests.declaring import Declare
 from tests.job_life import machine
 from tests.job_life.actors import Actors
@@ -33,7 +33,8 @@ def code(
     settings.HIPQ = {"default": {"NOTIFY": False}}
     monkeypatch.setattr(clock, "_measured_at", {"default": math.inf})
     monkeypatch.setattr(scheduler, "TYPES_SECONDS", math.inf)
-    monkeypatch.setattr(scheduler, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(looks, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(looks, "SHARE", math.inf)
     caplog.set_level(logging.CRITICAL, "hipq_django")  # the steps that failed say more
     code = Scripted(declare)
     catalog.sync("default")

@@ -1,0 +1,42 @@
+"""When a scheduler looks through its queues again, and from where. Pure.
+
+Moments are those of a clock that never goes back, in seconds.
+"""
+
+from __future__ import annotations
+
+LOOK_SECONDS = 0.02
+"""How long a queue that has its turn time and again may keep the others waiting."""
+
+QUICK_SECONDS = 0.005
+"""Each look goes through the queues from their beginning where that takes no longer."""
+
+SHARE = 0.1
+"""The share of a busy worker's time for its looks, where they are slow, and for whole ones."""
+
+
+class Looks:
+    """Remembers the last looks: whole ones and those from the front of each queue."""
+
+    def __init__(self) -> None:
+        self._waiting_since: float | None = None
+        self._seconds = 0.0
+        self._next_whole = 0.0
+
+    def may_wait(self, now: float) -> bool:
+        """Return whether the queues beside those that had their turn can wait for a look."""
+        if self._waiting_since is None:
+            self._waiting_since = now
+        return now < self._waiting_since + max(LOOK_SECONDS, self._seconds / SHARE)
+
+    def is_whole(self, now: float) -> bool:
+        """Return whether to look from the beginning of each queue; else from its front."""
+        return now >= self._next_whole
+
+    def had(self, began: float, ended: float, *, whole: bool) -> None:
+        """Note a look. A slow whole one says nothing of those that begin at the front."""
+        self._waiting_since = None
+        if whole and ended - began > QUICK_SECONDS:
+            self._next_whole = began + (ended - began) / SHARE
+        else:
+            self._seconds = ended - began

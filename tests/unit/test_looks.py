@@ -1,0 +1,66 @@
+"""When a scheduler looks through its queues again, and from where."""
+
+from __future__ import annotations
+
+import pytest
+
+from hipq_django.looks import LOOK_SECONDS, QUICK_SECONDS, SHARE, Looks
+
+SLOW = 2 * QUICK_SECONDS
+AT = 100.0
+
+
+def looked(*looks: tuple[float, bool]) -> Looks:
+    """Return what remembers looks, each of so many seconds, whole ones and others, until `AT`."""
+    remembered = Looks()
+    for seconds, whole in looks:
+        remembered.had(AT - seconds, AT, whole=whole)
+    assert remembered.may_wait(AT)
+    return remembered
+
+
+def test_others_wait_for_a_moment_only() -> None:
+    looks = looked((0.0, True))
+
+    assert looks.may_wait(AT + LOOK_SECONDS * 0.99)
+    assert not looks.may_wait(AT + LOOK_SECONDS * 1.01)
+
+
+def test_they_wait_from_the_first_turn_after_a_look() -> None:
+    looks = Looks()
+    looks.had(AT - 1, AT - 1, whole=True)
+
+    assert looks.may_wait(AT)
+    assert looks.may_wait(AT + LOOK_SECONDS * 0.99)
+
+
+@pytest.mark.parametrize("seconds", [0.01, 1.0])
+def test_slow_looks_take_a_share_of_the_time(seconds: float) -> None:
+    looks = looked((seconds, False))
+
+    assert looks.may_wait(AT + seconds / SHARE * 0.99)
+    assert not looks.may_wait(AT + seconds / SHARE * 1.01)
+
+
+def test_a_slow_whole_look_does_not_make_the_next_one_late() -> None:
+    looks = looked((0.0, False), (1.0, True))
+
+    assert not looks.may_wait(AT + LOOK_SECONDS * 1.01)
+
+
+def test_quick_looks_are_whole() -> None:
+    looks = Looks()
+    assert looks.is_whole(0.0)
+
+    looks.had(AT, AT + QUICK_SECONDS / 2, whole=True)
+
+    assert looks.is_whole(AT)
+
+
+def test_slow_ones_are_whole_for_a_share_of_the_time() -> None:
+    looks = Looks()
+    looks.had(AT, AT + SLOW, whole=True)
+    looks.had(AT + SLOW, AT + SLOW, whole=False)
+
+    assert not looks.is_whole(AT + SLOW / SHARE * 0.99)
+    assert looks.is_whole(AT + SLOW / SHARE * 1.01)
