@@ -124,7 +124,7 @@ def ask(
             break
         verdicts |= {pk: verdict for pk, (turn, verdict) in refused.items() if turn}
     verdicts |= {pk: verdict for pk, (_, verdict) in refused.items()}
-    return {c.id: verdicts.get(c.id, Run()) for c in candidates}
+    return {c.id: verdicts.get(c.id, RUN) for c in candidates}
 
 
 def _ask_in_turn(
@@ -167,7 +167,8 @@ def _verdicts(
             "candidates; return one for each, in their order."
         )
     for verdict in verdicts:
-        _check_verdict(name, verdict)
+        if verdict is not RUN:
+            _check_verdict(name, verdict)
     return verdicts
 
 
@@ -241,7 +242,7 @@ class ShareLimit:
         """Hold the candidates whose share is used up."""
         del now
         if queue.throttle_limit < 1:
-            return [Run() for _ in candidates]
+            return [RUN for _ in candidates]
         loads = _loads(running, self._share_of)
         return [self._decide(queue.throttle_limit, loads, c) for c in candidates]
 
@@ -257,7 +258,7 @@ class ShareLimit:
         load = loads[name]
         if factor == 0 or load + factor <= room or (share > 0 and load == 0):
             loads[name] += factor
-            return Run()
+            return RUN
         value = _value(candidate, self.key)
         return Hold(f"share of {self.key} {value!r} is used up: {_plain(load)} of {_plain(room)}")
 
@@ -336,7 +337,7 @@ class RateLimit:
         free = self.count - sum(number for _, number in starts)
         started = min(max(int(free), 0), len(candidates))
         held = Hold(f"{self.count} jobs started in the last {self.per:g} s")
-        return [Run() if index < started else held for index in range(len(candidates))]
+        return [RUN if index < started else held for index in range(len(candidates))]
 
     def admitted(self, queue: Queue, now: datetime, count: int) -> None:
         """Write down that `count` jobs start at `now`; called inside the claim's transaction."""
