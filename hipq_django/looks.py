@@ -8,6 +8,9 @@ from __future__ import annotations
 LOOK_SECONDS = 0.02
 """How long a queue that has its turn time and again may keep the others waiting."""
 
+MAX_SECONDS = 1.0
+"""The same after a look that was slow, be it only because the database stood still."""
+
 QUICK_SECONDS = 0.005
 """Each look goes through the queues from their beginning where that takes no longer."""
 
@@ -27,7 +30,8 @@ class Looks:
         """Return whether the queues beside those that had their turn can wait for a look."""
         if self._waiting_since is None:
             self._waiting_since = now
-        return now < self._waiting_since + max(LOOK_SECONDS, self._seconds / SHARE)
+        wait = min(max(LOOK_SECONDS, self._seconds / SHARE), MAX_SECONDS)
+        return now < self._waiting_since + wait
 
     def is_whole(self, now: float) -> bool:
         """Return whether to look from the beginning of each queue; else from its front."""

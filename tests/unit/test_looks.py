@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hipq_django.looks import LOOK_SECONDS, QUICK_SECONDS, SHARE, Looks
+from hipq_django.looks import LOOK_SECONDS, MAX_SECONDS, QUICK_SECONDS, SHARE, Looks
 
 SLOW = 2 * QUICK_SECONDS
 AT = 100.0
@@ -34,12 +34,18 @@ def test_they_wait_from_the_first_turn_after_a_look() -> None:
     assert looks.may_wait(AT + LOOK_SECONDS * 0.99)
 
 
-@pytest.mark.parametrize("seconds", [0.01, 1.0])
+@pytest.mark.parametrize("seconds", [0.01, 0.09])
 def test_slow_looks_take_a_share_of_the_time(seconds: float) -> None:
     looks = looked((seconds, False))
 
     assert looks.may_wait(AT + seconds / SHARE * 0.99)
     assert not looks.may_wait(AT + seconds / SHARE * 1.01)
+
+
+def test_a_look_while_the_database_stood_still_does_not_keep_them_waiting_for_long() -> None:
+    looks = looked((60.0, False))
+
+    assert not looks.may_wait(AT + MAX_SECONDS)
 
 
 def test_a_slow_whole_look_does_not_make_the_next_one_late() -> None:
