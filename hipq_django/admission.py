@@ -128,6 +128,8 @@ class Admission:
         if (self._needs_lock and not self._lock()) or self.queue.paused:
             return []
         self._admit()
+        if len(self.admitted) >= PAGE:
+            self.scheduler.turns.call(self.queue.name)  # there is more where this came from
         self._note_full(self.is_full)
         return self._start(self.admitted)
 

@@ -14,12 +14,13 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 import hipq_django as hipq
-from hipq_django import looks, scheduler
+from hipq_django import admission, looks, scheduler
 from hipq_django.models import Job, Queue
 from hipq_django.ranking import Order, Ordering
 from hipq_django.testing import run_due_jobs
 from tests.declaring import Declare
 from tests.hand_worker import LOOK, HandWorker
+from tests.integration.conftest import ConfigureQueue
 
 pytestmark = pytest.mark.django_db
 
@@ -270,6 +271,23 @@ def test_a_queue_whose_turn_did_not_come_is_tried_before_the_next_look() -> None
 
     with CaptureQueriesContext(connection) as statements:
         others = worker.work() + worker.work()
+
+    looks = [query["sql"] for query in statements if LOOK.search(query["sql"])]
+    assert first + others == jobs
+    assert looks == []
+
+
+def test_a_throttled_queue_that_filled_a_page_is_tried_before_the_next_look(
+    configure_queue: ConfigureQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission, "PAGE", 3)
+    configure_queue(hipq.KeyLimit("tenant", 1))
+    jobs = hipq.enqueue_many([hipq.NewJob("echo", {"tenant": n}) for n in range(6)])
+    worker = HandWorker(threads=3)
+    first = worker.work()
+
+    with CaptureQueriesContext(connection) as statements:
+        others = worker.run_pass()
 
     looks = [query["sql"] for query in statements if LOOK.search(query["sql"])]
     assert first + others == jobs
