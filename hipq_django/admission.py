@@ -16,10 +16,12 @@ from hipq_django.exceptions import ConfigurationError
 from hipq_django.gathering import response_of
 from hipq_django.hotpath.base import Wanted
 from hipq_django.models import Answer, Job, Queue
-from hipq_django.payloads import NONE
+from hipq_django.payloads import NONE, error_of, storable_text
 from hipq_django.ranking import MAX_RANK
-from hipq_django.results import Claim, keep
+from hipq_django.result_writing import persist, settle
+from hipq_django.results import Claim, Persisted, Succeeded, keep
 from hipq_django.states import Work
+from hipq_django.steady import steady
 from hipq_django.throttling import (
     Reschedule,
     Run,
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from hipq_django.results import Result, Succeeded
+    from hipq_django.current_batch import Lease
     from hipq_django.scheduler import BatchScheduler
     from hipq_django.throttling import Load, Throttler
 
@@ -61,7 +63,7 @@ class Admission:
         queue: Queue,
         room: int,
         ahead: int,
-        done: Sequence[Succeeded] = (),
+        lease: Lease | None = None,
     ) -> None:
         self.scheduler = scheduler
         self.using = scheduler.using
@@ -70,12 +72,11 @@ class Admission:
         self.room = room
         # Those of a page run while the next ones are looked at.
         self.places = max(room, min(room + ahead, PAGE))
-        self.done = done
-        self.left = list(done)
-        """What of `done` is not written yet."""
-        self.written: list[Result] = []
-        """What of `done` was still this worker's to write."""
-        self.now = clock.now(self.using)
+        self.lease = lease
+        """Results of jobs that succeeded in the queue, to be written with the claim."""
+        self.now, self.began = clock.now(self.using), steady()
+        self.problem = ""
+        """What keeps some of the queue's jobs, or all of them, from starting."""
         self.throttlers: list[Throttler] = []
         self.load = Decimal(0)
         self.has_critical = False
@@ -89,45 +90,60 @@ class Admission:
 
         Nothing is claimed where another worker is scheduling the queue.
         """
-        problem = self._load_throttlers()
-        is_simple = self.queue.is_limited and not (problem or self.throttlers)
+        self._load_throttlers()
+        is_simple = self.queue.is_limited and not (self.problem or self.throttlers)
+        is_simple = is_simple and self.queue.throttler_problem == NONE
         started = self._claim_at_once() if is_simple else []
-        if started and not self.left:
+        if started and not self._done:
             return started
         claims: list[Claim] = []
         with write_transaction(self.using):
-            written = self.scheduler.write(self.left, self.now) if self.left else []
-            if problem:
-                self._hold_locked(problem)
+            persisted = persist(self._done, self.scheduler.worker, self.now)
+            if self.problem:
+                self._hold_locked()
             elif not started:
                 claims = self._claim_with_care()
-        self.left = []
-        self.written += written
-        return started or self.scheduler.start_jobs(claims)
+        if self.lease:
+            settle(self.lease, persisted)
+        return started or self._start_in_time(claims)
+
+    @property
+    def _done(self) -> list[Succeeded]:
+        results = self.lease.results if self.lease else []
+        return [result for result in results if isinstance(result, Succeeded)]
 
     def _claim_at_once(self) -> list[Claim]:
         """Claim, and start, what fits and needs no look, as most jobs do not."""
         started: list[Claim] = []
         while size := min(self._page_size(), self.places - len(started)):
             wanted = Wanted(max(self.room - len(started), 0), size, list(self.scheduler.types))
+            sent = steady()
             written, jobs = moves.refill(
-                self.left, self.queue, self.scheduler.worker, self.now, wanted
+                self._done, self.queue, self.scheduler.worker, self.now, wanted
             )
-            self.written += written
-            ids = {result.claim.id for result in written}
-            self.left = [result for result in self.left if result.claim.id not in ids]
-            started += start_requests(self.scheduler, jobs)
+            if self.lease:
+                settle(self.lease, Persisted(written, [], []))
+            started += start_requests(self.scheduler, jobs, sent)
             if len(jobs) < size:
                 break
         if started:
             self._note_full(len(jobs) < size)
         return started
 
+    def _start_in_time(self, claims: list[Claim]) -> list[Claim]:
+        """Start claims; where throttlers count starts, only as soon as was counted."""
+        if self._counts_starts and claims:
+            for claim in claims:
+                claim.start_by = self.began + self.scheduler.start_delay.seconds
+            self.scheduler.start_delay.record(steady() - self.began)
+        return self.scheduler.start_jobs(claims)
+
     def _claim_with_care(self) -> list[Claim]:
         """Claim what windows, throttlers and limit let start, one looked at after the other."""
         if (self._needs_lock and not self._lock()) or self.queue.paused:
             return []
         self._admit()
+        self._note_problem()
         if len(self.admitted) >= PAGE:
             self.scheduler.turns.call(self.queue.name)  # there is more where this came from
         self._note_full(self.is_full)
@@ -151,12 +167,17 @@ class Admission:
         full = self.scheduler.left_full
         (full.add if is_full else full.discard)(self.queue.pk)
 
-    def _load_throttlers(self) -> str:
+    def _load_throttlers(self) -> None:
         try:
             self.throttlers = get_throttlers(self.queue.instance, self.queue.name)
         except ConfigurationError as error:
-            return str(error)
-        return ""
+            self.problem = str(error)
+        if self._counts_starts:
+            self.places = self.room  # a job that waits for a thread has not started
+
+    @property
+    def _counts_starts(self) -> bool:
+        return any(callable(getattr(throttler, "admitted", None)) for throttler in self.throttlers)
 
     # Choosing
 
@@ -172,7 +193,7 @@ class Admission:
         """Return how many jobs may be worth a look; each that is read in vain costs time."""
         if self.throttlers or not self.queue.is_limited:
             return PAGE if self.throttlers else min(self.places, PAGE)
-        likely = len(self.done) * 5 // 4 or int(self.queue.throttle_limit)
+        likely = len(self._done) * 5 // 4 or int(self.queue.throttle_limit)
         return min(self.places, PAGE, likely + SPARE)
 
     def _look_through_pages(self, size: int) -> None:
@@ -183,14 +204,16 @@ class Admission:
         """
         resume = self.scheduler.skip_to.pop(self.queue.pk, None)
         after: tuple[int, int] | None = None
-        for _ in range(MAX_PAGES if self._needs_lock else 1):
+        for _ in range(MAX_PAGES):
             jobs = self._due(size, after=after) if after else self._head(size)
             self._choose(self._admissible(jobs))
             if self.is_full or len(self.admitted) >= self.places or len(jobs) < size:
                 return
+            if not (self._needs_lock or self.problem):
+                return
             after = max((jobs[-1].rank, jobs[-1].pk), resume or (-MAX_RANK, 0))
             resume = None
-        if self.throttlers:
+        if self.throttlers or self.problem:
             self.scheduler.skip_to[self.queue.pk] = after or (-MAX_RANK, 0)
 
     def _head(self, size: int) -> list[Job]:
@@ -226,8 +249,8 @@ class Admission:
         chosen = self.admitted[before:]
         if self.queue.is_limited:
             self.load += sum((job.throttle_factor for job in chosen), Decimal(0))
-        if self.throttlers and chosen:
-            self._tell_throttlers(len(chosen))
+        if self._counts_starts and chosen and not self._tell_throttlers(len(chosen)):
+            del self.admitted[before:]
 
     def _fitting(self, jobs: Sequence[Job]) -> Sequence[Job]:
         factors = [job.throttle_factor for job in jobs]
@@ -242,12 +265,22 @@ class Admission:
         suspect = job.error != NONE and str(job.error).startswith(WORKER_LOST)
         return len(self.admitted) < (self.room if suspect else self.places)
 
-    def _tell_throttlers(self, count: int) -> None:
+    def _tell_throttlers(self, count: int) -> bool:
+        """Let throttlers write down that so many jobs start; return whether they could."""
+        try:
+            with transaction.atomic(using=self.using):
+                self._write_starts(count)
+        except Exception as error:  # it is code of the project's
+            self._hold(f"throttler raised {error_of(error)}")
+            return False
+        return True
+
+    def _write_starts(self, count: int) -> None:
         before = self.queue.throttler_state
         for throttler in self.throttlers:
             admitted = getattr(throttler, "admitted", None)
             if callable(admitted):
-                admitted(self.queue, self.now, count)
+                admitted(self.queue, self.now + self.scheduler.start_delay.span, count)
         if self.queue.throttler_state != before:
             Queue.objects.using(self.using).filter(pk=self.queue.pk).update(
                 throttler_state=self.queue.throttler_state
@@ -259,9 +292,8 @@ class Admission:
         try:
             verdicts = self._ask(asked)
         except (ThrottlerError, DatabaseError) as error:
-            self._hold_queue(_masked(in_one_line(error), asked))
+            self._hold(_masked(in_one_line(error), asked))
             return [job for job in jobs if job.answered]
-        self._note_problem(NONE)
         for job in asked:
             verdict = verdicts[job.id]
             # A time that is past would bring the job back at once: it is held.
@@ -295,29 +327,46 @@ class Admission:
             if job.answered or not job.time_windows:
                 open_now.append(job)
                 continue
-            windows = parse_windows(job.time_windows)
-            if is_open(windows, self.now, job.job_type.zone):
+            try:
+                opening = self._next_opening(job)
+            except Exception as error:  # a zone that this machine lacks, say
+                self._pass_over(job, error)
+                continue
+            if opening <= self.now:
                 open_now.append(job)
             else:
-                opening = next_opening(windows, self.now, job.job_type.zone)
                 self._reschedule(job, opening, "its time window is closed")
         return open_now
+
+    def _next_opening(self, job: Job) -> datetime:
+        windows, zone = parse_windows(job.time_windows), job.job_type.zone
+        return (
+            self.now if is_open(windows, self.now, zone) else next_opening(windows, self.now, zone)
+        )
+
+    def _pass_over(self, job: Job, error: Exception) -> None:
+        """Leave a job that cannot be judged where it is; those behind it go on."""
+        self._hold(f"job {job.pk} cannot start: {error_of(error)}")
 
     def _reschedule(self, job: Job, moment: datetime, reason: str) -> None:
         moves.reschedule(job, moment, self.now)
         self.scheduler.progress += 1
         logger.info("job=%s rescheduled=%s reason=%r", job.pk, moment.isoformat(), reason)
 
-    def _hold_locked(self, problem: str) -> None:
+    def _hold_locked(self) -> None:
         if self._lock():
-            self._hold_queue(problem)
+            self._hold(self.problem)
+            self._note_problem()
 
-    def _hold_queue(self, problem: str) -> None:
-        if self.queue.throttler_problem != problem:
-            logger.error("queue=%s held: %s", self.queue, problem)
-        self._note_problem(problem)
+    def _hold(self, problem: str) -> None:
+        """Remember what holds the queue back, or a part of it."""
+        self.problem = storable_text(problem)
+        if self.queue.throttler_problem != self.problem:
+            logger.error("queue=%s held: %s", self.queue, self.problem)
 
-    def _note_problem(self, problem: str) -> None:
+    def _note_problem(self) -> None:
+        """Write what is wrong, or that nothing is any more."""
+        problem = self.problem or NONE
         if self.queue.throttler_problem != problem:
             self.queue.throttler_problem = problem
             Queue.objects.using(self.using).filter(pk=self.queue.pk).update(
@@ -339,7 +388,7 @@ class Admission:
         for job in jobs:
             answer = answers.get(job.id)
             if answer is None:
-                claims.append(request(job))
+                claims.append(request(job, steady()))
             elif answer.kind == Answer.Kind.ERROR or not inbox.has_response_handler(job):
                 inbox.act(answer, job, self.now)
                 self.scheduler.progress += 1

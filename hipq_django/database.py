@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from django.db import connections, transaction
+from django.db import DataError, Error, IntegrityError, connections, transaction
 from django.db.models import F, Lookup
 
 from hipq_django.exceptions import ConfigurationError
@@ -151,6 +151,25 @@ def row_versions(using: str, instance: str, job_type: str) -> RowVersions | None
         )
         row: RowVersions | None = cursor.fetchone()
     return row
+
+
+_REFUSALS = ("22", "23", "54")
+"""The classes of SQLSTATE for values and batches that are refused: data, constraints, limits."""
+_MORE_REFUSALS = ("53200", "53400", "XX000")
+"""Out of memory, over a configured limit, and PostgreSQL's word for an allocation too large."""
+
+
+def is_refusal(error: Exception) -> bool:
+    """Return whether what was to be written is at fault, and not the database or the way to it.
+
+    What raises before it reaches the database, a value that cannot be encoded say, is no outage.
+    """
+    if not isinstance(error, Error):
+        return True
+    state = getattr(error.__cause__, "sqlstate", None)
+    if state is None:
+        return isinstance(error, DataError | IntegrityError)
+    return str(state).startswith(_REFUSALS) or state in _MORE_REFUSALS
 
 
 def check_isolation(using: str) -> None:

@@ -21,8 +21,9 @@ from hipq_django.definitions import (
     checked_windows,
 )
 from hipq_django.exceptions import HipqError, InvalidJobError
+from hipq_django.moments import checked_seconds
 from hipq_django.parts import WAIT_FOR
-from hipq_django.payloads import error_of, to_json, traceback_of
+from hipq_django.payloads import NONE, error_of, sized_json, storable_text, traceback_of
 from hipq_django.registry import DeclaredType, get_declared
 from hipq_django.results import Claim, Decided, Failed, Result, Snoozed, Succeeded, Waits, WaitsFor
 from hipq_django.retries import (
@@ -41,7 +42,7 @@ from hipq_django.retries import (
 from hipq_django.states import Work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from hipq_django.models import Job
 
@@ -62,6 +63,10 @@ class ResultError(HipqError):
     """A handler returned something that cannot be a job's result."""
 
 
+class OpenTransactionError(HipqError):
+    """A handler ended and left a transaction open."""
+
+
 def execute(claim: Claim) -> Result:
     """Do the work of a claim and return how it ended; handlers' exceptions become results."""
     job_type = claim.kept.job_type
@@ -75,9 +80,29 @@ def execute(claim: Claim) -> Result:
     except KeyboardInterrupt:
         raise
     except Snooze as snooze:
-        return Snoozed(claim, snooze.seconds, str(snooze))
+        return _snoozed(claim, snooze)
     except BaseException as error:  # sys.exit() in a handler fails the job only
         return _failed(claim, error)
+
+
+def undone(claim: Claim, error: BaseException) -> Result:
+    """Return the end of a claim that `error` cut short, wherever that was raised."""
+    if claim.work is Work.DECISION:
+        _log_raised(claim, error)
+        return Decided(claim, GiveUp())
+    return _failed(claim, error)
+
+
+def left_open(claim: Claim, aliases: Sequence[str]) -> Result:
+    """Return the end of a claim whose code left transactions open: what it wrote is undone."""
+    names = ", ".join(map(repr, aliases))
+    return undone(
+        claim,
+        OpenTransactionError(
+            f"job type {claim.kept.job_type.name!r} left a transaction open on database {names}; "
+            "it was rolled back. Use `with transaction.atomic():`, which ends it."
+        ),
+    )
 
 
 def _call(declared: DeclaredType, claim: Claim) -> Any:
@@ -103,7 +128,7 @@ def _returned(claim: Claim, declared: DeclaredType, value: Any) -> Result:
     if value is WAIT or value is WAIT_FOR or isinstance(value, WAIT_FOR):
         return _waiting(claim, declared, value)
     try:
-        return Succeeded(claim, to_json(value))
+        return Succeeded(claim, *sized_json(value))
     except ValueError as error:
         raise ResultError(f"the result of {declared.name!r} is not JSON: {error}") from error
 
@@ -140,10 +165,23 @@ def _word(value: Any) -> str:
     return "WAIT" if value is WAIT else "WAIT_FOR"
 
 
+def _snoozed(claim: Claim, snooze: Snooze) -> Result:
+    """Return how long the job is put off; a subclass may lack what it takes to say so."""
+    try:
+        seconds = checked_seconds("Snooze", snooze.seconds)
+        return Snoozed(claim, seconds, storable_text(str(snooze)))
+    except BaseException as error:
+        return _failed(claim, error)
+
+
 def _failed(claim: Claim, error: BaseException) -> Failed:
-    redactor = claim.kept.redactor.knowing(claim.response, claim.job.job_data)
-    texts = error_of(error, redactor), traceback_of(error, redactor)
-    return Failed(claim, *texts, class_names(type(error)))
+    classes = class_names(type(error))
+    try:
+        redactor = claim.kept.redactor.knowing(claim.response, claim.job.job_data)
+        return Failed(claim, error_of(error, redactor), traceback_of(error, redactor), classes)
+    except BaseException as broken:  # the handler's objects say what they like
+        text = f"exception {type(error).__name__}; it cannot be shown: {type(broken).__name__}"
+        return Failed(claim, text, NONE, classes)
 
 
 # Deciding what follows an error

@@ -5,6 +5,8 @@ Moments are those of a clock that never goes back, in seconds.
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 LOOK_SECONDS = 0.02
 """How long a queue that has its turn time and again may keep the others waiting."""
 
@@ -16,6 +18,13 @@ QUICK_SECONDS = 0.005
 
 SHARE = 0.1
 """The share of a busy worker's time for its looks, where they are slow, and for whole ones."""
+
+SPARE_SECONDS = 0.02
+"""How long a free thread may take to start a job that it is handed."""
+
+MAX_DELAY_SECONDS = 5.0
+FORGETTING = 0.9
+"""The share of the longest delay that is left after each one that was shorter."""
 
 
 class Looks:
@@ -44,3 +53,27 @@ class Looks:
             self._next_whole = began + (ended - began) / SHARE
         else:
             self._seconds = ended - began
+
+
+class StartDelay:
+    """How long after an admission its jobs may still start, where their starts are counted.
+
+    The start that is counted is the latest possible one. So it is no longer than this worker's
+    claims lately took to be committed, with something to spare.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = SPARE_SECONDS
+
+    @property
+    def span(self) -> timedelta:
+        """The same for moments."""
+        return timedelta(seconds=self.seconds)
+
+    def record(self, seconds: float) -> None:
+        """Note how long it took until jobs were handed to threads that were free."""
+        self.seconds = max(2 * seconds + SPARE_SECONDS, self.seconds * FORGETTING)
+
+    def too_short(self) -> None:
+        """Note that a job did not start in time."""
+        self.seconds = min(2 * self.seconds, MAX_DELAY_SECONDS)

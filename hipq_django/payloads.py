@@ -52,7 +52,15 @@ def to_json(value: Any) -> Any:
     one of the databases cannot hold: objects, NaN and infinity, NUL, lone surrogates, values
     nested deeper than 500 levels.
     """
-    return None if value is None else _DECODER.raw_decode(_encode(value))[0]
+    return sized_json(value)[0]
+
+
+def sized_json(value: Any) -> tuple[Any, int]:
+    """Return the same and how many characters it has as text."""
+    if value is None:
+        return None, 4
+    text = _encode(value)
+    return _DECODER.raw_decode(text)[0], len(text)
 
 
 def _encode(value: Any) -> str:
@@ -107,7 +115,7 @@ def error_of(exception: BaseException, redactor: Redactor | None = None) -> str:
     name = type(exception).__name__
     try:
         message = str(exception)
-    except Exception as broken:
+    except BaseException as broken:  # a message may even raise SystemExit
         message = f"its message cannot be read: {type(broken).__name__}"
     text = f"{name}: {message}" if message else f"exception {name}"
     return storable_text(redactor.mask_text(text) if redactor else text)
@@ -117,7 +125,7 @@ def traceback_of(exception: BaseException, redactor: Redactor | None = None) -> 
     """Return the traceback as text, the last 100,000 characters of it."""
     try:
         lines = traceback.format_exception(exception)
-    except Exception as broken:
+    except BaseException as broken:
         lines = [f"the traceback cannot be read: {type(broken).__name__}"]
     # Masked before it is cut, or the rest of a value would stand at the edge.
     text = redactor.mask_text("".join(lines)) if redactor else "".join(lines)

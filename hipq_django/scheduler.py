@@ -7,35 +7,37 @@ committed before its handler starts, and one worker at a time admits to a limite
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import defaultdict
 from itertools import islice, takewhile
+from math import inf
 from typing import TYPE_CHECKING, Protocol
-
-from django.db import DataError
 
 from hipq_django import clock, inbox, moves
 from hipq_django.admission import Admission
 from hipq_django.claiming import PAGE, claim_together
 from hipq_django.conf import get_instance
-from hipq_django.database import locked, write_transaction
+from hipq_django.database import is_refusal, locked, write_transaction
 from hipq_django.gathering import response_of
 from hipq_django.hotpath import hot_path
 from hipq_django.hotpath.base import Known
-from hipq_django.looks import Looks
+from hipq_django.looks import Looks, StartDelay
 from hipq_django.models import Attempt, Job, JobType, Queue
+from hipq_django.payloads import NONE, error_of, storable_text
 from hipq_django.ranking import MAX_RANK
 from hipq_django.registry import get_all_declared
-from hipq_django.results import Claim, Result, Succeeded, WaitsFor, keep, log_result, refused
+from hipq_django.result_writing import write
+from hipq_django.results import RESERVATION_SECONDS, Claim, Released, Result, Succeeded, keep
 from hipq_django.retries import Failure
 from hipq_django.states import Work
+from hipq_django.steady import steady
 from hipq_django.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
+    from hipq_django.current_batch import CurrentBatch, Lease
     from hipq_django.hotpath.base import Busy
     from hipq_django.models import Worker
     from hipq_django.models.job import JobQuerySet
@@ -45,12 +47,22 @@ logger = logging.getLogger("hipq_django")
 TYPES_SECONDS = 1.0
 """How long a worker may go on with the job types it has read."""
 
+ANSWER_SECONDS = 1.0
+"""How long the database may take to answer a claim, and the answer still counts as fresh."""
+
 QUEUES = 50
 """How many plain queues one statement claims from; mostly a few of them fill the places."""
 
 
 class Executor(Protocol):
     """Who runs the claims: threads in a worker, the caller itself in a test."""
+
+    batch: CurrentBatch
+    """Where the results are delivered."""
+
+    @property
+    def backlog(self) -> int:
+        """How many claims have not started."""
 
     def free(self) -> int:
         """Return how many jobs would start at once."""
@@ -61,11 +73,11 @@ class Executor(Protocol):
     def start(self, claims: Sequence[Claim]) -> None:
         """Run the claims, in their order."""
 
-    def take_results(self, *, may_wait: bool = False) -> list[Result]:
-        """Return, and forget, the results that are there; fewer where they `may_wait`."""
+    def executing(self) -> list[Claim]:
+        """Return the claims that have started."""
 
-    def give_back(self, results: Sequence[Result]) -> None:
-        """Keep results that could not be written for the next pass."""
+    def release_stale(self) -> None:
+        """Deliver as released the claims that no one is free to start."""
 
 
 class BatchScheduler:
@@ -76,8 +88,7 @@ class BatchScheduler:
         self.using = worker.using
         self.path = hot_path(worker.using)
         self.executor = executor
-        self.batch: dict[int, Claim] = {}
-        self._replacing = threading.Lock()
+        self.batch = executor.batch
         self.progress = 0
         self.contended = False
         self.turns = Turns()
@@ -89,6 +100,7 @@ class BatchScheduler:
         """The job types that this process has code for, by their ids."""
         self._types_loaded = -TYPES_SECONDS
         self.looks = Looks()
+        self.start_delay = StartDelay()
 
     def run_once(self) -> int:
         """Do one pass; return how many jobs were admitted.
@@ -97,6 +109,7 @@ class BatchScheduler:
         admitting to a queue that has something due.
         """
         self.progress, self.contended = 0, False
+        self._look_after_reservations()
         refilled = self.refill()
         if refilled is not None and self.looks.may_wait(time.monotonic()):
             return refilled
@@ -112,6 +125,26 @@ class BatchScheduler:
         """Whether the last pass moved nothing and left nothing that another one would move."""
         return not self.progress and not self.contended and not self.skip_to
 
+    # Claims that have not started
+
+    def _look_after_reservations(self) -> None:
+        """Give back what no thread takes, and write down what started in spite of its name."""
+        self.executor.release_stale()
+        before = steady() - RESERVATION_SECONDS
+        slow = [
+            claim
+            for claim in self.executor.executing()
+            if not claim.is_known_as_started and claim.started_at < before
+        ]
+        if slow:
+            moves.mark_started(slow, self.worker)
+            for claim in slow:
+                claim.is_known_as_started = True
+
+    def confirm(self, claim: Claim) -> bool:
+        """Return whether a claim that waited for too long holds, and starts; from any thread."""
+        return moves.confirm_start(claim, self.worker, clock.now(self.using))
+
     # 3 write what the batch did
 
     def refill(self) -> int | None:
@@ -120,89 +153,44 @@ class BatchScheduler:
         Both in one transaction: the time from a job's end to the start of the next is lost.
         Return None where no full queue has anything done.
         """
-        results = self.executor.take_results() if self.left_full else []
+        done = self.batch.queues_with_results() if self.left_full else set[int]()
         # The rows of the claims may have changed since: each refill would hand them on to the next.
-        ids = [result.claim.kept.queue.id for result in results]
-        rows = (self.turns.queues.get(pk) for pk in ids if pk in self.left_full)
+        rows = (self.turns.queues.get(pk) for pk in done & self.left_full)
         queue = next(filter(None, rows), None)
         if queue is None:
-            self.executor.give_back(results)
             return None
-        mine = [result for result in results if result.claim.kept.queue.id == queue.id]
-        self.executor.give_back([r for r in results if r.claim.kept.queue.id != queue.id])
-        done = [r for r in mine if isinstance(r, Succeeded)]
-        rest: list[Result] = [r for r in mine if not isinstance(r, Succeeded)]
-        try:
-            settled = self.persist(rest)
-        except BaseException:
-            self.executor.give_back(done)
-            raise
-        self.progress += len(settled)
-        return self._refill(queue, done)
+        with self.batch.lease_of(queue.pk) as lease:
+            return self._refill(queue, lease)
 
-    def _refill(self, queue: Queue, done: Sequence[Succeeded]) -> int | None:
-        self._load_types()
-        room, ahead = self.executor.free(), self.executor.ahead()
-        admission = Admission(self, queue, room, ahead, done)
+    def _refill(self, queue: Queue, lease: Lease) -> int | None:
+        before = len(lease.results)
+        rest = [result for result in lease.results if not isinstance(result, Succeeded)]
+        write(lease, rest, self.worker)
+        admitted: list[Claim] = []
         try:
-            admitted = len(admission.claim())
-        except DataError:  # one of the results cannot be stored: left to `persist_batch`
-            return None
+            admitted = self._admit(queue, lease)
+        except Exception as error:
+            if not is_refusal(error):
+                raise
+            return None  # one of the results cannot be stored: left to `persist_batch`
         finally:
-            self.executor.give_back(admission.left)
-            left = {result.claim.id for result in admission.left}
-            settled = [result for result in done if result.claim.id not in left]
-            self.replace_batch(settled, [])
-            for result in admission.written:
-                log_result(result)
-        self.progress += len(settled) + admitted
-        return admitted
+            self.progress += before - len(lease.results) + len(admitted)
+        return len(admitted)
 
     def persist_batch(self, *, may_wait: bool = False) -> list[Result]:
         """Write the results of the batch; return all that left it, also those that came late.
 
         They may wait for more where no full queue waits for their room.
         """
-        return self.persist(self.executor.take_results(may_wait=may_wait))
+        return self.write_leased(self.batch.lease(more_come=may_wait and self.executor.backlog > 0))
 
-    def persist(self, results: list[Result]) -> list[Result]:
-        """Do the same with results that were taken already; also beside a pass, in a thread."""
-        if not results:
-            return []
-        try:
-            self._persist(results)
-        except BaseException:
-            self.executor.give_back(results)
-            raise
-        self.replace_batch(results, [])
-        return results
-
-    def _persist(self, results: Sequence[Result]) -> None:
-        now = clock.now(self.using)
-        try:
-            written = self.write(results, now)
-        except DataError as error:
-            # The database refuses a value, one too large say: that job fails, not the batch.
-            if len(results) > 1:
-                for result in results:
-                    self._persist([result])
-                return
-            written = moves.persist([refused(results[0], error)], self.worker, now)
-        for result in written:
-            log_result(result)
-
-    def write(self, results: Sequence[Result], now: datetime) -> list[Result]:
-        """Write results; return those that were still this worker's to write."""
-        several = [result for result in results if isinstance(result, WaitsFor)]
-        others = [result for result in results if not isinstance(result, WaitsFor)]
-        written = moves.persist(others, self.worker, now)
-        if several:
-            # With the answers that came before it was known what they are parts of.
-            with write_transaction(self.using):
-                waiting = moves.persist(several, self.worker, now)
-                inbox.count_early([result.claim.id for result in waiting], now, self.using)
-            written += waiting
-        return written
+    def write_leased(self, lease: Lease) -> list[Result]:
+        """Do the same with results that are leased already; also beside a pass, in a thread."""
+        with lease:
+            results = lease.results
+            if any(isinstance(r, Released) and r.claim.start_by < inf for r in results):
+                self.start_delay.too_short()
+            return write(lease, results, self.worker)
 
     # 1 what is due
 
@@ -238,10 +226,11 @@ class BatchScheduler:
         """
         admitted: list[Claim] = []
         places = self._places
-        while due and self._places > 0 and len(admitted) < places:
+        # Read once for each claim: threads change it meanwhile.
+        while due and (now := self._places) > 0 and len(admitted) < places:
             plain = list(islice(takewhile(self._is_plain, due), QUEUES))
             if plain:
-                claims, due = self._claim_together(plain, due[len(plain) :])
+                claims, due = self._claim_together(plain, due[len(plain) :], now)
             else:
                 claims, due = self._claim(due[0]), due[1:]
             admitted += claims
@@ -256,18 +245,19 @@ class BatchScheduler:
         """Whether there is nothing but jobs to be started, and nothing to hold them back."""
         queue = busy.queue
         throttled = get_instance(queue.instance).queue(queue.name).throttlers
-        other = busy.has_response or busy.has_error or busy.needs_look or throttled
-        return busy.has_startable and not (other or queue.is_limited)
+        held_back = throttled or queue.is_limited or queue.throttler_problem != NONE
+        other = busy.has_response or busy.has_error or busy.needs_look
+        return busy.has_startable and not (other or held_back)
 
     def _claim_together(
-        self, plain: Sequence[Busy], behind: Sequence[Busy]
+        self, plain: Sequence[Busy], behind: Sequence[Busy], places: int
     ) -> tuple[list[Claim], Sequence[Busy]]:
         """Claim from plain queues; return the claims, and the queues that have their turn next.
 
         First those that gave nothing: a job needs a look, or another worker was quicker.
         """
         self._load_types()
-        limit = min(self._places, PAGE)
+        limit = min(places, PAGE)
         claims = claim_together(self, [busy.queue for busy in plain], limit)
         gave = {claim.kept.queue.id for claim in claims}
         number = len(plain)
@@ -279,35 +269,48 @@ class BatchScheduler:
         return claims, [*look, *plain[number:], *behind]
 
     def _claim(self, busy: Busy) -> list[Claim]:
+        """Claim from one queue; what is wrong with it stops no other."""
         self._load_types()
         self.turns.had(busy.queue)
         claims: list[Claim] = []
-        if busy.has_error:
-            claims += self._take_errors(busy.queue, self._places)
-        if busy.has_response:
-            claims += self._take_responses(busy.queue, self._places)
-        if busy.has_startable and self._places > 0:
-            room, ahead = self.executor.free(), self.executor.ahead()
-            claims += Admission(self, busy.queue, room, ahead).claim()
+        try:
+            if busy.has_error:
+                claims += self._take_errors(busy.queue, self._places)
+            if busy.has_response:
+                claims += self._take_responses(busy.queue, self._places)
+            if busy.has_startable and self._places > 0:
+                claims += self._admit(busy.queue)
+        except Exception as error:
+            if not is_refusal(error):
+                raise
+            self._hold(busy.queue, error)
         return claims
+
+    def _admit(self, queue: Queue, lease: Lease | None = None) -> list[Claim]:
+        room, ahead = self.executor.free(), self.executor.ahead()
+        return Admission(self, queue, room, ahead, lease).claim()
+
+    def _hold(self, queue: Queue, error: Exception) -> None:
+        problem = storable_text(error_of(error))
+        logger.error("queue=%s held: %s", queue, problem, exc_info=error)
+        rows = Queue.objects.using(self.using).filter(pk=queue.pk)
+        rows.exclude(throttler_problem=problem).update(throttler_problem=problem)
 
     # 4 and 5
 
-    def replace_batch(self, settled: Iterable[Result], admitted: Iterable[Claim]) -> None:
-        """Current batch = current - settled + admitted."""
-        with self._replacing:
-            for result in settled:
-                # A late result of an earlier attempt leaves the claim of the next one where it is.
-                if self.batch.get(result.claim.id) is result.claim:
-                    del self.batch[result.claim.id]
-            for claim in admitted:
-                self.batch[claim.id] = claim
-
     def start_jobs(self, admitted: Iterable[Claim]) -> list[Claim]:
-        """Put claims, which are committed, into the batch and hand them to the executor."""
+        """Put claims, which are committed, into the batch and hand them to the executor.
+
+        They are as fresh as the answer of the database; unless that was a long time in coming,
+        because this process was stopped say.
+        """
         claims = list(admitted)
+        now = steady()
+        for claim in claims:
+            if now < claim.known_at + ANSWER_SECONDS:
+                claim.known_at = now
         if claims:
-            self.replace_batch([], claims)
+            self.batch.add(claims)
             self.executor.start(claims)
         return claims
 
@@ -322,11 +325,14 @@ class BatchScheduler:
             answers = inbox.take_early(jobs, now, self.using)
             moves.let_go([job.pk for job in jobs if job.pk not in answers], self.using, now)
             taken = [job for job in jobs if job.pk in answers]
-            responses = {job.pk: response_of(answers[job.pk], job) for job in taken}
-        return self.start_jobs(
-            Claim(job.pk, job.attempt, Work.RESPONSE, job, keep(job), responses[job.pk])
-            for job in taken
-        )
+            claims = [
+                Claim(
+                    job.pk, job.attempt, Work.RESPONSE, job, keep(job),
+                    response_of(answers[job.pk], job),
+                )
+                for job in taken
+            ]  # fmt: skip
+        return self.start_jobs(claims)
 
     def _take_errors(self, queue: Queue, limit: int) -> list[Claim]:
         now = clock.now(self.using)
@@ -335,10 +341,11 @@ class BatchScheduler:
             jobs = self.lock(queue, errors.order_by("id"), limit)
             moves.take(jobs, self.worker, now)
             failures = _failures(jobs, self.using)
-        return self.start_jobs(
-            Claim(job.pk, job.attempt, Work.DECISION, job, keep(job), failure=failures[job.pk])
-            for job in jobs
-        )
+            claims = [
+                Claim(job.pk, job.attempt, Work.DECISION, job, keep(job), failure=failures[job.pk])
+                for job in jobs
+            ]
+        return self.start_jobs(claims)
 
     def reclaim(self) -> int:
         """Put back jobs that the database says are in these hands, but that are not.
@@ -346,8 +353,9 @@ class BatchScheduler:
         They were claimed by a transaction whose commit was never confirmed. Return how many.
         """
         rows = Job.objects.using(self.using).filter(worker=self.worker)
-        held = (pk for jobs in rows.in_hands() for pk in jobs.values_list("pk", flat=True))
-        ids = [pk for pk in held if pk not in self.batch]
+        held = (row for jobs in rows.in_hands() for row in jobs.values_list("pk", "attempt"))
+        known = self.batch.attempts()
+        ids = [row[0] for row in held if row not in known]
         if not ids:
             return 0
         now = clock.now(self.using)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from hipq_django import catalog, clock, recovery, reranking
 from hipq_django.conf import get_instance
+from hipq_django.current_batch import CurrentBatch
 from hipq_django.executor import execute
 from hipq_django.models import Job, Worker
 from hipq_django.scheduler import BatchScheduler
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hipq_django.conf import InstanceSettings
-    from hipq_django.results import Claim, Result
+    from hipq_django.results import Claim
 
 __all__ = ["assert_enqueued", "run_due_jobs"]
 
@@ -29,9 +29,11 @@ HEARTBEAT_SECONDS = 86_400
 class _InlineExecutor:
     """Runs each claim at once, in the caller's thread and on its connection."""
 
+    backlog = 0
+
     def __init__(self) -> None:
         self.ran = 0
-        self._results: deque[Result] = deque()
+        self.batch = CurrentBatch()
 
     def free(self) -> int:
         return 1
@@ -42,15 +44,13 @@ class _InlineExecutor:
     def start(self, claims: Sequence[Claim]) -> None:
         for claim in claims:
             self.ran += claim.work is not Work.DECISION
-            self._results.append(execute(claim))
+            self.batch.deliver(execute(claim))
 
-    def take_results(self, *, may_wait: bool = False) -> list[Result]:
-        results = list(self._results)
-        self._results.clear()
-        return results
+    def executing(self) -> list[Claim]:
+        return []
 
-    def give_back(self, results: Sequence[Result]) -> None:
-        self._results.extendleft(reversed(results))
+    def release_stale(self) -> None:
+        """Nothing waits for a thread."""
 
 
 def run_due_jobs(*queues: str, instance: str = DEFAULT) -> int:

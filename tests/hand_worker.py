@@ -8,9 +8,10 @@ from datetime import timedelta
 from typing import Self
 
 from hipq_django import clock
+from hipq_django.current_batch import CurrentBatch
 from hipq_django.executor import execute
 from hipq_django.models import Job, Worker
-from hipq_django.results import Claim, Result
+from hipq_django.results import Claim
 from hipq_django.scheduler import BatchScheduler
 from tests.factories import WorkerFactory
 
@@ -26,7 +27,7 @@ class HandWorker:
         self.threads = threads
         self.claims: list[Claim] = []
         self._ahead = ahead
-        self._results: list[Result] = []
+        self.batch = CurrentBatch()
         self.scheduler = BatchScheduler(self.row, self)
 
     @classmethod
@@ -50,7 +51,8 @@ class HandWorker:
 
     def execute(self) -> None:
         """Run the code of all claims in hand; the results are saved by the next pass."""
-        self._results += [execute(claim) for claim in self.claims]
+        for claim in self.claims:
+            self.batch.deliver(execute(claim))
         self.claims.clear()
 
     def work(self) -> list[Job]:
@@ -83,11 +85,14 @@ class HandWorker:
         """Keep the claims until the test lets them run."""
         self.claims += claims
 
-    def take_results(self, *, may_wait: bool = False) -> list[Result]:
-        """Return, and forget, the results that are there."""
-        results, self._results = self._results, []
-        return results
+    @property
+    def backlog(self) -> int:
+        """Return how many claims have not started: a test says when one does."""
+        return 0
 
-    def give_back(self, results: Sequence[Result]) -> None:
-        """Keep results that could not be written for the next pass."""
-        self._results = [*results, *self._results]
+    def executing(self) -> list[Claim]:
+        """Return the claims that have started."""
+        return []
+
+    def release_stale(self) -> None:
+        """Keep what the test has not let run."""

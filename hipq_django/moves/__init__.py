@@ -9,9 +9,11 @@ from hipq_django.moves.ends import fail, finish_answered, mark_answered, settle,
 from hipq_django.moves.hands import (
     claim,
     claim_due,
+    confirm_start,
     expect_response_handler,
     hand_back,
     let_go,
+    mark_started,
     take,
 )
 from hipq_django.moves.persisting import persist, refill
@@ -21,6 +23,7 @@ from hipq_django.moves.waiting import edit, first_opening, rank, reschedule
 __all__ = [
     "claim",
     "claim_due",
+    "confirm_start",
     "edit",
     "expect_response_handler",
     "fail",
@@ -29,6 +32,7 @@ __all__ = [
     "hand_back",
     "let_go",
     "mark_answered",
+    "mark_started",
     "persist",
     "rank",
     "refill",

@@ -5,11 +5,15 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from django.db.models import F
+
+from hipq_django.database import locked, write_transaction
 from hipq_django.hotpath import hot_path
 from hipq_django.hotpath.rows import write_claim
 from hipq_django.moves.rows import FREE, chunks, rows_of, update_each
-from hipq_django.moves.waiting import next_time
+from hipq_django.moves.waiting import first_opening, next_time
 from hipq_django.payloads import NONE
+from hipq_django.results import RESERVATION_SECONDS
 from hipq_django.states import State, Work
 
 if TYPE_CHECKING:
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
 
     from hipq_django.hotpath.base import Wanted
     from hipq_django.models import Job, Queue, Worker
+    from hipq_django.results import Claim
 
 
 def claim(jobs: Sequence[Job], worker: Worker, now: datetime, *, room: int) -> None:
@@ -73,6 +78,42 @@ def take(jobs: Sequence[Job], worker: Worker, now: datetime) -> None:
 def expect_response_handler(job: Job) -> None:
     """Write that a job claimed just now goes to its response handler: its answer came early."""
     rows_of(job.using, [job.pk]).update(answered=True, work=Work.RESPONSE)
+
+
+def mark_started(claims: Sequence[Claim], worker: Worker) -> None:
+    """Write that jobs which were claimed ahead have started; what is locked is left as it is.
+
+    They started within the time that a reservation lasts, and their deadlines count from there.
+    """
+    rows = rows_of(worker.using, [claim.id for claim in claims]).running()
+    rows = rows.filter(attempt__in={claim.attempt for claim in claims}, worker=worker)
+    with write_transaction(worker.using):
+        ids = [row.pk for row in locked(rows.filter(prefetched=True), skip_locked=True).only("pk")]
+        waited = timedelta(seconds=RESERVATION_SECONDS)
+        rows_of(worker.using, ids).update(prefetched=False, deadline=F("deadline") + waited)
+
+
+def confirm_start(claim: Claim, worker: Worker, now: datetime) -> bool:
+    """Write that a claimed job starts now, where that is still right; return whether it is.
+
+    It is not where the job is somebody else's or final, was answered, or should not start any
+    more; nor where somebody has its row locked, and may be about to change just that.
+    """
+    state = State.ERROR if claim.work is Work.DECISION else State.RUNNING
+    rows = rows_of(worker.using, [claim.id]).filter(state=state, work=claim.work)
+    rows = rows.filter(worker=worker, attempt=claim.attempt)
+    if claim.work is Work.REQUEST:
+        rows = rows.filter(answered=False, queue__paused=False)
+    values: dict[str, Any] = {"prefetched": False, "update_time": now}
+    if claim.work is not Work.DECISION:
+        values["deadline"] = now + timedelta(seconds=claim.kept.timeout)
+    with write_transaction(worker.using):
+        row = locked(rows, skip_locked=True).only("pk").first()
+        guarded = claim.work is Work.REQUEST
+        if row is None or (guarded and first_opening(claim.kept, now) > now):
+            return False
+        rows_of(worker.using, [claim.id]).update(**values)
+    return True
 
 
 def let_go(ids: Sequence[int], using: str, now: datetime) -> None:

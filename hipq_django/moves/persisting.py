@@ -14,9 +14,20 @@ from hipq_django.hotpath import hot_path
 from hipq_django.models import Attempt
 from hipq_django.moves.ends import discard_answers, record, span, success
 from hipq_django.moves.hands import let_go, note_claim
-from hipq_django.moves.rows import FREE, rows_of, set_values, update_each
+from hipq_django.moves.rows import FREE, chunks, rows_of, set_values, update_each
 from hipq_django.moves.waiting import next_time
-from hipq_django.results import Claim, Decided, Failed, Result, Snoozed, Succeeded, Waits, WaitsFor
+from hipq_django.results import (
+    Claim,
+    Decided,
+    Failed,
+    Persisted,
+    Released,
+    Result,
+    Snoozed,
+    Succeeded,
+    Waits,
+    WaitsFor,
+)
 from hipq_django.retries import GiveUp, RetryAt, RetryIn, retry_time
 from hipq_django.signals import job_failed, job_finished, send_after_commit
 from hipq_django.states import Outcome, State, Work
@@ -32,8 +43,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("hipq_django")
 
 
-def persist(results: Sequence[Result], worker: Worker, now: datetime) -> list[Result]:
-    """Write the results that are still the worker's to write; return those.
+def persist(results: Sequence[Result], worker: Worker, now: datetime) -> Persisted:
+    """Write the results that are still the worker's to write; return what became of each.
 
     A few statements for the whole batch: one for all that succeeded and one for all that wait;
     what those two leave is looked at row by row in one transaction.
@@ -43,7 +54,8 @@ def persist(results: Sequence[Result], worker: Worker, now: datetime) -> list[Re
     if left:
         with transaction.atomic(using=worker.using):
             written |= _persist_with_care(left, worker, now)
-    return [r for r in results if r.claim.id in written]
+    mine = [r for r in results if r.claim.id in written]
+    return Persisted(mine, [r for r in results if r.claim.id not in written], [])
 
 
 def refill(
@@ -86,6 +98,7 @@ def _persist_with_care(results: Sequence[Result], worker: Worker, now: datetime)
     _wait(expected, using, now)
     _succeed([r for r in left if isinstance(r, Succeeded)], using, now)
     _put_back([r for r in left if isinstance(r, Snoozed)], using, now)
+    _release([r for r in left if isinstance(r, Released)], using, now)
     _fail([r for r in left if isinstance(r, Failed)], worker, now)
     for decided in [r for r in left if isinstance(r, Decided)]:
         _conclude(decided, using, now)
@@ -150,6 +163,21 @@ def _put_back(results: Sequence[Snoozed], using: str, now: datetime) -> None:
         for r in results
     }
     update_each(using, retries, state=State.RETRY)
+
+
+def _release(results: Sequence[Released], using: str, now: datetime) -> None:
+    """Put what did not start back to its place, where any worker claims it.
+
+    A request goes through error to retry, as the states demand, without an Attempt.
+    """
+    let_go([r.claim.id for r in results if r.claim.work is not Work.REQUEST], using, now)
+    requests = [r for r in results if r.claim.work is Work.REQUEST]
+    for reason in {r.reason for r in requests}:
+        ids = [r.claim.id for r in requests if r.reason == reason]
+        for rows in chunks(using, ids):
+            rows.update(state=State.ERROR, error=reason, update_time=now, **FREE)
+        for rows in chunks(using, ids):
+            rows.update(state=State.RETRY)
 
 
 def _fail(results: Sequence[Failed], worker: Worker, now: datetime) -> None:

@@ -3,53 +3,55 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from django.db import connections
 
 from hipq_django.claiming import PAGE
-from hipq_django.executor import execute
+from hipq_django.executor import execute, left_open, undone
+from hipq_django.processes.connections import HandlerConnections
+from hipq_django.results import Released
+from hipq_django.steady import steady
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from django.db.backends.base.base import BaseDatabaseWrapper
-
+    from hipq_django.current_batch import CurrentBatch
     from hipq_django.results import Claim, Result
-
-T = TypeVar("T")
 
 AHEAD_SECONDS = 0.05
 """Claim ahead what the threads will have started by then; slow jobs are never claimed ahead."""
 
-FLUSH_RESULTS = 500
-"""So many results are written at once, whatever the scheduler is doing."""
-
-HOLD_SECONDS = 0.05
-"""How long a result may wait for others."""
+MAX_UNWRITTEN = 2_000
+"""While so many results are not written yet, nothing more is claimed."""
 
 
 class ThreadPool:
-    """Threads that share one backlog; `wake` is called when the scheduler should look.
+    """Threads that share one backlog of claims and deliver their results to the batch.
 
-    `flush` is called instead when there are so many results that `take_many` has some.
+    `wake` is called when the scheduler should look, `flush` instead when so many results wait
+    that a writer should come. `confirm` asks the database whether a claim still holds.
     """
 
-    def __init__(self, threads: int, wake: Callable[[], None], flush: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        threads: int,
+        batch: CurrentBatch,
+        *,
+        wake: Callable[[], None],
+        flush: Callable[[], None],
+        confirm: Callable[[Claim], bool],
+    ) -> None:
         self.threads = threads
+        self.batch = batch
         self._wake = wake
         self._flush = flush
+        self._confirm = confirm
         self._backlog: deque[Claim] = deque()
-        self._results: deque[Result] = deque()
-        self.in_hand = 0
-        """Claims that were started and whose results were not taken."""
-        self._counting = threading.Lock()
-        self._elsewhere = False
-        self._is_alone = False
+        self._current: dict[int, Claim] = {}
+        """What each thread that is at work is at."""
         self._mean_seconds = AHEAD_SECONDS
-        self._first_result = 0.0
         self._work = threading.Condition()
         self._all_done = threading.Event()
         self._stopping = False
@@ -57,7 +59,9 @@ class ThreadPool:
     def open(self) -> None:
         """Start the threads."""
         for number in range(self.threads):
-            threading.Thread(target=self._run, name=f"hipq-{number}", daemon=True).start()
+            threading.Thread(
+                target=self._run, args=[number], name=f"hipq-{number}", daemon=True
+            ).start()
 
     def close(self) -> None:
         """Let the threads end when they are done."""
@@ -69,138 +73,122 @@ class ThreadPool:
 
     def free(self) -> int:
         """Return how many jobs would start at once."""
-        return max(0, self.threads - self._undone)
+        if self.batch.unwritten >= MAX_UNWRITTEN:
+            return 0
+        return max(0, self.threads - self.batch.unfinished)
 
     def ahead(self) -> int:
-        """Return how many jobs may be claimed beyond the free threads."""
-        wanted = min(2 * PAGE, int(self.threads * AHEAD_SECONDS / self._mean_seconds))
-        return max(0, wanted - max(self._undone, self.threads))
+        """Return how many jobs may be claimed beyond the free threads.
+
+        A thread that is at a slow job will start none of them soon.
+        """
+        if self.batch.unwritten >= MAX_UNWRITTEN:
+            return 0
+        lately = steady() - AHEAD_SECONDS
+        slow = sum(claim.started_at < lately for claim in self.executing())
+        wanted = (self.threads - slow) * AHEAD_SECONDS / self._mean_seconds
+        return max(0, min(2 * PAGE, int(wanted)) - max(self.batch.unfinished, self.threads))
 
     @property
-    def _undone(self) -> int:
-        """Claims that wait for a thread or have one; results may wait and hold nobody back."""
-        return self.in_hand - len(self._results)
+    def backlog(self) -> int:
+        """How many claims wait for a thread."""
+        return len(self._backlog)
 
     def start(self, claims: Sequence[Claim]) -> None:
-        """Put the claims behind those that wait."""
-        self._count(len(claims))
+        """Put the claims, which are in the batch, behind those that wait."""
         with self._work:
             self._backlog.extend(claims)
             self._work.notify()
 
-    def take_results(self, *, may_wait: bool = False) -> list[Result]:
-        """Return, and forget, the results that are there; none while others are written.
-
-        With `may_wait` none either while more are about to come: many at once cost less.
-        """
-        if self._elsewhere and not self._is_alone:
-            return []
-        return [] if may_wait and self._more_come() else self._take()
-
-    def _more_come(self) -> bool:
-        young = time.perf_counter() < self._first_result + HOLD_SECONDS
-        return bool(self._backlog) and young and len(self._results) < FLUSH_RESULTS
-
-    def leave_many(self) -> None:
-        """Let the results be for the caller of `take_many`, who will come."""
-        self._elsewhere = True
-
-    def leave_none(self) -> None:
-        """Let all results be for the caller of `take_results`, from now on."""
-        self._is_alone = True
-
-    def take_many(self) -> list[Result]:
-        """Return, and forget, the results if they are many, else none.
-
-        Until this returns none, all results are for the caller.
-        """
-        self._elsewhere = len(self._results) >= FLUSH_RESULTS
-        return self._take() if self._elsewhere else []
+    def executing(self) -> list[Claim]:
+        """Return the claims that threads are at."""
+        return list(self._current.values())
 
     def await_done(self, seconds: float) -> None:
         """Wait until all claims are done, no longer than these seconds."""
         self._all_done.clear()
-        if self._undone:
+        if self.batch.unfinished:
             self._all_done.wait(seconds)
 
-    def give_back(self, results: Sequence[Result]) -> None:
-        """Keep results that could not be written for a later attempt."""
-        if not results:
-            return
-        self._count(len(results))
-        self._results.extendleft(reversed(results))
-        self._elsewhere = False
+    def release_stale(self) -> None:
+        """Give up the reservations that have waited for too long; no thread is free for them."""
+        while len(self._current) >= self.threads and self._backlog and self._backlog[0].is_stale:
+            claim = self._pop()
+            if claim is not None:
+                self._deliver(Released(claim, NO_THREAD))
 
     def take_backlog(self) -> list[Claim]:
         """Return, and forget, the claims that have not started."""
-        claims = _taken(self._backlog)
-        self._count(-len(claims))
+        claims: list[Claim] = []
+        while (claim := self._pop()) is not None:
+            claims.append(claim)
         return claims
-
-    def _take(self) -> list[Result]:
-        results = _taken(self._results)
-        self._count(-len(results))
-        return results
-
-    def _count(self, change: int) -> None:
-        with self._counting:
-            self.in_hand += change
 
     # The threads
 
-    def _run(self) -> None:
+    def _run(self, number: int) -> None:
         try:
-            own = connections.all()
+            own = HandlerConnections()
             while (claim := self._next()) is not None:
-                self._execute(claim, own)
+                self._work_on(claim, number, own)
         finally:
             connections.close_all()
 
     def _next(self) -> Claim | None:
         while True:
-            try:
-                return self._backlog.popleft()
-            except IndexError:
-                with self._work:
-                    if self._stopping:
-                        return None
-                    if not self._backlog:
-                        self._work.wait()
-                    # One wakes the next: woken together they would wait for each other.
-                    if len(self._backlog) > 1:
-                        self._work.notify()
+            claim = self._pop()
+            if claim is not None:
+                return claim
+            with self._work:
+                if self._stopping:
+                    return None
+                if not self._backlog:
+                    self._work.wait()
+                # One wakes the next: woken together they would wait for each other.
+                if len(self._backlog) > 1:
+                    self._work.notify()
 
-    def _execute(self, claim: Claim, own: Sequence[BaseDatabaseWrapper]) -> None:
-        began = time.perf_counter()
-        _close_old(own)
-        result = execute(claim)
-        _close_old(own)
-        ended = time.perf_counter()
-        self._mean_seconds += (ended - began - self._mean_seconds) / 16
-        if not self._results:
-            self._first_result = ended
-        self._results.append(result)
-        if len(self._results) >= FLUSH_RESULTS:
+    def _pop(self) -> Claim | None:
+        try:
+            return self._backlog.popleft()
+        except IndexError:
+            return None
+
+    def _work_on(self, claim: Claim, number: int, own: HandlerConnections) -> None:
+        began = claim.started_at = steady()
+        self._current[number] = claim
+        result = self._result_of(claim, own)
+        del self._current[number]
+        self._mean_seconds += (steady() - began - self._mean_seconds) / 16
+        self._deliver(result)
+
+    def _result_of(self, claim: Claim, own: HandlerConnections) -> Result:
+        """Return how the job ended; whatever its handler does, the thread lives on."""
+        try:
+            own.close_old()
+            if not self._may_start(claim):
+                return Released(claim, TOO_LATE)
+            result = execute(claim)
+            aliases = own.end_transactions()
+            own.close_old()
+            return left_open(claim, aliases) if aliases else result
+        except BaseException as error:
+            return undone(claim, error)
+
+    def _may_start(self, claim: Claim) -> bool:
+        """Whether the claim is known to hold at this moment, or was a moment ago."""
+        if claim.started_at > claim.start_by:
+            return False
+        return not claim.is_stale or self._confirm(claim)
+
+    def _deliver(self, result: Result) -> None:
+        if self.batch.deliver(result):
             self._flush()
         elif not self._backlog:
             self._wake()
-        if not self._undone:
+        if not self.batch.unfinished:
             self._all_done.set()
 
 
-def _taken(waiting: deque[T]) -> list[T]:
-    """Empty a deque that other threads fill and empty too."""
-    taken: list[T] = []
-    while waiting:
-        try:
-            taken.append(waiting.popleft())
-        except IndexError:
-            break  # another thread was quicker
-    return taken
-
-
-def _close_old(own: Sequence[BaseDatabaseWrapper]) -> None:
-    """Do for one thread what Django does around a request, at little cost where none is open."""
-    for connection in own:
-        if connection.connection is not None:
-            connection.close_if_unusable_or_obsolete()
+NO_THREAD = "Released: no thread was free to start it"
+TOO_LATE = "Released: it could not start in time, or its claim did not hold any more"

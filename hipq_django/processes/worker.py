@@ -14,30 +14,28 @@ from typing import TYPE_CHECKING
 
 from django.db import Error, connections
 
-from hipq_django import catalog, clock, moves, recovery, reranking
+from hipq_django import catalog, clock, recovery, reranking
 from hipq_django.conf import get_instance
-from hipq_django.database import (
-    in_one_line,
-    locked,
-    takes_writers_together,
-    write_transaction,
-)
-from hipq_django.models import Job, Worker
+from hipq_django.current_batch import CurrentBatch
+from hipq_django.database import in_one_line, takes_writers_together
+from hipq_django.models import Worker
 from hipq_django.processes.back_off import BackOff
 from hipq_django.processes.heartbeat import Heartbeat
 from hipq_django.processes.listener import Listener
 from hipq_django.processes.pool import ThreadPool
 from hipq_django.processes.writer import ResultWriter
+from hipq_django.results import Released
 from hipq_django.scheduler import BatchScheduler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from datetime import datetime
 
     from django.db.models import QuerySet
 
     from hipq_django.conf import InstanceSettings
     from hipq_django.processes.options import WorkerOptions
+    from hipq_django.results import Claim
 
 logger = logging.getLogger("hipq_django")
 
@@ -75,12 +73,19 @@ class WorkerProcess:
     def run(self) -> None:
         """Run until stopped, or until idle where that was asked for."""
         catalog.sync(self.options.instance)
-        self.pool = ThreadPool(self.options.threads, self._wake, self._flush)
+        self.batch = CurrentBatch()
+        self.pool = ThreadPool(
+            self.options.threads,
+            self.batch,
+            wake=self._wake,
+            flush=self._flush,
+            confirm=self._confirm,
+        )
         self._register()
-        self.heartbeat = Heartbeat(self.worker, lambda: self.pool.in_hand)
+        self.heartbeat = Heartbeat(self.worker, lambda: len(self.batch))
         self.listener = Listener(self.config, self.options.queues, self._stir)
         self.scheduler = BatchScheduler(self.worker, self.pool)
-        self.writer = ResultWriter(self.scheduler, self.pool, self._wake)
+        self.writer = ResultWriter(self.scheduler, self._wake)
         threads = (self.pool, self.heartbeat, self.listener, self.writer)
         for thread in threads:
             thread.open()
@@ -110,6 +115,9 @@ class WorkerProcess:
         else:
             self._wake()
 
+    def _confirm(self, claim: Claim) -> bool:
+        return self.scheduler.confirm(claim)
+
     def _stir(self, queue: str) -> None:
         """Look at once, and often for a while: more may come that nobody is woken for."""
         self._stirred = time.monotonic()
@@ -134,7 +142,7 @@ class WorkerProcess:
     def _pass(self) -> bool:
         """Do one pass and wait; return whether there is nothing left to do now."""
         self._prove_alive()
-        was_empty = not self.scheduler.batch
+        was_empty = not self.batch
         self.scheduler.run_once()
         kept_up = self._upkeep.run(
             all_of_it=self.options.until_idle and was_empty, waits=bool(self.scheduler.progress)
@@ -149,7 +157,7 @@ class WorkerProcess:
         if scheduler.contended:
             self._sleep(BUSY_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311
         elif not (scheduler.progress and pool.free() + pool.ahead()):
-            self._sleep(FLUSH_SECONDS if pool.in_hand > pool.threads else self._poll_seconds())
+            self._sleep(FLUSH_SECONDS if len(self.batch) > pool.threads else self._poll_seconds())
         elif not scheduler.turns.has_more:
             pool.await_done(GIVE_WAY_SECONDS)
 
@@ -237,7 +245,7 @@ class WorkerProcess:
         self._announce(Worker.State.STOPPING)
         self._guarded(self._release_backlog)
         self.writer.close()
-        while self.pool.in_hand and self._stops < 2:
+        while self.batch and self._stops < 2:
             self._guarded(self._persist)
         self._guarded(self._release_rest)
 
@@ -251,27 +259,22 @@ class WorkerProcess:
 
     def _persist(self) -> bool:
         self.scheduler.persist_batch()
-        if self.pool.in_hand:
+        if self.batch:
             self._sleep(FLUSH_SECONDS)
         return True
 
     def _release_backlog(self) -> bool:
-        self._release({claim.id for claim in self.pool.take_backlog()})
+        self._release(self.pool.take_backlog())
         return True
 
     def _release_rest(self) -> bool:
-        self._persist()
-        self._release(set(self.scheduler.batch))
+        self._release(self.pool.executing())
         return True
 
-    def _release(self, ids: set[int]) -> None:
-        with write_transaction(self.using):
-            mine = Job.objects.using(self.using).live().filter(worker=self.worker, pk__in=ids)
-            jobs = list(locked(mine.order_by("pk")))
-            moves.hand_back(jobs, "Released: the worker stopped", self._now(), self.using)
-        for job in jobs:
-            self.scheduler.batch.pop(job.pk, None)
-            logger.info("job=%s attempt=%s event=released", job.pk, job.attempt)
+    def _release(self, claims: Iterable[Claim]) -> None:
+        for claim in claims:
+            self.batch.deliver(Released(claim, "Released: the worker stopped"))
+        self.scheduler.persist_batch()
 
     def _sign_off(self) -> None:
         self._announce(Worker.State.STOPPED)

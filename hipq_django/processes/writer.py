@@ -13,7 +13,6 @@ from hipq_django.processes.back_off import BackOff
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hipq_django.processes.pool import ThreadPool
     from hipq_django.scheduler import BatchScheduler
 
 logger = logging.getLogger("hipq_django")
@@ -22,15 +21,13 @@ logger = logging.getLogger("hipq_django")
 class ResultWriter:
     """A thread with a connection of its own, for databases that take several writers at a time.
 
-    It is idle unless results come in by the hundreds. What it cannot write it gives back, and the
+    It is idle unless results come in by the hundreds. What it cannot write goes back, and the
     scheduler, which tries next, says what is wrong. `wake` is called when it has written.
     """
 
-    def __init__(
-        self, scheduler: BatchScheduler, pool: ThreadPool, wake: Callable[[], None]
-    ) -> None:
+    def __init__(self, scheduler: BatchScheduler, wake: Callable[[], None]) -> None:
         self._scheduler = scheduler
-        self._pool = pool
+        self._batch = scheduler.batch
         self._wake = wake
         self._asked = threading.Event()
         self._stop = threading.Event()
@@ -44,7 +41,7 @@ class ResultWriter:
     def ask(self) -> None:
         """Let it look for results; they are its own while it is well."""
         if self._is_well:
-            self._pool.leave_many()
+            self._batch.hand_to_writer()
         self._asked.set()
 
     def close(self) -> None:
@@ -52,14 +49,14 @@ class ResultWriter:
         self._stop.set()
         self._asked.set()
         self._thread.join()
-        self._pool.leave_none()
+        self._batch.take_from_writer()
 
     def _run(self) -> None:
         back_off = BackOff()
         while self._asked.wait() and not self._stop.is_set():
             self._asked.clear()
             try:
-                while self._scheduler.persist(self._pool.take_many()):
+                while self._scheduler.write_leased(self._batch.lease_to_writer()):
                     self._wake()
                 back_off.reset()
                 self._is_well = True

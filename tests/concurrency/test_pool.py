@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import hipq_django as hipq
-from hipq_django.processes.pool import ThreadPool
 from hipq_django.results import Succeeded
 from tests.concurrency.sessions import PATIENCE_SECONDS
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
+from tests.threads import Crew, working
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -31,16 +31,14 @@ def test_all_threads_work_at_once(declare: Declare, portions: list[int]) -> None
     hipq.enqueue_many([hipq.NewJob("meet")] * THREADS * 3)
     worker = HandWorker()
     worker.run_pass()
-    pool = ThreadPool(THREADS, lambda: None, lambda: None)
-    pool.open()
-    try:
+    with working(Crew(THREADS)) as crew:
         for _ in range(3):
             for number in portions:
-                pool.start([worker.claims.pop() for _ in range(number)])
-            pool.await_done(PATIENCE_SECONDS)
-        results = pool.take_results()
-    finally:
-        pool.close()
+                claims = [worker.claims.pop() for _ in range(number)]
+                crew.batch.add(claims)
+                crew.pool.start(claims)
+            crew.pool.await_done(PATIENCE_SECONDS)
+        results = crew.batch.lease().results
 
     assert len(results) == THREADS * 3
     assert all(isinstance(result, Succeeded) for result in results)

@@ -10,15 +10,13 @@ import pytest
 from django.db import connection
 
 import hipq_django as hipq
+from hipq_django import current_batch
 from hipq_django.database import locked
 from hipq_django.models import Job
-from hipq_django.processes import pool
-from hipq_django.processes.pool import ThreadPool
 from hipq_django.processes.writer import ResultWriter
-from hipq_django.scheduler import BatchScheduler
 from tests.concurrency.sessions import PATIENCE_SECONDS, Session, wait_until_blocked
 from tests.declaring import Declare
-from tests.factories import WorkerFactory
+from tests.threads import Crew, working
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
 
@@ -26,31 +24,25 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
 MANY = 20
 
 
-class Crew:
-    """A scheduler, threads and a writer, without the process that keeps them going."""
+class WritingCrew(Crew):
+    """Threads, a scheduler, and the writer that they leave many results to."""
 
     def __init__(self) -> None:
-        self.pool = ThreadPool(MANY, lambda: None, self._flush)
-        self.scheduler = BatchScheduler(WorkerFactory.create(), self.pool)
-        self.writer = ResultWriter(self.scheduler, self.pool, lambda: None)
-        self.pool.open()
-        self.writer.open()
+        super().__init__(MANY, self._flush)
+        self.writer = ResultWriter(self.scheduler, lambda: None)
 
     def _flush(self) -> None:
         self.writer.ask()
 
-    def close(self) -> None:
-        """End the threads."""
-        self.pool.close()
-        self.writer.close()
-
 
 @pytest.fixture
-def crew(monkeypatch: pytest.MonkeyPatch) -> Iterator[Crew]:
-    monkeypatch.setattr(pool, "FLUSH_RESULTS", MANY)
-    crew = Crew()
-    yield crew
-    crew.close()
+def crew(monkeypatch: pytest.MonkeyPatch) -> Iterator[WritingCrew]:
+    monkeypatch.setattr(current_batch, "FLUSH_RESULTS", MANY)
+    with working(WritingCrew()) as crew:
+        assert isinstance(crew, WritingCrew)
+        crew.writer.open()
+        yield crew
+    crew.writer.close()
 
 
 def wait_until_written() -> None:
@@ -78,7 +70,7 @@ def gate(declare: Declare) -> threading.Event:
 
 
 @pytest.fixture
-def held_up(crew: Crew, gate: threading.Event, session: Session) -> Crew:
+def held_up(crew: WritingCrew, gate: threading.Event, session: Session) -> WritingCrew:
     """A crew whose writer waits for rows that the session has locked."""
     crew.scheduler.run_once()
     session.begin()
@@ -88,7 +80,7 @@ def held_up(crew: Crew, gate: threading.Event, session: Session) -> Crew:
     return crew
 
 
-def test_many_results_are_written_without_a_pass(crew: Crew, gate: threading.Event) -> None:
+def test_many_results_are_written_without_a_pass(crew: WritingCrew, gate: threading.Event) -> None:
     crew.scheduler.run_once()
     gate.set()
     wait_until_written()
@@ -97,7 +89,7 @@ def test_many_results_are_written_without_a_pass(crew: Crew, gate: threading.Eve
 
 
 def test_the_next_pass_waits_for_quick_jobs_and_not_for_slow_ones(
-    crew: Crew, gate: threading.Event
+    crew: WritingCrew, gate: threading.Event
 ) -> None:
     crew.scheduler.run_once()
     crew.pool.await_done(0.001)
@@ -110,29 +102,31 @@ def test_the_next_pass_waits_for_quick_jobs_and_not_for_slow_ones(
 
 
 def test_a_pass_leaves_the_results_to_the_writer_that_has_begun(
-    held_up: Crew, session: Session
+    held_up: WritingCrew, session: Session
 ) -> None:
     held_up.scheduler.run_once()
     session.roll_back()
     wait_until_written()
 
-    assert held_up.pool.in_hand == 0
+    assert len(held_up.batch) == 0
     assert held_up.scheduler.persist_batch() == []
 
 
-def test_what_the_writer_cannot_write_the_next_pass_writes(held_up: Crew, session: Session) -> None:
+def test_what_the_writer_cannot_write_the_next_pass_writes(
+    held_up: WritingCrew, session: Session
+) -> None:
     terminate_writer()
     session.roll_back()
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while not held_up.pool.in_hand:
+    while not held_up.batch.queues_with_results():
         assert time.monotonic() < deadline, "the results were lost"
     held_up.scheduler.run_once()
     wait_until_written()
 
-    assert held_up.scheduler.batch == {}
+    assert held_up.batch.ids == []
 
 
-def test_a_stopping_writer_ends_what_it_is_writing(held_up: Crew, session: Session) -> None:
+def test_a_stopping_writer_ends_what_it_is_writing(held_up: WritingCrew, session: Session) -> None:
     closing = threading.Thread(target=held_up.writer.close)
     closing.start()
     session.roll_back()
@@ -143,7 +137,7 @@ def test_a_stopping_writer_ends_what_it_is_writing(held_up: Crew, session: Sessi
 
 
 def test_what_comes_after_the_writer_was_stopped_the_scheduler_writes(
-    crew: Crew, gate: threading.Event
+    crew: WritingCrew, gate: threading.Event
 ) -> None:
     crew.scheduler.run_once()
     crew.writer.close()
@@ -155,15 +149,13 @@ def test_what_comes_after_the_writer_was_stopped_the_scheduler_writes(
 
 def test_many_results_are_the_writers_before_it_comes(gate: threading.Event) -> None:
     """Else the scheduler would write them, and claim nothing meanwhile."""
-    threads = ThreadPool(MANY, lambda: None, lambda: None)
-    threads.open()
-    BatchScheduler(WorkerFactory.create(), threads).run_once()
-    gate.set()
-    threads.await_done(PATIENCE_SECONDS)
+    with working(Crew(MANY)) as crew:
+        crew.scheduler.run_once()
+        gate.set()
+        crew.pool.await_done(PATIENCE_SECONDS)
 
-    threads.leave_many()
-    taken = threads.take_results()
-    threads.close()
+        crew.batch.hand_to_writer()
+        written = crew.scheduler.persist_batch()
 
-    assert taken == []
-    assert threads.in_hand == MANY
+    assert written == []
+    assert crew.batch.unwritten == MANY

@@ -485,7 +485,7 @@ def claim_without_confirmation(stage: Stage) -> None:
     """The database says that the job is in these hands, and they do not know."""
     job = stage.executing("plain")
     stage.worker.claims.clear()
-    stage.worker.scheduler.batch.clear()
+    stage.worker.batch.discard(stage.worker.batch)
 
     assert stage.worker.scheduler.reclaim() == 1
 

@@ -84,7 +84,7 @@ def test_a_job_that_was_admitted_but_not_started_is_not_dropped() -> None:
 
     worker.run_pass()
 
-    assert sorted(worker.scheduler.batch) == [job.pk for job in jobs]
+    assert worker.batch.ids == [job.pk for job in jobs]
     assert len(worker.claims) == 3
 
 
@@ -98,12 +98,12 @@ def test_a_job_that_ends_after_the_results_were_taken_is_saved_by_the_next_pass(
     worker.save()
     worker.claims.append(late)
     worker.execute()
-    between = (states(), sorted(worker.scheduler.batch))
+    between = (states(), worker.batch.ids)
 
     worker.save()
 
     assert between == (["final", "running"], [late.id])
-    assert (states(), worker.scheduler.batch) == (["final", "final"], {})
+    assert (states(), worker.batch.ids) == (["final", "final"], [])
 
 
 def test_a_settled_job_leaves_the_batch_and_an_unsettled_one_stays() -> None:
@@ -118,9 +118,9 @@ def test_a_settled_job_leaves_the_batch_and_an_unsettled_one_stays() -> None:
 
     worker.run_pass()
 
-    assert first.id not in worker.scheduler.batch
-    assert second.id in worker.scheduler.batch
-    assert len(worker.scheduler.batch) == 2
+    assert first.id not in worker.batch.ids
+    assert second.id in worker.batch.ids
+    assert len(worker.batch) == 2
 
 
 def test_a_job_is_read_from_the_database_before_it_runs_again(declare: Declare) -> None:
@@ -198,7 +198,7 @@ def test_results_that_could_not_be_written_are_written_by_a_later_pass() -> None
     worker.save()
 
     assert states() == ["final", "final"]
-    assert worker.scheduler.batch == {}
+    assert worker.batch.ids == []
 
 
 def test_a_value_that_the_database_refuses_fails_its_job_and_not_the_batch() -> None:
@@ -229,7 +229,7 @@ def test_a_claim_that_is_not_committed_starts_nothing() -> None:
         worker.run_pass()
 
     assert worker.claims == []
-    assert worker.scheduler.batch == {}
+    assert worker.batch.ids == []
 
 
 def test_queues_take_turns() -> None:

@@ -85,7 +85,7 @@ class Life(RuleBasedStateMachine):
         for worker in self.workers:
             if worker.is_sure and self._is_free(worker):
                 rows = {pk for pk, job in now.jobs.items() if job["worker_id"] == worker.row.pk}
-                assert rows <= worker.scheduler.batch.keys(), "a job in hand is not in the batch"
+                assert rows <= set(worker.batch.ids), "a job in hand is not in the batch"
 
     def _check_waiting(self, now: Snapshot) -> None:
         """A job waits for its answer only if the handler of this very attempt has said so."""

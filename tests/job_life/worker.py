@@ -50,8 +50,7 @@ class SteppedWorker(HandWorker):
         self._script.ending, self._script.decision = ending, decision
         if ending is usual:
             self._script.ending = wait if claim.work is Work.REQUEST else return_value
-        result = execute(claim)
-        self._results.append(result)  # to the list of now: that of before may have been taken
+        self.batch.deliver(execute(claim))
 
     def finish_and_save(self, claim: Claim, ending: Ending, decision: Ending) -> None:
         """Do both at once."""

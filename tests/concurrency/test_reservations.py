@@ -1,0 +1,274 @@
+"""A claim that no thread has taken up is a reservation: it is given back, and known to hold."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+import hipq_django as hipq
+from hipq_django.models import Job, Queue
+from hipq_django.processes import pool
+from hipq_django.processes.pool import ThreadPool
+from hipq_django.results import RESERVATION_SECONDS
+from hipq_django.states import State
+from tests.concurrency.sessions import PATIENCE_SECONDS, Session
+from tests.declaring import Declare
+from tests.hand_worker import HandWorker
+from tests.threads import Crew, working
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class Slow:
+    """A job type whose jobs hold their threads until the test lets them end."""
+
+    def __init__(self, declare: Declare) -> None:
+        self._gate = threading.Event()
+        self.started: list[int] = []
+
+        @declare("slow")
+        def slow(job: Job) -> None:
+            self.started.append(job.pk)
+            self._gate.wait(PATIENCE_SECONDS)
+
+    def wait_for(self, number: int) -> None:
+        """Wait until so many have started."""
+        wait_until(lambda: len(self.started) >= number)
+
+    def end(self) -> None:
+        """Let all of them end."""
+        self._gate.set()
+
+
+@pytest.fixture
+def slow(declare: Declare) -> Iterator[Slow]:
+    slow = Slow(declare)
+    yield slow
+    slow.end()
+
+
+@pytest.fixture
+def ran(declare: Declare) -> list[int]:
+    """The ids of the quick jobs whose handlers ran."""
+    ran: list[int] = []
+
+    @declare("swift")
+    def quick(job: Job) -> None:
+        ran.append(job.pk)
+
+    declare("decided", retry=hipq.Fixed(0))(lambda job: None)
+    return ran
+
+
+@pytest.fixture
+def stuck(slow: Slow, ran: list[int], monkeypatch: pytest.MonkeyPatch) -> Iterator[Crew]:
+    """A worker with one thread that has claimed a quick job ahead, and is at a slow one."""
+    monkeypatch.setattr(ThreadPool, "ahead", lambda self: 1)
+    hipq.enqueue("slow")
+    hipq.enqueue("swift", job_key="swift")
+    with working(Crew(1)) as crew:
+        crew.scheduler.run_once()
+        slow.wait_for(1)
+        monkeypatch.setattr(ThreadPool, "ahead", lambda self: 0)
+        yield crew
+        slow.end()
+
+
+def wait_until(is_so: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.001)
+
+
+def quick_job() -> Job:
+    return Job.objects.get(job_key="swift")
+
+
+def wait_for_stale_claims(crew: Crew) -> None:
+    wait_until(lambda: all(claim.is_stale for claim in crew.batch))
+
+
+def test_a_reservation_is_written_as_one(stuck: Crew) -> None:
+    job = quick_job()
+
+    assert (job.state, job.prefetched, job.worker) == (State.RUNNING, True, stuck.scheduler.worker)
+
+
+def test_what_no_thread_takes_is_given_back_to_everybody(stuck: Crew, ran: list[int]) -> None:
+    before = quick_job()
+    wait_for_stale_claims(stuck)
+    stuck.scheduler.run_once()
+    given_back = quick_job()
+    other = HandWorker()
+    other.work()
+
+    assert (given_back.state, given_back.worker, given_back.rank) == ("retry", None, before.rank)
+    assert given_back.attempts.count() == 0
+    assert ran == [before.pk]
+    assert quick_job().outcome == Job.Outcome.SUCCEEDED
+
+
+def test_a_fresh_reservation_is_kept(stuck: Crew) -> None:
+    stuck.pool.release_stale()
+
+    assert stuck.pool.backlog == 1
+
+
+def test_a_thread_that_is_free_runs_what_it_finds(stuck: Crew, slow: Slow, ran: list[int]) -> None:
+    slow.end()
+    stuck.pool.await_done(PATIENCE_SECONDS)
+
+    assert ran == [quick_job().pk]
+
+
+def pause(job: Job) -> None:
+    Queue.objects.update(paused=True)
+
+
+def cancel(job: Job) -> None:
+    hipq.cancel(job)
+
+
+def answer(job: Job) -> None:
+    hipq.complete("swift", "swift", {"paid": True})
+
+
+def take_over(job: Job) -> None:
+    """Somebody thought that the worker is lost; the job is another's now."""
+    Job.objects.filter(pk=job.pk).update(worker=HandWorker().row)
+
+
+@pytest.mark.parametrize("change", [pause, cancel, answer, take_over])
+def test_a_reservation_that_does_not_hold_any_more_does_not_start(
+    stuck: Crew, slow: Slow, ran: list[int], change: Callable[[Job], None]
+) -> None:
+    change(quick_job())
+    wait_for_stale_claims(stuck)
+    slow.end()
+    stuck.pool.await_done(PATIENCE_SECONDS)
+    before = quick_job()
+    stuck.scheduler.persist_batch()
+    after = quick_job()
+
+    assert ran == []
+    assert stuck.batch.ids == []
+    if change is pause:
+        assert (after.state, after.worker) == ("retry", None)
+    else:
+        assert (after.state, after.worker) == (before.state, before.worker)
+
+
+def test_a_reservation_that_holds_is_confirmed_and_starts(
+    stuck: Crew, slow: Slow, ran: list[int]
+) -> None:
+    """Its deadline counts from there."""
+    claimed = quick_job()
+    wait_for_stale_claims(stuck)
+    slow.end()
+    stuck.pool.await_done(PATIENCE_SECONDS)
+    started = quick_job()
+
+    assert ran == [started.pk]
+    assert not started.prefetched
+    assert started.deadline >= claimed.deadline + timedelta(seconds=RESERVATION_SECONDS)
+
+
+def test_a_reservation_whose_window_closed_does_not_start(
+    slow: Slow, ran: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ThreadPool, "ahead", lambda self: 1)
+    hipq.enqueue("slow")
+    hipq.enqueue("swift", job_key="swift", time_windows=["00:00-24:00"])
+    with working(Crew(1)) as crew:
+        crew.scheduler.run_once()
+        slow.wait_for(1)
+        crew.scheduler.run_once()
+        wait_until(lambda: quick_job().state == State.RUNNING)
+        [claim] = [claim for claim in crew.batch if claim.id == quick_job().pk]
+        tomorrow = timezone.localtime() + timedelta(hours=12)
+        closed = f"{tomorrow:%H:%M}-{tomorrow + timedelta(minutes=1):%H:%M}"
+        claim.kept = claim.kept._replace(time_windows=(closed,))
+        wait_for_stale_claims(crew)
+        slow.end()
+        crew.pool.await_done(PATIENCE_SECONDS)
+
+    assert ran == []
+
+
+@pytest.mark.postgres
+def test_a_row_that_somebody_has_locked_does_not_keep_a_thread_waiting(
+    stuck: Crew, slow: Slow, ran: list[int], session: Session
+) -> None:
+    wait_for_stale_claims(stuck)
+    session.begin()
+    session(lambda: Job.objects.filter(job_key="swift").update(priority=7))
+    slow.end()
+    stuck.pool.await_done(PATIENCE_SECONDS)
+    session.roll_back()
+    wait_until(lambda: stuck.scheduler.persist_batch() and not stuck.batch.ids)
+
+    assert ran == []
+
+
+def test_a_job_that_was_claimed_ahead_is_marked_once_it_has_started(
+    slow: Slow, monkeypatch: pytest.MonkeyPatch, declare: Declare
+) -> None:
+    """A worker that dies then has lost it, and its deadline counts from about there."""
+    declare("first")(lambda job: None)
+    monkeypatch.setattr(ThreadPool, "ahead", lambda self: 1)
+    hipq.enqueue("first")
+    job = hipq.enqueue("slow")
+    with working(Crew(1)) as crew:
+        crew.scheduler.run_once()
+        slow.wait_for(1)
+        job.refresh_from_db()
+        claimed = (job.prefetched, job.deadline)
+        wait_for_stale_claims(crew)
+        wait_until(lambda: crew.scheduler.run_once() or not prefetched(job))
+        job.refresh_from_db()
+        slow.end()
+
+    assert claimed[0]
+    assert job.deadline == claimed[1] + timedelta(seconds=RESERVATION_SECONDS)
+
+
+def prefetched(job: Job) -> bool:
+    return Job.objects.get(pk=job.pk).prefetched
+
+
+def test_threads_at_slow_jobs_claim_nothing_ahead(
+    slow: Slow, ran: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However quick those before them were."""
+    hipq.enqueue_many([hipq.NewJob("swift")] * 50)
+    with working(Crew(2)) as crew:
+        while Job.objects.live().exists():
+            crew.scheduler.run_once()
+            crew.pool.await_done(PATIENCE_SECONDS)
+        assert crew.pool.ahead() > 0
+        hipq.enqueue_many([hipq.NewJob("slow")] * 2)
+        while len(slow.started) < 2:
+            crew.scheduler.run_once()
+        wait_until(lambda: crew.pool.ahead() == 0)
+        slow.end()
+
+
+def test_with_too_many_results_unwritten_nothing_is_claimed(
+    ran: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "MAX_UNWRITTEN", 3)
+    hipq.enqueue_many([hipq.NewJob("swift")] * 3)
+    with working(Crew(3)) as crew:
+        crew.scheduler.run_once()
+        crew.pool.await_done(PATIENCE_SECONDS)
+        held = crew.pool.free() + crew.pool.ahead()
+        crew.scheduler.persist_batch()
+
+        assert (held, crew.pool.free()) == (0, 3)
