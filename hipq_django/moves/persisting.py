@@ -12,8 +12,9 @@ from hipq_django.database import locked, max_rows_per_statement
 from hipq_django.exceptions import JobTimeout
 from hipq_django.hotpath import hot_path
 from hipq_django.models import Attempt
-from hipq_django.moves.ends import discard_answers, record, span, success
+from hipq_django.moves.ends import discard_answers, span, success
 from hipq_django.moves.hands import let_go, note_claim
+from hipq_django.moves.history import record
 from hipq_django.moves.rows import FREE, rows_of, set_values, update_each
 from hipq_django.moves.waiting import next_time
 from hipq_django.results import Claim, Decided, Failed, Result, Snoozed, Succeeded, Waits, WaitsFor
