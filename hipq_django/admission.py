@@ -72,7 +72,7 @@ class Admission:
         self.places = max(room, min(room + ahead, PAGE))
         self.done = done
         self.left = list(done)
-        """What of `done` is not written yet."""
+        """What of `done` is not written yet, because somebody has locked its row perhaps."""
         self.written: list[Result] = []
         """What of `done` was still this worker's to write."""
         self.now = clock.now(self.using)
@@ -96,13 +96,14 @@ class Admission:
             return started
         claims: list[Claim] = []
         with write_transaction(self.using):
-            written = self.scheduler.write(self.left, self.now) if self.left else []
+            persisted = self.scheduler.write(self.left, self.now)
             if problem:
                 self._hold_locked(problem)
             elif not started:
                 claims = self._claim_with_care()
-        self.left = []
-        self.written += written
+        locked = set(map(id, persisted.locked))
+        self.left = [result for result in self.left if id(result) in locked]
+        self.written += persisted.written
         return started or self.scheduler.start_jobs(claims)
 
     def _claim_at_once(self) -> list[Claim]:

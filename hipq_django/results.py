@@ -34,6 +34,8 @@ class Kept(NamedTuple):
     timeout: float
     extended_seconds: float
     redactor: Redactor
+    worker_id: int | None
+    """Whose hands it was put into: those of an earlier row of this process, perhaps."""
 
     @property
     def start_time(self) -> datetime:
@@ -55,6 +57,7 @@ def keep(job: Job) -> Kept:
         job.timeout,
         job.extended_seconds,
         job_type.redactor.knowing(job.job_data),
+        job.worker_id,
     )
 
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from hipq_django.hotpath.base import Busy
     from hipq_django.models import Worker
     from hipq_django.models.job import JobQuerySet
+    from hipq_django.moves import Persisted
 
 logger = logging.getLogger("hipq_django")
 
@@ -168,39 +169,44 @@ class BatchScheduler:
         if not results:
             return []
         try:
-            self._persist(results)
+            locked = self._persist(results)
         except BaseException:
             self.executor.give_back(results)
             raise
-        self.replace_batch(results, [])
-        return results
+        self.executor.give_back(locked)
+        left = {id(result.claim) for result in locked}
+        settled = [result for result in results if id(result.claim) not in left]
+        self.replace_batch(settled, [])
+        return settled
 
-    def _persist(self, results: Sequence[Result]) -> None:
+    def _persist(self, results: Sequence[Result]) -> list[Result]:
+        """Write results; return those whose rows somebody else has locked."""
         now = clock.now(self.using)
         try:
-            written = self.write(results, now)
+            persisted = self.write(results, now)
         except DataError as error:
             # The database refuses a value, one too large say: that job fails, not the batch.
             if len(results) > 1:
-                for result in results:
-                    self._persist([result])
-                return
-            written = moves.persist([refused(results[0], error)], self.worker, now)
-        for result in written:
+                return [locked for result in results for locked in self._persist([result])]
+            failed = refused(results[0], error)
+            persisted = moves.persist([failed], self.worker, now)
+        for result in persisted.written:
             log_result(result)
+        return persisted.locked
 
-    def write(self, results: Sequence[Result], now: datetime) -> list[Result]:
-        """Write results; return those that were still this worker's to write."""
+    def write(self, results: Sequence[Result], now: datetime) -> Persisted:
+        """Write the results that are still this worker's to write."""
         several = [result for result in results if isinstance(result, WaitsFor)]
         others = [result for result in results if not isinstance(result, WaitsFor)]
-        written = moves.persist(others, self.worker, now)
+        persisted = moves.persist(others, self.worker, now)
         if several:
             # With the answers that came before it was known what they are parts of.
             with write_transaction(self.using):
                 waiting = moves.persist(several, self.worker, now)
-                inbox.count_early([result.claim.id for result in waiting], now, self.using)
-            written += waiting
-        return written
+                ids = [result.claim.id for result in waiting.written]
+                inbox.count_early(ids, now, self.using)
+            persisted = persisted.joined(waiting)
+        return persisted
 
     # 1 what is due
 

@@ -5,6 +5,7 @@ mover left it. No such row means that somebody else was first, and the mover dro
 Rows are locked in the order of their ids.
 """
 
+from hipq_django.moves.careful import Persisted
 from hipq_django.moves.ends import fail, finish_answered, mark_answered, settle, walk
 from hipq_django.moves.hands import (
     claim,
@@ -20,6 +21,7 @@ from hipq_django.moves.running import set_deadline, set_key, set_progress
 from hipq_django.moves.waiting import edit, first_opening, rank, reschedule
 
 __all__ = [
+    "Persisted",
     "claim",
     "claim_due",
     "edit",
