@@ -5,7 +5,14 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from django.db import DataError, Error, IntegrityError, connections, transaction
+from django.db import (
+    DataError,
+    Error,
+    IntegrityError,
+    OperationalError,
+    connections,
+    transaction,
+)
 from django.db.models import F, Lookup
 
 from hipq_django.exceptions import ConfigurationError
@@ -33,6 +40,38 @@ def write_transaction(using: str) -> Iterator[None]:
             with connection.cursor() as cursor:
                 cursor.execute("UPDATE hipq_queue SET paused = paused WHERE 0")
         yield
+
+
+@contextmanager
+def worker_transaction(using: str) -> Iterator[None]:
+    """Open a `write_transaction` of a worker: what others have locked ends it, see `is_locked_out`.
+
+    Others may keep a lock for as long as they like, a view that does all in one transaction say.
+    """
+    connection = connections[using]
+    with write_transaction(using):
+        if connection.vendor == "postgresql":
+            with connection.cursor() as cursor:
+                cursor.execute(
+                    "SELECT set_config('lock_timeout', %s, true)", [str(LOCK_MILLISECONDS)]
+                )
+        yield
+
+
+LOCK_MILLISECONDS = 100
+"""How long a worker waits for a lock that is not passed over."""
+
+_LOCK_NOT_AVAILABLE = "55P03"
+
+
+def is_locked_out(error: BaseException) -> bool:
+    """Return whether a statement was ended because it would have waited for somebody's lock.
+
+    This is no outage: everything else may go on.
+    """
+    cause = error.__cause__
+    state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
+    return isinstance(error, OperationalError) and state == _LOCK_NOT_AVAILABLE
 
 
 @contextmanager

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import traceback
 from typing import TYPE_CHECKING, Any
+
+from hipq_django.tracebacks import format_exception
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,9 +125,9 @@ def error_of(exception: BaseException, redactor: Redactor | None = None) -> str:
 def traceback_of(exception: BaseException, redactor: Redactor | None = None) -> str:
     """Return the traceback as text, the last 100,000 characters of it."""
     try:
-        lines = traceback.format_exception(exception)
+        text = format_exception(exception)
     except BaseException as broken:
-        lines = [f"the traceback cannot be read: {type(broken).__name__}"]
+        text = f"the traceback cannot be read: {type(broken).__name__}"
     # Masked before it is cut, or the rest of a value would stand at the edge.
-    text = redactor.mask_text("".join(lines)) if redactor else "".join(lines)
+    text = redactor.mask_text(text) if redactor else text
     return storable_text(text[-MAX_TRACEBACK_CHARS:], MAX_TRACEBACK_CHARS)

@@ -109,7 +109,7 @@ def persist(results: Sequence[Result], worker: Worker, now: datetime) -> Persist
     with write_transaction(worker.using):
         waiting = moves.persist(several, worker, now)
         inbox.count_early([result.claim.id for result in waiting.written], now, worker.using)
-    return persisted + waiting
+    return persisted.joined(waiting)
 
 
 def _savepoint(using: str) -> AbstractContextManager[None]:

@@ -40,6 +40,8 @@ class Kept(NamedTuple):
     timeout: float
     extended_seconds: float
     redactor: Redactor
+    worker_id: int | None
+    """Whose hands it was put into: those of an earlier row of this process, perhaps."""
 
     @property
     def start_time(self) -> datetime:
@@ -61,6 +63,7 @@ def keep(job: Job) -> Kept:
         job.timeout,
         job.extended_seconds,
         job_type.redactor.knowing(job.job_data),
+        job.worker_id,
     )
 
 
@@ -220,7 +223,8 @@ class Persisted(NamedTuple):
     locked: Sequence[Result]
     """Somebody has the row locked: to be tried again."""
 
-    def __add__(self, other: Persisted) -> Persisted:  # type: ignore[override]  # not a tuple's
+    def joined(self, other: Persisted) -> Persisted:
+        """Return both together."""
         return Persisted(*([*mine, *theirs] for mine, theirs in zip(self, other, strict=True)))
 
 

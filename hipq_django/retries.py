@@ -203,6 +203,11 @@ class Never:
         return GiveUp()
 
 
+def is_shipped(policy: RetryPolicy | None) -> bool:
+    """Return whether a policy, or its absence, is decided by without code of the project's own."""
+    return policy is None or type(policy) in (Exponential, Fixed, Never)
+
+
 def decide(policy: RetryPolicy | None, failure: Failure) -> Decision:
     """Return the decision of a job type without retry handler.
 

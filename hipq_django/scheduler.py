@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import defaultdict
 from itertools import islice, takewhile
 from math import inf
 from typing import TYPE_CHECKING, Protocol
@@ -22,13 +21,12 @@ from hipq_django.gathering import response_of
 from hipq_django.hotpath import hot_path
 from hipq_django.hotpath.base import Known
 from hipq_django.looks import Looks, StartDelay
-from hipq_django.models import Attempt, Job, JobType, Queue
+from hipq_django.models import Job, JobType, Queue
 from hipq_django.payloads import NONE, error_of, storable_text
 from hipq_django.ranking import MAX_RANK
 from hipq_django.registry import get_all_declared
 from hipq_django.result_writing import write
 from hipq_django.results import RESERVATION_SECONDS, Claim, Released, Result, Succeeded, keep
-from hipq_django.retries import Failure
 from hipq_django.states import Work
 from hipq_django.steady import steady
 from hipq_django.turns import Turns
@@ -340,7 +338,7 @@ class BatchScheduler:
             errors = self.jobs(queue).in_error().filter(worker=None)
             jobs = self.lock(queue, errors.order_by("id"), limit)
             moves.take(jobs, self.worker, now)
-            failures = _failures(jobs, self.using)
+            failures = moves.failures_of(jobs, self.using)
             claims = [
                 Claim(job.pk, job.attempt, Work.DECISION, job, keep(job), failure=failures[job.pk])
                 for job in jobs
@@ -398,28 +396,3 @@ class BatchScheduler:
         self.types = {row.pk: row for row in rows if row.name in known}
         self.unknown_types = [row.pk for row in rows if row.name not in known]
         self._types_loaded = time.monotonic()
-
-
-def _failures(jobs: Sequence[Job], using: str) -> dict[int, Failure]:
-    """Return what is known of each job's last failure; one query."""
-    history: dict[int, list[Attempt]] = defaultdict(list)
-    rows = Attempt.objects.using(using).filter(job__in=[job.pk for job in jobs])
-    for attempt in rows.defer("traceback", "error").order_by("job", "-attempt"):
-        history[attempt.job_id].append(attempt)
-    return {job.pk: _failure(history[job.pk]) for job in jobs}
-
-
-def _failure(attempts: Sequence[Attempt]) -> Failure:
-    kinds = [attempt.kind for attempt in attempts]
-    lost, timed_out = Attempt.Kind.WORKER_LOST, Attempt.Kind.TIMED_OUT
-    return Failure(
-        count=max(len(attempts), 1),
-        losses=_streak(kinds, {lost}),
-        classes=tuple(attempts[0].exception_classes) if attempts else (),
-        interrupted=_streak(kinds, {lost, timed_out}),
-    )
-
-
-def _streak(kinds: Sequence[str], counted: set[Attempt.Kind]) -> int:
-    """Return how many of the last attempts, which stand first, are of the counted kinds."""
-    return sum(1 for _ in takewhile(lambda kind: kind in counted, kinds))

@@ -70,6 +70,33 @@ Finished = tuple[int, int, Any, bool]
 """Id, attempt and result of a job; whether it was a request, so that an answer may be quicker."""
 
 
+class Failing(NamedTuple):
+    """An attempt that failed in a worker's hands."""
+
+    id: int
+    attempt: int
+    is_request: bool
+    """Whether it was a request, so that an answer may be quicker."""
+    is_decided: bool
+    """Whether what follows is written with it; else it is left in nobody's hands."""
+    error: Any
+    classes: Sequence[str]
+    traceback: str
+    start_time: datetime
+
+
+class Concluded(NamedTuple):
+    """What follows the error of a job."""
+
+    id: int
+    attempt: int
+    state: str
+    outcome: str
+    scheduled_run_time: datetime | None
+    """None, as the rank, where the job ends."""
+    rank: int | None
+
+
 class Settled(NamedTuple):
     """A job that was settled by a response, and the answer that was stored of it."""
 
@@ -171,11 +198,24 @@ class HotPath(Protocol):
     def finish(self, jobs: Sequence[Finished], worker: Worker, now: datetime) -> set[int]:
         """Make jobs final that are still the worker's and were not answered; return their ids.
 
-        It may return fewer than it could have: what is left is written with more care.
+        It may return fewer than it could have: what is left, the rows that somebody else has
+        locked for instance, is written with more care.
         """
 
     def let_go(self, jobs: Iterable[tuple[int, int]], worker: Worker, now: datetime) -> set[int]:
         """Let jobs (id, attempt) wait for their answer; return the ids, or fewer, as `finish`."""
+
+    def fail(
+        self,
+        failed: Sequence[Failing],
+        concluded: Sequence[Concluded],
+        worker: Worker,
+        now: datetime,
+    ) -> set[int]:
+        """Write failed attempts, and what follows errors: of these, or of those in hand.
+
+        Return the ids, or fewer, as `finish`.
+        """
 
     def settle(
         self,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
+
+from hipq_django.payloads import encode_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,7 +77,7 @@ DIALECTS = {
         field="json_extract(r.value, '$[{0}]')",
         texts="(SELECT value FROM json_each(%s))",
         json="json_extract(r.value, '$[{0}]')",
-        encode_json=json.dumps,
+        encode_json=encode_json,
         moment="{0}",
         read_moment=_from_naive,
         lock="",

@@ -52,6 +52,11 @@ class Kept:
 
     A statement of its own: `text` sees what was committed before the lock was taken.
     """
+    patience: int = 0
+    """For how many milliseconds it waits for a row that somebody has locked, then it is ended.
+
+    0: for as long as it takes. Only who waits pays for the limit.
+    """
 
     @property
     def function(self) -> str:
@@ -90,6 +95,7 @@ class Kept:
                 PERFORM 1 FROM {self.lock};
                 IF NOT FOUND THEN RETURN; END IF;"""
         begin = f"BEGIN {limit if self.ends_silence else ''} {lock if self.lock else ''}"
+        patience = f" SET lock_timeout = '{self.patience}ms'" if self.patience else ""
         returns = f"TABLE ({', '.join(self.gives)})"
         body = f"{begin} RETURN QUERY {self.numbered}; END"
         if self.is_single:
@@ -97,7 +103,7 @@ class Kept:
             body = f"DECLARE found {returns}; {begin} {self.numbered} INTO found; RETURN found; END"
         return f"""
             CREATE FUNCTION {self.function}({", ".join(self._parameters)}) RETURNS {returns}
-            LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $$
+            LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan{patience} AS $$
             #variable_conflict use_column
             {body} $$"""
 

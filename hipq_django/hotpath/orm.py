@@ -21,7 +21,16 @@ from django.db.models import (
 from django.db.models.functions import Coalesce
 
 from hipq_django.database import locked
-from hipq_django.hotpath.base import Busy, Finished, Head, Known, Settled, Wanted
+from hipq_django.hotpath.base import (
+    Busy,
+    Concluded,
+    Failing,
+    Finished,
+    Head,
+    Known,
+    Settled,
+    Wanted,
+)
 from hipq_django.models import Job, Queue
 from hipq_django.payloads import NONE
 from hipq_django.ranking import MAX_RANK
@@ -171,6 +180,16 @@ class OrmPath:
         return set()
 
     def let_go(self, jobs: Iterable[tuple[int, int]], worker: Worker, now: datetime) -> set[int]:
+        """Leave it all to the careful way."""
+        return set()
+
+    def fail(
+        self,
+        failed: Sequence[Failing],
+        concluded: Sequence[Concluded],
+        worker: Worker,
+        now: datetime,
+    ) -> set[int]:
         """Leave it all to the careful way."""
         return set()
 

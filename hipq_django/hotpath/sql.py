@@ -7,14 +7,28 @@ statements themselves. The texts are made once; each says which plan it expects.
 from __future__ import annotations
 
 import json
+import time
+from contextlib import nullcontext
 from datetime import UTC
+from math import inf
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from django.db import connections, transaction
+from django.db import OperationalError, connections, transaction
 
+from hipq_django.database import is_locked_out, write_transaction
 from hipq_django.hotpath import statements
-from hipq_django.hotpath.base import Busy, Finished, Head, Known, OutdatedError, Settled, Wanted
+from hipq_django.hotpath.base import (
+    Busy,
+    Concluded,
+    Failing,
+    Finished,
+    Head,
+    Known,
+    OutdatedError,
+    Settled,
+    Wanted,
+)
 from hipq_django.hotpath.bulk import ROWS_PER_INSERT, copy_in, insert_statement
 from hipq_django.hotpath.columns import document_row
 from hipq_django.hotpath.dialects import factor_of
@@ -46,6 +60,16 @@ if TYPE_CHECKING:
 MAX_MILLISECONDS = (1 << 31) - 1
 """The most that PostgreSQL takes for a time."""
 
+CONTENDED_SECONDS = 1.0
+"""For how long rows are locked before they are written, after one of them was locked."""
+
+_contended: dict[str, float] = {}
+"""When a row was last found locked, by database alias."""
+
+Row = TypeVar("Row", bound=tuple[Any, ...])
+T = TypeVar("T")
+
+_id = itemgetter(0)
 _queue_id = itemgetter(COLUMNS.index("queue_id"))
 _rank_and_id = itemgetter(COLUMNS.index("rank"), COLUMNS.index("id"))
 
@@ -184,14 +208,16 @@ class SqlPath:
         fitting = [_array(wanted.types), *place, wanted.limit, queue.pk, *place]
         claim = statements.claim_fitting(self._dialect).call
         params = [*fitting, worker.pk, moment, moment, wanted.room]
-        finished: list[tuple[Any, ...]] = []
-        if done:
+        if not done:
+            return set(), self._in_order(self._fetch(claim, params), [queue])
+
+        def write(jobs: Sequence[Finished]) -> tuple[set[int], list[Job]]:
             finish = statements.finish(self._dialect).call
-            before = self._finish_params(done, worker, now)
+            before = self._finish_params(jobs, worker, now)
             finished, rows = self._fetch_both(finish, claim, before, params)
-        else:
-            rows = self._fetch(claim, params)
-        return {pk for (pk,) in finished}, self._in_order(rows, [queue])
+            return {pk for (pk,) in finished}, self._in_order(rows, [queue])
+
+        return self._pass_over_locked(done, write)
 
     def _in_order(self, rows: Sequence[tuple[Any, ...]], queues: Sequence[Queue]) -> list[Job]:
         """Return claimed jobs in the order of the queues, and in each by their ranks."""
@@ -217,8 +243,13 @@ class SqlPath:
         """See `statements.finish`."""
         if not jobs:
             return set()
-        params = self._finish_params(jobs, worker, now)
-        return {pk for (pk,) in self._keep(statements.finish(self._dialect), params)}
+
+        def write(jobs: Sequence[Finished]) -> set[int]:
+            return self._changed(
+                statements.finish(self._dialect), self._finish_params(jobs, worker, now)
+            )
+
+        return self._pass_over_locked(jobs, write)
 
     def _finish_params(self, jobs: Sequence[Finished], worker: Worker, now: datetime) -> list[Any]:
         encode = self._dialect.encode_json
@@ -226,18 +257,129 @@ class SqlPath:
         return [self._moment(now), *_batch(rows), worker.pk]
 
     def let_go(self, jobs: Iterable[tuple[int, int]], worker: Worker, now: datetime) -> set[int]:
-        """Plan: as `claim_rows`."""
+        """See `statements.let_go`."""
         rows = sorted(jobs)
         if not rows:
             return set()
-        sql = f"""
-            UPDATE hipq_job SET worker_id = NULL, work = 'NONE', expects = '[]', update_time = %s
-            FROM (SELECT {self._field(0, "bigint")} AS id, {self._field(1, "integer")} AS attempt
-                FROM {self._dialect.rows}) v
-            WHERE hipq_job.id = v.id AND {statements.IS.format("running")}
-                AND hipq_job.attempt = v.attempt AND hipq_job.worker_id = %s
-            RETURNING hipq_job.id"""
-        return self._ids(sql, [self._moment(now), *_batch(rows), worker.pk])
+
+        def write(rows: Sequence[tuple[int, int]]) -> set[int]:
+            params = [self._moment(now), *_batch(rows), worker.pk]
+            return self._changed(statements.let_go(self._dialect), params)
+
+        return self._pass_over_locked(rows, write)
+
+    def fail(
+        self,
+        failed: Sequence[Failing],
+        concluded: Sequence[Concluded],
+        worker: Worker,
+        now: datetime,
+    ) -> set[int]:
+        """See `statements.fail` and `conclude`: both in one round trip where that can be."""
+        ids = {row.id for row in failed} | {row.id for row in concluded}
+        if not ids:
+            return set()
+
+        def write(free: Sequence[tuple[int]]) -> set[int]:
+            still = {pk for (pk,) in free}
+            first = [row for row in failed if row.id in still]
+            then = [row for row in concluded if row.id in still]
+            return self._fail(first, then, worker, now)
+
+        return self._pass_over_locked([(pk,) for pk in sorted(ids)], write)
+
+    def _fail(
+        self,
+        failed: Sequence[Failing],
+        concluded: Sequence[Concluded],
+        worker: Worker,
+        now: datetime,
+    ) -> set[int]:
+        if not failed:
+            return self._conclude(concluded, worker, now)
+        if not self._dialect.writes_in_with:
+            with write_transaction(self.using):
+                done = self._fail_in_steps(failed, worker, now)
+                return done | self._conclude(_still(concluded, failed, done), worker, now)
+        fail, params = statements.fail(self._dialect), self._fail_params(failed, worker, now)
+        if not concluded:
+            return self._changed(fail, params)
+        calls = [self._call(fail), self._call(statements.conclude(self._dialect))]
+        more = self._conclude_params(concluded, worker, now)
+        rows = self._fetch_both(calls[0], calls[1], params, more)
+        return {pk for part in rows for (pk,) in part}
+
+    def _conclude(self, concluded: Sequence[Concluded], worker: Worker, now: datetime) -> set[int]:
+        if not concluded:
+            return set()
+        params = self._conclude_params(concluded, worker, now)
+        return self._changed(statements.conclude(self._dialect), params)
+
+    def _fail_in_steps(self, failed: Sequence[Failing], worker: Worker, now: datetime) -> set[int]:
+        """Do what `statements.fail` does, where one statement writes to one table."""
+        document, number, moment = *self._failing(failed), self._moment(now)
+        sql = statements.to_error(self._dialect)
+        done = self._ids(sql, [moment, document, number, worker.pk])
+        written = self._failing([row for row in failed if row.id in done])
+        sql = statements.attempts_of(self._dialect)
+        self._execute(sql, [moment, worker.name, *written])
+        return done
+
+    def _fail_params(self, failed: Sequence[Failing], worker: Worker, now: datetime) -> list[Any]:
+        moment = self._moment(now)
+        return [moment, *self._failing(failed), worker.pk, moment, worker.name]
+
+    def _failing(self, failed: Sequence[Failing]) -> list[Any]:
+        encode, text_of = self._dialect.encode_json, self._moments()
+        return _batch(
+            [
+                (
+                    *row[:4], encode(row.error), encode(row.classes), row.traceback,
+                    text_of(row.start_time),
+                )
+                for row in sorted(failed, key=_id)
+            ]
+        )  # fmt: skip
+
+    def _conclude_params(
+        self, concluded: Sequence[Concluded], worker: Worker, now: datetime
+    ) -> list[Any]:
+        text_of = self._moments()
+        rows = [
+            (*row[:4], row[4] and text_of(row[4]), row.rank) for row in sorted(concluded, key=_id)
+        ]
+        return [self._moment(now), *_batch(rows), worker.pk]
+
+    # What others have locked
+
+    def _pass_over_locked(self, jobs: Sequence[Row], write: Callable[[Sequence[Row]], T]) -> T:
+        """Write rows, without waiting for those that somebody else has locked.
+
+        Mostly there are none: then this costs nothing. Where there were some a moment ago, and
+        inside a transaction, which may not fail, those that are free are locked first.
+        """
+        if not self._dialect.lock:
+            return write(jobs)
+        if self._may_try():
+            try:
+                return write(jobs)
+            except OperationalError as error:
+                if not is_locked_out(error):
+                    raise
+                _contended[self.using] = time.monotonic()
+        within = connections[self.using].in_atomic_block
+        with nullcontext() if within else transaction.atomic(using=self.using):
+            free = self._free([_id(job) for job in jobs])
+            return write([job for job in jobs if _id(job) in free])
+
+    def _may_try(self) -> bool:
+        contended = time.monotonic() < _contended.get(self.using, -inf) + CONTENDED_SECONDS
+        is_alone = not connections[self.using].in_atomic_block
+        return is_alone and not contended and has_functions(self.using)
+
+    def _free(self, ids: Sequence[int]) -> set[int]:
+        """Lock the jobs that nobody else has locked; see `statements.FREE`."""
+        return self._changed(statements.FREE, [_array(ids)])
 
     def settle(
         self,
@@ -395,6 +537,12 @@ class SqlPath:
             params = [*params, min(int(worker.silence.total_seconds() * 1000), MAX_MILLISECONDS)]
         return self._fetch(kept.call, params)
 
+    def _changed(self, kept: Kept, params: Sequence[Any]) -> set[int]:
+        return {pk for (pk,) in self._keep(kept, params)}
+
+    def _call(self, kept: Kept) -> str:
+        return kept.call if has_functions(self.using) else kept.text
+
     def _ids(self, sql: str, params: Sequence[Any]) -> set[int]:
         return {pk for (pk,) in self._fetch(sql, params)}
 
@@ -434,6 +582,14 @@ def _batch(rows: Sequence[Any]) -> list[Any]:
 def _array(ids: Iterable[int]) -> str:
     """Return an array as PostgreSQL writes it; the driver takes much longer for a list."""
     return f"{{{','.join(map(str, ids))}}}"
+
+
+def _still(
+    concluded: Sequence[Concluded], failed: Sequence[Failing], done: set[int]
+) -> list[Concluded]:
+    """Return what follows, without those that should have failed first and did not."""
+    undone = {row.id for row in failed} - done
+    return [row for row in concluded if row.id not in undone]
 
 
 def _key(job: Job) -> tuple[int, str]:

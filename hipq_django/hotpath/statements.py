@@ -298,7 +298,137 @@ def finish(dialect: Dialect) -> Kept:
             AND hipq_job.attempt = v.attempt AND hipq_job.worker_id = %s
             AND NOT (hipq_job.answered AND v.is_request)
         RETURNING hipq_job.id"""
-    return Kept("finish", ("timestamptz", "jsonb", "integer", "bigint"), ("id bigint",), text)
+    return Kept("finish", _RESULT_TYPES, ("id bigint",), text, patience=PATIENCE)
+
+
+PATIENCE = 20
+"""Milliseconds for a row that somebody has locked: as long as others mostly need it."""
+
+_RESULT_TYPES = ("timestamptz", "jsonb", "integer", "bigint")
+
+
+@cache
+def let_go(dialect: Dialect) -> Kept:
+    """Plan: as `claim_rows`."""
+    text = f"""
+        UPDATE hipq_job SET worker_id = NULL, work = 'NONE', expects = '[]', update_time = %s
+        FROM (SELECT {dialect.field.format(0, "bigint")} AS id,
+                {dialect.field.format(1, "integer")} AS attempt FROM {dialect.rows}) v
+        WHERE hipq_job.id = v.id AND {IS.format("running")}
+            AND hipq_job.attempt = v.attempt AND hipq_job.worker_id = %s
+        RETURNING hipq_job.id"""
+    return Kept("let_go", _RESULT_TYPES, ("id bigint",), text, patience=PATIENCE)
+
+
+FAILING = {
+    "id": "bigint",
+    "attempt": "integer",
+    "is_request": "boolean",
+    "is_decided": "boolean",
+    "error": "json",
+    "exception_classes": "json",
+    "traceback": "text",
+    "start_time": "timestamptz",
+}
+"""The columns of the rows that say which attempts failed."""
+
+
+@cache
+def to_error(dialect: Dialect) -> str:
+    """Return the UPDATE of jobs to error: into nobody's hands, unless they are decided about.
+
+    Plan: as `claim_rows`. It returns all that is said of a failed attempt.
+    """
+    return f"""
+        UPDATE hipq_job SET state = 'error', error = v.error, update_time = %s,
+            worker_id = CASE WHEN v.is_decided THEN hipq_job.worker_id END,
+            work = CASE WHEN v.is_decided THEN 'decision' ELSE 'NONE' END
+        FROM {_rows(dialect, FAILING)} v
+        WHERE hipq_job.id = v.id AND {IS.format("running")}
+            AND hipq_job.attempt = v.attempt AND hipq_job.worker_id = %s
+            AND NOT (hipq_job.answered AND v.is_request)
+        RETURNING hipq_job.id"""
+
+
+def attempts(failed: str) -> str:
+    """Return the INSERT of the rows `failed` into the history of their jobs.
+
+    Plan: for each that had an attempt before, a look-up of the last one by index.
+    """
+    return f"""
+        INSERT INTO hipq_attempt (job_id, attempt, kind, error, exception_classes, traceback,
+            start_time, end_time, worker, failures, losses, interrupted)
+        SELECT id, attempt, 'raised', error, exception_classes, traceback, start_time, %s, %s,
+            1 + CASE WHEN attempt = 1 THEN 0 ELSE COALESCE((SELECT a.failures FROM hipq_attempt a
+                WHERE a.job_id = failed.id AND a.attempt < failed.attempt
+                ORDER BY a.attempt DESC LIMIT 1), 0) END, 0, 0
+        FROM {failed} failed WHERE true
+        ON CONFLICT DO NOTHING"""
+
+
+@cache
+def attempts_of(dialect: Dialect) -> str:
+    """Return the same for a document."""
+    return attempts(_rows(dialect, FAILING))
+
+
+@cache
+def fail(dialect: Dialect) -> Kept:
+    """Do both in one statement."""
+    told = ", ".join(f"v.{name}" for name in list(FAILING)[1:])
+    text = f"""
+        WITH failed AS ({to_error(dialect)}, {told}), noted AS ({attempts("failed")})
+        SELECT id FROM failed"""
+    takes = (*_RESULT_TYPES, "timestamptz", "text")
+    return Kept("fail", takes, ("id bigint",), text, patience=PATIENCE)
+
+
+CONCLUDED = {
+    "id": "bigint",
+    "attempt": "integer",
+    "state": "text",
+    "outcome": "text",
+    "scheduled_run_time": "timestamptz",
+    "rank": "bigint",
+}
+"""The columns of the rows that say what follows errors."""
+
+
+@cache
+def conclude(dialect: Dialect) -> Kept:
+    """Plan: as `claim_rows`."""
+    text = f"""
+        UPDATE hipq_job SET state = v.state, outcome = v.outcome, worker_id = NULL, work = 'NONE',
+            answered = hipq_job.answered AND v.state = 'retry', update_time = %s,
+            scheduled_run_time = COALESCE(v.scheduled_run_time, hipq_job.scheduled_run_time),
+            rank = COALESCE(v.rank, hipq_job.rank)
+        FROM {_rows(dialect, CONCLUDED)} v
+        WHERE hipq_job.id = v.id AND {IS.format("error")}
+            AND hipq_job.attempt = v.attempt AND hipq_job.worker_id = %s
+        RETURNING hipq_job.id"""
+    return Kept("conclude", _RESULT_TYPES, ("id bigint",), text, patience=PATIENCE)
+
+
+def _rows(dialect: Dialect, columns: dict[str, str]) -> str:
+    """Return a document of rows with these columns, as a table."""
+    fields = [
+        dialect.json.format(number) if kind == "json" else dialect.field.format(number, kind)
+        for number, kind in enumerate(columns.values())
+    ]
+    named = ", ".join(f"{field} AS {name}" for field, name in zip(fields, columns, strict=True))
+    return f"(SELECT {named} FROM {dialect.rows})"
+
+
+FREE = Kept(
+    "free",
+    takes=("bigint[]",),
+    gives=("id bigint",),
+    text="""
+        SELECT j.id FROM hipq_job j WHERE j.id = ANY (%s)
+        ORDER BY j.id FOR NO KEY UPDATE SKIP LOCKED""",
+    patience=PATIENCE,
+)
+"""Locks the jobs that nobody else has locked. Plan: one look-up by primary key for each."""
 
 
 _NEW_JOB = f"INSERT INTO hipq_job ({', '.join(OWN)}, origin_id, {', '.join(SAME)})"
@@ -340,13 +470,16 @@ def _columns(dialect: Dialect) -> str:
     )
 
 
-MAKERS = (look, lock, head, due, claim_due, claim_fitting, claim, finish)
+MAKERS = (
+    look, lock, head, due, claim_due, claim_fitting, claim, finish, let_go, fail, conclude
+)  # fmt: skip
 
 
 def kept_statements() -> list[Kept]:
     """Return all that are functions on PostgreSQL."""
     made = [make(DIALECTS["postgresql"]) for make in MAKERS]
-    return [*made, HAS_OVERDUE, HAS_EARLY, IS_EARLY, INSERT_IF, SETTLE_BY_KEY, SETTLE_BY_ATTEMPT]
+    alone = [HAS_OVERDUE, HAS_EARLY, IS_EARLY, FREE, INSERT_IF, SETTLE_BY_KEY, SETTLE_BY_ATTEMPT]
+    return [*made, *alone]
 
 
 def create(apps: Any, schema_editor: BaseDatabaseSchemaEditor) -> None:

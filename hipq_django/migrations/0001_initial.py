@@ -426,6 +426,30 @@ class Migration(migrations.Migration):
                 ("start_time", models.DateTimeField(default=django.utils.timezone.now)),
                 ("end_time", models.DateTimeField(default=django.utils.timezone.now)),
                 (
+                    "failures",
+                    models.PositiveIntegerField(
+                        default=1,
+                        editable=False,
+                        help_text="How many attempts have failed, this one included.",
+                    ),
+                ),
+                (
+                    "losses",
+                    models.PositiveIntegerField(
+                        default=0,
+                        editable=False,
+                        help_text="How many in a row, up to this one, lost their worker.",
+                    ),
+                ),
+                (
+                    "interrupted",
+                    models.PositiveIntegerField(
+                        default=0,
+                        editable=False,
+                        help_text="How many in a row lost it or ran out of time.",
+                    ),
+                ),
+                (
                     "job",
                     models.ForeignKey(
                         db_index=False,

@@ -33,6 +33,16 @@ class Attempt(models.Model):
     worker = models.CharField(max_length=200, default=NONE)
     start_time = models.DateTimeField(default=timezone.now)
     end_time = models.DateTimeField(default=timezone.now)
+    # So that a decision reads the last row alone, however many there are.
+    failures = models.PositiveIntegerField(
+        default=1, editable=False, help_text="How many attempts have failed, this one included."
+    )
+    losses = models.PositiveIntegerField(
+        default=0, editable=False, help_text="How many in a row, up to this one, lost their worker."
+    )
+    interrupted = models.PositiveIntegerField(
+        default=0, editable=False, help_text="How many in a row lost it or ran out of time."
+    )
 
     CLASSES: ClassVar[dict[str, type[Exception]]] = {
         Kind.TIMED_OUT: JobTimeout,

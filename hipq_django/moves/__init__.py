@@ -16,6 +16,7 @@ from hipq_django.moves.hands import (
     mark_started,
     take,
 )
+from hipq_django.moves.history import failures_of
 from hipq_django.moves.persisting import persist, refill
 from hipq_django.moves.running import set_deadline, set_key, set_progress
 from hipq_django.moves.waiting import edit, first_opening, rank, reschedule
@@ -27,6 +28,7 @@ __all__ = [
     "edit",
     "expect_response_handler",
     "fail",
+    "failures_of",
     "finish_answered",
     "first_opening",
     "hand_back",

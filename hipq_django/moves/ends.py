@@ -8,6 +8,7 @@ from django.db import IntegrityError
 
 from hipq_django.hotpath import hot_path
 from hipq_django.models import Answer, Attempt
+from hipq_django.moves.history import record
 from hipq_django.moves.rows import FREE, chunks, rows_of, set_values, update_each
 from hipq_django.payloads import NONE
 from hipq_django.retries import class_names
@@ -110,11 +111,6 @@ def _attempt(job: Job, kind: Attempt.Kind, error: Any, now: datetime) -> Attempt
         worker=job.worker.name if job.worker else NONE,
         **span(job, now),
     )
-
-
-def record(attempts: Sequence[Attempt], using: str) -> None:
-    """Write down failed attempts; the first that was written for an attempt stays."""
-    Attempt.objects.using(using).bulk_create(attempts, ignore_conflicts=True)
 
 
 def span(job: Job | Kept, now: datetime) -> dict[str, datetime]:

@@ -16,7 +16,7 @@ from hipq_django.declarations import Declaration
 from hipq_django.exceptions import InvalidJobTypeError
 from hipq_django.executor import execute
 from hipq_django.models import Answer, Attempt, Job, JobType, Queue
-from hipq_django.results import refused
+from hipq_django.results import Failed, refused
 from hipq_django.signals import job_finished
 from hipq_django.testing import assert_enqueued, run_due_jobs
 from tests.admin_pages import html, list_url, page_url
@@ -178,6 +178,7 @@ def test_what_the_database_refuses_is_masked(charge: Charge) -> None:
 
     result = refused(returned, DataError(f"out of range: {CARD} 5500000000000004"))
 
+    assert isinstance(result, Failed)
     assert result.error == "DataError: out of range: ••• •••"
 
 

@@ -1,0 +1,65 @@
+"""The failed attempts of a job: how they are counted, and what is known of the last one.
+
+Each row counts those before it, so that only the last one is ever read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.db.models import OuterRef, Subquery
+
+from hipq_django.models import Attempt, Job
+from hipq_django.retries import Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+_INTERRUPTED = (Attempt.Kind.WORKER_LOST, Attempt.Kind.TIMED_OUT)
+
+
+def record(attempts: Sequence[Attempt], using: str) -> None:
+    """Write down failed attempts; the first that was written for an attempt stays."""
+    before = _last([a.job_id for a in attempts if a.attempt > 1], using)
+    for attempt in attempts:
+        _count(attempt, before.get(attempt.job_id))
+    Attempt.objects.using(using).bulk_create(attempts, ignore_conflicts=True)
+
+
+def _count(attempt: Attempt, before: Attempt | None) -> None:
+    failures, losses, interrupted = (
+        (before.failures, before.losses, before.interrupted) if before else (0, 0, 0)
+    )
+    attempt.failures = failures + 1
+    attempt.losses = losses + 1 if attempt.kind == Attempt.Kind.WORKER_LOST else 0
+    attempt.interrupted = interrupted + 1 if attempt.kind in _INTERRUPTED else 0
+
+
+def failures_of(jobs: Iterable[Job], using: str) -> dict[int, Failure]:
+    """Return what is known of the last failure of each job; one query."""
+    ids = [job.pk for job in jobs]
+    last = _last(ids, using)
+    return {pk: _failure(last.get(pk)) for pk in ids}
+
+
+def _failure(last: Attempt | None) -> Failure:
+    if last is None:
+        return Failure(count=1, losses=0, classes=())
+    classes = tuple(last.exception_classes)
+    return Failure(last.failures, last.losses, classes, last.interrupted)
+
+
+def failures_before(attempts: Mapping[int, int], using: str) -> dict[int, int]:
+    """Return how many attempts of each job failed; `attempts` are their present ones, by id."""
+    last = _last([pk for pk, attempt in attempts.items() if attempt > 1], using)
+    return {pk: last[pk].failures if pk in last else 0 for pk in attempts}
+
+
+def _last(ids: Sequence[int], using: str) -> dict[int, Attempt]:
+    """Return the last failed attempt of each job; one query, one look-up by index for each."""
+    if not ids:
+        return {}
+    newest = Attempt.objects.filter(job=OuterRef("pk")).order_by("-attempt").values("pk")[:1]
+    jobs = Job.objects.using(using).filter(pk__in=ids).order_by()
+    rows = Attempt.objects.using(using).filter(pk__in=jobs.values_list(Subquery(newest)))
+    return {row.job_id: row for row in rows.defer("error", "traceback").order_by()}
