@@ -105,7 +105,7 @@ def test_a_beat_that_fails_is_a_gap(watcher: Watcher, dead: HandWorker) -> None:
         raise OperationalError("away")
 
     watcher.watch(beats=3)
-    with connection.execute_wrapper(refuse), pytest.raises(OperationalError), transaction.atomic():
+    with transaction.atomic(), connection.execute_wrapper(refuse), pytest.raises(OperationalError):
         watcher.heartbeat.beat()
 
     assert watcher.watch(beats=3) == 0
