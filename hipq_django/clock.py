@@ -8,7 +8,6 @@ who asks for the time on an open connection; by the last two at most once a minu
 from __future__ import annotations
 
 import logging
-import time
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,6 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from django.db import DatabaseError, connections
 from django.db.models import DateTimeField, Func
 from django.utils import timezone
+
+from hipq_django.steady import steady
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
@@ -25,7 +26,6 @@ logger = logging.getLogger("hipq_django")
 _MEASURE_EVERY_SECONDS = 60.0
 _WORTH_A_WARNING = timedelta(seconds=5)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_STEADY: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class _Measured(NamedTuple):
@@ -41,11 +41,6 @@ _measured: dict[str, _Measured] = {}
 _offsets: dict[str, timedelta] = {}
 """How far the databases' clocks were ahead of this process's at the last measurement."""
 _follows_process = False
-
-
-def steady() -> float:
-    """Return seconds that no step of a clock moves; time asleep counts where that can be told."""
-    return time.clock_gettime(_STEADY)
 
 
 def now(using: str) -> datetime:

@@ -12,6 +12,7 @@ from hipq_django import clock
 from hipq_django.database import in_one_line
 from hipq_django.models import Worker
 from hipq_django.processes.back_off import BackOff
+from hipq_django.steady import steady
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +37,7 @@ class Heartbeat:
         self._given_up = given_up
         self._stop = threading.Event()
         self._has_row = True
-        self.last = self.unbroken_since = clock.steady()
+        self.last = self.unbroken_since = steady()
         """When the last beat went through, and the first one since which there is no gap."""
 
     def open(self) -> None:
@@ -49,20 +50,20 @@ class Heartbeat:
 
     def is_fresh(self) -> bool:
         """Return whether the others must still think that this worker lives."""
-        return self._has_row and clock.steady() - self.last < self._silence
+        return self._has_row and steady() - self.last < self._silence
 
     def is_sure(self) -> bool:
         """Return whether the beats have gone through for as long as others may be silent.
 
         Who could not write for a while does not know whether the others could.
         """
-        moment = clock.steady()
+        moment = steady()
         is_beating = moment - self.last <= GAP_BEATS * self.worker.heartbeat_seconds
         return self._has_row and is_beating and moment - self.unbroken_since >= self._silence
 
     def beat(self) -> bool:
         """Write one beat; return False where the others gave this worker up already."""
-        using, began = self.worker.using, clock.steady()
+        using, began = self.worker.using, steady()
         try:
             clock.measure(using)
             row = Worker.objects.using(using).filter(pk=self.worker.pk, state__in=Worker.LIVE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from hipq_django import clock
+from hipq_django.steady import steady
 
 logger = logging.getLogger("hipq_django")
 
@@ -14,12 +14,12 @@ class Outage:
 
     def __init__(self) -> None:
         self.is_on = False
-        self._well = clock.steady()
+        self._well = steady()
 
     @property
     def seconds(self) -> float:
         """How long the database has been away; nothing if it is there."""
-        return clock.steady() - self._well if self.is_on else 0.0
+        return steady() - self._well if self.is_on else 0.0
 
     def begin(self) -> None:
         """Note that the database failed."""
@@ -33,4 +33,4 @@ class Outage:
                 name, self.seconds,
             )  # fmt: skip
         self.is_on = False
-        self._well = clock.steady()
+        self._well = steady()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hipq_django import clock, recovery
 from hipq_django.hotpath import hot_path
+from hipq_django.steady import steady
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,7 +69,7 @@ class Witness:
         return gone
 
     def _look(self, workers: Sequence[Worker]) -> None:
-        moment = clock.steady()
+        moment = steady()
         before, self._seen = self._seen, {}
         for worker in workers:
             seen = before.get(worker.pk)
@@ -77,7 +78,7 @@ class Witness:
             self._seen[worker.pk] = seen if seen and is_same else _Seen(beat, moment)
 
     def _is_gone(self, worker: Worker) -> bool:
-        watched = clock.steady() - self._seen[worker.pk].since
+        watched = steady() - self._seen[worker.pk].since
         return self._heartbeat.is_sure() and watched >= worker.silence.total_seconds()
 
     def _is_suspect(self, worker: Worker) -> bool:

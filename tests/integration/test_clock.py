@@ -18,6 +18,7 @@ from hipq_django.conf import get_instance
 from hipq_django.models import Job, Worker
 from tests.factories import WorkerFactory
 from tests.hand_worker import HandWorker
+from tests.passing import Passing
 
 pytestmark = pytest.mark.django_db
 
@@ -51,16 +52,8 @@ def wrong_clock() -> Iterator[None]:
 
 
 @pytest.fixture
-def steady(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Put the clock that no step moves forward, as time does."""
-    real = clock.steady
-    passed = [0.0]
-    monkeypatch.setattr(clock, "steady", lambda: real() + passed[0])
-
-    def forward(seconds: float) -> None:
-        passed[0] += seconds
-
-    return forward
+def time_passes(monkeypatch: pytest.MonkeyPatch) -> Passing:
+    return Passing(monkeypatch)
 
 
 def database_time() -> datetime:
@@ -94,10 +87,10 @@ def test_who_has_measured_nothing_yet_measures_when_asked() -> None:
         assert is_now(clock.now("default"), database_time())
 
 
-def test_time_passes_between_two_measurements(steady: Any) -> None:
+def test_time_passes_between_two_measurements(time_passes: Passing) -> None:
     before = clock.now("default")
 
-    steady(30)
+    time_passes.seconds += 30
 
     assert timedelta(seconds=30) <= clock.now("default") - before < timedelta(seconds=35)
 
@@ -121,13 +114,13 @@ def test_on_postgresql_it_is_not_believed_after_one_either(stepped: Any) -> None
 
 
 def test_a_process_whose_connection_persists_measures_again(
-    steady: Any, django_assert_num_queries: Any
+    time_passes: Passing, django_assert_num_queries: Any
 ) -> None:
     """At most once a minute, and where it opens no connection."""
     clock.measure("default")
     queries = int(connection.vendor == "postgresql")
 
-    steady(61)
+    time_passes.seconds += 61
 
     with django_assert_num_queries(queries):
         clock.now("default")
@@ -136,7 +129,7 @@ def test_a_process_whose_connection_persists_measures_again(
 
 @pytest.mark.postgres
 def test_a_step_of_the_servers_clock_is_followed_by_the_next_measurement(
-    monkeypatch: pytest.MonkeyPatch, steady: Any
+    monkeypatch: pytest.MonkeyPatch, time_passes: Passing
 ) -> None:
     """As seen by a process that believes what the server said before the step."""
     clock.measure("default")
@@ -144,7 +137,7 @@ def test_a_step_of_the_servers_clock_is_followed_by_the_next_measurement(
     monkeypatch.setitem(clock._measured, "default", known._replace(zero=known.zero - HOUR))
     before = clock.now("default")
 
-    steady(61)
+    time_passes.seconds += 61
 
     assert is_now(before, database_time() - HOUR)
     assert is_now(clock.now("default"), database_time())

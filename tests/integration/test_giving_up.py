@@ -19,6 +19,7 @@ from hipq_django.processes.witness import Witness
 from tests.declaring import Declare
 from tests.factories import WorkerFactory
 from tests.hand_worker import HandWorker
+from tests.passing import Passing
 
 pytestmark = pytest.mark.django_db
 
@@ -30,9 +31,7 @@ class Watcher:
     """A worker's heart and what it has seen; time passes, and beats come, as the test says."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._passed = 0.0
-        real = clock.steady
-        monkeypatch.setattr(clock, "steady", lambda: real() + self._passed)
+        self._time = Passing(monkeypatch)
         self.row = WorkerFactory.create(name="watcher")
         self.given_up = 0
         self.heartbeat = Heartbeat(self.row, lambda: 0, self._note)
@@ -43,13 +42,13 @@ class Watcher:
 
     def sleep(self, seconds: float) -> None:
         """Let time pass without a beat: the machine is suspended, or the database away."""
-        self._passed += seconds
+        self._time.seconds += seconds
 
     def watch(self, beats: int) -> int:
         """Beat, and look after each beat; return how many jobs were taken over."""
         taken = 0
         for _ in range(beats):
-            self._passed += BEAT
+            self._time.seconds += BEAT
             self.heartbeat.beat()
             taken += self.witness.recover_lost()
         return taken
