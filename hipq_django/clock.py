@@ -1,19 +1,22 @@
-"""One clock: the database's. Python's clock is corrected by the measured offset.
+"""One clock: the database's, carried on between two measurements by one that no step moves.
 
-The offset is measured where a connection opens, at most once a minute, and by each worker's
-heartbeat; so machines whose clocks disagree still agree on what is due, and reading the time
-costs no query.
+So no step of a machine's own clock is believed, and machines whose clocks disagree agree on what is
+due. The database's time is measured by each worker's heartbeat, where a connection opens, and by
+who asks for the time on an open connection; by the last two at most once a minute.
 """
 
 from __future__ import annotations
 
 import logging
-import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.db import DatabaseError, connections
+from django.db.models import DateTimeField, Func
 from django.utils import timezone
+
+from hipq_django.steady import steady
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
@@ -22,58 +25,128 @@ logger = logging.getLogger("hipq_django")
 
 _MEASURE_EVERY_SECONDS = 60.0
 _WORTH_A_WARNING = timedelta(seconds=5)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class _Measured(NamedTuple):
+    """What is known of a database's clock."""
+
+    zero: datetime
+    """The database's time when the steady clock stood at nothing."""
+    at: float
+    """When that was measured, by the steady clock."""
+
+
+_measured: dict[str, _Measured] = {}
 _offsets: dict[str, timedelta] = {}
-_measured_at: dict[str, float] = {}
+"""How far the databases' clocks were ahead of this process's at the last measurement."""
+_follows_process = False
 
 
 def now(using: str) -> datetime:
     """Return the database's time as an aware datetime in UTC."""
-    return timezone.now().astimezone(UTC) + _offsets.get(using, timedelta())
+    if _follows_process:
+        return timezone.now().astimezone(UTC)
+    moment = steady()
+    known = _measured.get(using)
+    if known is None or moment - known.at > _MEASURE_EVERY_SECONDS:
+        known = _renewed(using, known)
+    return known.zero + timedelta(seconds=moment)
+
+
+class _StatementTime(Func):
+    """When the database began the statement: unlike the time of the moment, an index serves it."""
+
+    template = "statement_timestamp()"
+    output_field = DateTimeField()
+
+
+def in_statement(using: str) -> Any:
+    """Return what a statement compares with where it must be the database that knows the time.
+
+    A database that has no clock of its own is given this process's.
+    """
+    has_clock = connections[using].vendor == "postgresql" and not _follows_process
+    return _StatementTime() if has_clock else now(using)
+
+
+def follow_process(*, follows: bool = True) -> None:
+    """Let the time be that of this process's clock, which tests can freeze; or no longer.
+
+    For processes in which there is nobody else to agree with.
+    """
+    global _follows_process  # noqa: PLW0603 - the clock of this process
+    _follows_process = follows
 
 
 def measure(using: str) -> timedelta:
-    """Measure and keep how far the database's clock is ahead of this process's; return it."""
+    """Measure the database's clock; return how far it is ahead of this process's."""
     connection = connections[using]
-    return _measure(connection) if connection.vendor == "postgresql" else timedelta()
+    if connection.vendor == "postgresql":
+        return _measure(connection)
+    _read_process_clock(using)
+    return timedelta()
 
 
 def measure_on_connect(connection: BaseDatabaseWrapper, **_: Any) -> None:
-    """Receive `connection_created`: measure unless that was done a moment ago.
-
-    An embedded database has no clock of its own.
-    """
-    if connection.vendor != "postgresql":
+    """Receive `connection_created`: measure unless that was done a moment ago."""
+    known = _measured.get(connection.alias)
+    is_fresh = known is not None and steady() - known.at <= _MEASURE_EVERY_SECONDS
+    if connection.vendor != "postgresql" or is_fresh or _follows_process:
         return
-    last = _measured_at.get(connection.alias)
-    if last is None or time.monotonic() - last > _MEASURE_EVERY_SECONDS:
-        try:
+    try:
+        _measure(connection)
+    except DatabaseError:
+        logger.warning("database=%s clock could not be measured", connection.alias)
+
+
+def _renewed(using: str, known: _Measured | None) -> _Measured:
+    """Measure anew where that opens no connection; for the first time in any case."""
+    connection = connections[using]
+    if connection.vendor != "postgresql":
+        _read_process_clock(using)
+    elif known is None:
+        connection.ensure_connection()  # which measures, but where that failed
+        if using not in _measured:
             _measure(connection)
-        except DatabaseError:
-            logger.warning("database=%s clock could not be measured", connection.alias)
+    elif connection.connection is not None:
+        with suppress(DatabaseError):  # whoever is about to use the connection will say so
+            _measure(connection)
+    return _measured[using]
+
+
+def _read_process_clock(using: str) -> None:
+    """An embedded database has no clock of its own: its time is that of this machine."""
+    moment = steady()
+    _measured[using] = _Measured(_process_time() - timedelta(seconds=moment), moment)
 
 
 def _measure(connection: BaseDatabaseWrapper) -> timedelta:
-    before = timezone.now()
+    before = steady()
     with connection.cursor() as cursor:
-        cursor.execute("SELECT clock_timestamp()")
-        theirs: datetime = cursor.fetchone()[0]
-    after = timezone.now()
-    if timezone.is_naive(theirs):  # a project with USE_TZ = False
-        theirs = timezone.make_aware(theirs, UTC)
-    return _keep(connection.alias, _offset(theirs - after, theirs - before))
+        cursor.execute("SELECT EXTRACT(EPOCH FROM clock_timestamp())::float8")
+        theirs = _EPOCH + timedelta(seconds=cursor.fetchone()[0])
+    after = steady()
+    least, most = theirs - timedelta(seconds=after), theirs - timedelta(seconds=before)
+    return _keep(connection.alias, least, most, after)
 
 
-def _offset(least: timedelta, most: timedelta) -> timedelta:
-    """Return the middle of what the offset may be; none where the clocks may well agree.
+def _keep(using: str, least: datetime, most: datetime, moment: float) -> timedelta:
+    """Note the measured limits of the time at nothing; return the offset.
 
-    Else the noise of a measurement would hold back a job whose time has just come.
+    What was believed before is kept as long as it is within them: else the noise of a measurement
+    would hold back a job whose time has just come.
     """
-    return timedelta() if least <= timedelta() <= most else (least + most) / 2
-
-
-def _keep(using: str, offset: timedelta) -> timedelta:
+    ours = _process_time() - timedelta(seconds=steady())
+    known = _measured.get(using)
+    zero = min(max(known.zero if known else ours, least), most)
+    _measured[using] = _Measured(zero, moment)
+    offset = zero - ours
     if abs(offset - _offsets.get(using, timedelta())) > _WORTH_A_WARNING:
         logger.warning("database=%s clock_offset_seconds=%.3f", using, offset.total_seconds())
     _offsets[using] = offset
-    _measured_at[using] = time.monotonic()
     return offset
+
+
+def _process_time() -> datetime:
+    return timezone.now().astimezone(UTC)

@@ -46,7 +46,7 @@ def time_out_overdue(config: InstanceSettings) -> int:
     if not hot_path(using).has_overdue(config.name, now):
         return 0
     with write_transaction(using):
-        overdue = _known_jobs(config).running().filter(deadline__lt=now)
+        overdue = _known_jobs(config).running().filter(deadline__lt=clock.in_statement(using))
         overdue = overdue.exclude(answered=True, worker__isnull=True)
         overdue = overdue.order_by("queue_id", "deadline")  # as the index of running jobs
         jobs = list(locked(overdue, skip_locked=True)[:BATCH])
@@ -104,25 +104,40 @@ def _name_workers(jobs: Sequence[Job], using: str) -> None:
         job.worker = rows.get(job.worker_id) if job.worker_id else None
 
 
-def recover_lost(config: InstanceSettings) -> int:
-    """Take over the jobs of workers whose heartbeat stopped; return how many."""
+def recover_lost(
+    config: InstanceSettings, choose: Callable[[list[Worker]], list[Worker]] = list
+) -> int:
+    """Take over the jobs of workers whose heartbeat stopped; return how many.
+
+    `choose` returns those of the live workers of whom the caller is sure that they are silent; of
+    these the database, by its own clock, declares lost which it finds silent too.
+    """
     using, now = config.database, clock.now(config.database)
     live = Worker.objects.using(using).filter(instance=config.name, state__in=Worker.LIVE)
-    # Only these are locked: a process that is stopped in this moment would keep its own row.
-    if silent := [worker.pk for worker in live if worker.is_silent(now)]:
-        with write_transaction(using):
-            for worker in locked(live.filter(pk__in=silent).order_by("pk"), skip_locked=True):
-                if worker.is_silent(now):
-                    _mark_lost(worker)
+    for worker in choose(list(live)):
+        if worker.is_silent(now):
+            _declare_lost(worker)
     return sum(_recover(dead, now, using) for dead in _dead_hands(config) if dead.exists())
 
 
-def _mark_lost(worker: Worker) -> None:
-    worker.state = Worker.State.LOST
-    worker.save(update_fields=["state"])
-    logger.error(
-        "worker=%s lost: last heartbeat %s", worker.name, worker.heartbeat_time.isoformat()
+def _declare_lost(worker: Worker) -> None:
+    using = worker.using
+    silent = Worker.objects.using(using).filter(
+        pk=worker.pk,
+        state__in=Worker.LIVE,
+        heartbeat_time=worker.heartbeat_time,
+        heartbeat_time__lt=clock.in_statement(using) - worker.silence,
     )
+    with write_transaction(using):
+        # A process that was stopped in this moment keeps its own row locked: nobody waits for it.
+        found = locked(silent, skip_locked=True).first()
+        if found:
+            silent.update(state=Worker.State.LOST)
+    if found:
+        logger.error(
+            "worker=%s event=lost last_heartbeat=%s: its jobs are taken over",
+            worker.name, worker.heartbeat_time.isoformat(),
+        )  # fmt: skip
 
 
 def _dead_hands(config: InstanceSettings) -> tuple[JobQuerySet, JobQuerySet]:

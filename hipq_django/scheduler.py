@@ -16,10 +16,10 @@ from hipq_django import clock, inbox, moves
 from hipq_django.admission import Admission
 from hipq_django.claiming import PAGE, claim_together
 from hipq_django.conf import get_instance
-from hipq_django.database import is_refusal, locked, write_transaction
+from hipq_django.database import is_locked_out, is_refusal, locked, write_transaction
 from hipq_django.gathering import response_of
 from hipq_django.hotpath import hot_path
-from hipq_django.hotpath.base import Known
+from hipq_django.hotpath.base import GivenUpError, Known
 from hipq_django.looks import Looks, StartDelay
 from hipq_django.models import Job, JobType, Queue
 from hipq_django.payloads import NONE, error_of, storable_text
@@ -167,6 +167,8 @@ class BatchScheduler:
         admitted: list[Claim] = []
         try:
             admitted = self._admit(queue, lease)
+        except GivenUpError:
+            raise
         except Exception as error:
             if not is_refusal(error):
                 raise
@@ -278,10 +280,15 @@ class BatchScheduler:
                 claims += self._take_responses(busy.queue, self._places)
             if busy.has_startable and self._places > 0:
                 claims += self._admit(busy.queue)
+        except GivenUpError:
+            raise
         except Exception as error:
-            if not is_refusal(error):
+            if is_locked_out(error):
+                logger.warning("queue=%s passed over: somebody holds a lock it needs", busy.queue)
+            elif is_refusal(error):
+                self._hold(busy.queue, error)
+            else:
                 raise
-            self._hold(busy.queue, error)
         return claims
 
     def _admit(self, queue: Queue, lease: Lease | None = None) -> list[Claim]:

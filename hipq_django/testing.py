@@ -25,6 +25,9 @@ __all__ = ["assert_enqueued", "run_due_jobs"]
 HEARTBEAT_SECONDS = 86_400
 """There is no heartbeat, and a debugger may hold the test, and its transaction, for long."""
 
+# A test may freeze the time, and the database's goes on. What happens in the test happens here.
+clock.follow_process()
+
 
 class _InlineExecutor:
     """Runs each claim at once, in the caller's thread and on its connection."""

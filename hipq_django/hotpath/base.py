@@ -111,6 +111,10 @@ class OutdatedError(Exception):
     """The rows from which a job was made have changed since they were read."""
 
 
+class GivenUpError(Exception):
+    """The worker that wanted jobs was given up by the others: its row is not live any more."""
+
+
 class HotPath(Protocol):
     """The statements; each method is one, or a few, whatever the size of the batch."""
 
@@ -175,7 +179,8 @@ class HotPath(Protocol):
         Return them in order: the queues in turn, from each its jobs from its `front` on. A job
         needs a look that has time windows, had an error, has an early answer or is of an unknown
         type; the claim ends before it, and goes on with the next queue. It may return fewer, or
-        none: what is left goes by `lock`, `head` or `due`, and `claim`.
+        none: what is left goes by `lock`, `head` or `due`, and `claim`. A worker that was given up
+        gets none.
         """
 
     def refill(
@@ -192,8 +197,11 @@ class HotPath(Protocol):
         first job that does not fit, and there is none while critical jobs are due.
         """
 
-    def claim(self, jobs: Sequence[Job], worker: Worker, now: datetime) -> None:
-        """Write that these locked waiting jobs run, as their copies say."""
+    def claim(self, jobs: Sequence[Job], worker: Worker, now: datetime) -> int:
+        """Write that these locked waiting jobs run, as their copies say; return how many.
+
+        None if the worker was given up.
+        """
 
     def finish(self, jobs: Sequence[Finished], worker: Worker, now: datetime) -> set[int]:
         """Make jobs final that are still the worker's and were not answered; return their ids.

@@ -155,13 +155,15 @@ class OrmPath:
         """Leave it all to the careful way."""
         return set(), []
 
-    def claim(self, jobs: Sequence[Job], worker: Worker, now: datetime) -> None:
+    def claim(self, jobs: Sequence[Job], worker: Worker, now: datetime) -> int:
         """One UPDATE for each timeout among the jobs."""
+        claimed = 0
         groups: dict[Any, list[int]] = {}
         for job in jobs:
             groups.setdefault((job.timeout, job.prefetched), []).append(job.pk)
         for (timeout, prefetched), ids in groups.items():
-            Job.objects.using(self.using).filter(pk__in=ids).waiting().update(
+            rows = Job.objects.using(self.using).filter(worker.is_live(), pk__in=ids)
+            claimed += rows.waiting().update(
                 state=State.RUNNING,
                 error=NONE,
                 worker=worker,
@@ -174,6 +176,7 @@ class OrmPath:
                 extended_seconds=0,
                 update_time=now,
             )
+        return claimed
 
     def finish(self, jobs: Sequence[Finished], worker: Worker, now: datetime) -> set[int]:
         """Leave it all to the careful way."""

@@ -189,7 +189,7 @@ class SqlPath:
             wanted.limit,
             wanted.limit,
         ]
-        params = [*places, worker.pk, moment, moment, wanted.room]
+        params = [*places, worker.pk, moment, moment, wanted.room, worker.pk]
         rows = self._keep(statements.claim_due(self._dialect), params)
         return self._in_order(rows, queues)
 
@@ -207,7 +207,7 @@ class SqlPath:
         moment, place = self._moment(now), self._place(queue, now)
         fitting = [_array(wanted.types), *place, wanted.limit, queue.pk, *place]
         claim = statements.claim_fitting(self._dialect).call
-        params = [*fitting, worker.pk, moment, moment, wanted.room]
+        params = [*fitting, worker.pk, moment, moment, wanted.room, worker.pk]
         if not done:
             return set(), self._in_order(self._fetch(claim, params), [queue])
 
@@ -227,17 +227,18 @@ class SqlPath:
             rows.sort(key=lambda row: turns[_queue_id(row)])
         return self._read_jobs(rows, queues)
 
-    def claim(self, jobs: Sequence[Job], worker: Worker, now: datetime) -> None:
+    def claim(self, jobs: Sequence[Job], worker: Worker, now: datetime) -> int:
         """See `statements.claim`; without it a document says what is reckoned there."""
         moment = self._moment(now)
         if self._dialect.later:
             at_once = _array(job.id for job in jobs if not job.prefetched)
-            params = [worker.id, moment, moment, at_once, _array(job.id for job in jobs)]
-            self._keep(statements.claim(self._dialect), params)
-            return
+            ids = _array(job.id for job in jobs)
+            params = [worker.id, moment, moment, at_once, ids, worker.id]
+            return len(self._keep(statements.claim(self._dialect), params))
         text_of = self._moments()
         rows = [[job.id, text_of(job.deadline), job.prefetched] for job in jobs]
-        self._execute(statements.claim_rows(self._dialect), [worker.pk, moment, *_batch(rows)])
+        params = [worker.pk, moment, *_batch(rows), worker.pk]
+        return self._execute(statements.claim_rows(self._dialect), params)
 
     def finish(self, jobs: Sequence[Finished], worker: Worker, now: datetime) -> set[int]:
         """See `statements.finish`."""
@@ -569,9 +570,11 @@ class SqlPath:
             cursor.nextset()
             return rows, cursor.fetchall()
 
-    def _execute(self, sql: str, params: Sequence[Any]) -> None:
+    def _execute(self, sql: str, params: Sequence[Any]) -> int:
+        """Return how many rows were written."""
         with connections[self.using].cursor() as cursor:
             cursor.execute(sql, params)
+            return int(cursor.rowcount)
 
 
 def _batch(rows: Sequence[Any]) -> list[Any]:

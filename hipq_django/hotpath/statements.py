@@ -41,6 +41,12 @@ CLAIMED = (
 """What a claim sets, beside state, deadline and what it was claimed for."""
 CLAIMED_TYPES = ("bigint", "timestamptz")
 
+IS_LIVE = "(SELECT w.state IN ('running', 'stopping') FROM hipq_worker w WHERE w.id = %s)"
+"""The worker was not given up: one that was claims nothing.
+
+Plan: the primary key of workers, once for the whole statement and before anything is locked.
+"""
+
 _QUEUE = ", ".join(f'q."{name}"' for name in QUEUE_COLUMNS)
 _QUEUE_TYPES = tuple(f'"{name}" hipq_queue."{name}"%TYPE' for name in QUEUE_COLUMNS)
 _JOB_TYPES = tuple(
@@ -210,7 +216,7 @@ def claim_fitting(dialect: Dialect) -> Kept:
 
 
 _HEAD_TYPES = ("bigint[]", "timestamptz", "integer")
-_CLAIM_TYPES = (*CLAIMED_TYPES, "timestamptz", "bigint")
+_CLAIM_TYPES = (*CLAIMED_TYPES, "timestamptz", "bigint", "bigint")
 
 
 def _head(dialect: Dialect, queue: str, front: str, bound: str) -> str:
@@ -244,6 +250,7 @@ def _claim_first(dialect: Dialect, head: str, fits: str) -> str:
             deadline = {dialect.later.format("%s", "j.timeout")},
             prefetched = j.id <> ALL (ARRAY(SELECT id FROM places WHERE place <= %s))
         WHERE j.id = ANY (ARRAY(SELECT id FROM places)) AND j.state || '' = 'initial'
+            AND {IS_LIVE}
         RETURNING {_columns(dialect)}"""
 
 
@@ -268,8 +275,9 @@ def claim(dialect: Dialect) -> Kept:
             deadline = {dialect.later.format("%s", "j.timeout")},
             prefetched = j.id <> ALL (%s::bigint[])
         WHERE j.id = ANY (%s::bigint[]) AND j.state || '' IN ('initial', 'retry')
+            AND {IS_LIVE}
         RETURNING j.id"""
-    takes = (*CLAIMED_TYPES, "timestamptz", "bigint[]", "bigint[]")
+    takes = (*CLAIMED_TYPES, "timestamptz", "bigint[]", "bigint[]", "bigint")
     return Kept("claim", takes, ("id bigint",), text)
 
 
@@ -282,7 +290,7 @@ def claim_rows(dialect: Dialect) -> str:
         FROM (SELECT {dialect.field.format(0, "bigint")} AS id,
                 {dialect.field.format(1, "timestamptz")} AS deadline,
                 {dialect.field.format(2, "boolean")} AS prefetched FROM {dialect.rows}) v
-        WHERE j.id = v.id AND j.state || '' IN ('initial', 'retry')"""
+        WHERE j.id = v.id AND j.state || '' IN ('initial', 'retry') AND {IS_LIVE}"""
 
 
 @cache

@@ -81,6 +81,11 @@ class Worker(models.Model):
         """Whether a worker that did not end missed so many heartbeats that it counts as lost."""
         return self.state in self.LIVE and now - self.heartbeat_time > self.silence
 
+    def is_live(self) -> models.Exists:
+        """Return the condition of a statement that the row is live, whatever this copy says."""
+        row = Worker.objects.using(self.using).filter(pk=self.pk, state__in=self.LIVE)
+        return models.Exists(row)
+
     def serves(self, queue: Queue) -> bool:
         """Whether it claims jobs of a queue, as long as it runs."""
         is_named = not self.queues or queue.name in self.queues

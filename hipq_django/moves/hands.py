@@ -9,6 +9,7 @@ from django.db.models import F
 
 from hipq_django.database import locked, write_transaction
 from hipq_django.hotpath import hot_path
+from hipq_django.hotpath.base import GivenUpError
 from hipq_django.hotpath.rows import write_claim
 from hipq_django.moves.rows import FREE, chunks, rows_of, update_each
 from hipq_django.moves.waiting import first_opening, next_time
@@ -29,12 +30,14 @@ def claim(jobs: Sequence[Job], worker: Worker, now: datetime, *, room: int) -> N
     """Move locked waiting jobs to running in the hands of `worker`; count the attempt.
 
     The deadline counts from here. So many as there is `room` for start at once, those behind may
-    wait in the worker for a free thread. The given copies are brought up to date.
+    wait in the worker for a free thread. The given copies are brought up to date. Raise
+    `GivenUpError` where the worker was given up.
     """
     for job in jobs:
         job.attempt += 1
     note_claim(jobs, worker, now, room)
-    hot_path(worker.using).claim(jobs, worker, now)
+    if hot_path(worker.using).claim(jobs, worker, now) < len(jobs):
+        raise GivenUpError
 
 
 def claim_due(queues: Sequence[Queue], worker: Worker, now: datetime, wanted: Wanted) -> list[Job]:
@@ -62,8 +65,10 @@ def note_claim(jobs: Sequence[Job], worker: Worker, now: datetime, room: int) ->
 def take(jobs: Sequence[Job], worker: Worker, now: datetime) -> None:
     """Put locked jobs whose response or error waits to be worked off into the worker's hands.
 
-    For a response handler the deadline starts anew: the other system has done its part.
+    For a response handler the deadline starts anew: the other system has done its part. Raise
+    `GivenUpError` where the worker was given up.
     """
+    taken = 0
     for job in jobs:
         job.worker = worker
         job.work = Work.RESPONSE if job.state == State.RUNNING else Work.DECISION
@@ -72,7 +77,10 @@ def take(jobs: Sequence[Job], worker: Worker, now: datetime) -> None:
         values["update_time"] = now
         if work == Work.RESPONSE:
             values |= {"deadline": now + timedelta(seconds=timeout), "extended_seconds": 0}
-        rows_of(worker.using, [j.pk for j in group]).update(**values)
+        rows = rows_of(worker.using, [j.pk for j in group]).filter(worker.is_live())
+        taken += rows.update(**values)
+    if taken < len(jobs):
+        raise GivenUpError
 
 
 def expect_response_handler(job: Job) -> None:

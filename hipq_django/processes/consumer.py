@@ -63,7 +63,7 @@ class ConsumerProcess:
     def run(self) -> None:
         """Run until stopped; raise `ConfigurationError` where the source cannot be made so."""
         self._register()
-        self._heartbeat = Heartbeat(self.worker, lambda: len(self._in_hand))
+        self._heartbeat = Heartbeat(self.worker, lambda: len(self._in_hand), lambda: None)
         self._heartbeat.open()
         try:
             while not self._stops:
@@ -180,8 +180,7 @@ class ConsumerProcess:
             return
         logger.error("consumer=%s event=given_up_by_others", self.worker.name)
         self._register()
-        self._heartbeat.worker = self.worker
-        self._heartbeat.beat()
+        self._heartbeat.begin_anew(self.worker)
 
     def _sign_off(self) -> None:
         live = Worker.objects.using(self.using).filter(pk=self.worker.pk, state__in=Worker.LIVE)

@@ -12,17 +12,21 @@ import time
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
-from django.db import Error, connections
+from django.db import Error, InterfaceError, OperationalError, connections
 
 from hipq_django import catalog, clock, recovery, reranking
 from hipq_django.conf import get_instance
 from hipq_django.current_batch import CurrentBatch
 from hipq_django.database import in_one_line, takes_writers_together
+from hipq_django.hotpath.base import GivenUpError
 from hipq_django.models import Worker
 from hipq_django.processes.back_off import BackOff
 from hipq_django.processes.heartbeat import Heartbeat
 from hipq_django.processes.listener import Listener
+from hipq_django.processes.outage import Outage
 from hipq_django.processes.pool import ThreadPool
+from hipq_django.processes.upkeep import OFTEN_SECONDS, SELDOM_SECONDS, Duty, Upkeep
+from hipq_django.processes.witness import Witness
 from hipq_django.processes.writer import ResultWriter
 from hipq_django.results import Released
 from hipq_django.scheduler import BatchScheduler
@@ -33,7 +37,6 @@ if TYPE_CHECKING:
 
     from django.db.models import QuerySet
 
-    from hipq_django.conf import InstanceSettings
     from hipq_django.processes.options import WorkerOptions
     from hipq_django.results import Claim
 
@@ -46,11 +49,6 @@ LISTENING_POLL_SECONDS = 0.5
 LIVELY_SECONDS = 0.5
 """How long a worker that was woken looks often; longer than a process keeps quiet in `wakeup`."""
 LIVELY_POLL_SECONDS = 0.005
-OFTEN_SECONDS = 1.0
-SELDOM_SECONDS = 60.0
-UPKEEP_SHARE = 0.03
-"""What a duty that finds nothing may take of the time: among millions of dead rows it is slow."""
-WAIT_SECONDS = 0.5
 GIVE_WAY_SECONDS = 0.001
 """How long the next pass waits for quick handlers that this one started."""
 COLLECT_AFTER_OBJECTS = 20_000
@@ -69,6 +67,7 @@ class WorkerProcess:
         self._stops = 0
         self._stirred = 0.0
         self._back_off = BackOff()
+        self._outage = Outage()
 
     def run(self) -> None:
         """Run until stopped, or until idle where that was asked for."""
@@ -82,7 +81,7 @@ class WorkerProcess:
             confirm=self._confirm,
         )
         self._register()
-        self.heartbeat = Heartbeat(self.worker, lambda: len(self.batch))
+        self.heartbeat = Heartbeat(self.worker, lambda: len(self.batch), self._wake)
         self.listener = Listener(self.config, self.options.queues, self._stir)
         self.scheduler = BatchScheduler(self.worker, self.pool)
         self.writer = ResultWriter(self.scheduler, self._wake)
@@ -133,7 +132,8 @@ class WorkerProcess:
     # Working
 
     def _work(self) -> None:
-        self._upkeep = _Upkeep(self.config, self.scheduler)
+        self._witness = Witness(self.config, self.heartbeat)
+        self._upkeep = Upkeep(self.using, self._duties())
         while not self._stops and not self._is_orphaned():
             idle = self._guarded(self._pass)
             if self.options.until_idle and idle:
@@ -147,10 +147,25 @@ class WorkerProcess:
         kept_up = self._upkeep.run(
             all_of_it=self.options.until_idle and was_empty, waits=bool(self.scheduler.progress)
         )
-        idle = was_empty and not kept_up and self.scheduler.found_nothing
+        is_done = not kept_up and not self._witness.waits
+        idle = was_empty and is_done and self.scheduler.found_nothing
         if not (self.options.until_idle and idle):
             self._wait()
         return idle
+
+    def _duties(self) -> list[Duty]:
+        config, beat = self.config, self.config.heartbeat_seconds
+        often = min(OFTEN_SECONDS, beat)
+        return [
+            Duty("time_out_overdue", often, self._witness.time_out_overdue),
+            Duty("match_early", often, recovery.EarlyAnswers(config).match),
+            Duty("recover_lost", beat / 2, self._witness.recover_lost),
+            Duty("reclaim", beat, self.scheduler.reclaim),
+            Duty("expire_early", beat, lambda: recovery.expire_early(config)),
+            Duty("continue_ranking", beat, lambda: reranking.continue_ranking(config)),
+            Duty("find_strays", SELDOM_SECONDS, lambda: reranking.find_strays(config)),
+            Duty("forget_workers", SELDOM_SECONDS, lambda: recovery.forget_workers(config)),
+        ]
 
     def _wait(self) -> None:
         scheduler, pool = self.scheduler, self.pool
@@ -181,7 +196,12 @@ class WorkerProcess:
         """Run a step; after an error of the database back off, then go on."""
         try:
             done = step()
+        except GivenUpError:
+            self.heartbeat.note_given_up()
+            return False
         except Error as error:
+            if isinstance(error, OperationalError | InterfaceError):
+                self._outage.begin()
             self._retreat("database: %s", in_one_line(error))
             return False
         except Exception as error:  # one bad row must not stop every queue
@@ -189,6 +209,7 @@ class WorkerProcess:
             self._retreat("pass: %s", repr(error))
             return False
         self._back_off.reset()
+        self._outage.end(self.worker.name)
         return done
 
     def _retreat(self, reason: str, detail: str) -> None:
@@ -223,18 +244,19 @@ class WorkerProcess:
         )  # fmt: skip
 
     def _prove_alive(self) -> None:
-        """After a long silence claim nothing before a beat is written.
+        """After a long silence, or an outage, claim nothing before a beat is written.
 
         A process that was stopped, or cut off, may have been given up by the others; it goes on
-        as a new worker, and what it still has in hand is theirs.
+        as a new worker. What has not started is theirs; what runs is written if they left it.
         """
-        if self.heartbeat.is_fresh() or self.heartbeat.beat():
+        is_fresh = self.heartbeat.is_fresh() and not self._outage.is_on
+        if is_fresh or self.heartbeat.beat():
             return
         logger.error("worker=%s event=given_up_by_others", self.worker.name)
+        self.batch.discard(self.pool.take_backlog())
         self._register()
-        self.heartbeat.worker = self.worker
         self.scheduler.worker = self.worker
-        self.heartbeat.beat()
+        self.heartbeat.begin_anew(self.worker)
 
     def _now(self) -> datetime:
         return clock.now(self.using)
@@ -289,43 +311,3 @@ def _spare_the_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER_OBJECTS)
-
-
-class _Upkeep:
-    """What a worker does now and then for the whole instance."""
-
-    def __init__(self, config: InstanceSettings, scheduler: BatchScheduler) -> None:
-        beat = config.heartbeat_seconds
-        self._duties: list[tuple[float, Callable[[], int]]] = [
-            (min(OFTEN_SECONDS, beat), lambda: recovery.time_out_overdue(config)),
-            (min(OFTEN_SECONDS, beat), recovery.EarlyAnswers(config).match),
-            (beat, lambda: recovery.recover_lost(config)),
-            (beat, scheduler.reclaim),
-            (beat, lambda: recovery.expire_early(config)),
-            (beat, lambda: reranking.continue_ranking(config)),
-            (SELDOM_SECONDS, lambda: reranking.find_strays(config)),
-            (SELDOM_SECONDS, lambda: recovery.forget_workers(config)),
-        ]
-        self._due = [0.0] * len(self._duties)
-
-    def run(self, *, all_of_it: bool, waits: bool) -> int:
-        """Do the duties whose time has come, or all; return how many rows they moved.
-
-        One that moved something may have more to do, and comes again soon. Those of a worker that
-        is busy may wait a little for a moment in which it is not.
-        """
-        total = 0
-        for index, (seconds, duty) in enumerate(self._duties):
-            due = self._due[index] + WAIT_SECONDS * waits
-            if all_of_it or time.monotonic() >= due:
-                began = time.monotonic()
-                moved = duty()
-                rest = (time.monotonic() - began) / UPKEEP_SHARE
-                pause = min(OFTEN_SECONDS, seconds) if moved else max(seconds, rest)
-                self._due[index] = time.monotonic() + pause * random.uniform(0.8, 1.2)  # noqa: S311
-                total += moved
-        return total
-
-    def forget(self) -> None:
-        """Do everything again at the next pass; after an error nothing is certain."""
-        self._due = [0.0] * len(self._duties)

@@ -10,7 +10,6 @@ import pytest
 import time_machine
 from pytest_django import Settings
 
-from hipq_django import clock
 from hipq_django.catalog import get_queue
 from hipq_django.models import Queue
 from hipq_django.testing import run_due_jobs
@@ -32,10 +31,8 @@ def declare() -> Iterator[Declare]:
 
 
 @pytest.fixture
-def frozen_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[time_machine.Traveller]:
+def frozen_time() -> Iterator[time_machine.Traveller]:
     """A clock that stands at noon of a Monday until the test moves it."""
-    # The server's clock does not stand; microseconds of difference would miss the full hour.
-    monkeypatch.setattr(clock, "_offsets", {})
     with time_machine.travel(MONDAY_NOON, tick=False) as traveller:
         yield traveller
 
