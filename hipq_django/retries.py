@@ -8,16 +8,24 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final, Protocol
 
 from hipq_django.exceptions import InvalidJobError, WorkerLost
 from hipq_django.moments import aware_moment, checked_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 MAX_LOSSES: Final = 3
 """How often in a row a job without retry handler may lose its worker: it may be the killer."""
+
+UNCOUNTED: Final = "bystander"
+"""The kind of an attempt that lost its worker beside a job which is likelier to have killed it."""
+
+LOSSES: Final = frozenset({"worker_lost"})
+INTERRUPTIONS: Final = LOSSES | {"timed_out"}
+"""The kinds of attempts that the job itself did not end."""
 
 
 class _Wait:
@@ -82,17 +90,40 @@ class Failure:
 
     `count` failed attempts so far, this one included; `losses` of them, the last in a row, lost
     their worker; `interrupted` in a row lost it or ran out of time; `classes` are the dotted names
-    of the exception's class and its bases.
+    of the exception's class and its bases. An attempt that was a `bystander`, because a job beside
+    it is likelier to have killed the worker, is counted nowhere.
     """
 
     count: int
     losses: int
     classes: tuple[str, ...]
     interrupted: int = 0
+    bystander: bool = False
 
     def is_a(self, *classes: type[BaseException]) -> bool:
         """Return whether the exception is an instance of one of `classes`."""
         return any(dotted_name(kind) in self.classes for kind in classes)
+
+
+def failure_of(kinds: Sequence[str], classes: Sequence[str]) -> Failure:
+    """Return what is known of a job's last failure.
+
+    `kinds` are those of its failed attempts, the last one first; `classes` are those of its error.
+    """
+    counted = [kind for kind in kinds if kind != UNCOUNTED]
+    bystander = kinds[:1] == [UNCOUNTED]
+    return Failure(
+        count=len(counted) or int(not bystander),
+        losses=_streak(counted, LOSSES),
+        classes=tuple(classes),
+        interrupted=_streak(counted, INTERRUPTIONS),
+        bystander=bystander,
+    )
+
+
+def _streak(kinds: Sequence[str], wanted: frozenset[str]) -> int:
+    """Return how many of the last attempts, which stand first, are of the wanted kinds."""
+    return sum(1 for _ in takewhile(wanted.__contains__, kinds))
 
 
 def dotted_name(kind: type) -> str:
@@ -130,7 +161,9 @@ class _Limited:
         object.__setattr__(self, "only", tuple(only))
 
     def _allows(self, failure: Failure) -> bool:
-        return failure.count < self.max_attempts and failure.is_a(*self.only)
+        """A job that lost so many workers may be what kills them, and gets no further one."""
+        may_try = failure.count < self.max_attempts and failure.losses < MAX_LOSSES
+        return may_try and failure.is_a(*self.only)
 
 
 def _check_max_attempts(value: object) -> None:
@@ -172,7 +205,7 @@ class Exponential(_Limited):
     def delay(self, failures: int) -> float:
         """Return the delay in seconds before jitter; jitter only ever makes it shorter."""
         try:
-            delay = self.first_seconds * self.factor ** (failures - 1)
+            delay = self.first_seconds * self.factor ** max(failures - 1, 0)
         except OverflowError:
             return self.cap_seconds
         return min(delay, self.cap_seconds)
@@ -222,7 +255,8 @@ def decide_interrupted(failure: Failure) -> Decision:
     What the other system answered in time is not thrown away because a worker died, or was slow:
     the response handler gets it, unless it was interrupted too often itself.
     """
-    return RetryIn(0) if 0 < failure.interrupted < MAX_LOSSES else GiveUp()
+    again = failure.bystander or 0 < failure.interrupted < MAX_LOSSES
+    return RetryIn(0) if again else GiveUp()
 
 
 def _speaks_of_loss(policy: RetryPolicy) -> bool:

@@ -23,13 +23,14 @@ from hipq_django.database import locked, write_transaction
 from hipq_django.gathering import response_of
 from hipq_django.hotpath import hot_path
 from hipq_django.hotpath.base import Known
-from hipq_django.looks import Looks
+from hipq_django.looks import Looks, Scans
 from hipq_django.models import Attempt, Job, JobType, Queue
 from hipq_django.ranking import MAX_RANK
 from hipq_django.registry import get_all_declared
 from hipq_django.results import Claim, Result, Succeeded, WaitsFor, keep, log_result, refused
-from hipq_django.retries import Failure
+from hipq_django.retries import failure_of
 from hipq_django.states import Work
+from hipq_django.suspects import Suspects
 from hipq_django.turns import Turns
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from hipq_django.hotpath.base import Busy
     from hipq_django.models import Worker
     from hipq_django.models.job import JobQuerySet
+    from hipq_django.retries import Failure
 
 logger = logging.getLogger("hipq_django")
 
@@ -82,6 +84,7 @@ class BatchScheduler:
         self.contended = False
         self.turns = Turns()
         self.skip_to: dict[int, tuple[int, int]] = {}
+        self.suspects = Suspects()
         self.left_full: set[int] = set()
         """The ids of queues whose last admission ended at a job that did not fit."""
         self.unknown_types: list[int] = []
@@ -89,6 +92,7 @@ class BatchScheduler:
         """The job types that this process has code for, by their ids."""
         self._types_loaded = -TYPES_SECONDS
         self.looks = Looks()
+        self.scans = Scans()
 
     def run_once(self) -> int:
         """Do one pass; return how many jobs were admitted.
@@ -101,7 +105,10 @@ class BatchScheduler:
         if refilled is not None and self.looks.may_wait(time.monotonic()):
             return refilled
         settled = self.persist_batch(may_wait=not self.left_full)
-        admitted = self.apply_throttler(self.turns.take())
+        called = self.turns.take()
+        for busy in called:
+            self.scans.forget(busy.queue.pk)
+        admitted = self.apply_throttler(called)
         if not (admitted and self.looks.may_wait(time.monotonic())):
             admitted += self.apply_throttler(self.fetch_due())
         self.progress += len(settled) + len(admitted)
@@ -297,6 +304,7 @@ class BatchScheduler:
         """Current batch = current - settled + admitted."""
         with self._replacing:
             for result in settled:
+                self.scans.forget(result.claim.kept.queue.pk)
                 # A late result of an earlier attempt leaves the claim of the next one where it is.
                 if self.batch.get(result.claim.id) is result.claim:
                     del self.batch[result.claim.id]
@@ -403,15 +411,4 @@ def _failures(jobs: Sequence[Job], using: str) -> dict[int, Failure]:
 
 def _failure(attempts: Sequence[Attempt]) -> Failure:
     kinds = [attempt.kind for attempt in attempts]
-    lost, timed_out = Attempt.Kind.WORKER_LOST, Attempt.Kind.TIMED_OUT
-    return Failure(
-        count=max(len(attempts), 1),
-        losses=_streak(kinds, {lost}),
-        classes=tuple(attempts[0].exception_classes) if attempts else (),
-        interrupted=_streak(kinds, {lost, timed_out}),
-    )
-
-
-def _streak(kinds: Sequence[str], counted: set[Attempt.Kind]) -> int:
-    """Return how many of the last attempts, which stand first, are of the counted kinds."""
-    return sum(1 for _ in takewhile(lambda kind: kind in counted, kinds))
+    return failure_of(kinds, attempts[0].exception_classes if attempts else ())
