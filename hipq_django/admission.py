@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from hipq_django.conf import get_throttlers
 from hipq_django.database import in_one_line, write_transaction
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.gathering import response_of
-from hipq_django.hotpath.base import Wanted
+from hipq_django.hotpath.base import FIRST, Wanted, Which
 from hipq_django.models import Answer, Job, Queue
 from hipq_django.payloads import NONE, error_of, storable_text
 from hipq_django.ranking import MAX_RANK
@@ -22,6 +23,7 @@ from hipq_django.result_writing import persist, settle
 from hipq_django.results import Claim, Persisted, Succeeded, keep
 from hipq_django.states import Work
 from hipq_django.steady import steady
+from hipq_django.suspects import is_suspect, was_lost
 from hipq_django.throttling import (
     Reschedule,
     Run,
@@ -50,12 +52,14 @@ MAX_PAGES = 4
 SPARE = 8
 """How many candidates more than are likely to fit one look at a limited queue takes."""
 
-WORKER_LOST = "WorkerLost"
-"""How the error of a job begins whose worker died while it had the job in hand."""
-
 
 class Admission:
     """Admits up to `room` jobs that start at once and `ahead` more that wait for a thread."""
+
+    load = Decimal(0)
+    """The sum of the factors of the jobs that run in a limited queue, those admitted included."""
+    has_critical = False
+    is_full = False
 
     def __init__(
         self,
@@ -78,12 +82,13 @@ class Admission:
         self.problem = ""
         """What keeps some of the queue's jobs, or all of them, from starting."""
         self.throttlers: list[Throttler] = []
-        self.load = Decimal(0)
-        self.has_critical = False
         self.running: list[Load] = []
         """What throttlers see of the jobs that ran before."""
         self.admitted: list[Job] = []
-        self.is_full = False
+        self.put_off: list[tuple[Job, datetime, str]] = []
+        """Jobs that get another time, and why."""
+        self.has_suspect = scheduler.suspects.has_one_in(scheduler.batch)
+        """Whether this worker has a suspect in hand: it takes one at a time."""
 
     def claim(self) -> list[Claim]:
         """Write what was done in the queue; claim, and start, what may start.
@@ -140,7 +145,7 @@ class Admission:
 
     def _claim_with_care(self) -> list[Claim]:
         """Claim what windows, throttlers and limit let start, one looked at after the other."""
-        if (self._needs_lock and not self._lock()) or self.queue.paused:
+        if not self._may_scan() or (self._needs_lock and not self._lock()) or self.queue.paused:
             return []
         self._admit()
         self._note_problem()
@@ -183,11 +188,27 @@ class Admission:
 
     def _admit(self) -> None:
         """Choose the locked jobs that may start, in strict order."""
+        began, moved = time.monotonic(), self.scheduler.progress
         if self.throttlers:
             self.running = self.path.running(self.queue)
         self._look_through_pages(self._page_size())
         if self.is_full and self.has_critical:
             self._choose_critical()
+        if self.throttlers and not self.admitted and self.scheduler.progress == moved:
+            is_whole = self.queue.pk not in self.scheduler.skip_to
+            self.scheduler.scans.had(
+                self.queue.pk, began, time.monotonic(), self._limits, is_whole=is_whole
+            )
+
+    def _may_scan(self) -> bool:
+        """Return whether it is worth while to ask the throttlers again."""
+        scans, now = self.scheduler.scans, time.monotonic()
+        return not self.throttlers or scans.may_begin(self.queue.pk, now, self._limits)
+
+    @property
+    def _limits(self) -> object:
+        """What of the queue's row throttlers may go by, beside what they write themselves."""
+        return self.queue.throttle_limit, self.queue.order
 
     def _page_size(self) -> int:
         """Return how many jobs may be worth a look; each that is read in vain costs time."""
@@ -205,7 +226,7 @@ class Admission:
         resume = self.scheduler.skip_to.pop(self.queue.pk, None)
         after: tuple[int, int] | None = None
         for _ in range(MAX_PAGES):
-            jobs = self._due(size, after=after) if after else self._head(size)
+            jobs = self._due(size, Which(after=after)) if after else self._head(size)
             self._choose(self._admissible(jobs))
             if self.is_full or len(self.admitted) >= self.places or len(jobs) < size:
                 return
@@ -220,50 +241,62 @@ class Admission:
         """Return the first page, and learn what a limit needs to know."""
         if not self.queue.is_limited:
             return self._due(size)
-        unknown = self.scheduler.unknown_types
-        head = self.path.head(self.queue, self.now, size, without_types=unknown)
+        head = self.path.head(self.queue, self.now, size, self._which(FIRST))
         self.load, self.has_critical = head.load, head.has_critical
         return self.scheduler.known(self.queue, head.jobs)
 
     def _admissible(self, jobs: list[Job]) -> list[Job]:
-        """Return the jobs that windows and throttlers let start."""
-        jobs = self._open(jobs)
-        return self._pass_throttlers(jobs) if self.throttlers else jobs
+        """Return the jobs that windows and throttlers let start, one suspect among them."""
+        may_take = not self.has_suspect and len(self.admitted) < self.room
+        jobs = self._open(jobs if may_take else _with_suspects(jobs, 0))
+        jobs = self._pass_throttlers(jobs) if self.throttlers else jobs
+        self._reschedule()
+        return _with_suspects(jobs, 1)
 
     def _choose_critical(self) -> None:
         """Jobs of factor 0 are not held back by the limit, wherever they stand in the queue."""
         if len(self.admitted) >= self.places:
             return
         taken = {job.pk for job in self.admitted}
-        jobs = [job for job in self._due(PAGE, critical=True) if job.pk not in taken]
+        jobs = [job for job in self._due(PAGE, Which(critical=True)) if job.pk not in taken]
         self._choose(self._admissible(jobs))
 
     def _choose(self, jobs: Sequence[Job]) -> None:
         """Admit of these jobs what fits under the limit and has a place."""
         fitting = self._fitting(jobs) if self.queue.is_limited else jobs
         self.is_full = len(fitting) < len(jobs)
-        before = len(self.admitted)
+        chosen: list[Job] = []
         for job in fitting:
-            if self._has_place(job):
-                self.admitted.append(job)
-        chosen = self.admitted[before:]
+            if self._has_place(job, len(self.admitted) + len(chosen)):
+                chosen.append(job)
+        chosen = self._locked(chosen)
+        if self._counts_starts and chosen and not self._tell_throttlers(len(chosen)):
+            return
+        self.admitted += chosen
+        self.has_suspect = self.has_suspect or any(is_suspect(job.error) for job in chosen)
         if self.queue.is_limited:
             self.load += sum((job.throttle_factor for job in chosen), Decimal(0))
-        if self._counts_starts and chosen and not self._tell_throttlers(len(chosen)):
-            del self.admitted[before:]
 
     def _fitting(self, jobs: Sequence[Job]) -> Sequence[Job]:
         factors = [job.throttle_factor for job in jobs]
         indexes = admit_by_weight(factors, self.load, self.queue.throttle_limit)
         return [jobs[index] for index in indexes]
 
-    def _has_place(self, job: Job) -> bool:
+    def _has_place(self, job: Job, before: int) -> bool:
         """A job that lost its worker is never claimed ahead of a free thread.
 
         So it is certain next time whether it had started, and the count of its losses is exact.
         """
-        suspect = job.error != NONE and str(job.error).startswith(WORKER_LOST)
-        return len(self.admitted) < (self.room if suspect else self.places)
+        return before < (self.room if was_lost(job.error) else self.places)
+
+    def _locked(self, jobs: list[Job]) -> list[Job]:
+        """Lock what throttlers were asked about: they may hold very many, which need no lock."""
+        if not self.throttlers:
+            return jobs
+        locked = self.scheduler.known(self.queue, self.path.lock_unchanged(jobs))
+        if len(locked) < len(jobs):
+            self.scheduler.scans.forget(self.queue.pk)
+        return locked
 
     def _tell_throttlers(self, count: int) -> bool:
         """Let throttlers write down that so many jobs start; return whether they could."""
@@ -298,7 +331,7 @@ class Admission:
             verdict = verdicts[job.id]
             # A time that is past would bring the job back at once: it is held.
             if isinstance(verdict, Reschedule) and verdict.at > self.now:
-                self._reschedule(job, verdict.at, verdict.reason)
+                self.put_off.append((job, verdict.at, verdict.reason))
         return [j for j in jobs if j.answered or isinstance(verdicts[j.id], Run)]
 
     def _ask(self, jobs: Sequence[Job]) -> dict[int, Verdict]:
@@ -308,14 +341,17 @@ class Admission:
             candidates = [candidate_of(job) for job in jobs]
             return ask(self.throttlers, self.queue, self.now, running, candidates)
 
-    def _due(
-        self, limit: int, *, after: tuple[int, int] | None = None, critical: bool = False
-    ) -> list[Job]:
-        unknown = self.scheduler.unknown_types
-        rows = self.path.due(
-            self.queue, self.now, limit, after=after, critical=critical, without_types=unknown
-        )
+    def _due(self, limit: int, which: Which = FIRST) -> list[Job]:
+        rows = self.path.due(self.queue, self.now, limit, self._which(which))
         return self.scheduler.known(self.queue, rows)
+
+    def _which(self, which: Which) -> Which:
+        """Leave out what cannot start here, so that it keeps nothing from being seen."""
+        return which._replace(
+            without_types=tuple(self.scheduler.unknown_types),
+            without_suspects=self.has_suspect,
+            locks=not self.throttlers,
+        )
 
     def _open(self, jobs: list[Job]) -> list[Job]:
         """Return the jobs whose windows are open; the others get their next opening.
@@ -335,23 +371,28 @@ class Admission:
             if opening <= self.now:
                 open_now.append(job)
             else:
-                self._reschedule(job, opening, "its time window is closed")
+                self.put_off.append((job, opening, "its time window is closed"))
         return open_now
 
     def _next_opening(self, job: Job) -> datetime:
         windows, zone = parse_windows(job.time_windows), job.job_type.zone
-        return (
-            self.now if is_open(windows, self.now, zone) else next_opening(windows, self.now, zone)
-        )
+        if is_open(windows, self.now, zone):
+            return self.now
+        return next_opening(windows, self.now, zone)
 
     def _pass_over(self, job: Job, error: Exception) -> None:
         """Leave a job that cannot be judged where it is; those behind it go on."""
         self._hold(f"job {job.pk} cannot start: {error_of(error)}")
 
-    def _reschedule(self, job: Job, moment: datetime, reason: str) -> None:
-        moves.reschedule(job, moment, self.now)
-        self.scheduler.progress += 1
-        logger.info("job=%s rescheduled=%s reason=%r", job.pk, moment.isoformat(), reason)
+    def _reschedule(self) -> None:
+        """Give jobs that are put off their new time."""
+        free = {job.pk for job in self._locked([job for job, _, _ in self.put_off])}
+        for job, moment, reason in self.put_off:
+            if job.pk in free:
+                moves.reschedule(job, moment, self.now)
+                self.scheduler.progress += 1
+                logger.info("job=%s rescheduled=%s reason=%r", job.pk, moment.isoformat(), reason)
+        self.put_off = []
 
     def _hold_locked(self) -> None:
         if self._lock():
@@ -378,7 +419,9 @@ class Admission:
     def _start(self, jobs: list[Job]) -> list[Claim]:
         if not jobs:
             return []
+        suspects = [job for job in jobs if is_suspect(job.error)]
         moves.claim(jobs, self.scheduler.worker, self.now, room=self.room)
+        self.scheduler.suspects.claimed(suspects)
         answers = inbox.take_early(jobs, self.now, self.using)
         announce(jobs, self.using)
         return self._claims(jobs, answers)
@@ -401,6 +444,18 @@ class Admission:
                     )
                 )  # fmt: skip
         return claims
+
+
+def _with_suspects(jobs: Sequence[Job], number: int) -> list[Job]:
+    """Return the jobs without the suspects behind the first so many."""
+    left: list[Job] = []
+    for job in jobs:
+        if is_suspect(job.error):
+            number -= 1
+            if number < 0:
+                continue
+        left.append(job)
+    return left
 
 
 def _masked(problem: str, jobs: Sequence[Job]) -> str:

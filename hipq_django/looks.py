@@ -6,6 +6,10 @@ Moments are those of a clock that never goes back, in seconds.
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 LOOK_SECONDS = 0.02
 """How long a queue that has its turn time and again may keep the others waiting."""
@@ -77,3 +81,48 @@ class StartDelay:
     def too_short(self) -> None:
         """Note that a job did not start in time."""
         self.seconds = min(2 * self.seconds, MAX_DELAY_SECONDS)
+
+
+SCAN_SHARE = 0.05
+"""The share of a worker's time for looking through held jobs, once that was in vain."""
+
+
+class Scans:
+    """When a queue is looked through again in which throttlers hold jobs.
+
+    Nothing tells a worker that a verdict has changed, so it asks again. What it could know of, an
+    end of one of its jobs or another limit say, lets it ask at once.
+    """
+
+    def __init__(self) -> None:
+        self._in_vain: dict[int, object] = {}
+        self._next: dict[int, float] = {}
+
+    def may_begin(self, queue: int, now: float, limits: object) -> bool:
+        """Return whether to look at a queue, by its id, whose row says these `limits`."""
+        if self._in_vain.get(queue, limits) != limits:
+            self.forget(queue)
+        return now >= self._next.get(queue, 0.0)
+
+    def had(
+        self, queue: int, began: float, ended: float, limits: object, *, is_whole: bool
+    ) -> None:
+        """Note a look that let nothing start; `is_whole` where it came to the end of the queue.
+
+        It goes on without a pause until all of the queue was looked through.
+        """
+        if is_whole:
+            self._in_vain[queue] = limits
+        if queue in self._in_vain and ended - began > QUICK_SECONDS:
+            self._next[queue] = ended + min((ended - began) / SCAN_SHARE, MAX_SECONDS)
+
+    def forget_all(self, queues: Iterable[int]) -> None:
+        """Do that with several, where any is waited with."""
+        if self._in_vain:
+            for queue in set(queues):
+                self.forget(queue)
+
+    def forget(self, queue: int) -> None:
+        """Let a queue be looked through at once."""
+        self._in_vain.pop(queue, None)
+        self._next.pop(queue, None)

@@ -9,16 +9,16 @@ import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, F, OuterRef
 
 from hipq_django import clock, gathering, inbox, moves
-from hipq_django.admission import WORKER_LOST
 from hipq_django.database import locked, write_transaction
 from hipq_django.hotpath import hot_path
 from hipq_django.models import Answer, Attempt, Job, JobType, Queue, Worker
 from hipq_django.payloads import NONE
 from hipq_django.registry import get_all_declared
 from hipq_django.states import State, Work
+from hipq_django.suspects import HARMLESS, loss_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -32,7 +32,6 @@ logger = logging.getLogger("hipq_django")
 BATCH = 500
 WORKERS_KEPT = timedelta(days=1)
 
-_HARMLESS_LOSS = f"{WORKER_LOST}: before the job had started, or after its answer came"
 _HARMLESS_TIMEOUT = "JobTimeout: the handler was still executing after the answer came"
 
 
@@ -151,24 +150,43 @@ def _dead_hands(config: InstanceSettings) -> tuple[JobQuerySet, JobQuerySet]:
 def _recover(dead: JobQuerySet, now: datetime, using: str) -> int:
     with write_transaction(using):
         jobs = list(locked(dead, skip_locked=True)[:BATCH])
-        _name_workers(jobs, using)
         started, harmless = _split(jobs, _is_loss)
-        errors = {job.pk: _loss_text(job) for job in started}
-        moves.fail(started, Attempt.Kind.WORKER_LOST, errors, now, using)
-        moves.hand_back(harmless, _HARMLESS_LOSS, now, using)
+        beside = _bystanders(started, using)
+        _name_workers(jobs, using)
+        for kind in (Attempt.Kind.WORKER_LOST, Attempt.Kind.BYSTANDER):
+            group = [job for job in started if (job.pk in beside) == (kind == kind.BYSTANDER)]
+            moves.fail(group, kind, {job.pk: loss_text(job) for job in group}, now, using)
+        moves.hand_back(harmless, HARMLESS, now, using)
     if jobs:
         logger.warning("recovered jobs=%s of lost workers, started=%s", len(jobs), len(started))
     return len(jobs)
 
 
+def _bystanders(lost: Sequence[Job], using: str) -> set[int]:
+    """Return the ids of those beside which their worker executed a suspect: a likelier killer.
+
+    Where there was none, each of them may have killed the worker.
+    """
+    if not lost:
+        return set()
+    executing = (
+        Job.objects.using(using)
+        .running()
+        .filter(worker__in={job.worker_id for job in lost}, prefetched=False)
+    )
+    suspects = dict(
+        Attempt.objects.using(using)
+        .filter(job__in=executing.order_by(), attempt=F("job__attempt") - 1)
+        .filter(kind__in=(Attempt.Kind.WORKER_LOST, Attempt.Kind.BYSTANDER))
+        .values_list("job", "job__worker")
+    )
+    workers = set(suspects.values())
+    return {job.pk for job in lost if job.worker_id in workers and job.pk not in suspects}
+
+
 def _is_loss(job: Job) -> bool:
     """Whether the job may have killed its worker, or its request may have got lost with it."""
     return job.state == State.RUNNING and not job.prefetched and not _has_sent_in_time(job)
-
-
-def _loss_text(job: Job) -> str:
-    name = job.worker.name if job.worker else "that had it"
-    return f"{WORKER_LOST}: worker {name} stopped while it executed attempt {job.attempt}"
 
 
 class EarlyAnswers:

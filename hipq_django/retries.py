@@ -8,16 +8,23 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from hipq_django.exceptions import InvalidJobError, WorkerLost
 from hipq_django.moments import aware_moment, checked_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 MAX_LOSSES: Final = 3
 """How often in a row a job without retry handler may lose its worker: it may be the killer."""
+
+UNCOUNTED: Final = "bystander"
+"""The kind of an attempt that lost its worker beside a job which is likelier to have killed it."""
+
+LOSSES: Final = frozenset({"worker_lost"})
+INTERRUPTIONS: Final = LOSSES | {"timed_out"}
+"""The kinds of attempts that the job itself did not end."""
 
 
 class _Wait:
@@ -82,17 +89,49 @@ class Failure:
 
     `count` failed attempts so far, this one included; `losses` of them, the last in a row, lost
     their worker; `interrupted` in a row lost it or ran out of time; `classes` are the dotted names
-    of the exception's class and its bases.
+    of the exception's class and its bases. An attempt that was a `bystander`, because a job beside
+    it is likelier to have killed the worker, is counted nowhere.
     """
 
     count: int
     losses: int
     classes: tuple[str, ...]
     interrupted: int = 0
+    bystander: bool = False
 
     def is_a(self, *classes: type[BaseException]) -> bool:
         """Return whether the exception is an instance of one of `classes`."""
         return any(dotted_name(kind) in self.classes for kind in classes)
+
+
+class Counts(NamedTuple):
+    """What is counted of a job's failed attempts, see `Failure`."""
+
+    failures: int = 0
+    losses: int = 0
+    interrupted: int = 0
+
+    def with_attempt(self, kind: str) -> Counts:
+        """Return the counts after one more failed attempt of this kind."""
+        if kind == UNCOUNTED:
+            return self
+        return Counts(
+            self.failures + 1,
+            self.losses + 1 if kind in LOSSES else 0,
+            self.interrupted + 1 if kind in INTERRUPTIONS else 0,
+        )
+
+
+def failure_of(counts: Counts, kind: str, classes: Sequence[str]) -> Failure:
+    """Return what is known of a job's last failure, of this `kind`; it is in the counts."""
+    bystander = kind == UNCOUNTED
+    return Failure(
+        count=counts.failures or int(not bystander),
+        losses=counts.losses,
+        classes=tuple(classes),
+        interrupted=counts.interrupted,
+        bystander=bystander,
+    )
 
 
 def dotted_name(kind: type) -> str:
@@ -130,7 +169,9 @@ class _Limited:
         object.__setattr__(self, "only", tuple(only))
 
     def _allows(self, failure: Failure) -> bool:
-        return failure.count < self.max_attempts and failure.is_a(*self.only)
+        """A job that lost so many workers may be what kills them, and gets no further one."""
+        may_try = failure.count < self.max_attempts and failure.losses < MAX_LOSSES
+        return may_try and failure.is_a(*self.only)
 
 
 def _check_max_attempts(value: object) -> None:
@@ -172,7 +213,7 @@ class Exponential(_Limited):
     def delay(self, failures: int) -> float:
         """Return the delay in seconds before jitter; jitter only ever makes it shorter."""
         try:
-            delay = self.first_seconds * self.factor ** (failures - 1)
+            delay = self.first_seconds * self.factor ** max(failures - 1, 0)
         except OverflowError:
             return self.cap_seconds
         return min(delay, self.cap_seconds)
@@ -227,7 +268,8 @@ def decide_interrupted(failure: Failure) -> Decision:
     What the other system answered in time is not thrown away because a worker died, or was slow:
     the response handler gets it, unless it was interrupted too often itself.
     """
-    return RetryIn(0) if 0 < failure.interrupted < MAX_LOSSES else GiveUp()
+    again = failure.bystander or 0 < failure.interrupted < MAX_LOSSES
+    return RetryIn(0) if again else GiveUp()
 
 
 def _speaks_of_loss(policy: RetryPolicy) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import contextmanager
 from itertools import islice, takewhile
 from math import inf
 from typing import TYPE_CHECKING, Protocol
@@ -20,7 +21,7 @@ from hipq_django.database import is_locked_out, is_refusal, locked, write_transa
 from hipq_django.gathering import response_of
 from hipq_django.hotpath import hot_path
 from hipq_django.hotpath.base import GivenUpError, Known
-from hipq_django.looks import Looks, StartDelay
+from hipq_django.looks import Looks, Scans, StartDelay
 from hipq_django.models import Job, JobType, Queue
 from hipq_django.payloads import NONE, error_of, storable_text
 from hipq_django.ranking import MAX_RANK
@@ -29,10 +30,11 @@ from hipq_django.result_writing import write
 from hipq_django.results import RESERVATION_SECONDS, Claim, Released, Result, Succeeded, keep
 from hipq_django.states import Work
 from hipq_django.steady import steady
+from hipq_django.suspects import Suspects
 from hipq_django.turns import Turns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
     from hipq_django.current_batch import CurrentBatch, Lease
@@ -91,6 +93,7 @@ class BatchScheduler:
         self.contended = False
         self.turns = Turns()
         self.skip_to: dict[int, tuple[int, int]] = {}
+        self.suspects = Suspects()
         self.left_full: set[int] = set()
         """The ids of queues whose last admission ended at a job that did not fit."""
         self.unknown_types: list[int] = []
@@ -99,6 +102,7 @@ class BatchScheduler:
         self._types_loaded = -TYPES_SECONDS
         self.looks = Looks()
         self.start_delay = StartDelay()
+        self.scans = Scans()
 
     def run_once(self) -> int:
         """Do one pass; return how many jobs were admitted.
@@ -112,7 +116,10 @@ class BatchScheduler:
         if refilled is not None and self.looks.may_wait(time.monotonic()):
             return refilled
         settled = self.persist_batch(may_wait=not self.left_full)
-        admitted = self.apply_throttler(self.turns.take())
+        called = self.turns.take()
+        for busy in called:
+            self.scans.forget(busy.queue.pk)
+        admitted = self.apply_throttler(called)
         if not (admitted and self.looks.may_wait(time.monotonic())):
             admitted += self.apply_throttler(self.fetch_due())
         self.progress += len(settled) + len(admitted)
@@ -190,7 +197,9 @@ class BatchScheduler:
             results = lease.results
             if any(isinstance(r, Released) and r.claim.start_by < inf for r in results):
                 self.start_delay.too_short()
-            return write(lease, results, self.worker)
+            written = write(lease, results, self.worker)
+        self.scans.forget_all(result.claim.kept.queue.id for result in written)
+        return written
 
     # 1 what is due
 
@@ -273,23 +282,29 @@ class BatchScheduler:
         self._load_types()
         self.turns.had(busy.queue)
         claims: list[Claim] = []
-        try:
+        with self._failing_alone(busy.queue):
             if busy.has_error:
                 claims += self._take_errors(busy.queue, self._places)
             if busy.has_response:
                 claims += self._take_responses(busy.queue, self._places)
             if busy.has_startable and self._places > 0:
                 claims += self._admit(busy.queue)
+        return claims
+
+    @contextmanager
+    def _failing_alone(self, queue: Queue) -> Iterator[None]:
+        """Pass a queue over that raises or is locked; an outage is everybody's business."""
+        try:
+            yield
         except GivenUpError:
             raise
         except Exception as error:
             if is_locked_out(error):
-                logger.warning("queue=%s passed over: somebody holds a lock it needs", busy.queue)
+                logger.warning("queue=%s passed over: somebody holds a lock it needs", queue)
             elif is_refusal(error):
-                self._hold(busy.queue, error)
+                self._hold(queue, error)
             else:
                 raise
-        return claims
 
     def _admit(self, queue: Queue, lease: Lease | None = None) -> list[Claim]:
         room, ahead = self.executor.free(), self.executor.ahead()

@@ -10,7 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from hipq_django.exceptions import ConfigurationError, HipqError, InvalidJobError
 from hipq_django.moments import aware_moment
@@ -311,11 +311,16 @@ class KeyLimit:
 class RateLimit:
     """Lets at most `count` jobs start in any `per` seconds, over all workers of the queue.
 
-    The starts of the last `per` seconds are kept in the queue's row, written by the claim.
+    The starts of the last `per` seconds are kept in the queue's row, written by the claim. Of more
+    than a hundred the moments are rounded up to hundredths of `per`, so that the row stays small:
+    a start may come that much later than it could, and never sooner.
     """
 
     count: int
     per: float
+
+    SPANS: ClassVar = 100
+    """So many starts are kept as they were; else `per` is divided into so many spans."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.count, int) or not _is_positive(self.count, self.per):
@@ -341,8 +346,18 @@ class RateLimit:
 
     def admitted(self, queue: Queue, now: datetime, count: int) -> None:
         """Write down that `count` jobs start at `now`; called inside the claim's transaction."""
-        starts = [*self._starts(queue, now), [now.timestamp(), count]]
-        queue.throttler_state = {**queue.throttler_state, self._name: starts}
+        starts: dict[float, float] = defaultdict(int)
+        for moment, number in [*self._starts(queue, now), (now.timestamp(), count)]:
+            starts[self._rounded_up(moment)] += number
+        kept = [[moment, starts[moment]] for moment in sorted(starts)]
+        queue.throttler_state = {**queue.throttler_state, self._name: kept}
+
+    def _rounded_up(self, moment: float) -> float:
+        """Return the end of the span in which a moment lies; the end of one lies in itself."""
+        if self.count <= self.SPANS:
+            return moment
+        span = max(int(self.per * 1_000_000 / self.SPANS), 1)
+        return -(-round(moment * 1_000_000) // span) * span / 1_000_000
 
     @property
     def _name(self) -> str:

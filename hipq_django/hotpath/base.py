@@ -66,6 +66,22 @@ class Head(NamedTuple):
     """Whether there are due jobs of factor 0, here or further behind."""
 
 
+class Which(NamedTuple):
+    """Which due jobs are read, and whether they are locked; by default the first ones, locked."""
+
+    after: tuple[int, int] | None = None
+    """Only those behind this rank and id."""
+    critical: bool = False
+    """Only those of factor 0."""
+    without_types: Sequence[int] = ()
+    without_suspects: bool = False
+    """None that may have killed its worker."""
+    locks: bool = True
+    """Whether to lock them, and pass over those that others have locked."""
+
+
+FIRST = Which()
+
 Finished = tuple[int, int, Any, bool]
 """Id, attempt and result of a job; whether it was a request, so that an answer may be quicker."""
 
@@ -143,10 +159,8 @@ class HotPath(Protocol):
         The lock of a worker that falls silent may be ended by the database.
         """
 
-    def head(
-        self, queue: Queue, now: datetime, limit: int, *, without_types: Sequence[int] = ()
-    ) -> Head:
-        """Lock and return the first due jobs of a locked queue, as `due`, and its load.
+    def head(self, queue: Queue, now: datetime, limit: int, which: Which = FIRST) -> Head:
+        """Return the first due jobs of a locked queue, as `due`, and its load.
 
         What was committed before the queue was locked is seen.
         """
@@ -154,21 +168,17 @@ class HotPath(Protocol):
     def running(self, queue: Queue) -> list[Load]:
         """Return what throttlers see of the queue's running jobs."""
 
-    def due(
-        self,
-        queue: Queue,
-        now: datetime,
-        limit: int,
-        *,
-        after: tuple[int, int] | None = None,
-        critical: bool = False,
-        without_types: Sequence[int] = (),
-    ) -> list[Job]:
-        """Lock and return due jobs in their order, passing over rows that others have locked.
+    def due(self, queue: Queue, now: datetime, limit: int, which: Which = FIRST) -> list[Job]:
+        """Return due jobs in their order, locked unless `which` says otherwise.
 
-        They begin at the queue's `front`. `after`: only those behind this rank and id. `critical`:
-        only those of factor 0. Of a queue that had no limit, none if it was paused or given a limit
-        since it was read.
+        They begin at the queue's `front`. Of a queue that had no limit, none if it was paused or
+        given a limit since it was read.
+        """
+
+    def lock_unchanged(self, jobs: Sequence[Job]) -> list[Job]:
+        """Lock and return those of these waiting jobs that are still as they were read.
+
+        Rows that others have locked are passed over.
         """
 
     def claim_due(

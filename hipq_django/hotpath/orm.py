@@ -15,13 +15,16 @@ from django.db.models import (
     Q,
     Subquery,
     Sum,
+    TextField,
     Value,
     When,
 )
-from django.db.models.functions import Coalesce
+from django.db.models.functions import Cast, Coalesce
+from django.db.models.lookups import StartsWith
 
 from hipq_django.database import locked
 from hipq_django.hotpath.base import (
+    FIRST,
     Busy,
     Concluded,
     Failing,
@@ -30,11 +33,14 @@ from hipq_django.hotpath.base import (
     Known,
     Settled,
     Wanted,
+    Which,
 )
+from hipq_django.hotpath.rows import is_same
 from hipq_django.models import Job, Queue
 from hipq_django.payloads import NONE
 from hipq_django.ranking import MAX_RANK
 from hipq_django.states import State, Work
+from hipq_django.suspects import SUSPECT
 from hipq_django.throttling import Load
 
 if TYPE_CHECKING:
@@ -98,14 +104,12 @@ class OrmPath:
         row = Queue.objects.using(self.using).filter(pk=queue.pk)
         return locked(row, skip_locked=True).first()
 
-    def head(
-        self, queue: Queue, now: datetime, limit: int, *, without_types: Sequence[int] = ()
-    ) -> Head:
+    def head(self, queue: Queue, now: datetime, limit: int, which: Which = FIRST) -> Head:
         """One SUM over the index of running jobs and two SELECTs."""
         running = queue.jobs.using(self.using).running()
         load = running.aggregate(total=Sum("throttle_factor"))["total"]
         critical = queue.jobs.using(self.using).due(now).filter(throttle_factor=0)
-        jobs = self.due(queue, now, limit, without_types=without_types)
+        jobs = self.due(queue, now, limit, which)
         return Head(jobs, Decimal(load or 0), critical.exists())
 
     def running(self, queue: Queue) -> list[Load]:
@@ -114,29 +118,30 @@ class OrmPath:
         fields = ("job_type__name", "job_key", "job_data", "throttle_factor")
         return [Load(*row) for row in rows.values_list(*fields)]
 
-    def due(
-        self,
-        queue: Queue,
-        now: datetime,
-        limit: int,
-        *,
-        after: tuple[int, int] | None = None,
-        critical: bool = False,
-        without_types: Sequence[int] = (),
-    ) -> list[Job]:
+    def due(self, queue: Queue, now: datetime, limit: int, which: Which = FIRST) -> list[Job]:
         """One SELECT … FOR UPDATE SKIP LOCKED."""
         rows = queue.jobs.using(self.using).due(now)
         rows = rows.filter(rank__range=(queue.front, queue.last_due_rank(now)))
         rows = rows.order_by("rank", "id")
         if not queue.is_limited:
             rows = rows.filter(queue__paused=False, queue__throttle_limit__lt=1)
-        if critical:
+        if which.critical:
             rows = rows.filter(throttle_factor=0)
-        if without_types:
-            rows = rows.exclude(job_type__in=without_types)
-        if after is not None:
-            rows = rows.filter(Q(rank__gt=after[0]) | Q(rank=after[0], pk__gt=after[1]))
-        return list(locked(rows, skip_locked=True)[:limit])
+        if which.without_types:
+            rows = rows.exclude(job_type__in=which.without_types)
+        if which.without_suspects:
+            begins = StartsWith(Cast("error", TextField()), f'"{SUSPECT}')
+            rows = rows.exclude(Q(begins), state=State.RETRY)
+        if which.after is not None:
+            rank, pk = which.after
+            rows = rows.filter(Q(rank__gt=rank) | Q(rank=rank, pk__gt=pk))
+        return list((locked(rows, skip_locked=True) if which.locks else rows)[:limit])
+
+    def lock_unchanged(self, jobs: Sequence[Job]) -> list[Job]:
+        """One SELECT … FOR UPDATE SKIP LOCKED."""
+        rows = Job.objects.using(self.using).waiting().filter(pk__in=[job.pk for job in jobs])
+        now = {job.pk: job for job in locked(rows.order_by("pk"), skip_locked=True)}
+        return [now[job.pk] for job in jobs if job.pk in now and is_same(job, now[job.pk])]
 
     def claim_due(
         self, queues: Sequence[Queue], worker: Worker, now: datetime, wanted: Wanted

@@ -19,6 +19,7 @@ from django.db import OperationalError, connections, transaction
 from hipq_django.database import is_locked_out, write_transaction
 from hipq_django.hotpath import statements
 from hipq_django.hotpath.base import (
+    FIRST,
     Busy,
     Concluded,
     Failing,
@@ -28,12 +29,13 @@ from hipq_django.hotpath.base import (
     OutdatedError,
     Settled,
     Wanted,
+    Which,
 )
 from hipq_django.hotpath.bulk import ROWS_PER_INSERT, copy_in, insert_statement
 from hipq_django.hotpath.columns import document_row
 from hipq_django.hotpath.dialects import factor_of
 from hipq_django.hotpath.kept import has_functions
-from hipq_django.hotpath.rows import COLUMNS, read_jobs, read_loads, read_queue
+from hipq_django.hotpath.rows import COLUMNS, is_same, read_jobs, read_loads, read_queue
 from hipq_django.hotpath.settling import (
     BY_ATTEMPT,
     BY_KEYS,
@@ -113,16 +115,15 @@ class SqlPath:
         rows = self._keep(statements.lock(self._dialect), [queue.pk], worker)
         return read_queue(rows[0], self.using) if rows else None
 
-    def head(
-        self, queue: Queue, now: datetime, limit: int, *, without_types: Sequence[int] = ()
-    ) -> Head:
+    def head(self, queue: Queue, now: datetime, limit: int, which: Which = FIRST) -> Head:
         """See `statements.head`."""
         place = self._place(queue, now)
-        if without_types:
-            sql = statements.head(self._dialect, self._not_of(without_types)).text
-            rows = self._fetch(sql, [queue.pk, *place, *place, *without_types, limit])
-        else:
+        if which == FIRST:
             rows = self._keep(statements.head(self._dialect), [queue.pk, *place, *place, limit])
+        else:
+            conditions, params = self._conditions(which)
+            sql = statements.head(self._dialect, conditions, locks=which.locks).text
+            rows = self._fetch(sql, [queue.pk, *place, *place, *params, limit])
         load, has_critical = rows[0][-2:] if rows else (None, False)
         jobs = self._read_jobs([row[:-2] for row in rows], [queue])
         return Head(jobs, factor_of(load or 0), bool(has_critical))
@@ -135,38 +136,42 @@ class SqlPath:
             WHERE j.queue_id = %s AND j.state IN ('running')"""
         return read_loads(self._fetch(sql, [queue.pk]))
 
-    def due(
-        self,
-        queue: Queue,
-        now: datetime,
-        limit: int,
-        *,
-        after: tuple[int, int] | None = None,
-        critical: bool = False,
-        without_types: Sequence[int] = (),
-    ) -> list[Job]:
-        """See `statements.due`, and `select_due` for pages other than the first."""
+    def due(self, queue: Queue, now: datetime, limit: int, which: Which = FIRST) -> list[Job]:
+        """See `statements.due`, and `select_due` for other jobs than the first."""
         place = self._place(queue, now)
         unlimited = [] if queue.is_limited else [queue.pk]
-        if unlimited and not (after or critical or without_types):
+        if unlimited and which == FIRST:
             rows = self._keep(statements.due(self._dialect), [*place, *unlimited, limit])
             return self._read_jobs(rows, [queue])
+        conditions, params = self._conditions(which)
+        if unlimited:
+            conditions = f"{statements.UNLIMITED} {conditions}"
+        sql = statements.select_due(self._dialect, conditions, locks=which.locks)
+        rows = self._fetch(sql, [*place, *unlimited, *params, limit])
+        return self._read_jobs(rows, [queue])
+
+    def lock_unchanged(self, jobs: Sequence[Job]) -> list[Job]:
+        """See `statements.lock_jobs`. One writer at a time needs no locks: nothing can change."""
+        if not jobs or not self._dialect.lock:
+            return list(jobs)
+        sql = statements.lock_jobs(self._dialect)
+        rows = self._fetch(sql, [_array(job.id for job in jobs)])
+        now = {job.id: job for job in self._read_jobs(rows, [jobs[0].queue])}
+        return [now[job.id] for job in jobs if job.id in now and is_same(job, now[job.id])]
+
+    def _conditions(self, which: Which) -> tuple[str, list[Any]]:
+        """Return what `which` asks for, and its parameters."""
         conditions = [
-            statements.UNLIMITED if unlimited else "",
-            "AND j.throttle_factor = 0" if critical else "",
-            "AND (j.rank, j.id) > (%s, %s)" if after else "",
-            self._not_of(without_types),
+            "AND j.throttle_factor = 0" if which.critical else "",
+            "AND (j.rank, j.id) > (%s, %s)" if which.after else "",
+            self._in("j.job_type_id", which.without_types, negated=True),
+            statements.NO_SUSPECT if which.without_suspects else "",
         ]
-        sql = statements.select_due(self._dialect, " ".join(conditions))
-        params = [*place, *unlimited, *(after or ()), *without_types, limit]
-        return self._read_jobs(self._fetch(sql, params), [queue])
+        return " ".join(conditions), [*(which.after or ()), *which.without_types]
 
     def _place(self, queue: Queue, now: datetime) -> list[Any]:
         """Return the parameters of `_DUE`."""
         return [queue.pk, queue.front, queue.last_due_rank(now), self._moment(now)]
-
-    def _not_of(self, types: Sequence[int]) -> str:
-        return self._in("j.job_type_id", types, negated=True)
 
     def _read_jobs(self, rows: Sequence[tuple[Any, ...]], queues: Sequence[Queue]) -> list[Job]:
         zone = connections[self.using].timezone or UTC

@@ -14,6 +14,7 @@ from hipq_django.hotpath.kept import Kept, create_functions, drop_functions
 from hipq_django.hotpath.rows import COLUMNS, MOMENTS, QUEUE_COLUMNS
 from hipq_django.hotpath.settling import SETTLE_BY_ATTEMPT, SETTLE_BY_KEY
 from hipq_django.ranking import MAX_RANK
+from hipq_django.suspects import SUSPECT
 
 if TYPE_CHECKING:
     from typing import Any
@@ -143,8 +144,15 @@ def lock(dialect: Dialect) -> Kept:
     return Kept("lock", ("bigint",), _QUEUE_TYPES, text, ends_silence=True)
 
 
+NO_SUSPECT = (
+    "AND NOT (j.state || '' = 'retry' "
+    f"AND substr(CAST(j.error AS text), 1, {len(SUSPECT) + 1}) = '\"{SUSPECT}')"
+)
+"""The job is not one that may have killed its worker."""
+
+
 @cache
-def head(dialect: Dialect, conditions: str = "") -> Kept:
+def head(dialect: Dialect, conditions: str = "", *, locks: bool = True) -> Kept:
     """Plan: as `due`; before it, once, the index of running jobs and a probe for critical ones.
 
     In one statement, because all three see the same moment: the queue is locked already.
@@ -155,7 +163,8 @@ def head(dialect: Dialect, conditions: str = "") -> Kept:
         , {_FIRST_CRITICAL} IS NOT NULL AS has_critical"""
     takes = ("bigint", *_DUE_TYPES, *_DUE_TYPES, "integer")
     gives = (*_JOB_TYPES, "load numeric", "has_critical boolean")
-    return Kept("head", takes, gives, select_due(dialect, conditions, columns))
+    text = select_due(dialect, conditions, columns, locks=locks)
+    return Kept("head", takes, gives, text)
 
 
 @cache
@@ -463,12 +472,21 @@ Plan: the two rows by their places. To ask first would be a round trip.
 """
 
 
-def select_due(dialect: Dialect, conditions: str, columns: str = "") -> str:
+def select_due(dialect: Dialect, conditions: str, columns: str = "", *, locks: bool = True) -> str:
     """Plan: the index of waiting jobs in its own order, no sort, stopping at the limit."""
     return f"""
         SELECT {_columns(dialect)} {columns} FROM hipq_job j
         WHERE {_DUE_HERE} {conditions}
-        ORDER BY j.rank, j.id LIMIT %s {dialect.lock}"""
+        ORDER BY j.rank, j.id LIMIT %s {dialect.lock if locks else ""}"""
+
+
+@cache
+def lock_jobs(dialect: Dialect) -> str:
+    """Plan: one look-up by primary key for each id of an array."""
+    return f"""
+        SELECT {_columns(dialect)} FROM hipq_job j
+        WHERE j.id = ANY (%s::bigint[]) AND j.state || '' IN ('initial', 'retry')
+        ORDER BY j.id {dialect.lock}"""
 
 
 def _columns(dialect: Dialect) -> str:

@@ -410,6 +410,7 @@ class Migration(migrations.Migration):
                             ("raised", "handler raised"),
                             ("timed_out", "timed out"),
                             ("worker_lost", "worker lost"),
+                            ("bystander", "worker lost beside a suspect"),
                             ("answered", "answered with an error"),
                         ],
                         default="raised",

@@ -22,6 +22,7 @@ class Attempt(models.Model):
         RAISED = "raised", "handler raised"
         TIMED_OUT = "timed_out", "timed out"
         WORKER_LOST = "worker_lost", "worker lost"
+        BYSTANDER = "bystander", "worker lost beside a suspect"
         ANSWERED = "answered", "answered with an error"
 
     job = models.ForeignKey(Job, models.CASCADE, related_name="attempts", db_index=False)
@@ -47,6 +48,7 @@ class Attempt(models.Model):
     CLASSES: ClassVar[dict[str, type[Exception]]] = {
         Kind.TIMED_OUT: JobTimeout,
         Kind.WORKER_LOST: WorkerLost,
+        Kind.BYSTANDER: WorkerLost,
         Kind.ANSWERED: ErrorAnswer,
     }
     """The exception class that stands for an error which no handler raised."""

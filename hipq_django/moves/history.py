@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING
 from django.db.models import OuterRef, Subquery
 
 from hipq_django.models import Attempt, Job
-from hipq_django.retries import Failure
+from hipq_django.retries import Counts, Failure, failure_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-_INTERRUPTED = (Attempt.Kind.WORKER_LOST, Attempt.Kind.TIMED_OUT)
 
 
 def record(attempts: Sequence[Attempt], using: str) -> None:
@@ -27,12 +25,12 @@ def record(attempts: Sequence[Attempt], using: str) -> None:
 
 
 def _count(attempt: Attempt, before: Attempt | None) -> None:
-    failures, losses, interrupted = (
-        (before.failures, before.losses, before.interrupted) if before else (0, 0, 0)
-    )
-    attempt.failures = failures + 1
-    attempt.losses = losses + 1 if attempt.kind == Attempt.Kind.WORKER_LOST else 0
-    attempt.interrupted = interrupted + 1 if attempt.kind in _INTERRUPTED else 0
+    counts = _counts(before) if before else Counts()
+    attempt.failures, attempt.losses, attempt.interrupted = counts.with_attempt(attempt.kind)
+
+
+def _counts(attempt: Attempt) -> Counts:
+    return Counts(attempt.failures, attempt.losses, attempt.interrupted)
 
 
 def failures_of(jobs: Iterable[Job], using: str) -> dict[int, Failure]:
@@ -45,8 +43,7 @@ def failures_of(jobs: Iterable[Job], using: str) -> dict[int, Failure]:
 def _failure(last: Attempt | None) -> Failure:
     if last is None:
         return Failure(count=1, losses=0, classes=())
-    classes = tuple(last.exception_classes)
-    return Failure(last.failures, last.losses, classes, last.interrupted)
+    return failure_of(_counts(last), last.kind, last.exception_classes)
 
 
 def failures_before(attempts: Mapping[int, int], using: str) -> dict[int, int]:

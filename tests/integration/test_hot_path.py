@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import hipq_django as hipq
 from hipq_django import hotpath
 from hipq_django.hotpath import hot_path
-from hipq_django.hotpath.base import HotPath, Known, Wanted
+from hipq_django.hotpath.base import HotPath, Known, Wanted, Which
 from hipq_django.hotpath.dialects import DIALECTS
 from hipq_django.hotpath.orm import OrmPath
 from hipq_django.hotpath.sql import SqlPath
@@ -191,8 +191,8 @@ def test_due_jobs_come_in_their_order_behind_a_place_without_some_types(path: Ho
 
     now = timezone.now() + timedelta(seconds=1)
     everything = path.due(queue, now, 10)
-    behind = path.due(queue, now, 2, after=(first.rank, first.pk))
-    known = path.due(queue, now, 10, without_types=[jobs[3].job_type_id])
+    behind = path.due(queue, now, 2, Which(after=(first.rank, first.pk)))
+    known = path.due(queue, now, 10, Which(without_types=[jobs[3].job_type_id]))
 
     assert everything == [first, *rest]
     assert behind == rest[:2]
@@ -205,7 +205,8 @@ def test_only_critical_jobs_are_found_where_only_they_are_wanted(path: HotPath) 
     add(2, queue="q")
     critical = add(2, queue="q", throttle_factor=0)
 
-    assert path.due(queue, timezone.now() + timedelta(seconds=1), 10, critical=True) == critical
+    soon = timezone.now() + timedelta(seconds=1)
+    assert path.due(queue, soon, 10, Which(critical=True)) == critical
 
 
 def test_a_claim_writes_what_the_copies_say(path: HotPath, worker: Worker) -> None:

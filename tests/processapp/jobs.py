@@ -10,6 +10,7 @@ from typing import Any
 
 import hipq_django as hipq
 from hipq_django.models import Job, Queue
+from hipq_django.retries import RetryPolicy
 
 POLL_SECONDS = 0.005
 
@@ -43,6 +44,23 @@ def killer(job: Job) -> None:
     """Kill the worker that runs it, as the kernel does when memory runs out."""
     note(job, "begin")
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def steady(job: Job) -> None:
+    """Work for a while, and end well."""
+    time.sleep(job.job_data["seconds"])
+
+
+def declare_killer_and_innocent(name: str, policy: RetryPolicy | None) -> None:
+    """Declare the types `killer_NAME` and `steady_NAME`, with the same policy."""
+    for handler in (killer.handler, steady):
+        kind = handler.__name__
+        hipq.job_type(f"{kind}_{name}", queue="suspects", retry=policy)(handler)
+
+
+declare_killer_and_innocent("none", None)
+declare_killer_and_innocent("fixed", hipq.Fixed(seconds=0, max_attempts=5))
+declare_killer_and_innocent("exponential", hipq.Exponential(first_seconds=0.1, max_attempts=5))
 
 
 @hipq.job_type("once", queue="held", retry=hipq.Never())

@@ -121,6 +121,28 @@ def test_a_job_that_kills_its_workers_is_given_up_and_the_innocent_run(
     assert set(outcomes) == {"succeeded"}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["none", "fixed", "exponential"])
+def test_a_job_that_kills_its_processes_takes_no_innocent_one_along(
+    workers: Workers, tmp_path: Path, policy: str
+) -> None:
+    """Eight jobs are executing whenever it strikes; the supervisor replaces each dead process."""
+    data = {"notes": str(tmp_path / "notes")}
+    innocent = [hipq.enqueue(f"steady_{policy}", {"seconds": 2}) for _ in range(4)]
+    killer = hipq.enqueue(f"killer_{policy}", data)
+    innocent += [hipq.enqueue(f"steady_{policy}", {"seconds": 2}) for _ in range(4)]
+    workers.start("suspects", "--processes", "2", "--threads", "8")
+
+    eventually(lambda: not Job.objects.live().exists(), "every job is final")
+
+    killer.refresh_from_db()
+    assert (killer.outcome, killer.attempts.count()) == ("failed", 3)
+    for job in innocent:
+        job.refresh_from_db()
+        assert job.outcome == "succeeded"
+        assert job.attempts.filter(kind=Attempt.Kind.WORKER_LOST).count() <= 1
+
+
 def stop_between_writes(process: subprocess.Popen[bytes], job: Job) -> None:
     """Stop it while it writes nothing.
 

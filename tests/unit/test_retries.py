@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import reduce
 
 import pytest
 from hypothesis import given
@@ -14,12 +15,15 @@ import hipq_django as hipq
 from hipq_django.exceptions import InvalidJobError, JobTimeout, WorkerLost
 from hipq_django.moments import MAX_SECONDS
 from hipq_django.retries import (
+    Counts,
     Decision,
     Failure,
     RetryPolicy,
     capped,
     class_names,
     decide,
+    decide_interrupted,
+    failure_of,
     retry_time,
 )
 
@@ -148,6 +152,57 @@ def test_a_policy_of_the_projects_own_is_asked_about_a_lost_worker() -> None:
             return hipq.RetryIn(86_400 * failure.count)
 
     assert decide(Tomorrow(), failure(2, WorkerLost, losses=9)) == hipq.RetryIn(172_800)
+
+
+def failure_after(kinds: Sequence[str], classes: Sequence[str]) -> Failure:
+    """Return what is known after failed attempts of these kinds, the last one first."""
+    counts = reduce(Counts.with_attempt, reversed(kinds), Counts())
+    return failure_of(counts, [*kinds, "raised"][0], classes)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "known"),
+    [
+        ([], (1, 0, 0, False)),
+        (["raised"], (1, 0, 0, False)),
+        (["worker_lost", "timed_out", "worker_lost", "raised"], (4, 1, 3, False)),
+        (["timed_out", "worker_lost"], (2, 0, 2, False)),
+        (["bystander"], (0, 0, 0, True)),
+        (["worker_lost", "bystander", "worker_lost"], (2, 2, 2, False)),
+        (["bystander", "worker_lost", "raised"], (2, 1, 1, True)),
+    ],
+)
+def test_an_attempt_of_a_bystander_is_counted_nowhere(
+    kinds: list[str], known: tuple[int, int, int, bool]
+) -> None:
+    last = failure_after(kinds, ["OSError"])
+
+    assert (last.count, last.losses, last.interrupted, last.bystander) == known
+
+
+@pytest.mark.parametrize("policy", [hipq.Fixed(max_attempts=99), hipq.Exponential(max_attempts=99)])
+def test_a_shipped_policy_ends_a_job_that_lost_three_workers_in_a_row(policy: RetryPolicy) -> None:
+    """It may be what kills them."""
+    assert isinstance(decide(policy, failure(2, WorkerLost, losses=2)), hipq.RetryIn)
+    assert decide(policy, failure(3, WorkerLost, losses=3)) == hipq.GiveUp()
+
+
+def test_the_first_failure_of_a_bystander_is_retried_after_the_first_delay() -> None:
+    bystander = failure_after(["bystander"], class_names(WorkerLost))
+
+    assert hipq.Exponential(jitter=0, max_attempts=1).decide(bystander) == hipq.RetryIn(10)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "again"),
+    [(["bystander"], True), (["worker_lost"], True), (["worker_lost"] * 3, False), ([], False)],
+)
+def test_a_job_with_its_response_is_not_given_up_because_it_was_interrupted(
+    kinds: list[str], again: bool
+) -> None:
+    expected = hipq.RetryIn(0) if again else hipq.GiveUp()
+
+    assert decide_interrupted(failure_after(kinds, ())) == expected
 
 
 # With a retry handler

@@ -169,13 +169,17 @@ class Starts:
         self.queue = queue(0)
         self.moments: list[datetime] = []
 
-    def ask(self, now: datetime, number: int) -> int:
+    def ask(self, now: datetime, number: int, *, latest: timedelta = timedelta()) -> int:
+        """Ask whether so many may start, `latest` after now; half of them do at once."""
         found = self.limit(self.queue, now, [], candidates(*[{}] * number))
         count = sum(isinstance(verdict, hipq.Run) for verdict in found)
         if count:
-            self.limit.admitted(self.queue, now, count)
-        self.moments += [now] * count
+            self.limit.admitted(self.queue, now + latest, count)
+        self.moments += [now] * (count // 2) + [now + latest] * (count - count // 2)
         return count
+
+    def since(self, moment: datetime) -> int:
+        return sum(start > moment for start in self.moments)
 
 
 def test_no_more_than_the_count_start_at_once() -> None:
@@ -195,23 +199,53 @@ def test_a_start_is_free_again_when_its_seconds_are_over() -> None:
     assert starts.ask(NOON + timedelta(seconds=90), 5) == 1
 
 
+PARTS = st.integers(0, 450) | st.sampled_from([1, 3, 395, 397, 398, 399, 400, 401])
+STEPS = st.lists(st.tuples(PARTS, st.integers(1, 400)), max_size=12)
+"""How many four-hundredths of the window pass, and how many jobs want to start then."""
+
+
 @given(
-    st.integers(1, 5),
+    st.sampled_from([1, 2, 5, 100, 101, 250]),
     st.sampled_from([0.5, 1, 7.3, 60]),
-    st.lists(st.tuples(st.floats(0, 20), st.integers(1, 9)), max_size=30),
+    STEPS,
+    st.sampled_from([0, 0.1]),
 )
 def test_in_no_window_start_more_than_the_count(
-    count: int, per: float, steps: list[tuple[float, int]]
+    count: int, per: float, steps: list[tuple[int, int]], latest: float
 ) -> None:
     starts, now = Starts(hipq.RateLimit(count, per=per)), NOON
-    for seconds, number in steps:
-        now += timedelta(seconds=seconds)
-        starts.ask(now, number)
+    for parts, number in steps:
+        now += timedelta(seconds=per * parts / 400)
+        starts.ask(now, number, latest=timedelta(seconds=latest))
 
     # Half-open: what started exactly `per` seconds ago is free again.
-    for begin in starts.moments:
-        end = begin + timedelta(seconds=per)
-        assert sum(begin <= moment < end for moment in starts.moments) <= count
+    moments = sorted(starts.moments)
+    for first, next_free in zip(moments, moments[count:], strict=False):
+        assert next_free - first >= timedelta(seconds=per)
+
+
+@given(st.sampled_from([1, 5, 100, 101, 250]), st.sampled_from([0.5, 7.3, 60]), STEPS)
+def test_no_start_is_held_back_for_longer_than_a_hundredth_of_the_window(
+    count: int, per: float, steps: list[tuple[int, int]]
+) -> None:
+    """Against all starts, exactly; up to a hundred it is exact itself."""
+    starts, now = Starts(hipq.RateLimit(count, per=per)), NOON
+    window = timedelta(seconds=per if count <= 100 else per * 1.01)
+    for parts, number in steps:
+        now += timedelta(seconds=per * parts / 400)
+        free = count - starts.since(now - window)
+
+        assert starts.ask(now, number) >= min(free, number)
+
+
+def test_of_many_starts_about_a_hundred_moments_are_kept() -> None:
+    starts = Starts(hipq.RateLimit(100_000, per=60))
+    for tenth in range(1_000):
+        starts.ask(NOON + timedelta(seconds=tenth / 10), 7)
+
+    (kept,) = starts.queue.throttler_state.values()
+    assert 90 < len(kept) <= 102
+    assert sum(number for _, number in kept) >= starts.since(NOON + timedelta(seconds=39.9))
 
 
 def test_the_starts_that_are_kept_do_not_grow_without_bound() -> None:
