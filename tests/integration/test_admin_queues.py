@@ -177,6 +177,34 @@ def test_only_what_was_edited_is_written(admin_client: Client, bank: Queue) -> N
     assert bank.throttle_limit == 7
 
 
+@pytest.mark.parametrize(
+    ("name", "theirs", "mine"),
+    [
+        ("throttle_limit", 20, "5"),
+        ("order", "ageing", "priority"),
+        ("paused", True, "on"),
+        ("retention_days", 3, "30"),
+    ],
+)
+def test_an_edit_of_what_somebody_else_changed_meanwhile_is_refused(
+    admin_client: Client, name: str, theirs: Any, mine: str
+) -> None:
+    queue = QueueFactory.create(throttle_limit=10)
+    opened = form_values(admin_client, queue)
+    Queue.objects.filter(pk=queue.pk).update(**{name: theirs})
+
+    response = save(admin_client, queue, opened, **{name: mine, "ageing_seconds": "90"})
+
+    queue.refresh_from_db()
+    assert (getattr(queue, name), queue.ageing_seconds) == (theirs, 60)
+    words = name.replace("_", " ")
+    assert messages_of(response) == [
+        f"{queue} was not changed: somebody else changed {words} since you opened the page, which "
+        "shows it as it is now."
+    ]
+    assert history(queue) == []
+
+
 def test_a_form_that_says_only_the_new_values_is_understood(
     admin_client: Client, bank: Queue
 ) -> None:
