@@ -56,7 +56,8 @@ class Builder:
         values = {"job_data": data, "job_key": key, "time_windows": [*pattern.time_windows]}
         if not own:
             return copy_of(pattern, values)
-        job = copy_of(pattern, values | own)
+        # From now on, or the time given: the pattern's time is the first in the type's windows.
+        job = copy_of(pattern, values | {"scheduled_run_time": self.now} | own)
         _place(job)
         return job
 
