@@ -12,6 +12,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from django.conf import settings
 from django.db import DatabaseError, connections
 from django.utils import timezone
 
@@ -40,9 +41,10 @@ def measure(using: str) -> timedelta:
 def measure_on_connect(connection: BaseDatabaseWrapper, **_: Any) -> None:
     """Receive `connection_created`: measure unless that was done a moment ago.
 
-    An embedded database has no clock of its own.
+    An embedded database has no clock of its own. Without time zones hipq_django refuses to work,
+    but not the rest of the project.
     """
-    if connection.vendor != "postgresql":
+    if connection.vendor != "postgresql" or not settings.USE_TZ:
         return
     last = _measured_at.get(connection.alias)
     if last is None or time.monotonic() - last > _MEASURE_EVERY_SECONDS:
@@ -58,8 +60,6 @@ def _measure(connection: BaseDatabaseWrapper) -> timedelta:
         cursor.execute("SELECT clock_timestamp()")
         theirs: datetime = cursor.fetchone()[0]
     after = timezone.now()
-    if timezone.is_naive(theirs):  # a project with USE_TZ = False
-        theirs = timezone.make_aware(theirs, UTC)
     return _keep(connection.alias, _offset(theirs - after, theirs - before))
 
 
