@@ -12,7 +12,7 @@ from django.db import IntegrityError, connections, transaction
 from hipq_django import clock, inbox, moves
 from hipq_django.building import Builder, new_job
 from hipq_django.catalog import get_job_type, remembered_job_type
-from hipq_django.database import locked, write_transaction
+from hipq_django.database import check_commits, locked, write_transaction
 from hipq_django.definitions import JOB_OPTIONS, NewJob
 from hipq_django.exceptions import (
     DuplicateJobKeyError,
@@ -194,6 +194,7 @@ def requeue(job: Job) -> Job:
     Its `origin` is the old job, which stays as it is. Raise `InvalidJobError` for a job that is
     not final, `DuplicateJobKeyError` if its key is in use again.
     """
+    check_commits(job.using)
     _read(job, Job.objects.using(job.using), "requeue")
     if not job.is_final:
         raise InvalidJobError(

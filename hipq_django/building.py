@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hipq_django import clock, moves
 from hipq_django.catalog import get_queue
 from hipq_django.conf import get_instance
+from hipq_django.database import check_commits
 from hipq_django.definitions import (
     checked_data,
     checked_factor,
@@ -36,6 +37,7 @@ class Builder:
         self.instance = instance
         self._find_type = find_type
         self.using = get_instance(instance).database
+        check_commits(self.using)
         self.now = clock.now(self.using)
         self._types: dict[str, JobType] = {}
         self._queues: dict[str, Queue] = {}
@@ -56,7 +58,8 @@ class Builder:
         values = {"job_data": data, "job_key": key, "time_windows": [*pattern.time_windows]}
         if not own:
             return copy_of(pattern, values)
-        job = copy_of(pattern, values | own)
+        # From now on, or the time given: the pattern's time is the first in the type's windows.
+        job = copy_of(pattern, values | {"scheduled_run_time": self.now} | own)
         _place(job)
         return job
 

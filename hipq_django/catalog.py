@@ -1,25 +1,29 @@
 """The rows of queues and job types, kept in step with the setting and the code.
 
 What the setting or the code says for the first time, or says anew, is written to the row; what
-an operator changed in the admin stays.
+an operator changed in the admin stays. Only `sync` writes to rows that exist: an enqueue takes
+what its code declares, and writes nothing in its caller's transaction that others wait for.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django.db import models
 
 from hipq_django import clock
 from hipq_django.conf import get_instance
-from hipq_django.database import row_versions
+from hipq_django.database import locked, row_versions, write_transaction
 from hipq_django.definitions import checked_name, checked_type_name
 from hipq_django.models import JobType, Queue
 from hipq_django.registry import DEFAULT_QUEUE, get_all_declared, get_declared
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from django.db.models import QuerySet
 
     from hipq_django.conf import InstanceSettings
@@ -34,9 +38,10 @@ def get_queue(instance: str, name: str) -> Queue:
 
 
 def get_job_type(instance: str, name: str) -> JobType:
-    """Return the row of a job type with its queue, created where it is missing.
+    """Return a job type with its queue, as its row and the code have it; created where missing.
 
-    A type that nobody declared is registered with the defaults (hipq state.md, "Job Type").
+    What the row does not say yet, because no worker with this code has started, is in the copy
+    only. A type that nobody declared is registered with the defaults (hipq state.md, "Job Type").
     """
     config = get_instance(instance)
     found = _read_job_type(config, name)
@@ -89,14 +94,29 @@ def sync(instance: str) -> None:
     """Bring all queues and job types of an instance up to the setting and the code."""
     config = get_instance(instance)
     for name in config.queues:
-        _sync_queue(get_queue(instance, name), config)
+        wanted = _queue_values(config, name)
+        queue = get_queue(instance, name)
+        if queue.declared != wanted:
+            _write(Queue.objects.using(config.database), queue, partial(_changes, wanted=wanted))
     found = {row.name: row for row in _job_types(config)}
     for declared in get_all_declared(instance):
         row = found.get(declared.name)
         if row is None:
             _create_job_type(config, declared.name, declared)
         elif _is_behind(row, declared):
-            _follow(row, declared)
+            queue = get_queue(instance, declared.queue)
+            _write(_job_types(config), row, partial(_type_changes, declared=declared, queue=queue))
+
+
+def _write(rows: QuerySet[Any], row: Any, changes: Callable[[Any], dict[str, Any]]) -> None:
+    """Write what has to change in the row as it is now, and no other of its fields.
+
+    Since it was read an operator or a scheduler may have written to it.
+    """
+    with write_transaction(rows.db):
+        now = locked(rows.filter(pk=row.pk)).first()
+        if now is not None and (values := changes(now)):
+            rows.filter(pk=row.pk).update(**values, update_time=clock.now(rows.db))
 
 
 def _create_queue(config: InstanceSettings, name: str) -> Queue:
@@ -111,10 +131,6 @@ def _create_queue(config: InstanceSettings, name: str) -> Queue:
     return queue
 
 
-def _sync_queue(queue: Queue, config: InstanceSettings) -> None:
-    _merge(queue, _queue_values(config, queue.name))
-
-
 def _queue_values(config: InstanceSettings, name: str) -> dict[str, Any]:
     values = asdict(config.queue(name))
     del values["throttlers"]  # code: read from the setting by those who run it
@@ -124,74 +140,71 @@ def _queue_values(config: InstanceSettings, name: str) -> dict[str, Any]:
 def _create_job_type(config: InstanceSettings, name: str, declared: DeclaredType | None) -> JobType:
     wanted = declared.as_declared() if declared else {}
     queue = get_queue(config.name, wanted.get("queue", DEFAULT_QUEUE))
-    values = _from_stored(JobType, {k: v for k, v in wanted.items() if k != "queue"})
+    values = _from_stored(JobType, wanted)
     job_type, _ = (
         JobType.objects.using(config.database)
         .select_related("queue")
         .get_or_create(
             instance=config.name,
             name=checked_type_name(name),
-            defaults={
-                **values,
-                "queue": queue,
-                "declared": wanted,
-                "has_response_handler": bool(declared and declared.response_handler),
-                "counted_answers": bool(declared and declared.counted_answers),
-                "sensitive": list(declared.sensitive) if declared else [],
-            },
+            defaults={**values, **(_of_code(declared) if declared else {}), "queue": queue},
         )
     )
     return job_type
 
 
+def _of_code(declared: DeclaredType) -> dict[str, Any]:
+    """Return the values of a job type that no operator edits."""
+    return {
+        "declared": declared.as_declared(),
+        "has_response_handler": bool(declared.response_handler),
+        "counted_answers": declared.counted_answers,
+        "sensitive": list(declared.sensitive),
+    }
+
+
 def _is_behind(job_type: JobType, declared: DeclaredType) -> bool:
-    return (
-        job_type.declared != declared.as_declared()
-        or job_type.has_response_handler != bool(declared.response_handler)
-        or job_type.counted_answers != declared.counted_answers
-        or job_type.sensitive != list(declared.sensitive)
-    )
+    return any(getattr(job_type, name) != value for name, value in _of_code(declared).items())
 
 
 def _follow(job_type: JobType, declared: DeclaredType) -> None:
-    wanted = declared.as_declared()
-    if job_type.declared.get("queue") != wanted["queue"]:
-        queue = get_queue(job_type.instance, wanted["queue"])
-        if job_type.queue.name == job_type.declared.get("queue", DEFAULT_QUEUE):
-            job_type.queue = queue
-    job_type.has_response_handler = bool(declared.response_handler)
-    job_type.counted_answers = declared.counted_answers
-    job_type.sensitive = list(declared.sensitive)
-    _merge(job_type, wanted)
-    job_type.versions = None
+    """Bring the copy, not the row, up to the code."""
+    before = job_type.queue
+    queue = before if before.name == declared.queue else get_queue(before.instance, declared.queue)
+    for name, value in _type_changes(job_type, declared, queue).items():
+        setattr(job_type, name, value)
+    if job_type.queue != before:
+        job_type.versions = None  # they are those of the other queue
 
 
-def _merge(row: Queue | JobType, wanted: dict[str, Any]) -> None:
-    """Write what is wanted anew, unless the operator changed it since it was last wanted."""
+def _type_changes(job_type: JobType, declared: DeclaredType, queue: Queue) -> dict[str, Any]:
+    """Return what of a job type has to change; `queue` is the one that the code declares."""
+    values = _changes(job_type, declared.as_declared()) | _of_code(declared)
+    if job_type.queue.name == job_type.declared.get("queue", DEFAULT_QUEUE):
+        values["queue"] = queue
+    return {name: value for name, value in values.items() if getattr(job_type, name) != value}
+
+
+def _changes(row: Queue | JobType, wanted: dict[str, Any]) -> dict[str, Any]:
+    """Return what is wanted anew, unless the operator changed it since it was last wanted."""
     before = row.declared
-    if before == wanted and not isinstance(row, JobType):
-        return
+    if before == wanted:
+        return {}
     model = type(row)
-    plain = model()
-    for name, value in wanted.items():
-        if name == "queue" or before.get(name) == value:
-            continue
-        last = (
-            _from_stored(model, {name: before[name]})[name]
-            if name in before
-            else getattr(plain, name)
-        )
-        if getattr(row, name) == last:
-            setattr(row, name, _from_stored(model, {name: value})[name])
-    row.declared = wanted
-    row.update_time = clock.now(row._state.db or "default")
-    row.save()
+    plain = {field.name: field.get_default() for field in model._meta.concrete_fields}
+    last = plain | _from_stored(model, {k: v for k, v in before.items() if k in wanted})
+    anew = {name: value for name, value in wanted.items() if before.get(name) != value}
+    values = _from_stored(model, anew)
+    kept = {name: value for name, value in values.items() if getattr(row, name) == last[name]}
+    return {**kept, "declared": wanted}
 
 
 def _from_stored(model: type[models.Model], values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of fields from what is kept of a declaration; the queue is none."""
     return {
         name: Decimal(value) if isinstance(_field(model, name), models.DecimalField) else value
         for name, value in values.items()
+        if name != "queue"
     }
 
 

@@ -10,12 +10,16 @@ from django.db import connections
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from hipq_django import conf, setting
+from hipq_django.database import has_psycopg
 from hipq_django.exceptions import nearest_name
 from hipq_django.registry import get_all_declared
 from hipq_django.webhooks import WebhookView
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+SQLITE_OPTIONS = ("init_command", "transaction_mode", "timeout")
+"""What the recipe for SQLite sets, and libpq takes for a mistake."""
 
 
 def register() -> None:
@@ -26,13 +30,15 @@ def register() -> None:
         check_sources,
         check_isolation,
         check_sqlite,
+        check_driver,
+        check_options,
         check_webhooks,
     ):
         checks.register(check)
 
 
 def check_setting(**_: Any) -> list[checks.CheckMessage]:
-    """E001 to E013, E020 to E023: each id has one rule in `hipq_django.setting`."""
+    """E001 to E013, E020 to E023, E030, E031: each id has one rule in `hipq_django.setting`."""
     return [_error(problem) for problem in setting.problems()]
 
 
@@ -60,7 +66,7 @@ def check_isolation(**_: Any) -> list[checks.CheckMessage]:
             id="hipq.E015",
         )
         for alias in _aliases("postgresql")
-        if not _is_read_committed(settings.DATABASES[alias].get("OPTIONS", {}))
+        if not _is_read_committed(_options(alias))
     ]
 
 
@@ -73,7 +79,33 @@ def check_sqlite(**_: Any) -> list[checks.CheckMessage]:
             id="hipq.W001",
         )
         for alias in _aliases("sqlite")
-        if settings.DATABASES[alias].get("OPTIONS", {}).get("transaction_mode") != "IMMEDIATE"
+        if _options(alias).get("transaction_mode") != "IMMEDIATE"
+    ]
+
+
+def check_driver(**_: Any) -> list[checks.CheckMessage]:
+    """E032: PostgreSQL through psycopg2, which cannot copy rows in nor wait for messages."""
+    return [
+        checks.Error(
+            f"DATABASES[{alias!r}] is reached through psycopg2; hipq_django needs psycopg 3.",
+            hint="Install psycopg 3: pip install 'psycopg[binary]'. Django prefers it.",
+            id="hipq.E032",
+        )
+        for alias in _aliases("postgresql")
+        if not has_psycopg(alias)
+    ]
+
+
+def check_options(**_: Any) -> list[checks.CheckMessage]:
+    """E033: OPTIONS that were left when a project went from SQLite to PostgreSQL."""
+    return [
+        checks.Error(
+            f"DATABASES[{alias!r}] is PostgreSQL, but has SQLite's OPTIONS {', '.join(left)}.",
+            hint="Remove them; PostgreSQL needs no options.",
+            id="hipq.E033",
+        )
+        for alias in _aliases("postgresql")
+        if (left := [repr(name) for name in SQLITE_OPTIONS if name in _options(alias)])
     ]
 
 
@@ -100,6 +132,11 @@ def _aliases(vendor: str) -> Iterator[str]:
     if not any(setting.problems()):
         names = {instance.database for instance in conf.get_instances()}
         yield from (name for name in sorted(names) if connections[name].vendor == vendor)
+
+
+def _options(alias: str) -> dict[str, Any]:
+    options: dict[str, Any] = settings.DATABASES[alias].get("OPTIONS", {})
+    return options
 
 
 def _is_read_committed(options: dict[str, Any]) -> bool:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from django.conf import settings
 from django.db import DatabaseError, connections
 from django.db.models import DateTimeField, Func
 from django.utils import timezone
@@ -89,10 +90,14 @@ def measure(using: str) -> timedelta:
 
 
 def measure_on_connect(connection: BaseDatabaseWrapper, **_: Any) -> None:
-    """Receive `connection_created`: measure unless that was done a moment ago."""
+    """Receive `connection_created`: measure unless that was done a moment ago.
+
+    Without time zones hipq_django refuses to work, but not the rest of the project.
+    """
     known = _measured.get(connection.alias)
     is_fresh = known is not None and steady() - known.at <= _MEASURE_EVERY_SECONDS
-    if connection.vendor != "postgresql" or is_fresh or _follows_process:
+    has_clock = connection.vendor == "postgresql" and settings.USE_TZ
+    if not has_clock or is_fresh or _follows_process:
         return
     try:
         _measure(connection)

@@ -34,6 +34,7 @@ def write_transaction(using: str) -> Iterator[None]:
     SQLite takes its one write lock first: BEGIN IMMEDIATE where `transaction_mode` says so, else
     by a statement that writes nothing. PostgreSQL locks rows, see `locked`.
     """
+    check_commits(using)
     connection = connections[using]
     with transaction.atomic(using=using):
         if connection.vendor == "sqlite":
@@ -209,6 +210,34 @@ def is_refusal(error: Exception) -> bool:
     if state is None:
         return isinstance(error, DataError | IntegrityError)
     return str(state).startswith(_REFUSALS) or state in _MORE_REFUSALS
+
+
+def has_psycopg(using: str) -> bool:
+    """Return whether a PostgreSQL database is reached through psycopg 3, as it has to be."""
+    driver: Any = connections[using]
+    return bool(driver.Database.__name__ == "psycopg")
+
+
+def check_driver(using: str) -> None:
+    """Raise `ConfigurationError` where PostgreSQL is reached through another driver."""
+    if connections[using].vendor == "postgresql" and not has_psycopg(using):
+        raise ConfigurationError(
+            f"database {using!r} is reached through psycopg2, which hipq_django does not support: "
+            "install psycopg 3, which Django prefers."
+        )
+
+
+def check_commits(using: str) -> None:
+    """Raise `ConfigurationError` where the caller manages transactions without Django's `atomic`.
+
+    Nothing could be done after the commit there, and on SQLite a savepoint would be a commit.
+    """
+    connection = connections[using]
+    if not (connection.in_atomic_block or connection.get_autocommit()):
+        raise ConfigurationError(
+            f"database {using!r}: autocommit is off, by transaction.set_autocommit(False) or "
+            "'AUTOCOMMIT'; turn it on and use transaction.atomic()."
+        )
 
 
 def check_isolation(using: str) -> None:

@@ -109,7 +109,7 @@ def _queue_counts(queue: Any, now: datetime, *, served: bool) -> QueueCounts:
     oldest = now - queue.oldest_due if queue.oldest_due else timedelta()
     return QueueCounts(
         name=queue.name,
-        throttle_limit=float(queue.throttle_limit),
+        throttle_limit=float(queue.throttle_limit) if queue.is_limited else 0.0,
         order=queue.order,
         paused=queue.paused,
         served=served,

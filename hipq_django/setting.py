@@ -375,6 +375,28 @@ def source_problems() -> Iterator[Problem]:
             yield Problem("hipq.E024", f"{where}: {error}", "Correct the path or the options.")
 
 
+@_rule("hipq.E030")
+def _times_have_a_zone() -> Iterator[Problem]:
+    if not settings.USE_TZ:
+        yield Problem(
+            "hipq.E030",
+            "USE_TZ is False, but the times of jobs are moments, in all time zones the same.",
+            "Set USE_TZ = True; TIME_ZONE stays the zone of what people see and of time windows.",
+        )
+
+
+@_rule("hipq.E031")
+def _databases_commit() -> Iterator[Problem]:
+    instances = {DEFAULT: {}, **given()}.values()
+    for alias in sorted({options.get("DATABASE", "default") for options in instances}):
+        if not settings.DATABASES.get(alias, {}).get("AUTOCOMMIT", True):
+            yield Problem(
+                "hipq.E031",
+                f"DATABASES[{alias!r}]['AUTOCOMMIT'] is False: nothing would ever be committed.",
+                "Remove 'AUTOCOMMIT', or give hipq an alias of its own without it.",
+            )
+
+
 def _is_number(value: Any) -> bool:
     if isinstance(value, float):
         return isfinite(value)

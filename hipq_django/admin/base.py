@@ -5,16 +5,19 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
 from django.forms import ModelChoiceField
+from django.http import HttpResponseRedirect
 from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html
 
 from hipq_django import clock
 from hipq_django.admin.display import shown, when
+from hipq_django.admin.fields import OutdatedFormError
 from hipq_django.conf import get_instance
+from hipq_django.database import locked, write_transaction
 from hipq_django.figures import COUNT_LIMIT, capped_count
 from hipq_django.setting import DEFAULT
 
@@ -23,7 +26,9 @@ if TYPE_CHECKING:
 
     from django.db.models import Model, QuerySet
     from django.forms import ModelForm
-    from django.http import HttpRequest
+    from django.http import HttpRequest, HttpResponse
+
+    from hipq_django.admin.fields import EditForm
 
 
 class CappedPaginator(Paginator):  # type: ignore[type-arg]
@@ -110,11 +115,35 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         ]
         return f"Changed {', '.join(changes)}." if changes else "No fields changed."
 
-    def save_changes(self, row: Any, form: ModelForm[Any]) -> None:
-        """Write the edited fields only: a scheduler may write others at the same moment."""
-        if form.changed_data:
-            row.update_time = self.now
-            row.save(using=self.database, update_fields=[*form.changed_data, "update_time"])
+    def save_changes(self, row: Any, form: EditForm) -> None:
+        """Write the edited fields only, where nobody else changed them; others may be written.
+
+        Raise `OutdatedFormError`, with nothing changed, where somebody did.
+        """
+        if not form.edited:
+            return
+        rows = self.model._default_manager.using(self.database).filter(pk=row.pk)
+        with write_transaction(self.database):
+            form.check_current(locked(rows).get())
+            rows.update(**form.edited, update_time=self.now)
+
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> Any:
+        """Save nothing, and say so, where somebody else changed an edited value meanwhile."""
+        try:
+            return super().changeform_view(request, object_id, form_url, extra_context)
+        except OutdatedFormError as error:
+            return self.refused(request, object_id, str(error))
+
+    def refused(self, request: HttpRequest, object_id: str | None, reason: str) -> HttpResponse:
+        """Say why nothing was saved, and show the row as it is now."""
+        self.message_user(request, reason, messages.ERROR)
+        return HttpResponseRedirect(self.url(self.model, "change", object_id))
 
     @admin.display(description="created")
     def created(self, row: Any) -> str:

@@ -14,7 +14,13 @@ from hipq_django.exceptions import InvalidJobError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from django.db.models import Model
+
     Rule = Callable[[Any], Any]
+
+
+class OutdatedFormError(Exception):
+    """What the operator edited is not any more as the page showed it."""
 
 
 class EditForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -23,6 +29,9 @@ class EditForm(forms.ModelForm):  # type: ignore[type-arg]
     The values that the page showed travel with the form and are what a field is compared with.
     """
 
+    edits: tuple[str, ...] | None = None
+    """The fields of the row that may be edited; None for all of the form's."""
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for name, field in self.fields.items():
@@ -30,6 +39,36 @@ class EditForm(forms.ModelForm):  # type: ignore[type-arg]
             field.show_hidden_initial = not self.is_bound or any(
                 key.startswith(initial) for key in self.data
             )
+
+    @property
+    def edited(self) -> dict[str, Any]:
+        """The values that the operator changed."""
+        may_be = self.fields if self.edits is None else self.edits
+        return {name: self.cleaned_data[name] for name in self.changed_data if name in may_be}
+
+    def check_current(self, row: Model) -> None:
+        """Raise `OutdatedFormError` where somebody changed an edited value of the locked row."""
+        outdated = [
+            name
+            for name in self.edited
+            if self._was_outdated(name)
+            or row._meta.get_field(name).value_from_object(row) != self.initial[name]  # type: ignore[union-attr]
+        ]
+        if outdated:
+            names = " and ".join(name.replace("_", " ") for name in outdated)
+            raise OutdatedFormError(
+                f"{row} was not changed: somebody else changed {names} since you opened the page, "
+                "which shows it as it is now."
+            )
+
+    def _was_outdated(self, name: str) -> bool:
+        """Whether the page showed another value than the row had when the form was sent."""
+        field, bound = self.fields[name], self[name]
+        if not field.show_hidden_initial:
+            return False
+        widget = field.hidden_widget()
+        seen = widget.value_from_datadict(self.data, self.files, bound.html_initial_name)
+        return field.has_changed(bound.initial, seen)
 
 
 class CheckedField(forms.Field):

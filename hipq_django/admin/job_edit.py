@@ -17,7 +17,6 @@ from hipq_django.moments import aware_moment
 from hipq_django.states import WAITING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from datetime import datetime
 
 EDITABLE = ("scheduled_run_time", "priority", "throttle_factor")
@@ -41,6 +40,7 @@ class JobForm(EditForm):
         checked_factor, help_text="What it counts against the limit; 0 is never held back."
     )
     seen_attempt = SeenAttempt(required=False)
+    edits = EDITABLE
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -52,26 +52,23 @@ class JobForm(EditForm):
         moment: datetime = checked(partial(aware_moment, name), self.cleaned_data[name])
         return moment
 
-    @property
-    def edited(self) -> dict[str, Any]:
-        """The values that the operator changed."""
-        return {name: self.cleaned_data[name] for name in EDITABLE if name in self.changed_data}
 
-
-def edit(job: Job, values: Mapping[str, Any], seen_attempt: int | None) -> Job:
-    """Write the values and return the row as it stands now.
+def edit(job: Job, form: JobForm) -> Job:
+    """Write the edited values and return the row as it stands now.
 
     Raise `InvalidJobError`, with nothing changed, unless the job still waits for the attempt
-    that the operator saw.
+    that the operator saw, `OutdatedFormError` where somebody else changed an edited value.
     """
+    seen_attempt = form.cleaned_data["seen_attempt"]
     with write_transaction(job.using):
         row: Job | None = locked(Job.objects.using(job.using).filter(pk=job.pk)).first()
         if row is None:
             raise InvalidJobError(f"{job} was not changed: it was pruned meanwhile.")
         if row.state not in WAITING or seen_attempt not in (None, row.attempt):
             raise InvalidJobError(refusal(row))
-        if values:
-            moves.edit(row, values, clock.now(job.using))
+        form.check_current(row)
+        if form.edited:
+            moves.edit(row, form.edited, clock.now(job.using))
     return row
 
 

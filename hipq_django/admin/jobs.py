@@ -9,7 +9,6 @@ from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
 from django.db.models import TextField
 from django.db.models.functions import Cast, Left
-from django.http import HttpResponseRedirect
 
 from hipq_django.admin.base import RowList
 from hipq_django.admin.filters import JobTypeFilter, OutcomeFilter, QueueFilter, StateFilter
@@ -142,12 +141,11 @@ class JobAdmin(JobColumns, JobActions):
             if job is None or not super().has_change_permission(request):
                 raise
             text = refusal(job)  # the user may edit, but not this job
-        self.message_user(request, text, messages.ERROR)
-        return HttpResponseRedirect(self.url(Job, "change", object_id))
+        return self.refused(request, object_id, text)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """Write the edited values unless a worker was first."""
-        row = edit(obj, form.edited, form.cleaned_data["seen_attempt"])
+        row = edit(obj, form)
         if row.scheduled_run_time != obj.scheduled_run_time and "scheduled_run_time" in form.edited:
             text = f"Its time windows moved it to {row.scheduled_run_time:%Y-%m-%d %H:%M:%S} UTC."
             self.message_user(request, text, messages.WARNING)

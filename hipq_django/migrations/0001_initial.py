@@ -78,7 +78,7 @@ class Migration(migrations.Migration):
                         fields=("instance", "name"), name="hipq_queue_name_unique"
                     ),
                     models.CheckConstraint(
-                        condition=models.Q(("throttle_limit__gte", 0)),
+                        condition=models.Q(("throttle_limit__lte", 1000000)),
                         name="hipq_queue_limit_range",
                     ),
                     models.CheckConstraint(

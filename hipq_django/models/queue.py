@@ -53,7 +53,7 @@ class Queue(models.Model):
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["instance", "name"], name="hipq_queue_name_unique"),
             models.CheckConstraint(
-                condition=models.Q(throttle_limit__gte=0), name="hipq_queue_limit_range"
+                condition=models.Q(throttle_limit__lte=1_000_000), name="hipq_queue_limit_range"
             ),
             models.CheckConstraint(
                 condition=models.Q(order__in=Order.values), name="hipq_queue_order_known"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from django.db import DEFAULT_DB_ALIAS, Error
+from django.db import DEFAULT_DB_ALIAS, Error, connections
 
-from hipq_django.database import check_isolation, in_one_line
+from hipq_django.database import check_driver, check_isolation, in_one_line
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.schema import missing_migrations
 
@@ -31,6 +31,7 @@ def reached(config: InstanceSettings) -> Iterator[None]:
 def check_database(config: InstanceSettings) -> None:
     """Raise `ConfigurationError` where the database of an instance cannot be used as it is."""
     with reached(config):
+        check_driver(config.database)
         missing = missing_migrations(config.database)
         check_isolation(config.database)
     if missing:
@@ -39,3 +40,35 @@ def check_database(config: InstanceSettings) -> None:
             f"database {config.database!r} lacks migration hipq.{missing[0]}: "
             f"run manage.py migrate{flag}."
         )
+
+
+def check_pool(config: InstanceSettings, threads: int) -> None:
+    """Raise `ConfigurationError` where a connection pool is too small for a worker process.
+
+    Its threads would wait for each other's connections, and fail.
+    """
+    pool = connections[config.database].settings_dict["OPTIONS"].get("pool")
+    if not pool:
+        return
+    size, needed = _size(pool), connections_needed(config, threads)
+    if size < needed:
+        raise ConfigurationError(
+            f"DATABASES[{config.database!r}]['OPTIONS']['pool'] has {size} connections, but a "
+            f"worker process with --threads {threads} needs {needed}: set "
+            f'"pool": {{"max_size": {needed}}}, or take fewer threads.'
+        )
+
+
+def connections_needed(config: InstanceSettings, threads: int) -> int:
+    """Return how many connections a worker process may use at the same moment.
+
+    One for each thread; the scheduler, the writer of results and the heartbeat; and where NOTIFY
+    wakes it, one to listen and one to send the message that proves that it hears.
+    """
+    return threads + 3 + (2 if config.notify else 0)
+
+
+def _size(pool: Any) -> int:
+    """Return the most connections of a pool, by psycopg's own defaults where they are not given."""
+    options = pool if isinstance(pool, dict) else {}
+    return int(options.get("max_size") or options.get("min_size", 4))

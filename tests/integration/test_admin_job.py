@@ -282,6 +282,28 @@ def test_a_value_that_enqueue_would_refuse_is_refused(
 # Somebody else was first
 
 
+@pytest.mark.parametrize(
+    ("theirs", "mine"),
+    [
+        ({"priority": 7}, {"priority": "1"}),
+        ({"scheduled_run_time": datetime(2031, 1, 1, tzinfo=UTC)}, TOMORROW),
+    ],
+)
+def test_an_edit_of_what_somebody_else_changed_meanwhile_is_refused(
+    admin_client: Client, theirs: dict[str, Any], mine: dict[str, str]
+) -> None:
+    job = waiting()
+    opened = form_values(admin_client, job)
+    Job.objects.filter(pk=job.pk).update(**theirs)
+    now = Job.objects.filter(pk=job.pk).values().get()
+
+    response = save(admin_client, job, opened, **mine)
+
+    assert "somebody else changed" in messages_of(response)[0]
+    assert Job.objects.filter(pk=job.pk).values().get() == now
+    assert history(job) == []
+
+
 def test_an_edit_is_refused_when_a_worker_claimed_the_job_meanwhile(admin_client: Client) -> None:
     job = hipq.enqueue("ask")
     opened = form_values(admin_client, job)

@@ -11,7 +11,7 @@ from django.test import Client
 import hipq_django as hipq
 from hipq_django.catalog import get_job_type
 from hipq_django.models import JobType, Worker
-from tests.admin_pages import history, html, list_url, page_url, save
+from tests.admin_pages import form_values, history, html, list_url, messages_of, page_url, save
 from tests.declaring import Declare
 from tests.factories import JobTypeFactory, QueueFactory, WorkerFactory
 
@@ -115,6 +115,43 @@ def test_a_page_that_is_saved_unedited_changes_nothing(admin_client: Client) -> 
 
     assert JobType.objects.filter(pk=job_type.pk).values().get() == before
     assert history(job_type) == ["No fields changed."]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "mine"),
+    [
+        ({"default_priority": 1}, {"default_priority": "5"}),
+        ({"default_throttle_factor": "0.25"}, {"default_throttle_factor": "2"}),
+        ({"default_time_windows": ["05:00-07:00"]}, {"default_time_windows": "22:00-23:00"}),
+        ({"time_zone": "Europe/Rome"}, {"time_zone": "Europe/Paris"}),
+    ],
+)
+def test_an_edit_of_what_somebody_else_changed_meanwhile_is_refused(
+    admin_client: Client, theirs: dict[str, Any], mine: dict[str, str]
+) -> None:
+    job_type = JobTypeFactory.create()
+    opened = form_values(admin_client, job_type)
+    JobType.objects.filter(pk=job_type.pk).update(**theirs)
+    now = JobType.objects.filter(pk=job_type.pk).values().get()
+
+    response = save(admin_client, job_type, opened, **mine)
+
+    assert "somebody else changed" in messages_of(response)[0]
+    assert JobType.objects.filter(pk=job_type.pk).values().get() == now
+    assert history(job_type) == []
+
+
+def test_an_edit_of_another_default_than_somebody_else_changed_is_written(
+    admin_client: Client,
+) -> None:
+    job_type, queue = JobTypeFactory.create(), QueueFactory.create()
+    opened = form_values(admin_client, job_type)
+    JobType.objects.filter(pk=job_type.pk).update(default_priority=1)
+
+    save(admin_client, job_type, opened, queue=queue.pk)
+
+    job_type.refresh_from_db()
+    assert (job_type.default_priority, job_type.queue) == (1, queue)
 
 
 @pytest.mark.parametrize(

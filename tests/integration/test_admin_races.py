@@ -19,9 +19,9 @@ from django.test import Client
 import hipq_django as hipq
 from hipq_django import clock, moves
 from hipq_django.database import locked
-from hipq_django.models import Job
+from hipq_django.models import Job, Queue
 from tests.admin_pages import form_values, history, messages_of, press, save
-from tests.factories import WorkerFactory
+from tests.factories import QueueFactory, WorkerFactory
 from tests.hand_worker import HandWorker
 
 pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
@@ -123,3 +123,25 @@ def test_an_edit_is_either_in_the_claim_or_refused(admin_client: Client) -> None
         assert [(row.pk, row.priority) for row in claimed] == [(job.pk, 1 if was_edited else 100)]
         assert Job.objects.get(pk=job.pk).priority == claimed[0].priority
         assert len(history(job)) == was_edited
+
+
+def test_an_edit_waits_for_another_one_of_the_same_value_and_is_then_refused(
+    admin_client: Client,
+) -> None:
+    queue = QueueFactory.create(throttle_limit=10)
+    opened, edited = form_values(admin_client, queue), Barrier(2, timeout=20)
+
+    def edit() -> None:
+        with transaction.atomic():
+            Queue.objects.filter(pk=queue.pk).update(throttle_limit=20)
+            edited.wait()
+            wait_until_somebody_waits_for_a_lock()
+
+    editing = in_thread(edit)
+    edited.wait()
+    response = save(admin_client, queue, opened, throttle_limit="5")
+    editing.result(timeout=20)
+
+    assert "somebody else changed throttle limit" in messages_of(response)[0]
+    assert Queue.objects.get(pk=queue.pk).throttle_limit == 20
+    assert history(queue) == []

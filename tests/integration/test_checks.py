@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from enum import Enum
 from io import StringIO
+from types import ModuleType
 from typing import Any
 
 import pytest
 from django.core.checks import CheckMessage, run_checks
 from django.core.management import call_command
-from django.core.management.base import SystemCheckError
+from django.core.management.base import CommandError, SystemCheckError
 from django.db import connections
 from django.urls import include, path
 from django.views.decorators.cache import never_cache
 from pytest_django import Settings
 
 import hipq_django as hipq
+from hipq_django import clock
 from hipq_django.checks import check_webhooks
+from hipq_django.conf import get_instance
+from hipq_django.exceptions import ConfigurationError
+from hipq_django.processes.start_up import check_pool
 from tests.declaring import Declare
 from tests.integration.webhooks import FORMAT
 
@@ -127,6 +132,100 @@ def test_only_the_databases_of_instances_are_checked(
     settings.HIPQ = {"default": {"DATABASE": "other"}}
 
     assert found() == []
+
+
+# What the rest of the project's settings must be
+
+
+def test_a_project_without_time_zones_is_e030_and_refused(settings: Settings) -> None:
+    settings.USE_TZ, settings.HIPQ = False, {}
+
+    assert found() == ["hipq.E030"]
+    with pytest.raises(ConfigurationError, match="USE_TZ is False"):
+        hipq.enqueue("ask")
+
+
+def test_without_time_zones_the_rest_of_the_project_reaches_its_database(
+    settings: Settings,
+) -> None:
+    settings.USE_TZ = False
+
+    clock.measure_on_connect(connections["default"])
+
+
+def test_a_database_that_does_not_commit_is_e031_and_refused(
+    monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    monkeypatch.setitem(settings.DATABASES["other"], "AUTOCOMMIT", False)
+    settings.HIPQ = {"default": {}}
+    assert found() == []
+    settings.HIPQ = {"other": {"DATABASE": "other"}}
+
+    assert found() == ["hipq.E031"]
+    with pytest.raises(ConfigurationError, match="nothing would ever be committed"):
+        hipq.enqueue("ask", instance="other")
+
+
+@pytest.mark.postgres
+def test_psycopg2_is_e032_and_keeps_a_worker_from_starting(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The driver is not installed beside psycopg 3, which Django would take.
+    monkeypatch.setattr(type(connections["default"]), "Database", ModuleType("psycopg2"))
+
+    assert set(found()) == {"hipq.E032"}
+    with pytest.raises(CommandError, match="psycopg2, which hipq_django does not support: install"):
+        call_command("hipq_worker")
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize(
+    "left",
+    [
+        {"transaction_mode": "IMMEDIATE"},
+        {"init_command": "PRAGMA journal_mode=WAL", "transaction_mode": "IMMEDIATE"},
+        {"timeout": 20},
+    ],
+)
+def test_sqlites_options_under_postgresql_are_e033(
+    options: dict[str, Any], left: dict[str, Any]
+) -> None:
+    options.update(left)
+
+    [error] = complaints()
+
+    assert error.id == "hipq.E033"
+    assert all(repr(name) in error.msg for name in left)
+
+
+@pytest.mark.parametrize(
+    ("pool", "threads", "needed"),
+    [(True, 8, 13), ({}, 8, None), ({"min_size": 2}, 1, 6), ({"max_size": 12}, 8, 13)],
+)
+def test_a_worker_says_how_large_its_connection_pool_must_be(
+    options: dict[str, Any], pool: Any, threads: int, needed: int | None
+) -> None:
+    options["pool"] = pool
+
+    if needed is None:
+        check_pool(get_instance(), threads)
+        return
+    with pytest.raises(CommandError, match=f'"max_size": {needed}'):
+        call_command("hipq_worker", threads=threads)
+
+
+@pytest.mark.parametrize("pool", [{"max_size": 13}, {"min_size": 20}, None])
+def test_a_pool_that_is_large_enough_is_fine(options: dict[str, Any], pool: Any) -> None:
+    options["pool"] = pool
+
+    check_pool(get_instance(), 8)
+
+
+def test_without_notify_a_worker_needs_two_connections_less(
+    options: dict[str, Any], settings: Settings
+) -> None:
+    settings.HIPQ = {"default": {"NOTIFY": False}}
+    options["pool"] = {"max_size": 11}
+
+    check_pool(get_instance(), 8)
 
 
 # Webhooks

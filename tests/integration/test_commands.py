@@ -61,6 +61,13 @@ def test_status_counts_the_live_jobs_of_each_queue() -> None:
     }
 
 
+def test_status_shows_a_negative_limit_as_none() -> None:
+    Queue.objects.create(name="q", throttle_limit=-1)
+
+    assert status()["throttle_limit"] == 0
+    assert "none" in said("hipq_status")
+
+
 def test_status_shows_workers_and_answers_without_a_job() -> None:
     Worker.objects.create(name="shop:7", queues=["q"], threads=3)
     hipq.complete("nobody", "key", response=1)

@@ -232,7 +232,7 @@ def test_a_job_that_did_not_succeed_keeps_its_error(outcome: str) -> None:
 @pytest.mark.parametrize(
     ("model", "values"),
     [
-        (Queue, {"throttle_limit": -1}),
+        (Queue, {"throttle_limit": 1_000_001}),
         (Queue, {"order": "random"}),
         (Queue, {"granularity_seconds": 0}),
         (Queue, {"ageing_seconds": -1}),

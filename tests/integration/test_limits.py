@@ -61,7 +61,7 @@ def test_mixed_factors_are_summed(start: Any) -> None:
     assert running() == [4, 0.5, 3, 2.5]
 
 
-@pytest.mark.parametrize("limit", [0, 0.5, 0.999])
+@pytest.mark.parametrize("limit", [0, 0.5, 0.999, -1, -1000])
 def test_a_limit_below_one_is_no_limit(limit: float, start: Any) -> None:
     """T20."""
     limited(limit)

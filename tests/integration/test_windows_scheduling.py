@@ -72,6 +72,31 @@ def test_a_scheduled_time_outside_moves_to_the_next_opening() -> None:
     assert enqueue("13:00-15:00", scheduled=monday(15)).scheduled_run_time == tuesday(13)
 
 
+@pytest.mark.parametrize(
+    ("windows", "scheduled", "expected"),
+    [
+        ([], None, monday(12)),
+        ([], monday(14), monday(14)),
+        (["11:00-13:00"], None, monday(12)),
+        (["13:00-14:00"], None, monday(13)),
+        (["13:00-14:00"], monday(15), tuesday(13)),
+        (None, None, monday(22)),
+        (None, monday(14), monday(22)),
+    ],
+)
+def test_a_job_with_windows_of_its_own_does_not_wait_for_those_of_its_type(
+    declare: Declare, windows: Any, scheduled: datetime | None, expected: datetime
+) -> None:
+    declare("nightly", time_windows=["22:00-23:00"])(lambda job: None)
+    options: Any = {"time_windows": windows, "scheduled_run_time": scheduled, "priority": 5}
+
+    job = hipq.enqueue("nightly", **options)
+    (other,) = hipq.enqueue_many([hipq.NewJob("nightly", **options)])
+
+    assert (job.scheduled_run_time, other.scheduled_run_time) == (expected, expected)
+    assert job.rank == job.queue.ordering.rank(expected, 5)
+
+
 def test_windows_over_midnight_are_open_after_midnight() -> None:
     """T29."""
     job = enqueue("22:00-02:00", scheduled=tuesday(1, 59))

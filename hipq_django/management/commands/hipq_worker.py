@@ -16,7 +16,7 @@ from hipq_django.processes.logs import set_up_logging
 from hipq_django.processes.options import WorkerOptions
 from hipq_django.processes.reloader import Reloader
 from hipq_django.processes.signals import on_stop_signals
-from hipq_django.processes.start_up import check_database, reached
+from hipq_django.processes.start_up import check_database, check_pool, reached
 from hipq_django.processes.supervisor import Supervisor
 from hipq_django.processes.worker import WorkerProcess
 from hipq_django.setting import DEFAULT
@@ -101,6 +101,7 @@ class Command(BaseCommand):
             raise CommandError(f"--interval {options['interval']}: give 0.001 to 3,600 seconds.")
         try:
             config = get_instance(options["instance"])
+            check_pool(config, options["threads"])
             check_database(config)
             with reached(config):
                 self._check_queues(config, options["queues"])

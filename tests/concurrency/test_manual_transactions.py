@@ -1,0 +1,77 @@
+"""Transactions that the caller manages without Django's `atomic`: nothing is written in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.db import transaction
+
+import hipq_django as hipq
+from hipq_django.exceptions import ConfigurationError
+from hipq_django.models import Answer, Job
+from hipq_django.testing import run_due_jobs
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def final() -> Job:
+    job = hipq.enqueue("echo", "done")
+    run_due_jobs("default")
+    job.refresh_from_db()
+    return job
+
+
+@pytest.fixture
+def waiting(final: Job) -> Job:
+    return hipq.enqueue("ask", job_key="waiting")
+
+
+@pytest.fixture
+def manual(waiting: Job, final: Job) -> Iterator[None]:
+    """The connection of the test, its autocommit off."""
+    transaction.set_autocommit(False)
+    yield
+    transaction.rollback()
+    transaction.set_autocommit(True)
+
+
+VERBS: dict[str, Callable[[Job, Job], Any]] = {
+    "enqueue": lambda waiting, final: hipq.enqueue("ask"),
+    "enqueue with the key of another": lambda waiting, final: hipq.enqueue(
+        "ask", job_key="waiting", on_conflict="return"
+    ),
+    "enqueue_many": lambda waiting, final: hipq.enqueue_many([hipq.NewJob("ask")]),
+    "cancel": lambda waiting, final: hipq.cancel(waiting),
+    "run_now": lambda waiting, final: hipq.run_now(waiting),
+    "requeue": lambda waiting, final: hipq.requeue(final),
+    "complete": lambda waiting, final: hipq.complete("ask", "waiting", response=1),
+    "fail": lambda waiting, final: hipq.fail("ask", "waiting", error="no"),
+}
+
+
+@pytest.mark.usefixtures("manual")
+@pytest.mark.parametrize("verb", list(VERBS))
+def test_without_autocommit_a_verb_is_refused_before_it_writes(
+    waiting: Job, final: Job, verb: str
+) -> None:
+    before = list(Job.objects.order_by("pk").values())
+
+    with pytest.raises(ConfigurationError, match=r"use transaction\.atomic\(\)"):
+        VERBS[verb](waiting, final)
+
+    transaction.commit()
+    assert list(Job.objects.order_by("pk").values()) == before
+    assert not Answer.objects.exists()
+
+
+@pytest.mark.usefixtures("manual")
+def test_inside_atomic_the_verbs_work_without_autocommit_too(waiting: Job, final: Job) -> None:
+    with transaction.atomic():
+        for verb in ("enqueue", "run_now", "requeue", "complete"):
+            VERBS[verb](waiting, final)
+
+    transaction.commit()
+    assert Job.objects.count() == 4
