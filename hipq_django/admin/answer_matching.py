@@ -23,6 +23,7 @@ from hipq_django.exceptions import HipqError
 from hipq_django.models import Answer, Job
 
 if TYPE_CHECKING:
+    from django.db.models import QuerySet
     from django.http import HttpRequest, HttpResponse
 
 MAX_ID = 2**63 - 1
@@ -38,9 +39,13 @@ class AnswerMatching(HipqAdmin):
     """The page on which an operator matches an answer that no job has."""
 
     def has_match_answer_permission(self, request: HttpRequest) -> bool:
-        """Return whether the user may match answers to jobs."""
+        """Return whether the user may match answers to jobs, both of which the page shows."""
         permitted = request.user.has_perm(f"{self.opts.app_label}.match_answer")
-        return permitted and self.has_view_or_change_permission(request)
+        return (
+            permitted
+            and self.has_view_or_change_permission(request)
+            and self.may_view(request, Job)
+        )
 
     def can_match(self, request: HttpRequest, answer: Answer) -> bool:
         """Return whether this user may match this answer."""
@@ -61,9 +66,10 @@ class AnswerMatching(HipqAdmin):
             return HttpResponseRedirect(self.url(Answer, "changelist"))
         given = request.POST if request.method == "POST" else request.GET
         form = JobIdForm(given if "job" in given else None)
-        if request.method == "POST" and form.is_valid():
-            return self._match(request, answer, form.cleaned_data["job"])
-        return self._match_page(request, answer, form)
+        job = self._chosen(request, form)
+        if request.method == "POST" and job is not None:
+            return self._match(request, answer, job.pk)
+        return self._match_page(request, answer, form, job)
 
     def _match(self, request: HttpRequest, answer: Answer, job_id: int) -> HttpResponse:
         """Match and write it down in both histories, all of it or nothing."""
@@ -80,8 +86,9 @@ class AnswerMatching(HipqAdmin):
         self.message_user(request, text, messages.SUCCESS)
         return HttpResponseRedirect(self.url(Answer, "change", matched.pk))
 
-    def _match_page(self, request: HttpRequest, answer: Answer, form: JobIdForm) -> HttpResponse:
-        job = self._chosen(form)
+    def _match_page(
+        self, request: HttpRequest, answer: Answer, form: JobIdForm, job: Job | None
+    ) -> HttpResponse:
         context = {
             **self.admin_site.each_context(request),
             "opts": self.opts,
@@ -98,15 +105,16 @@ class AnswerMatching(HipqAdmin):
         request.current_app = self.admin_site.name
         return TemplateResponse(request, "hipq_django/admin/match_answer.html", context)
 
-    def _chosen(self, form: JobIdForm) -> Job | None:
+    def _chosen(self, request: HttpRequest, form: JobIdForm) -> Job | None:
+        """Return the job that was named, if it is one of those that this user is shown."""
         if not form.is_bound or not form.is_valid():
             return None
-        pk = form.cleaned_data["job"]
-        job = Job.objects.using(self.database).select_related("job_type", "queue").filter(pk=pk)
-        found = job.first()
-        if found is None:
+        pk, page = form.cleaned_data["job"], self.page_of(Job)
+        jobs: QuerySet[Job] = page.get_queryset(request) if page else Job.objects.all()
+        job = jobs.using(self.database).select_related("job_type", "queue").filter(pk=pk).first()
+        if job is None:
             form.add_error("job", f"There is no job {pk}.")
-        return found
+        return job
 
     def _answer_rows(self, answer: Answer) -> list[tuple[str, str]]:
         return [

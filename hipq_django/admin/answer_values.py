@@ -22,9 +22,14 @@ def status_badge(answer: Answer) -> str:
 
 def shown_payload(answer: Answer) -> Any:
     """Return what the other system sent, without the values of sensitive fields."""
+    return masked(answer, answer.payload)
+
+
+def masked(answer: Answer, value: Any) -> Any:
+    """Return JSON or text about an answer without the values of its sensitive fields."""
     if answer.job is not None:
-        return answer.job.masked(answer.payload)
+        return answer.job.job_type.redactor.knowing(answer.job.job_data, answer.payload).mask(value)
     types = JobType.objects.using(answer._state.db)
     row = types.filter(instance=answer.instance, name=answer.job_type).first()
     job_type = row or JobType(instance=answer.instance, name=answer.job_type)
-    return job_type.redactor.mask(answer.payload)
+    return job_type.redactor.knowing(answer.payload).mask(value)

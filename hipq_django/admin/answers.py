@@ -8,10 +8,10 @@ from django.contrib import admin
 
 from hipq_django.admin.answer_chart import chart
 from hipq_django.admin.answer_matching import AnswerMatching
-from hipq_django.admin.answer_values import shown_payload, status_badge
+from hipq_django.admin.answer_values import masked, shown_payload, status_badge
 from hipq_django.admin.base import ReadOnlyAdmin
 from hipq_django.admin.display import NOTHING, block, known, when
-from hipq_django.admin.filters import AnswerFilter
+from hipq_django.admin.filters import AnswerFilter, KindFilter
 from hipq_django.models import Answer, Job
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class AnswerAdmin(AnswerMatching, ReadOnlyAdmin):
     list_display = (
         "id", "status_badge", "kind", "job_type", "job_key", "to_job", "attempt", "received",
     )  # fmt: skip
-    list_filter = (AnswerFilter, "kind")
+    list_filter = (AnswerFilter, KindFilter)
     list_defer = ("payload",)
     search_fields = ("job_key",)
     search_help_text = "A whole job key."
@@ -53,12 +53,9 @@ class AnswerAdmin(AnswerMatching, ReadOnlyAdmin):
             context["match_url"] = self.url(Answer, "match", answer.pk)
         return super().render_change_form(request, context, *args, **kwargs)
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
-    ) -> tuple[QuerySet[Any], bool]:
+    def find(self, rows: QuerySet[Any], term: str) -> QuerySet[Any]:
         """Return the answers with exactly this key."""
-        term = search_term.strip()
-        return (queryset.filter(job_key=term) if term else queryset), False
+        return rows.filter(job_key=term)
 
     @admin.display(description="status")
     def status_badge(self, answer: Answer) -> str:
@@ -95,7 +92,7 @@ class AnswerAdmin(AnswerMatching, ReadOnlyAdmin):
     @admin.display(description="problem")
     def what_is_wrong(self, answer: Answer) -> str:
         """Why a message is no answer."""
-        return known(answer.problem)
+        return known(masked(answer, answer.problem))
 
     @admin.display(description="payload")
     def content(self, answer: Answer) -> str:

@@ -6,7 +6,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib import admin, messages
+from django.contrib.admin.exceptions import NotRegistered
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.views.main import ChangeList
+from django.contrib.admin.widgets import url_params_from_lookup_dict
+from django.core.exceptions import BadRequest
 from django.core.paginator import Paginator
 from django.forms import ModelChoiceField
 from django.http import HttpResponseRedirect
@@ -22,6 +26,7 @@ from hipq_django.figures import COUNT_LIMIT, capped_count
 from hipq_django.setting import DEFAULT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import datetime
 
     from django.db.models import Model, QuerySet
@@ -29,6 +34,13 @@ if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
     from hipq_django.admin.fields import EditForm
+
+FIELD_LOOKUPS = ("exact", "isnull", "id__exact")
+"""What Django's own filters of a field ask for."""
+
+MAX_ID_DIGITS = 18
+MAX_TERM_CHARS = 255
+"""No key and no name is longer; SQLite refuses far longer terms with an error."""
 
 
 class CappedPaginator(Paginator):  # type: ignore[type-arg]
@@ -57,6 +69,15 @@ class RowList(ChangeList):
         """Return the rows of the list."""
         rows = super().get_queryset(request, *args, **kwargs)
         return rows.defer(*self.model_admin.list_defer)  # type: ignore[attr-defined]
+
+    def get_ordering_field(self, field_name: Any) -> Any:
+        """Return the field of a column that may be sorted by: any other has no index."""
+        sortable = self.sortable_by or ()
+        return super().get_ordering_field(field_name) if field_name in sortable else None
+
+    def get_ordering(self, request: HttpRequest, queryset: QuerySet[Any]) -> list[Any]:
+        """Return each field once, however often the address names it."""
+        return list(dict.fromkeys(super().get_ordering(request, queryset)))
 
 
 class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
@@ -92,9 +113,66 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         """Return the rows of this page's database, whatever a router would say."""
         return super().get_queryset(request).using(self.database)
 
+    def get_object(
+        self, request: HttpRequest, object_id: str, from_field: str | None = None
+    ) -> Any:
+        """Return the row of a page; Django fails where the address names no field by `''`."""
+        return super().get_object(request, object_id, from_field or None)
+
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         """Return the class of the list."""
         return RowList
+
+    def lookup_allowed(self, lookup: str, value: Any, request: Any = None) -> bool:
+        """Return whether the list has a filter that asks for this; nothing else is looked up.
+
+        Django lets an address ask for any field of the model, in any way: for the beginning of a
+        value that is masked, digit by digit, or by a pattern that keeps the database busy.
+        """
+        asked = {name for item in self.get_list_filter(request) for name in _asks(item)}
+        return lookup in asked or (lookup, value) in self._limits()
+
+    def _limits(self) -> Iterator[tuple[str, Any]]:
+        """Yield what the addresses of pop-ups say for foreign keys with `limit_choices_to`."""
+        for limit in self.model._meta.related_fkey_lookups:
+            chosen = limit() if callable(limit) else limit
+            yield from url_params_from_lookup_dict(chosen).items()
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """Return the rows that are searched for; none for what no row can have."""
+        term = search_term.strip()
+        if "\0" in term or len(term) > MAX_TERM_CHARS:
+            return queryset.none(), False
+        return (self.find(queryset, term) if term else queryset), False
+
+    def find(self, rows: QuerySet[Any], term: str) -> QuerySet[Any]:
+        """Return the rows that a search finds."""
+        del term
+        return rows.none()
+
+    def response_action(  # type: ignore[override]  # of the stubs' optional argument
+        self, request: HttpRequest, queryset: QuerySet[Any]
+    ) -> HttpResponse | None:
+        """Do what was chosen; refuse an id that no row can have, which the database would not."""
+        if not all(map(is_id, request.POST.getlist(ACTION_CHECKBOX_NAME))):
+            raise BadRequest("The ids of the selected rows are not numbers.")
+        return super().response_action(request, queryset)
+
+    def page_of(self, model: type[Model]) -> admin.ModelAdmin[Any] | None:
+        """Return what shows the rows of another model on this site, None where nothing does."""
+        try:
+            return self.admin_site.get_model_admin(model)
+        except NotRegistered:
+            return None
+
+    def may_view(self, request: HttpRequest, model: type[Model]) -> bool:
+        """Return whether the user may see rows of another model, as its own pages would say."""
+        page = self.page_of(model)
+        if page is not None:
+            return page.has_view_or_change_permission(request)
+        return request.user.has_perm(f"{model._meta.app_label}.view_{model._meta.model_name}")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Return False: rows come from code and settings."""
@@ -177,6 +255,21 @@ class ReadOnlyAdmin(HipqAdmin):
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Return False."""
         return False
+
+
+def is_id(text: str) -> bool:
+    """Return whether a text can be the id of a row."""
+    return text.isascii() and text.isdecimal() and len(text) <= MAX_ID_DIGITS
+
+
+def _asks(item: Any) -> Iterator[str]:
+    """Yield the names in the address by which a filter of the list asks."""
+    if isinstance(item, type) and issubclass(item, admin.SimpleListFilter):
+        yield str(item.parameter_name)
+        return
+    field = item if isinstance(item, str) else item[0]
+    for lookup in FIELD_LOOKUPS:
+        yield f"{field}__{lookup}"
 
 
 def _before(form: ModelForm[Any], name: str) -> Any:

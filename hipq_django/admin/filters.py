@@ -135,9 +135,29 @@ class AnswerFilter(SimpleListFilter):
         value, answers = self.value(), Q(kind__in=(Answer.Kind.RESPONSE, Answer.Kind.ERROR))
         if value is None:
             return queryset
+        if value not in dict(self.lookup_choices):
+            return queryset.none()
         if value == "failed":
             # None of them was accepted: so says the condition of the index.
             return queryset.exclude(answers).exclude(status=Answer.Status.ACCEPTED)
         if value == "no_job":
             return queryset.filter(answers, status__in=Answer.JOBLESS, job=None)
         return queryset.filter(answers, status=value)
+
+
+class KindFilter(SimpleListFilter):
+    """What another system sent: a response, an error, or what is no answer."""
+
+    title = "kind"
+    parameter_name = "kind"
+
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
+        """Return the choices."""
+        return list(Answer.Kind.choices)
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Return the answers of the chosen kind."""
+        value = self.value()
+        if value is None:
+            return queryset
+        return queryset.filter(kind=value) if value in Answer.Kind.values else queryset.none()

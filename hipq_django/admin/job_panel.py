@@ -50,7 +50,6 @@ def panel(job: Job, now: datetime) -> dict[str, Any]:
     """Return what the page's template shows of a job beside its fields."""
     reasons = [] if job.is_final else explain(job)
     attempts = list(job.attempts.order_by("-attempt")[: MAX_ROWS + 1])
-    answers = list(job.answers.order_by("-pk")[: MAX_ROWS + 1])
     return {
         "standing": badge(*standing(job)),
         "reasons": [(reason.text, HINTS.get(reason.code, "")) for reason in reasons],
@@ -59,10 +58,17 @@ def panel(job: Job, now: datetime) -> dict[str, Any]:
         "error": _error_line(job),
         "progress": progress_text(job),
         "attempts": [_attempt(attempt, job, now) for attempt in attempts[:MAX_ROWS]],
-        "answers": [_answer(answer, job, now) for answer in answers[:MAX_ROWS]],
-        "has_parts": any(answer.part for answer in answers),
         "max_rows": MAX_ROWS,
         "more_attempts": len(attempts) > MAX_ROWS,
+    }
+
+
+def answers_panel(job: Job, now: datetime) -> dict[str, Any]:
+    """Return what the page's template shows of a job's answers, to those who may view answers."""
+    answers = list(job.answers.order_by("-pk")[: MAX_ROWS + 1])
+    return {
+        "answers": [_answer(answer, job, now) for answer in answers[:MAX_ROWS]],
+        "has_parts": any(answer.part for answer in answers),
         "more_answers": len(answers) > MAX_ROWS,
     }
 

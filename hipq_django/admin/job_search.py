@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hipq_django.admin.base import is_id
 from hipq_django.models import JobType
 from hipq_django.payloads import NONE
 from hipq_django.states import State
@@ -12,13 +13,12 @@ if TYPE_CHECKING:
     from django.db.models import QuerySet
 
 MAX_FOUND = 1_000
-MAX_ID_DIGITS = 18
 
 
 def find(jobs: QuerySet[Any], term: str) -> QuerySet[Any]:
     """Return the jobs with exactly this key, or this id."""
     ids = _with_key(jobs, term) if term != NONE else []
-    if term.isascii() and term.isdecimal() and len(term) <= MAX_ID_DIGITS:
+    if is_id(term):
         ids.append(int(term))
     return jobs.filter(pk__in=ids)
 

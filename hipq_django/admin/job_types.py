@@ -21,6 +21,7 @@ from hipq_django.models import Job, JobType, Queue
 from hipq_django.registry import get_declared
 
 if TYPE_CHECKING:
+    from django.db.models import QuerySet
     from django.http import HttpRequest
 
 
@@ -85,6 +86,10 @@ class JobTypeAdmin(HipqAdmin):
         "name", "instance", "code", "response_handler", "retrying", "most_time", "masked", "jobs",
         "created", "updated",
     )  # fmt: skip
+
+    def find(self, rows: QuerySet[Any], term: str) -> QuerySet[Any]:
+        """Return the types whose name has this in it."""
+        return rows.filter(name__icontains=term)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """Write the edited fields."""

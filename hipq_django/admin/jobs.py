@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin, messages
@@ -15,10 +16,11 @@ from hipq_django.admin.filters import JobTypeFilter, OutcomeFilter, QueueFilter,
 from hipq_django.admin.job_actions import JobActions
 from hipq_django.admin.job_columns import JobColumns
 from hipq_django.admin.job_edit import JobForm, edit, refusal
-from hipq_django.admin.job_panel import panel
+from hipq_django.admin.job_panel import answers_panel, panel
 from hipq_django.admin.job_search import find
 from hipq_django.exceptions import InvalidJobError
-from hipq_django.models import Job, Queue
+from hipq_django.models import Answer, Job, Queue
+from hipq_django.payloads import NONE
 from hipq_django.states import WAITING
 
 if TYPE_CHECKING:
@@ -61,6 +63,21 @@ class JobList(RowList):
         )
         return jobs
 
+    def get_results(self, request: HttpRequest) -> None:
+        """Mask the errors of the page: a field may be sensitive now that was not when they came."""
+        super().get_results(request)
+        jobs: list[Any] = list(self.result_list)
+        self.result_list = jobs
+        masks = {job.pk: job for job in jobs if _has_secrets(job)}
+        whole = self.root_queryset.filter(pk__in=masks).values_list("pk", "job_data", "error")
+        for pk, data, error in whole if masks else ():
+            shown = masks[pk].job_type.redactor.knowing(data).mask(error)
+            masks[pk].error_head = json.dumps(shown, ensure_ascii=False)[:ERROR_HEAD_CHARS]
+
+
+def _has_secrets(job: Any) -> bool:
+    return bool(job.job_type.redactor.fields) and job.error_head.strip('"') != NONE
+
 
 @admin.register(Job)
 class JobAdmin(JobColumns, JobActions):
@@ -90,12 +107,9 @@ class JobAdmin(JobColumns, JobActions):
         """Return the oldest live job first where one state is chosen, else the newest job first."""
         return ("id",) if request.GET.get("state") in StateFilter.oldest_first else ("-id",)
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
-    ) -> tuple[QuerySet[Any], bool]:
+    def find(self, rows: QuerySet[Any], term: str) -> QuerySet[Any]:
         """Return the jobs with exactly this key or id."""
-        term = search_term.strip()
-        return (find(queryset, term) if term else queryset), False
+        return find(rows, term)
 
     # The page
 
@@ -120,6 +134,8 @@ class JobAdmin(JobColumns, JobActions):
         """Put above the form why the job is not running and the buttons, below it what happened."""
         job = context["original"]
         context.update(panel(job, self.now))
+        if self.may_view(request, Answer):
+            context.update(answers_panel(job, self.now))
         context["buttons"] = self.buttons(request, job)
         context["queue_url"] = self.url(Queue, "change", job.queue_id)
         return super().render_change_form(request, context, *args, **kwargs)

@@ -54,9 +54,11 @@ class QueueList(RowList):
         """Give each queue of the page the fact whether a live worker serves it."""
         super().get_results(request)
         self.result_list = list(self.result_list)
-        workers = live_workers(self.model_admin.database)  # type: ignore[attr-defined]
+        page: QueueAdmin = self.model_admin  # type: ignore[assignment]
+        workers, shows_problem = live_workers(page.database), page.may_view(request, Job)
         for queue in self.result_list:
             queue.is_served = is_served(queue, workers)
+            queue.shows_problem = shows_problem
 
 
 @admin.register(Queue)
@@ -97,6 +99,15 @@ class QueueAdmin(HipqAdmin):
         """Return the queues with what stands in them, in one query."""
         return with_figures(super().get_queryset(request), self.now)
 
+    def get_object(
+        self, request: HttpRequest, object_id: str, from_field: str | None = None
+    ) -> Any:
+        """Return the queue of a page, which knows what of it this user may see."""
+        queue = super().get_object(request, object_id, from_field)
+        if queue is not None:
+            queue.shows_problem = self.may_view(request, Job)
+        return queue
+
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         """Return the list that knows the workers."""
         return QueueList
@@ -114,13 +125,19 @@ class QueueAdmin(HipqAdmin):
             yield badge("paused", "retry")
         if queue.throttler_problem != NONE:
             yield badge("held", "error")
-            yield Truncator(queue.throttler_problem).chars(300)
+            yield self._problem(queue)
         if not queue.is_ranked:
             yield badge("changing order", "retry")
         if not self._is_served(queue):
             yield badge("no worker", "error")
         if queue.is_limited and (queue.load or 0) >= queue.throttle_limit:
             yield badge("limit reached", "retry")
+
+    def _problem(self, queue: Any) -> str:
+        """Return why a throttler holds the queue; it may quote what it was told of the jobs."""
+        if not getattr(queue, "shows_problem", False):
+            return "by a throttler: who may view jobs is shown why"
+        return Truncator(queue.throttler_problem).chars(300)
 
     def _is_served(self, queue: Any) -> bool:
         if not hasattr(queue, "is_served"):

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from django.db.models import Model
+from django.contrib import admin
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest
 from django.test import Client
 from django.urls import reverse
 
-from hipq_django.models import Answer, Job, JobType, Queue, Worker
-from tests.admin_pages import act, form_values, html, list_url, log_in, page_url, save
+import hipq_django as hipq
+from hipq_django.models import Answer, Attempt, Job, JobType, Queue, Worker
+from hipq_django.testing import run_due_jobs
+from tests.admin_pages import (
+    ACTION_BOX,
+    act,
+    form_values,
+    html,
+    list_url,
+    log_in,
+    page_url,
+    save,
+)
+from tests.declaring import Declare
 from tests.factories import (
     AnswerFactory,
     AttemptFactory,
@@ -127,3 +142,167 @@ def test_name_and_instance_are_never_edited(admin_client: Client, model: type[Mo
 
     fresh = model._default_manager.values("name", "instance").get(pk=row.pk)
     assert fresh == {"name": row.name, "instance": "default"}  # type: ignore[attr-defined]
+
+
+# Who is shown what of a job, wherever it stands
+
+MARKS = {
+    "the-data": "view_job",
+    "the-error": "view_job",
+    "the-traceback": "view_job",
+    "the-result": "view_job",
+    "the-job-key": "view_job",
+    "the-progress": "view_job",
+    "the-problem": "view_job",  # a throttler may quote the jobs that it was asked about
+    "the-payload": "view_answer",
+    "the-unmatched": "view_answer",
+    "the-answer-key": "view_answer",
+}
+"""Texts that stand in rows, and the permission without which no page shows them."""
+
+VIEWS = ["view_answer", "view_job", "view_jobtype", "view_queue", "view_worker"]
+VERBS = ["match_answer", "run_job", "cancel_job", "requeue_job"]
+SETS = [[], *[[view] for view in VIEWS], [view for view in VIEWS if view != "view_job"],
+        [view for view in VIEWS if view != "view_answer"], VIEWS]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class World:
+    """A row of each kind, with a mark in each of its values."""
+
+    waiting: Job
+    done: Job
+    free: Answer
+    taken: Answer
+
+    def pages(self) -> list[str]:
+        """Return the addresses that may be opened."""
+        queue, job_type = self.waiting.queue, self.waiting.job_type
+        rows = [self.waiting, self.done, self.free, self.taken, queue, job_type]
+        rows.append(Worker.objects.get())
+        match = page_url(self.free, "match")
+        asked = "app_label=hipq&model_name=answer&field_name=job"
+        return [
+            reverse("admin:index"),
+            reverse("admin:app_list", args=["hipq"]),
+            *(list_url(model) for model in FACTORIES),
+            f"{list_url(Job)}?q=the-job-key",
+            f"{list_url(Answer)}?q=the-answer-key",
+            *(page_url(row) for row in rows),
+            *(page_url(row, "history") for row in rows),
+            match,
+            *(f"{match}?job={job.pk}" for job in (self.waiting, self.done)),
+            f"{reverse('admin:autocomplete')}?{asked}&term=the-job-key",
+        ]
+
+    def submits(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return what may be sent, so that each answers with a message of its own."""
+        pks = [self.waiting.pk, self.done.pk]
+        buttons: list[tuple[str, dict[str, Any]]] = [
+            (page_url(job, name), {})
+            for job in (self.waiting, self.done)
+            for name in ("run_now", "cancel", "requeue")
+        ]
+        actions = [
+            (list_url(Job), {"action": name, ACTION_BOX: pks})
+            for name in ("run_now", "cancel", "requeue")
+        ]
+        match = page_url(self.free, "match")
+        return [*((match, {"job": pk}) for pk in pks), *buttons, *actions]
+
+
+@pytest.fixture
+def world(declare: Declare) -> World:
+    """A job that waits for a retry, one that is done, and answers with and without a job."""
+    declare("charge")(lambda job: hipq.WAIT)
+    done = hipq.enqueue("charge", {"note": "the-data"}, job_key="the-job-key")
+    run_due_jobs()
+    taken = hipq.complete("charge", "the-job-key", {"result": "the-result"})
+    Answer.objects.filter(pk=taken.pk).update(payload="the-payload", job_key="the-answer-key")
+    waiting = JobFactory.create(
+        queue=done.queue,
+        job_type=done.job_type,
+        job_data={"note": "the-data"},
+        job_key="the-job-key",
+        state="retry",
+        attempt=1,
+        error="the-error",
+        progress_message="the-progress",
+    )
+    Attempt.objects.create(job=waiting, attempt=1, error="the-error", traceback="the-traceback")
+    Queue.objects.update(throttler_problem="the-problem")
+    WorkerFactory.create()
+    free = AnswerFactory.create(
+        status="unmatched", job_type="charge", job_key="the-answer-key", payload="the-unmatched"
+    )
+    return World(waiting, done, free, taken)
+
+
+def seen(client: Client, world: World) -> set[str]:
+    """Open every page, send everything, and return the marks that were shown."""
+    shown = [client.get(url, follow=True) for url in world.pages()]
+    shown += [client.post(url, sent, follow=True) for url, sent in world.submits()]
+    texts = "".join(response.content.decode() for response in shown)
+    return {mark for mark in MARKS if mark in texts}
+
+
+@pytest.mark.parametrize("verbs", [[], VERBS])
+@pytest.mark.parametrize("views", SETS)
+def test_nobody_is_shown_what_he_may_not_view(
+    client: Client, world: World, views: list[str], verbs: list[str]
+) -> None:
+    log_in(client, *views, *verbs)
+
+    allowed = {mark for mark, permission in MARKS.items() if permission in views}
+
+    assert seen(client, world) <= allowed
+
+
+def test_who_may_view_everything_is_shown_everything(client: Client, world: World) -> None:
+    log_in(client, *VIEWS, "match_answer")
+
+    assert seen(client, world) == set(MARKS)
+
+
+def test_what_holds_a_queue_is_said_to_all_and_why_to_those_who_may_view_jobs(
+    client: Client, world: World
+) -> None:
+    log_in(client, "view_queue")
+
+    for url in (list_url(Queue), page_url(world.waiting.queue)):
+        assert "held" in html(client, url)
+        assert "who may view jobs is shown why" in html(client, url)
+
+
+@pytest.mark.parametrize("lacking", ["view_answer", "view_job", "match_answer"])
+def test_the_page_for_matching_needs_three_permissions(
+    client: Client, world: World, lacking: str
+) -> None:
+    log_in(client, *({"view_answer", "view_job", "match_answer"} - {lacking}))
+    match = page_url(world.free, "match")
+
+    assert client.get(match, {"job": world.waiting.pk}).status_code == 403
+    assert client.post(match, {"job": world.waiting.pk}).status_code == 403
+    world.free.refresh_from_db()
+    assert world.free.job_id is None
+
+
+def test_a_site_that_hides_jobs_hides_them_from_the_page_for_matching(
+    client: Client, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_in(client, "view_answer", "view_job", "match_answer")
+    page = admin.site.get_model_admin(Job)
+    shown = page.get_queryset
+
+    def only_done(request: HttpRequest) -> QuerySet[Any]:
+        return shown(request).filter(pk=world.done.pk)
+
+    monkeypatch.setattr(page, "get_queryset", only_done)
+
+    text = html(client, page_url(world.free, "match"), job=world.waiting.pk)
+    client.post(page_url(world.free, "match"), {"job": world.waiting.pk})
+
+    assert f"There is no job {world.waiting.pk}." in text
+    assert "the-data" not in text
+    world.free.refresh_from_db()
+    assert world.free.job_id is None

@@ -253,7 +253,7 @@ def test_matching_needs_its_permission(client: Client) -> None:
 
 def test_with_its_permission_an_operator_may_match(client: Client) -> None:
     job, answer = asked(), unmatched(payload="paid")
-    log_in(client, "view_answer", "match_answer")
+    log_in(client, "view_answer", "view_job", "match_answer")
 
     press(client, answer, job.pk)
 
