@@ -24,6 +24,7 @@ from chaos.run import RESULT
 
 MINUTES = 0.6
 SEED = 1
+WHOLE = "whole"
 SPARE_SECONDS = 600.0
 """How much longer than its faults a cell may take before it is ended."""
 
@@ -32,38 +33,41 @@ def main() -> None:
     """Run the cells, write the results and the page; leave with 1 if something was wrong."""
     options = _options()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    output = options.output or (DOCS if options.publish else FOLDER)
-    found = results.load(options.publish / FILE) if options.publish else _run_all(options)
+    folder = options.folder or FOLDER / (WHOLE if _is_whole(options) else "part")
+    if not options.publish:
+        _run_all(options, folder)
+    found = results.load(folder / FILE)
+    output = DOCS if options.publish else folder
     results.save(found, output / FILE)
     print("Written:", page.publish(found, output), flush=True)
     if not all(outcome.is_sound or outcome.skipped for outcome in found.runs):
         sys.exit(1)
 
 
-def _run_all(options: argparse.Namespace) -> Results:
-    began = time.monotonic()
-    found = Results(
-        date=datetime.now(UTC).date().isoformat(),
-        fault_seconds=options.minutes * 60,
-        seed=options.seed,
-        machine=_machine(),
-    )
+def _is_whole(options: argparse.Namespace) -> bool:
+    return options.publish or options.merge or not (options.only or options.database)
+
+
+def _run_all(options: argparse.Namespace, folder: Path) -> None:
+    """Run cell after cell; the results are written after each."""
+    found = results.load(folder / FILE) if options.merge else Results()
+    found.date = datetime.now(UTC).date().isoformat()
+    found.fault_seconds, found.seed = options.minutes * 60, options.seed
+    found.machine |= _machine()
     for cell in options.only or CELLS:
         for database in cell.databases:
-            if database in (options.database or (POSTGRES, SQLITE)):
-                outcome = _run(cell, database, options, found.machine)
+            if database in (options.database or cell.databases):
+                began = time.monotonic()
+                outcome = _run(cell, database, options, folder)
                 found.outcomes.setdefault(cell.name, {})[database] = outcome
-                found.seconds = time.monotonic() - began
-                results.save(found, FOLDER / FILE)
+                found.seconds += time.monotonic() - began
+                results.save(found, folder / FILE)
                 print(f"{cell.name:20} {database:10} {_verdict(outcome)}", flush=True)
-    return found
 
 
-def _run(
-    cell: Cell, database: str, options: argparse.Namespace, machine: dict[str, str]
-) -> Outcome:
+def _run(cell: Cell, database: str, options: argparse.Namespace, base: Path) -> Outcome:
     """Run one cell in a process of its own, so that nothing of it is left for the next one."""
-    folder = FOLDER / f"{cell.name}-{database}".lower()
+    folder = base / f"{cell.name}-{database}".lower()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     command = [sys.executable, "-m", "chaos.cell", cell.name, database, str(folder)]
@@ -76,7 +80,7 @@ def _run(
             return Outcome(broken="It took too long; see cell.log.")
         finally:
             _end(process)
-    return _outcome(folder, database, machine)
+    return _outcome(folder)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -89,13 +93,11 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def _outcome(folder: Path, database: str, machine: dict[str, str]) -> Outcome:
-    if not (folder / RESULT).exists():
-        words = (folder / "cell.log").read_text(errors="replace").strip().splitlines()
-        return Outcome(broken=words[-1] if words else "It left without a word.")
-    read = results.read_outcome(folder / RESULT)
-    machine[database] = read.version or machine.get(database, "")
-    return read.outcome
+def _outcome(folder: Path) -> Outcome:
+    if (folder / RESULT).exists():
+        return results.load_outcome(folder / RESULT)
+    words = (folder / "cell.log").read_text(errors="replace").strip().splitlines()
+    return Outcome(broken=words[-1] if words else "It left without a word.")
 
 
 def _verdict(outcome: Outcome) -> str:
@@ -117,7 +119,8 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m chaos",
         description="Put workers under load and faults, check a ledger that is kept outside the "
-        "database, and write what held. The page is written to .chaos; with --publish to docs.",
+        "database, and write what held. A whole run is collected in .chaos/whole and published as "
+        "docs/crash-tests.md with --publish; some cells are written to .chaos/part.",
     )
     parser.add_argument(
         "--only",
@@ -133,15 +136,11 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--seed", type=int, default=SEED, help="Of all chance; %(default)s.")
     parser.add_argument(
-        "--output", type=Path, help="The folder of results and page; .chaos, or docs."
+        "--merge", action="store_true", help="Put these cells into the results of the whole run."
     )
+    parser.add_argument("--folder", type=Path, help="Of results, page and logs; in .chaos.")
     parser.add_argument(
-        "--publish",
-        type=Path,
-        nargs="?",
-        const=FOLDER,
-        metavar="FOLDER",
-        help="Run nothing: make the page of the results in this folder, .chaos.",
+        "--publish", action="store_true", help="Run nothing: write docs/crash-tests.md."
     )
     return parser.parse_args()
 

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from chaos.run import Run
 
 CALM_SECONDS = 5.0
-"""Load before the first fault."""
+"""Load before the first fault; no longer than faults are made, so that a trial is short."""
 AFTER_SECONDS = 8.0
-"""Load after the last fault."""
+"""Load after the last fault; likewise."""
 START_SECONDS = 60.0
 LOOK_SECONDS = 0.1
 RECEIPTS = "CREATE TABLE chaos_receipt (name text NOT NULL)"
@@ -92,9 +92,9 @@ class Course:
         self._ledger.write("load")
         for loop in loops:
             loop.open()
-        time.sleep(CALM_SECONDS)
+        time.sleep(min(CALM_SECONDS, self._run.seconds))
         self._make_faults()
-        time.sleep(AFTER_SECONDS)
+        time.sleep(min(AFTER_SECONDS, self._run.seconds))
         self._ledger.write("load over")
         for loop in loops:
             loop.close()

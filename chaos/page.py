@@ -31,13 +31,9 @@ def publish(results: Results, folder: Path) -> Path:
 def page(results: Results) -> str:
     """Return the text of the page."""
     return Template(TEMPLATE.read_text()).substitute(
-        date=results.date,
-        minutes=f"{results.seconds / 60:.0f}",
+        summary=_summary(results),
         seconds=f"{results.fault_seconds:.0f}",
         seed=results.seed,
-        machine=", ".join(f"{name} {value}" for name, value in _machine(results)),
-        verdict=_verdict(results),
-        totals=_totals(results),
         wrong=_wrong(results),
         figures=_figures(results),
         rules="\n".join(f"* **{rule.title}**: {rule.meaning}." for rule in RULES),
@@ -45,15 +41,24 @@ def page(results: Results) -> str:
     )
 
 
+def _summary(results: Results) -> str:
+    if not results.runs:
+        return "**Nothing has been run yet.**"
+    machine = ", ".join(f"{name} {value}".strip() for name, value in _machine(results))
+    minutes = f"Run on {results.date}, in {results.seconds / 60:.0f} minutes: {machine}."
+    return "\n\n".join((_verdict(results), _totals(results), minutes))
+
+
 def _machine(results: Results) -> Iterator[tuple[str, str]]:
     for name, value in results.machine.items():
         yield ("", f"{value} cores") if name == "cores" else (name, value)
+    yield from sorted(
+        {(database, outcome.version) for _, database, outcome in _rows(results) if outcome.version}
+    )
 
 
 def _verdict(results: Results) -> str:
     """Say in one sentence how many cells held."""
-    if not results.runs:
-        return "**Nothing has been run yet.**"
     run = [outcome for outcome in results.runs if not outcome.skipped]
     held = sum(outcome.is_sound for outcome in run)
     text = f"**{held} of {len(run)} cells held.** "
@@ -143,9 +148,9 @@ def _seconds(value: float | None) -> str:
 
 
 def _rows(results: Results) -> Iterator[tuple[str, str, Outcome]]:
-    for name, of_cell in results.outcomes.items():
-        for database, outcome in of_cell.items():
-            yield name, database, outcome
+    for cell in CELLS:
+        for database, outcome in results.outcomes.get(cell.name, {}).items():
+            yield cell.name, database, outcome
 
 
 def _cell(text: str) -> str:
@@ -155,5 +160,6 @@ def _cell(text: str) -> str:
 
 
 def _table(head: tuple[str, ...], lines: Iterable[tuple[str, ...]]) -> str:
+    rows = list(lines)
     rule = ("---",) * len(head)
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *lines))
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *rows)) if rows else ""

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 class Outcome:
     """What one cell found on one database."""
 
+    version: str = ""
+    """That of the database."""
     figures: dict[str, Any] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     """How many things each rule found wrong."""
@@ -62,16 +64,6 @@ def save(results: Results, path: Path) -> None:
     path.write_text(json.dumps(asdict(results), indent=1) + "\n")
 
 
-@dataclass(frozen=True)
-class Reading:
-    """What a cell's process wrote: its outcome, and the version of its database."""
-
-    outcome: Outcome
-    version: str = ""
-
-
-def read_outcome(path: Path) -> Reading:
+def load_outcome(path: Path) -> Outcome:
     """Read what a cell's process wrote."""
-    read = json.loads(path.read_text())
-    version = read.pop("version", "")
-    return Reading(Outcome(**read), version)
+    return Outcome(**json.loads(path.read_text()))
