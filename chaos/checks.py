@@ -141,7 +141,8 @@ def too_early(evidence: Evidence) -> Iterator[str]:
             yield f"{event.key}: began {due[event.key] - event.at:.1f} s before its time"
     for row in evidence.timeouts:
         timeout = evidence.orders[row.key].timeout
-        lasted = row.ended - evidence.begun.get((row.key, row.attempt), due[row.key])
+        begun = evidence.begun.get((row.key, row.attempt), row.ended)
+        lasted = row.ended - (begun if begun < row.ended else due[row.key])
         if lasted < timeout - SLACK:
             yield f"{row.key}: timed out after {lasted:.1f} of {timeout:g} s"
 

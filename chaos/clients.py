@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 MOST_LIVE = 800
 """With so many unfinished jobs nothing more is enqueued by the everyday load: it follows what
 the machine can do."""
+CATCH_UP_SECONDS = 0.5
 PAUSED_SECONDS = (0.5, 1.5)
 SERVED_SECONDS = (1.0, 3.0)
 LOOK_SECONDS = 0.02
@@ -52,20 +53,25 @@ class Loop:
         self._step = step
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
+        self._failure: Exception | None = None
 
     def open(self) -> None:
         """Start the thread."""
         self._thread.start()
 
     def close(self, seconds: float = 30.0) -> None:
-        """Stop after the present step; one that hangs is left alone."""
+        """Stop after the present step; one that hangs is left alone. Raise what ended the loop."""
         self._closed.set()
         self._thread.join(seconds)
+        if self._failure:
+            raise self._failure
 
     def _run(self) -> None:
         try:
             while not self._closed.wait(self._attempt()):
                 pass
+        except Exception as error:  # what is no fault of the database is one of the harness
+            self._failure = error
         finally:
             connection.close()
 
@@ -139,10 +145,16 @@ def stream_loop(
 ) -> Loop:
     """Return the thread that enqueues a stream's jobs, at a share of its pace."""
 
+    due = now()
+
     def step() -> float:
+        nonlocal due
         if live() < MOST_LIVE:
             client.place(stream.make(chance))
-        return chance.uniform(0.5, 1.5) / (stream.per_second * share)
+        # After a wait for the database not all that was missed is made up for.
+        due = max(due, now() - CATCH_UP_SECONDS)
+        due += chance.uniform(0.5, 1.5) / (stream.per_second * share)
+        return max(due - now(), 0.0)
 
     return Loop(step)
 
@@ -156,9 +168,12 @@ class Bank:
         self._chance = chance
         self._due: list[tuple[float, str, str, str]] = []
         self._tellers = ThreadPoolExecutor(TELLERS)
+        self._failures: list[Exception] = []
 
     def step(self) -> float:
         """Read new requests, and give what is due to a teller."""
+        if self._failures:
+            raise self._failures[0]
         for event in self._reader.read():
             if event.what == "begin" and event.more["bank"]:
                 self._plan(event.key, event.attempt, event.more)
@@ -194,6 +209,9 @@ class Bank:
             except Error:
                 connection.close()
                 time.sleep(AGAIN_SECONDS)
+            except Exception as error:  # told by the next step: nobody looks at this thread
+                self._failures.append(error)
+                return
             else:
                 return
 

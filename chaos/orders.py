@@ -168,7 +168,7 @@ EVERYDAY = (
     Stream("slow", 3, slow),
     Stream("limited", 20, limited),
     Stream("bank", 10, payment),
-    Stream("rated", 3, rated),
+    Stream("rated", 5.5, rated),
     Stream("tenants", 6, tenant),
     Stream("pausing", 3, pausing),
 )

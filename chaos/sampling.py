@@ -32,7 +32,10 @@ SELECT j.job_data {path} AS tenant, COUNT(*)
 FROM hipq_job j JOIN hipq_queue q ON q.id = j.queue_id
 WHERE q.name = 'tenants' AND j.state = 'running' GROUP BY 1
 """
-LIVE = "SELECT COUNT(*) FROM hipq_job WHERE state <> 'final'"
+LIVE = """
+SELECT COUNT(*) FROM hipq_job j JOIN hipq_queue q ON q.id = j.queue_id
+WHERE j.state <> 'final' AND q.name <> 'storm'
+"""
 
 
 @dataclass
@@ -43,7 +46,7 @@ class Samples:
     above: list[str] = field(default_factory=list)
     """Each time that more ran than a limit allows."""
     live: int = 0
-    """Unfinished jobs when they were last counted."""
+    """Unfinished jobs of the everyday load when they were last counted."""
 
 
 class Sampler:
