@@ -6,9 +6,10 @@ PYTEST_ARGS ?=
 PYTEST = $(VENV)/bin/python -m pytest --numprocesses=auto --maxprocesses=8 --dist=worksteal
 BENCH_ARGS ?=
 SOAK_ARGS ?=
+CHAOS_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-orders test test-sqlite test-postgres lint check bench soak clean
+.PHONY: help venv demo demo-orders test test-sqlite test-postgres lint check bench soak chaos clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | \
@@ -45,8 +46,11 @@ bench: $(VENV)/.test ## Measure hipq_django, its peers and the floors: BENCH_ARG
 soak: $(VENV)/.test ## Run a steady load for three quarters of an hour: SOAK_ARGS='--minutes 5'
 	@$(VENV)/bin/python -m benchmarks.soak $(SOAK_ARGS)
 
+chaos: $(VENV)/.test ## Put workers under load and faults, half an hour: CHAOS_ARGS='--only outage'
+	@$(VENV)/bin/python -m chaos $(CHAOS_ARGS)
+
 clean: ## Remove the virtual environments and everything that was built
-	rm -rf $(VENV) .bench build dist *.egg-info .coverage .coverage.* htmlcov .hypothesis \
+	rm -rf $(VENV) .bench .chaos build dist *.egg-info .coverage .coverage.* htmlcov .hypothesis \
 		.import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -1,0 +1,165 @@
+"""The page docs/crash-tests.md, made from the results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING
+
+from chaos.cells import CELLS, by_name
+from chaos.checks import RULES
+from chaos.paths import PAGE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from chaos.results import Outcome, Results
+
+TEMPLATE = Path(__file__).with_name("page.md")
+NONE = "–"  # noqa: RUF001 - a dash in a table
+SHOWN_CHARS = 160
+
+
+def publish(results: Results, folder: Path) -> Path:
+    """Write the page into `folder` and return its path."""
+    path = folder / PAGE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page(results))
+    return path
+
+
+def page(results: Results) -> str:
+    """Return the text of the page."""
+    return Template(TEMPLATE.read_text()).substitute(
+        summary=_summary(results),
+        seconds=f"{results.fault_seconds:.0f}",
+        seed=results.seed,
+        wrong=_wrong(results),
+        figures=_figures(results),
+        rules="\n".join(f"* **{rule.title}**: {rule.meaning}." for rule in RULES),
+        cells="\n\n".join(f"**{cell.title}** (`{cell.name}`). {cell.meaning}" for cell in CELLS),
+    )
+
+
+def _summary(results: Results) -> str:
+    if not results.runs:
+        return "**Nothing has been run yet.**"
+    machine = ", ".join(f"{name} {value}".strip() for name, value in _machine(results))
+    minutes = f"Run on {results.date}, in {results.seconds / 60:.0f} minutes: {machine}."
+    return "\n\n".join((_verdict(results), _totals(results), minutes))
+
+
+def _machine(results: Results) -> Iterator[tuple[str, str]]:
+    for name, value in results.machine.items():
+        yield ("", f"{value} cores") if name == "cores" else (name, value)
+    yield from sorted(
+        {(database, outcome.version) for _, database, outcome in _rows(results) if outcome.version}
+    )
+
+
+def _verdict(results: Results) -> str:
+    """Say in one sentence how many cells held."""
+    run = [outcome for outcome in results.runs if not outcome.skipped]
+    held = sum(outcome.is_sound for outcome in run)
+    text = f"**{held} of {len(run)} cells held.** "
+    text += "No check found anything." if held == len(run) else "What did not hold is below."
+    skipped = len(results.runs) - len(run)
+    return f"{text} {skipped} could not be run on this machine." if skipped else text
+
+
+def _totals(results: Results) -> str:
+    jobs, faults, again = (
+        sum(outcome.figures.get(name, 0) for outcome in results.runs)
+        for name in ("jobs", "faults", "again")
+    )
+    return (
+        f"In all {jobs:,} jobs, and {faults:,} faults were made while they ran. "
+        f"{again:,} jobs ran more often than they would have without faults, which "
+        "*at least once* allows."
+    )
+
+
+def _wrong(results: Results) -> str:
+    """Return a row for each run: what each rule found wrong."""
+    head = ("Cell", "Database", "Jobs", "Faults", *[rule.title for rule in RULES], "Held")
+    lines = []
+    for name, database, outcome in _rows(results):
+        first = (by_name(name).title, database)
+        if outcome.skipped or outcome.broken:
+            lines.append((*first, *[NONE] * (len(head) - 3), _unrun(outcome)))
+            continue
+        counts = [_count(outcome.counts.get(rule.name, 0)) for rule in RULES]
+        numbers = [f"{outcome.figures[name]:,}" for name in ("jobs", "faults")]
+        lines.append((*first, *numbers, *counts, "yes" if outcome.is_sound else "**no**"))
+    return "\n\n".join(filter(None, [_table(head, lines), *_examples(results)]))
+
+
+def _unrun(outcome: Outcome) -> str:
+    return f"not run: {_cell(outcome.skipped)}" if outcome.skipped else _cell(outcome.broken)
+
+
+def _count(number: int) -> str:
+    return f"**{number:,}**" if number else "0"
+
+
+def _examples(results: Results) -> Iterator[str]:
+    """Say what was found wrong, with examples."""
+    titles = {rule.name: rule.title for rule in RULES}
+    for name, database, outcome in _rows(results):
+        lines = [
+            f"* {titles[rule]}: {'; '.join(f'`{_cell(text)}`' for text in texts)}"
+            for rule, texts in outcome.examples.items()
+        ]
+        if lines:
+            yield "\n".join([f"{by_name(name).title}, {database}:", "", *lines])
+
+
+def _figures(results: Results) -> str:
+    """Return a row for each run: how often jobs ran, how long they waited, how soon it was over."""
+    head = (
+        "Cell",
+        "Database",
+        "Runs",
+        "Run again",
+        "Most runs of a job",
+        "Longest wait, s",
+        "First start, s",
+        "Full load, s",
+        "Workers alive",
+    )
+    lines = [
+        (
+            by_name(name).title,
+            database,
+            f"{outcome.figures['runs']:,}",
+            f"{outcome.figures['again']:,}",
+            str(outcome.figures["most_runs"]),
+            *(_seconds(outcome.figures[figure]) for figure in ("longest_wait", "recovery", "full")),
+            "{workers} of {expected}".format(**outcome.figures),
+        )
+        for name, database, outcome in _rows(results)
+        if outcome.figures
+    ]
+    return _table(head, lines)
+
+
+def _seconds(value: float | None) -> str:
+    return NONE if value is None else f"{value:.1f}"
+
+
+def _rows(results: Results) -> Iterator[tuple[str, str, Outcome]]:
+    for cell in CELLS:
+        for database, outcome in results.outcomes.get(cell.name, {}).items():
+            yield cell.name, database, outcome
+
+
+def _cell(text: str) -> str:
+    """Return a text that fits into a cell of a table."""
+    text = " ".join(text.replace("|", "/").replace("`", "'").split())
+    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
+
+
+def _table(head: tuple[str, ...], lines: Iterable[tuple[str, ...]]) -> str:
+    rows = list(lines)
+    rule = ("---",) * len(head)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *rows)) if rows else ""

@@ -1,0 +1,1 @@
+"""The Django project whose workers are put under load and faults."""
