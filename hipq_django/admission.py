@@ -12,7 +12,7 @@ from django.db import DatabaseError, transaction
 from hipq_django import clock, inbox, moves
 from hipq_django.claiming import PAGE, announce, request, start_requests
 from hipq_django.conf import get_throttlers
-from hipq_django.database import in_one_line, write_transaction
+from hipq_django.database import in_one_line, is_outage, write_transaction
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.gathering import response_of
 from hipq_django.hotpath.base import FIRST, Wanted, Which
@@ -304,6 +304,8 @@ class Admission:
             with transaction.atomic(using=self.using):
                 self._write_starts(count)
         except Exception as error:  # it is code of the project's
+            if is_outage(error):
+                raise
             self._hold(f"throttler raised {error_of(error)}")
             return False
         return True
@@ -325,6 +327,8 @@ class Admission:
         try:
             verdicts = self._ask(asked)
         except (ThrottlerError, DatabaseError) as error:
+            if is_outage(error):
+                raise
             self._hold(_masked(in_one_line(error), asked))
             return [job for job in jobs if job.answered]
         for job in asked:

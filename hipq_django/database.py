@@ -9,6 +9,7 @@ from django.db import (
     DataError,
     Error,
     IntegrityError,
+    InterfaceError,
     OperationalError,
     connections,
     transaction,
@@ -199,7 +200,13 @@ _MORE_REFUSALS = ("53200", "53400", "XX000")
 """Out of memory, over a configured limit, and PostgreSQL's word for an allocation too large."""
 
 
-def is_refusal(error: Exception) -> bool:
+def is_outage(error: BaseException) -> bool:
+    """Return whether the database, or the way to it, is at fault, and not what was asked of it."""
+    at_fault = isinstance(error, OperationalError | InterfaceError)
+    return at_fault and not (is_refusal(error) or is_locked_out(error))
+
+
+def is_refusal(error: BaseException) -> bool:
     """Return whether what was to be written is at fault, and not the database or the way to it.
 
     What raises before it reaches the database, a value that cannot be encoded say, is no outage.

@@ -1,0 +1,55 @@
+"""A connection that breaks at a chosen moment of a worker's pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.db import OperationalError, connection
+
+
+class Faults:
+    """Counts the moments at which a connection may break, and breaks it at one of them.
+
+    Each statement and each commit has two: before it reaches the database, and after it was
+    executed, when its reply gets lost.
+    """
+
+    def __init__(self, at: int) -> None:
+        self._at = at
+        self._moments = 0
+        self.place = ""
+        """Where the connection broke; empty as long as it has not."""
+
+    def _pass(self, place: str) -> None:
+        self._moments += 1
+        if self._moments == self._at:
+            self.place = place
+            raise OperationalError(f"server closed the connection: {place}")
+
+    def execute(self, run: Callable[..., Any], sql: str, *arguments: Any) -> Any:
+        """Stand around each statement."""
+        self._pass(f"before {sql[:60]}")
+        result = run(sql, *arguments)
+        self._pass(f"after {sql[:60]}")
+        return result
+
+    def commit(self, run: Callable[[], None]) -> None:
+        """Stand around each commit."""
+        self._pass("before a commit")
+        run()
+        self._pass("after a commit")
+
+
+@contextmanager
+def breaking(at: int) -> Iterator[Faults]:
+    """Break the test's connection at moment number `at` from now on, once."""
+    faults = Faults(at)
+    commit = connection._commit
+    connection._commit = lambda: faults.commit(commit)  # type: ignore[attr-defined]
+    try:
+        with connection.execute_wrapper(faults.execute):
+            yield faults
+    finally:
+        del connection._commit
