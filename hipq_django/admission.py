@@ -19,7 +19,7 @@ from hipq_django.models import Answer, Job, Queue
 from hipq_django.payloads import NONE
 from hipq_django.ranking import MAX_RANK
 from hipq_django.results import Claim, keep
-from hipq_django.states import Work
+from hipq_django.states import WORKER_LOST, Work
 from hipq_django.throttling import (
     Reschedule,
     Run,
@@ -47,9 +47,6 @@ MAX_PAGES = 4
 
 SPARE = 8
 """How many candidates more than are likely to fit one look at a limited queue takes."""
-
-WORKER_LOST = "WorkerLost"
-"""How the error of a job begins whose worker died while it had the job in hand."""
 
 
 class Admission:

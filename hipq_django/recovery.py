@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 from django.db.models import Exists, OuterRef
 
 from hipq_django import clock, gathering, inbox, moves
-from hipq_django.admission import WORKER_LOST
 from hipq_django.database import locked, write_transaction
 from hipq_django.hotpath import hot_path
 from hipq_django.models import Answer, Attempt, Job, JobType, Queue, Worker
 from hipq_django.payloads import NONE
 from hipq_django.registry import get_all_declared
-from hipq_django.states import State, Work
+from hipq_django.states import WORKER_LOST, State, Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

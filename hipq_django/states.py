@@ -66,6 +66,9 @@ The database refuses everything else by a check made from this list.
 WAITING = (State.INITIAL, State.RETRY)
 """The states from which a worker claims."""
 
+WORKER_LOST = "WorkerLost"
+"""How the error of a job begins whose worker died while it had the job in hand."""
+
 UNSUCCESSFUL = (Outcome.FAILED, Outcome.TIMED_OUT, Outcome.CANCELLED)
 """The outcomes that an operator looks for."""
 
