@@ -11,7 +11,7 @@ from django.db import DatabaseError, transaction
 from hipq_django import clock, inbox, moves
 from hipq_django.claiming import PAGE, announce, request, start_requests
 from hipq_django.conf import get_throttlers
-from hipq_django.database import in_one_line, write_transaction
+from hipq_django.database import in_one_line, worker_transaction
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.gathering import response_of
 from hipq_django.hotpath.base import Wanted
@@ -92,7 +92,7 @@ class Admission:
         if started and not self.left:
             return started
         claims: list[Claim] = []
-        with write_transaction(self.using):
+        with worker_transaction(self.using):
             persisted = self.scheduler.write(self.left, self.now)
             if problem:
                 self._hold_locked(problem)

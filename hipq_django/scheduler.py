@@ -12,13 +12,13 @@ import time
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Protocol
 
-from django.db import DataError
+from django.db import DataError, OperationalError
 
 from hipq_django import clock, inbox, moves
 from hipq_django.admission import Admission
 from hipq_django.claiming import PAGE, claim_together
 from hipq_django.conf import get_instance
-from hipq_django.database import locked, write_transaction
+from hipq_django.database import is_locked_out, locked, worker_transaction
 from hipq_django.gathering import response_of
 from hipq_django.hotpath import hot_path
 from hipq_django.hotpath.base import Known
@@ -28,6 +28,7 @@ from hipq_django.ranking import MAX_RANK
 from hipq_django.registry import get_all_declared
 from hipq_django.results import Claim, Result, Succeeded, WaitsFor, keep, log_result, refused
 from hipq_django.states import Work
+from hipq_django.stuck import StuckResults
 from hipq_django.turns import Turns
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ class BatchScheduler:
         """The job types that this process has code for, by their ids."""
         self._types_loaded = -TYPES_SECONDS
         self.looks = Looks()
+        self.stuck = StuckResults()
 
     def run_once(self) -> int:
         """Do one pass; return how many jobs were admitted.
@@ -147,6 +149,10 @@ class BatchScheduler:
             admitted = len(admission.claim())
         except DataError:  # one of the results cannot be stored: left to `persist_batch`
             return None
+        except OperationalError as error:
+            if not is_locked_out(error):
+                raise
+            return None
         finally:
             self.executor.give_back(admission.left)
             left = {result.claim.id for result in admission.left}
@@ -201,11 +207,12 @@ class BatchScheduler:
         persisted = moves.persist(others, self.worker, now)
         if several:
             # With the answers that came before it was known what they are parts of.
-            with write_transaction(self.using):
+            with worker_transaction(self.using):
                 waiting = moves.persist(several, self.worker, now)
                 ids = [result.claim.id for result in waiting.written]
                 inbox.count_early(ids, now, self.using)
             persisted = persisted.joined(waiting)
+        self.stuck.note(persisted, self.worker.silence.total_seconds())
         return persisted
 
     # 1 what is due
@@ -283,9 +290,19 @@ class BatchScheduler:
         return claims, [*look, *plain[number:], *behind]
 
     def _claim(self, busy: Busy) -> list[Claim]:
+        """Claim from one queue; what somebody else has locked is left to a later pass."""
         self._load_types()
         self.turns.had(busy.queue)
         claims: list[Claim] = []
+        try:
+            self._claim_from(busy, claims)
+        except OperationalError as error:
+            if not is_locked_out(error):
+                raise
+            logger.info("queue=%s event=locked", busy.queue)
+        return claims
+
+    def _claim_from(self, busy: Busy, claims: list[Claim]) -> None:
         if busy.has_error:
             claims += self._take_errors(busy.queue, self._places)
         if busy.has_response:
@@ -293,7 +310,6 @@ class BatchScheduler:
         if busy.has_startable and self._places > 0:
             room, ahead = self.executor.free(), self.executor.ahead()
             claims += Admission(self, busy.queue, room, ahead).claim()
-        return claims
 
     # 4 and 5
 
@@ -319,7 +335,7 @@ class BatchScheduler:
 
     def _take_responses(self, queue: Queue, limit: int) -> list[Claim]:
         now = clock.now(self.using)
-        with write_transaction(self.using):
+        with worker_transaction(self.using):
             waiting = self.jobs(queue).awaiting_response_handler()
             jobs = self.lock(queue, waiting.order_by("id"), limit)
             moves.take(jobs, self.worker, now)
@@ -334,7 +350,7 @@ class BatchScheduler:
 
     def _take_errors(self, queue: Queue, limit: int) -> list[Claim]:
         now = clock.now(self.using)
-        with write_transaction(self.using):
+        with worker_transaction(self.using):
             errors = self.jobs(queue).in_error().filter(worker=None)
             jobs = self.lock(queue, errors.order_by("id"), limit)
             moves.take(jobs, self.worker, now)
@@ -355,8 +371,9 @@ class BatchScheduler:
         if not ids:
             return 0
         now = clock.now(self.using)
-        with write_transaction(self.using):
-            strays = list(locked(rows.live().filter(pk__in=ids).order_by("pk")))
+        with worker_transaction(self.using):
+            mine = rows.live().filter(pk__in=ids).order_by("pk")
+            strays = list(locked(mine, skip_locked=True))
             moves.hand_back(strays, "HandedBack: the claim was not confirmed", now, self.using)
         return len(strays)
 

@@ -267,7 +267,7 @@ class WorkerProcess:
     def _release(self, ids: set[int]) -> None:
         with write_transaction(self.using):
             mine = Job.objects.using(self.using).live().filter(worker=self.worker, pk__in=ids)
-            jobs = list(locked(mine.order_by("pk")))
+            jobs = list(locked(mine.order_by("pk"), skip_locked=True))
             moves.hand_back(jobs, "Released: the worker stopped", self._now(), self.using)
         for job in jobs:
             self.scheduler.batch.pop(job.pk, None)
