@@ -12,7 +12,7 @@ from django.db import DatabaseError, transaction
 from hipq_django import clock, inbox, moves
 from hipq_django.claiming import PAGE, announce, request, start_requests
 from hipq_django.conf import get_throttlers
-from hipq_django.database import in_one_line, is_outage, write_transaction
+from hipq_django.database import in_one_line, is_outage, worker_transaction
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.gathering import response_of
 from hipq_django.hotpath.base import FIRST, Wanted, Which
@@ -102,7 +102,7 @@ class Admission:
         if started and not self._done:
             return started
         claims: list[Claim] = []
-        with write_transaction(self.using):
+        with worker_transaction(self.using):
             persisted = persist(self._done, self.scheduler.worker, self.now)
             if self.problem:
                 self._hold_locked()

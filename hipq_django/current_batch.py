@@ -11,6 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Self
 
 from hipq_django.steady import steady
+from hipq_django.stuck import StuckResults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,6 +26,9 @@ HOLD_SECONDS = 0.05
 
 DEFER_SECONDS = 0.25
 """How long a result that could not be written for a reason of its own waits for the next try."""
+
+PATIENCE_SECONDS = 30.0
+"""After so long a result that cannot be written is named in the log."""
 
 
 class Lease:
@@ -61,8 +65,9 @@ class Lease:
 class CurrentBatch:
     """Who has what in flight. Every method may be called from any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self._lock = threading.Lock()
+        self._stuck = StuckResults(patience_seconds)
         self._claims: dict[int, Claim] = {}
         """By their identity: two of them may be for one attempt, its handler and its decision."""
         self._results: deque[Result] = deque()
@@ -172,7 +177,9 @@ class CurrentBatch:
         """Keep results for a later try."""
         again = steady() + DEFER_SECONDS
         with self._lock:
-            self._deferred.extend((again, result) for result in results)
+            for result in results:
+                self._deferred.append((again, result))
+                self._stuck.wait(result.claim)
 
     def put_back(self, results: Iterable[Result]) -> None:
         """Keep results that were not written for the next try, before those that came since."""
@@ -195,3 +202,4 @@ class CurrentBatch:
         with self._lock:
             for claim in claims:
                 self._claims.pop(id(claim), None)
+                self._stuck.end(claim)

@@ -9,10 +9,11 @@ import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from django.db import OperationalError
 from django.db.models import Exists, F, OuterRef
 
 from hipq_django import clock, gathering, inbox, moves
-from hipq_django.database import locked, write_transaction
+from hipq_django.database import is_locked_out, locked, worker_transaction, write_transaction
 from hipq_django.hotpath import hot_path
 from hipq_django.models import Answer, Attempt, Job, JobType, Queue, Worker
 from hipq_django.payloads import NONE
@@ -214,14 +215,24 @@ class EarlyAnswers:
         matched = 0
         for answer in page:
             if (answer.job_type, answer.job_key) in begun:
-                with write_transaction(using):
-                    matched += inbox.match(answer, now, using)
+                matched += _match(answer, now, using)
         return matched
 
     @property
     def is_at_the_beginning(self) -> bool:
         """Whether all answers have been looked at."""
         return self._after == 0
+
+
+def _match(answer: Answer, now: datetime, using: str) -> bool:
+    """Give an early answer to its job; later, where somebody else has locked one of the two."""
+    try:
+        with worker_transaction(using):
+            return inbox.match(answer, now, using)
+    except OperationalError as error:
+        if not is_locked_out(error):
+            raise
+        return False
 
 
 def _begun_keys(answers: Sequence[Answer], using: str) -> set[tuple[str, str]]:

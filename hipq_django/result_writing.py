@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from django.db import connections, transaction
 
 from hipq_django import clock, inbox, moves
-from hipq_django.database import is_refusal, write_transaction
+from hipq_django.database import is_refusal, worker_transaction
 from hipq_django.results import Persisted, Result, WaitsFor, log_result, refused
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def persist(results: Sequence[Result], worker: Worker, now: datetime) -> Persist
     if not several:
         return persisted
     # With the answers that came before it was known what they are parts of.
-    with write_transaction(worker.using):
+    with worker_transaction(worker.using):
         waiting = moves.persist(several, worker, now)
         inbox.count_early([result.claim.id for result in waiting.written], now, worker.using)
     return persisted.joined(waiting)

@@ -17,7 +17,7 @@ from hipq_django import clock, inbox, moves
 from hipq_django.admission import Admission
 from hipq_django.claiming import PAGE, claim_together
 from hipq_django.conf import get_instance
-from hipq_django.database import is_locked_out, is_refusal, locked, write_transaction
+from hipq_django.database import is_locked_out, is_refusal, locked, worker_transaction
 from hipq_django.gathering import response_of
 from hipq_django.hotpath import hot_path
 from hipq_django.hotpath.base import GivenUpError, Known
@@ -177,7 +177,7 @@ class BatchScheduler:
         except GivenUpError:
             raise
         except Exception as error:
-            if not is_refusal(error):
+            if not (is_refusal(error) or is_locked_out(error)):
                 raise
             return None  # one of the results cannot be stored: left to `persist_batch`
         finally:
@@ -338,7 +338,7 @@ class BatchScheduler:
 
     def _take_responses(self, queue: Queue, limit: int) -> list[Claim]:
         now = clock.now(self.using)
-        with write_transaction(self.using):
+        with worker_transaction(self.using):
             waiting = self.jobs(queue).awaiting_response_handler()
             jobs = self.lock(queue, waiting.order_by("id"), limit)
             moves.take(jobs, self.worker, now)
@@ -356,7 +356,7 @@ class BatchScheduler:
 
     def _take_errors(self, queue: Queue, limit: int) -> list[Claim]:
         now = clock.now(self.using)
-        with write_transaction(self.using):
+        with worker_transaction(self.using):
             errors = self.jobs(queue).in_error().filter(worker=None)
             jobs = self.lock(queue, errors.order_by("id"), limit)
             moves.take(jobs, self.worker, now)
@@ -379,8 +379,9 @@ class BatchScheduler:
         if not ids:
             return 0
         now = clock.now(self.using)
-        with write_transaction(self.using):
-            strays = list(locked(rows.live().filter(pk__in=ids).order_by("pk")))
+        with worker_transaction(self.using):
+            mine = rows.live().filter(pk__in=ids).order_by("pk")
+            strays = list(locked(mine, skip_locked=True))
             moves.hand_back(strays, "HandedBack: the claim was not confirmed", now, self.using)
         return len(strays)
 

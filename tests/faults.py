@@ -46,10 +46,11 @@ class Faults:
 def breaking(at: int) -> Iterator[Faults]:
     """Break the test's connection at moment number `at` from now on, once."""
     faults = Faults(at)
-    commit = connection._commit
-    connection._commit = lambda: faults.commit(commit)  # type: ignore[attr-defined]
+    database: Any = connection  # a commit is no statement that could be wrapped
+    commit = database._commit
+    database._commit = lambda: faults.commit(commit)
     try:
         with connection.execute_wrapper(faults.execute):
             yield faults
     finally:
-        del connection._commit
+        del database._commit

@@ -93,8 +93,11 @@ class Failing(NamedTuple):
     attempt: int
     is_request: bool
     """Whether it was a request, so that an answer may be quicker."""
-    is_decided: bool
-    """Whether what follows is written with it; else it is left in nobody's hands."""
+    state: str
+    """Error, or final where it is given up at once."""
+    outcome: str
+    is_kept: bool
+    """Whether the error stays in hand, because what follows is written next."""
     error: Any
     classes: Sequence[str]
     traceback: str
@@ -187,7 +190,7 @@ class HotPath(Protocol):
         """Claim the first due jobs of queues without a limit that need no look.
 
         Return them in order: the queues in turn, from each its jobs from its `front` on. A job
-        needs a look that has time windows, had an error, has an early answer or is of an unknown
+        needs a look that has time windows, lost its worker, has an early answer or is of an unknown
         type; the claim ends before it, and goes on with the next queue. It may return fewer, or
         none: what is left goes by `lock`, `head` or `due`, and `claim`. A worker that was given up
         gets none.
@@ -234,6 +237,9 @@ class HotPath(Protocol):
 
         Return the ids, or fewer, as `finish`.
         """
+
+    def failures(self, ids: Sequence[int]) -> dict[int, int]:
+        """Return how many attempts of each of these jobs have failed."""
 
     def settle(
         self,

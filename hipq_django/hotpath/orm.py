@@ -36,7 +36,7 @@ from hipq_django.hotpath.base import (
     Which,
 )
 from hipq_django.hotpath.rows import is_same
-from hipq_django.models import Job, Queue
+from hipq_django.models import Attempt, Job, Queue
 from hipq_django.payloads import NONE
 from hipq_django.ranking import MAX_RANK
 from hipq_django.states import State, Work
@@ -200,6 +200,13 @@ class OrmPath:
     ) -> set[int]:
         """Leave it all to the careful way."""
         return set()
+
+    def failures(self, ids: Sequence[int]) -> dict[int, int]:
+        """One SELECT."""
+        last = Attempt.objects.filter(job=OuterRef("pk")).order_by("-attempt")
+        rows = Job.objects.using(self.using).filter(pk__in=ids).order_by()
+        counted = rows.values_list("pk", Subquery(last.values("failures")[:1]))
+        return {pk: count or 0 for pk, count in counted}
 
     def settle(
         self,

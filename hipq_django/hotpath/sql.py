@@ -321,6 +321,13 @@ class SqlPath:
         params = self._conclude_params(concluded, worker, now)
         return self._changed(statements.conclude(self._dialect), params)
 
+    def failures(self, ids: Sequence[int]) -> dict[int, int]:
+        """See `statements.failures`."""
+        if not ids:
+            return {}
+        rows = self._keep(statements.failures(self._dialect), _batch([(pk,) for pk in ids]))
+        return {pk: count or 0 for pk, count in rows}
+
     def _fail_in_steps(self, failed: Sequence[Failing], worker: Worker, now: datetime) -> set[int]:
         """Do what `statements.fail` does, where one statement writes to one table."""
         document, number, moment = *self._failing(failed), self._moment(now)
@@ -340,7 +347,7 @@ class SqlPath:
         return _batch(
             [
                 (
-                    *row[:4], encode(row.error), encode(row.classes), row.traceback,
+                    *row[:6], encode(row.error), encode(row.classes), row.traceback,
                     text_of(row.start_time),
                 )
                 for row in sorted(failed, key=_id)

@@ -14,7 +14,7 @@ from hipq_django.hotpath.kept import Kept, create_functions, drop_functions
 from hipq_django.hotpath.rows import COLUMNS, MOMENTS, QUEUE_COLUMNS
 from hipq_django.hotpath.settling import SETTLE_BY_ATTEMPT, SETTLE_BY_KEY
 from hipq_django.ranking import MAX_RANK
-from hipq_django.suspects import SUSPECT
+from hipq_django.suspects import LOST, SUSPECT
 
 if TYPE_CHECKING:
     from typing import Any
@@ -187,8 +187,8 @@ def claim_due(dialect: Dialect) -> Kept:
     """Plan: for each queue of the arrays in turn as `due`, until there are enough; then `claim`'s.
 
     The outer LIMIT ends the loop over the queues, so that no row is locked in vain. A job that
-    needs a look (it has time windows, had an error, is of another type than those that are known,
-    or has an early answer) is left, and all of its queue behind it are.
+    needs a look (it has time windows, lost its worker, is of another type than those that are
+    known, or has an early answer) is left, and all of its queue behind it are.
     """
     head = f"""
         SELECT q.turn, j.* FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[])
@@ -232,8 +232,9 @@ def _head(dialect: Dialect, queue: str, front: str, bound: str) -> str:
     due = _DUE.format(queue=queue, front=front, bound=bound)
     return f"""
         SELECT j.id, j.rank, j.throttle_factor, j.job_type_id, j.job_key,
-            j.state <> 'initial' OR j.answered OR j.time_windows <> '[]'
-                OR j.job_type_id <> ALL (%s::bigint[]) AS needs_look
+            j.answered OR j.time_windows <> '[]' OR j.job_type_id <> ALL (%s::bigint[])
+                OR (j.state = 'retry' AND starts_with(j.error::text, '"{LOST}'))
+                AS needs_look
         FROM hipq_job j WHERE {due}"""
 
 
@@ -255,10 +256,10 @@ def _claim_first(dialect: Dialect, head: str, fits: str) -> str:
             SELECT id, row_number() OVER (ORDER BY turn, rank, id) AS place
             FROM looked_at WHERE may_start
         )
-        UPDATE hipq_job j SET state = 'running', {CLAIMED},
+        UPDATE hipq_job j SET state = 'running', error = '"NONE"', {CLAIMED},
             deadline = {dialect.later.format("%s", "j.timeout")},
             prefetched = j.id <> ALL (ARRAY(SELECT id FROM places WHERE place <= %s))
-        WHERE j.id = ANY (ARRAY(SELECT id FROM places)) AND j.state || '' = 'initial'
+        WHERE j.id = ANY (ARRAY(SELECT id FROM places)) AND j.state || '' IN ('initial', 'retry')
             AND {IS_LIVE}
         RETURNING {_columns(dialect)}"""
 
@@ -341,7 +342,9 @@ FAILING = {
     "id": "bigint",
     "attempt": "integer",
     "is_request": "boolean",
-    "is_decided": "boolean",
+    "state": "text",
+    "outcome": "text",
+    "is_kept": "boolean",
     "error": "json",
     "exception_classes": "json",
     "traceback": "text",
@@ -352,14 +355,12 @@ FAILING = {
 
 @cache
 def to_error(dialect: Dialect) -> str:
-    """Return the UPDATE of jobs to error: into nobody's hands, unless they are decided about.
-
-    Plan: as `claim_rows`. It returns all that is said of a failed attempt.
-    """
+    """Return the UPDATE of jobs whose attempts failed. Plan: as `claim_rows`."""
     return f"""
-        UPDATE hipq_job SET state = 'error', error = v.error, update_time = %s,
-            worker_id = CASE WHEN v.is_decided THEN hipq_job.worker_id END,
-            work = CASE WHEN v.is_decided THEN 'decision' ELSE 'NONE' END
+        UPDATE hipq_job SET state = v.state, outcome = v.outcome, error = v.error,
+            worker_id = CASE WHEN v.is_kept THEN hipq_job.worker_id END,
+            work = CASE WHEN v.is_kept THEN 'decision' ELSE 'NONE' END,
+            answered = hipq_job.answered AND v.state = 'error', update_time = %s
         FROM {_rows(dialect, FAILING)} v
         WHERE hipq_job.id = v.id AND {IS.format("running")}
             AND hipq_job.attempt = v.attempt AND hipq_job.worker_id = %s
@@ -409,6 +410,16 @@ CONCLUDED = {
     "rank": "bigint",
 }
 """The columns of the rows that say what follows errors."""
+
+
+@cache
+def failures(dialect: Dialect) -> Kept:
+    """Plan: for each id a look-up of its last failed attempt by index."""
+    text = f"""
+        SELECT v.id, (SELECT a.failures FROM hipq_attempt a WHERE a.job_id = v.id
+            ORDER BY a.attempt DESC LIMIT 1)
+        FROM (SELECT {dialect.field.format(0, "bigint")} AS id FROM {dialect.rows}) v"""
+    return Kept("failures", ("jsonb", "integer"), ("id bigint", "failures integer"), text)
 
 
 @cache
@@ -497,7 +508,8 @@ def _columns(dialect: Dialect) -> str:
 
 
 MAKERS = (
-    look, lock, head, due, claim_due, claim_fitting, claim, finish, let_go, fail, conclude
+    look, lock, head, due, claim_due, claim_fitting, claim, finish, let_go, fail,
+    conclude, failures
 )  # fmt: skip
 
 

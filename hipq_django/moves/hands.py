@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.db.models import F
 
-from hipq_django.database import locked, write_transaction
+from hipq_django.database import locked, worker_transaction
 from hipq_django.hotpath import hot_path
 from hipq_django.hotpath.base import GivenUpError
 from hipq_django.hotpath.rows import write_claim
@@ -95,7 +95,7 @@ def mark_started(claims: Sequence[Claim], worker: Worker) -> None:
     """
     rows = rows_of(worker.using, [claim.id for claim in claims]).running()
     rows = rows.filter(attempt__in={claim.attempt for claim in claims}, worker=worker)
-    with write_transaction(worker.using):
+    with worker_transaction(worker.using):
         ids = [row.pk for row in locked(rows.filter(prefetched=True), skip_locked=True).only("pk")]
         waited = timedelta(seconds=RESERVATION_SECONDS)
         rows_of(worker.using, ids).update(prefetched=False, deadline=F("deadline") + waited)
@@ -115,7 +115,7 @@ def confirm_start(claim: Claim, worker: Worker, now: datetime) -> bool:
     values: dict[str, Any] = {"prefetched": False, "update_time": now}
     if claim.work is not Work.DECISION:
         values["deadline"] = now + timedelta(seconds=claim.kept.timeout)
-    with write_transaction(worker.using):
+    with worker_transaction(worker.using):
         row = locked(rows, skip_locked=True).only("pk").first()
         guarded = claim.work is Work.REQUEST
         if row is None or (guarded and first_opening(claim.kept, now) > now):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from django.db.models import OuterRef, Subquery
 
+from hipq_django.hotpath import hot_path
 from hipq_django.models import Attempt, Job
 from hipq_django.retries import Counts, Failure, failure_of
 
@@ -48,8 +49,8 @@ def _failure(last: Attempt | None) -> Failure:
 
 def failures_before(attempts: Mapping[int, int], using: str) -> dict[int, int]:
     """Return how many attempts of each job failed; `attempts` are their present ones, by id."""
-    last = _last([pk for pk, attempt in attempts.items() if attempt > 1], using)
-    return {pk: last[pk].failures if pk in last else 0 for pk in attempts}
+    again = [pk for pk, attempt in attempts.items() if attempt > 1]
+    return dict.fromkeys(attempts, 0) | (hot_path(using).failures(again) if again else {})
 
 
 def _last(ids: Sequence[int], using: str) -> dict[int, Attempt]:

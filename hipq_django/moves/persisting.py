@@ -22,7 +22,7 @@ from hipq_django.results import (
 )
 from hipq_django.retries import GiveUp
 from hipq_django.signals import job_failed, job_finished, send_after_commit
-from hipq_django.states import State, Work
+from hipq_django.states import Outcome, State, Work
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -99,8 +99,10 @@ def _fail(results: Sequence[Result], worker: Worker, now: datetime) -> set[int]:
         return set()
     at_once = decide_at_once(failed, worker.using)
     follows = {r.claim.id: conclusion(r, now) for r in (*at_once, *decided)}
-    failing = [_failing(r, is_decided=r.claim.id in follows) for r in failed]
-    ids = hot_path(worker.using).fail(failing, list(follows.values()), worker, now)
+    failing = [_failing(r, follows.get(r.claim.id)) for r in failed]
+    ended = {row.id for row in failing if row.state == State.FINAL}
+    then = [row for pk, row in follows.items() if pk not in ended]
+    ids = hot_path(worker.using).fail(failing, then, worker, now)
     _announce_failed([r for r in failed if r.claim.id in ids])
     _announce_concluded([r for r in (*at_once, *decided) if r.claim.id in ids], follows, now)
     for result in at_once:
@@ -109,13 +111,17 @@ def _fail(results: Sequence[Result], worker: Worker, now: datetime) -> set[int]:
     return ids
 
 
-def _failing(result: Failed, *, is_decided: bool) -> Failing:
+def _failing(result: Failed, follows: Concluded | None) -> Failing:
+    """Return the row of a failure; a job that is given up ends with it, in one move."""
     claim = result.claim
+    is_final = follows is not None and follows.state == State.FINAL
     return Failing(
         claim.id,
         claim.attempt,
         claim.work is Work.REQUEST,
-        is_decided,
+        State.FINAL if is_final else State.ERROR,
+        follows.outcome if follows else Outcome.NONE,
+        follows is not None and not is_final,
         result.error,
         result.classes,
         result.traceback,

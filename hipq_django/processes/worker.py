@@ -72,7 +72,7 @@ class WorkerProcess:
     def run(self) -> None:
         """Run until stopped, or until idle where that was asked for."""
         catalog.sync(self.options.instance)
-        self.batch = CurrentBatch()
+        self.batch = CurrentBatch(Worker.LOST_AFTER_BEATS * self.config.heartbeat_seconds)
         self.pool = ThreadPool(
             self.options.threads,
             self.batch,

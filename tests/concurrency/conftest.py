@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from hipq_django import current_batch
 from tests.concurrency.sessions import Session
 from tests.integration.conftest import configure_queue, declare, frozen_time
 
@@ -18,3 +19,8 @@ def session(transactional_db: None) -> Iterator[Session]:
     session = Session()
     yield session
     session.close()
+
+
+@pytest.fixture(autouse=True)
+def _deferred_results_are_tried_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(current_batch, "DEFER_SECONDS", 0.0)

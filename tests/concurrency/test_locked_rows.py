@@ -1,0 +1,251 @@
+"""Somebody keeps the row of a job locked: its result waits, and nothing else does."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection
+
+import hipq_django as hipq
+from hipq_django import recovery
+from hipq_django.conf import get_instance
+from hipq_django.hotpath import sql
+from hipq_django.models import Answer, Job, Queue
+from hipq_django.parts import WAIT_FOR
+from tests.concurrency.sessions import PATIENCE_SECONDS, Session
+from tests.declaring import Declare
+from tests.factories import AnswerFactory
+from tests.hand_worker import HandWorker
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has no locks of rows"),
+]
+
+LIMIT_SECONDS = 5.0
+"""Who waits for a row here waits for half a minute; who is only slow is done long before."""
+
+
+def fail_once(job: Job) -> str:
+    if job.attempt == 1:
+        raise OSError("no answer")
+    return "done"
+
+
+def succeed(_: Job) -> str:
+    return "done"
+
+
+def wait(_: Job) -> Any:
+    return hipq.WAIT
+
+
+def wait_for_two(_: Job) -> Any:
+    return WAIT_FOR("front", "back")
+
+
+def snooze(_: Job) -> None:
+    raise hipq.Snooze(60)
+
+
+HANDLERS = [succeed, fail_once, wait, wait_for_two, snooze]
+
+
+def lock(session: Session, job: Job) -> None:
+    """Lock a job's row, as a view does that cancels it and goes on for long."""
+    session.begin()
+    session(lambda: Job.objects.select_for_update().get(pk=job.pk))
+
+
+def in_time(step: Callable[[], Any]) -> None:
+    began = time.monotonic()
+    step()
+    assert time.monotonic() - began < LIMIT_SECONDS
+
+
+@pytest.fixture(params=["as usual", "after a lock"])
+def was_locked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that found a row locked a moment ago writes another way for a while."""
+    last = time.monotonic() if request.param == "after a lock" else -1e9
+    monkeypatch.setattr(sql, "_contended", {"default": last})
+
+
+@pytest.mark.parametrize("handler", HANDLERS, ids=lambda handler: handler.__name__)
+def test_the_results_of_other_jobs_are_written(
+    declare: Declare, session: Session, was_locked: None, handler: Callable[[Job], Any]
+) -> None:
+    declare("work", retry=hipq.Fixed(seconds=60))(handler)
+    jobs = hipq.enqueue_many([hipq.NewJob("work", job_key=f"k-{n}") for n in range(3)])
+    worker = HandWorker()
+    worker.run_pass()
+    worker.execute()
+    lock(session, jobs[1])
+
+    in_time(worker.save)
+    during = [Job.objects.get(pk=job.pk).work for job in jobs]
+    session.roll_back()
+    worker.save()
+
+    assert during == ["NONE", "request", "NONE"]
+    states = Job.objects.order_by("pk").values_list("state", "work", "worker")
+    assert len(set(states)) == 1
+    assert worker.batch.ids == []
+
+
+def test_a_limited_queue_goes_on(declare: Declare, session: Session) -> None:
+    Queue.objects.create(name="limited", throttle_limit=2)
+    declare("work", queue="limited")(succeed)
+    jobs = hipq.enqueue_many([hipq.NewJob("work") for _ in range(6)])
+    worker = HandWorker()
+    worker.run_pass()
+    lock(session, jobs[0])
+
+    for _ in range(9):
+        worker.execute()
+        in_time(worker.run_pass)
+    done = Job.objects.final().count()
+    session.roll_back()
+    worker.save()
+
+    assert done == 5
+    assert Job.objects.filter(outcome="succeeded").count() == 6
+
+
+def test_a_decision_waits_too(declare: Declare, session: Session) -> None:
+    flaky = declare("flaky")(fail_once)
+    flaky.on_error(lambda job: hipq.RetryIn(60))
+    jobs = [flaky.enqueue(), flaky.enqueue()]
+    worker = HandWorker()
+    worker.work()
+    worker.run_pass()
+    worker.execute()
+    lock(session, jobs[0])
+
+    in_time(worker.save)
+    during = [Job.objects.get(pk=job.pk).state for job in jobs]
+    session.roll_back()
+    worker.save()
+
+    assert during == ["error", "retry"]
+    assert Job.objects.filter(state="retry").count() == 2
+
+
+def test_a_key_that_somebody_is_about_to_take_is_waited_for_in_later_passes(
+    declare: Declare, session: Session
+) -> None:
+    """An open transaction may still be rolled back; then the key is free."""
+    flaky = declare("flaky")(fail_once)
+
+    @flaky.on_error
+    def other_key(job: Job) -> hipq.RetryIn:
+        job.job_key = "wanted" if job.job_key == "first" else job.job_key
+        job.priority = 7
+        return hipq.RetryIn(60)
+
+    jobs = [flaky.enqueue(job_key="first"), flaky.enqueue(job_key="second")]
+    worker = HandWorker()
+    worker.work()
+    worker.run_pass()
+    worker.execute()
+    session.begin()
+    session(lambda: flaky.enqueue(job_key="wanted"))
+
+    in_time(worker.save)
+    during = [Job.objects.get(pk=job.pk).state for job in jobs]
+    session.roll_back()
+    worker.save()
+
+    assert during == ["error", "retry"]
+    jobs[0].refresh_from_db()
+    assert (jobs[0].state, jobs[0].job_key) == ("retry", "wanted")
+
+
+def test_a_result_that_was_waited_for_in_vain_is_dropped(
+    declare: Declare, session: Session
+) -> None:
+    declare("work")(succeed)
+    job = hipq.enqueue("work")
+    worker = HandWorker()
+    worker.run_pass()
+    worker.execute()
+    session.begin()
+    session(lambda: hipq.cancel(job))
+
+    worker.save()
+    kept = worker.batch.ids
+    session.commit()
+    worker.save()
+
+    job.refresh_from_db()
+    assert (kept, worker.batch.ids) == ([job.pk], [])
+    assert job.outcome == "cancelled"
+
+
+def test_an_early_answer_that_somebody_has_locked_stops_no_other_queue(
+    declare: Declare, session: Session
+) -> None:
+    declare("work")(succeed)
+    answer = AnswerFactory.create(job_type="work", job_key="k")
+    job = hipq.enqueue("work", job_key="k", queue="a", time_windows=["00:00-24:00"])
+    other = hipq.enqueue("work", queue="b", time_windows=["00:00-24:00"])
+    session.begin()
+    session(lambda: Answer.objects.select_for_update().get(pk=answer.pk))
+    worker = HandWorker()
+
+    in_time(worker.run_pass)
+    session.roll_back()
+    worker.run_pass()
+
+    other.refresh_from_db()
+    job.refresh_from_db()
+    assert (other.state, job.state, job.result) == ("running", "final", "yes")
+
+
+def test_a_job_that_is_locked_keeps_no_other_from_its_early_answer(
+    declare: Declare, session: Session
+) -> None:
+    declare("asked")(wait)
+    jobs = [hipq.enqueue("asked", job_key=key) for key in "ab"]
+    HandWorker().work()
+    for key in "ab":
+        AnswerFactory.create(job_type="asked", job_key=key)
+    lock(session, jobs[0])
+
+    in_time(lambda: recovery.match_early(get_instance()))
+    session.roll_back()
+    during = [Job.objects.get(pk=job.pk).state for job in jobs]
+    recovery.match_early(get_instance())
+
+    assert during == ["running", "final"]
+    assert Job.objects.final().count() == 2
+
+
+def test_a_lock_that_lasts_is_named_once_and_its_end_too(
+    declare: Declare, session: Session, caplog: pytest.LogCaptureFixture
+) -> None:
+    declare("work")(succeed)
+    job = hipq.enqueue("work")
+    worker = HandWorker()
+    worker.row.heartbeat_seconds = 0.01
+    worker.run_pass()
+    worker.execute()
+    lock(session, job)
+
+    with caplog.at_level(logging.WARNING, logger="hipq_django"):
+        worker.save()
+        at_first = list(caplog.messages)
+        until = time.monotonic() + PATIENCE_SECONDS
+        while not caplog.messages and time.monotonic() < until:
+            worker.save()
+        worker.save()
+        session.roll_back()
+        worker.save()
+
+    assert at_first == []
+    said = [f"job={job.pk} type=work attempt=1 event=locked", f"job={job.pk} attempt=1 event=unl"]
+    assert [message[: len(start)] for start, message in zip(said, caplog.messages, strict=True)] \
+        == said  # fmt: skip
