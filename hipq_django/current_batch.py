@@ -73,7 +73,8 @@ class CurrentBatch:
         self._results: deque[Result] = deque()
         self._deferred: deque[tuple[float, Result]] = deque()
         self._first_result = 0.0
-        self._writer_owns_results = False
+        self.is_left_to_writer = False
+        """Whether the results are for a writer who comes, or is at them."""
         self._writer_is_closed = False
         self.unfinished = 0
         """How many claims have no result yet."""
@@ -123,7 +124,7 @@ class CurrentBatch:
         None either where `more_come` in a moment: many at once cost less.
         """
         with self._lock:
-            if self._writer_owns_results and not self._writer_is_closed:
+            if self.is_left_to_writer and not self._writer_is_closed:
                 return Lease(self, [])
             young = steady() < self._first_result + HOLD_SECONDS
             if more_come and young and len(self._results) < FLUSH_RESULTS:
@@ -133,19 +134,19 @@ class CurrentBatch:
     def lease_of(self, queue_id: int) -> Lease:
         """Lease the results of the jobs of one queue to the scheduler."""
         with self._lock:
-            if self._writer_owns_results and not self._writer_is_closed:
+            if self.is_left_to_writer and not self._writer_is_closed:
                 return Lease(self, [])
             return self._leased(lambda result: result.claim.kept.queue.id == queue_id)
 
     def lease_to_writer(self) -> Lease:
         """Lease the results to the writer if they are many; else they are the scheduler's again."""
         with self._lock:
-            self._writer_owns_results = len(self._results) >= FLUSH_RESULTS
-            return self._leased(lambda _: self._writer_owns_results)
+            self.is_left_to_writer = len(self._results) >= FLUSH_RESULTS
+            return self._leased(lambda _: self.is_left_to_writer)
 
     def hand_to_writer(self) -> None:
         """Leave the results to the writer, who will come."""
-        self._writer_owns_results = True
+        self.is_left_to_writer = True
 
     def take_from_writer(self) -> None:
         """Leave no results to the writer any more, from now on."""
@@ -187,7 +188,7 @@ class CurrentBatch:
         if left:
             with self._lock:
                 self._results.extendleft(reversed(left))
-                self._writer_owns_results = False
+                self.is_left_to_writer = False
 
     # What ends without a result
 

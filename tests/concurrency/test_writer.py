@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from django.db import connection
 
 import hipq_django as hipq
 from hipq_django import current_batch
-from hipq_django.database import locked
 from hipq_django.models import Job
 from hipq_django.processes.writer import ResultWriter
-from tests.concurrency.sessions import PATIENCE_SECONDS, Session, wait_until_blocked
+from tests.concurrency.sessions import PATIENCE_SECONDS
 from tests.declaring import Declare
 from tests.threads import Crew, working
 
@@ -31,6 +31,10 @@ class WritingCrew(Crew):
         super().__init__(MANY, self._flush)
         self.writer = ResultWriter(self.scheduler, lambda: None)
 
+    def writer_has_failed(self) -> bool:
+        """Whether the writer has put its results back."""
+        return not self.batch.unfinished and not self.batch.is_left_to_writer
+
     def _flush(self) -> None:
         self.writer.ask()
 
@@ -45,19 +49,11 @@ def crew(monkeypatch: pytest.MonkeyPatch) -> Iterator[WritingCrew]:
     crew.writer.close()
 
 
-def wait_until_written() -> None:
+def wait_until(is_so: Callable[[], Any]) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while Job.objects.running().exists():
-        assert time.monotonic() < deadline, "nobody writes"
-
-
-def terminate_writer() -> None:
-    """Cut the connection that waits for a lock."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE wait_event_type = 'Lock' AND datname = current_database()"
-        )
+    while not is_so():
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.001)
 
 
 @pytest.fixture
@@ -69,21 +65,65 @@ def gate(declare: Declare) -> threading.Event:
     return gate
 
 
+class Hold:
+    """Keeps the writer at what it is writing: receivers of a signal run before it is done."""
+
+    def __init__(self) -> None:
+        self._is_held = threading.Event()
+        self._may_go_on = threading.Event()
+
+    def receive(self, **_: Any) -> None:
+        """Stand in the writer's way."""
+        self._is_held.set()
+        self._may_go_on.wait(PATIENCE_SECONDS)
+
+    def wait(self) -> None:
+        """Wait until the writer stands still."""
+        assert self._is_held.wait(PATIENCE_SECONDS)
+
+    def end(self) -> None:
+        """Let the writer go on."""
+        self._may_go_on.set()
+
+
 @pytest.fixture
-def held_up(crew: WritingCrew, gate: threading.Event, session: Session) -> WritingCrew:
-    """A crew whose writer waits for rows that the session has locked."""
+def hold(crew: WritingCrew, gate: threading.Event) -> Iterator[Hold]:
+    """A writer that is in the middle of writing the results of the crew."""
+    hold = Hold()
+    hipq.signals.job_finished.connect(hold.receive)
     crew.scheduler.run_once()
-    session.begin()
-    session(lambda: list(locked(Job.objects.running())))
     gate.set()
-    wait_until_blocked()
-    return crew
+    hold.wait()
+    yield hold
+    hold.end()
+    hipq.signals.job_finished.disconnect(hold.receive)
+
+
+@pytest.fixture
+def failing() -> Iterator[Callable[[], None]]:
+    """A database that fails at each end of a job, until the test mends it."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+            "RAISE EXCEPTION USING ERRCODE = 'cannot_connect_now'; END $$"
+        )
+        cursor.execute(
+            "CREATE TRIGGER fail BEFORE UPDATE ON hipq_job FOR EACH ROW "
+            "WHEN (NEW.state = 'final') EXECUTE FUNCTION fail()"
+        )
+
+    def mend() -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("DROP FUNCTION IF EXISTS fail() CASCADE")
+
+    yield mend
+    mend()
 
 
 def test_many_results_are_written_without_a_pass(crew: WritingCrew, gate: threading.Event) -> None:
     crew.scheduler.run_once()
     gate.set()
-    wait_until_written()
+    wait_until(lambda: not Job.objects.running().exists())
 
     assert Job.objects.ended(Job.Outcome.SUCCEEDED).count() == MANY
 
@@ -102,38 +142,38 @@ def test_the_next_pass_waits_for_quick_jobs_and_not_for_slow_ones(
 
 
 def test_a_pass_leaves_the_results_to_the_writer_that_has_begun(
-    held_up: WritingCrew, session: Session
+    crew: WritingCrew, hold: Hold
 ) -> None:
-    held_up.scheduler.run_once()
-    session.roll_back()
-    wait_until_written()
+    crew.scheduler.run_once()
+    in_flight = len(crew.batch)
+    hold.end()
+    wait_until(lambda: not crew.batch)
 
-    assert len(held_up.batch) == 0
-    assert held_up.scheduler.persist_batch() == []
+    assert in_flight == MANY
+    assert crew.scheduler.persist_batch() == []
 
 
 def test_what_the_writer_cannot_write_the_next_pass_writes(
-    held_up: WritingCrew, session: Session
+    crew: WritingCrew, gate: threading.Event, failing: Callable[[], None]
 ) -> None:
-    terminate_writer()
-    session.roll_back()
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not held_up.batch.queues_with_results():
-        assert time.monotonic() < deadline, "the results were lost"
-    held_up.scheduler.run_once()
-    wait_until_written()
+    crew.scheduler.run_once()
+    gate.set()
+    wait_until(crew.writer_has_failed)
+    failing()
+    crew.scheduler.run_once()
 
-    assert held_up.batch.ids == []
+    assert Job.objects.ended(Job.Outcome.SUCCEEDED).count() == MANY
+    assert crew.batch.ids == []
 
 
-def test_a_stopping_writer_ends_what_it_is_writing(held_up: WritingCrew, session: Session) -> None:
-    closing = threading.Thread(target=held_up.writer.close)
+def test_a_stopping_writer_ends_what_it_is_writing(crew: WritingCrew, hold: Hold) -> None:
+    closing = threading.Thread(target=crew.writer.close)
     closing.start()
-    session.roll_back()
+    hold.end()
     closing.join(PATIENCE_SECONDS)
 
     assert not closing.is_alive()
-    assert not Job.objects.running().exists()
+    assert crew.batch.ids == []
 
 
 def test_what_comes_after_the_writer_was_stopped_the_scheduler_writes(
