@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from django.db import connections, transaction
 from django.db.models import F, Lookup
 
+from hipq_django.conf import longest_silence
 from hipq_django.exceptions import ConfigurationError
 
 if TYPE_CHECKING:
@@ -33,6 +34,35 @@ def write_transaction(using: str) -> Iterator[None]:
             with connection.cursor() as cursor:
                 cursor.execute("UPDATE hipq_queue SET paused = paused WHERE 0")
         yield
+
+
+@contextmanager
+def worker_transaction(using: str) -> Iterator[None]:
+    """Open a `write_transaction` that ends with the machine that opened it.
+
+    After as long a silence as makes a worker count as lost, the server ends the transaction and
+    its locks: without that it is left to TCP, which takes hours. A limit that the server or the
+    session has already is left as it is.
+    """
+    connection = connections[using]
+    is_outermost = not connection.in_atomic_block
+    with write_transaction(using):
+        if is_outermost and connection.vendor == "postgresql":
+            milliseconds = min(int(longest_silence(using) * 1000), MAX_MILLISECONDS)
+            with connection.cursor() as cursor:
+                cursor.execute(_LIMITS, [str(milliseconds)])
+        yield
+
+
+MAX_MILLISECONDS = (1 << 31) - 1
+"""The most that PostgreSQL takes for a time."""
+
+IDLE_LIMIT = "idle_in_transaction_session_timeout"
+
+_LIMITS = f"""
+    SELECT CASE WHEN current_setting('{IDLE_LIMIT}') = '0'
+        THEN set_config('{IDLE_LIMIT}', %s, true) END"""
+"""For this transaction only: behind a pooler the session is the next one's too."""
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from django.db.models import Exists, OuterRef
 
 from hipq_django import clock, gathering, inbox, moves
 from hipq_django.admission import WORKER_LOST
-from hipq_django.database import locked, write_transaction
+from hipq_django.database import locked, worker_transaction
 from hipq_django.hotpath import hot_path
 from hipq_django.models import Answer, Attempt, Job, JobType, Queue, Worker
 from hipq_django.payloads import NONE
@@ -45,7 +45,7 @@ def time_out_overdue(config: InstanceSettings) -> int:
     using, now = config.database, clock.now(config.database)
     if not hot_path(using).has_overdue(config.name, now):
         return 0
-    with write_transaction(using):
+    with worker_transaction(using):
         overdue = _known_jobs(config).running().filter(deadline__lt=clock.in_statement(using))
         overdue = overdue.exclude(answered=True, worker__isnull=True)
         overdue = overdue.order_by("queue_id", "deadline")  # as the index of running jobs
@@ -128,7 +128,7 @@ def _declare_lost(worker: Worker) -> None:
         heartbeat_time=worker.heartbeat_time,
         heartbeat_time__lt=clock.in_statement(using) - worker.silence,
     )
-    with write_transaction(using):
+    with worker_transaction(using):
         # A process that was stopped in this moment keeps its own row locked: nobody waits for it.
         found = locked(silent, skip_locked=True).first()
         if found:
@@ -149,7 +149,7 @@ def _dead_hands(config: InstanceSettings) -> tuple[JobQuerySet, JobQuerySet]:
 
 
 def _recover(dead: JobQuerySet, now: datetime, using: str) -> int:
-    with write_transaction(using):
+    with worker_transaction(using):
         jobs = list(locked(dead, skip_locked=True)[:BATCH])
         _name_workers(jobs, using)
         started, harmless = _split(jobs, _is_loss)
@@ -196,7 +196,7 @@ class EarlyAnswers:
         matched = 0
         for answer in page:
             if (answer.job_type, answer.job_key) in begun:
-                with write_transaction(using):
+                with worker_transaction(using):
                     matched += inbox.match(answer, now, using)
         return matched
 

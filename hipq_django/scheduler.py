@@ -19,7 +19,7 @@ from hipq_django import clock, inbox, moves
 from hipq_django.admission import Admission
 from hipq_django.claiming import PAGE, claim_together
 from hipq_django.conf import get_instance
-from hipq_django.database import locked, write_transaction
+from hipq_django.database import locked, worker_transaction
 from hipq_django.gathering import response_of
 from hipq_django.hotpath import hot_path
 from hipq_django.hotpath.base import Known
@@ -198,7 +198,7 @@ class BatchScheduler:
         written = moves.persist(others, self.worker, now)
         if several:
             # With the answers that came before it was known what they are parts of.
-            with write_transaction(self.using):
+            with worker_transaction(self.using):
                 waiting = moves.persist(several, self.worker, now)
                 inbox.count_early([result.claim.id for result in waiting], now, self.using)
             written += waiting
@@ -315,7 +315,7 @@ class BatchScheduler:
 
     def _take_responses(self, queue: Queue, limit: int) -> list[Claim]:
         now = clock.now(self.using)
-        with write_transaction(self.using):
+        with worker_transaction(self.using):
             waiting = self.jobs(queue).awaiting_response_handler()
             jobs = self.lock(queue, waiting.order_by("id"), limit)
             moves.take(jobs, self.worker, now)
@@ -330,7 +330,7 @@ class BatchScheduler:
 
     def _take_errors(self, queue: Queue, limit: int) -> list[Claim]:
         now = clock.now(self.using)
-        with write_transaction(self.using):
+        with worker_transaction(self.using):
             errors = self.jobs(queue).in_error().filter(worker=None)
             jobs = self.lock(queue, errors.order_by("id"), limit)
             moves.take(jobs, self.worker, now)
@@ -351,7 +351,7 @@ class BatchScheduler:
         if not ids:
             return 0
         now = clock.now(self.using)
-        with write_transaction(self.using):
+        with worker_transaction(self.using):
             strays = list(locked(rows.live().filter(pk__in=ids).order_by("pk")))
             moves.hand_back(strays, "HandedBack: the claim was not confirmed", now, self.using)
         return len(strays)

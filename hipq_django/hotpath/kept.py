@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import connections
 
+from hipq_django.database import IDLE_LIMIT
 from hipq_django.schema import on_postgresql
 
 if TYPE_CHECKING:
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 
 PREFIX = "hipq_"
-
-IDLE_LIMIT = "idle_in_transaction_session_timeout"
-"""The setting of a session; one that the database has already is left as it is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,9 @@ from datetime import UTC
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from django.db import connections, transaction
+from django.db import connections
 
+from hipq_django.database import MAX_MILLISECONDS, worker_transaction
 from hipq_django.hotpath import statements
 from hipq_django.hotpath.base import Busy, Finished, Head, Known, OutdatedError, Settled, Wanted
 from hipq_django.hotpath.bulk import ROWS_PER_INSERT, copy_in, insert_statement
@@ -42,9 +43,6 @@ if TYPE_CHECKING:
     from hipq_django.models import Job, Queue, Worker
     from hipq_django.throttling import Load
 
-
-MAX_MILLISECONDS = (1 << 31) - 1
-"""The most that PostgreSQL takes for a time."""
 
 _queue_id = itemgetter(COLUMNS.index("queue_id"))
 _rank_and_id = itemgetter(COLUMNS.index("rank"), COLUMNS.index("id"))
@@ -414,7 +412,7 @@ class SqlPath:
         """
         connection = connections[self.using]
         if connection.settings_dict["OPTIONS"].get("server_side_binding"):
-            with transaction.atomic(using=self.using):
+            with worker_transaction(self.using):
                 return self._fetch(first, params), self._fetch(second, more)
         with connection.cursor() as cursor:
             cursor.execute(f"{first}; {second}", [*params, *more])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from django.db import IntegrityError, transaction
 
-from hipq_django.database import locked, max_rows_per_statement
+from hipq_django.database import locked, max_rows_per_statement, worker_transaction
 from hipq_django.exceptions import JobTimeout
 from hipq_django.hotpath import hot_path
 from hipq_django.models import Attempt
@@ -41,7 +41,7 @@ def persist(results: Sequence[Result], worker: Worker, now: datetime) -> list[Re
     written = _finish(results, worker, now)
     left = [r for r in results if r.claim.id not in written]
     if left:
-        with transaction.atomic(using=worker.using):
+        with worker_transaction(worker.using):
             written |= _persist_with_care(left, worker, now)
     return [r for r in results if r.claim.id in written]
 
