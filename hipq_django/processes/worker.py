@@ -20,7 +20,7 @@ from hipq_django.database import (
     in_one_line,
     locked,
     takes_writers_together,
-    write_transaction,
+    worker_transaction,
 )
 from hipq_django.hotpath.base import GivenUpError
 from hipq_django.models import Job, Worker
@@ -28,8 +28,10 @@ from hipq_django.processes.back_off import BackOff
 from hipq_django.processes.heartbeat import Heartbeat
 from hipq_django.processes.listener import Listener
 from hipq_django.processes.outage import Outage
+from hipq_django.processes.own_connections import adopt
 from hipq_django.processes.pool import ThreadPool
 from hipq_django.processes.upkeep import OFTEN_SECONDS, SELDOM_SECONDS, Duty, Upkeep
+from hipq_django.processes.watchdog import Watchdog
 from hipq_django.processes.witness import Witness
 from hipq_django.processes.writer import ResultWriter
 from hipq_django.scheduler import BatchScheduler
@@ -59,10 +61,13 @@ SWITCH_SECONDS = 0.0005
 
 
 class WorkerProcess:
-    """The worker of this process."""
+    """The worker of this process; `registered` is told the id of each row that it has."""
 
-    def __init__(self, options: WorkerOptions) -> None:
+    def __init__(
+        self, options: WorkerOptions, registered: Callable[[int], None] = lambda row: None
+    ) -> None:
         self.options = options
+        self._registered = registered
         self.config = get_instance(options.instance)
         self.using = self.config.database
         self._awake: SimpleQueue[None] = SimpleQueue()
@@ -70,13 +75,24 @@ class WorkerProcess:
         self._stirred = 0.0
         self._back_off = BackOff()
         self._outage = Outage()
+        self.name = f"{socket.gethostname()}:{os.getpid()}"
+        self._watchdog = Watchdog(self.name, self.config.silence_seconds)
 
     def run(self) -> None:
         """Run until stopped, or until idle where that was asked for."""
+        self._watchdog.open()
+        try:
+            self._run()
+        finally:
+            self._watchdog.close()
+
+    def _run(self) -> None:
+        adopt(self.using)
         catalog.sync(self.options.instance)
         self.pool = ThreadPool(self.options.threads, self._wake, self._flush)
         self._register()
         self.heartbeat = Heartbeat(self.worker, lambda: self.pool.in_hand, self._wake)
+        self._watchdog.follow(self.heartbeat)
         self.listener = Listener(self.config, self.options.queues, self._stir)
         self.scheduler = BatchScheduler(self.worker, self.pool)
         self.writer = ResultWriter(self.scheduler, self.pool, self._wake)
@@ -220,16 +236,16 @@ class WorkerProcess:
     # Belonging
 
     def _register(self) -> None:
-        host, pid = socket.gethostname(), os.getpid()
         self.worker = Worker.objects.using(self.using).create(
             instance=self.options.instance,
-            name=f"{host}:{pid}",
+            name=self.name,
             queues=list(self.options.queues),
             threads=self.options.threads,
             heartbeat_seconds=self.config.heartbeat_seconds,
             heartbeat_time=clock.now(self.using),
             create_time=clock.now(self.using),
         )
+        self._registered(self.worker.pk)
         logger.info(
             "worker=%s event=started queues=%s threads=%s",
             self.worker.name, ",".join(self.options.queues) or "all", self.options.threads,
@@ -258,15 +274,36 @@ class WorkerProcess:
 
     def _drain(self) -> None:
         self._announce(Worker.State.STOPPING)
-        self._guarded(self._release_backlog)
+        self._try(self._release_backlog)
         self.writer.close()
-        while self.pool.in_hand and self._stops < 2:
-            self._guarded(self._persist)
-        self._guarded(self._release_rest)
+        while self.pool.in_hand and self._stops < 2 and not self._is_cut_off():
+            self._try(self._persist)
+        if self._is_cut_off():
+            self._report_unwritten()
+        self._try(self._release_rest)
+
+    def _try(self, step: Callable[[], bool]) -> None:
+        """Do a step of the end; none where that would only make the end late."""
+        if not self._is_cut_off():
+            self._guarded(step)
+
+    def _is_cut_off(self) -> bool:
+        """Whether nothing executes, and the database has been away for as long as makes it lost."""
+        is_idle = self.pool.free() == self.pool.threads
+        return is_idle and self._outage.seconds >= self.config.silence_seconds
+
+    def _report_unwritten(self) -> None:
+        """Say whose results nobody will know; others run those jobs again."""
+        ids = [result.claim.id for result in self.pool.take_results()]
+        logger.error(
+            "worker=%s event=cut_off away_seconds=%.0f: it stops; %s results could not be "
+            "written, jobs=%s",
+            self.name, self._outage.seconds, len(ids), ids,
+        )  # fmt: skip
 
     def _announce(self, state: Worker.State) -> None:
         self.worker.state = state
-        self._guarded(lambda: bool(self._own_row().update(state=state)))
+        self._try(lambda: bool(self._own_row().update(state=state)))
         logger.info("worker=%s event=%s", self.worker.name, state.value)
 
     def _own_row(self) -> QuerySet[Worker]:
@@ -288,7 +325,7 @@ class WorkerProcess:
         return True
 
     def _release(self, ids: set[int]) -> None:
-        with write_transaction(self.using):
+        with worker_transaction(self.using):
             mine = Job.objects.using(self.using).live().filter(worker=self.worker, pk__in=ids)
             jobs = list(locked(mine.order_by("pk")))
             moves.hand_back(jobs, "Released: the worker stopped", self._now(), self.using)
