@@ -45,6 +45,12 @@ def killer(job: Job) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@hipq.job_type("exiting", queue="held", retry=hipq.Never())
+def exiting(job: Job) -> None:
+    """End its worker as if all were well."""
+    os._exit(0)
+
+
 @hipq.job_type("once", queue="held", retry=hipq.Never())
 def once(job: Job) -> None:
     """Note that it ran; it never wants to run again."""
