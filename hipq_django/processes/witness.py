@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from hipq_django.processes.heartbeat import Heartbeat
 
 
+LOOKS_IN_A_BEAT = 2
+"""How often a worker looks at the others' rows."""
+
+
 class _Seen(NamedTuple):
     """A heartbeat of another worker, and since when it has been its last."""
 

@@ -32,7 +32,7 @@ from hipq_django.processes.own_connections import adopt
 from hipq_django.processes.pool import ThreadPool
 from hipq_django.processes.upkeep import OFTEN_SECONDS, SELDOM_SECONDS, Duty, Upkeep
 from hipq_django.processes.watchdog import Watchdog
-from hipq_django.processes.witness import Witness
+from hipq_django.processes.witness import LOOKS_IN_A_BEAT, Witness
 from hipq_django.processes.writer import ResultWriter
 from hipq_django.scheduler import BatchScheduler
 
@@ -167,7 +167,7 @@ class WorkerProcess:
         return [
             Duty("time_out_overdue", often, self._witness.time_out_overdue),
             Duty("match_early", often, recovery.EarlyAnswers(config).match),
-            Duty("recover_lost", beat / 2, self._witness.recover_lost),
+            Duty("recover_lost", beat / LOOKS_IN_A_BEAT, self._witness.recover_lost),
             Duty("reclaim", beat, self.scheduler.reclaim),
             Duty("expire_early", beat, lambda: recovery.expire_early(config)),
             Duty("continue_ranking", beat, lambda: reranking.continue_ranking(config)),
