@@ -46,10 +46,7 @@ def time_out_overdue(config: InstanceSettings) -> int:
     if not hot_path(using).has_overdue(config.name, now):
         return 0
     with worker_transaction(using):
-        overdue = _known_jobs(config).running().filter(deadline__lt=clock.in_statement(using))
-        overdue = overdue.exclude(answered=True, worker__isnull=True)
-        overdue = overdue.order_by("queue_id", "deadline")  # as the index of running jobs
-        jobs = list(locked(overdue, skip_locked=True)[:BATCH])
+        jobs = list(locked(_overdue(config), skip_locked=True)[:BATCH])
         _name_workers(jobs, using)
         answered, late = _split(jobs, _has_sent_in_time)
         errors = {job.pk: _timeout_text(job) for job in late}
@@ -58,6 +55,20 @@ def time_out_overdue(config: InstanceSettings) -> int:
     for job in late:
         logger.warning("job=%s attempt=%s event=timed_out", job.pk, job.attempt)
     return len(jobs)
+
+
+def has_overdue(config: InstanceSettings) -> bool:
+    """Return whether there is a job that `time_out_overdue` would move."""
+    using = config.database
+    found = hot_path(using).has_overdue(config.name, clock.now(using))
+    return found and _overdue(config).exists()
+
+
+def _overdue(config: InstanceSettings) -> JobQuerySet:
+    jobs = _known_jobs(config).running()
+    jobs = jobs.filter(deadline__lt=clock.in_statement(config.database))
+    jobs = jobs.exclude(answered=True, worker__isnull=True)
+    return jobs.order_by("queue_id", "deadline")  # as the index of running jobs
 
 
 def _known_jobs(config: InstanceSettings) -> JobQuerySet:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hipq_django import clock, recovery
-from hipq_django.hotpath import hot_path
 from hipq_django.steady import steady
 
 if TYPE_CHECKING:
@@ -59,8 +58,7 @@ class Witness:
         if self._heartbeat.is_sure():
             self._has_overdue = False
             return recovery.time_out_overdue(self._config)
-        using = self._config.database
-        self._has_overdue = hot_path(using).has_overdue(self._config.name, clock.now(using))
+        self._has_overdue = recovery.has_overdue(self._config)
         return 0
 
     def _silent(self, workers: Sequence[Worker]) -> list[Worker]:
