@@ -12,7 +12,7 @@ from django.db import DatabaseError, transaction
 from hipq_django import clock, inbox, moves
 from hipq_django.claiming import PAGE, announce, request, start_requests
 from hipq_django.conf import get_throttlers
-from hipq_django.database import in_one_line, is_outage, worker_transaction
+from hipq_django.database import in_one_line, is_outage, worker_transaction, write_transaction
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.gathering import response_of
 from hipq_django.hotpath.base import FIRST, Wanted, Which
@@ -102,7 +102,10 @@ class Admission:
         if started and not self._done:
             return started
         claims: list[Claim] = []
-        with worker_transaction(self.using):
+        # The lock of a queue, where that is the first statement, says itself when it is to end.
+        locks_first = self._needs_lock and not self._done
+        open_transaction = write_transaction if locks_first else worker_transaction
+        with open_transaction(self.using):
             persisted = persist(self._done, self.scheduler.worker, self.now)
             if self.problem:
                 self._hold_locked()

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from hipq_django.throttling import Throttler
 
 
+LOST_AFTER_BEATS = 3
+
+
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
     """How the setting wants one queue; an operator's later change in the admin wins."""
@@ -53,6 +56,11 @@ class InstanceSettings:
     answer_retention_days: float
     queues: Mapping[str, QueueSettings] = field(default_factory=dict)
     sources: Mapping[str, SourceSettings] = field(default_factory=dict)
+
+    @property
+    def silence_seconds(self) -> float:
+        """How long a silence makes a worker count as lost."""
+        return LOST_AFTER_BEATS * self.heartbeat_seconds
 
     def queue(self, name: str) -> QueueSettings:
         """Return the settings of a queue, the defaults for one that is not named."""
@@ -86,6 +94,11 @@ def get_instance(name: str = DEFAULT) -> InstanceSettings:
 def get_instances() -> list[InstanceSettings]:
     """Return all instances of the setting, 'default' always among them."""
     return list(_instances().values())
+
+
+def longest_silence(using: str) -> float:
+    """Return how long a silence makes a worker of any instance on this database count as lost."""
+    return max((i.silence_seconds for i in get_instances() if i.database == using), default=0.0)
 
 
 def get_throttlers(instance: str, queue: str) -> list[Throttler]:

@@ -16,6 +16,7 @@ from django.db import (
 )
 from django.db.models import F, Lookup
 
+from hipq_django.conf import longest_silence
 from hipq_django.exceptions import ConfigurationError
 
 if TYPE_CHECKING:
@@ -46,22 +47,36 @@ def write_transaction(using: str) -> Iterator[None]:
 
 @contextmanager
 def worker_transaction(using: str) -> Iterator[None]:
-    """Open a `write_transaction` of a worker: what others have locked ends it, see `is_locked_out`.
+    """Open a `write_transaction` of a worker, which ends by itself where it could last.
 
-    Others may keep a lock for as long as they like, a view that does all in one transaction say.
+    What others have locked ends it, see `is_locked_out`: they may keep a lock for as long as they
+    like, a view that does all in one transaction say. And it ends with the machine that opened it:
+    after as long a silence as makes a worker count as lost, the server ends the transaction and
+    its locks. Without that it is left to TCP, which takes hours. A limit that the server or the
+    session has already is left as it is.
     """
     connection = connections[using]
+    is_outermost = not connection.in_atomic_block
     with write_transaction(using):
-        if connection.vendor == "postgresql":
+        if is_outermost and connection.vendor == "postgresql":
+            milliseconds = min(int(longest_silence(using) * 1000), MAX_MILLISECONDS)
             with connection.cursor() as cursor:
-                cursor.execute(
-                    "SELECT set_config('lock_timeout', %s, true)", [str(LOCK_MILLISECONDS)]
-                )
+                cursor.execute(_LIMITS, [str(LOCK_MILLISECONDS), str(milliseconds)])
         yield
 
 
 LOCK_MILLISECONDS = 100
 """How long a worker waits for a lock that is not passed over."""
+
+MAX_MILLISECONDS = (1 << 31) - 1
+"""The most that PostgreSQL takes for a time."""
+
+IDLE_LIMIT = "idle_in_transaction_session_timeout"
+
+_LIMITS = f"""
+    SELECT set_config('lock_timeout', %s, true), CASE WHEN current_setting('{IDLE_LIMIT}') = '0'
+        THEN set_config('{IDLE_LIMIT}', %s, true) END"""
+"""For this transaction only: behind a pooler the session is the next one's too."""
 
 _LOCK_NOT_AVAILABLE = "55P03"
 

@@ -13,7 +13,7 @@ from django.db import OperationalError
 from django.db.models import Exists, F, OuterRef
 
 from hipq_django import clock, gathering, inbox, moves
-from hipq_django.database import is_locked_out, locked, worker_transaction, write_transaction
+from hipq_django.database import is_locked_out, locked, worker_transaction
 from hipq_django.hotpath import hot_path
 from hipq_django.models import Answer, Attempt, Job, JobType, Queue, Worker
 from hipq_django.payloads import NONE
@@ -45,11 +45,8 @@ def time_out_overdue(config: InstanceSettings) -> int:
     using, now = config.database, clock.now(config.database)
     if not hot_path(using).has_overdue(config.name, now):
         return 0
-    with write_transaction(using):
-        overdue = _known_jobs(config).running().filter(deadline__lt=clock.in_statement(using))
-        overdue = overdue.exclude(answered=True, worker__isnull=True)
-        overdue = overdue.order_by("queue_id", "deadline")  # as the index of running jobs
-        jobs = list(locked(overdue, skip_locked=True)[:BATCH])
+    with worker_transaction(using):
+        jobs = list(locked(_overdue(config), skip_locked=True)[:BATCH])
         _name_workers(jobs, using)
         answered, late = _split(jobs, _has_sent_in_time)
         errors = {job.pk: _timeout_text(job) for job in late}
@@ -58,6 +55,20 @@ def time_out_overdue(config: InstanceSettings) -> int:
     for job in late:
         logger.warning("job=%s attempt=%s event=timed_out", job.pk, job.attempt)
     return len(jobs)
+
+
+def has_overdue(config: InstanceSettings) -> bool:
+    """Return whether there is a job that `time_out_overdue` would move."""
+    using = config.database
+    found = hot_path(using).has_overdue(config.name, clock.now(using))
+    return found and _overdue(config).exists()
+
+
+def _overdue(config: InstanceSettings) -> JobQuerySet:
+    jobs = _known_jobs(config).running()
+    jobs = jobs.filter(deadline__lt=clock.in_statement(config.database))
+    jobs = jobs.exclude(answered=True, worker__isnull=True)
+    return jobs.order_by("queue_id", "deadline")  # as the index of running jobs
 
 
 def _known_jobs(config: InstanceSettings) -> JobQuerySet:
@@ -128,7 +139,7 @@ def _declare_lost(worker: Worker) -> None:
         heartbeat_time=worker.heartbeat_time,
         heartbeat_time__lt=clock.in_statement(using) - worker.silence,
     )
-    with write_transaction(using):
+    with worker_transaction(using):
         # A process that was stopped in this moment keeps its own row locked: nobody waits for it.
         found = locked(silent, skip_locked=True).first()
         if found:
@@ -149,7 +160,7 @@ def _dead_hands(config: InstanceSettings) -> tuple[JobQuerySet, JobQuerySet]:
 
 
 def _recover(dead: JobQuerySet, now: datetime, using: str) -> int:
-    with write_transaction(using):
+    with worker_transaction(using):
         jobs = list(locked(dead, skip_locked=True)[:BATCH])
         started, harmless = _split(jobs, _is_loss)
         beside = _bystanders(started, using)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from django.db.models import OuterRef, Subquery
 
 from hipq_django import clock, moves
-from hipq_django.database import locked, write_transaction
+from hipq_django.database import locked, worker_transaction
 from hipq_django.models import Job, Queue
 from hipq_django.ranking import Order, Ordering
 
@@ -65,7 +65,7 @@ def find_strays(config: InstanceSettings) -> int:
 def _rank_batch(pk: int, using: str) -> tuple[bool, int]:
     """Rank the next jobs of a queue; return whether to go on at once, and how many changed."""
     now = clock.now(using)
-    with write_transaction(using):
+    with worker_transaction(using):
         rows = Queue.objects.using(using).filter(pk=pk)
         queue = locked(rows, skip_locked=True).first()
         if queue is None or queue.is_ranked:

@@ -110,6 +110,20 @@ def _server(measured: Measured) -> Iterator[Finding]:
         )
 
 
+def _peers(measured: Measured) -> Iterator[Finding]:
+    if measured.postgresql and not measured.postgresql.notices_dead_peer:
+        yield Finding(
+            Level.WARNING,
+            "dead_peer",
+            f"database {measured.database}",
+            "OPTIONS has neither tcp_user_timeout nor keepalives_idle.",
+            "Where the network drops a connection without a word, handlers and requests wait for "
+            "hours. Workers set them for their own connections only.",
+            "Set OPTIONS: 'connect_timeout': 10, 'keepalives_idle': 10, 'keepalives_interval': 5, "
+            "'keepalives_count': 3, 'tcp_user_timeout': 30000.",
+        )
+
+
 def _transactions(measured: Measured) -> Iterator[Finding]:
     for found in measured.postgresql.transactions if measured.postgresql else ():
         if found.seconds < OLD_TRANSACTION_SECONDS:
@@ -234,6 +248,7 @@ DATABASE_RULES: tuple[Callable[[Measured], Iterator[Finding]], ...] = (
     _tables,
     _clock,
     _server,
+    _peers,
     _transactions,
     _waits,
     _storage,

@@ -95,6 +95,8 @@ class PostgreSQL:
     tables: tuple[TableRows, ...] = ()
     storage: Mapping[str, tuple[float, float | None]] | None = None
     """Storage parameters of the job table that differ: what they should be and what they are."""
+    notices_dead_peer: bool = True
+    """Whether a connection finds out in minutes that the other machine is gone."""
 
 
 @dataclass(frozen=True, slots=True)

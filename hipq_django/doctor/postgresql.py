@@ -11,7 +11,7 @@ from hipq_django.doctor.measurements import PostgreSQL, TableRows, Transaction, 
 from hipq_django.schema import STORAGE, TABLE, TRIGGER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 PROBES = 5
 """How many statements ask which server process answers them."""
@@ -69,7 +69,27 @@ def measure(using: str) -> PostgreSQL:
         waits=tuple(Wait(pid, span, tuple(by)) for pid, span, by in _fetch(using, _WAITS)),
         tables=tuple(TableRows(*row) for row in _fetch(using, _ROWS, [list(TABLES)])),
         storage=dict(_storage(using)),
+        notices_dead_peer=notices_dead_peer(_connection_parameters(using)),
     )
+
+
+def notices_dead_peer(parameters: Mapping[str, Any]) -> bool:
+    """Return whether a connection with these parameters of libpq finds out soon.
+
+    By a socket of Unix it always does: its peer is on the same machine.
+    """
+    host = str(parameters.get("host") or "/")
+    is_told = parameters.get("tcp_user_timeout") or parameters.get("keepalives_idle")
+    return bool(host.startswith(("/", "@")) or is_told)
+
+
+def _connection_parameters(using: str) -> Mapping[str, Any]:
+    """Return what was said to libpq, by the setting, a service file or the environment."""
+    info: Any = getattr(connections[using].connection, "info", None)
+    if hasattr(info, "get_parameters"):
+        return {"host": info.host, **info.get_parameters()}
+    settings = connections[using].settings_dict
+    return {"host": settings["HOST"], **settings["OPTIONS"]}
 
 
 def invalid_indexes(using: str) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import connections
 
+from hipq_django.database import IDLE_LIMIT, LOCK_MILLISECONDS
 from hipq_django.schema import on_postgresql
 
 if TYPE_CHECKING:
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 
 PREFIX = "hipq_"
-
-IDLE_LIMIT = "idle_in_transaction_session_timeout"
-"""The setting of a session; one that the database has already is left as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +50,7 @@ class Kept:
 
     A statement of its own: `text` sees what was committed before the lock was taken.
     """
-    patience: int = 0
+    patience: int = LOCK_MILLISECONDS
     """For how many milliseconds it waits for a row that somebody has locked, then it is ended.
 
     0: for as long as it takes. Only who waits pays for the limit.
@@ -89,6 +87,7 @@ class Kept:
         The first plan is kept: others would be for values of parameters, of which none matters.
         """
         limit = f"""
+                PERFORM set_config('lock_timeout', '{LOCK_MILLISECONDS}', true);
                 PERFORM set_config('{IDLE_LIMIT}', ${len(self._parameters)}::text, true)
                 WHERE current_setting('{IDLE_LIMIT}') = '0';"""
         lock = f"""

@@ -106,6 +106,7 @@ def _settle_one(name: str, place: str, *place_takes: str) -> Kept:
         gives=("jsonb",),
         text=with_answers(_update(_RESPONSE, place), f"jsonb_build_array({_GIVEN})"),
         is_single=True,
+        patience=0,
     )
 
 

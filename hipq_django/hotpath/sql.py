@@ -14,9 +14,14 @@ from math import inf
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from django.db import OperationalError, connections, transaction
+from django.db import OperationalError, connections
 
-from hipq_django.database import is_locked_out, write_transaction
+from hipq_django.database import (
+    MAX_MILLISECONDS,
+    is_locked_out,
+    worker_transaction,
+    write_transaction,
+)
 from hipq_django.hotpath import statements
 from hipq_django.hotpath.base import (
     FIRST,
@@ -58,9 +63,6 @@ if TYPE_CHECKING:
     from hipq_django.models import Job, Queue, Worker
     from hipq_django.throttling import Load
 
-
-MAX_MILLISECONDS = (1 << 31) - 1
-"""The most that PostgreSQL takes for a time."""
 
 CONTENDED_SECONDS = 1.0
 """For how long rows are locked before they are written, after one of them was locked."""
@@ -381,7 +383,7 @@ class SqlPath:
                     raise
                 _contended[self.using] = time.monotonic()
         within = connections[self.using].in_atomic_block
-        with nullcontext() if within else transaction.atomic(using=self.using):
+        with nullcontext() if within else worker_transaction(self.using):
             free = self._free([_id(job) for job in jobs])
             return write([job for job in jobs if _id(job) in free])
 
@@ -574,7 +576,7 @@ class SqlPath:
         """
         connection = connections[self.using]
         if connection.settings_dict["OPTIONS"].get("server_side_binding"):
-            with transaction.atomic(using=self.using):
+            with worker_transaction(self.using):
                 return self._fetch(first, params), self._fetch(second, more)
         with connection.cursor() as cursor:
             cursor.execute(f"{first}; {second}", [*params, *more])

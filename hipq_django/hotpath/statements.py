@@ -266,6 +266,7 @@ def _claim_first(dialect: Dialect, head: str, fits: str) -> str:
 
 IS_EARLY = Kept(
     "is_early",
+    patience=0,
     takes=("text", "bigint"),
     gives=("found boolean",),
     text="""
@@ -468,6 +469,7 @@ INSERT = f"{_NEW_JOB} VALUES ({', '.join(['%s'] * len(_NEW_TYPES))}, {SAME_IN_SQ
 
 INSERT_IF = Kept(
     "enqueue",
+    patience=0,
     takes=(*_NEW_TYPES, *_VERSIONS.values()),
     gives=("bigint",),
     is_single=True,

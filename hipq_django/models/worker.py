@@ -8,6 +8,7 @@ from typing import ClassVar
 from django.db import models
 from django.utils import timezone
 
+from hipq_django.conf import LOST_AFTER_BEATS
 from hipq_django.models.fields import JsonField
 from hipq_django.models.queue import Queue
 from hipq_django.payloads import NONE
@@ -36,7 +37,7 @@ class Worker(models.Model):
         LOST = "lost"
 
     LIVE = (State.RUNNING, State.STOPPING)
-    LOST_AFTER_BEATS = 3
+    LOST_AFTER_BEATS = LOST_AFTER_BEATS
 
     instance = models.CharField(max_length=100, default="default")
     name = models.CharField(max_length=200)

@@ -21,6 +21,8 @@ from hipq_django.models import Worker
 from hipq_django.processes.back_off import BackOff
 from hipq_django.processes.child import leave
 from hipq_django.processes.heartbeat import Heartbeat
+from hipq_django.processes.own_connections import adopt
+from hipq_django.processes.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,11 +61,22 @@ class ConsumerProcess:
         self._stops = 0
         self._stopped: SimpleQueue[None] = SimpleQueue()
         self._back_off = BackOff()
+        self.name = f"{socket.gethostname()}:{os.getpid()}"
 
     def run(self) -> None:
         """Run until stopped; raise `ConfigurationError` where the source cannot be made so."""
+        watchdog = Watchdog(self.name, self.config.silence_seconds)
+        watchdog.open()
+        try:
+            self._run(watchdog)
+        finally:
+            watchdog.close()
+
+    def _run(self, watchdog: Watchdog) -> None:
+        adopt(self.using)
         self._register()
         self._heartbeat = Heartbeat(self.worker, lambda: len(self._in_hand), lambda: None)
+        watchdog.follow(self._heartbeat)
         self._heartbeat.open()
         try:
             while not self._stops:
@@ -166,7 +179,7 @@ class ConsumerProcess:
         now = clock.now(self.using)
         self.worker = Worker.objects.using(self.using).create(
             instance=self.config.name,
-            name=f"{socket.gethostname()}:{os.getpid()}",
+            name=self.name,
             source=self.settings.name,
             heartbeat_seconds=self.config.heartbeat_seconds,
             heartbeat_time=now,

@@ -12,6 +12,7 @@ from hipq_django import clock
 from hipq_django.database import in_one_line
 from hipq_django.models import Worker
 from hipq_django.processes.back_off import BackOff
+from hipq_django.processes.own_connections import adopt
 from hipq_django.steady import steady
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ class Heartbeat:
         return self.worker.silence.total_seconds()
 
     def _run(self) -> None:
+        adopt(self.worker.using)
         back_off = BackOff()
         pause = self.worker.heartbeat_seconds
         while not self._stop.wait(pause):

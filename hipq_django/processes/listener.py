@@ -12,6 +12,7 @@ from django.db import Error, connections
 
 from hipq_django.database import in_one_line
 from hipq_django.processes.back_off import BackOff
+from hipq_django.processes.own_connections import adopt, look_after
 from hipq_django.wakeup import channel_of
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Listener:
         self._stop.set()
 
     def _run(self) -> None:
+        adopt(self._config.database)
         back_off = BackOff()
         while not self._stop.is_set():
             try:
@@ -91,7 +93,10 @@ class Listener:
     def _is_heard(self, driver: Any) -> bool:
         """Whether a message that is sent on another connection arrives on this one."""
         proof = str(uuid.uuid4())
-        with closing(connections[self._config.database].copy()) as other, other.cursor() as cursor:
-            cursor.execute("SELECT pg_notify(%s, %s)", [channel_of(self._config.name), proof])
+        with closing(connections[self._config.database].copy()) as other:
+            look_after(other)
+            other.cursor().execute(
+                "SELECT pg_notify(%s, %s)", [channel_of(self._config.name), proof]
+            )
         messages = driver.notifies(timeout=PROOF_SECONDS)
         return any(message.payload == proof for message in messages)

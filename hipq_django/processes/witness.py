@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hipq_django import clock, recovery
-from hipq_django.hotpath import hot_path
 from hipq_django.steady import steady
 
 if TYPE_CHECKING:
@@ -15,6 +14,10 @@ if TYPE_CHECKING:
     from hipq_django.conf import InstanceSettings
     from hipq_django.models import Worker
     from hipq_django.processes.heartbeat import Heartbeat
+
+
+LOOKS_IN_A_BEAT = 2
+"""How often a worker looks at the others' rows."""
 
 
 class _Seen(NamedTuple):
@@ -55,8 +58,7 @@ class Witness:
         if self._heartbeat.is_sure():
             self._has_overdue = False
             return recovery.time_out_overdue(self._config)
-        using = self._config.database
-        self._has_overdue = hot_path(using).has_overdue(self._config.name, clock.now(using))
+        self._has_overdue = recovery.has_overdue(self._config)
         return 0
 
     def _silent(self, workers: Sequence[Worker]) -> list[Worker]:

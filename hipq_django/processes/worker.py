@@ -24,9 +24,11 @@ from hipq_django.processes.back_off import BackOff
 from hipq_django.processes.heartbeat import Heartbeat
 from hipq_django.processes.listener import Listener
 from hipq_django.processes.outage import Outage
+from hipq_django.processes.own_connections import adopt
 from hipq_django.processes.pool import ThreadPool
 from hipq_django.processes.upkeep import OFTEN_SECONDS, SELDOM_SECONDS, Duty, Upkeep
-from hipq_django.processes.witness import Witness
+from hipq_django.processes.watchdog import Watchdog
+from hipq_django.processes.witness import LOOKS_IN_A_BEAT, Witness
 from hipq_django.processes.writer import ResultWriter
 from hipq_django.results import Released
 from hipq_django.scheduler import BatchScheduler
@@ -57,10 +59,13 @@ SWITCH_SECONDS = 0.0005
 
 
 class WorkerProcess:
-    """The worker of this process."""
+    """The worker of this process; `registered` is told the id of each row that it has."""
 
-    def __init__(self, options: WorkerOptions) -> None:
+    def __init__(
+        self, options: WorkerOptions, registered: Callable[[int], None] = lambda row: None
+    ) -> None:
         self.options = options
+        self._registered = registered
         self.config = get_instance(options.instance)
         self.using = self.config.database
         self._awake: SimpleQueue[None] = SimpleQueue()
@@ -68,11 +73,9 @@ class WorkerProcess:
         self._stirred = 0.0
         self._back_off = BackOff()
         self._outage = Outage()
-
-    def run(self) -> None:
-        """Run until stopped, or until idle where that was asked for."""
-        catalog.sync(self.options.instance)
-        self.batch = CurrentBatch(Worker.LOST_AFTER_BEATS * self.config.heartbeat_seconds)
+        self.name = f"{socket.gethostname()}:{os.getpid()}"
+        self._watchdog = Watchdog(self.name, self.config.silence_seconds)
+        self.batch = CurrentBatch(self.config.silence_seconds)
         self.pool = ThreadPool(
             self.options.threads,
             self.batch,
@@ -80,8 +83,21 @@ class WorkerProcess:
             flush=self._flush,
             confirm=self._confirm,
         )
+
+    def run(self) -> None:
+        """Run until stopped, or until idle where that was asked for."""
+        self._watchdog.open()
+        try:
+            self._run()
+        finally:
+            self._watchdog.close()
+
+    def _run(self) -> None:
+        adopt(self.using)
+        catalog.sync(self.options.instance)
         self._register()
         self.heartbeat = Heartbeat(self.worker, lambda: len(self.batch), self._wake)
+        self._watchdog.follow(self.heartbeat)
         self.listener = Listener(self.config, self.options.queues, self._stir)
         self.scheduler = BatchScheduler(self.worker, self.pool)
         self.writer = ResultWriter(self.scheduler, self._wake)
@@ -159,7 +175,7 @@ class WorkerProcess:
         return [
             Duty("time_out_overdue", often, self._witness.time_out_overdue),
             Duty("match_early", often, recovery.EarlyAnswers(config).match),
-            Duty("recover_lost", beat / 2, self._witness.recover_lost),
+            Duty("recover_lost", beat / LOOKS_IN_A_BEAT, self._witness.recover_lost),
             Duty("reclaim", beat, self.scheduler.reclaim),
             Duty("expire_early", beat, lambda: recovery.expire_early(config)),
             Duty("continue_ranking", beat, lambda: reranking.continue_ranking(config)),
@@ -228,16 +244,16 @@ class WorkerProcess:
     # Belonging
 
     def _register(self) -> None:
-        host, pid = socket.gethostname(), os.getpid()
         self.worker = Worker.objects.using(self.using).create(
             instance=self.options.instance,
-            name=f"{host}:{pid}",
+            name=self.name,
             queues=list(self.options.queues),
             threads=self.options.threads,
             heartbeat_seconds=self.config.heartbeat_seconds,
             heartbeat_time=clock.now(self.using),
             create_time=clock.now(self.using),
         )
+        self._registered(self.worker.pk)
         logger.info(
             "worker=%s event=started queues=%s threads=%s",
             self.worker.name, ",".join(self.options.queues) or "all", self.options.threads,
@@ -265,15 +281,36 @@ class WorkerProcess:
 
     def _drain(self) -> None:
         self._announce(Worker.State.STOPPING)
-        self._guarded(self._release_backlog)
+        self._try(self._release_backlog)
         self.writer.close()
-        while self.batch and self._stops < 2:
-            self._guarded(self._persist)
-        self._guarded(self._release_rest)
+        while self.batch and self._stops < 2 and not self._is_cut_off():
+            self._try(self._persist)
+        if self._is_cut_off():
+            self._report_unwritten()
+        self._try(self._release_rest)
+
+    def _try(self, step: Callable[[], bool]) -> None:
+        """Do a step of the end; none where that would only make the end late."""
+        if not self._is_cut_off():
+            self._guarded(step)
+
+    def _is_cut_off(self) -> bool:
+        """Whether nothing executes, and the database has been away for as long as makes it lost."""
+        is_idle = self.pool.free() == self.pool.threads
+        return is_idle and self._outage.seconds >= self.config.silence_seconds
+
+    def _report_unwritten(self) -> None:
+        """Say whose results nobody will know; others run those jobs again."""
+        ids = self.batch.ids
+        logger.error(
+            "worker=%s event=cut_off away_seconds=%.0f: it stops; %s results could not be "
+            "written, jobs=%s",
+            self.name, self._outage.seconds, len(ids), ids,
+        )  # fmt: skip
 
     def _announce(self, state: Worker.State) -> None:
         self.worker.state = state
-        self._guarded(lambda: bool(self._own_row().update(state=state)))
+        self._try(lambda: bool(self._own_row().update(state=state)))
         logger.info("worker=%s event=%s", self.worker.name, state.value)
 
     def _own_row(self) -> QuerySet[Worker]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from django.db import connections
 
 from hipq_django.processes.back_off import BackOff
+from hipq_django.processes.own_connections import adopt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,6 +53,7 @@ class ResultWriter:
         self._batch.take_from_writer()
 
     def _run(self) -> None:
+        adopt(self._scheduler.using)
         back_off = BackOff()
         while self._asked.wait() and not self._stop.is_set():
             self._asked.clear()

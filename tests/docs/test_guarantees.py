@@ -9,6 +9,7 @@ import pytest
 from pytest_django import Settings
 
 from hipq_django.models import Answer, Worker
+from hipq_django.processes.witness import LOOKS_IN_A_BEAT
 from hipq_django.retries import MAX_LOSSES
 from hipq_django.setting import INSTANCE_DEFAULTS
 from hipq_django.states import MOVES, Outcome
@@ -45,7 +46,9 @@ def test_the_times_are_those_of_the_code() -> None:
     assert (Worker.LOST_AFTER_BEATS, MAX_LOSSES) == (3, 3)  # the page has both in words
     clocks = " ".join(GUARANTEES.section("Two clocks").split())
     assert f"`HEARTBEAT_SECONDS`, {beat}" in clocks
-    assert f"noticed {silence} to {silence + beat * 1.2:g} seconds after" in clocks
+    looks = 1.2 * beat / LOOKS_IN_A_BEAT  # seconds between two looks at most
+    assert f"noticed {silence} to {silence + 2 * looks:g} seconds after" in clocks
+    assert f"it is {silence} to {silence + looks:g} seconds after the start" in clocks
     assert f"`ANSWER_TTL_SECONDS`, {INSTANCE_DEFAULTS['ANSWER_TTL_SECONDS']:,}" in GUARANTEES.text
 
 

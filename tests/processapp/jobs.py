@@ -63,6 +63,12 @@ declare_killer_and_innocent("fixed", hipq.Fixed(seconds=0, max_attempts=5))
 declare_killer_and_innocent("exponential", hipq.Exponential(first_seconds=0.1, max_attempts=5))
 
 
+@hipq.job_type("exiting", queue="held", retry=hipq.Never())
+def exiting(job: Job) -> None:
+    """End its worker as if all were well."""
+    os._exit(0)
+
+
 @hipq.job_type("once", queue="held", retry=hipq.Never())
 def once(job: Job) -> None:
     """Note that it ran; it never wants to run again."""

@@ -77,7 +77,7 @@ def queue() -> Iterator[RabbitQueue]:
 def wire() -> Iterator[Proxy]:
     """The connection to the broker, which can be cut."""
     address = urlsplit(URL)
-    with proxy(str(address.hostname), address.port or 5672) as wire:
+    with proxy((str(address.hostname), address.port or 5672)) as wire:
         yield wire
 
 

@@ -5,10 +5,12 @@ import random
 import signal
 import subprocess
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from django.db import OperationalError, connection, transaction
+from django.utils import timezone
 
 import hipq_django as hipq
 from hipq_django.models import Attempt, Job, Worker
@@ -94,6 +96,24 @@ def test_a_killed_workers_job_is_run_by_another(workers: Workers, tmp_path: Path
     job.refresh_from_db()
     assert (job.outcome, job.attempt) == ("succeeded", 2)
     assert [a.kind for a in job.attempts.all()] == [Attempt.Kind.WORKER_LOST]
+
+
+def test_a_worker_until_idle_stays_for_jobs_that_it_may_have_to_take_over(
+    workers: Workers, tmp_path: Path
+) -> None:
+    """It must have watched the silent one for three beats, and then leaves nothing undone."""
+    notes, gate = tmp_path / "notes", tmp_path / "gate"
+    job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)})
+    first = workers.start("held")
+    eventually(lambda: begun(notes) == 1, "the handler runs")
+    first.kill()
+    gate.touch()
+    Worker.objects.update(heartbeat_time=timezone.now() - timedelta(hours=1))
+
+    assert workers.run("held", "--until-idle") == 0
+
+    job.refresh_from_db()
+    assert (job.outcome, job.attempt) == ("succeeded", 2)
 
 
 def test_a_job_that_kills_its_workers_is_given_up_and_the_innocent_run(

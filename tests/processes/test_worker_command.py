@@ -98,6 +98,36 @@ def test_several_processes_share_the_work_and_stop_together(workers: Workers) ->
     eventually(lambda: not running.exclude(pk=victim.pk).exists(), "no worker is running")
 
 
+def test_a_child_that_ends_unasked_is_replaced_and_its_jobs_taken_over_at_once(
+    workers: Workers,
+) -> None:
+    """Whatever its exit code; the beats are so slow that nobody could find it silent."""
+    supervisor = workers.start("--processes", "2", HIPQ_TEST_HEARTBEAT_SECONDS="600")
+    running = Worker.objects.filter(state=Worker.State.RUNNING)
+    eventually(lambda: running.count() == 2, "two workers have registered")
+
+    job = hipq.enqueue("exiting")
+    eventually(lambda: Job.objects.get(pk=job.pk).is_final, "its loss is noticed")
+    eventually(lambda: running.count() == 2, "the dead one is replaced")
+    supervisor.terminate()
+
+    assert supervisor.wait(timeout=60) == 0
+    job.refresh_from_db()
+    assert job.error.startswith("WorkerLost: ")
+    states = sorted(Worker.objects.values_list("state", flat=True))
+    assert states == ["lost", "stopped", "stopped"]
+    assert "event=died exit_code=0" in workers.log.read_text()
+
+
+def test_a_child_that_has_nothing_left_to_do_is_not_replaced(workers: Workers) -> None:
+    quick(5)
+
+    assert workers.run("--until-idle", "--processes", "2") == 0
+
+    assert Worker.objects.count() == 2
+    assert "event=died" not in workers.log.read_text()
+
+
 def test_children_of_a_killed_supervisor_stop_by_themselves(workers: Workers) -> None:
     supervisor = workers.start("chaos", "--processes", "2")
     live = Worker.objects.filter(state__in=Worker.LIVE)

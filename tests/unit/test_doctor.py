@@ -20,6 +20,7 @@ from hipq_django.doctor.measurements import (
     UnknownType,
     Wait,
 )
+from hipq_django.doctor.postgresql import notices_dead_peer
 from hipq_django.overview import ConsumerState, Overview, QueueCounts, WorkerState
 
 QUEUE = QueueCounts(
@@ -104,6 +105,7 @@ SICK: dict[str, Measured] = {
     "autovacuum_off problem": in_server(autovacuum=False),
     "autovacuum_off problem, of a table": in_table(autovacuum=False),
     "pooler warning": in_server(backends=2),
+    "dead_peer warning": in_server(notices_dead_peer=False),
     "old_transaction warning": transaction(60),
     "old_transaction problem": transaction(900),
     "old_transaction problem, prepared": transaction(900, pid=""),
@@ -193,3 +195,19 @@ def test_an_operator_reads_what_to_type() -> None:
     assert old.what_to_do.endswith("SELECT pg_terminate_backend(42);")
     assert storage.what == "fillfactor is the default, not 85, x is 2, not 1."
     assert storage.what_to_do.endswith("ALTER TABLE hipq_job SET (fillfactor = 85, x = 1);")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "notices"),
+    [
+        ({"host": "db.example"}, False),
+        ({"host": "db.example", "tcp_user_timeout": 30_000}, True),
+        ({"host": "db.example", "keepalives_idle": "10"}, True),
+        ({"host": "/run/postgresql"}, True),
+        ({"host": ""}, True),
+    ],
+)
+def test_a_connection_by_tcp_must_be_told_when_its_peer_is_gone(
+    parameters: dict[str, Any], notices: bool
+) -> None:
+    assert notices_dead_peer(parameters) is notices

@@ -14,8 +14,9 @@ from hipq_django.models import Queue
 from hipq_django.processes.child import leave
 from hipq_django.processes.logs import set_up_logging
 from hipq_django.processes.options import WorkerOptions
+from hipq_django.processes.own_connections import adopt
 from hipq_django.processes.reloader import Reloader
-from hipq_django.processes.signals import on_stop_signals
+from hipq_django.processes.signals import end_at_the_second, on_stop_signals
 from hipq_django.processes.start_up import check_database, check_pool, reached
 from hipq_django.processes.supervisor import Supervisor
 from hipq_django.processes.worker import WorkerProcess
@@ -66,6 +67,7 @@ class Command(BaseCommand):
             process = Supervisor(worker_options, options["processes"])
         else:
             process = WorkerProcess(worker_options)
+            end_at_the_second()
         on_stop_signals(process.stop)
         self._run(process, self._wants_reload(options))
 
@@ -102,6 +104,7 @@ class Command(BaseCommand):
         try:
             config = get_instance(options["instance"])
             check_pool(config, options["threads"])
+            adopt(config.database)
             check_database(config)
             with reached(config):
                 self._check_queues(config, options["queues"])

@@ -1,0 +1,248 @@
+"""A database that does not answer: workers notice, come back, and always end when told to."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from django.db import OperationalError, connection, connections
+
+import hipq_django as hipq
+from hipq_django import clock
+from hipq_django.models import Attempt, Job, Worker
+from hipq_django.processes import own_connections
+from tests.plugin import renamed
+from tests.processes.conftest import Workers, eventually
+from tests.processes.test_crashes import begun
+from tests.proxy import Proxy, proxy
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite is no peer"),
+]
+
+SILENCE = timedelta(seconds=1.5)
+"""Three of the beats of these tests."""
+
+
+@pytest.fixture
+def wire(workers: Workers) -> Iterator[Proxy]:
+    """What lies between the workers and their database."""
+    connection.ensure_connection()
+    info = connection.connection.info
+    target = f"{info.host}/.s.PGSQL.{info.port}" if info.host.startswith("/") else None
+    with proxy(target or (info.host, info.port)) as wire:
+        url = f"postgres://{info.user}:{info.password}@127.0.0.1:{wire.port}/{info.dbname}"
+        workers.environment["DATABASE_URL"] = renamed(url, info.dbname)
+        yield wire
+
+
+def hold(tmp_path: Path, name: str = "", **options: Any) -> tuple[Job, Path, Path]:
+    """Enqueue a job that says when it runs, and ends when it may; return its files too."""
+    notes, gate = tmp_path / f"notes{name}", tmp_path / f"gate{name}"
+    job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)}, **options)
+    return job, notes, gate
+
+
+def is_final(job: Job) -> bool:
+    return Job.objects.get(pk=job.pk).is_final
+
+
+def await_silence() -> None:
+    """Wait until nobody could beat for twice the time after which a worker is lost."""
+
+    def are_silent() -> bool:
+        beats = Worker.objects.values_list("heartbeat_time", flat=True)
+        return clock.now("default") - max(beats) > 2 * SILENCE
+
+    eventually(are_silent, "no worker has beaten for long")
+
+
+def log_of(workers: Workers) -> str:
+    return workers.log.read_text()
+
+
+# Connections that go dead without a word
+
+
+def test_a_worker_whose_connections_are_dead_opens_others(
+    workers: Workers, wire: Proxy, tmp_path: Path
+) -> None:
+    """As behind a firewall that forgot them; nothing closes them, and new ones would work."""
+    running, notes, gate = hold(tmp_path)
+    worker = workers.start("held", "chaos")
+    eventually(lambda: begun(notes) == 1, "the handler runs")
+
+    wire.fall_silent()
+    waiting = hipq.enqueue("quick", {"number": 1})
+    eventually(lambda: is_final(waiting), "the worker is back")
+    gate.touch()
+    eventually(lambda: is_final(running), "its result is written")
+
+    assert worker.poll() is None
+    assert "event=database_silent" in log_of(workers)
+    assert "event=database_back" in log_of(workers)
+    running.refresh_from_db()
+    assert (running.outcome, running.attempt) == ("succeeded", 1)
+
+
+class Asking(threading.Thread):
+    """Asks for a lock that the test has, on an own connection of the process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        own_connections.adopt("default")
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_advisory_lock(7)")
+        except OperationalError as error:
+            self.error = error
+        connections.close_all()
+
+
+@pytest.mark.usefixtures("process_environment")
+@pytest.mark.parametrize("how", ["wait_c", "wait_select", "wait_poll", "wait_epoll"])
+def test_whoever_waits_for_an_answer_is_woken(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever way the driver waits."""
+    wait = getattr(psycopg.waiting, how)
+    if wait is None:
+        pytest.skip("this psycopg has no C implementation")
+    monkeypatch.setattr(psycopg.waiting, "wait", wait)
+    asking = Asking()
+
+    def is_woken() -> bool:
+        own_connections.shut_all()
+        return not asking.is_alive()
+
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_lock(7)")
+        asking.start()
+        eventually(is_woken, "it is woken", 30)
+        cursor.execute("SELECT pg_advisory_unlock(7)")
+
+    assert asking.error is not None
+
+
+# An outage for all
+
+
+def test_an_outage_is_nobodys_death(workers: Workers, wire: Proxy, tmp_path: Path) -> None:
+    """The first worker that is back finds the others silent, because none could beat."""
+    held = [hold(tmp_path, name) for name in ("a", "b", "c")]
+    running = [workers.start("held", "--threads", "1") for _ in held]
+    eventually(lambda: all(begun(notes) for _, notes, _ in held), "all handlers run")
+
+    wire.new = "refuse"
+    wire.cut()
+    ended, _, gate = held[0]
+    gate.touch()  # a result that can only be written when the outage is over
+    await_silence()
+    wire.new = "pass"
+    eventually(lambda: is_final(ended), "the result of a handler that ended meanwhile is there")
+    for _, _, gate in held:
+        gate.touch()
+    eventually(lambda: not Job.objects.live().exists(), "all jobs are final")
+
+    assert set(Job.objects.values_list("outcome", "attempt")) == {("succeeded", 1)}
+    assert not Attempt.objects.exists()
+    assert set(Worker.objects.values_list("state", flat=True)) == {"running"}
+    assert [process.poll() for process in running] == [None] * len(held)
+
+
+def test_a_job_whose_time_ran_out_in_an_outage_does_not_lose_its_result(
+    workers: Workers, wire: Proxy, tmp_path: Path
+) -> None:
+    """It ended in time, and its worker could not say so."""
+    job, notes, gate = hold(tmp_path, timeout=5)
+    workers.start("held")
+    eventually(lambda: begun(notes) == 1, "the handler runs")
+
+    wire.new = "refuse"
+    wire.cut()
+    gate.touch()
+    eventually(
+        lambda: clock.now("default") > Job.objects.get(pk=job.pk).deadline, "its time is over"
+    )
+    await_silence()
+    wire.new = "pass"
+
+    eventually(lambda: is_final(job), "the job is final")
+    job.refresh_from_db()
+    assert (job.outcome, job.attempts.count()) == ("succeeded", 0)
+
+
+# The end
+
+
+def test_a_worker_that_is_told_to_stop_and_cut_off_ends_and_says_what_is_lost(
+    workers: Workers, wire: Proxy, tmp_path: Path
+) -> None:
+    job, notes, gate = hold(tmp_path)
+    worker = workers.start("held")
+    eventually(lambda: begun(notes) == 1, "the handler runs")
+
+    wire.new = "swallow"
+    wire.fall_silent()
+    worker.terminate()
+    gate.touch()
+
+    assert worker.wait(60) == 0
+    assert "event=cut_off" in log_of(workers)
+    assert f"jobs=[{job.pk}]" in log_of(workers)
+
+
+def test_a_second_signal_ends_a_worker_whatever_it_waits_for(
+    workers: Workers, wire: Proxy, tmp_path: Path
+) -> None:
+    """Its handler never ends, and its database does not answer."""
+    _, notes, _ = hold(tmp_path)
+    worker = workers.start("held", HIPQ_TEST_HEARTBEAT_SECONDS="600")
+    eventually(lambda: begun(notes) == 1, "the handler runs")
+
+    wire.new = "swallow"
+    wire.fall_silent()
+
+    def is_told_again() -> bool:
+        worker.terminate()
+        return worker.poll() is not None
+
+    eventually(is_told_again, "it has ended", 60)
+
+    assert worker.returncode == 1
+    assert "event=killed_itself" in log_of(workers)
+
+
+def test_so_does_one_that_has_just_started(workers: Workers, wire: Proxy) -> None:
+    """It finds a database that takes connections and says nothing."""
+    wire.new = "swallow"
+
+    worker = workers.start("held")
+
+    assert worker.wait(60) == 1
+    assert "cannot be reached" in log_of(workers)
+
+
+# A worker that was given up
+
+
+def test_a_worker_that_was_given_up_registers_anew_with_its_next_beat(
+    workers: Workers, wire: Proxy
+) -> None:
+    """It claims nothing under its old row, so nobody takes anything from it."""
+    workers.start("chaos")
+    eventually(Worker.objects.exists, "the worker runs")
+    Worker.objects.update(state=Worker.State.LOST)
+    jobs = [hipq.enqueue("quick", {"number": number}) for number in range(20)]
+
+    eventually(lambda: all(map(is_final, jobs)), "all jobs are final")
+
+    assert sorted(Worker.objects.values_list("state", flat=True)) == ["lost", "running"]
+    assert set(Job.objects.values_list("outcome", "attempt")) == {("succeeded", 1)}
