@@ -19,6 +19,7 @@ from hipq_django.hotpath.base import FIRST, Wanted, Which
 from hipq_django.models import Answer, Job, Queue
 from hipq_django.payloads import NONE
 from hipq_django.ranking import MAX_RANK
+from hipq_django.reranking import rank_ahead
 from hipq_django.results import Claim, keep
 from hipq_django.states import Work
 from hipq_django.suspects import is_suspect, was_lost
@@ -94,6 +95,8 @@ class Admission:
 
         Nothing is claimed where another worker is scheduling the queue.
         """
+        if not self.queue.is_ranked:
+            rank_ahead(self.queue)
         problem = self._load_throttlers()
         is_simple = self.queue.is_limited and not (problem or self.throttlers)
         started = self._claim_at_once() if is_simple else []

@@ -264,7 +264,7 @@ class BatchScheduler:
         queue = busy.queue
         throttled = get_instance(queue.instance).queue(queue.name).throttlers
         other = busy.has_response or busy.has_error or busy.needs_look or throttled
-        return busy.has_startable and not (other or queue.is_limited)
+        return busy.has_startable and queue.is_ranked and not (other or queue.is_limited)
 
     def _claim_together(
         self, plain: Sequence[Busy], behind: Sequence[Busy]
