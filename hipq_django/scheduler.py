@@ -340,13 +340,22 @@ class BatchScheduler:
         now = clock.now(self.using)
         with write_transaction(self.using):
             errors = self.jobs(queue).in_error().filter(worker=None)
-            jobs = self.lock(queue, errors.order_by("id"), limit)
+            locked_errors = self.lock(queue, errors.order_by("id"), limit)
+            jobs = [job for job in locked_errors if not self._is_deciding(job)]
             moves.take(jobs, self.worker, now)
             failures = _failures(jobs, self.using)
         return self.start_jobs(
             Claim(job.pk, job.attempt, Work.DECISION, job, keep(job), failure=failures[job.pk])
             for job in jobs
         )
+
+    def _is_deciding(self, job: Job) -> bool:
+        """Whether it is being decided here about an error that an answer has replaced since.
+
+        That decision is dropped when it is written, before the job is taken up again.
+        """
+        claim = self.batch.get(job.pk)
+        return claim is not None and claim.work is Work.DECISION
 
     def reclaim(self) -> int:
         """Put back jobs that the database says are in these hands, but that are not.
