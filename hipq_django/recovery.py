@@ -11,7 +11,7 @@ from collections import deque
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from django.db.models import Exists, F, Max, OuterRef
+from django.db.models import Exists, Max, OuterRef
 
 from hipq_django import clock, gathering, inbox, moves
 from hipq_django.database import locked, write_transaction
@@ -164,17 +164,8 @@ def _bystanders(lost: Sequence[Job], using: str) -> set[int]:
     """
     if not lost:
         return set()
-    executing = (
-        Job.objects.using(using)
-        .running()
-        .filter(worker__in={job.worker_id for job in lost}, prefetched=False)
-    )
-    suspects = dict(
-        Attempt.objects.using(using)
-        .filter(job__in=executing.order_by(), attempt=F("job__attempt") - 1)
-        .filter(kind__in=(Attempt.Kind.WORKER_LOST, Attempt.Kind.BYSTANDER))
-        .values_list("job", "job__worker")
-    )
+    losses = Attempt.objects.using(using).of_suspects({job.worker_id for job in lost})
+    suspects = dict(losses.values_list("job", "job__worker"))
     workers = set(suspects.values())
     return {job.pk for job in lost if job.worker_id in workers and job.pk not in suspects}
 
