@@ -19,6 +19,7 @@ from hipq_django.hotpath.base import FIRST, Wanted, Which
 from hipq_django.models import Answer, Job, Queue
 from hipq_django.payloads import NONE, error_of, storable_text
 from hipq_django.ranking import MAX_RANK
+from hipq_django.reranking import rank_ahead
 from hipq_django.result_writing import persist, settle
 from hipq_django.results import Claim, Persisted, Succeeded, keep
 from hipq_django.states import Work
@@ -95,6 +96,8 @@ class Admission:
 
         Nothing is claimed where another worker is scheduling the queue.
         """
+        if not self.queue.is_ranked:
+            rank_ahead(self.queue)
         self._load_throttlers()
         is_simple = self.queue.is_limited and not (self.problem or self.throttlers)
         is_simple = is_simple and self.queue.throttler_problem == NONE

@@ -14,9 +14,10 @@ from hipq_django import clock, gathering
 from hipq_django.conf import get_throttlers
 from hipq_django.database import in_one_line
 from hipq_django.exceptions import ConfigurationError
-from hipq_django.models import Job, Queue, Worker
+from hipq_django.models import Attempt, Job, Queue, Worker
 from hipq_django.registry import get_declared
 from hipq_django.states import WAITING, State
+from hipq_django.suspects import is_suspect
 from hipq_django.throttling import (
     Hold,
     Reschedule,
@@ -100,8 +101,29 @@ def _waiting(job: Job, now: datetime) -> Iterator[Reason]:
     if not job.answered:
         yield from _outside_windows(job, now)
         yield from _held(job, now)
+    yield from _suspected(job)
     yield from _limited(job)
     yield from _behind(job, now)
+
+
+def _suspected(job: Job) -> Iterator[Reason]:
+    if not is_suspect(job.error):
+        return
+    workers = [worker.pk for worker in _serving(job)]
+    losses = Attempt.objects.using(job.using).of_suspects(workers)
+    if len(set(losses.values_list("job__worker", flat=True))) == len(workers) > 0:
+        yield Reason(
+            "suspect",
+            "It was executing when a worker died, and may have killed it; each worker is executing "
+            "another such job, and takes one at a time.",
+        )
+
+
+def _serving(job: Job) -> list[Worker]:
+    workers = Worker.objects.using(job.using).filter(
+        instance=job.queue.instance, state=Worker.State.RUNNING
+    )
+    return [worker for worker in workers if worker.serves(job.queue)]
 
 
 def _unserved(job: Job, now: datetime) -> Iterator[Reason]:
@@ -111,10 +133,7 @@ def _unserved(job: Job, now: datetime) -> Iterator[Reason]:
             f"Nobody declares job type {job.job_type.name!r} in this project's code; it waits "
             "until a worker knows it.",
         )
-    workers = Worker.objects.using(job.using).filter(
-        instance=job.queue.instance, state=Worker.State.RUNNING
-    )
-    serving = [worker for worker in workers if worker.serves(job.queue)]
+    serving = _serving(job)
     if not serving:
         yield Reason(
             "no_worker",

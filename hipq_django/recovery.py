@@ -6,17 +6,19 @@ Any worker does it for all queues of its instance; several at once do no harm.
 from __future__ import annotations
 
 import logging
+import time
+from collections import deque
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.db import OperationalError
-from django.db.models import Exists, F, OuterRef
+from django.db.models import Exists, Max, OuterRef
 
 from hipq_django import clock, gathering, inbox, moves
 from hipq_django.database import is_locked_out, locked, worker_transaction
 from hipq_django.hotpath import hot_path
+from hipq_django.hotpath.base import EarlyPlace
 from hipq_django.models import Answer, Attempt, Job, JobType, Queue, Worker
-from hipq_django.payloads import NONE
 from hipq_django.registry import get_all_declared
 from hipq_django.states import State, Work
 from hipq_django.suspects import HARMLESS, loss_text
@@ -31,6 +33,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger("hipq_django")
 
 BATCH = 500
+EARLY_PAGE = 1_000
+"""How many early answers of any age are held against the jobs at once."""
+
+EARLY_NEW = 2_000
+"""How many new ones are."""
+
+EARLY_SECONDS = 5.0
+"""For how long an answer is new: as long as its transaction, and that of a claim, may take."""
 WORKERS_KEPT = timedelta(days=1)
 
 _HARMLESS_TIMEOUT = "JobTimeout: the handler was still executing after the answer came"
@@ -181,17 +191,8 @@ def _bystanders(lost: Sequence[Job], using: str) -> set[int]:
     """
     if not lost:
         return set()
-    executing = (
-        Job.objects.using(using)
-        .running()
-        .filter(worker__in={job.worker_id for job in lost}, prefetched=False)
-    )
-    suspects = dict(
-        Attempt.objects.using(using)
-        .filter(job__in=executing.order_by(), attempt=F("job__attempt") - 1)
-        .filter(kind__in=(Attempt.Kind.WORKER_LOST, Attempt.Kind.BYSTANDER))
-        .values_list("job", "job__worker")
-    )
+    losses = Attempt.objects.using(using).of_suspects({job.worker_id for job in lost})
+    suspects = dict(losses.values_list("job", "job__worker"))
     workers = set(suspects.values())
     return {job.pk for job in lost if job.worker_id in workers and job.pk not in suspects}
 
@@ -205,61 +206,63 @@ class EarlyAnswers:
     """Gives early answers to jobs that were claimed at the same moment.
 
     An answer that comes while the job's enqueue, or its claim, is not yet committed sees no
-    running job, and that claim does not see the answer. One of the two is found here. Each call
-    looks at the next page, so that answers to unknown keys stand in nobody's way.
+    running job, and that claim does not see the answer. One of the two is found here, mostly among
+    the newest answers; each call looks at a page of the others as well.
     """
 
     def __init__(self, config: InstanceSettings) -> None:
         self._config = config
-        self._after = 0
+        self._after = EarlyPlace()
+        self._marks: deque[tuple[float, int]] = deque()
+        """What the newest answer was, and when."""
 
     def match(self) -> int:
-        """Look at the next page; return how many answers got their job."""
-        using, now = self._config.database, clock.now(self._config.database)
-        if not hot_path(using).has_early(self._config.name):
-            self._after = 0
+        """Look at the newest ones and the next page; return how many got their job."""
+        path = hot_path(self._config.database)
+        if not path.has_early(self._config.name):
+            self._after = EarlyPlace()
             return 0
-        early = inbox.fresh_early(self._config.name, now, using).order_by("pk")
-        page = list(early.filter(pk__gt=self._after)[:BATCH])
-        self._after = page[-1].pk if len(page) == BATCH else 0
-        begun = _begun_keys(page, using)
+        begun, last = path.early_page(self._config.name, self._after, EARLY_PAGE)
+        if len(begun) > BATCH:
+            begun, last = begun[:BATCH], begun[BATCH - 1]
+        matched = self._match([place.answer_id for place in begun])
+        self._after = last or EarlyPlace()
+        new = path.new_early(self._config.name, self._known_so_far(), EARLY_NEW)
+        return matched + self._match(new[:BATCH])
+
+    def _known_so_far(self) -> int:
+        """Return the id of an answer that is older than an answer usually takes to commit."""
+        now, using = time.monotonic(), self._config.database
+        newest = Answer.objects.using(using).aggregate(newest=Max("pk"))["newest"] or 0
+        self._marks.append((now, newest))
+        while len(self._marks) > 1 and self._marks[1][0] < now - EARLY_SECONDS:
+            self._marks.popleft()
+        began, known = self._marks[0]
+        return known if began < now - EARLY_SECONDS else 0
+
+    def _match(self, ids: Sequence[int]) -> int:
+        using, now = self._config.database, clock.now(self._config.database)
+        fresh = inbox.fresh_early(self._config.name, now, using).filter(pk__in=ids)
         matched = 0
-        for answer in page:
-            if (answer.job_type, answer.job_key) in begun:
-                matched += _match(answer, now, using)
+        for answer in fresh.order_by("pk") if ids else ():
+            matched += _match(answer, now, using)
         return matched
 
     @property
     def is_at_the_beginning(self) -> bool:
         """Whether all answers have been looked at."""
-        return self._after == 0
+        return self._after == EarlyPlace()
 
 
 def _match(answer: Answer, now: datetime, using: str) -> bool:
     """Give an early answer to its job; later, where somebody else has locked one of the two."""
     try:
         with worker_transaction(using):
-            return inbox.match(answer, now, using)
+            return inbox.match(answer, now, using, skip_locked=True)
     except OperationalError as error:
         if not is_locked_out(error):
             raise
         return False
-
-
-def _begun_keys(answers: Sequence[Answer], using: str) -> set[tuple[str, str]]:
-    """Return type and key of the jobs that are not initial any more, of those that are named."""
-    types = JobType.objects.using(using).filter(
-        instance__in={a.instance for a in answers}, name__in={a.job_type for a in answers}
-    )
-    jobs = Job.objects.using(using).filter(
-        job_type__in=list(types.values_list("pk", flat=True)),
-        job_key__in={answer.job_key for answer in answers},
-    )
-    jobs = jobs.exclude(job_key=NONE)
-    begun: set[tuple[str, str]] = set()
-    for rows in (jobs.live().exclude(state=State.INITIAL), jobs.final()):
-        begun.update(rows.order_by().values_list("job_type__name", "job_key").distinct())
-    return begun
 
 
 def match_early(config: InstanceSettings) -> int:

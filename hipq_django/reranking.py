@@ -2,7 +2,8 @@
 
 Workers do it in small batches, so that neither the operator's request nor the queue stands still;
 how far they are is kept on the queue's row. Jobs are looked through twice: an enqueue that had
-read the former order may commit after the first time.
+read the former order may commit after the first time. A job whose row somebody has locked is come
+back to.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ PASSES = 2
 SETTLE = timedelta(seconds=60)
 """How long an enqueue may take to commit that had read the former order."""
 
+COME_BACK = timedelta(seconds=1)
+"""When to try again what somebody has locked."""
+
 
 def continue_ranking(config: InstanceSettings) -> int:
     """Write ranks anew for a moment where an order was changed; return how many changed."""
@@ -34,32 +38,75 @@ def continue_ranking(config: InstanceSettings) -> int:
     ends = time.monotonic() + SLICE_SECONDS
     changed = 0
     for queue in Queue.objects.using(using).filter(instance=config.name).order_by("pk"):
-        goes_on = not queue.is_ranked
-        while goes_on:
-            goes_on, count = _rank_batch(queue.pk, using)
-            goes_on = goes_on and time.monotonic() < ends
-            changed += count
+        if not queue.is_ranked:
+            changed += _rank_until(ends, queue)
+    return changed
+
+
+def rank_ahead(queue: Queue) -> None:
+    """Write ranks anew for a moment before jobs are claimed from a queue whose order was changed.
+
+    All of them where they are not very many.
+    """
+    now = clock.now(queue.using)
+    if now >= datetime.fromisoformat(_progress(queue, now)["not_before"]):
+        _rank_until(time.monotonic() + SLICE_SECONDS, queue)
+
+
+def _rank_until(ends: float, queue: Queue) -> int:
+    goes_on, changed = True, 0
+    while goes_on:
+        goes_on, count = _rank_batch(queue.pk, queue.using)
+        goes_on = goes_on and time.monotonic() < ends
+        changed += count
     return changed
 
 
 def find_strays(config: InstanceSettings) -> int:
-    """Begin anew where a due job has the rank of a former order after all; return how often.
+    """Begin anew where a waiting job has the rank of a former order after all; return how often.
 
-    It would stand behind the bound at which a look for due jobs stops. One query for all queues
-    whose times are equally coarse, because there may be hundreds.
+    Its enqueue was committed later than expected.
+    """
+    wrong = [*_behind_the_bound(config), *_last_of_all(config)]
+    rows = Queue.objects.using(config.database).filter(pk__in=wrong)
+    return int(rows.update(ranking={}))
+
+
+def _behind_the_bound(config: InstanceSettings) -> list[int]:
+    """Return the queues in the order of time with a due job where a look for due ones stops.
+
+    One query for all queues whose times are equally coarse, because there may be hundreds.
     """
     using, now = config.database, clock.now(config.database)
     queues = Queue.objects.using(using).filter(instance=config.name, order=Order.TIME)
-    found = 0
+    found: list[int] = []
     for seconds in set(queues.values_list("granularity_seconds", flat=True)):
         bound = Ordering(Order.TIME, seconds).last_due_rank(now)
         due = Job.objects.using(using).filter(queue=OuterRef("pk")).due(now)
         # Ordered: in the index of waiting jobs.
         strays = due.filter(rank__gt=bound).order_by("rank", "id").values("pk")
         alike = queues.filter(granularity_seconds=seconds).annotate(stray=Subquery(strays[:1]))
-        wrong = [queue.pk for queue in alike if queue.stray and queue.is_ranked]
-        found += Queue.objects.using(using).filter(pk__in=wrong).update(ranking={})
+        found += [queue.pk for queue in alike if queue.stray and queue.is_ranked]
     return found
+
+
+def _last_of_all(config: InstanceSettings) -> list[int]:
+    """Return the queues in the other orders whose last job is there by the rank of another order.
+
+    Ranks of another order are either lower than all of this one, and such a job runs too soon, or
+    higher than all, and it would wait for ever.
+    """
+    using = config.database
+    waiting = Job.objects.using(using).filter(queue=OuterRef("pk")).waiting()
+    last = Subquery(waiting.order_by("-rank", "-id").values("pk")[:1])
+    queues = Queue.objects.using(using).filter(instance=config.name).exclude(order=Order.TIME)
+    lasts = [row.last for row in queues.annotate(last=last) if row.last and row.is_ranked]
+    jobs = Job.objects.using(using).filter(pk__in=lasts).select_related("queue")
+    return [job.queue_id for job in jobs if job.rank != _wanted_rank(job, job.queue)]
+
+
+def _wanted_rank(job: Job, queue: Queue) -> int:
+    return queue.ordering.rank(job.scheduled_run_time, job.priority)
 
 
 def _rank_batch(pk: int, using: str) -> tuple[bool, int]:
@@ -73,18 +120,35 @@ def _rank_batch(pk: int, using: str) -> tuple[bool, int]:
         progress = _progress(queue, now)
         if now < datetime.fromisoformat(progress["not_before"]):
             return False, 0
-        jobs = queue.jobs.using(using).waiting().filter(pk__gt=progress["after"])
-        batch = list(locked(jobs.order_by("pk"))[:BATCH])
-        changed = moves.rank(batch, queue.ordering, using)
-        if len(batch) == BATCH:
-            progress["after"] = batch[-1].pk
-        else:
-            progress |= {"after": 0, "passes": progress["passes"] + 1}
-            progress["not_before"] = (now + SETTLE).isoformat()
-        if progress["passes"] == PASSES:
-            progress = queue.ordering.as_ranking()
-        rows.update(ranking=progress)
+        changed = _rank_next(queue, progress, now)
+        is_done = progress["passes"] == PASSES
+        rows.update(ranking=queue.ordering.as_ranking() if is_done else progress)
     return True, changed
+
+
+def _rank_next(queue: Queue, progress: dict[str, Any], now: datetime) -> int:
+    """Rank the jobs behind those that were ranked, and note how far it is now.
+
+    Only what is to be written is locked, and what somebody else has locked is left for later:
+    whoever waits here has all admissions to the queue wait too.
+    """
+    jobs = queue.jobs.using(queue.using).waiting().order_by("pk")
+    batch = list(jobs.filter(pk__gt=progress["after"])[:BATCH])
+    wrong = [job.pk for job in batch if job.rank != _wanted_rank(job, queue)]
+    free = list(locked(jobs.filter(pk__in=wrong), skip_locked=True)) if wrong else []
+    changed = moves.rank(free, queue.ordering, queue.using)
+    left = jobs.filter(pk__in=set(wrong) - {job.pk for job in free}).first()
+    if left and not progress["again"]:
+        progress["again"] = left.pk
+    if len(batch) == BATCH:
+        progress["after"] = batch[-1].pk
+    elif progress["again"]:
+        not_before = (now + COME_BACK).isoformat()
+        progress |= {"after": progress["again"] - 1, "again": 0, "not_before": not_before}
+    else:
+        not_before = (now + SETTLE).isoformat()
+        progress |= {"after": 0, "passes": progress["passes"] + 1, "not_before": not_before}
+    return changed
 
 
 def _progress(queue: Queue, now: datetime) -> dict[str, Any]:
@@ -92,4 +156,4 @@ def _progress(queue: Queue, now: datetime) -> dict[str, Any]:
     wanted = queue.ordering.as_ranking()
     if queue.ranking.items() > wanted.items():
         return dict(queue.ranking)
-    return {**wanted, "after": 0, "passes": 0, "not_before": now.isoformat()}
+    return {**wanted, "after": 0, "passes": 0, "again": 0, "not_before": now.isoformat()}

@@ -255,6 +255,7 @@ class BatchScheduler:
         queue = busy.queue
         throttled = get_instance(queue.instance).queue(queue.name).throttlers
         held_back = throttled or queue.is_limited or queue.throttler_problem != NONE
+        held_back = held_back or not queue.is_ranked
         other = busy.has_response or busy.has_error or busy.needs_look
         return busy.has_startable and not (other or held_back)
 
@@ -358,7 +359,9 @@ class BatchScheduler:
         now = clock.now(self.using)
         with worker_transaction(self.using):
             errors = self.jobs(queue).in_error().filter(worker=None)
-            jobs = self.lock(queue, errors.order_by("id"), limit)
+            locked_errors = self.lock(queue, errors.order_by("id"), limit)
+            deciding = self._deciding()
+            jobs = [job for job in locked_errors if job.pk not in deciding]
             moves.take(jobs, self.worker, now)
             failures = moves.failures_of(jobs, self.using)
             claims = [
@@ -366,6 +369,14 @@ class BatchScheduler:
                 for job in jobs
             ]
         return self.start_jobs(claims)
+
+    def _deciding(self) -> set[int]:
+        """Return the ids of jobs that are being decided here.
+
+        An answer may have replaced the error that it is about: then the decision is dropped when it
+        is written, and only then the job is taken up again.
+        """
+        return {claim.id for claim in self.batch if claim.work is Work.DECISION}
 
     def reclaim(self) -> int:
         """Put back jobs that the database says are in these hands, but that are not.

@@ -116,6 +116,14 @@ class Concluded(NamedTuple):
     rank: int | None
 
 
+class EarlyPlace(NamedTuple):
+    """An early answer, by its place in the order of keys."""
+
+    job_type: str = ""
+    job_key: str = ""
+    answer_id: int = 0
+
+
 class Settled(NamedTuple):
     """A job that was settled by a response, and the answer that was stored of it."""
 
@@ -155,6 +163,18 @@ class HotPath(Protocol):
 
     def has_early(self, instance: str) -> bool:
         """Return False where no early answer of the instance waits for a job."""
+
+    def early_page(
+        self, instance: str, after: EarlyPlace, limit: int
+    ) -> tuple[list[EarlyPlace], EarlyPlace | None]:
+        """Look at the next early answers that no job has, in the order of their keys.
+
+        Return those whose job has begun, or is final, and the last one that was looked at; None
+        where there is none behind it.
+        """
+
+    def new_early(self, instance: str, after: int, limit: int) -> list[int]:
+        """Look at the newest such answers with greater ids; return those whose job has begun."""
 
     def lock(self, queue: Queue, worker: Worker) -> Queue | None:
         """Lock and read the row of a queue anew; None where it is gone or somebody has it.

@@ -27,6 +27,7 @@ from hipq_django.hotpath.base import (
     FIRST,
     Busy,
     Concluded,
+    EarlyPlace,
     Failing,
     Finished,
     Head,
@@ -36,7 +37,7 @@ from hipq_django.hotpath.base import (
     Which,
 )
 from hipq_django.hotpath.rows import is_same
-from hipq_django.models import Attempt, Job, Queue
+from hipq_django.models import Answer, Attempt, Job, Queue
 from hipq_django.payloads import NONE
 from hipq_django.ranking import MAX_RANK
 from hipq_django.states import State, Work
@@ -98,6 +99,33 @@ class OrmPath:
     def has_early(self, instance: str) -> bool:
         """Let them be looked for."""
         return True
+
+    def early_page(
+        self, instance: str, after: EarlyPlace, limit: int
+    ) -> tuple[list[EarlyPlace], EarlyPlace | None]:
+        """One SELECT with an EXISTS."""
+        name, key, pk = after
+        behind = Q(job_key__gt=key) | Q(job_key=key, pk__gt=pk)
+        early = self._early(instance).filter(Q(job_type__gt=name) | Q(job_type=name) & behind)
+        rows = early.order_by("job_type", "job_key", "pk")
+        page = list(rows.values_list("job_type", "job_key", "pk", "has_begun")[:limit])
+        places = [EarlyPlace(*row[:3]) for row in page if row[3]]
+        return places, EarlyPlace(*page[-1][:3]) if len(page) == limit else None
+
+    def new_early(self, instance: str, after: int, limit: int) -> list[int]:
+        """The same by id."""
+        rows = self._early(instance).filter(pk__gt=after).order_by("-pk")
+        return [pk for pk, begun in rows.values_list("pk", "has_begun")[:limit] if begun]
+
+    def _early(self, instance: str) -> Any:
+        jobs = Job.objects.using(self.using).filter(
+            job_type__instance=instance,
+            job_type__name=OuterRef("job_type"),
+            job_key=OuterRef("job_key"),
+        )
+        begun = jobs.exclude(state=State.INITIAL).exclude(job_key=NONE)
+        answers = Answer.objects.using(self.using).filter(instance=instance, job=None)
+        return answers.filter(status=Answer.Status.EARLY).annotate(has_begun=Exists(begun))
 
     def lock(self, queue: Queue, worker: Worker) -> Queue | None:
         """One SELECT … FOR UPDATE SKIP LOCKED."""

@@ -27,6 +27,7 @@ from hipq_django.hotpath.base import (
     FIRST,
     Busy,
     Concluded,
+    EarlyPlace,
     Failing,
     Finished,
     Head,
@@ -111,6 +112,20 @@ class SqlPath:
         """See `statements.HAS_EARLY`."""
         [(found,)] = self._keep(statements.HAS_EARLY, [instance])
         return bool(found)
+
+    def early_page(
+        self, instance: str, after: EarlyPlace, limit: int
+    ) -> tuple[list[EarlyPlace], EarlyPlace | None]:
+        """See `statements.EARLY_PAGE`."""
+        params = [instance, *after, limit, instance, limit]
+        rows = self._fetch(statements.EARLY_PAGE, params)
+        last = [EarlyPlace(*row[:3]) for row in rows if not row[3]]
+        return [EarlyPlace(*row[:3]) for row in rows if row[3]], last[0] if last else None
+
+    def new_early(self, instance: str, after: int, limit: int) -> list[int]:
+        """See `statements.NEW_EARLY`."""
+        rows = self._fetch(statements.NEW_EARLY, [instance, after, limit, instance])
+        return [answer_id for _, _, answer_id, _ in rows]
 
     def lock(self, queue: Queue, worker: Worker) -> Queue | None:
         """See `statements.lock`."""

@@ -137,6 +137,39 @@ HAS_EARLY = Kept(
 """Plan: the index of early answers, stopping at a row."""
 
 
+_OF_EARLY = "SELECT j.id FROM hipq_job j WHERE j.job_type_id = t.id AND j.job_key = p.job_key"
+_EARLY = """
+    SELECT a.job_type, a.job_key, a.id FROM hipq_answer a
+    WHERE a.status = 'early' AND a.job_id IS NULL AND a.instance = %s"""
+_HAS_BEGUN = f"""
+    SELECT p.job_type, p.job_key, p.id, 1 AS has_begun
+    FROM page p JOIN hipq_jobtype t ON t.instance = %s AND t.name = p.job_type
+    WHERE ({_OF_EARLY} AND NOT (j.state = 'final') AND NOT (j.job_key = 'NONE')
+            AND j.state <> 'initial' LIMIT 1) IS NOT NULL
+        OR ({_OF_EARLY} AND j.state IN ('final') AND NOT (j.job_key = 'NONE') LIMIT 1) IS NOT NULL
+"""
+
+EARLY_PAGE = f"""
+    WITH page AS ({_EARLY} AND (a.job_type, a.job_key, a.id) > (%s, %s, %s)
+        ORDER BY a.job_type, a.job_key, a.id LIMIT %s)
+    {_HAS_BEGUN}
+    UNION ALL
+    SELECT * FROM (
+        SELECT p.job_type, p.job_key, p.id, 0 FROM page p WHERE (SELECT COUNT(*) FROM page) = %s
+        ORDER BY p.job_type DESC, p.job_key DESC, p.id DESC LIMIT 1) last
+    ORDER BY 1, 2, 3, 4"""
+"""Plan: the index of early answers in its own order; for each two probes of indexes of keys.
+
+Each probe is a look-up for itself, whatever the statistics say: EXISTS may read all jobs at once.
+"""
+
+NEW_EARLY = f"""
+    WITH page AS ({_EARLY} AND NOT (a.status = 'accepted') AND a.id > %s
+        ORDER BY a.id DESC LIMIT %s)
+    {_HAS_BEGUN}"""
+"""Plan: the index of answers that were not accepted, from its end; then as `EARLY_PAGE`."""
+
+
 @cache
 def lock(dialect: Dialect) -> Kept:
     """Plan: the primary key of queues."""

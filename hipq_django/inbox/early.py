@@ -165,14 +165,17 @@ def take_waiting(job: Job, now: datetime) -> None:
         match(answer, now, job.using)
 
 
-def match(answer: Answer, now: datetime, using: str) -> bool:
-    """Give an early answer to the job with its key if that is running or in retry by now."""
+def match(answer: Answer, now: datetime, using: str, *, skip_locked: bool = False) -> bool:
+    """Give an early answer to the job with its key if that is running or in retry by now.
+
+    With `skip_locked` it is left where somebody has locked the job or the answer.
+    """
     message = message_of(answer)
-    job = lock_job(message, using)
+    job = lock_job(message, using, skip_locked=skip_locked)
     if job is None or job.state == State.INITIAL:
         return False
     early = Answer.objects.using(using).filter(pk=answer.pk, status=Status.EARLY, job=None)
-    fresh = locked(early).first()
+    fresh = locked(early, skip_locked=skip_locked).first()
     if fresh is None or is_old_news(fresh, using):
         return False
     give(answer, job, status_of(message, job), now)

@@ -57,9 +57,12 @@ def has_response_handler(job: Job) -> bool:
 
 
 def _fail(job: Job, error: Any, now: datetime) -> None:
-    if job.state == State.RETRY:
-        # What the other system says of this attempt replaces what was guessed, a timeout say.
+    if job.state in (State.ERROR, State.RETRY):
+        # What the other system says of this attempt replaces what was guessed, a timeout say. A
+        # decision about that, in some worker's hands just now, is dropped by the worker.
         job.attempts.using(job.using).filter(attempt=job.attempt).delete()
+        job.worker = None
+    if job.state == State.RETRY:
         moves.walk(job, State.RUNNING, {}, now)
     if job.answered:  # by this error, which is worked off here
         job.answered = False

@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from hipq_django.inbox.messages import Message
 
 
-def lock_job(message: Message, using: str) -> Job | None:
+def lock_job(message: Message, using: str, *, skip_locked: bool = False) -> Job | None:
     """Return the locked job of a message by its key: the live one, else the newest final one.
 
-    A final one is only kept from being pruned before the answer that names it is stored.
+    A final one is only kept from being pruned before the answer that names it is stored. With
+    `skip_locked` None is returned where somebody has locked the live one.
     """
     if message.job_key == NONE:
         return None
@@ -25,7 +26,10 @@ def lock_job(message: Message, using: str) -> Job | None:
         ),
         job_key=message.job_key,
     )
-    live = next(iter(locked(jobs.live().exclude(job_key=NONE))[:1]), None)
+    rows = jobs.live().exclude(job_key=NONE)
+    live = next(iter(locked(rows, skip_locked=skip_locked)[:1]), None)
+    if live is None and skip_locked and rows.exists():
+        return None
     final: Job | None = kept(jobs.final().exclude(job_key=NONE).order_by("-pk"))
     return live or final
 

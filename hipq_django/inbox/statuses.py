@@ -56,7 +56,7 @@ def _is_repeat(message: Message, job: Job) -> bool:
 def _is_spent(message: Message, job: Job) -> bool:
     """Whether the attempt that is answered was answered before, or its error is old news."""
     attempt = attempt_of(message, job)
-    if message.kind == Kind.ERROR and (attempt < job.attempt or job.state == State.ERROR):
+    if message.kind == Kind.ERROR and attempt < job.attempt:
         return True
     by_url = message.attempt is not None
     if not by_url and message.kind == Kind.RESPONSE:

@@ -5,12 +5,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from django.db import models
+from django.db.models import F
 from django.utils import timezone
 
 from hipq_django.exceptions import ErrorAnswer, JobTimeout, WorkerLost
 from hipq_django.models.fields import JsonField
 from hipq_django.models.job import Job
 from hipq_django.payloads import NONE
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+
+class AttemptQuerySet(models.QuerySet["Attempt"]):
+    """The questions that are asked about failed attempts."""
+
+    def of_suspects(self, workers: Collection[int | None]) -> AttemptQuerySet:
+        """The losses that make suspects of jobs which these workers are executing."""
+        executing = (
+            Job.objects.using(self.db).running().filter(worker__in=workers, prefetched=False)
+        )
+        kinds = (Attempt.Kind.WORKER_LOST, Attempt.Kind.BYSTANDER)
+        return self.filter(job__in=executing, attempt=F("job__attempt") - 1, kind__in=kinds)
 
 
 class Attempt(models.Model):
@@ -44,6 +60,8 @@ class Attempt(models.Model):
     interrupted = models.PositiveIntegerField(
         default=0, editable=False, help_text="How many in a row lost it or ran out of time."
     )
+
+    objects = AttemptQuerySet.as_manager()
 
     CLASSES: ClassVar[dict[str, type[Exception]]] = {
         Kind.TIMED_OUT: JobTimeout,

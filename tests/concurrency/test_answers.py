@@ -18,6 +18,7 @@ from hipq_django.models import Answer, Job
 from hipq_django.testing import run_due_jobs
 from tests.concurrency.sessions import Session, errors_of, run_together, wait_until_blocked
 from tests.declaring import Declare
+from tests.factories import AnswerFactory
 from tests.hand_worker import HandWorker
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -212,6 +213,25 @@ def test_an_answer_that_the_claim_does_not_see_yet_is_matched_afterwards(
 
     assert recovery.match_early(get_instance()) == 1
 
+    job.refresh_from_db()
+    assert (job.outcome, job.result) == ("succeeded", "paid")
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("what", ["job", "answer"])
+def test_what_somebody_has_locked_is_matched_later(session: Session, what: str) -> None:
+    """The worker that looks for such answers does not wait."""
+    job = asked()
+    answer = AnswerFactory.create(job_type="ask", job_key="k", payload="paid")
+    row = {"job": job, "answer": answer}[what]
+    session.begin()
+    session(lambda: list(type(row)._default_manager.select_for_update().filter(pk=row.pk)))
+
+    while_locked = recovery.match_early(get_instance())
+    session.commit()
+
+    assert while_locked == 0
+    assert recovery.match_early(get_instance()) == 1
     job.refresh_from_db()
     assert (job.outcome, job.result) == ("succeeded", "paid")
 

@@ -254,18 +254,48 @@ def test_a_retry_after_an_early_error_obeys_its_throttlers_again(
     assert (job.state, job.attempt) == ("retry", 1)
 
 
-def test_an_answer_is_matched_however_many_unknown_ones_came_before_it(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("place", ["before", "among", "behind"])
+def test_an_answer_is_matched_wherever_it_stands_among_unknown_ones(
+    monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    """Only answers whose job has begun are looked at; the others do not stand in their way."""
-    monkeypatch.setattr(recovery, "BATCH", 2)
-    for number in range(3):
-        AnswerFactory.create(job_type="ask", job_key=f"unknown-{number}")
-    job = hipq.enqueue("ask", job_key="k")
+    monkeypatch.setattr(recovery, "EARLY_PAGE", 2)
+    monkeypatch.setattr(recovery, "EARLY_NEW", 0)
+    for key in ("b", "b-1", "Ä", "zz", "zz"):
+        AnswerFactory.create(job_type="ask", job_key=key)
+    key = {"before": "a", "among": "c", "behind": "zzz"}[place]
+    job = hipq.enqueue("ask", job_key=key)
     run_due_jobs()
-    AnswerFactory.create(job_type="ask", job_key="k", payload="paid")
+    AnswerFactory.create(job_type="ask", job_key=key, payload="paid")
 
     assert recovery.match_early(get_instance()) == 1
+
+    job.refresh_from_db()
+    assert job.result == "paid"
+
+
+def test_more_answers_than_one_batch_are_all_matched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recovery, "BATCH", 2)
+    jobs = [hipq.enqueue("ask", job_key=key) for key in "abcde"]
+    run_due_jobs()
+    for key in "abcde":
+        AnswerFactory.create(job_type="ask", job_key=key, payload=key)
+
+    assert recovery.match_early(get_instance()) == 5
+    assert [Job.objects.get(pk=job.pk).result for job in jobs] == list("abcde")
+
+
+def test_a_new_answer_is_matched_by_the_next_look_however_many_are_older(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(recovery, "EARLY_PAGE", 2)
+    AnswerFactory.create_batch(9, job_type="ask")
+    looks = recovery.EarlyAnswers(get_instance())
+    looks.match()
+    job = hipq.enqueue("ask", job_key="z")
+    run_due_jobs()
+    AnswerFactory.create(job_type="ask", job_key="z", payload="paid")
+
+    assert looks.match() == 1
 
     job.refresh_from_db()
     assert job.result == "paid"

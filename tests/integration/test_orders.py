@@ -14,9 +14,10 @@ from hipq_django.conf import get_instance
 from hipq_django.declarations import Declaration
 from hipq_django.hotpath import hot_path
 from hipq_django.models import Job, Queue
-from hipq_django.ranking import MAX_RANK
+from hipq_django.ranking import MAX_RANK, Ordering
 from hipq_django.testing import run_due_jobs
 from tests.declaring import Declare
+from tests.hand_worker import HandWorker
 
 pytestmark = pytest.mark.django_db
 
@@ -241,6 +242,43 @@ def test_a_stray_of_a_former_order_is_found() -> None:
     found = reranking.find_strays(get_instance())
 
     assert (before, found, run_due_jobs()) == (0, 1, 1)
+
+
+@pytest.mark.parametrize(("former", "order"), [("time", "ageing"), ("priority", "ageing")])
+def test_a_stray_of_a_former_order_does_not_wait_for_ever(former: str, order: str) -> None:
+    """By its rank it stands behind all jobs to come."""
+    stray = hipq.enqueue("note", "lost")
+    queue = ordered(order)
+    reranking.continue_ranking(get_instance())
+    rank = Ordering(former).rank(stray.scheduled_run_time, stray.priority)
+    Job.objects.update(rank=rank)
+    Queue.objects.update(ranking=queue.ordering.as_ranking())
+    hipq.enqueue("note", "of next year", scheduled_run_time=at(0) + timedelta(days=365))
+
+    found = reranking.find_strays(get_instance()), reranking.find_strays(get_instance())
+
+    assert found == (1, 0)
+    reranking.continue_ranking(get_instance())
+    assert all(ranks_fit(queue))
+
+
+def test_an_order_counts_for_the_first_claim_after_its_change() -> None:
+    """A worker that starts that moment claims in the new order, before any upkeep."""
+    enqueue(*EXAMPLE)
+    ordered("priority")
+
+    claimed = HandWorker(threads=1).run_pass()
+
+    assert [job.job_data for job in claimed] == [["40", 1]]
+
+
+def test_an_order_counts_for_the_first_claim_of_a_limited_queue() -> None:
+    enqueue(*EXAMPLE)
+    ordered("priority", throttle_limit=1)
+
+    claimed = HandWorker().run_pass()
+
+    assert [job.job_data for job in claimed] == [["40", 1]]
 
 
 def test_a_finer_granularity_loses_no_job() -> None:

@@ -10,7 +10,7 @@ import pytest
 import hipq_django as hipq
 from hipq_django import recovery
 from hipq_django.conf import get_instance
-from hipq_django.models import Job, Queue
+from hipq_django.models import Job, Queue, Worker
 from hipq_django.retries import RetryPolicy
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
@@ -117,6 +117,20 @@ def test_a_suspect_that_a_throttler_holds_does_not_keep_the_next_one_waiting(
     )
 
     assert names(HandWorker().run_pass()) == ["free"]
+
+
+def test_a_suspect_that_waits_says_why() -> None:
+    _, waiting = suspects("a", "b")
+    Worker.objects.update(state=Worker.State.STOPPED)
+    worker = HandWorker()
+    before = hipq.explain(waiting)
+
+    worker.run_pass()
+
+    assert "suspect" not in [reason.code for reason in before]
+    assert hipq.explain(waiting)[0].code == "suspect"
+    HandWorker()
+    assert hipq.explain(waiting) == []
 
 
 def test_a_pass_that_only_leaves_suspects_waiting_moves_nothing() -> None:

@@ -8,8 +8,10 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+from django.db import connection
 
 import hipq_django as hipq
+from hipq_django import looks
 from hipq_django.admission import MAX_PAGES
 from hipq_django.claiming import PAGE
 from hipq_django.models import Job, Queue
@@ -217,3 +219,88 @@ def test_what_was_held_at_the_head_runs_first_when_it_is_let_go(
     started = worker.work()
 
     assert [job.pk for job in started] == first
+
+
+# How often, and at what cost, held jobs are looked through
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch, configure_queue: ConfigureQueue) -> list[int]:
+    """How many candidates a throttler was asked about that holds all; each look takes long."""
+    asked: list[int] = []
+
+    def hold_all(queue: Queue, now: datetime, running: Any, candidates: Any) -> list[Verdict]:
+        asked.append(len(candidates))
+        return [hipq.Hold("wait")] * len(candidates)
+
+    configure_queue(hold_all)
+    monkeypatch.setattr(looks, "QUICK_SECONDS", -1.0)
+    monkeypatch.setattr(looks, "MAX_SECONDS", 3_600.0)
+    monkeypatch.setattr(looks, "SCAN_SHARE", 1e-9)
+    return asked
+
+
+def test_what_was_looked_through_in_vain_is_not_asked_about_again_at_once(asked: list[int]) -> None:
+    enqueue("held", "held")
+    worker = HandWorker()
+
+    worker.run_pass()
+    worker.run_pass()
+
+    assert asked == [2]
+    assert worker.scheduler.found_nothing
+
+
+def test_it_is_asked_about_again_when_a_commit_woke_the_worker(asked: list[int]) -> None:
+    enqueue("held")
+    worker = HandWorker()
+    worker.run_pass()
+
+    worker.scheduler.turns.call("default")
+    worker.run_pass()
+
+    assert len(asked) > 1
+
+
+def test_it_is_asked_about_again_when_the_limit_is_another(asked: list[int]) -> None:
+    enqueue("held")
+    worker = HandWorker()
+    worker.run_pass()
+
+    Queue.objects.update(throttle_limit=9)
+    worker.run_pass()
+
+    assert len(asked) == 2
+
+
+def test_it_is_asked_about_again_when_a_job_of_the_worker_has_ended(
+    monkeypatch: pytest.MonkeyPatch, configure_queue: ConfigureQueue
+) -> None:
+    monkeypatch.setattr(looks, "QUICK_SECONDS", -1.0)
+    monkeypatch.setattr(looks, "SCAN_SHARE", 1e-9)
+    monkeypatch.setattr(looks, "MAX_SECONDS", 3_600.0)
+    configure_queue(hipq.KeyLimit("tenant", 1))
+    hipq.enqueue_many([hipq.NewJob("echo", {"tenant": "a", "n": n}) for n in range(2)])
+    worker = HandWorker()
+    worker.run_pass()
+    worker.run_pass()
+    worker.execute()
+
+    (job,) = worker.run_pass()
+
+    assert job.job_data["n"] == 1
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("limit", [0, 5])
+def test_held_jobs_are_not_locked(asked: list[int], limit: int) -> None:
+    """Each lock would be written to the log of the database, for each job and worker."""
+    Queue.objects.update(throttle_limit=limit)
+    (job,) = enqueue("held")
+
+    HandWorker().run_pass()
+
+    assert asked == [1]
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT xmax FROM hipq_job WHERE id = %s", [job.pk])
+        assert str(cursor.fetchone()[0]) == "0"

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from hipq_django.looks import LOOK_SECONDS, MAX_SECONDS, QUICK_SECONDS, SHARE, Looks
+from hipq_django.looks import (
+    LOOK_SECONDS,
+    MAX_SECONDS,
+    QUICK_SECONDS,
+    SCAN_SHARE,
+    SHARE,
+    Looks,
+    Scans,
+)
 
 SLOW = 2 * QUICK_SECONDS
 AT = 100.0
@@ -70,3 +78,54 @@ def test_slow_ones_are_whole_for_a_share_of_the_time() -> None:
 
     assert not looks.is_whole(AT + SLOW / SHARE * 0.99)
     assert looks.is_whole(AT + SLOW / SHARE * 1.01)
+
+
+# Through held jobs
+
+QUEUE, LIMITS = 7, "limits"
+
+
+def scanned(seconds: float, *, is_whole: bool = True) -> Scans:
+    """Return what remembers a look through held jobs, of so many seconds until `AT`."""
+    scans = Scans()
+    assert scans.may_begin(QUEUE, AT - seconds, LIMITS)
+    scans.had(QUEUE, AT - seconds, AT, LIMITS, is_whole=is_whole)
+    return scans
+
+
+def test_held_jobs_are_looked_through_for_a_share_of_the_time() -> None:
+    scans = scanned(0.02)
+
+    assert not scans.may_begin(QUEUE, AT + 0.02 / SCAN_SHARE * 0.99, LIMITS)
+    assert scans.may_begin(QUEUE, AT + 0.02 / SCAN_SHARE * 1.01, LIMITS)
+
+
+def test_however_many_they_are_they_are_looked_through_each_second() -> None:
+    assert scanned(60.0).may_begin(QUEUE, AT + MAX_SECONDS, LIMITS)
+
+
+def test_few_held_jobs_are_looked_through_at_once() -> None:
+    assert scanned(QUICK_SECONDS).may_begin(QUEUE, AT, LIMITS)
+
+
+def test_a_queue_is_looked_through_to_its_end_without_a_pause() -> None:
+    """Else a job behind very many held ones would be found very late."""
+    assert scanned(0.5, is_whole=False).may_begin(QUEUE, AT, LIMITS)
+
+
+def test_once_that_was_in_vain_the_next_time_has_pauses() -> None:
+    scans = scanned(0.02)
+    scans.had(QUEUE, AT + 1, AT + 1.02, LIMITS, is_whole=False)
+
+    assert not scans.may_begin(QUEUE, AT + 1.03, LIMITS)
+
+
+def test_what_may_change_a_verdict_ends_the_pause() -> None:
+    assert scanned(0.5).may_begin(QUEUE, AT, "other limits")
+    scans = scanned(0.5)
+    scans.forget(QUEUE)
+    assert scans.may_begin(QUEUE, AT, LIMITS)
+
+
+def test_other_queues_do_not_wait() -> None:
+    assert scanned(0.5).may_begin(QUEUE + 1, AT, LIMITS)
