@@ -15,7 +15,7 @@ from hipq_django.database import in_one_line, write_transaction
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.gathering import response_of
 from hipq_django.hotpath.base import Wanted
-from hipq_django.models import Answer, Job, Queue
+from hipq_django.models import Answer, Job, JobType, Queue
 from hipq_django.payloads import NONE
 from hipq_django.ranking import MAX_RANK
 from hipq_django.results import Claim, keep
@@ -259,14 +259,14 @@ class Admission:
         try:
             verdicts = self._ask(asked)
         except (ThrottlerError, DatabaseError) as error:
-            self._hold_queue(_masked(in_one_line(error), asked))
+            self._hold_queue(self._masked(in_one_line(error), asked))
             return [job for job in jobs if job.answered]
         self._note_problem(NONE)
         for job in asked:
             verdict = verdicts[job.id]
             # A time that is past would bring the job back at once: it is held.
             if isinstance(verdict, Reschedule) and verdict.at > self.now:
-                self._reschedule(job, verdict.at, verdict.reason)
+                self._reschedule(job, verdict.at, job.masked_reason(str(verdict.reason)))
         return [j for j in jobs if j.answered or isinstance(verdicts[j.id], Run)]
 
     def _ask(self, jobs: Sequence[Job]) -> dict[int, Verdict]:
@@ -275,6 +275,17 @@ class Admission:
             running = [*self.running, *map(load_of, self.admitted)]
             candidates = [candidate_of(job) for job in jobs]
             return ask(self.throttlers, self.queue, self.now, running, candidates)
+
+    def _masked(self, problem: str, asked: Sequence[Job]) -> str:
+        """A throttler's error may quote what it was asked about, and what runs."""
+        for job in (*asked, *self.admitted):
+            problem = job.masked(problem)
+        names = {load.job_type for load in self.running}
+        types = JobType.objects.using(self.using).filter(instance=self.queue.instance)
+        redactors = {row.name: row.redactor for row in types.filter(name__in=names)}
+        for load in self.running:
+            problem = redactors[load.job_type].knowing(load.job_data).mask_text(problem)
+        return problem
 
     def _due(
         self, limit: int, *, after: tuple[int, int] | None = None, critical: bool = False
@@ -352,10 +363,3 @@ class Admission:
                     )
                 )  # fmt: skip
         return claims
-
-
-def _masked(problem: str, jobs: Sequence[Job]) -> str:
-    """A throttler's error may quote what it was asked about."""
-    for job in jobs:
-        problem = job.masked(problem)
-    return problem

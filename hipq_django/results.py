@@ -73,7 +73,7 @@ class Claim:
     work: Work
     job: Job
     kept: Kept
-    response: Any = None
+    response: Any = field(default=None, repr=False)
     failure: Failure | None = None
 
 
@@ -82,7 +82,7 @@ class Succeeded:
     """The handler, or the response handler, returned the job's result."""
 
     claim: Claim
-    value: Any
+    value: Any = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
