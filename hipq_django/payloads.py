@@ -6,6 +6,8 @@ import json
 import traceback
 from typing import TYPE_CHECKING, Any
 
+from hipq_django.redaction import without_tokens
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -110,7 +112,7 @@ def error_of(exception: BaseException, redactor: Redactor | None = None) -> str:
     except Exception as broken:
         message = f"its message cannot be read: {type(broken).__name__}"
     text = f"{name}: {message}" if message else f"exception {name}"
-    return storable_text(redactor.mask_text(text) if redactor else text)
+    return storable_text(without_tokens(redactor.mask_text(text) if redactor else text))
 
 
 def traceback_of(exception: BaseException, redactor: Redactor | None = None) -> str:
@@ -121,4 +123,4 @@ def traceback_of(exception: BaseException, redactor: Redactor | None = None) -> 
         lines = [f"the traceback cannot be read: {type(broken).__name__}"]
     # Masked before it is cut, or the rest of a value would stand at the edge.
     text = redactor.mask_text("".join(lines)) if redactor else "".join(lines)
-    return storable_text(text[-MAX_TRACEBACK_CHARS:], MAX_TRACEBACK_CHARS)
+    return storable_text(without_tokens(text)[-MAX_TRACEBACK_CHARS:], MAX_TRACEBACK_CHARS)

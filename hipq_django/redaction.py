@@ -6,7 +6,9 @@ What is stored stays as it is, because handlers need it.
 from __future__ import annotations
 
 import json
+import logging
 import re
+from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, quote_plus
@@ -22,6 +24,39 @@ MIN_CHARS = 3
 
 MIN_CHARS_ANYWHERE = 6
 """Shorter values are looked for as whole words only."""
+
+
+_ADDRESS = re.compile(r"callback\S+")
+_SIGNATURE = re.compile(r"(?:\.|%2[Ee])[\w-]{43,}")
+"""What a token ends with; without it nobody takes the rest for a token."""
+
+
+def without_tokens(text: str) -> str:
+    """Return a text without the signatures of the callback URLs that it quotes."""
+    if "callback" not in text:
+        return text
+    return _ADDRESS.sub(lambda found: _SIGNATURE.sub(f".{MASK}", found[0]), text)
+
+
+class WithoutTokens(logging.Filter):
+    """Keeps the tokens of callback URLs out of what a logger, or handler, writes.
+
+    For access logs: they have the path as it came, before the request reached Django.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let every record pass, without its tokens."""
+        record.msg = _without_tokens(record.msg)
+        if isinstance(record.args, tuple):
+            record.args = tuple(map(_without_tokens, record.args))
+        elif isinstance(record.args, dict):
+            record.args = copy(record.args)  # some server's own kind of dict
+            record.args.update({n: _without_tokens(value) for n, value in record.args.items()})
+        return True
+
+
+def _without_tokens(value: Any) -> Any:
+    return without_tokens(value) if isinstance(value, str) else value
 
 
 def checked_fields(names: object) -> tuple[str, ...]:
