@@ -16,7 +16,7 @@ from hipq_django.database import in_one_line, is_outage, worker_transaction, wri
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.gathering import response_of
 from hipq_django.hotpath.base import FIRST, Wanted, Which
-from hipq_django.models import Answer, Job, Queue
+from hipq_django.models import Answer, Job, JobType, Queue
 from hipq_django.payloads import NONE, error_of, storable_text
 from hipq_django.ranking import MAX_RANK
 from hipq_django.reranking import rank_ahead
@@ -335,13 +335,14 @@ class Admission:
         except (ThrottlerError, DatabaseError) as error:
             if is_outage(error):
                 raise
-            self._hold(_masked(in_one_line(error), asked))
+            self._hold(self._masked(in_one_line(error), asked))
             return [job for job in jobs if job.answered]
         for job in asked:
             verdict = verdicts[job.id]
             # A time that is past would bring the job back at once: it is held.
             if isinstance(verdict, Reschedule) and verdict.at > self.now:
-                self.put_off.append((job, verdict.at, verdict.reason))
+                reason = job.masked_reason(str(verdict.reason))
+                self.put_off.append((job, verdict.at, reason))
         return [j for j in jobs if j.answered or isinstance(verdicts[j.id], Run)]
 
     def _ask(self, jobs: Sequence[Job]) -> dict[int, Verdict]:
@@ -350,6 +351,17 @@ class Admission:
             running = [*self.running, *map(load_of, self.admitted)]
             candidates = [candidate_of(job) for job in jobs]
             return ask(self.throttlers, self.queue, self.now, running, candidates)
+
+    def _masked(self, problem: str, asked: Sequence[Job]) -> str:
+        """A throttler's error may quote what it was asked about, and what runs."""
+        for job in (*asked, *self.admitted):
+            problem = job.masked(problem)
+        names = {load.job_type for load in self.running}
+        types = JobType.objects.using(self.using).filter(instance=self.queue.instance)
+        redactors = {row.name: row.redactor for row in types.filter(name__in=names)}
+        for load in self.running:
+            problem = redactors[load.job_type].knowing(load.job_data).mask_text(problem)
+        return problem
 
     def _due(self, limit: int, which: Which = FIRST) -> list[Job]:
         rows = self.path.due(self.queue, self.now, limit, self._which(which))
@@ -466,10 +478,3 @@ def _with_suspects(jobs: Sequence[Job], number: int) -> list[Job]:
                 continue
         left.append(job)
     return left
-
-
-def _masked(problem: str, jobs: Sequence[Job]) -> str:
-    """A throttler's error may quote what it was asked about."""
-    for job in jobs:
-        problem = job.masked(problem)
-    return problem

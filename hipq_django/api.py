@@ -335,7 +335,8 @@ def _checked_new(new: object) -> NewJob:
     if isinstance(new, NewJob):
         return new
     raise InvalidJobError(
-        f"enqueue_many: {new!r:.200} is not a NewJob; give NewJob(job_type, job_data, …)."
+        f"enqueue_many: an object of type {type(new).__name__} is not a NewJob; give "
+        "NewJob(job_type, job_data, …)."
     )
 
 

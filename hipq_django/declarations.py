@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hipq_django import api
@@ -57,13 +58,13 @@ class Declaration(DeclaredType):
     def on_response(self, handler: F) -> F:
         """Declare the response handler: `handler(job, response)`, run when the answer is in."""
         self._check_free("on_response", self.response_handler)
-        self.response_handler = _checked_handler(self.name, handler)
+        self.response_handler = _checked_handler(self.name, handler, "job", "response")
         return handler
 
     def on_error(self, handler: F) -> F:
         """Declare the retry handler: `handler(job)` returns RetryIn, RetryAt, GiveUp or None."""
         self._check_free("on_error", self.retry_handler)
-        self.retry_handler = _checked_handler(self.name, handler)
+        self.retry_handler = _checked_handler(self.name, handler, "job")
         return handler
 
     def enqueue(self, job_data: Any = None, **options: Any) -> Job:
@@ -94,6 +95,11 @@ def job_type(
     `counted_answers=True` where handlers return `WAIT_FOR(number)`. The handler takes a Job and
     returns JSON, `WAIT` or `WAIT_FOR`; it may be `async def`.
     """
+    if callable(name):
+        called = getattr(name, "__name__", "handler")
+        raise InvalidJobTypeError(
+            f'job_type has no name; write @hipq.job_type("{called}") above {called}.'
+        )
     for option in options.keys() - set(TYPE_OPTIONS):
         raise UnknownOptionError(f"job type {name!r}", option, (*TYPE_OPTIONS, "queue", "instance"))
 
@@ -101,7 +107,7 @@ def job_type(
         defaults = _type_value(name, _defaults, options)
         declared = Declaration(
             name=_type_value(name, checked_type_name, name),
-            handler=_checked_handler(name, handler),
+            handler=_checked_handler(name, handler, "job"),
             instance=_type_value(name, lambda v: checked_name("instance", v), instance),
             queue=_type_value(name, lambda v: checked_name("queue", v), queue),
             defaults=defaults,
@@ -140,9 +146,21 @@ def _defaults(options: dict[str, Any]) -> Defaults:
     )
 
 
-def _checked_handler(name: str, handler: F) -> F:
+def _checked_handler(name: str, handler: F, *given: str) -> F:
+    """Return the handler; raise `InvalidJobTypeError` unless it takes what it will be given."""
     if not callable(handler) or not hasattr(handler, "__qualname__"):
         raise InvalidJobTypeError(f"job type {name!r}: handler {handler!r} is not a function.")
+    try:
+        signature = inspect.signature(handler)
+    except (ValueError, TypeError):  # of something that is not written in Python
+        return handler
+    try:
+        signature.bind(*given)
+    except TypeError as error:
+        raise InvalidJobTypeError(
+            f"job type {name!r}: handler {handler.__qualname__}{signature} is called with "
+            f"({', '.join(given)}): {error}."
+        ) from error
     return handler
 
 

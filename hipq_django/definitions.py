@@ -38,7 +38,7 @@ class NewJob:
     """
 
     job_type: str
-    job_data: Any = field(default_factory=dict)
+    job_data: Any = field(default_factory=dict, repr=False)
     _: KW_ONLY
     job_key: str | None = None
     scheduled_run_time: datetime | None = None
@@ -64,8 +64,8 @@ class NewAnswer:
     job_type: str
     job_key: str
     _: KW_ONLY
-    response: Any = None
-    error: Any = None
+    response: Any = field(default=None, repr=False)
+    error: Any = field(default=None, repr=False)
     message_id: str | None = None
     part: str | None = None
 

@@ -130,7 +130,20 @@ def _returned(claim: Claim, declared: DeclaredType, value: Any) -> Result:
     try:
         return Succeeded(claim, *sized_json(value))
     except ValueError as error:
-        raise ResultError(f"the result of {declared.name!r} is not JSON: {error}") from error
+        reason = _misplaced(value) or str(error)
+        raise ResultError(f"the result of {declared.name!r} is not JSON: {reason}") from error
+
+
+def _misplaced(value: Any) -> str:
+    """Return what to do instead of returning what only other functions return or raise."""
+    if isinstance(value, RetryIn | RetryAt | GiveUp):
+        return (
+            f"{type(value).__name__} is for retry handlers (on_error); here raise an exception, "
+            "and the retry handler or policy decides, or raise Snooze(seconds) to be put back."
+        )
+    if isinstance(value, Snooze) or value is Snooze:
+        return "Snooze is raised, not returned: raise Snooze(seconds)."
+    return ""
 
 
 def _waiting(claim: Claim, declared: DeclaredType, value: Any) -> Result:

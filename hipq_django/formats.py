@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from inspect import iscoroutinefunction
 from operator import getitem
@@ -31,7 +31,7 @@ class Response:
     `part` names the part that is answered, where the job waits for several.
     """
 
-    value: Any = None
+    value: Any = field(default=None, repr=False)
     part: str | None = None
 
 
@@ -39,7 +39,7 @@ class Response:
 class ErrorResponse:
     """What `outcome` returns for an error; its retry handler decides. `error` is text or JSON."""
 
-    error: Any
+    error: Any = field(repr=False)
     part: str | None = None
 
 

@@ -87,8 +87,9 @@ def _checked(answer: object) -> NewAnswer:
     if isinstance(answer, NewAnswer):
         return answer
     raise InvalidAnswerError(
-        f"the map function returned {answer!r:.200}; return a hipq_django.NewAnswer, or "
-        "hipq_django.sources.IGNORE for a message that is not for this project."
+        f"the map function returned an object of type {type(answer).__name__}; return a "
+        "hipq_django.NewAnswer, or hipq_django.sources.IGNORE for a message that is not for this "
+        "project."
     )
 
 

@@ -6,9 +6,10 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from hipq_django import clock
+from hipq_django import clock, figures
 from hipq_django.figures import capped_count, is_served, with_figures
 from hipq_django.models import Answer, Queue, Worker
+from hipq_django.payloads import NONE
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -20,9 +21,10 @@ if TYPE_CHECKING:
 class QueueCounts:
     """One queue: its limits and how many live jobs stand where.
 
-    Nothing is counted beyond 10,000; 10,001 means more. `load` is the sum of the factors that
-    run, of the first 10,001 jobs; `oldest_due_seconds` how long the longest waiting due job has
-    been due, 0 where none is; `served` whether a worker whose heart beats runs its jobs.
+    Nothing is counted beyond 10,000; 10,001 means more, and `capped` in JSON. `load` is the sum of
+    the factors that run, of the first 10,001 jobs; `oldest_due_seconds` how long the longest
+    waiting due job has been due, 0 where none is; `served` whether a worker whose heart beats runs
+    its jobs.
     """
 
     name: str
@@ -77,8 +79,21 @@ class Overview:
     malformed_messages: int
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain values, for JSON."""
-        return asdict(self)
+        """Return plain values, for JSON: no count above 10,000, and no problem where none is."""
+        values = _without_caps(asdict(self))
+        for queue in values["queues"]:
+            queue["problem"] = None if queue["problem"] == NONE else queue["problem"]
+        return {**values, "queues": [_without_caps(queue) for queue in values["queues"]]}
+
+
+def _without_caps(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values with counts that end at the bound; `capped` says whether one does."""
+    cut = {name: figures.COUNT_LIMIT for name, value in values.items() if _is_capped(value)}
+    return {**values, **cut, "capped": bool(cut)}
+
+
+def _is_capped(value: Any) -> bool:
+    return type(value) is int and value > figures.COUNT_LIMIT
 
 
 def look(config: InstanceSettings) -> Overview:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from hipq_django.redaction import without_tokens
 from hipq_django.tracebacks import format_exception
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def error_of(exception: BaseException, redactor: Redactor | None = None) -> str:
     except BaseException as broken:  # a message may even raise SystemExit
         message = f"its message cannot be read: {type(broken).__name__}"
     text = f"{name}: {message}" if message else f"exception {name}"
-    return storable_text(redactor.mask_text(text) if redactor else text)
+    return storable_text(without_tokens(redactor.mask_text(text) if redactor else text))
 
 
 def traceback_of(exception: BaseException, redactor: Redactor | None = None) -> str:
@@ -130,4 +131,4 @@ def traceback_of(exception: BaseException, redactor: Redactor | None = None) -> 
         text = f"the traceback cannot be read: {type(broken).__name__}"
     # Masked before it is cut, or the rest of a value would stand at the edge.
     text = redactor.mask_text(text) if redactor else text
-    return storable_text(text[-MAX_TRACEBACK_CHARS:], MAX_TRACEBACK_CHARS)
+    return storable_text(without_tokens(text)[-MAX_TRACEBACK_CHARS:], MAX_TRACEBACK_CHARS)

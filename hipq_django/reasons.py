@@ -64,7 +64,8 @@ def _reasons(job: Job, now: datetime) -> Iterator[Reason]:
         yield from _running(job, now)
     elif job.state == State.ERROR:
         yield from _unserved(job, now)
-        yield Reason("error", f"It failed ({job.error}) and its retry handler has not decided yet.")
+        error = job.masked(job.error)
+        yield Reason("error", f"It failed ({error}) and its retry handler has not decided yet.")
     else:
         yield from _waiting(job, now)
 
@@ -160,26 +161,35 @@ def _outside_windows(job: Job, now: datetime) -> Iterator[Reason]:
 
 def _held(job: Job, now: datetime) -> Iterator[Reason]:
     queue = job.queue
+    running: list[Job] = []
     try:
         throttlers = get_throttlers(queue.instance, queue.name)
-        running = [load_of(j) for j in _running_jobs(queue)] if throttlers else []
+        running = _running_jobs(queue) if throttlers else []
         with transaction.atomic(using=job.using):
-            verdict = ask(throttlers, queue, now, running, [candidate_of(job)])[job.pk]
+            loads = [load_of(other) for other in running]
+            verdict = ask(throttlers, queue, now, loads, [candidate_of(job)])[job.pk]
     except (ThrottlerError, ConfigurationError, DatabaseError) as error:
-        text = job.masked(in_one_line(error))
+        text = _masked(in_one_line(error), job, running)
         yield Reason("throttler_error", f"The queue is held, because {text}")
         return
     if isinstance(verdict, Hold):
-        yield Reason("throttler", f"A throttler holds it: {verdict.reason}.")
+        reason = _masked(verdict.reason, job, running)
+        yield Reason("throttler", f"A throttler holds it: {reason}.")
     elif isinstance(verdict, Reschedule):
-        yield Reason(
-            "throttler",
-            f"A throttler moves it to {_at(verdict.at)}: {verdict.reason or 'no reason'}.",
-        )
+        reason = _masked(verdict.reason, job, running) or "no reason"
+        yield Reason("throttler", f"A throttler moves it to {_at(verdict.at)}: {reason}.")
 
 
 def _running_jobs(queue: Queue) -> list[Job]:
     return list(queue.jobs.using(queue.using).running().select_related("job_type"))
+
+
+def _masked(text: str, job: Job, running: list[Job]) -> str:
+    """A throttler may quote the job that it was asked about, and those that run."""
+    text = job.masked_reason(str(text))
+    for other in running:
+        text = other.masked(text)
+    return text
 
 
 def _limited(job: Job) -> Iterator[Reason]:

@@ -6,7 +6,9 @@ What is stored stays as it is, because handlers need it.
 from __future__ import annotations
 
 import json
+import logging
 import re
+from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, quote_plus
@@ -22,6 +24,39 @@ MIN_CHARS = 3
 
 MIN_CHARS_ANYWHERE = 6
 """Shorter values are looked for as whole words only."""
+
+
+_ADDRESS = re.compile(r"callback\S+")
+_SIGNATURE = re.compile(r"(?:\.|%2[Ee])[\w-]{43,}")
+"""What a token ends with; without it nobody takes the rest for a token."""
+
+
+def without_tokens(text: str) -> str:
+    """Return a text without the signatures of the callback URLs that it quotes."""
+    if "callback" not in text:
+        return text
+    return _ADDRESS.sub(lambda found: _SIGNATURE.sub(f".{MASK}", found[0]), text)
+
+
+class WithoutTokens(logging.Filter):
+    """Keeps the tokens of callback URLs out of what a logger, or handler, writes.
+
+    For access logs: they have the path as it came, before the request reached Django.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let every record pass, without its tokens."""
+        record.msg = _without_tokens(record.msg)
+        if isinstance(record.args, tuple):
+            record.args = tuple(map(_without_tokens, record.args))
+        elif isinstance(record.args, dict):
+            record.args = copy(record.args)  # some server's own kind of dict
+            record.args.update({n: _without_tokens(value) for n, value in record.args.items()})
+        return True
+
+
+def _without_tokens(value: Any) -> Any:
+    return without_tokens(value) if isinstance(value, str) else value
 
 
 def checked_fields(names: object) -> tuple[str, ...]:
@@ -52,12 +87,20 @@ class Redactor:
         """Return one that also masks, in texts, what the sensitive fields of `values` hold."""
         if not self.fields:
             return self
-        found = (text for value in values for text in self._secrets(value))
+        texts = (_text_of(secret) for value in values for secret in self._secrets(value))
+        found = (text for text in texts if len(text) >= MIN_CHARS)
         return Redactor(self.fields, self.secrets.union(found))
+
+    def knowing_all(self, value: Any) -> Redactor:
+        """Return one that knows the shortest values too, for a text that was made of them."""
+        if not self.fields:
+            return self
+        texts = (_text_of(secret) or repr(secret) for secret in self._secrets(value))
+        return Redactor(self.fields, self.secrets.union(texts))
 
     def mask(self, value: Any) -> Any:
         """Return a copy of JSON, or of a text, that may be shown."""
-        return self._masked(value, "") if self.fields else value
+        return self.knowing(value)._masked(value, "") if self.fields else value
 
     def mask_text(self, text: str) -> str:
         """Return a text without the known values, however they are quoted in it."""
@@ -84,15 +127,18 @@ class Redactor:
         folded = path.casefold()
         return any(folded.endswith(f".{name.casefold()}") for name in self.fields)
 
-    def _secrets(self, value: Any) -> Iterator[str]:
-        """Walk without recursion: a handler may have made `value` contain itself."""
+    def _secrets(self, value: Any) -> Iterator[Any]:
+        """Yield the values of sensitive fields.
+
+        Without recursion: a handler may have made `value` contain itself.
+        """
         seen: set[int] = set()
         left: list[tuple[Any, str, bool]] = [(value, "", False)]
         while left:
             value, path, sensitive = left.pop()
             if not isinstance(value, dict | list | tuple):
                 if sensitive:
-                    yield from _text_of(value)
+                    yield value
             elif id(value) not in seen:
                 seen.add(id(value))
                 left += self._inside(value, path, sensitive)
@@ -109,12 +155,11 @@ class Redactor:
 NOTHING_SENSITIVE = Redactor()
 
 
-def _text_of(value: Any) -> Iterator[str]:
+def _text_of(value: Any) -> str:
+    """Return how a value stands in texts, '' where it would be found everywhere."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        return
-    text = str(value).strip()
-    if len(text) >= MIN_CHARS:
-        yield text
+        return ""
+    return str(value).strip()
 
 
 def _spellings(secret: str) -> set[str]:

@@ -83,7 +83,7 @@ class Claim:
     work: Work
     job: Job
     kept: Kept
-    response: Any = None
+    response: Any = field(default=None, repr=False)
     failure: Failure | None = None
     known_at: float = field(default_factory=steady)
     """When the database last said that the claim holds."""
@@ -112,7 +112,7 @@ class Succeeded:
     """The handler, or the response handler, returned the job's result."""
 
     claim: Claim
-    value: Any
+    value: Any = field(repr=False)
     size: int = 0
     """Of the value as JSON, in characters."""
 

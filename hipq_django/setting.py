@@ -154,7 +154,10 @@ def _setting_is_a_dict_of_dicts() -> Iterator[Problem]:
         yield Problem("hipq.E001", f"HIPQ is {setting!r}, not a dict.", hint)
         return
     for name, options in setting.items():
-        if not isinstance(options, dict):
+        if name in INSTANCE_DEFAULTS:
+            said = f'write HIPQ = {{"default": {{"{name}": …}}}}'
+            yield Problem("hipq.E001", f"HIPQ[{name!r}] is an option of an instance; {said}.", hint)
+        elif not isinstance(options, dict):
             yield Problem("hipq.E001", f"HIPQ[{name!r}] is {options!r}, not a dict.", hint)
 
 

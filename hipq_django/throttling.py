@@ -7,7 +7,7 @@ Source: hipq README, "Throttling". A throttler is any callable
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -28,7 +28,7 @@ class Load:
 
     job_type: str
     job_key: str
-    job_data: Any
+    job_data: Any = field(repr=False)
     throttle_factor: Decimal
 
 

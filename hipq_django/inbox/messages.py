@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hipq_django.models import Answer
@@ -25,7 +25,7 @@ class Message:
     job_type: str
     job_key: str
     kind: str
-    payload: Any
+    payload: Any = field(repr=False)
     message_id: str = NONE
     attempt: int | None = None
     problem: str = NONE

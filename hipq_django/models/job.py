@@ -257,6 +257,10 @@ class Job(models.Model):
         """Return JSON or text about this job without the values of its sensitive fields."""
         return self.job_type.redactor.knowing(self.job_data).mask(value)
 
+    def masked_reason(self, text: str) -> str:
+        """Return what a throttler says of this job, without its sensitive values, however short."""
+        return self.job_type.redactor.knowing_all(self.job_data).mask_text(text)
+
     @property
     def answers_so_far(self) -> Any:
         """What the other system answered already: part → response.

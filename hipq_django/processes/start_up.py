@@ -35,11 +35,24 @@ def check_database(config: InstanceSettings) -> None:
         missing = missing_migrations(config.database)
         check_isolation(config.database)
     if missing:
-        flag = "" if config.database == DEFAULT_DB_ALIAS else f" --database {config.database}"
-        raise ConfigurationError(
-            f"database {config.database!r} lacks migration hipq.{missing[0]}: "
-            f"run manage.py migrate{flag}."
-        )
+        raise ConfigurationError(_lacking(config, missing[0]))
+
+
+def why_failed(config: InstanceSettings, error: Error) -> str:
+    """Return why a command failed: a missing migration, or what the database says."""
+    try:
+        missing = missing_migrations(config.database)
+    except Error:
+        missing = []
+    return _lacking(config, missing[0]) if missing else f"database: {in_one_line(error)}"
+
+
+def _lacking(config: InstanceSettings, migration: str) -> str:
+    flag = "" if config.database == DEFAULT_DB_ALIAS else f" --database {config.database}"
+    return (
+        f"database {config.database!r} lacks migration hipq.{migration}: "
+        f"run manage.py migrate{flag}."
+    )
 
 
 def check_pool(config: InstanceSettings, threads: int) -> None:

@@ -34,10 +34,12 @@ from hipq_django import (
 from hipq_django.api import ON_CONFLICT
 from hipq_django.declarations import TYPE_OPTIONS
 from hipq_django.definitions import JOB_OPTIONS, Defaults
+from hipq_django.doctor import database_rules
 from hipq_django.models import Answer, Job, JobType, Queue, Worker
 from hipq_django.ranking import Order
 from hipq_django.setting import INSTANCE_DEFAULTS, QUEUE_DEFAULTS
 from hipq_django.sources.settings import SOURCE_DEFAULTS
+from tests.conftest import ROOT
 from tests.docs.documents import REFERENCE, codes_of
 from tests.docs.project import FreshProject
 
@@ -303,6 +305,26 @@ def test_the_hint_of_a_broken_setting_is_there(check_id: str, settings: Settings
 @pytest.mark.parametrize("check_id", sorted(HINTS.keys() - BROKEN.keys()))
 def test_the_hint_of_a_check_of_the_database_is_there(check_id: str) -> None:
     assert f'"{HINTS[check_id]}"' in inspect.getsource(checks) + inspect.getsource(setting)
+
+
+# SQLite
+
+
+def options_of(path: str) -> dict[str, Any]:
+    """Return the options that a file gives to SQLite."""
+    text = (ROOT / path).read_text()
+    written = re.search(r'DATABASES\["default"\]\["OPTIONS"\] = (\{.*?\n *\})', text, re.DOTALL)
+    assert written, path
+    return dict(ast.literal_eval(written[1]))
+
+
+def test_there_is_one_recipe_for_sqlite() -> None:
+    files = ("docs/reference.md", "docs/tutorial.md", "example_project/settings.py")
+    recipe, *others = [options_of(path) for path in files]
+    advice = inspect.getsource(database_rules)
+
+    assert others == [recipe, recipe]
+    assert all(f"Set OPTIONS['{name}'] = {value!r}." in advice for name, value in recipe.items())
 
 
 # Examples

@@ -27,7 +27,7 @@ FINE = {200, 302, 400, 403, 404, 405}
 CARD = "4111111111111111"
 
 fuzzed = settings(
-    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
@@ -186,12 +186,10 @@ def test_an_order_is_never_too_long_or_too_odd(
 
 # Whatever else an address may hold
 
-ODD = [
-    "\0", "(", "\ud800", "x" * 60_000, "a " * 3_000, "9" * 19, "9" * 5_000, "-1", "1_0", "__", "",
-]  # fmt: skip
+ODD = ["\0", "(", "\ud800", "x" * 60_000, "a " * 3_000, "9" * 19, "9" * 5_000, ""]
 PARAMETERS = [
-    "q", "p", "o", "e", "all", "state", "outcome", "queue", "type", "status", "kind", "_to_field",
-    "_popup", "_facets", "_changelist_filters", "a__b",
+    "q", "p", "o", "all", "state", "outcome", "queue", "type", "status", "kind", "_to_field",
+    "_popup", "_changelist_filters", "a__b",
 ]  # fmt: skip
 
 
@@ -226,18 +224,18 @@ def test_no_id_in_a_path_fails(
 
 
 @EACH_MODEL
-@pytest.mark.parametrize("name", ["_to_field", "_changelist_filters", "job"])
 def test_no_parameter_of_a_page_fails(
-    operator: Client, rows: list[Model], model: type[Model], name: str
+    operator: Client, rows: list[Model], model: type[Model]
 ) -> None:
     row = next(row for row in rows if isinstance(row, model))
-    pages = [page_url(row), page_url(row, "history")]
-    pages += [page_url(row, "match")] if model is Answer else []
+    names = ["_to_field", "_changelist_filters"]
+    pages = [(page_url(row), name) for name in names]
+    pages += [(page_url(row, "match"), "job")] if model is Answer else []
 
     for odd in ODD:
-        sent = query(**{name: odd})
-        statuses = {operator.get(f"{page}?{sent}").status_code for page in pages}
-        assert statuses <= FINE, odd[:20]
+        for page, name in pages:
+            status = operator.get(f"{page}?{query(**{name: odd})}").status_code
+            assert status in FINE, (name, odd[:20])
 
 
 @EACH_MODEL

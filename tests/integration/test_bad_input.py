@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+import re
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -151,6 +152,29 @@ def test_a_result_that_is_not_json_is_an_error_of_the_job(value: Any, declare: D
     job.refresh_from_db()
     assert (job.state, job.outcome, job.result) == ("final", "failed", None)
     assert job.error.startswith("ResultError: the result of 'odd' is not JSON: ")
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (hipq.RetryIn(5), r"RetryIn is for retry handlers \(on_error\); here raise an exception"),
+        (hipq.RetryAt(datetime(2030, 1, 1, tzinfo=UTC)), "RetryAt is for retry handlers"),
+        (hipq.GiveUp(), "GiveUp is for retry handlers"),
+        (hipq.Snooze(5), r"Snooze is raised, not returned: raise Snooze\(seconds\)"),
+        (hipq.Snooze, r"Snooze is raised, not returned"),
+    ],
+)
+def test_a_decision_that_is_returned_by_a_handler_says_what_to_do_instead(
+    value: Any, said: str, declare: Declare
+) -> None:
+    declare("odd")(lambda job: value)
+    job = hipq.enqueue("odd")
+
+    run_due_jobs()
+
+    job.refresh_from_db()
+    assert job.outcome == "failed"
+    assert re.search(said, job.error)
 
 
 @pytest.mark.parametrize(

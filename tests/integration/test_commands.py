@@ -1,8 +1,12 @@
 """`hipq_status` and `hipq_prune`."""
 
 import json
+import os
+import subprocess
+import sys
 from datetime import timedelta
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -13,6 +17,7 @@ import hipq_django as hipq
 from hipq_django import figures, retention
 from hipq_django.models import Answer, Attempt, Job, Queue, Worker
 from hipq_django.testing import run_due_jobs
+from tests.conftest import ROOT
 from tests.factories import AnswerFactory, WorkerFactory
 
 pytestmark = pytest.mark.django_db
@@ -57,7 +62,8 @@ def test_status_counts_the_live_jobs_of_each_queue() -> None:
         "awaiting_answer": 1,
         "in_error": 0,
         "load": 2.0,
-        "problem": "NONE",
+        "problem": None,
+        "capped": False,
     }
 
 
@@ -66,6 +72,43 @@ def test_status_shows_a_negative_limit_as_none() -> None:
 
     assert status()["throttle_limit"] == 0
     assert "none" in said("hipq_status")
+
+
+@pytest.mark.parametrize("command", ["hipq_status", "hipq_prune"])
+def test_a_database_without_the_tables_says_migrate(command: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "django", command, "--settings=tests.settings"],
+        env={**os.environ, "DATABASE_URL": f"sqlite:///{tmp_path}/empty"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines()[-1] == (
+        "CommandError: database 'default' lacks migration hipq.0001_initial: run manage.py migrate."
+    )
+
+
+def test_a_script_is_told_what_holds_a_queue_and_where_counting_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(figures, "COUNT_LIMIT", 2)
+    Queue.objects.create(name="q", throttler_problem="throttler by_region raised KeyError")
+    Queue.objects.create(name="r")
+    for number in range(3):
+        hipq.enqueue("nobody", queue="q")
+        hipq.complete("nobody", f"key-{number}")
+
+    overview = json.loads(said("hipq_status", "--json"))
+
+    found = {queue["name"]: queue for queue in overview["queues"]}
+    assert (found["q"]["due"], found["q"]["capped"]) == (2, True)
+    assert (found["r"]["due"], found["r"]["capped"]) == (0, False)
+    assert found["q"]["problem"] == "throttler by_region raised KeyError"
+    assert found["r"]["problem"] is None
+    assert (overview["unmatched_answers"], overview["capped"]) == (2, True)
 
 
 def test_status_shows_workers_and_answers_without_a_job() -> None:
@@ -116,7 +159,7 @@ def test_status_counts_no_further_than_a_bound(monkeypatch: pytest.MonkeyPatch) 
 
     [line] = [line for line in said("hipq_status").splitlines() if line.startswith("q ")]
 
-    assert [status()[name] for name in ("due", "scheduled")] == [3, 3]
+    assert [status()[name] for name in ("due", "scheduled")] == [2, 2]
     assert line.split()[4:7] == ["2+", "2+", "0"]
     assert "Answers without a job: 2+" in said("hipq_status")
 

@@ -257,7 +257,8 @@ def test_a_map_function_that_returns_nothing_loses_nothing(
 
     consume("forgetful")
 
-    assert "the map function returned None; return a hipq_django.NewAnswer" in malformed().problem
+    said = "the map function returned an object of type NoneType; return a hipq_django.NewAnswer"
+    assert said in malformed().problem
 
 
 def test_a_message_that_the_database_refuses_is_kept_and_the_others_are_taken(

@@ -135,7 +135,7 @@ def test_a_caught_duplicate_leaves_the_transaction_usable() -> None:
         (hipq.NewJob("echo", queue="Bank"), "queue 'Bank'"),
         (hipq.NewJob("", {}), "1 to 100 printable characters"),
         ({"job_type": "echo"}, r"is not a NewJob; give NewJob\(job_type, job_data, …\)"),
-        (None, "None is not a NewJob"),
+        (None, "an object of type NoneType is not a NewJob"),
     ],
 )
 def test_one_bad_job_creates_nothing(bad: Any, message: str) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.db import DataError
 from django.test import Client
 
@@ -19,9 +22,10 @@ from hipq_django.models import Answer, Attempt, Job, JobType, Queue
 from hipq_django.results import Failed, refused
 from hipq_django.signals import job_finished
 from hipq_django.testing import assert_enqueued, run_due_jobs
+from hipq_django.throttling import candidate_of, load_of
 from tests.admin_pages import html, list_url, page_url
 from tests.declaring import Declare
-from tests.factories import AnswerFactory
+from tests.factories import AnswerFactory, JobFactory
 from tests.hand_worker import HandWorker
 from tests.integration.conftest import ConfigureQueue
 
@@ -197,6 +201,140 @@ def test_a_throttler_that_quotes_the_data_is_masked(
     assert shows_nothing(f"{queue.throttler_problem} {reasons} {caplog.text}")
 
 
+LIMITS: dict[str, Callable[[str], Any]] = {
+    "KeyLimit": lambda name: hipq.KeyLimit(name, 1),
+    "ShareLimit": lambda name: hipq.ShareLimit(name, {}),
+}
+SHORT = {"card": CARD, "pin": "7", "cvv": 12, "is_vip": True, "nobody": None, "tax": "o'b"}
+SECRETS = ["4111", "'7'", "12", "True", "None", "o'b"]
+
+
+@pytest.mark.parametrize("limit", LIMITS.values(), ids=LIMITS)
+@pytest.mark.parametrize("name", SHORT)
+def test_the_reason_of_a_limit_is_masked_however_short_the_value(
+    declare: Declare,
+    configure_queue: ConfigureQueue,
+    admin_client: Client,
+    caplog: pytest.LogCaptureFixture,
+    limit: Callable[[str], Any],
+    name: str,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    configure_queue(limit(name), THROTTLE_LIMIT=5)
+    declared = declare("charge", sensitive=list(SHORT))(waits)
+    jobs = [declared.enqueue({name: SHORT[name]}) for _ in range(2)]
+    run_due_jobs()
+
+    reasons = " ".join(r.text for job in jobs for r in hipq.explain(job) if r.code == "throttler")
+    page = html(admin_client, page_url(jobs[1]))
+    panel = page.partition("Why it is not running")[2].partition("</section>")[0]
+
+    assert not [secret for secret in SECRETS if secret in reasons + panel]
+    assert CARD not in caplog.text
+    assert "•••" in reasons or SHORT[name] is None
+
+
+def test_the_reason_of_a_limit_names_what_is_not_sensitive(
+    declare: Declare, configure_queue: ConfigureQueue
+) -> None:
+    configure_queue(hipq.KeyLimit("tenant", 1))
+    declared = declare("charge", sensitive=["card"])(waits)
+    jobs = [declared.enqueue({"tenant": "acme", "card": CARD}) for _ in range(2)]
+    run_due_jobs()
+
+    assert "A throttler holds it: tenant 'acme' has 1 of 1 running." in [
+        reason.text for reason in hipq.explain(jobs[1])
+    ]
+
+
+@pytest.mark.parametrize("verdict", ["Hold", "Reschedule"])
+def test_a_throttlers_reason_that_quotes_a_job_is_masked(
+    charge: Charge,
+    configure_queue: ConfigureQueue,
+    caplog: pytest.LogCaptureFixture,
+    verdict: str,
+) -> None:
+    def throttler(queue: Any, now: Any, running: Any, candidates: Any) -> Any:
+        reasons = [f"{c.job_data} beside {[load.job_data for load in running]}" for c in candidates]
+        if not running:
+            return [hipq.Run() for _ in reasons]
+        if verdict == "Hold":
+            return [hipq.Hold(reason) for reason in reasons]
+        return [hipq.Reschedule(now + timedelta(hours=1), reason) for reason in reasons]
+
+    caplog.set_level(logging.DEBUG)
+    configure_queue(throttler)
+    declared = charge(waits)
+    declared.enqueue({"card": "5500000000000004"})
+    run_due_jobs()
+    job = run(declared)
+
+    reasons = [reason.text for reason in hipq.explain(job)]
+    assert any("Ada" in text for text in (caplog.text, *reasons))
+    assert shows_nothing(f"{reasons}{caplog.text}")
+    assert "5500000000000004" not in str(reasons)
+
+
+def test_a_throttlers_error_that_quotes_what_runs_is_masked(
+    charge: Charge,
+    configure_queue: ConfigureQueue,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def throttler(queue: Any, now: Any, running: Any, candidates: Any) -> Any:
+        if running:
+            raise KeyError(str(running[0].job_data))
+        return [hipq.Run() for _ in candidates]
+
+    queue = configure_queue(throttler)
+    declared = charge(waits)
+    run(declared)
+    waiting = declared.enqueue({"order": 43})
+    run_due_jobs()
+
+    queue.refresh_from_db()
+    reasons = [reason.text for reason in hipq.explain(waiting)]
+    for command in ("hipq_status", "hipq_doctor"):
+        with suppress(SystemExit):
+            call_command(command)
+    printed = capsys.readouterr().out
+    assert queue.throttler_problem in printed
+    assert "Ada" in queue.throttler_problem
+    assert shows_nothing(f"{queue.throttler_problem} {reasons} {caplog.text} {printed}")
+
+
+def test_no_repr_holds_data(charge: Charge) -> None:
+    declared = charge(waits)
+    job = declared.enqueue(DATA, job_key="k")
+    worker = HandWorker()
+    worker.run_pass()
+    answer = hipq.complete("charge", "k", {"card": CARD})
+
+    shown = [
+        job,
+        answer,
+        hipq.NewJob("charge", DATA),
+        hipq.NewAnswer("charge", "k", response=DATA, error=DATA),
+        hipq.Response(DATA),
+        hipq.ErrorResponse(DATA),
+        *worker.claims,
+        load_of(job),
+        candidate_of(job),
+        job.job_type.redactor.knowing(DATA),
+    ]
+
+    assert worker.claims
+    assert shows_nothing(repr(shown))
+    assert shows_nothing(str(shown))
+
+
+def test_what_is_not_a_new_job_is_not_quoted() -> None:
+    with pytest.raises(hipq.InvalidJobError) as caught:
+        hipq.enqueue_many([{"job_type": "charge", "job_data": DATA}])  # type: ignore[list-item]
+
+    assert shows_nothing(str(caught.value))
+
+
 @pytest.mark.django_db(transaction=True)
 def test_a_receiver_that_quotes_the_data_is_masked(
     charge: Charge, caplog: pytest.LogCaptureFixture
@@ -246,6 +384,45 @@ def test_the_code_knows_the_fields_before_the_row_does(
 
     assert JobType.objects.get(name="charge").sensitive == []
     assert shows_nothing(every_page(admin_client, job))
+
+
+def test_an_error_from_before_its_field_was_sensitive_is_masked_too(
+    declare: Declare, admin_client: Client
+) -> None:
+    declared = declare("charge")(fails)
+    job = run(declared)
+    JobFactory.create(
+        job_type=job.job_type, queue=job.queue, state="retry", attempt=1,
+        error={"card": CARD, "why": "expired"},
+    )  # fmt: skip
+    in_error = JobFactory.create(
+        job_type=job.job_type, queue=job.queue, state="error", attempt=1, job_data=DATA,
+        error=f"no funds on {CARD}",
+    )  # fmt: skip
+    declare.forget_all()
+    declare("charge", sensitive=["card", "customer.iban"])(waits)
+
+    pages = every_page(admin_client, job) + html(admin_client, page_url(in_error))
+    reasons = str(hipq.explain(in_error))
+
+    assert "was refused" in pages
+    assert "no funds on •••" in reasons
+    assert shows_nothing(pages + reasons)
+
+
+@pytest.mark.parametrize("status", ["unmatched", "accepted"])
+def test_what_an_answer_quotes_of_its_own_fields_is_masked(
+    charge: Charge, admin_client: Client, status: str
+) -> None:
+    job = run(charge(waits))
+    payload = {"card": "5500000000000004", "note": "charged 5500000000000004"}
+    owner = job if status == "accepted" else None
+    answer = AnswerFactory.create(job_type="charge", status=status, payload=payload, job=owner)
+
+    page = html(admin_client, page_url(answer))
+
+    assert "charged •••" in page
+    assert "5500000000000004" not in page
 
 
 def test_the_row_follows_the_code(declare: Declare) -> None:

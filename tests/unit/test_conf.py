@@ -138,6 +138,11 @@ def test_a_wrong_setting_is_refused_when_it_is_read(settings: Settings) -> None:
 WRONG = [
     ("E001", [], "HIPQ is [], not a dict."),
     ("E001", {"default": "database"}, "HIPQ['default'] is 'database', not a dict."),
+    (
+        "E001",
+        {"QUEUES": {"bank": {}}},
+        """HIPQ['QUEUES'] is an option of an instance; write HIPQ = {"default": {"QUEUES": …}}.""",
+    ),
     ("E002", {"Shop": {}}, "HIPQ instance 'Shop': a name has lower-case letters"),
     ("E002", {5: {}}, "HIPQ instance 5: a name has lower-case letters"),
     ("E003", {"default": {"QUEUE": {}}}, "unknown option 'QUEUE', did you mean 'QUEUES'?"),

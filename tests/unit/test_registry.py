@@ -32,6 +32,14 @@ def other_handler(job: Any) -> Any:
     return job
 
 
+def answered(job: Any, response: Any) -> Any:
+    return response
+
+
+def answered_otherwise(job: Any, response: Any) -> Any:
+    return job
+
+
 def test_a_declared_type_is_found_by_instance_and_name(declare: Declare) -> None:
     declared = declare("charge_card", instance="shop")(handler)
 
@@ -83,19 +91,25 @@ def test_options_are_the_defaults_of_the_types_jobs(declare: Declare) -> None:
 def test_the_other_handlers_stay_plain_functions(declare: Declare) -> None:
     declared = declare("charge_card")(handler)
 
-    assert declared.on_response(other_handler) is other_handler
+    assert declared.on_response(answered) is answered
     assert declared.on_error(other_handler) is other_handler
-    assert declared.response_handler is other_handler
+    assert declared.response_handler is answered
     assert declared.retry_handler is other_handler
 
 
-@pytest.mark.parametrize("name", ["on_response", "on_error"])
-def test_a_type_has_one_handler_of_each_kind(declare: Declare, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "first", "second"),
+    [("on_response", answered, answered_otherwise), ("on_error", handler, other_handler)],
+)
+def test_a_type_has_one_handler_of_each_kind(
+    declare: Declare, name: str, first: Any, second: Any
+) -> None:
     declared = declare("charge_card")(handler)
-    getattr(declared, name)(handler)
+    getattr(declared, name)(first)
 
-    with pytest.raises(InvalidJobTypeError, match=f"'charge_card' has {name} handler already"):
-        getattr(declared, name)(other_handler)
+    said = f"'charge_card' has {name} {first.__name__} already"
+    with pytest.raises(InvalidJobTypeError, match=said):
+        getattr(declared, name)(second)
 
 
 def test_one_name_for_two_functions_is_refused(declare: Declare) -> None:
@@ -169,3 +183,72 @@ def test_a_response_handler_is_a_function(declare: Declare) -> None:
 
     with pytest.raises(InvalidJobTypeError, match="is not a function"):
         declared.on_response(None)  # type: ignore[type-var]
+
+
+def test_a_decorator_without_a_name_is_refused() -> None:
+    said = 'job_type has no name; write @hipq.job_type("handler") above handler.'
+    with pytest.raises(InvalidJobTypeError) as caught:
+        hipq.job_type(handler)  # type: ignore[arg-type]
+
+    assert str(caught.value) == said
+
+
+def no_arguments() -> None:
+    """Take too little."""
+
+
+def two_arguments(job: Any, request: Any) -> None:
+    """Take too much."""
+
+
+def keyword_only(*, job: Any) -> None:
+    """Take what nobody gives."""
+
+
+async def async_without(_a: Any, _b: Any, _c: Any) -> None:
+    """Take far too much, later."""
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (no_arguments, r"no_arguments\(\) -> 'None' is called with \(job\): too many positional"),
+        (two_arguments, "missing a required argument: 'request'"),
+        (keyword_only, "too many positional arguments"),
+        (async_without, "missing a required argument"),
+    ],
+)
+def test_a_handler_that_cannot_be_called_is_refused(
+    declare: Declare, wrong: Any, said: str
+) -> None:
+    with pytest.raises(InvalidJobTypeError, match=said):
+        declare("charge")(wrong)
+
+    assert get_declared("default", "charge") is None
+
+
+def test_a_response_handler_takes_the_job_and_the_response(declare: Declare) -> None:
+    declared = declare("charge")(handler)
+
+    with pytest.raises(InvalidJobTypeError, match=r"is called with \(job, response\)"):
+        declared.on_response(other_handler)
+
+    assert declared.response_handler is None
+
+
+def test_a_retry_handler_takes_the_job(declare: Declare) -> None:
+    declared = declare("charge")(handler)
+
+    with pytest.raises(InvalidJobTypeError, match=r"two_arguments.* is called with \(job\)"):
+        declared.on_error(two_arguments)
+
+    assert declared.retry_handler is None
+
+
+@pytest.mark.parametrize(
+    "usable",
+    [lambda *args: None, lambda job, again=False: None, print],
+    ids=["any", "optional", "built in"],
+)
+def test_a_handler_may_take_more_than_it_is_given(declare: Declare, usable: Any) -> None:
+    assert declare("charge")(usable).handler is usable

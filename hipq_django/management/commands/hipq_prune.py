@@ -8,8 +8,8 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import Error
 
 from hipq_django.conf import get_instance
-from hipq_django.database import in_one_line
 from hipq_django.exceptions import HipqError
+from hipq_django.processes.start_up import why_failed
 from hipq_django.retention import prune
 from hipq_django.setting import DEFAULT, QUEUE_RANGES
 
@@ -40,7 +40,7 @@ class Command(BaseCommand):
         except HipqError as error:
             raise CommandError(str(error)) from error
         except Error as error:
-            raise CommandError(f"database: {in_one_line(error)}") from error
+            raise CommandError(why_failed(config, error)) from error
         verb = "would delete" if options["dry_run"] else "deleted"
         for name, number in counts.items():
             self.stdout.write(f"{name}: {verb} {number}")

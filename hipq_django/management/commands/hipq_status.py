@@ -10,11 +10,11 @@ from django.db import Error
 
 from hipq_django import catalog
 from hipq_django.conf import get_instance
-from hipq_django.database import in_one_line
 from hipq_django.exceptions import HipqError
 from hipq_django.figures import counted
 from hipq_django.overview import Overview, QueueCounts, WorkerState, look
 from hipq_django.payloads import NONE
+from hipq_django.processes.start_up import why_failed
 from hipq_django.setting import DEFAULT
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Command(BaseCommand):
         except HipqError as error:
             raise CommandError(str(error)) from error
         except Error as error:
-            raise CommandError(f"database: {in_one_line(error)}") from error
+            raise CommandError(why_failed(config, error)) from error
         text = json.dumps(overview.as_dict(), indent=2) if options["json"] else _tables(overview)
         self.stdout.write(text)
 
