@@ -143,8 +143,9 @@ CELLS = (
     Cell(
         name="workers-suspended",
         title="Workers suspended for long",
-        meaning="A worker is stopped with SIGSTOP for longer than three heartbeats: the others "
-        "give it up and do its work. Then it is continued, in the middle of what it was doing.",
+        meaning="A worker is stopped with SIGSTOP in the middle of nine hundred quick jobs and a "
+        "few slow ones, for longer than three heartbeats: the others give it up and do its work. Then it is "
+        "continued, in the middle of what it was doing.",
         fault=processes.suspend_for_long,
         databases=BOTH,
         pause=(2.0, 3.0),
@@ -154,7 +155,8 @@ CELLS = (
         name="given-up",
         title="Living workers given up",
         meaning="The row of a living worker is marked as lost, as others do when a virtual machine "
-        "was suspended and its own clocks stood still. It must notice, and go on as a new worker.",
+        "was suspended and its own clocks stood still. It must notice, start nothing in between, "
+        "and go on as a new worker.",
         fault=processes.give_up_a_living_worker,
         databases=BOTH,
         bounds=Bounds(may_lose=True, longest_wait=10),

@@ -111,6 +111,24 @@ class Evidence:
         return {row.key: row for row in self.jobs}
 
     @cached_property
+    def turns(self) -> list[Event]:
+        """When the queue that is paused now and then was paused and resumed."""
+        return list(self.named("paused", "resuming"))
+
+    @cached_property
+    def given_up(self) -> dict[int, list[tuple[float, float]]]:
+        """From when to when each worker's process, by its id, was no worker."""
+        found: dict[int, list[tuple[float, float]]] = defaultdict(list)
+        since: dict[int, float] = {}
+        for event in self.named("given up", "back"):
+            pid = event.more["worker"]
+            if event.what == "given up":
+                since[pid] = event.at
+            else:
+                found[pid].append((since[pid], event.at))
+        return found
+
+    @cached_property
     def begun(self) -> dict[tuple[str, int], float]:
         """When the handler of each attempt began first."""
         found: dict[tuple[str, int], float] = {}

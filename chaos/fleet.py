@@ -78,11 +78,6 @@ class Fleet:
         self.ledger.write("waking", worker=process.pid)
         process.send_signal(signal.SIGCONT)
 
-    def replace(self, process: subprocess.Popen[bytes]) -> None:
-        """Start another worker in the place of one, which is told to stop."""
-        self.start()
-        self.stop_one(process)
-
     def stop_one(self, process: subprocess.Popen[bytes]) -> None:
         """Tell a worker to stop, and again if it does not; kill it if that is no use."""
         self._forget(process)
@@ -110,6 +105,10 @@ class Fleet:
         """Kill what is left, whatever state it is in."""
         for process in self.running:
             _kill(process)
+
+    def of(self, pid: int) -> subprocess.Popen[bytes] | None:
+        """Return the worker with this process id."""
+        return next((process for process in self.running if process.pid == pid), None)
 
     def pids(self) -> list[int]:
         """Return the process ids of the workers, and of those that they started."""

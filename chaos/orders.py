@@ -184,6 +184,13 @@ def bystanders(chance: Random) -> list[Order]:
     return [killer, *[Order(job_type="bystander", data={"seconds": 1.5}) for _ in range(7)]]
 
 
+def burst(_: Random) -> list[Order]:
+    """Return quick jobs, and slow ones among them that hold the threads of those who claim ahead."""
+    quick_ones = [Order(job_type="plain") for _ in range(300)]
+    slow_ones = [Order(job_type="slow_among_quick", data={"seconds": 3}) for _ in range(8)]
+    return [*quick_ones, *slow_ones, *quick_ones, *slow_ones, *quick_ones]
+
+
 def storm(_: Random) -> list[Order]:
     """Return a thousand jobs that fail whenever they are tried."""
     return [Order(job_type="storming", ends=FAILS, runs=3) for _ in range(1_000)]

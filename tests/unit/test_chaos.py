@@ -182,6 +182,15 @@ def test_a_start_in_a_paused_queue_is_found() -> None:
     assert wrong(started(2.0)) == {"started_after_end": 1}
 
 
+def test_a_start_in_a_worker_that_was_given_up_is_found() -> None:
+    def started(at: float) -> Evidence:
+        story = Story().planned("a").event("given up", "", 1.0, worker=PID)
+        return story.event("back", "", 4.0, worker=PID).begun("a", at).evidence(row("a"))
+
+    assert wrong(started(1.4)) == wrong(started(3.9)) == {}
+    assert wrong(started(3.0)) == {"started_after_end": 1}
+
+
 def test_a_process_that_wakes_may_end_one_step_in_each_thread_but_not_work_off_a_backlog() -> None:
     def woken(count: int) -> Evidence:
         story = Story().event("waking", "", 9.0, worker=PID)
