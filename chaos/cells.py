@@ -144,8 +144,8 @@ CELLS = (
         name="workers-suspended",
         title="Workers suspended for long",
         meaning="A worker is stopped with SIGSTOP in the middle of nine hundred quick jobs and a "
-        "few slow ones, for longer than three heartbeats: the others give it up and do its work. Then it is "
-        "continued, in the middle of what it was doing.",
+        "few slow ones, for six heartbeats or more: the others give it up after three, and do its "
+        "work. Then it is continued, in the middle of what it was doing.",
         fault=processes.suspend_for_long,
         databases=BOTH,
         pause=(2.0, 3.0),

@@ -185,7 +185,7 @@ def bystanders(chance: Random) -> list[Order]:
 
 
 def burst(_: Random) -> list[Order]:
-    """Return quick jobs, and slow ones among them that hold the threads of those who claim ahead."""
+    """Return quick jobs, and slow ones among them that hold threads of who claims ahead."""
     quick_ones = [Order(job_type="plain") for _ in range(300)]
     slow_ones = [Order(job_type="slow_among_quick", data={"seconds": 3}) for _ in range(8)]
     return [*quick_ones, *slow_ones, *quick_ones, *slow_ones, *quick_ones]

@@ -45,7 +45,7 @@ def suspend_shortly(stage: Stage) -> None:
 
 def suspend_for_long(stage: Stage) -> None:
     """Stop a worker, with all hands full, until the others have given it up and done its work."""
-    seconds = stage.silence + stage.chance.uniform(2, 4)
+    seconds = 2 * stage.silence + stage.chance.uniform(0, 3)
     placing = threading.Thread(target=place(orders.burst), args=[stage])
     placing.start()
     stage.fleet.suspend(_busiest(stage), seconds)
