@@ -67,7 +67,9 @@ def _result(run: Run, stack: ExitStack) -> dict[str, Any]:
         "version": database.version(),
         "figures": figures(evidence),
         "counts": {name: len(texts) for name, texts in found.items()},
-        "examples": {name: texts[:EXAMPLES] for name, texts in found.items() if texts},
+        "examples": {
+            name: list(dict.fromkeys(texts))[:EXAMPLES] for name, texts in found.items() if texts
+        },
     }
 
 

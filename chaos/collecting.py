@@ -48,6 +48,7 @@ def evidence(run: Run, samples: Samples, crew: Crew) -> Evidence:
         timeouts=_timeouts(),
         answers=_answers(),
         receipts=_receipts(),
+        samples=samples.taken,
         above=samples.above,
         crew=crew,
         logged=list(unexpected(run.folder / LOG)),

@@ -84,6 +84,8 @@ class Evidence:
     answers: Sequence[AnswerRow] = ()
     receipts: frozenset[str] = frozenset()
     """The keys of jobs whose handlers wrote a row of the project's own."""
+    samples: int = 0
+    """How often the sampler looked at the limits."""
     above: Sequence[str] = ()
     """What the sampler saw above a limit."""
     crew: Crew = field(default_factory=lambda: Crew(0, 0))
