@@ -293,7 +293,6 @@ CELLS = (
         fault=processes.place(orders.slow_among_quick),
         databases=BOTH,
         pause=(8.0, 10.0),
-        load=0.5,
         bounds=Bounds(longest_wait=5),
     ),
     Cell(
