@@ -298,12 +298,13 @@ CELLS = (
     Cell(
         name="killer-jobs",
         title="Jobs that kill their process",
-        meaning="A job ends the process that runs it, by SIGKILL or by `os._exit` with 0 or 1, "
-        "while seven innocent ones work beside it; each worker command has two processes. The "
-        "killer has to fail, the innocent to succeed, and all processes to be replaced.",
+        meaning="Three jobs end the process that runs them, by SIGKILL and by `os._exit` with 0 and "
+        "1, while nine innocent ones work beside them; each of two worker commands has two "
+        "processes. The killers have to fail, the innocent to succeed, and all processes to be "
+        "replaced.",
         fault=processes.place(orders.bystanders),
         databases=BOTH,
-        pause=(6.0, 9.0),
+        pause=(14.0, 18.0),
         workers=2,
         processes=2,
         load=0.5,

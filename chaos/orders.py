@@ -177,11 +177,16 @@ EVERYDAY = (
 # What single cells add
 
 
-def bystanders(chance: Random) -> list[Order]:
-    """Return a job that kills its process, and seven that work beside it."""
-    how = chance.choice(["SIGKILL", "exit 0", "exit 1"])
-    killer = Order(job_type="killer", data={"how": how, "seconds": 0.5}, ends=FAILS, runs=3)
-    return [killer, *[Order(job_type="bystander", data={"seconds": 1.5}) for _ in range(7)]]
+DEATHS = ("SIGKILL", "exit 0", "exit 1")
+
+
+def bystanders(_: Random) -> list[Order]:
+    """Return a job for each way to kill one's process, and some that work beside them."""
+    killers = [
+        Order(job_type="killer", data={"how": how, "seconds": 0.5}, ends=FAILS, runs=3)
+        for how in DEATHS
+    ]
+    return [*killers, *[Order(job_type="bystander", data={"seconds": 1.5}) for _ in range(9)]]
 
 
 def burst(_: Random) -> list[Order]:
