@@ -298,8 +298,8 @@ CELLS = (
     Cell(
         name="killer-jobs",
         title="Jobs that kill their process",
-        meaning="Three jobs end the process that runs them, by SIGKILL and by `os._exit` with 0 and "
-        "1, while nine innocent ones work beside them; each of two worker commands has two "
+        meaning="Three jobs end the process that runs them, by SIGKILL and by `os._exit` with 0 "
+        "and 1, while nine innocent ones work beside them; each of two worker commands has two "
         "processes. The killers have to fail, the innocent to succeed, and all processes to be "
         "replaced.",
         fault=processes.place(orders.bystanders),
