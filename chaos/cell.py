@@ -104,7 +104,7 @@ def _environment(run: Run, url: str) -> dict[str, str]:
 
 def _fleet(run: Run, url: str) -> Fleet:
     return Fleet(
-        environment={**os.environ, **_environment(run, url)},
+        environment={**os.environ, **_environment(run, url), "PYTHONFAULTHANDLER": "1"},
         log=run.folder / LOG,
         ledger=Ledger(run.folder / LEDGER),
         arguments=[f"--threads={THREADS}", f"--processes={run.cell.processes}"],

@@ -276,12 +276,12 @@ CELLS = (
     Cell(
         name="failure-storm",
         title="A storm of failures",
-        meaning="A thousand jobs that fail in each of their three attempts are enqueued at once in "
+        meaning="Three thousand jobs that fail in each of their three attempts are enqueued at once in "
         "a queue of their own, again and again. Good jobs must not wait for them.",
         fault=processes.place(orders.storm),
         databases=BOTH,
-        pause=(4.0, 6.0),
-        bounds=Bounds(longest_wait=6),
+        pause=(8.0, 12.0),
+        bounds=Bounds(longest_wait=5),
         settle=120,
     ),
     Cell(

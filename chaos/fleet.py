@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 STOP_SECONDS = 20.0
 """How long a worker may take to end after the first SIGTERM, and again after the second one."""
+ABORT_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,7 @@ class Fleet:
             else:
                 return
         self.killed += 1
+        _abort(process)
         _kill(process)
 
     def _forget(self, process: subprocess.Popen[bytes]) -> None:
@@ -133,6 +135,13 @@ class Fleet:
 def _tell_to_stop(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         process.terminate()
+
+
+def _abort(process: subprocess.Popen[bytes]) -> None:
+    """Let a process that hangs write into its log where each of its threads stands."""
+    with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+        os.killpg(process.pid, signal.SIGABRT)
+        process.wait(ABORT_SECONDS)
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

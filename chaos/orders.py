@@ -197,8 +197,8 @@ def burst(_: Random) -> list[Order]:
 
 
 def storm(_: Random) -> list[Order]:
-    """Return a thousand jobs that fail whenever they are tried."""
-    return [Order(job_type="storming", ends=FAILS, runs=3) for _ in range(1_000)]
+    """Return three thousand jobs that fail whenever they are tried."""
+    return [Order(job_type="storming", ends=FAILS, runs=3) for _ in range(3_000)]
 
 
 def slow_among_quick(_: Random) -> list[Order]:
