@@ -276,8 +276,8 @@ CELLS = (
     Cell(
         name="failure-storm",
         title="A storm of failures",
-        meaning="Three thousand jobs that fail in each of their three attempts are enqueued at once "
-        "in a queue of their own, again and again. Good jobs must not wait for them.",
+        meaning="Three thousand jobs that fail in each of their three attempts are enqueued at "
+        "once in a queue of their own, again and again. Good jobs must not wait for them.",
         fault=processes.place(orders.storm),
         databases=BOTH,
         pause=(8.0, 12.0),
