@@ -355,6 +355,17 @@ def test_what_is_written_to_the_ledger_is_read_once(tmp_path: Path) -> None:
     assert reader.read() == []
 
 
+def test_events_of_many_jobs_are_written_at_once(tmp_path: Path) -> None:
+    Ledger(tmp_path / "ledger").write_many("planned", {"a": {"due": 1.0}, "b": {}})
+
+    read = Reader(tmp_path / "ledger").read()
+
+    assert [(e.what, e.key, e.more) for e in read] == [
+        ("planned", "a", {"due": 1.0}),
+        ("planned", "b", {}),
+    ]
+
+
 def outcome(**counts: int) -> Outcome:
     """Return the outcome of a cell in which these rules found so much wrong."""
     return Outcome(
