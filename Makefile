@@ -46,7 +46,7 @@ bench: $(VENV)/.test ## Measure hipq_django, its peers and the floors: BENCH_ARG
 soak: $(VENV)/.test ## Run a steady load for three quarters of an hour: SOAK_ARGS='--minutes 5'
 	@$(VENV)/bin/python -m benchmarks.soak $(SOAK_ARGS)
 
-chaos: $(VENV)/.test ## Put workers under load and faults, half an hour: CHAOS_ARGS='--only outage'
+chaos: $(VENV)/.test ## Put workers under load and faults, an hour: CHAOS_ARGS='--only outage'
 	@$(VENV)/bin/python -m chaos $(CHAOS_ARGS)
 
 clean: ## Remove the virtual environments and everything that was built

@@ -35,7 +35,10 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     folder = options.folder or FOLDER / (WHOLE if _is_whole(options) else "part")
     if not options.publish:
-        _run_all(options, folder)
+        try:
+            _run_all(options, folder)
+        except KeyboardInterrupt:
+            sys.exit(f"Cut off; what was found is in {folder / FILE}.")
     found = results.load(folder / FILE)
     output = DOCS if options.publish else folder
     results.save(found, output / FILE)

@@ -67,7 +67,9 @@ def _result(run: Run, stack: ExitStack) -> dict[str, Any]:
         "version": database.version(),
         "figures": figures(evidence),
         "counts": {name: len(texts) for name, texts in found.items()},
-        "examples": {name: texts[:EXAMPLES] for name, texts in found.items() if texts},
+        "examples": {
+            name: list(dict.fromkeys(texts))[:EXAMPLES] for name, texts in found.items() if texts
+        },
     }
 
 
@@ -102,7 +104,7 @@ def _environment(run: Run, url: str) -> dict[str, str]:
 
 def _fleet(run: Run, url: str) -> Fleet:
     return Fleet(
-        environment={**os.environ, **_environment(run, url)},
+        environment={**os.environ, **_environment(run, url), "PYTHONFAULTHANDLER": "1"},
         log=run.folder / LOG,
         ledger=Ledger(run.folder / LEDGER),
         arguments=[f"--threads={THREADS}", f"--processes={run.cell.processes}"],

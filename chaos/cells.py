@@ -143,8 +143,9 @@ CELLS = (
     Cell(
         name="workers-suspended",
         title="Workers suspended for long",
-        meaning="A worker is stopped with SIGSTOP for longer than three heartbeats: the others "
-        "give it up and do its work. Then it is continued, in the middle of what it was doing.",
+        meaning="A worker is stopped with SIGSTOP in the middle of nine hundred quick jobs and a "
+        "few slow ones, for six heartbeats or more: the others give it up after three, and do its "
+        "work. Then it is continued, in the middle of what it was doing.",
         fault=processes.suspend_for_long,
         databases=BOTH,
         pause=(2.0, 3.0),
@@ -154,7 +155,8 @@ CELLS = (
         name="given-up",
         title="Living workers given up",
         meaning="The row of a living worker is marked as lost, as others do when a virtual machine "
-        "was suspended and its own clocks stood still. It must notice, and go on as a new worker.",
+        "was suspended and its own clocks stood still. It must notice, start nothing in between, "
+        "and go on as a new worker.",
         fault=processes.give_up_a_living_worker,
         databases=BOTH,
         bounds=Bounds(may_lose=True, longest_wait=10),
@@ -274,12 +276,12 @@ CELLS = (
     Cell(
         name="failure-storm",
         title="A storm of failures",
-        meaning="A thousand jobs that fail in each of their three attempts are enqueued at once in "
-        "a queue of their own, again and again. Good jobs must not wait for them.",
+        meaning="Three thousand jobs that fail in each of their three attempts are enqueued at "
+        "once in a queue of their own, again and again. Good jobs must not wait for them.",
         fault=processes.place(orders.storm),
         databases=BOTH,
-        pause=(4.0, 6.0),
-        bounds=Bounds(longest_wait=6),
+        pause=(8.0, 12.0),
+        bounds=Bounds(longest_wait=5),
         settle=120,
     ),
     Cell(
@@ -291,18 +293,18 @@ CELLS = (
         fault=processes.place(orders.slow_among_quick),
         databases=BOTH,
         pause=(8.0, 10.0),
-        load=0.5,
         bounds=Bounds(longest_wait=5),
     ),
     Cell(
         name="killer-jobs",
         title="Jobs that kill their process",
-        meaning="A job ends the process that runs it, by SIGKILL or by `os._exit` with 0 or 1, "
-        "while seven innocent ones work beside it; each worker command has two processes. The "
-        "killer has to fail, the innocent to succeed, and all processes to be replaced.",
+        meaning="Three jobs end the process that runs them, by SIGKILL and by `os._exit` with 0 "
+        "and 1, while nine innocent ones work beside them; each of two worker commands has two "
+        "processes. The killers have to fail, the innocent to succeed, and all processes to be "
+        "replaced.",
         fault=processes.place(orders.bystanders),
         databases=BOTH,
-        pause=(6.0, 9.0),
+        pause=(14.0, 18.0),
         workers=2,
         processes=2,
         load=0.5,

@@ -94,7 +94,7 @@ def wrong_outcome(evidence: Evidence) -> Iterator[str]:
 
 
 def started_after_end(evidence: Evidence) -> Iterator[str]:
-    """Handlers that began when their job was known to be over, or its queue to be paused."""
+    """Handlers that began when their job was over, its queue paused, or their worker given up."""
     guilty = [event for event in evidence.named("begin") if _must_not_start(event, evidence)]
     for event in _without_waking(guilty, evidence):
         yield f"{event.key}: attempt {event.attempt} began in process {event.pid}"
@@ -105,10 +105,20 @@ def _must_not_start(event: Event, evidence: Evidence) -> bool:
     ends = evidence.of(event.key, "finished", "cancelled", "answered")
     if any(end.at < limit and end.more.get("status", "") in ENDING for end in ends):
         return True
+    if _was_given_up(event, evidence):
+        return True
     if evidence.orders[event.key].job_type != "pausing":
         return False
-    turns = [turn for turn in evidence.named("paused", "resuming") if turn.at < event.at]
+    turns = [turn for turn in evidence.turns if turn.at < event.at]
     return bool(turns) and turns[-1].what == "paused" and turns[-1].at < limit
+
+
+def _was_given_up(event: Event, evidence: Evidence) -> bool:
+    """Whether the worker had been given up when it began, and was not back as a new one."""
+    return any(
+        given_up + SLACK < event.at < back - SLACK
+        for given_up, back in evidence.given_up.get(event.pid, ())
+    )
 
 
 ENDING = ("", "accepted", "early")
@@ -268,7 +278,8 @@ RULES = (
     Rule("above_rate", "Above rate", "windows in which more handlers began than the `RateLimit` "
          "allows", above_rate),
     Rule("started_after_end", "Started after the end", "handlers that began although somebody had "
-         "been told that the job is final or answered, or its queue paused", started_after_end),
+         "been told that the job is final or answered, its queue paused, or the worker given up",
+         started_after_end),
     Rule("too_early", "Too early", "handlers that began before their time, attempts that timed out "
          "before theirs", too_early),
     Rule("wrong_outcome", "Wrong end", "jobs that ended as they should not: innocent jobs that "

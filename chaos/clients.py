@@ -105,19 +105,21 @@ class Client:
 
     def place_many(self, orders: Sequence[Order]) -> None:
         """Enqueue jobs in one statement."""
-        keys = [self._plan(order) for order in orders]
-        new = [
+        placed = {self._key(order): order for order in orders}
+        self._ledger.write_many("planned", {key: _planned(o) for key, o in placed.items()})
+        hipq.enqueue_many(
             hipq.NewJob(order.job_type, order.data | {"key": key}, **_options(order, key))
-            for order, key in zip(orders, keys, strict=True)
-        ]
-        hipq.enqueue_many(new)
-        for key in keys:
-            self._ledger.write("enqueued", key)
+            for key, order in placed.items()
+        )
+        self._ledger.write_many("enqueued", {key: {} for key in placed})
 
     def _plan(self, order: Order) -> str:
-        key = f"{order.job_type}-{next(self._numbers)}"
-        self._ledger.write("planned", key, due=now() + order.delay, order=asdict(order))
+        key = self._key(order)
+        self._ledger.write("planned", key, **_planned(order))
         return key
+
+    def _key(self, order: Order) -> str:
+        return f"{order.job_type}-{next(self._numbers)}"
 
     def _enqueue(self, order: Order, key: str) -> Job | None:
         data = order.data | {"key": key}
@@ -129,6 +131,10 @@ class Client:
                 raise RolledBackError
         except RolledBackError:
             return None
+
+
+def _planned(order: Order) -> dict[str, Any]:
+    return {"due": now() + order.delay, "order": asdict(order)}
 
 
 def _options(order: Order, key: str) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from django.db import connection
 
-from chaos.evidence import AnswerRow, Crew, Evidence, JobRow, TimeoutRow
+from chaos.evidence import AnswerRow, Evidence, JobRow, TimeoutRow
 from chaos.ledger import Reader, now
 from chaos.run import LEDGER, LOG
 from hipq_django.models import Answer, Attempt, Job, Worker
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from chaos.fleet import Stopped
+    from chaos.evidence import Crew
     from chaos.run import Run
     from chaos.sampling import Samples
 
@@ -39,7 +39,7 @@ EXPECTED = (
 )
 
 
-def evidence(run: Run, samples: Samples, crew: Crew) -> Evidence:
+def collected(run: Run, samples: Samples, crew: Crew) -> Evidence:
     """Return all that is known of a cell whose workers have ended."""
     events = Reader(run.folder / LEDGER).read()
     return Evidence(
@@ -48,16 +48,12 @@ def evidence(run: Run, samples: Samples, crew: Crew) -> Evidence:
         timeouts=_timeouts(),
         answers=_answers(),
         receipts=_receipts(),
+        samples=samples.taken,
         above=samples.above,
         crew=crew,
         logged=list(unexpected(run.folder / LOG)),
         bounds=run.cell.bounds,
     )
-
-
-def crew(expected: int, beating: int, lost: int, pids: tuple[int, ...], stopped: Stopped) -> Crew:
-    """Return what is known of the workers."""
-    return Crew(expected, beating, lost, pids, stopped)
 
 
 def beating() -> int:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from django.db import Error, connection
 
-from chaos import collecting
 from chaos.clients import Bank, Client, Loop, Operator, stream_loop
+from chaos.collecting import beating, collected, wall_time
+from chaos.evidence import Crew
 from chaos.ledger import now
 from chaos.orders import EVERYDAY, TOMORROW
 from chaos.run import LEDGER
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from chaos.databases import Database
     from chaos.disk import Disk
-    from chaos.evidence import Crew, Evidence
+    from chaos.evidence import Evidence
     from chaos.fleet import Fleet
     from chaos.proxy import Proxy
     from chaos.run import Run
@@ -71,7 +72,7 @@ class Course:
         crew = self._end_workers()
         answering.close()
         self._bank.close()
-        return collecting.evidence(self._run, self._sampler.close(), crew)
+        return collected(self._run, self._sampler.close(), crew)
 
     def _start_workers(self) -> None:
         cell = self._run.cell
@@ -79,7 +80,7 @@ class Course:
             self._fleet.start_apart()
         for _ in range(cell.workers - cell.has_clock):
             self._fleet.start()
-        _await(lambda: _beating() == self._expected, START_SECONDS)
+        _await(lambda: beating() == self._expected, START_SECONDS)
 
     @property
     def _expected(self) -> int:
@@ -134,25 +135,20 @@ class Course:
         self._fleet.clock.write_text("0")
         _await(_is_settled, self._run.cell.settle)
         # A worker that was given up, or has just started, has a beat to show itself.
-        _await(lambda: _beating() == self._expected, 2 * self.stage.silence)
+        _await(lambda: beating() == self._expected, 2 * self.stage.silence)
 
     def _end_workers(self) -> Crew:
         self._fleet.count_dead()
-        beating, pids = _beating(), tuple(self._fleet.pids())
         lost = Worker.objects.filter(state=Worker.State.LOST).count()
-        return collecting.crew(self._expected, beating, lost, pids, self._fleet.stop())
-
-
-def _beating() -> int:
-    """Return how many workers' hearts beat, as the others see it."""
-    return collecting.beating()
+        pids = tuple(self._fleet.pids())
+        return Crew(self._expected, beating(), lost, pids, self._fleet.stop())
 
 
 def _is_settled() -> bool:
     """Whether nothing is unfinished but what is for another day."""
     return (
         not Job.objects.live()
-        .filter(scheduled_run_time__lt=collecting.wall_time(now() + TOMORROW / 2))
+        .filter(scheduled_run_time__lt=wall_time(now() + TOMORROW / 2))
         .exists()
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 from contextlib import contextmanager
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MEGABYTES = 512
+PIECE = bytes(65_536)
+REST = 4_000_000
+"""What is left of the free bytes for the end, while others write too."""
 
 
 class NoDiskError(Exception):
@@ -27,9 +31,18 @@ class Disk:
 
     def fill(self) -> None:
         """Take all that is free."""
-        found = os.statvfs(self.folder)
-        with self._ballast.open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, max(found.f_bavail * found.f_frsize, 1))
+        ballast = os.open(self._ballast, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        free = os.statvfs(self.folder).f_bavail * os.statvfs(self.folder).f_frsize
+        try:
+            if free > REST:
+                os.posix_fallocate(ballast, 0, free - REST)
+            while os.write(ballast, PIECE):
+                pass
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+        finally:
+            os.close(ballast)
 
     def free(self) -> None:
         """Give it back."""

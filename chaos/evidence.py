@@ -84,6 +84,8 @@ class Evidence:
     answers: Sequence[AnswerRow] = ()
     receipts: frozenset[str] = frozenset()
     """The keys of jobs whose handlers wrote a row of the project's own."""
+    samples: int = 0
+    """How often the sampler looked at the limits."""
     above: Sequence[str] = ()
     """What the sampler saw above a limit."""
     crew: Crew = field(default_factory=lambda: Crew(0, 0))
@@ -109,6 +111,24 @@ class Evidence:
     def row_of(self) -> dict[str, JobRow]:
         """The row of each job."""
         return {row.key: row for row in self.jobs}
+
+    @cached_property
+    def turns(self) -> list[Event]:
+        """When the queue that is paused now and then was paused and resumed."""
+        return list(self.named("paused", "resuming"))
+
+    @cached_property
+    def given_up(self) -> dict[int, list[tuple[float, float]]]:
+        """From when to when each worker's process, by its id, was no worker."""
+        found: dict[int, list[tuple[float, float]]] = defaultdict(list)
+        since: dict[int, float] = {}
+        for event in self.named("given up", "back"):
+            pid = event.more["worker"]
+            if event.what == "given up":
+                since[pid] = event.at
+            else:
+                found[pid].append((since[pid], event.at))
+        return found
 
     @cached_property
     def begun(self) -> dict[tuple[str, int], float]:

@@ -24,6 +24,8 @@ def figures(evidence: Evidence) -> dict[str, Any]:
     recovery = recovery_seconds(evidence)
     return {
         "jobs": len(evidence.jobs),
+        "answers": sum(1 for _ in evidence.named("answered")),
+        "samples": evidence.samples,
         "faults": sum(1 for _ in evidence.named("fault")),
         "runs": sum(runs.values()),
         "most_runs": max(runs.values(), default=0),

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 STOP_SECONDS = 20.0
 """How long a worker may take to end after the first SIGTERM, and again after the second one."""
+ABORT_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -78,11 +79,6 @@ class Fleet:
         self.ledger.write("waking", worker=process.pid)
         process.send_signal(signal.SIGCONT)
 
-    def replace(self, process: subprocess.Popen[bytes]) -> None:
-        """Start another worker in the place of one, which is told to stop."""
-        self.start()
-        self.stop_one(process)
-
     def stop_one(self, process: subprocess.Popen[bytes]) -> None:
         """Tell a worker to stop, and again if it does not; kill it if that is no use."""
         self._forget(process)
@@ -111,6 +107,10 @@ class Fleet:
         for process in self.running:
             _kill(process)
 
+    def of(self, pid: int) -> subprocess.Popen[bytes] | None:
+        """Return the worker with this process id."""
+        return next((process for process in self.running if process.pid == pid), None)
+
     def pids(self) -> list[int]:
         """Return the process ids of the workers, and of those that they started."""
         return [pid for process in self.running for pid in family(process.pid)]
@@ -124,6 +124,7 @@ class Fleet:
             else:
                 return
         self.killed += 1
+        _abort(process)
         _kill(process)
 
     def _forget(self, process: subprocess.Popen[bytes]) -> None:
@@ -134,6 +135,13 @@ class Fleet:
 def _tell_to_stop(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         process.terminate()
+
+
+def _abort(process: subprocess.Popen[bytes]) -> None:
+    """Let a process that hangs write into its log where each of its threads stands."""
+    with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+        os.killpg(process.pid, signal.SIGABRT)
+        process.wait(ABORT_SECONDS)
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

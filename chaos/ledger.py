@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -45,9 +46,16 @@ class Ledger:
 
     def write(self, what: str, key: str = "", attempt: int = 0, **more: Any) -> None:
         """Append an event of this moment and this process."""
-        line = {"at": now(), "what": what, "pid": os.getpid()}
-        line |= {"key": key, "attempt": attempt, "more": more}
-        os.write(self._file, json.dumps(line).encode() + b"\n")
+        os.write(self._file, _line(what, key, attempt, more))
+
+    def write_many(self, what: str, of: Mapping[str, dict[str, Any]]) -> None:
+        """Append an event about each of these jobs, at once."""
+        os.write(self._file, b"".join(_line(what, key, 0, more) for key, more in of.items()))
+
+
+def _line(what: str, key: str, attempt: int, more: dict[str, Any]) -> bytes:
+    line = {"at": now(), "what": what, "pid": os.getpid()}
+    return json.dumps(line | {"key": key, "attempt": attempt, "more": more}).encode() + b"\n"
 
 
 class Reader:

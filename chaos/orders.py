@@ -177,16 +177,28 @@ EVERYDAY = (
 # What single cells add
 
 
-def bystanders(chance: Random) -> list[Order]:
-    """Return a job that kills its process, and seven that work beside it."""
-    how = chance.choice(["SIGKILL", "exit 0", "exit 1"])
-    killer = Order(job_type="killer", data={"how": how, "seconds": 0.5}, ends=FAILS, runs=3)
-    return [killer, *[Order(job_type="bystander", data={"seconds": 1.5}) for _ in range(7)]]
+DEATHS = ("SIGKILL", "exit 0", "exit 1")
+
+
+def bystanders(_: Random) -> list[Order]:
+    """Return a job for each way to kill one's process, and some that work beside them."""
+    killers = [
+        Order(job_type="killer", data={"how": how, "seconds": 0.5}, ends=FAILS, runs=3)
+        for how in DEATHS
+    ]
+    return [*killers, *[Order(job_type="bystander", data={"seconds": 1.5}) for _ in range(9)]]
+
+
+def burst(_: Random) -> list[Order]:
+    """Return quick jobs, and slow ones among them that hold threads of who claims ahead."""
+    quick_ones = [Order(job_type="plain") for _ in range(300)]
+    slow_ones = [Order(job_type="slow_among_quick", data={"seconds": 3}) for _ in range(8)]
+    return [*quick_ones, *slow_ones, *quick_ones, *slow_ones, *quick_ones]
 
 
 def storm(_: Random) -> list[Order]:
-    """Return a thousand jobs that fail whenever they are tried."""
-    return [Order(job_type="storming", ends=FAILS, runs=3) for _ in range(1_000)]
+    """Return three thousand jobs that fail whenever they are tried."""
+    return [Order(job_type="storming", ends=FAILS, runs=3) for _ in range(3_000)]
 
 
 def slow_among_quick(_: Random) -> list[Order]:

@@ -68,14 +68,14 @@ def _verdict(results: Results) -> str:
 
 
 def _totals(results: Results) -> str:
-    jobs, faults, again = (
+    jobs, faults, answers, samples, again = (
         sum(outcome.figures.get(name, 0) for outcome in results.runs)
-        for name in ("jobs", "faults", "again")
+        for name in ("jobs", "faults", "answers", "samples", "again")
     )
     return (
-        f"In all {jobs:,} jobs, and {faults:,} faults were made while they ran. "
-        f"{again:,} jobs ran more often than they would have without faults, which "
-        "*at least once* allows."
+        f"In all {jobs:,} jobs were enqueued and {answers:,} answers taken while {faults:,} faults "
+        f"were made; the limits were looked at {samples:,} times. {again:,} jobs ran more often "
+        "than they would have without faults, which *at least once* allows."
     )
 
 

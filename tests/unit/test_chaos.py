@@ -182,6 +182,15 @@ def test_a_start_in_a_paused_queue_is_found() -> None:
     assert wrong(started(2.0)) == {"started_after_end": 1}
 
 
+def test_a_start_in_a_worker_that_was_given_up_is_found() -> None:
+    def started(at: float) -> Evidence:
+        story = Story().planned("a").event("given up", "", 1.0, worker=PID)
+        return story.event("back", "", 4.0, worker=PID).begun("a", at).evidence(row("a"))
+
+    assert wrong(started(1.4)) == wrong(started(3.9)) == {}
+    assert wrong(started(3.0)) == {"started_after_end": 1}
+
+
 def test_a_process_that_wakes_may_end_one_step_in_each_thread_but_not_work_off_a_backlog() -> None:
     def woken(count: int) -> Evidence:
         story = Story().event("waking", "", 9.0, worker=PID)
@@ -344,6 +353,17 @@ def test_what_is_written_to_the_ledger_is_read_once(tmp_path: Path) -> None:
     assert (event.what, event.key, event.attempt, event.pid) == ("begin", "a", 2, os.getpid())
     assert event.more == {"seconds": 0.5}
     assert reader.read() == []
+
+
+def test_events_of_many_jobs_are_written_at_once(tmp_path: Path) -> None:
+    Ledger(tmp_path / "ledger").write_many("planned", {"a": {"due": 1.0}, "b": {}})
+
+    read = Reader(tmp_path / "ledger").read()
+
+    assert [(e.what, e.key, e.more) for e in read] == [
+        ("planned", "a", {"due": 1.0}),
+        ("planned", "b", {}),
+    ]
 
 
 def outcome(**counts: int) -> Outcome:
