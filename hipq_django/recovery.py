@@ -119,7 +119,7 @@ def recover_lost(config: InstanceSettings) -> int:
 
 def _mark_lost(worker: Worker) -> None:
     worker.state = Worker.State.LOST
-    worker.save(update_fields=["state"])
+    worker.save(using=worker.using, update_fields=["state"])
     logger.error(
         "worker=%s lost: last heartbeat %s", worker.name, worker.heartbeat_time.isoformat()
     )

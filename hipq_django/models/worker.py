@@ -9,6 +9,7 @@ from django.db import models
 from django.utils import timezone
 
 from hipq_django.models.fields import JsonField
+from hipq_django.models.manager import RowManager
 from hipq_django.models.queue import Queue
 from hipq_django.payloads import NONE
 
@@ -53,9 +54,10 @@ class Worker(models.Model):
     )
     create_time = models.DateTimeField(default=timezone.now)
 
-    objects = WorkerQuerySet.as_manager()
+    objects = RowManager.from_queryset(WorkerQuerySet)()
 
     class Meta:
+        base_manager_name = "objects"
         ordering: ClassVar = ["-id"]
         constraints: ClassVar = [
             models.CheckConstraint(
