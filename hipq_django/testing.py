@@ -85,9 +85,9 @@ def run_due_jobs(*queues: str, instance: str = DEFAULT) -> int:
 def _sign_off(worker: Worker) -> None:
     """Delete the worker's row; an error may have left jobs in its hands, then it stays."""
     worker.state = Worker.State.STOPPED
-    worker.save(update_fields=["state"])
+    worker.save(using=worker.using, update_fields=["state"])
     if not worker.jobs.exists():
-        worker.delete()
+        worker.delete(using=worker.using)
 
 
 def _is_idle(scheduler: BatchScheduler, config: InstanceSettings) -> bool:

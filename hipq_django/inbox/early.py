@@ -106,7 +106,7 @@ def is_old_news(answer: Answer, using: str) -> bool:
     if final is None:
         return False
     answer.job, answer.status = final, Status.LATE
-    answer.save(update_fields=["job", "status"])
+    answer.save(using=using, update_fields=["job", "status"])
     return True
 
 
@@ -192,4 +192,4 @@ def _link(answer: Answer, job: Job, status: Answer.Status) -> None:
     answer.job, answer.status, answer.attempt = job, status, job.attempt
     if status == Status.ACCEPTED:
         gathering.name_counted(answer, job)
-    answer.save(update_fields=["job", "status", "attempt", "part"])
+    answer.save(using=job.using, update_fields=["job", "status", "attempt", "part"])

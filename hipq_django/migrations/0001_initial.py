@@ -72,6 +72,7 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
+                "base_manager_name": "objects",
                 "ordering": ["instance", "name"],
                 "constraints": [
                     models.UniqueConstraint(
@@ -156,6 +157,7 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
+                "base_manager_name": "objects",
                 "ordering": ["instance", "name"],
             },
         ),
@@ -209,6 +211,7 @@ class Migration(migrations.Migration):
                 ("create_time", models.DateTimeField(default=django.utils.timezone.now)),
             ],
             options={
+                "base_manager_name": "objects",
                 "ordering": ["-id"],
                 "constraints": [
                     models.CheckConstraint(
@@ -386,6 +389,7 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
+                "base_manager_name": "objects",
                 "permissions": [
                     ("run_job", "Can run jobs now"),
                     ("cancel_job", "Can cancel jobs"),
@@ -461,6 +465,7 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
+                "base_manager_name": "objects",
                 "ordering": ["job", "attempt"],
                 "constraints": [
                     models.UniqueConstraint(fields=("job", "attempt"), name="hipq_attempt_unique")
@@ -534,6 +539,7 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
+                "base_manager_name": "objects",
                 "ordering": ["-id"],
                 "permissions": [("match_answer", "Can match answers to jobs")],
                 "indexes": [

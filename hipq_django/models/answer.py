@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from hipq_django.models.fields import JsonField
 from hipq_django.models.job import Job
+from hipq_django.models.manager import RowManager
 from hipq_django.parts import UNNAMED
 from hipq_django.payloads import NONE
 
@@ -51,7 +52,10 @@ class Answer(models.Model):
     status = models.CharField(max_length=10, choices=Status.choices)
     receive_time = models.DateTimeField(default=timezone.now)
 
+    objects = RowManager()
+
     class Meta:
+        base_manager_name = "objects"
         ordering: ClassVar = ["-id"]
         permissions: ClassVar = [("match_answer", "Can match answers to jobs")]
         constraints: ClassVar = [

@@ -11,6 +11,7 @@ from django.utils import timezone
 from hipq_django.exceptions import ErrorAnswer, JobTimeout, WorkerLost
 from hipq_django.models.fields import JsonField
 from hipq_django.models.job import Job
+from hipq_django.models.manager import RowManager
 from hipq_django.payloads import NONE
 
 if TYPE_CHECKING:
@@ -71,7 +72,10 @@ class Attempt(models.Model):
     }
     """The exception class that stands for an error which no handler raised."""
 
+    objects = RowManager()
+
     class Meta:
+        base_manager_name = "objects"
         ordering: ClassVar = ["job", "attempt"]
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["job", "attempt"], name="hipq_attempt_unique"),

@@ -12,6 +12,7 @@ from django.utils import timezone
 from hipq_django.database import outcome_in, state_in
 from hipq_django.models.fields import JsonField, factor_field, no_error
 from hipq_django.models.job_type import JobType
+from hipq_django.models.manager import RowManager
 from hipq_django.models.queue import Queue
 from hipq_django.models.shape import ShapeIn
 from hipq_django.models.worker import Worker
@@ -152,7 +153,7 @@ class Job(models.Model):
         db_constraint=False,
     )
 
-    objects = JobQuerySet.as_manager()
+    objects = RowManager.from_queryset(JobQuerySet)()
 
     if TYPE_CHECKING:
         queue_id: int
@@ -163,6 +164,7 @@ class Job(models.Model):
         answers: RelatedManager[Answer]
 
     class Meta:
+        base_manager_name = "objects"
         permissions: ClassVar = [
             ("run_job", "Can run jobs now"),
             ("cancel_job", "Can cancel jobs"),

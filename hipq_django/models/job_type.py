@@ -10,11 +10,13 @@ from django.db import models
 from django.utils import timezone
 
 from hipq_django.models.fields import JsonField, factor_field
+from hipq_django.models.manager import RowManager
 from hipq_django.models.queue import Queue
 from hipq_django.redaction import NOTHING_SENSITIVE, Redactor
 from hipq_django.registry import get_declared
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from datetime import tzinfo
 
     from hipq_django.database import RowVersions
@@ -43,7 +45,10 @@ class JobType(models.Model):
     versions: RowVersions | None = None
     """Those of this row and its queue's as they were read; None where nobody looked."""
 
+    objects = RowManager()
+
     class Meta:
+        base_manager_name = "objects"
         ordering: ClassVar = ["instance", "name"]
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["instance", "name"], name="hipq_jobtype_name_unique"),
@@ -57,6 +62,13 @@ class JobType(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def clean_fields(self, exclude: Collection[str] | None = None) -> None:
+        """Check the values; the form knows the queues, of this row's database and instance.
+
+        Django would ask the database that a router names for reads.
+        """
+        super().clean_fields({*(exclude or ()), "queue"})
 
     @property
     def redactor(self) -> Redactor:

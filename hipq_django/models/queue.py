@@ -10,6 +10,7 @@ from django.db import models
 from django.utils import timezone
 
 from hipq_django.models.fields import JsonField, factor_field
+from hipq_django.models.manager import RowManager
 from hipq_django.payloads import NONE
 from hipq_django.ranking import MAX_RANK, Order, Ordering
 from hipq_django.setting import QUEUE_RANGES
@@ -48,7 +49,10 @@ class Queue(models.Model):
     transaction is open anywhere.
     """
 
+    objects = RowManager()
+
     class Meta:
+        base_manager_name = "objects"
         ordering: ClassVar = ["instance", "name"]
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["instance", "name"], name="hipq_queue_name_unique"),

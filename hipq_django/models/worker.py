@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from hipq_django.conf import LOST_AFTER_BEATS
 from hipq_django.models.fields import JsonField
+from hipq_django.models.manager import RowManager
 from hipq_django.models.queue import Queue
 from hipq_django.payloads import NONE
 
@@ -54,9 +55,10 @@ class Worker(models.Model):
     )
     create_time = models.DateTimeField(default=timezone.now)
 
-    objects = WorkerQuerySet.as_manager()
+    objects = RowManager.from_queryset(WorkerQuerySet)()
 
     class Meta:
+        base_manager_name = "objects"
         ordering: ClassVar = ["-id"]
         constraints: ClassVar = [
             models.CheckConstraint(

@@ -80,7 +80,7 @@ def test_timeouts_and_lost_workers_are_found_while_a_worker_admits(
     Job.objects.filter(pk=Job.objects.earliest("pk").pk).update(timeout=0.001)
     HandWorker.crashed()
     session.begin()
-    session(lambda: list(locked(Queue.objects.filter(pk=queue.pk))))
+    session(lambda: list(locked(Queue.objects.using("default").filter(pk=queue.pk))))
 
     found = [recovery.time_out_overdue(get_instance()), recovery.recover_lost(get_instance())]
 
@@ -99,7 +99,7 @@ def test_what_was_done_in_a_full_queue_is_written_while_another_worker_admits(
     [first] = worker.run_pass()
     worker.execute()
     session.begin()
-    session(lambda: locked(Queue.objects.filter(pk=queue.pk)).get())
+    session(lambda: locked(Queue.objects.using("default").filter(pk=queue.pk)).get())
 
     claimed = worker.run_pass()
     session.roll_back()
@@ -185,7 +185,7 @@ def test_a_queue_that_another_worker_is_scheduling_is_left_to_it(
     enqueue(1)
     hipq.enqueue("ask", queue="other")
     session.begin()
-    session(lambda: locked(Queue.objects.filter(pk=queue.pk)).get())
+    session(lambda: locked(Queue.objects.using("default").filter(pk=queue.pk)).get())
     worker = HandWorker()
 
     claimed = worker.run_pass()
@@ -212,7 +212,7 @@ def test_whoever_schedules_a_queue_keeps_nobody_from_enqueuing_and_answering(
         worker.save()
 
     with transaction.atomic():
-        locked(Queue.objects.filter(pk=queue.pk)).get()
+        locked(Queue.objects.using("default").filter(pk=queue.pk)).get()
         session(use_the_queue)
 
     job.refresh_from_db()
@@ -224,7 +224,7 @@ def test_whoever_schedules_a_queue_keeps_nobody_from_enqueuing_and_answering(
 def test_a_job_that_somebody_has_locked_is_passed_over(session: Session) -> None:
     first, second = hipq.enqueue("ask"), hipq.enqueue("ask")
     session.begin()
-    session(lambda: locked(Job.objects.filter(pk=first.pk)).get())
+    session(lambda: locked(Job.objects.using("default").filter(pk=first.pk)).get())
     worker = HandWorker()
 
     during = worker.run_pass()

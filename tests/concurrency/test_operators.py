@@ -37,7 +37,7 @@ def operate(verb: Callable[[Job], Job], job: Job) -> Any:
 def weigh(job: Job, factor: int) -> bool:
     """Give a waiting job another factor, as the admin does; return whether it was waiting."""
     with write_transaction("default"):
-        row = locked(Job.objects.filter(pk=job.pk)).get()
+        row = locked(Job.objects.using("default").filter(pk=job.pk)).get()
         if row.state not in WAITING:
             return False
         moves.edit(row, {"throttle_factor": Decimal(factor)}, clock.now("default"))

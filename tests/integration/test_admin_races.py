@@ -60,7 +60,7 @@ def claim_in_progress(job: Job) -> Iterator[None]:
 
     def claim() -> None:
         with transaction.atomic():
-            row = locked(Job.objects.filter(pk=job.pk)).get()
+            row = locked(Job.objects.using("default").filter(pk=job.pk)).get()
             moves.claim([row], worker, clock.now("default"), room=1)
             claimed.wait()
             wait_until_somebody_waits_for_a_lock()

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.exceptions import ValidationError
+from django.core.management import call_command
 from django.db import IntegrityError, connection, transaction
 
 from hipq_django import schema
@@ -364,3 +368,45 @@ def test_a_queue_and_a_type_without_jobs_can_be_deleted() -> None:
     Queue.objects.all().delete()
 
     assert not Queue.objects.exists()
+
+
+# Fixtures
+
+
+def loaded(tmp_path: Path, rows: str) -> list[Any]:
+    """Load a fixture with these rows; return the jobs that are there then."""
+    fixture = tmp_path / "jobs.json"
+    fixture.write_text(rows)
+    call_command("loaddata", str(fixture), verbosity=0)
+    return _jobs()
+
+
+def _jobs() -> list[Any]:
+    return list(Job.objects.order_by("pk").values_list("pk", "state", "queue", "job_type", "error"))
+
+
+def dumped() -> str:
+    """All rows of ours, as `dumpdata` writes them; the tables are empty afterwards."""
+    out = StringIO()
+    call_command("dumpdata", "hipq", stdout=out)
+    Job.objects.all().delete()
+    JobType.objects.all().delete()
+    Queue.objects.all().delete()
+    return out.getvalue()
+
+
+def test_what_dumpdata_writes_is_loaded(tmp_path: Path) -> None:
+    for state in ("initial", "running", "final"):
+        JobFactory.create(state=state)
+    before = _jobs()
+
+    assert loaded(tmp_path, dumped()) == before
+
+
+@pytest.mark.postgres
+def test_a_fixture_whose_jobs_come_before_their_queues_says_what_is_missing(tmp_path: Path) -> None:
+    JobFactory.create()
+    rows = json.dumps(json.loads(dumped())[::-1])
+
+    with pytest.raises(IntegrityError, match="load queues and job types before"):
+        loaded(tmp_path, rows)
