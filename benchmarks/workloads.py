@@ -66,6 +66,13 @@ DELAYS = (
 )
 
 
+STORM = (
+    Figure("attempts_per_second", "attempts per second", ""),
+    Figure("share", "of the rate of jobs that succeed", "", decimals=2),
+    Figure("storm_memory_mb", "peak memory", "MB", more_is_better=False),
+)
+
+
 def rate(name: str, title: str, unit: str = "jobs/s") -> Figure:
     """Return a rate that is not the plain one."""
     return Figure(name, title, unit)
@@ -102,6 +109,29 @@ WORKLOADS = (
         {"jobs": 2_000, "workers": 1},
         (RATE,),
         slow={"jobs": 3_000},
+    ),
+    Workload(
+        "W3b",
+        "Jobs that raise and are given up",
+        "One worker does 20,000 jobs that do nothing, and then 20,000 whose handler raises, in the "
+        "same minute. Each failure is recorded with its error, where the system records any.",
+        "storm",
+        {"jobs": 20_000, "kind": "raise", "tries": 1},
+        {"jobs": 2_000, "kind": "raise", "tries": 1},
+        STORM,
+        slow={"jobs": 3_000},
+        charted="share",
+    ),
+    Workload(
+        "W3c",
+        "Jobs that raise and are tried three times at once",
+        "The same with jobs that are tried again at once, three times in all; each time counts.",
+        "storm",
+        {"jobs": 20_000, "kind": "raise_thrice", "tries": 3},
+        {"jobs": 2_000, "kind": "raise_thrice", "tries": 3},
+        STORM,
+        slow={"jobs": 3_000},
+        charted="share",
     ),
     Workload(
         "W4",
@@ -170,6 +200,19 @@ WORKLOADS = (
         {"jobs": 200, "pause_seconds": 0.1, "idle_seconds": 10},
         {"jobs": 10, "pause_seconds": 0.1, "idle_seconds": 1},
         DELAYS,
+    ),
+    Workload(
+        "W5d",
+        "Latency beside a storm of failures",
+        "From the enqueue's commit to the first line of the handler, as in W5, while the same "
+        "worker has 60,000 jobs of another queue in hand that all raise.",
+        "storm_beside",
+        {"failing": 60_000, "jobs": 100, "pause_seconds": 0.03},
+        {"failing": 6_000, "jobs": 20, "pause_seconds": 0.01},
+        (
+            *DELAYS[:2],
+            Figure("storm_memory_mb", "peak memory", "MB", more_is_better=False),
+        ),
     ),
     Workload(
         "W6",

@@ -171,6 +171,8 @@ class Admission:
             self.scheduler.contended = True
             return False
         self.queue = row
+        # Starts are counted from here: the way to the lock may have been long.
+        self.now, self.began = clock.now(self.using), steady()
         return True
 
     def _note_full(self, is_full: bool) -> None:

@@ -59,6 +59,10 @@ CHANGEABLE: dict[str, Callable[[Any], Any]] = {
 """The fields that a retry handler may change, and their rules."""
 
 
+MAX_RESULT_CHARS = 16_000_000
+"""Drivers take more than a second for each ten million, and the whole batch waits for it."""
+
+
 class ResultError(HipqError):
     """A handler returned something that cannot be a job's result."""
 

@@ -17,6 +17,7 @@ def run() -> None:
         limits_at_work,
         many,
         soak,
+        storms,
         wake_ups,
     )
     from benchmarks.hipq.runner import HipqRunner
@@ -31,6 +32,7 @@ def run() -> None:
         "polling": wake_ups.measure_polling,
         "soak": soak.measure,
         "share": limits_at_work.measure_share,
+        "storm_beside": storms.measure,
         "throttled": limits_at_work.measure_drain,
     }
     main(HipqRunner(), own)

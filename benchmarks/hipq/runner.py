@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from hipq_django.models.job import JobQuerySet
 
 
+TYPES = {"raise": "declined", "raise_thrice": "thrice"}
+"""The job types of the kinds that have one of their own."""
+
+
 class HipqRunner(Runner):
     """The runner of hipq_django."""
 
@@ -30,12 +34,13 @@ class HipqRunner(Runner):
 
     def enqueue(self, kind: str, number: int) -> None:
         """Enqueue one job in a transaction of its own."""
-        hipq.enqueue("work", {"kind": kind, "number": number})
+        hipq.enqueue(TYPES.get(kind, "work"), {"kind": kind, "number": number})
 
     def enqueue_bulk(self, kind: str, numbers: Sequence[int]) -> None:
         """Enqueue all in one call."""
         self.enqueue_new(
-            hipq.NewJob("work", {"kind": kind, "number": number}) for number in numbers
+            hipq.NewJob(TYPES.get(kind, "work"), {"kind": kind, "number": number})
+            for number in numbers
         )
 
     def enqueue_new(self, jobs: Iterable[hipq.NewJob]) -> None:

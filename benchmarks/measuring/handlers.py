@@ -1,7 +1,8 @@
 """What a job does, the same in every system; a job is a kind and a number.
 
 "noop" does nothing, "stamp" writes down when it began, "wait" asks a server on this machine that
-takes 20 ms to answer. All are counted.
+takes 20 ms to answer. "raise" and "raise_thrice" raise; the one is given up, the other tried three
+times at once. All are counted, each time they run.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.measuring.tally import Stamps, Tally
 
-KINDS = ("noop", "stamp", "wait")
+KINDS = ("noop", "stamp", "wait", "raise", "raise_thrice")
 ANSWER_BYTES = 64
 
 
@@ -35,8 +36,15 @@ def stamps() -> Stamps:
     return Stamps(folder())
 
 
+class DeclinedError(Exception):
+    """What jobs raise that are to fail."""
+
+
 def handle(kind: str, number: int) -> None:
     """Do one job."""
+    if kind.startswith("raise"):
+        tally().count()
+        raise DeclinedError(f"number {number}")
     if kind == "stamp":
         stamps().stamp(number)
     elif kind == "wait":

@@ -68,6 +68,30 @@ def drain(runner: Runner, sizes: Sizes) -> Figures:
         yield "transactions_per_job", (after - before) / sizes["jobs"]
 
 
+def storm(runner: Runner, sizes: Sizes) -> Figures:
+    """W3b, W3c: one worker does jobs that succeed, and then as many that fail, in the same minute.
+
+    What counts is how often a handler runs in a second: a job may be tried several times.
+    """
+    succeeding, _ = _drained(runner, "noop", sizes["jobs"], 1)
+    failing, memory = _drained(runner, sizes["kind"], sizes["jobs"], sizes["tries"])
+    yield "jobs_per_second", succeeding
+    yield "attempts_per_second", failing
+    yield "share", failing / succeeding
+    if memory is not None:
+        yield "storm_memory_mb", memory
+
+
+def _drained(runner: Runner, kind: str, jobs: int, tries: int) -> tuple[float, float | None]:
+    """Return the rate and the peak memory of a worker of its own."""
+    runner.enqueue_bulk(kind, range(jobs))
+    analyze()
+    drain = Drain.expected(jobs * tries, 1)
+    with running(runner.worker(), 1, runner.worker_environment()) as workers:
+        rate = drain.jobs_per_second(runner, workers)
+        return rate, workers.peak_memory_mb()
+
+
 def network(runner: Runner, sizes: Sizes) -> Figures:
     """W4b: workers do jobs that wait 20 ms for an answer of another process."""
     with slow_server():
@@ -118,6 +142,7 @@ MEASUREMENTS = {
     "enqueue": enqueue,
     "latency": latency,
     "network": network,
+    "storm": storm,
 }
 
 

@@ -62,7 +62,7 @@ class Attempt(models.Model):
         default=0, editable=False, help_text="How many in a row lost it or ran out of time."
     )
 
-    objects = AttemptQuerySet.as_manager()
+    objects = RowManager.from_queryset(AttemptQuerySet)()
 
     CLASSES: ClassVar[dict[str, type[Exception]]] = {
         Kind.TIMED_OUT: JobTimeout,
@@ -71,8 +71,6 @@ class Attempt(models.Model):
         Kind.ANSWERED: ErrorAnswer,
     }
     """The exception class that stands for an error which no handler raised."""
-
-    objects = RowManager()
 
     class Meta:
         base_manager_name = "objects"

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from django.db import IntegrityError, OperationalError, transaction
 
 from hipq_django.database import is_locked_out, locked, max_rows_per_statement, worker_transaction
-from hipq_django.models import Attempt
 from hipq_django.moves.deciding import failed_as
-from hipq_django.moves.ends import discard_answers, span, success
+from hipq_django.moves.ends import discard_answers, success
 from hipq_django.moves.hands import let_go
-from hipq_django.moves.history import record
+from hipq_django.moves.history import attempt_of, record
+from hipq_django.moves.late import ContendedError, is_open, persist_late
 from hipq_django.moves.rows import FREE, chunks, rows_of, set_values, update_each
 from hipq_django.moves.waiting import next_time
 from hipq_django.results import (
@@ -48,6 +48,8 @@ def persist_with_care(results: Sequence[Result], worker: Worker, now: datetime) 
     try:
         with worker_transaction(worker.using):
             return _persist(results, worker, now)
+    except ContendedError:
+        pass
     except OperationalError as error:
         if not is_locked_out(error):
             raise
@@ -62,17 +64,20 @@ def _persist(results: Sequence[Result], worker: Worker, now: datetime) -> Persis
     free = _rows(using, [r.claim.id for r in results], is_locking=True)
     missing = [r for r in results if r.claim.id not in free]
     others = _rows(using, [r.claim.id for r in missing], is_locking=False)
+    locked_by_others = [r for r in missing if _may_be_written(r.claim, others, worker)]
     mine = [r for r in results if _is_mine(r.claim, free.get(r.claim.id), worker)]
-    elsewhere = [r for r in missing if _is_mine(r.claim, others.get(r.claim.id), worker)]
-    kept = set(map(id, (*mine, *elsewhere)))
+    overtaken = {r.claim.id for r in mine if _is_overtaken(r, free[r.claim.id])}
+    let_go(sorted(overtaken), using, now)
+    _write([r for r in mine if r.claim.id not in overtaken], worker, now)
+    late = [r for r in results if is_open(r.claim, free.get(r.claim.id))]
+    taken = persist_late(late, worker, now) if late else set()
+    written = mine + [r for r in late if r.claim.id in taken]
+    kept = set(map(id, (*written, *locked_by_others)))
     lost = [r for r in results if id(r) not in kept]
     for result in lost:
         claim = result.claim
         logger.info("job=%s attempt=%s stale: somebody else was first", claim.id, claim.attempt)
-    overtaken = {r.claim.id for r in mine if _is_overtaken(r, free[r.claim.id])}
-    let_go(sorted(overtaken), using, now)
-    _write([r for r in mine if r.claim.id not in overtaken], worker, now)
-    return Persisted(mine, lost, elsewhere)
+    return Persisted(written, lost, locked_by_others)
 
 
 def _rows(using: str, ids: Iterable[int], *, is_locking: bool) -> dict[int, Job]:
@@ -85,6 +90,11 @@ def _rows(using: str, ids: Iterable[int], *, is_locking: bool) -> dict[int, Job]
         rows = rows.only("state", "attempt", "answered", "worker_id")
         found |= {row.pk: row for row in (locked(rows, skip_locked=True) if is_locking else rows)}
     return found
+
+
+def _may_be_written(claim: Claim, rows: Mapping[int, Job], worker: Worker) -> bool:
+    row = rows.get(claim.id)
+    return _is_mine(claim, row, worker) or is_open(claim, row)
 
 
 def _is_mine(claim: Claim, row: Job | None, worker: Worker) -> bool:
@@ -165,21 +175,7 @@ def _fail(results: Sequence[Failed], worker: Worker, now: datetime) -> None:
     using = worker.using
     errors = {r.claim.id: {"error": r.error} for r in results}
     update_each(using, errors, state=State.ERROR, update_time=now, **FREE)
-    record(
-        [
-            Attempt(
-                job_id=r.claim.id,
-                attempt=r.claim.attempt,
-                error=r.error,
-                traceback=r.traceback,
-                exception_classes=r.classes,
-                worker=worker.name,
-                **span(r.claim.kept, now),
-            )
-            for r in results
-        ],
-        using,
-    )
+    record([attempt_of(result, worker, now) for result in results], using)
     for result in results:
         set_values(result.claim.job, {"state": State.ERROR, "error": result.error, **FREE})
     send_after_commit(job_failed, [r.claim.job for r in results], using)

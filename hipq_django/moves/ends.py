@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from hipq_django.hotpath.base import Settled
     from hipq_django.inbox import Message
     from hipq_django.models import Job
-    from hipq_django.results import Kept
 
 
 def walk(job: Job, new: State, values: Mapping[str, Any], now: datetime) -> None:
@@ -109,13 +108,9 @@ def _attempt(job: Job, kind: Attempt.Kind, error: Any, now: datetime) -> Attempt
         error=error,
         exception_classes=class_names(Attempt.CLASSES[kind]),
         worker=job.worker.name if job.worker else NONE,
-        **span(job, now),
+        start_time=job.start_time,
+        end_time=now,
     )
-
-
-def span(job: Job | Kept, now: datetime) -> dict[str, datetime]:
-    """Return from when to when an attempt was."""
-    return {"start_time": job.start_time, "end_time": now}
 
 
 def success(now: datetime) -> dict[str, Any]:

@@ -15,6 +15,24 @@ from hipq_django.retries import Counts, Failure, failure_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from hipq_django.models import Worker
+    from hipq_django.results import Failed
+
+
+def attempt_of(result: Failed, worker: Worker, now: datetime) -> Attempt:
+    """Return the row of an attempt whose handler raised."""
+    return Attempt(
+        job_id=result.claim.id,
+        attempt=result.claim.attempt,
+        error=result.error,
+        traceback=result.traceback,
+        exception_classes=result.classes,
+        worker=worker.name,
+        start_time=result.claim.kept.start_time,
+        end_time=now,
+    )
 
 
 def record(attempts: Sequence[Attempt], using: str) -> None:

@@ -356,15 +356,18 @@ def cancel_while_executing(stage: Stage) -> None:
 
 @race("A job times out while its handler executes.")
 def timeout_while_executing(stage: Stage) -> None:
-    """What the handler returns is dropped."""
-    job = stage.executing("result")
-
-    stage.time_out(job)
+    """What the handler returns counts until that is decided about."""
+    in_time = stage.executing("result")
+    stage.time_out(in_time)
     stage.return_now()
-    stage.worker.work()
+    too_late = stage.executing("result")
+    stage.time_out(too_late)
+    HandWorker().work()
+    stage.return_now()
 
-    assert stage.calls == ["result"]
-    assert end_of(job) == ("final", "timed_out", None)
+    assert stage.calls == ["result"] * 2
+    assert end_of(in_time) == ("final", "succeeded", "result")
+    assert end_of(too_late) == ("final", "timed_out", None)
 
 
 @race("A lost worker comes back with a result.")
@@ -381,6 +384,33 @@ def lost_worker_comes_back(stage: Stage) -> None:
 
     assert (fresh(job).state, fresh(job).attempt) == ("running", 2)
     assert fresh(job).worker == stage.worker.row
+
+
+@race("A lost worker comes back and has sent the request.")
+def lost_worker_has_sent(stage: Stage) -> None:
+    """The answer is for this attempt."""
+    job = stage.executing("plain")
+    stage.lose(stage.worker)
+
+    stage.return_now()
+    before = end_of(job)
+    hipq.complete("plain", "key", response="paid")
+
+    assert before == ("running", "NONE", None)
+    assert end_of(job) == ("final", "succeeded", "paid")
+    assert (fresh(job).attempt, job.attempts.count()) == (1, 0)
+
+
+@race("A lost worker comes back with an error.")
+def lost_worker_raised(stage: Stage) -> None:
+    """The history has what was raised."""
+    job = stage.executing("broken")
+    stage.lose(stage.worker)
+
+    stage.return_now()
+
+    assert fresh(job).error.startswith("RuntimeError: the connection broke")
+    assert job.attempts.get().kind == "raised"
 
 
 @race("A lost worker's handler sets a key.")

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 import hipq_django as hipq
 from hipq_django import hotpath
 from hipq_django.hotpath import hot_path
-from hipq_django.hotpath.base import HotPath, Known, Wanted, Which
+from hipq_django.hotpath.base import Concluded, Failing, HotPath, Known, Wanted, Which
 from hipq_django.hotpath.dialects import DIALECTS
 from hipq_django.hotpath.orm import OrmPath
 from hipq_django.hotpath.sql import SqlPath
 from hipq_django.inbox import Message
-from hipq_django.models import Answer, Job, JobType, Queue, Worker
+from hipq_django.models import Answer, Attempt, Job, JobType, Queue, Worker
 from hipq_django.ranking import MAX_RANK, Order
 from hipq_django.testing import run_due_jobs
 from hipq_django.throttling import Load, admit_by_weight
@@ -383,11 +383,25 @@ def test_what_is_sent_together_is_one_transaction(worker: Worker) -> None:
     assert one_by_one[0] == one_by_one[1]
 
 
-FAILED_ONCE: list[dict[str, Any]] = [
-    {"state": "running"},
-    {"state": "error", "error": "broken"},
-    {"state": "retry"},
-]
+def failed_once(error: str, **changes: Any) -> list[dict[str, Any]]:
+    """Return the changes that make a waiting job one that failed before."""
+    return [{"state": "running"}, {"state": "error", "error": error}, {"state": "retry", **changes}]
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("limit", [0, 100])
+def test_a_job_that_is_tried_again_is_claimed_at_once(worker: Worker, limit: float) -> None:
+    limit_queue(limit)
+    first, second = add(2)
+    for values in failed_once("OSError: no route"):
+        Job.objects.filter(pk=second.pk).update(**values)
+
+    claimed = claim_due(worker)
+
+    assert claimed == [first, second]
+    second.refresh_from_db()
+    assert (second.state, second.error, second.attempt) == ("running", "NONE", 1)
+    assert claimed[1].error == "NONE"
 
 
 @pytest.mark.postgres
@@ -395,10 +409,11 @@ FAILED_ONCE: list[dict[str, Any]] = [
     ("job_type", "changes"),
     [
         ("anything", [{"time_windows": ["00:00-24:00"]}]),
-        ("anything", FAILED_ONCE),
+        ("anything", failed_once("WorkerLost: worker w stopped")),
+        ("anything", failed_once("broken", answered=True)),
         ("unknown here", []),
     ],
-    ids=["windows", "failed once", "type without code"],
+    ids=["windows", "lost its worker", "answered", "type without code"],
 )
 @pytest.mark.parametrize("limit", [0, 100])
 def test_such_a_claim_ends_before_a_job_that_needs_a_look(
@@ -444,6 +459,96 @@ def test_only_jobs_still_in_hand_are_finished_or_let_go(worker: Worker) -> None:
     assert (finished, waiting) == ({jobs[0].pk}, {jobs[4].pk})
     jobs[0].refresh_from_db()
     assert (jobs[0].outcome, jobs[0].result) == ("succeeded", {"ok": [None, 1.5]})
+
+
+def failing(job: Job, **values: Any) -> Failing:
+    row = Failing(job.pk, 1, True, "error", "NONE", False, "boom", ["A", "B"], "tb", timezone.now())
+    return row._replace(**values)
+
+
+def test_failures_and_what_follows_them_are_written(worker: Worker) -> None:
+    path, now = hot_path("default"), timezone.now()
+    given_up, again, left, decided, before = add(5)
+    claim(path, [given_up, again, left, decided, before], worker)
+    path.fail([failing(decided, is_kept=True), failing(before)], [], worker, now)
+    later = now + timedelta(minutes=1)
+
+    ids = path.fail(
+        [
+            failing(given_up, state="final", outcome="timed_out", error={"code": 7}),
+            failing(again, is_kept=True, start_time=now - timedelta(seconds=9)),
+            failing(left),
+        ],
+        [
+            Concluded(again.pk, 1, "retry", "NONE", later, 77),
+            Concluded(decided.pk, 1, "final", "failed", None, None),
+            Concluded(before.pk, 1, "final", "failed", None, None),
+        ],
+        worker,
+        now,
+    )
+
+    assert ids == {given_up.pk, again.pk, left.pk, decided.pk}
+    found: list[Any] = list(
+        Job.objects.order_by("pk").values_list("state", "outcome", "work", "worker", "error")
+    )
+    assert found == [
+        ("final", "timed_out", "NONE", None, {"code": 7}),
+        ("retry", "NONE", "NONE", None, "boom"),
+        ("error", "NONE", "NONE", None, "boom"),
+        ("final", "failed", "NONE", None, "boom"),
+        ("error", "NONE", "NONE", None, "boom"),
+    ]
+    again.refresh_from_db()
+    assert (again.scheduled_run_time, again.rank) == (later, 77)
+    attempt = again.attempts.get()
+    assert (attempt.attempt, attempt.kind, attempt.worker) == (1, "raised", worker.name)
+    assert (attempt.error, attempt.exception_classes, attempt.traceback) == (
+        "boom",
+        ["A", "B"],
+        "tb",
+    )
+    assert (attempt.start_time, attempt.end_time) == (now - timedelta(seconds=9), now)
+    assert given_up.attempts.get().error == {"code": 7}
+
+
+def test_only_failures_of_jobs_still_in_hand_are_written(worker: Worker) -> None:
+    path, now = hot_path("default"), timezone.now()
+    mine, others, answered, response, old = jobs = add(5)
+    claim(path, jobs, worker)
+    Job.objects.filter(pk=others.pk).update(worker=Worker.objects.create(name="other"))
+    Job.objects.filter(pk__in=[answered.pk, response.pk]).update(answered=True)
+    rows = [
+        failing(mine),
+        failing(others),
+        failing(answered),
+        failing(response, is_request=False),
+        failing(old, attempt=2),
+    ]
+    kept = [row._replace(is_kept=True) for row in rows]
+    follows = [Concluded(row.id, row.attempt, "retry", "NONE", now, 1) for row in rows]
+
+    ids = path.fail(kept, follows, worker, now)
+
+    assert ids == {mine.pk, response.pk}
+    assert set(Job.objects.filter(state="retry")) == {mine, response}
+    assert set(Attempt.objects.values_list("job_id", flat=True)) == ids
+    response.refresh_from_db()
+    assert response.answered
+
+
+def test_failures_are_counted_in_their_rows(path: HotPath, worker: Worker) -> None:
+    sql, now, [job, other] = hot_path("default"), timezone.now(), add(2)
+    counts = []
+    for _ in range(3):
+        claim(sql, [job], worker)
+        job.refresh_from_db()
+        row = failing(job, attempt=job.attempt, is_kept=True)
+        sql.fail([row], [Concluded(job.pk, job.attempt, "retry", "NONE", now, 1)], worker, now)
+        counts.append(path.failures([job.pk, other.pk]))
+
+    assert counts == [{job.pk: n, other.pk: 0} for n in (1, 2, 3)]
+    assert list(job.attempts.values_list("failures", flat=True)) == [1, 2, 3]
 
 
 def responses(jobs: list[Job], **values: Any) -> list[Message]:
@@ -552,8 +657,11 @@ def test_the_orm_alone_runs_jobs_to_their_end(monkeypatch: pytest.MonkeyPatch) -
     assert isinstance(hot_path("default"), OrmPath), connections["default"].vendor
     jobs = hipq.enqueue_many(hipq.NewJob("echo", {"n": n}) for n in range(20))
 
-    assert run_due_jobs() == len(jobs)
+    hipq.enqueue("boom")
+
+    assert run_due_jobs() == len(jobs) + 1
     assert Job.objects.filter(outcome="succeeded").count() == len(jobs)
+    assert Job.objects.filter(outcome="failed").count() == 1
 
 
 def claim(

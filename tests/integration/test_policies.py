@@ -6,14 +6,16 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db.models import signals
 
 import hipq_django as hipq
-from hipq_django import clock
+from hipq_django import clock, moves
 from hipq_django.exceptions import ErrorAnswer
-from hipq_django.models import Job
+from hipq_django.models import Attempt, Job
 from hipq_django.retries import Decision, Failure
 from hipq_django.testing import run_due_jobs
 from tests.declaring import Declare
+from tests.hand_worker import HandWorker
 
 pytestmark = pytest.mark.django_db
 
@@ -70,6 +72,73 @@ def test_a_policy_counts_failures_and_no_snoozes(declare: Declare) -> None:
     job = run("sleepy")
 
     assert (job.outcome, job.attempt, job.attempts.count()) == ("succeeded", 12, 1)
+
+
+@pytest.mark.parametrize("policy", [None, hipq.Never(), hipq.Fixed(60), hipq.Exponential()])
+def test_a_shipped_policy_decides_together_with_the_error(declare: Declare, policy: Any) -> None:
+    """The job is not claimed once more to be decided about."""
+    declare("flaky", retry=policy)(lambda job: 1 / 0)
+    job = hipq.enqueue("flaky")
+    worker = HandWorker()
+    worker.work()
+
+    job.refresh_from_db()
+    assert job.state == ("retry" if policy not in (None, hipq.Never()) else "final")
+    assert (job.attempts.count(), worker.run_pass()) == (1, [])
+
+
+def test_a_projects_own_policy_decides_when_the_error_is_written(declare: Declare) -> None:
+    seen: list[str] = []
+
+    class Curious:
+        def decide(self, failure: Failure) -> Decision:
+            seen.extend(Job.objects.values_list("state", flat=True))
+            return hipq.GiveUp()
+
+    declare("own", retry=Curious())(lambda job: 1 / 0)
+    run("own")
+
+    assert seen == ["error"]
+
+
+def test_a_policy_whose_chance_is_broken_ends_its_job_only(declare: Declare) -> None:
+    def draw(low: float, high: float) -> float:
+        raise KeyError(high)
+
+    declare("flaky", retry=hipq.Exponential(draw=draw))(lambda job: 1 / 0)
+    other = hipq.enqueue("echo", priority=200)
+
+    job = run("flaky")
+
+    other.refresh_from_db()
+    assert (job.outcome, other.outcome) == ("failed", "succeeded")
+
+
+@pytest.mark.parametrize("number", [3, 60])
+def test_to_decide_takes_as_much_reading_however_often_a_job_failed(
+    declare: Declare, number: int, django_assert_max_num_queries: Any
+) -> None:
+    """One row of its history."""
+    declare("flaky", retry=hipq.Fixed(seconds=0, max_attempts=99))(lambda job: 1 / 0)
+    job = hipq.enqueue("flaky")
+    worker = HandWorker()
+    for _ in range(number):
+        worker.work()
+
+    with django_assert_max_num_queries(3):
+        [failure] = moves.failures_of([job], "default").values()
+    rows: list[Any] = []
+
+    def count(instance: Attempt, **_: Any) -> None:
+        rows.append(instance)
+
+    signals.post_init.connect(count, sender=Attempt)
+    try:
+        moves.failures_of([job], "default")
+    finally:
+        signals.post_init.disconnect(count, sender=Attempt)
+
+    assert (failure.count, len(rows)) == (number, 1)
 
 
 def test_the_delays_grow(declare: Declare, frozen_time: Any) -> None:

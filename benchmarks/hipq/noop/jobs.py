@@ -14,6 +14,18 @@ def work(job: Any) -> None:
     handle(job.job_data["kind"], job.job_data["number"])
 
 
+@hipq.job_type("declined", retry=hipq.Never())
+def declined(job: Any) -> None:
+    """Fail for good."""
+    handle("raise", job.job_data["number"])
+
+
+@hipq.job_type("thrice", retry=hipq.Fixed(seconds=0, max_attempts=3))
+def thrice(job: Any) -> None:
+    """Fail, and be tried three times at once."""
+    handle("raise_thrice", job.job_data["number"])
+
+
 @hipq.job_type("ask", queue="answers")
 def ask(job: Any) -> Any:
     """Wait for an answer from outside."""

@@ -16,3 +16,9 @@ else:
 def handle(kind: str, number: int) -> None:
     """Do one job."""
     handlers.handle(kind, number)
+
+
+@huey.task(retries=2)
+def thrice(kind: str, number: int) -> None:
+    """Fail, and be tried twice more at once."""
+    handlers.handle(kind, number)

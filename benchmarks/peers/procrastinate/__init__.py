@@ -8,7 +8,7 @@ SYSTEM = System(
     title="Procrastinate",
     package="benchmarks.peers.procrastinate",
     store="postgres",
-    workloads=("W1", "W2", "W3", "W4", "W4b", "W4c", "W5", "W7"),
+    workloads=("W1", "W2", "W3", "W3b", "W3c", "W4", "W4b", "W4c", "W5", "W7"),
     is_slow=True,
     tuning="`async def` task, concurrency 30, pool of 10 connections, LISTEN and NOTIFY.",
     requirements=("procrastinate==3.10.0", PSYCOPG),

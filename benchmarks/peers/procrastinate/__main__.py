@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.measuring.postgres import ask
 from benchmarks.measuring.runner import Runner, main
-from benchmarks.peers.procrastinate.jobs import app, handle
+from benchmarks.peers.procrastinate.jobs import app, handle, thrice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,11 +25,11 @@ class ProcrastinateRunner(Runner):
 
     def enqueue(self, kind: str, number: int) -> None:
         """Defer one job."""
-        handle.defer(kind=kind, number=number)
+        _task(kind).defer(kind=kind, number=number)
 
     def enqueue_bulk(self, kind: str, numbers: Sequence[int]) -> None:
         """Defer all in one call."""
-        handle.batch_defer(*[{"kind": kind, "number": number} for number in numbers])
+        _task(kind).batch_defer(*[{"kind": kind, "number": number} for number in numbers])
 
     def unfinished(self) -> int:
         """Count what waits or runs."""
@@ -45,6 +45,10 @@ class ProcrastinateRunner(Runner):
         application = "benchmarks.peers.procrastinate.jobs.app"
         command = [sys.executable, "-m", "procrastinate", "--app", application, "worker"]
         return [*command, "--concurrency", number, "--name", "worker"]
+
+
+def _task(kind: str) -> Any:
+    return thrice if kind == "raise_thrice" else handle
 
 
 if __name__ == "__main__":

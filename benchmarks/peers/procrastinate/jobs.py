@@ -16,3 +16,9 @@ app = procrastinate.App(connector=connector)
 async def handle(kind: str, number: int) -> None:
     """Do one job."""
     await handle_async(kind, number)
+
+
+@app.task(name="thrice", retry=2)
+async def thrice(kind: str, number: int) -> None:
+    """Fail, and be tried twice more at once."""
+    await handle_async(kind, number)
