@@ -132,10 +132,16 @@ def _returned(claim: Claim, declared: DeclaredType, value: Any) -> Result:
     if value is WAIT or value is WAIT_FOR or isinstance(value, WAIT_FOR):
         return _waiting(claim, declared, value)
     try:
-        return Succeeded(claim, *sized_json(value))
+        stored, size = sized_json(value)
     except ValueError as error:
         reason = _misplaced(value) or str(error)
         raise ResultError(f"the result of {declared.name!r} is not JSON: {reason}") from error
+    if size > MAX_RESULT_CHARS:
+        raise ResultError(
+            f"the result of {declared.name!r} has {size:,} characters as JSON, and at most "
+            f"{MAX_RESULT_CHARS:,} are stored; put it elsewhere and return where it is."
+        )
+    return Succeeded(claim, stored, size)
 
 
 def _misplaced(value: Any) -> str:

@@ -12,12 +12,12 @@ import time
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
-from django.db import Error, InterfaceError, OperationalError, connections
+from django.db import Error, connections
 
 from hipq_django import catalog, clock, recovery, reranking
 from hipq_django.conf import get_instance
 from hipq_django.current_batch import CurrentBatch
-from hipq_django.database import in_one_line, takes_writers_together
+from hipq_django.database import in_one_line, is_outage, takes_writers_together
 from hipq_django.hotpath.base import GivenUpError
 from hipq_django.models import Worker
 from hipq_django.processes.back_off import BackOff
@@ -216,7 +216,7 @@ class WorkerProcess:
             self.heartbeat.note_given_up()
             return False
         except Error as error:
-            if isinstance(error, OperationalError | InterfaceError):
+            if is_outage(error):
                 self._outage.begin()
             self._retreat("database: %s", in_one_line(error))
             return False
@@ -296,7 +296,7 @@ class WorkerProcess:
 
     def _is_cut_off(self) -> bool:
         """Whether nothing executes, and the database has been away for as long as makes it lost."""
-        is_idle = self.pool.free() == self.pool.threads
+        is_idle = not self.pool.executing()
         return is_idle and self._outage.seconds >= self.config.silence_seconds
 
     def _report_unwritten(self) -> None:
