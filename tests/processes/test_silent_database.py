@@ -192,9 +192,11 @@ def test_a_worker_that_is_told_to_stop_and_cut_off_ends_and_says_what_is_lost(
     wire.new = "swallow"
     wire.fall_silent()
     worker.terminate()
+    eventually(lambda: log_of(workers).count("back_off_seconds") > 1, "it has tried again")
     gate.touch()
 
     assert worker.wait(60) == 0
+    assert "event=database_back" not in log_of(workers)
     assert "event=cut_off" in log_of(workers)
     assert f"jobs=[{job.pk}]" in log_of(workers)
 
