@@ -18,6 +18,8 @@ from hipq_django.conf import longest_silence
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
 
+MIN_SECONDS = 5.0
+"""However quick the beats are: a busy machine may take long to answer."""
 MAX_CONNECT_SECONDS = 10
 PROBES = 3
 
@@ -48,14 +50,15 @@ def tcp_options(silence_seconds: float) -> dict[str, Any]:
 
     A socket of Unix ignores all but the first.
     """
-    beat = max(1, ceil(silence_seconds / PROBES))
+    seconds = max(silence_seconds, MIN_SECONDS)
+    beat = ceil(seconds / PROBES)
     return {
-        "connect_timeout": min(max(2, ceil(silence_seconds)), MAX_CONNECT_SECONDS),
+        "connect_timeout": min(ceil(seconds), MAX_CONNECT_SECONDS),
         "keepalives": 1,
         "keepalives_idle": beat,
         "keepalives_interval": max(1, beat // PROBES),
         "keepalives_count": PROBES,
-        "tcp_user_timeout": max(1, ceil(silence_seconds * 1000)),
+        "tcp_user_timeout": ceil(seconds * 1000),
     }
 
 

@@ -15,7 +15,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger("hipq_django")
 
 LOOKS = 10
-"""How often it looks within a silence."""
+"""How often it looks before it acts."""
+
+MIN_SECONDS = 5.0
+"""However quick the beats are: a busy machine may take long for a statement."""
+
+START_SECONDS = 30.0
+"""How long a start may take, until the first beat."""
 
 
 class Watchdog:
@@ -23,7 +29,7 @@ class Watchdog:
 
     def __init__(self, name: str, silence_seconds: float) -> None:
         self._name = name
-        self._silence = silence_seconds
+        self._patience = max(silence_seconds, MIN_SECONDS)
         self._heartbeat: Heartbeat | None = None
         self._began = steady()
         self._stop = threading.Event()
@@ -46,10 +52,10 @@ class Watchdog:
     def _run(self) -> None:
         # Looks are counted, not seconds: while the process sleeps, nothing can be heard.
         beat, looks = self._last_beat(), 0
-        while not self._stop.wait(self._silence / LOOKS):
+        while not self._stop.wait(self._patience / LOOKS):
             before, beat = beat, self._last_beat()
             looks = looks + 1 if beat == before else 0
-            if looks >= LOOKS:
+            if looks >= LOOKS and (self._heartbeat or steady() - beat >= START_SECONDS):
                 looks = 0
                 self._wake_all(steady() - beat)
 

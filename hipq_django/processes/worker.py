@@ -317,6 +317,8 @@ class WorkerProcess:
         return Worker.objects.using(self.using).filter(pk=self.worker.pk, state__in=Worker.LIVE)
 
     def _persist(self) -> bool:
+        if self._outage.is_on:
+            self.heartbeat.beat()  # without results there is nothing else that asks the database
         self.scheduler.persist_batch()
         if self.batch:
             self._sleep(FLUSH_SECONDS)

@@ -157,28 +157,6 @@ def test_an_outage_is_nobodys_death(workers: Workers, wire: Proxy, tmp_path: Pat
     assert [process.poll() for process in running] == [None] * len(held)
 
 
-def test_a_job_whose_time_ran_out_in_an_outage_does_not_lose_its_result(
-    workers: Workers, wire: Proxy, tmp_path: Path
-) -> None:
-    """It ended in time, and its worker could not say so."""
-    job, notes, gate = hold(tmp_path, timeout=5)
-    workers.start("held")
-    eventually(lambda: begun(notes) == 1, "the handler runs")
-
-    wire.new = "refuse"
-    wire.cut()
-    gate.touch()
-    eventually(
-        lambda: clock.now("default") > Job.objects.get(pk=job.pk).deadline, "its time is over"
-    )
-    await_silence()
-    wire.new = "pass"
-
-    eventually(lambda: is_final(job), "the job is final")
-    job.refresh_from_db()
-    assert (job.outcome, job.attempts.count()) == ("succeeded", 0)
-
-
 # The end
 
 
@@ -192,9 +170,11 @@ def test_a_worker_that_is_told_to_stop_and_cut_off_ends_and_says_what_is_lost(
     wire.new = "swallow"
     wire.fall_silent()
     worker.terminate()
+    eventually(lambda: log_of(workers).count("back_off_seconds") > 1, "it has tried again")
     gate.touch()
 
     assert worker.wait(60) == 0
+    assert "event=database_back" not in log_of(workers)
     assert "event=cut_off" in log_of(workers)
     assert f"jobs=[{job.pk}]" in log_of(workers)
 
