@@ -304,7 +304,7 @@ class BatchScheduler:
         """Current batch = current - settled + admitted."""
         with self._replacing:
             for result in settled:
-                self.scans.forget(result.claim.kept.queue.pk)
+                self.scans.forget(result.claim.kept.queue.id)
                 # A late result of an earlier attempt leaves the claim of the next one where it is.
                 if self.batch.get(result.claim.id) is result.claim:
                     del self.batch[result.claim.id]
