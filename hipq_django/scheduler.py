@@ -313,9 +313,9 @@ class BatchScheduler:
 
     def _hold(self, queue: Queue, error: Exception) -> None:
         problem = storable_text(error_of(error))
-        logger.error("queue=%s held: %s", queue, problem, exc_info=error)
         rows = Queue.objects.using(self.using).filter(pk=queue.pk)
-        rows.exclude(throttler_problem=problem).update(throttler_problem=problem)
+        if rows.exclude(throttler_problem=problem).update(throttler_problem=problem):
+            logger.error("queue=%s held: %s", queue, problem, exc_info=error)
 
     # 4 and 5
 
