@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from hipq_django.admin.fields import EditForm
 
-FIELD_LOOKUPS = ("exact", "isnull", "id__exact")
+FIELD_LOOKUPS = ("", "__exact", "__isnull", "__gte", "__lt", "__id__exact")
 """What Django's own filters of a field ask for."""
 
 MAX_ID_DIGITS = 18
@@ -269,7 +269,7 @@ def _asks(item: Any) -> Iterator[str]:
         return
     field = item if isinstance(item, str) else item[0]
     for lookup in FIELD_LOOKUPS:
-        yield f"{field}__{lookup}"
+        yield f"{field}{lookup}"
 
 
 def _before(form: ModelForm[Any], name: str) -> Any:

@@ -6,13 +6,16 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import pytest
+from django.contrib import admin
 from django.db.models import Model
-from django.test import Client
+from django.test import Client, RequestFactory
 from django.urls import reverse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hipq_django as hipq
+from hipq_django.admin import JobAdmin
+from hipq_django.admin.filters import QueueFilter
 from hipq_django.models import Answer, Job, JobType, Queue, Worker
 from hipq_django.testing import run_due_jobs
 from tests.admin_pages import ACTION_BOX, html, list_url, page_url
@@ -147,6 +150,23 @@ def test_the_job_types_are_found_by_a_part_of_their_name(
     page = admin_client.get(list_url(JobType), {"q": name[1:].upper()})
 
     assert page.context["cl"].result_count == 1
+
+
+class FilteredAdmin(JobAdmin):
+    """The pages of a project that wants to filter by more."""
+
+    list_filter = (  # type: ignore[assignment]  # inferred from those of the class above
+        "priority", ("create_time", admin.DateFieldListFilter), "queue", QueueFilter,
+    )  # fmt: skip
+
+
+def test_a_project_may_filter_by_fields_of_its_choice(rf: RequestFactory) -> None:
+    page, request = FilteredAdmin(Job, admin.site), rf.get("/")
+    asked = ["priority", "create_time__gte", "queue__id__exact", "queue"]
+    others = ["state", "priority__regex", "queue__name__exact", "job_data__gte", "job_data"]
+
+    assert [page.lookup_allowed(name, "1", request) for name in asked] == [True] * 4
+    assert [page.lookup_allowed(name, "1", request) for name in others] == [False] * 5
 
 
 def test_a_pop_up_of_another_app_gets_the_choice_that_its_field_allows(

@@ -138,10 +138,6 @@ def long_message(_: Job) -> NoReturn:
     raise ValueError("\0" + "x" * 100_000)
 
 
-def without_argument() -> None:
-    pass
-
-
 async def cancelled(_: Job) -> NoReturn:
     raise asyncio.CancelledError
 
@@ -156,7 +152,6 @@ def generator(_: Job) -> Any:
         (leave, "SystemExit: 3"),
         (recurse, "RecursionError: "),
         (long_message, "ValueError: \N{REPLACEMENT CHARACTER}xxx"),
-        (without_argument, "TypeError: "),
         (cancelled, "CancelledError"),
         (generator, "ResultError: "),
     ],
