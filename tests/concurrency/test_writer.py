@@ -11,6 +11,8 @@ from django.db import connection
 
 import hipq_django as hipq
 from hipq_django.database import locked
+from hipq_django.hotpath import sql
+from hipq_django.hotpath.statements import PATIENCE
 from hipq_django.models import Job
 from hipq_django.processes import pool
 from hipq_django.processes.pool import ThreadPool
@@ -78,7 +80,19 @@ def gate(declare: Declare) -> threading.Event:
 
 
 @pytest.fixture
-def held_up(crew: Crew, gate: threading.Event, session: Session) -> Crew:
+def patience(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Results are written by a statement that waits for locked rows, and so can be held up."""
+    monkeypatch.setattr(sql, "_contended", {})
+    change = "ALTER FUNCTION hipq_finish SET lock_timeout = {}"
+    with connection.cursor() as cursor:
+        cursor.execute(change.format(0))
+    yield
+    with connection.cursor() as cursor:
+        cursor.execute(change.format(PATIENCE))
+
+
+@pytest.fixture
+def held_up(patience: None, crew: Crew, gate: threading.Event, session: Session) -> Crew:
     """A crew whose writer waits for rows that the session has locked."""
     crew.scheduler.run_once()
     session.begin()
