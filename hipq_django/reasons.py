@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfoNotFoundError
 
 from django.db import DatabaseError, transaction
 from django.db.models import Q, Sum
@@ -13,7 +14,7 @@ from django.db.models import Q, Sum
 from hipq_django import clock, gathering
 from hipq_django.conf import get_throttlers
 from hipq_django.database import in_one_line
-from hipq_django.exceptions import ConfigurationError
+from hipq_django.exceptions import ConfigurationError, InvalidJobError
 from hipq_django.models import Attempt, Job, Queue, Worker
 from hipq_django.registry import get_declared
 from hipq_django.states import WAITING, State
@@ -148,8 +149,11 @@ def _unserved(job: Job, now: datetime) -> Iterator[Reason]:
 
 
 def _outside_windows(job: Job, now: datetime) -> Iterator[Reason]:
-    windows = parse_windows(job.time_windows)
-    zone = job.job_type.zone
+    try:
+        windows, zone = parse_windows(job.time_windows), job.job_type.zone
+    except (InvalidJobError, ZoneInfoNotFoundError) as error:
+        yield Reason("window_error", f"Its time windows cannot be read here: {in_one_line(error)}")
+        return
     if windows and not is_open(windows, now, zone):
         opening = next_opening(windows, now, zone).astimezone(zone)
         yield Reason(

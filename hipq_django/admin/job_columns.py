@@ -113,7 +113,7 @@ class JobColumns(HipqAdmin):
         """When it may start, and in which time zone."""
         if not job.time_windows:
             return NOTHING
-        return f"{', '.join(job.time_windows)} {job.job_type.zone}"
+        return f"{', '.join(job.time_windows)} {job.job_type.zone_name}"
 
     @admin.display(description="origin")
     def to_origin(self, job: Job) -> str:

@@ -120,7 +120,7 @@ class JobTypeAdmin(HipqAdmin):
         """When jobs may start, and in which time zone."""
         if not job_type.default_time_windows:
             return NOTHING
-        return f"{', '.join(job_type.default_time_windows)} {job_type.zone}"
+        return f"{', '.join(job_type.default_time_windows)} {job_type.zone_name}"
 
     @admin.display(description="handler")
     def code(self, job_type: JobType) -> str:

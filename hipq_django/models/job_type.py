@@ -83,6 +83,11 @@ class JobType(models.Model):
         return Redactor(tuple(sorted({*self.sensitive, *in_code})))
 
     @property
+    def zone_name(self) -> str:
+        """The name of the time zone of the time windows."""
+        return self.time_zone or settings.TIME_ZONE or "UTC"
+
+    @property
     def zone(self) -> tzinfo:
-        """The time zone of the time windows."""
-        return ZoneInfo(self.time_zone or settings.TIME_ZONE or "UTC")
+        """That time zone; raise `ZoneInfoNotFoundError` where this machine lacks it."""
+        return ZoneInfo(self.zone_name)

@@ -125,7 +125,7 @@ def test_the_return_of_the_handler_is_written_when_the_part_is(
     session.begin()
     session(complete(PARTS[0]))
     worker.save()
-    kept = list(worker.scheduler.batch)
+    kept = worker.batch.ids
     session.commit()
     worker.save()
     run_due_jobs()

@@ -1,0 +1,231 @@
+"""Whatever a handler does, its job has an end, its thread lives on, and its neighbours are well."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+import pytest
+from django.db import connection, transaction
+
+import hipq_django as hipq
+from hipq_django.models import Job, Queue
+from tests.concurrency.sessions import PATIENCE_SECONDS
+from tests.declaring import Declare
+from tests.threads import Crew, working
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ROUNDS = 50
+
+
+class UnspeakableError(Exception):
+    """Its text cannot be had."""
+
+    def __str__(self) -> str:
+        raise SystemExit("no")
+
+
+class HastySnooze(hipq.Snooze):
+    """A subclass that forgets its seconds."""
+
+    def __init__(self) -> None:
+        Exception.__init__(self, "soon")
+
+
+class Sticky:
+    """Data that a handler leaves in its job, and that nobody can look at."""
+
+    def __iter__(self) -> NoReturn:
+        raise KeyboardInterrupt
+
+    __str__ = __repr__ = __iter__
+
+
+def interrupt(job: Job) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def leave(job: Job) -> NoReturn:
+    raise SystemExit(3)
+
+
+def snooze(job: Job) -> NoReturn:
+    raise HastySnooze
+
+
+def whisper(job: Job) -> NoReturn:
+    raise UnspeakableError
+
+
+def close_generator(job: Job) -> NoReturn:
+    raise GeneratorExit
+
+
+def spoil_the_copy(job: Job) -> NoReturn:
+    job.job_data = Sticky()
+    raise OSError("down")
+
+
+MISCHIEF = (interrupt, leave, snooze, whisper, close_generator, spoil_the_copy)
+
+
+@pytest.fixture
+def crew() -> Iterator[Crew]:
+    """A worker with one thread: if it dies, nothing runs any more."""
+    with working(Crew(1)) as crew:
+        yield crew
+
+
+def work_off(crew: Crew) -> None:
+    for _ in range(ROUNDS):
+        crew.scheduler.run_once()
+        crew.pool.await_done(PATIENCE_SECONDS)
+        if not (crew.batch or crew.scheduler.progress):
+            return
+
+
+@pytest.mark.parametrize("handler", MISCHIEF)
+def test_a_handler_ends_its_job_and_not_its_thread(
+    crew: Crew, declare: Declare, handler: Callable[[Job], Any]
+) -> None:
+    declare("mischief", sensitive=["card"])(handler)
+    job = hipq.enqueue("mischief", {"card": "4100"})
+    innocent = hipq.enqueue("echo")
+
+    work_off(crew)
+
+    job.refresh_from_db()
+    innocent.refresh_from_db()
+    assert (job.state, job.outcome, job.attempts.count()) == ("final", "failed", 1)
+    assert job.error
+    assert innocent.outcome == "succeeded"
+
+
+@pytest.mark.parametrize("handler", MISCHIEF)
+def test_a_retry_handler_ends_its_job_and_not_its_thread(
+    crew: Crew, declare: Declare, handler: Callable[[Job], Any]
+) -> None:
+    declare("mischief")(lambda job: 1 / 0).on_error(handler)
+    job = hipq.enqueue("mischief")
+    innocent = hipq.enqueue("echo")
+
+    work_off(crew)
+
+    job.refresh_from_db()
+    innocent.refresh_from_db()
+    assert (job.state, job.outcome) == ("final", "failed")
+    assert "ZeroDivisionError" in str(job.error)
+    assert innocent.outcome == "succeeded"
+
+
+def begin_and_forget(job: Job) -> str:
+    transaction.atomic().__enter__()
+    Queue.objects.create(name="left_open")
+    return "done"
+
+
+def begin_by_hand(job: Job) -> str:
+    with connection.cursor() as cursor:
+        cursor.execute("BEGIN")
+    Queue.objects.create(name="left_open")
+    return "done"
+
+
+def turn_autocommit_off(job: Job) -> str:
+    connection.set_autocommit(False)
+    Queue.objects.create(name="left_open")
+    return "done"
+
+
+@pytest.mark.parametrize("handler", [begin_and_forget, begin_by_hand, turn_autocommit_off])
+def test_a_transaction_that_a_handler_leaves_open_is_rolled_back_and_fails_its_job(
+    crew: Crew, declare: Declare, handler: Callable[[Job], Any]
+) -> None:
+    """What later jobs of the thread write would be part of it."""
+    declare("forgetful")(handler)
+    declare("writes")(lambda job: Queue.objects.create(name="written").pk)
+    job, other = hipq.enqueue("forgetful"), hipq.enqueue("writes")
+
+    work_off(crew)
+
+    job.refresh_from_db()
+    other.refresh_from_db()
+    assert job.outcome == "failed"
+    assert str(job.error).startswith(
+        "OpenTransactionError: job type 'forgetful' left a transaction"
+    )
+    assert other.outcome == "succeeded"
+    assert set(Queue.objects.exclude(name="default").values_list("name", flat=True)) == {"written"}
+
+
+def test_a_result_that_is_too_large_fails_its_job(crew: Crew, declare: Declare) -> None:
+    declare("large")(lambda job: "x" * 16_000_000)
+    job, innocent = hipq.enqueue("large"), hipq.enqueue("echo")
+
+    work_off(crew)
+
+    job.refresh_from_db()
+    innocent.refresh_from_db()
+    assert job.error == (
+        "ResultError: the result of 'large' has 16,000,002 characters as JSON, and at most "
+        "16,000,000 are stored; put it elsewhere and return where it is."
+    )
+    assert innocent.outcome == "succeeded"
+
+
+@pytest.fixture
+def refusing() -> Iterator[Callable[[], None]]:
+    """A database that refuses the end of one job, as a trigger of the project's may."""
+    mend = {
+        "postgresql": "DROP FUNCTION IF EXISTS refuse() CASCADE",
+        "sqlite": "DROP TRIGGER IF EXISTS refuse",
+    }[connection.vendor]
+
+    def begin() -> None:
+        with connection.cursor() as cursor:
+            for statement in _REFUSE[connection.vendor]:
+                cursor.execute(statement)
+
+    yield begin
+    with connection.cursor() as cursor:
+        cursor.execute(mend)
+
+
+_REFUSE = {
+    "postgresql": [
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "RAISE EXCEPTION 'too much' USING ERRCODE = 'program_limit_exceeded'; END $$",
+        "CREATE TRIGGER refuse BEFORE UPDATE ON hipq_job FOR EACH ROW WHEN "
+        "(NEW.state = 'final' AND NEW.job_key = 'refused' AND NEW.outcome = 'succeeded') "
+        "EXECUTE FUNCTION refuse()",
+    ],
+    "sqlite": [
+        "CREATE TRIGGER refuse BEFORE UPDATE ON hipq_job FOR EACH ROW WHEN "
+        "NEW.state = 'final' AND NEW.job_key = 'refused' AND NEW.outcome = 'succeeded' "
+        "BEGIN SELECT RAISE(ABORT, 'too much'); END",
+    ],
+}
+
+
+@pytest.mark.parametrize("limit", [0, 3])
+def test_what_the_database_refuses_alone_fails_alone(
+    declare: Declare, refusing: Callable[[], None], limit: int
+) -> None:
+    """It is no outage: the others are written, whatever they were in one batch with."""
+    gate = threading.Event()
+    declare("gated")(lambda job: gate.wait(PATIENCE_SECONDS))
+    Queue.objects.update_or_create(name="default", defaults={"throttle_limit": limit})
+    refusing()
+    keys = ["a", "refused", "b", "c", "d"]
+    jobs = [hipq.enqueue("gated", job_key=key) for key in keys]
+
+    with working(Crew(3)) as crew:
+        crew.scheduler.run_once()
+        gate.set()
+        work_off(crew)
+
+    outcomes = {job.job_key: Job.objects.get(pk=job.pk).outcome for job in jobs}
+    assert outcomes == {key: "failed" if key == "refused" else "succeeded" for key in keys}
+    assert "too much" in str(Job.objects.get(job_key="refused").error)
