@@ -194,8 +194,9 @@ class CurrentBatch:
 
     def discard(self, claims: Iterable[Claim]) -> None:
         """Forget claims that never started and are not this worker's any more."""
+        dropped = list(claims)
         with self._lock:
-            for claim in claims:
+            for claim in dropped:
                 if self._claims.pop(id(claim), None) is not None:
                     self.unfinished -= 1
 

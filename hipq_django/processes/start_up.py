@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from django.db import DEFAULT_DB_ALIAS, Error, connections
+from django.conf import settings
+from django.db import DEFAULT_DB_ALIAS, Error
 
 from hipq_django.database import check_driver, check_isolation, in_one_line
 from hipq_django.exceptions import ConfigurationError
@@ -60,7 +61,7 @@ def check_pool(config: InstanceSettings, threads: int) -> None:
 
     Its threads would wait for each other's connections, and fail.
     """
-    pool = connections[config.database].settings_dict["OPTIONS"].get("pool")
+    pool = settings.DATABASES[config.database].get("OPTIONS", {}).get("pool")
     if not pool:
         return
     size, needed = _size(pool), connections_needed(config, threads)
