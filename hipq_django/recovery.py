@@ -138,7 +138,8 @@ def recover_lost(
     for worker in choose(list(live)):
         if worker.is_silent(now):
             _declare_lost(worker)
-    return sum(_recover(dead, now, using) for dead in _dead_hands(config) if dead.exists())
+    dead = _dead_hands(config)
+    return _recover(dead, now, using) if any(rows.exists() for rows in dead) else 0
 
 
 def _declare_lost(worker: Worker) -> None:
@@ -169,12 +170,16 @@ def _dead_hands(config: InstanceSettings) -> tuple[JobQuerySet, JobQuerySet]:
     return Job.objects.using(using).filter(~Exists(live), queue__in=queues).in_hands()
 
 
-def _recover(dead: JobQuerySet, now: datetime, using: str) -> int:
+def _recover(dead: Sequence[JobQuerySet], now: datetime, using: str) -> int:
     with worker_transaction(using):
-        jobs = list(locked(dead, skip_locked=True)[:BATCH])
-        started, harmless = _split(jobs, _is_loss)
-        beside = _bystanders(started, using)
+        jobs = [job for rows in dead for job in locked(rows, skip_locked=True)[:BATCH]]
+        started, others = _split(jobs, _is_loss)
+        deciding, harmless = _split(others, _is_in_error)
+        beside = _bystanders([*started, *deciding], using)
         _name_workers(jobs, using)
+        decisions = [job for job in deciding if job.pk not in beside]
+        ended = moves.lose_decisions(decisions, now, using)
+        moves.let_go([job.pk for job in deciding if job.pk not in ended], using, now)
         for kind in (Attempt.Kind.WORKER_LOST, Attempt.Kind.BYSTANDER):
             group = [job for job in started if (job.pk in beside) == (kind == kind.BYSTANDER)]
             moves.fail(group, kind, {job.pk: loss_text(job) for job in group}, now, using)
@@ -191,8 +196,9 @@ def _bystanders(lost: Sequence[Job], using: str) -> set[int]:
     """
     if not lost:
         return set()
-    losses = Attempt.objects.using(using).of_suspects({job.worker_id for job in lost})
-    suspects = dict(losses.values_list("job", "job__worker"))
+    attempts, dead = Attempt.objects.using(using), {job.worker_id for job in lost}
+    suspects = dict(attempts.of_suspects(dead).values_list("job", "job__worker"))
+    suspects |= dict(attempts.of_suspect_decisions(dead).values_list("job", "job__worker"))
     workers = set(suspects.values())
     return {job.pk for job in lost if job.worker_id in workers and job.pk not in suspects}
 
@@ -200,6 +206,11 @@ def _bystanders(lost: Sequence[Job], using: str) -> set[int]:
 def _is_loss(job: Job) -> bool:
     """Whether the job may have killed its worker, or its request may have got lost with it."""
     return job.state == State.RUNNING and not job.prefetched and not _has_sent_in_time(job)
+
+
+def _is_in_error(job: Job) -> bool:
+    """Whether its worker was deciding what follows its error."""
+    return bool(job.state == State.ERROR)
 
 
 class EarlyAnswers:

@@ -98,6 +98,8 @@ class Failure:
     classes: tuple[str, ...]
     interrupted: int = 0
     bystander: bool = False
+    lost_decisions: int = 0
+    """How many workers died deciding what follows it."""
 
     def is_a(self, *classes: type[BaseException]) -> bool:
         """Return whether the exception is an instance of one of `classes`."""

@@ -34,13 +34,14 @@ from hipq_django.suspects import Suspects
 from hipq_django.turns import Turns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from hipq_django.current_batch import CurrentBatch, Lease
     from hipq_django.hotpath.base import Busy
     from hipq_django.models import Worker
     from hipq_django.models.job import JobQuerySet
+    from hipq_django.retries import Failure
 
 logger = logging.getLogger("hipq_django")
 
@@ -362,13 +363,23 @@ class BatchScheduler:
             locked_errors = self.lock(queue, errors.order_by("id"), limit)
             deciding = self._deciding()
             jobs = [job for job in locked_errors if job.pk not in deciding]
-            moves.take(jobs, self.worker, now)
             failures = moves.failures_of(jobs, self.using)
+            jobs = self._without_suspects(jobs, failures)
+            moves.take(jobs, self.worker, now)
             claims = [
                 Claim(job.pk, job.attempt, Work.DECISION, job, keep(job), failure=failures[job.pk])
                 for job in jobs
             ]
         return self.start_jobs(claims)
+
+    def _without_suspects(self, jobs: Sequence[Job], failures: Mapping[int, Failure]) -> list[Job]:
+        """Leave all but one of those whose decisions may have killed workers, while that is out."""
+        suspects = [job for job in jobs if failures[job.pk].lost_decisions]
+        if not suspects:
+            return list(jobs)
+        taken = [] if self.suspects.has_one_in(self.batch) else suspects[:1]
+        self.suspects.claimed(taken)
+        return [job for job in jobs if job in taken or job not in suspects]
 
     def _deciding(self) -> set[int]:
         """Return the ids of jobs that are being decided here.

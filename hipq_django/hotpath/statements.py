@@ -409,11 +409,12 @@ def attempts(failed: str) -> str:
     """
     return f"""
         INSERT INTO hipq_attempt (job_id, attempt, kind, error, exception_classes, traceback,
-            start_time, end_time, worker, failures, losses, interrupted)
+            start_time, end_time, worker, failures, losses, interrupted,
+            lost_decisions)
         SELECT id, attempt, 'raised', error, exception_classes, traceback, start_time, %s, %s,
             1 + CASE WHEN attempt = 1 THEN 0 ELSE COALESCE((SELECT a.failures FROM hipq_attempt a
                 WHERE a.job_id = failed.id AND a.attempt < failed.attempt
-                ORDER BY a.attempt DESC LIMIT 1), 0) END, 0, 0
+                ORDER BY a.attempt DESC LIMIT 1), 0) END, 0, 0, 0
         FROM {failed} failed WHERE true
         ON CONFLICT DO NOTHING"""
 

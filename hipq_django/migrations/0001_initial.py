@@ -455,6 +455,14 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 (
+                    "lost_decisions",
+                    models.PositiveIntegerField(
+                        default=0,
+                        editable=False,
+                        help_text="How many workers died deciding what follows.",
+                    ),
+                ),
+                (
                     "job",
                     models.ForeignKey(
                         db_index=False,

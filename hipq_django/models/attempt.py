@@ -29,6 +29,11 @@ class AttemptQuerySet(models.QuerySet["Attempt"]):
         kinds = (Attempt.Kind.WORKER_LOST, Attempt.Kind.BYSTANDER)
         return self.filter(job__in=executing, attempt=F("job__attempt") - 1, kind__in=kinds)
 
+    def of_suspect_decisions(self, workers: Collection[int | None]) -> AttemptQuerySet:
+        """The failures about which these workers are deciding, as others were when they died."""
+        deciding = Job.objects.using(self.db).in_error().filter(worker__in=workers)
+        return self.filter(job__in=deciding, attempt=F("job__attempt"), lost_decisions__gt=0)
+
 
 class Attempt(models.Model):
     """A failed attempt of a job."""
@@ -60,6 +65,10 @@ class Attempt(models.Model):
     )
     interrupted = models.PositiveIntegerField(
         default=0, editable=False, help_text="How many in a row lost it or ran out of time."
+    )
+
+    lost_decisions = models.PositiveIntegerField(
+        default=0, editable=False, help_text="How many workers died deciding what follows."
     )
 
     objects = RowManager.from_queryset(AttemptQuerySet)()

@@ -5,7 +5,14 @@ mover left it. No such row means that somebody else was first, and the mover dro
 Rows are locked in the order of their ids.
 """
 
-from hipq_django.moves.ends import fail, finish_answered, mark_answered, settle, walk
+from hipq_django.moves.ends import (
+    fail,
+    finish_answered,
+    lose_decisions,
+    mark_answered,
+    settle,
+    walk,
+)
 from hipq_django.moves.hands import (
     claim,
     claim_due,
@@ -33,6 +40,7 @@ __all__ = [
     "first_opening",
     "hand_back",
     "let_go",
+    "lose_decisions",
     "mark_answered",
     "mark_started",
     "persist",

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from django.db import IntegrityError
+from django.db.models import F
 
 from hipq_django.hotpath import hot_path
 from hipq_django.models import Answer, Attempt
 from hipq_django.moves.history import record
 from hipq_django.moves.rows import FREE, chunks, rows_of, set_values, update_each
 from hipq_django.payloads import NONE
-from hipq_django.retries import class_names
+from hipq_django.retries import MAX_LOSSES, class_names
 from hipq_django.signals import job_failed, job_finished, send_after_commit
 from hipq_django.states import Outcome, State, path
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from hipq_django.hotpath.base import Settled
     from hipq_django.inbox import Message
     from hipq_django.models import Job
+
+logger = logging.getLogger("hipq_django")
 
 
 def walk(job: Job, new: State, values: Mapping[str, Any], now: datetime) -> None:
@@ -111,6 +115,25 @@ def _attempt(job: Job, kind: Attempt.Kind, error: Any, now: datetime) -> Attempt
         start_time=job.start_time,
         end_time=now,
     )
+
+
+def lose_decisions(jobs: Sequence[Job], now: datetime, using: str) -> set[int]:
+    """Count that workers died deciding about locked jobs in error; return the ids of the ended.
+
+    A retry handler may be what kills them: the third time is its end, and the job's.
+    """
+    ids = [job.pk for job in jobs]
+    last = Attempt.objects.using(using).filter(job__in=ids, attempt=F("job__attempt"))
+    last.update(lost_decisions=F("lost_decisions") + 1)
+    kinds = dict(last.filter(lost_decisions__gte=MAX_LOSSES).values_list("job", "kind"))
+    ended = [job for job in jobs if job.pk in kinds]
+    for job in ended:
+        timed_out = kinds[job.pk] == Attempt.Kind.TIMED_OUT
+        outcome = Outcome.TIMED_OUT if timed_out else Outcome.FAILED
+        walk(job, State.FINAL, {"outcome": outcome, "answered": False}, now)
+        logger.error("job=%s attempt=%s retry handler lost its workers", job.pk, job.attempt)
+    send_after_commit(job_finished, ended, using)
+    return set(kinds)
 
 
 def success(now: datetime) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Each row counts those before it, so that only the last one is ever read.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from django.db.models import OuterRef, Subquery
@@ -62,7 +63,8 @@ def failures_of(jobs: Iterable[Job], using: str) -> dict[int, Failure]:
 def _failure(last: Attempt | None) -> Failure:
     if last is None:
         return Failure(count=1, losses=0, classes=())
-    return failure_of(_counts(last), last.kind, last.exception_classes)
+    failure = failure_of(_counts(last), last.kind, last.exception_classes)
+    return replace(failure, lost_decisions=last.lost_decisions)
 
 
 def failures_before(attempts: Mapping[int, int], using: str) -> dict[int, int]:

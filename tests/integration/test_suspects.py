@@ -276,3 +276,80 @@ def test_a_killer_ends_after_its_third_loss_and_no_innocent_does(
         job.refresh_from_db()
         assert job.outcome == "succeeded"
         assert kinds(job).count("worker_lost") <= 1
+
+
+# What a retry handler does
+
+
+def deciding(job: Job) -> HandWorker:
+    """Return a worker that has taken up the decision about a job in error, beside other jobs."""
+    worker = HandWorker()
+    worker.run_pass()
+    assert [claim.id for claim in worker.claims if claim.work == Job.Work.DECISION] == [job.pk]
+    return worker
+
+
+def bury(worker: HandWorker) -> None:
+    worker.die()
+    recovery.recover_lost(get_instance())
+
+
+@pytest.fixture
+def failed(declare: Declare) -> Job:
+    """A job in error, about which a retry handler is to decide."""
+    declare("deadly")(lambda job: 1 / 0).on_error(lambda job: hipq.RetryIn(0))
+    job = hipq.enqueue("deadly")
+    HandWorker().work()
+    return job
+
+
+def test_a_retry_handler_that_kills_three_workers_ends_its_job(failed: Job) -> None:
+    for _ in range(2):
+        bury(deciding(failed))
+        failed.refresh_from_db()
+        assert (failed.state, failed.worker) == ("error", None)
+
+    bury(deciding(failed))
+
+    failed.refresh_from_db()
+    assert (failed.state, failed.outcome) == ("final", "failed")
+    assert "ZeroDivisionError" in str(failed.error)
+
+
+def test_beside_a_suspect_decision_nobody_is_to_blame(failed: Job) -> None:
+    bury(deciding(failed))
+    innocent = hipq.enqueue("echo")
+    bury(deciding(failed))
+
+    assert kinds(innocent) == ["bystander"]
+
+
+def test_a_decision_beside_a_suspect_is_not_to_blame(failed: Job) -> None:
+    hipq.enqueue("echo", queue="other")
+    dead = HandWorker("other")
+    dead.run_pass()
+    bury(dead)
+    Queue.objects.filter(name="other").update(paused=True)
+    HandWorker("other").work()
+    Queue.objects.update(paused=False)
+
+    worker = deciding(failed)
+    beside = len(worker.claims)
+    bury(worker)
+
+    assert beside == 2
+    assert failed.attempts.get().lost_decisions == 0
+
+
+def test_a_worker_takes_up_one_suspect_decision_at_a_time(declare: Declare) -> None:
+    declare("deadly")(lambda job: 1 / 0).on_error(lambda job: hipq.RetryIn(0))
+    hipq.enqueue_many([hipq.NewJob("deadly") for _ in range(3)])
+    HandWorker().work()
+    worker = HandWorker()
+    worker.run_pass()
+    bury(worker)
+
+    worker = HandWorker()
+    taken = [len(worker.run_pass()) for _ in range(3)]
+
+    assert taken == [1, 0, 0]
