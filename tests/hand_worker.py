@@ -43,6 +43,10 @@ class HandWorker:
         last_beat = clock.now(self.row.using) - self.row.silence - timedelta(seconds=1)
         Worker.objects.filter(pk=self.row.pk).update(heartbeat_time=last_beat)
 
+    def beat(self) -> None:
+        """Let the worker's heart beat."""
+        Worker.objects.filter(pk=self.row.pk).update(heartbeat_time=clock.now(self.row.using))
+
     def run_pass(self) -> list[Job]:
         """Save what ran and claim what may start; return the claimed jobs."""
         before = len(self.claims)

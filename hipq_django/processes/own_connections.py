@@ -9,7 +9,7 @@ import os
 import socket
 from math import ceil
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from django.db import connections
 
@@ -23,7 +23,8 @@ MIN_SECONDS = 5.0
 MAX_CONNECT_SECONDS = 10
 PROBES = 3
 
-_own: WeakSet[BaseDatabaseWrapper] = WeakSet()
+_own: WeakKeyDictionary[BaseDatabaseWrapper, dict[str, Any]] = WeakKeyDictionary()
+"""With the settings that they had before."""
 
 
 def adopt(using: str) -> None:
@@ -39,10 +40,18 @@ def look_after(connection: BaseDatabaseWrapper) -> None:
     if connection.vendor != "postgresql":
         return
     settings = connection.settings_dict
+    _own.setdefault(connection, settings)
     if not settings["OPTIONS"].get("pool"):
         options = {**tcp_options(longest_silence(connection.alias)), **settings["OPTIONS"]}
         connection.settings_dict = {**settings, "OPTIONS": options}
-    _own.add(connection)
+
+
+def disown_all() -> None:
+    """Make this thread's connections the project's again; they open as the project says."""
+    for connection in connections.all(initialized_only=True):
+        settings = _own.pop(connection, None)
+        if settings is not None:
+            connection.settings_dict = settings
 
 
 def tcp_options(silence_seconds: float) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from hipq_django.processes.witness import LOOKS_IN_A_BEAT, Witness
 from hipq_django.processes.writer import ResultWriter
 from hipq_django.results import Released
 from hipq_django.scheduler import BatchScheduler
+from hipq_django.steady import steady
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -74,7 +75,9 @@ class WorkerProcess:
         self._back_off = BackOff()
         self._outage = Outage()
         self.name = f"{socket.gethostname()}:{os.getpid()}"
-        self._watchdog = Watchdog(self.name, self.config.silence_seconds)
+        self._began_pass = steady()
+        self._is_asleep = False
+        self._watchdog = Watchdog(self.name, self.config.silence_seconds, self._pass_sign)
         self.batch = CurrentBatch(self.config.silence_seconds)
         self.pool = ThreadPool(
             self.options.threads,
@@ -200,16 +203,24 @@ class WorkerProcess:
         usual = LISTENING_POLL_SECONDS if self.listener.is_listening else POLL_SECONDS
         return (self.options.interval or usual) * random.uniform(0.75, 1.0)  # noqa: S311
 
+    def _pass_sign(self) -> object:
+        """Return what stands still while a statement of the scheduler has no answer."""
+        return object() if self._is_asleep else self._began_pass
+
     def _sleep(self, seconds: float) -> None:
+        self._is_asleep = True
         try:
             self._awake.get(timeout=seconds)
             while True:
                 self._awake.get_nowait()
         except Empty:
             return
+        finally:
+            self._is_asleep = False
 
     def _guarded(self, step: Callable[[], bool]) -> bool:
         """Run a step; after an error of the database back off, then go on."""
+        self._began_pass = steady()
         try:
             done = step()
         except GivenUpError:

@@ -131,7 +131,7 @@ class Kinds:
 
     def throttled(self) -> HandWorker:
         """Jobs that throttlers hold, let run and reschedule, and one whose window is open."""
-        self._configure_queue(hipq.KeyLimit("tenant", 1), hipq.RateLimit(3, per=3_600))
+        self._configure_queue(hipq.KeyLimit("tenant", 1), hipq.RateLimit(30, per=3_600))
         for tenant in (1, 1, 2, 3, 4):
             hipq.enqueue("plain", {"tenant": tenant}, time_windows=["00:00-24:00"])
         return HandWorker()

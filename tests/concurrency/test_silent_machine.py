@@ -86,8 +86,7 @@ def claim_with_windows(declare: Declare) -> Step:
 
 def claim_again(declare: Declare) -> Step:
     declare("fails", retry=hipq.Fixed(seconds=0))(lambda job: 1 / 0)
-    hipq.enqueue("fails")
-    HandWorker().work()
+    hipq.enqueue("fails", time_windows=["00:00-24:00"])
     HandWorker().work()
     return HandWorker().run_pass
 
@@ -99,7 +98,7 @@ def claim_from_a_limited_queue(declare: Declare) -> Step:
 
 
 def decide(declare: Declare) -> Step:
-    declare("fails")(lambda job: 1 / 0)
+    declare("fails")(lambda job: 1 / 0).on_error(lambda job: hipq.RetryIn(60))
     hipq.enqueue("fails")
     HandWorker().work()
     return HandWorker().run_pass
@@ -114,11 +113,13 @@ def take_a_response(declare: Declare) -> Step:
 
 
 def write_a_failure(declare: Declare) -> Step:
-    declare("fails")(lambda job: 1 / 0)
-    hipq.enqueue("fails")
+    """One that is answered meanwhile: it is looked at row by row."""
+    declare("fails")(lambda job: 1 / 0).on_response(lambda job, response: response)
+    hipq.enqueue("fails", job_key="k")
     worker = HandWorker()
     worker.run_pass()
     worker.execute()
+    hipq.complete("fails", "k", "yes")
     return worker.save
 
 

@@ -225,7 +225,7 @@ def test_nor_do_queues_with_throttlers(configure_queue: Any) -> None:
 
 
 def test_it_takes_no_decision(declare: Declare) -> None:
-    declare("fails")(lambda job: 1 / 0)
+    declare("fails")(lambda job: 1 / 0).on_error(lambda job: hipq.RetryIn(60))
     job = hipq.enqueue("fails")
     HandWorker().work()
     worker = HandWorker()

@@ -107,6 +107,7 @@ class Life:
 
     def wait(self) -> None:
         self.traveller.shift(TIMEOUT + 1)
+        self.worker.beat()
         recovery.time_out_overdue(get_instance())
         recovery.match_early(get_instance())
 

@@ -13,7 +13,7 @@ import time_machine
 from django.db import connection
 from pytest_django import Settings
 
-from hipq_django import catalog, clock, looks, scheduler
+from hipq_django import catalog, looks, scheduler
 from tests.declaring import Declare
 from tests.job_life import machine
 from tests.job_life.actors import Actors
@@ -31,7 +31,6 @@ def code(
 ) -> Scripted:
     """Job types, and nothing that depends on another clock than the test's, so that runs repeat."""
     settings.HIPQ = {"default": {"NOTIFY": False}}
-    monkeypatch.setattr(clock, "_measured_at", {"default": math.inf})
     monkeypatch.setattr(scheduler, "TYPES_SECONDS", math.inf)
     monkeypatch.setattr(looks, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(looks, "SHARE", math.inf)

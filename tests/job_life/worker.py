@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from hipq_django import recovery
 from hipq_django.conf import get_instance
 from hipq_django.executor import execute
+from hipq_django.hotpath.base import GivenUpError
 from hipq_django.models import Job
 from hipq_django.results import Claim
 from hipq_django.states import Work
+from tests.factories import WorkerFactory
 from tests.hand_worker import HandWorker
 from tests.job_life.scripts import (
     Ending,
@@ -33,6 +35,14 @@ class SteppedWorker(HandWorker):
         """Whether it knows of all that the database says is in its hands."""
         self._script = code.script
         self._issued = issued
+
+    def run_pass(self) -> list[Job]:
+        """Do a pass; a worker that was given up meanwhile goes on as a new one."""
+        try:
+            return super().run_pass()
+        except GivenUpError:
+            self.row = self.scheduler.worker = WorkerFactory.create()
+            return []
 
     def start(self, claims: Sequence[Claim]) -> None:
         """Keep the claims; none may have been given out before."""

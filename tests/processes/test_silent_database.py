@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 from django.db import OperationalError, connection, connections
+from django.db.models import F
 
 import hipq_django as hipq
 from hipq_django import clock
@@ -53,6 +54,10 @@ def is_final(job: Job) -> bool:
     return Job.objects.get(pk=job.pk).is_final
 
 
+def has_beaten() -> bool:
+    return Worker.objects.filter(heartbeat_time__gt=F("create_time")).exists()
+
+
 def await_silence() -> None:
     """Wait until nobody could beat for twice the time after which a worker is lost."""
 
@@ -77,6 +82,7 @@ def test_a_worker_whose_connections_are_dead_opens_others(
     running, notes, gate = hold(tmp_path)
     worker = workers.start("held", "chaos")
     eventually(lambda: begun(notes) == 1, "the handler runs")
+    eventually(has_beaten, "its heart beats")
 
     wire.fall_silent()
     waiting = hipq.enqueue("quick", {"number": 1})

@@ -9,6 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 from hipq_django.exceptions import HipqError
 from hipq_django.processes.consumer import ConsumerOptions, ConsumerProcess
 from hipq_django.processes.logs import set_up_logging
+from hipq_django.processes.own_connections import disown_all
 from hipq_django.processes.signals import on_stop_signals
 from hipq_django.processes.start_up import check_database, reached
 from hipq_django.setting import DEFAULT
@@ -39,3 +40,5 @@ class Command(BaseCommand):
                 process.run()  # once it has started, it backs off and comes back
         except HipqError as error:
             raise CommandError(str(error)) from error
+        finally:
+            disown_all()

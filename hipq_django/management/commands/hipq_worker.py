@@ -14,7 +14,7 @@ from hipq_django.models import Queue
 from hipq_django.processes.child import leave
 from hipq_django.processes.logs import set_up_logging
 from hipq_django.processes.options import WorkerOptions
-from hipq_django.processes.own_connections import adopt
+from hipq_django.processes.own_connections import adopt, disown_all
 from hipq_django.processes.reloader import Reloader
 from hipq_django.processes.signals import end_at_the_second, on_stop_signals
 from hipq_django.processes.start_up import check_database, check_pool, reached
@@ -60,6 +60,12 @@ class Command(BaseCommand):
 
     def handle(self, *queues: str, **options: Any) -> None:
         """Run the worker, or several under a supervisor."""
+        try:
+            self._handle(options)
+        finally:
+            disown_all()
+
+    def _handle(self, options: dict[str, Any]) -> None:
         worker_options = self._checked(options)
         set_up_logging(options["verbosity"])
         process: WorkerProcess | Supervisor
