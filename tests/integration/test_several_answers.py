@@ -335,7 +335,7 @@ def test_many_jobs_that_wait_for_parts_are_written_in_few_statements(
     worker.run_pass()
     worker.execute()
 
-    with django_assert_max_num_queries(10):
+    with django_assert_max_num_queries(12):
         worker.save()
 
     assert len(scan.known) == 50
