@@ -7,6 +7,7 @@ these settings are read, and tests hand the same settings to the processes they 
 from pathlib import Path
 from typing import Any
 
+import django
 import environ
 
 from tests.router import REPLICA
@@ -60,6 +61,8 @@ INSTALLED_APPS = [
     "tests.processapp",
     "tests.testapp",
 ]
+if django.VERSION >= (6, 1):
+    MAILERS = {"default": {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}}
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",

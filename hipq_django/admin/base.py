@@ -153,12 +153,15 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return rows.none()
 
     def response_action(  # type: ignore[override]  # of the stubs' optional argument
-        self, request: HttpRequest, queryset: QuerySet[Any]
+        self, request: HttpRequest, queryset: QuerySet[Any], **options: Any
     ) -> HttpResponse | None:
-        """Do what was chosen; refuse an id that no row can have, which the database would not."""
+        """Do what was chosen; refuse an id that no row can have, which the database would not.
+
+        `options` are what newer versions of Django say beside.
+        """
         if not all(map(is_id, request.POST.getlist(ACTION_CHECKBOX_NAME))):
             raise BadRequest("The ids of the selected rows are not numbers.")
-        return super().response_action(request, queryset)
+        return super().response_action(request, queryset, **options)
 
     def page_of(self, model: type[Model]) -> admin.ModelAdmin[Any] | None:
         """Return what shows the rows of another model on this site, None where nothing does."""

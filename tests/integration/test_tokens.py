@@ -10,6 +10,7 @@ from http.client import HTTPConnection
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
+import django
 import pytest
 from asgiref.sync import async_to_sync
 from asgiref.testing import ApplicationCommunicator
@@ -62,7 +63,8 @@ class Everything(logging.Handler):
 @pytest.fixture
 def logs(settings: Settings) -> Iterator[Everything]:
     """All that any logger is told, and the mails to the admins."""
-    settings.ADMINS = [("ops", "ops@shop.example")]
+    address = "ops@shop.example"
+    settings.ADMINS = [address if django.VERSION >= (6, 0) else ("ops", address)]
     everything, mails = Everything(), AdminEmailHandler(include_html=True)
     before = {name: logging.getLogger(name).level for name in LOGGERS}
     for name in LOGGERS:
