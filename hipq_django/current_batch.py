@@ -124,7 +124,7 @@ class CurrentBatch:
         None either where `more_come` in a moment: many at once cost less.
         """
         with self._lock:
-            if self.is_left_to_writer and not self._writer_is_closed:
+            if self._is_writers:
                 return Lease(self, [])
             young = steady() < self._first_result + HOLD_SECONDS
             if more_come and young and len(self._results) < FLUSH_RESULTS:
@@ -134,7 +134,7 @@ class CurrentBatch:
     def lease_of(self, queue_id: int) -> Lease:
         """Lease the results of the jobs of one queue to the scheduler."""
         with self._lock:
-            if self.is_left_to_writer and not self._writer_is_closed:
+            if self._is_writers:
                 return Lease(self, [])
             return self._leased(lambda result: result.claim.kept.queue.id == queue_id)
 
@@ -157,6 +157,10 @@ class CurrentBatch:
         with self._lock:
             return {result.claim.kept.queue.id for result in self._results}
 
+    @property
+    def _is_writers(self) -> bool:
+        return self.is_left_to_writer and not self._writer_is_closed
+
     def _leased(self, wanted: Callable[[Result], bool]) -> Lease:
         now = steady()
         while self._deferred and self._deferred[0][0] <= now:
@@ -172,7 +176,10 @@ class CurrentBatch:
 
     def settle(self, results: Iterable[Result]) -> None:
         """Forget claims whose results are committed, or are somebody else's business."""
-        self._forget(result.claim for result in results)
+        with self._lock:
+            for result in results:
+                self._claims.pop(id(result.claim), None)
+                self._stuck.end(result.claim)
 
     def defer(self, results: Iterable[Result]) -> None:
         """Keep results for a later try."""
@@ -199,9 +206,3 @@ class CurrentBatch:
             for claim in dropped:
                 if self._claims.pop(id(claim), None) is not None:
                     self.unfinished -= 1
-
-    def _forget(self, claims: Iterable[Claim]) -> None:
-        with self._lock:
-            for claim in claims:
-                self._claims.pop(id(claim), None)
-                self._stuck.end(claim)
