@@ -3,7 +3,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 PYTEST_ARGS ?=
-PYTEST = $(VENV)/bin/python -m pytest --numprocesses=auto --maxprocesses=8 --dist=worksteal
+# Twice as many processes as processors: many tests wait for processes that they have started.
+PYTEST = $(VENV)/bin/python -m pytest --numprocesses=$$(($$(nproc) * 2)) --dist=worksteal
 BENCH_ARGS ?=
 SOAK_ARGS ?=
 CHAOS_ARGS ?=

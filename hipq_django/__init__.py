@@ -7,175 +7,101 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hipq_django.answers import acomplete, afail, complete, fail, receive_many
-    from hipq_django.api import (
-        aenqueue,
-        aenqueue_many,
-        cancel,
-        enqueue,
-        enqueue_many,
-        requeue,
-        run_now,
+    from hipq_django.answers.api import (
+        acomplete as acomplete,
+        afail as afail,
+        complete as complete,
+        fail as fail,
+        receive_many as receive_many,
     )
-    from hipq_django.callbacks import callback_url
-    from hipq_django.declarations import job_type
-    from hipq_django.definitions import NewAnswer, NewJob
+    from hipq_django.answers.callback_urls import callback_url as callback_url
+    from hipq_django.api.control import cancel as cancel, run_now as run_now
+    from hipq_django.api.enqueueing import (
+        aenqueue as aenqueue,
+        aenqueue_many as aenqueue_many,
+        enqueue as enqueue,
+        enqueue_many as enqueue_many,
+        requeue as requeue,
+    )
+    from hipq_django.api.reporting import (
+        aextend as aextend,
+        aprogress as aprogress,
+        extend as extend,
+        progress as progress,
+    )
+    from hipq_django.domain.drafts import NewAnswer as NewAnswer, NewJob as NewJob
+    from hipq_django.domain.parts import WAIT_FOR as WAIT_FOR
+    from hipq_django.domain.retries import (
+        WAIT as WAIT,
+        Exponential as Exponential,
+        Fixed as Fixed,
+        GiveUp as GiveUp,
+        Never as Never,
+        RetryAt as RetryAt,
+        RetryIn as RetryIn,
+        Snooze as Snooze,
+    )
+    from hipq_django.domain.throttling import (
+        Hold as Hold,
+        KeyLimit as KeyLimit,
+        RateLimit as RateLimit,
+        Reschedule as Reschedule,
+        Run as Run,
+        ShareLimit as ShareLimit,
+    )
+    from hipq_django.domain.windows import TimeWindow as TimeWindow
     from hipq_django.exceptions import (
-        ConfigurationError,
-        DuplicateJobKeyError,
-        ErrorAnswer,
-        ForgedCallbackError,
-        ForgedWebhookError,
-        HipqError,
-        InvalidAnswerError,
-        InvalidJobError,
-        InvalidJobTypeError,
-        JobTimeout,
-        UnknownOptionError,
-        WorkerLost,
+        ConfigurationError as ConfigurationError,
+        DuplicateJobKeyError as DuplicateJobKeyError,
+        ErrorAnswer as ErrorAnswer,
+        ForgedCallbackError as ForgedCallbackError,
+        ForgedWebhookError as ForgedWebhookError,
+        HipqError as HipqError,
+        InvalidAnswerError as InvalidAnswerError,
+        InvalidJobError as InvalidJobError,
+        InvalidJobTypeError as InvalidJobTypeError,
+        JobTimeout as JobTimeout,
+        UnknownOptionError as UnknownOptionError,
+        WorkerLost as WorkerLost,
     )
-    from hipq_django.formats import ErrorResponse, Response
-    from hipq_django.parts import WAIT_FOR
-    from hipq_django.reasons import Reason, explain
-    from hipq_django.retries import (
-        WAIT,
-        Exponential,
-        Fixed,
-        GiveUp,
-        Never,
-        RetryAt,
-        RetryIn,
-        Snooze,
+    from hipq_django.job_types.decorator import job_type as job_type
+    from hipq_django.monitoring.reasons import Reason as Reason, explain as explain
+    from hipq_django.web.formats import ErrorResponse as ErrorResponse, Response as Response
+    from hipq_django.web.verifiers import (
+        GitHubSignature as GitHubSignature,
+        NoVerification as NoVerification,
+        SharedSecret as SharedSecret,
+        StripeSignature as StripeSignature,
     )
-    from hipq_django.running import aextend, aprogress, extend, progress
-    from hipq_django.throttling import (
-        Hold,
-        KeyLimit,
-        RateLimit,
-        Reschedule,
-        Run,
-        ShareLimit,
-    )
-    from hipq_django.verifiers import (
-        GitHubSignature,
-        NoVerification,
-        SharedSecret,
-        StripeSignature,
-    )
-    from hipq_django.webhooks import WebhookView
-    from hipq_django.windows import TimeWindow
+    from hipq_django.web.webhook_view import WebhookView as WebhookView
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "answers": ("acomplete", "afail", "complete", "fail", "receive_many"),
-    "api": (
-        "aenqueue",
-        "aenqueue_many",
-        "cancel",
-        "enqueue",
-        "enqueue_many",
-        "requeue",
-        "run_now",
-    ),
-    "callbacks": ("callback_url",),
-    "declarations": ("job_type",),
-    "definitions": ("NewAnswer", "NewJob"),
+    "answers.api": "acomplete afail complete fail receive_many",
+    "answers.callback_urls": "callback_url",
+    "api.control": "cancel run_now",
+    "api.enqueueing": "aenqueue aenqueue_many enqueue enqueue_many requeue",
+    "api.reporting": "aextend aprogress extend progress",
+    "domain.drafts": "NewAnswer NewJob",
+    "domain.parts": "WAIT_FOR",
+    "domain.retries": "Exponential Fixed GiveUp Never RetryAt RetryIn Snooze WAIT",
+    "domain.throttling": "Hold KeyLimit RateLimit Reschedule Run ShareLimit",
+    "domain.windows": "TimeWindow",
     "exceptions": (
-        "ConfigurationError",
-        "DuplicateJobKeyError",
-        "ErrorAnswer",
-        "ForgedCallbackError",
-        "ForgedWebhookError",
-        "HipqError",
-        "InvalidAnswerError",
-        "InvalidJobError",
-        "InvalidJobTypeError",
-        "JobTimeout",
-        "UnknownOptionError",
-        "WorkerLost",
+        "ConfigurationError DuplicateJobKeyError ErrorAnswer ForgedCallbackError "
+        "ForgedWebhookError HipqError InvalidAnswerError InvalidJobError InvalidJobTypeError "
+        "JobTimeout UnknownOptionError WorkerLost"
     ),
-    "formats": ("ErrorResponse", "Response"),
-    "parts": ("WAIT_FOR",),
-    "reasons": ("Reason", "explain"),
-    "retries": (
-        "WAIT",
-        "Exponential",
-        "Fixed",
-        "GiveUp",
-        "Never",
-        "RetryAt",
-        "RetryIn",
-        "Snooze",
-    ),
-    "running": ("aextend", "aprogress", "extend", "progress"),
-    "throttling": ("Hold", "KeyLimit", "RateLimit", "Reschedule", "Run", "ShareLimit"),
-    "verifiers": ("GitHubSignature", "NoVerification", "SharedSecret", "StripeSignature"),
-    "webhooks": ("WebhookView",),
-    "windows": ("TimeWindow",),
+    "web.formats": "ErrorResponse Response",
+    "job_types.decorator": "job_type",
+    "monitoring.reasons": "Reason explain",
+    "web.verifiers": "GitHubSignature NoVerification SharedSecret StripeSignature",
+    "web.webhook_view": "WebhookView",
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
-__all__ = [
-    "WAIT",
-    "WAIT_FOR",
-    "ConfigurationError",
-    "DuplicateJobKeyError",
-    "ErrorAnswer",
-    "ErrorResponse",
-    "Exponential",
-    "Fixed",
-    "ForgedCallbackError",
-    "ForgedWebhookError",
-    "GitHubSignature",
-    "GiveUp",
-    "HipqError",
-    "Hold",
-    "InvalidAnswerError",
-    "InvalidJobError",
-    "InvalidJobTypeError",
-    "JobTimeout",
-    "KeyLimit",
-    "Never",
-    "NewAnswer",
-    "NewJob",
-    "NoVerification",
-    "RateLimit",
-    "Reason",
-    "Reschedule",
-    "Response",
-    "RetryAt",
-    "RetryIn",
-    "Run",
-    "ShareLimit",
-    "SharedSecret",
-    "Snooze",
-    "StripeSignature",
-    "TimeWindow",
-    "UnknownOptionError",
-    "WebhookView",
-    "WorkerLost",
-    "__version__",
-    "acomplete",
-    "aenqueue",
-    "aenqueue_many",
-    "aextend",
-    "afail",
-    "aprogress",
-    "callback_url",
-    "cancel",
-    "complete",
-    "enqueue",
-    "enqueue_many",
-    "explain",
-    "extend",
-    "fail",
-    "job_type",
-    "progress",
-    "receive_many",
-    "requeue",
-    "run_now",
-]
+__all__ = ["__version__", *sorted(_HOME_OF)]  # noqa: PLE0604 - all of them are text
 
 
 def __getattr__(name: str) -> Any:

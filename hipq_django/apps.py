@@ -14,7 +14,9 @@ class HipqConfig(AppConfig):
 
     def ready(self) -> None:
         """Connect what must run in every process."""
-        from hipq_django import checks, clock, registry
+        from hipq_django import checks
+        from hipq_django.database import clock
+        from hipq_django.job_types import registry
 
         checks.register()
         connection_created.connect(clock.measure_on_connect)

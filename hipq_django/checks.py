@@ -9,11 +9,11 @@ from django.core import checks
 from django.db import connections
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from hipq_django import conf, setting
-from hipq_django.database import has_psycopg
+from hipq_django.conf import instances, rules
+from hipq_django.database.requirements import has_psycopg
 from hipq_django.exceptions import nearest_name
-from hipq_django.registry import get_all_declared
-from hipq_django.webhooks import WebhookView
+from hipq_django.job_types.registry import get_all_declared
+from hipq_django.web.webhook_view import WebhookView
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -38,22 +38,22 @@ def register() -> None:
 
 
 def check_setting(**_: Any) -> list[checks.CheckMessage]:
-    """E001 to E013, E020 to E023, E030, E031: each id has one rule in `hipq_django.setting`."""
-    return [_error(problem) for problem in setting.problems()]
+    """E001 to E013, E020 to E023, E030, E031: each id has one rule in `hipq_django.conf.rules`."""
+    return [_error(problem) for problem in rules.problems()]
 
 
 def check_throttlers(**_: Any) -> list[checks.CheckMessage]:
     """E014: a throttler of the setting cannot be imported or is not callable."""
-    if any(setting.problems()):
+    if any(rules.problems()):
         return []
-    return [_error(problem) for problem in setting.throttler_problems()]
+    return [_error(problem) for problem in rules.throttler_problems()]
 
 
 def check_sources(**_: Any) -> list[checks.CheckMessage]:
     """E024: a source or map function cannot be imported, or does not take its options."""
-    if any(setting.problems()):
+    if any(rules.problems()):
         return []
-    return [_error(problem) for problem in setting.source_problems()]
+    return [_error(problem) for problem in rules.source_problems()]
 
 
 def check_isolation(**_: Any) -> list[checks.CheckMessage]:
@@ -124,13 +124,13 @@ def check_webhooks(**_: Any) -> list[checks.CheckMessage]:
     ]
 
 
-def _error(problem: setting.Problem) -> checks.Error:
+def _error(problem: rules.Problem) -> checks.Error:
     return checks.Error(problem.message, hint=problem.hint, id=problem.check_id)
 
 
 def _aliases(vendor: str) -> Iterator[str]:
-    if not any(setting.problems()):
-        names = {instance.database for instance in conf.get_instances()}
+    if not any(rules.problems()):
+        names = {instance.database for instance in instances.get_instances()}
         yield from (name for name in sorted(names) if connections[name].vendor == vendor)
 
 

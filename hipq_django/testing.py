@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hipq_django import catalog, clock, recovery, reranking
-from hipq_django.conf import get_instance
-from hipq_django.current_batch import CurrentBatch
-from hipq_django.executor import execute
-from hipq_django.models import Job, Worker
-from hipq_django.scheduler import BatchScheduler
-from hipq_django.setting import DEFAULT
-from hipq_django.states import Work
+from hipq_django.conf.instances import get_instance
+from hipq_django.conf.rules import DEFAULT
+from hipq_django.database import clock
+from hipq_django.domain.states import Phase
+from hipq_django.maintenance import early_answers, recovery, reranking
+from hipq_django.models import Job, Worker, catalog
+from hipq_django.scheduler.batch import BatchScheduler
+from hipq_django.scheduler.current_batch import CurrentBatch
+from hipq_django.scheduler.executor import execute
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hipq_django.conf import InstanceSettings
-    from hipq_django.results import Claim
+    from hipq_django.conf.instances import InstanceSettings
+    from hipq_django.transitions.values import Claim
 
 __all__ = ["assert_enqueued", "run_due_jobs"]
 
@@ -38,15 +39,15 @@ class _InlineExecutor:
         self.ran = 0
         self.batch = CurrentBatch()
 
-    def free(self) -> int:
+    def free_slots(self) -> int:
         return 1
 
-    def ahead(self) -> int:
+    def prefetch_slots(self) -> int:
         return 0
 
     def start(self, claims: Sequence[Claim]) -> None:
         for claim in claims:
-            self.ran += claim.work is not Work.DECISION
+            self.ran += claim.phase is not Phase.DECISION
             self.batch.deliver(execute(claim))
 
     def executing(self) -> list[Claim]:
@@ -78,12 +79,12 @@ def run_due_jobs(*queues: str, instance: str = DEFAULT) -> int:
         while not _is_idle(scheduler, config):
             pass
     finally:
-        _sign_off(worker)
+        _deregister(worker)
     return executor.ran
 
 
-def _sign_off(worker: Worker) -> None:
-    """Delete the worker's row; an error may have left jobs in its hands, then it stays."""
+def _deregister(worker: Worker) -> None:
+    """Delete the worker's row; an error may have left jobs to it, then it stays."""
     worker.state = Worker.State.STOPPED
     worker.save(using=worker.using, update_fields=["state"])
     if not worker.jobs.exists():
@@ -92,7 +93,7 @@ def _sign_off(worker: Worker) -> None:
 
 def _is_idle(scheduler: BatchScheduler, config: InstanceSettings) -> bool:
     """Do one pass; return whether it found nothing to do."""
-    kept_up = recovery.time_out_overdue(config) + recovery.match_early(config)
+    kept_up = recovery.time_out_overdue(config) + early_answers.match_early(config)
     kept_up += reranking.continue_ranking(config)
     scheduler.run_once()
     return not kept_up and scheduler.found_nothing

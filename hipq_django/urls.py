@@ -2,8 +2,8 @@
 
 from django.urls import path, register_converter
 
-from hipq_django.callbacks import TokenConverter
-from hipq_django.views import CallbackView
+from hipq_django.answers.callback_urls import TokenConverter
+from hipq_django.web.callback_view import CallbackView
 
 register_converter(TokenConverter, "hipq_token")
 

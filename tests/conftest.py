@@ -30,6 +30,8 @@ def _reasons_to_skip() -> dict[str, str]:
     reasons = {}
     if connections["default"].vendor != "postgresql":
         reasons["postgres"] = "needs PostgreSQL: HIPQ_TEST_DATABASE=postgres"
+    else:
+        reasons["embedded"] = "is about the embedded default: HIPQ_TEST_DATABASE=sqlite"
     if not CHROMIUM.exists():
         reasons["browser"] = f"needs Debian's package chromium: there is no {CHROMIUM}"
     return reasons

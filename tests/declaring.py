@@ -6,21 +6,21 @@ from collections.abc import Callable
 from typing import Any
 
 import hipq_django as hipq
-from hipq_django.declarations import Declaration
+from hipq_django.job_types.registry import forget
+from hipq_django.job_types.spec import JobTypeSpec
 from hipq_django.models import Job
-from hipq_django.registry import forget
 
 
 class Declare:
     """`hipq_django.job_type`, whose declarations can be taken back."""
 
     def __init__(self) -> None:
-        self._declared: list[Declaration] = []
+        self._declared: list[JobTypeSpec] = []
 
-    def __call__(self, name: str, **options: Any) -> Callable[[Callable[..., Any]], Declaration]:
+    def __call__(self, name: str, **options: Any) -> Callable[[Callable[..., Any]], JobTypeSpec]:
         """Declare the decorated function as the handler of job type `name`."""
 
-        def declare(handler: Callable[..., Any]) -> Declaration:
+        def declare(handler: Callable[..., Any]) -> JobTypeSpec:
             declared = hipq.job_type(name, **options)(handler)
             self._declared.append(declared)
             return declared

@@ -18,10 +18,10 @@ from factory.declarations import (
 )
 from factory.django import DjangoModelFactory
 
-from hipq_django import clock
+from hipq_django.database import clock
+from hipq_django.domain.ordering import Ordering
+from hipq_django.domain.states import Outcome, Phase, State
 from hipq_django.models import Answer, Attempt, Job, JobType, Queue, Worker
-from hipq_django.ranking import Ordering
-from hipq_django.states import Outcome, State, Work
 
 
 def _now(_: Any = None) -> Any:
@@ -62,10 +62,10 @@ class WorkerFactory(DjangoModelFactory[Worker]):
     heartbeat_time = LazyFunction(_now)
 
 
-def _work_of(worker: Worker | None, state: str) -> Work:
+def _phase_of(worker: Worker | None, state: str) -> Phase:
     if worker is None:
-        return Work.NONE
-    return Work.DECISION if state == State.ERROR else Work.REQUEST
+        return Phase.NONE
+    return Phase.DECISION if state == State.ERROR else Phase.REQUEST
 
 
 class JobFactory(DjangoModelFactory[Job]):
@@ -87,7 +87,7 @@ class JobFactory(DjangoModelFactory[Job]):
     )
     state = State.INITIAL
     worker: Any = None
-    work = LazyAttribute(lambda job: _work_of(job.worker, job.state))
+    phase = LazyAttribute(lambda job: _phase_of(job.worker, job.state))
     rank = LazyAttribute(lambda job: job.queue.ordering.rank(job.scheduled_run_time, job.priority))
     priority = 100
 

@@ -7,27 +7,33 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Self
 
-from hipq_django import clock
-from hipq_django.current_batch import CurrentBatch
-from hipq_django.executor import execute
+from hipq_django.database import clock
 from hipq_django.models import Job, Worker
-from hipq_django.results import Claim
-from hipq_django.scheduler import BatchScheduler
+from hipq_django.scheduler.batch import BatchScheduler
+from hipq_django.scheduler.current_batch import PATIENCE_SECONDS, CurrentBatch
+from hipq_django.scheduler.executor import execute
+from hipq_django.transitions.values import Claim
 from tests.factories import WorkerFactory
 
-LOOK = re.compile(r"AS first_rank|hipq_look\(")
+PROBE = re.compile(r"AS first_rank|hipq_probe_queues_\w+\(")
 """How the statement is told that looks through all queues."""
 
 
 class HandWorker:
     """The real scheduler; what it claims stays in `claims` until the test lets it run."""
 
-    def __init__(self, *queues: str, threads: int = 1_000, ahead: int = 0) -> None:
+    def __init__(
+        self,
+        *queues: str,
+        threads: int = 1_000,
+        ahead: int = 0,
+        patience_seconds: float = PATIENCE_SECONDS,
+    ) -> None:
         self.row: Worker = WorkerFactory.create(queues=list(queues))
         self.threads = threads
         self.claims: list[Claim] = []
         self._ahead = ahead
-        self.batch = CurrentBatch()
+        self.batch = CurrentBatch(patience_seconds)
         self.scheduler = BatchScheduler(self.row, self)
 
     @classmethod
@@ -77,11 +83,11 @@ class HandWorker:
 
     # What the scheduler asks
 
-    def free(self) -> int:
+    def free_slots(self) -> int:
         """Return how many jobs would start at once."""
         return max(self.threads - len(self.claims), 0)
 
-    def ahead(self) -> int:
+    def prefetch_slots(self) -> int:
         """Return how many more may be claimed ahead of a free thread."""
         return self._ahead - max(len(self.claims) - self.threads, 0)
 

@@ -11,29 +11,27 @@ from typing import Any
 
 from django.db.models import F, QuerySet
 
-from hipq_django import parts
+from hipq_django.domain import parts
+from hipq_django.domain.states import NONE, WAITING, AnswerKind, AnswerStatus, Outcome, Phase, State
+from hipq_django.domain.validation import started
 from hipq_django.models import Answer, Attempt, Job, Queue
-from hipq_django.moments import started
-from hipq_django.payloads import NONE
-from hipq_django.states import WAITING, Outcome, State, Work
 
 Row = dict[str, Any]
 Rows = dict[int, Row]
 
 OF_THE_TYPE = {"type_name": F("job_type__name"), "counts_answers": F("job_type__counted_answers")}
 
-Status, Kind = Answer.Status, Answer.Kind
 
 STATUS_MOVES = {
-    Status.EARLY: {
-        Status.ACCEPTED,
-        Status.DUPLICATE,
-        Status.LATE,
-        Status.UNMATCHED,
-        Status.DISCARDED,
+    AnswerStatus.EARLY: {
+        AnswerStatus.ACCEPTED,
+        AnswerStatus.DUPLICATE,
+        AnswerStatus.LATE,
+        AnswerStatus.UNMATCHED,
+        AnswerStatus.DISCARDED,
     },
-    Status.ACCEPTED: {Status.DISCARDED},
-    Status.UNMATCHED: {Status.ACCEPTED, Status.EARLY},  # by hand
+    AnswerStatus.ACCEPTED: {AnswerStatus.DISCARDED},
+    AnswerStatus.UNMATCHED: {AnswerStatus.ACCEPTED, AnswerStatus.EARLY},  # by hand
 }
 """What may still become of an answer; in every other status it stays as it is."""
 
@@ -66,7 +64,7 @@ class Snapshot:
         running = [job for job in self.in_state(State.RUNNING) if job["queue_id"] == queue]
         return sum((job["throttle_factor"] for job in running), Decimal(0))
 
-    def answers_of(self, job: Row, status: Answer.Status, kind: Answer.Kind) -> list[Row]:
+    def answers_of(self, job: Row, status: AnswerStatus, kind: AnswerKind) -> list[Row]:
         """Return the job's answers of one status and kind, in the order in which they came."""
         wanted = (job["id"], status, kind)
         found = [
@@ -76,7 +74,7 @@ class Snapshot:
 
     def response_to(self, job: Row) -> list[Any]:
         """Return what settles the job, in a list: what was accepted; nothing while parts miss."""
-        accepted = self.answers_of(job, Status.ACCEPTED, Kind.RESPONSE)
+        accepted = self.answers_of(job, AnswerStatus.ACCEPTED, AnswerKind.RESPONSE)
         whole = [answer["payload"] for answer in accepted if answer["part"] == parts.UNNAMED]
         expects, named = job["expects"], [(a["part"], a["payload"]) for a in accepted if a["part"]]
         if whole or not expects or not parts.is_complete(expects, dict(named)):
@@ -154,7 +152,7 @@ def each_part_of_a_job_has_at_most_one_accepted_response(now: Snapshot) -> None:
     accepted = Counter(
         (answer["job_id"], answer["part"])
         for answer in now.answers.values()
-        if (answer["status"], answer["kind"]) == (Status.ACCEPTED, Kind.RESPONSE)
+        if (answer["status"], answer["kind"]) == (AnswerStatus.ACCEPTED, AnswerKind.RESPONSE)
     )
     assert all(count == 1 for count in accepted.values()), accepted
 
@@ -163,14 +161,14 @@ def each_attempt_has_at_most_one_accepted_error(now: Snapshot) -> None:
     accepted = Counter(
         (answer["job_id"], answer["attempt"])
         for answer in now.answers.values()
-        if (answer["status"], answer["kind"]) == (Status.ACCEPTED, Kind.ERROR)
+        if (answer["status"], answer["kind"]) == (AnswerStatus.ACCEPTED, AnswerKind.ERROR)
     )
     assert all(count == 1 for count in accepted.values()), accepted
 
 
 def an_accepted_error_is_in_the_history_of_its_job(now: Snapshot) -> None:
     for answer in now.answers.values():
-        if (answer["status"], answer["kind"]) == (Status.ACCEPTED, Kind.ERROR):
+        if (answer["status"], answer["kind"]) == (AnswerStatus.ACCEPTED, AnswerKind.ERROR):
             assert (answer["job_id"], answer["attempt"]) in now.attempts, answer
 
 
@@ -183,7 +181,7 @@ def an_answer_that_waits_for_its_job_has_a_job_that_can_still_take_it(now: Snaps
 def a_job_that_waits_has_counted_the_parts_that_are_there(now: Snapshot) -> None:
     for job, answer in _waiting(now):
         is_waiting = job["state"] == State.RUNNING and job["worker_id"] is None
-        if is_waiting and not job["answered"] and _is_part(answer, job):
+        if is_waiting and not job["has_pending_answer"] and _is_part(answer, job):
             expects = job["expects"]
             is_expected = isinstance(expects, int) or answer["part"] in expects
             assert not is_expected, (answer, job)
@@ -194,22 +192,22 @@ def a_live_job_is_answered_if_an_answer_waits_for_it(now: Snapshot) -> None:
     for job in now.jobs.values():
         is_live = job["state"] != State.FINAL
         is_answered = job["id"] in waited_for or bool(now.response_to(job))
-        assert job["answered"] == (is_live and is_answered), job
+        assert job["has_pending_answer"] == (is_live and is_answered), job
 
 
 def a_duplicate_repeats_another_answer_to_its_job(now: Snapshot) -> None:
-    others = {a["job_id"] for a in now.answers.values() if a["status"] != Status.DUPLICATE}
+    others = {a["job_id"] for a in now.answers.values() if a["status"] != AnswerStatus.DUPLICATE}
     for answer in now.answers.values():
-        assert answer["status"] != Status.DUPLICATE or answer["job_id"] in others, answer
+        assert answer["status"] != AnswerStatus.DUPLICATE or answer["job_id"] in others, answer
 
 
 def what_was_said_before_is_not_late(now: Snapshot) -> None:
     """It is a duplicate."""
-    settling = (Status.ACCEPTED, Status.DISCARDED)
+    settling = (AnswerStatus.ACCEPTED, AnswerStatus.DISCARDED)
     said = ("job_id", "attempt", "kind", "part", "payload")
     before = [a for a in now.answers.values() if a["status"] in settling]
     for answer in now.answers.values():
-        if answer["status"] == Status.LATE:
+        if answer["status"] == AnswerStatus.LATE:
             same = [a for a in before if all(a[name] == answer[name] for name in said)]
             assert all(a["id"] > answer["id"] for a in same), (answer, same)
 
@@ -218,10 +216,10 @@ def a_late_response_has_a_reason(now: Snapshot) -> None:
     answered = {
         answer["job_id"]
         for answer in now.answers.values()
-        if answer["status"] in (Status.ACCEPTED, Status.DISCARDED, Status.EARLY)
+        if answer["status"] in (AnswerStatus.ACCEPTED, AnswerStatus.DISCARDED, AnswerStatus.EARLY)
     }
     for answer in now.answers.values():
-        if (answer["status"], answer["kind"]) == (Status.LATE, Kind.RESPONSE):
+        if (answer["status"], answer["kind"]) == (AnswerStatus.LATE, AnswerKind.RESPONSE):
             job = now.jobs[answer["job_id"]]
             assert job["state"] == State.FINAL or job["id"] in answered, (answer, job)
 
@@ -229,13 +227,13 @@ def a_late_response_has_a_reason(now: Snapshot) -> None:
 def _waiting(now: Snapshot) -> Iterator[tuple[Row, Row]]:
     """Yield the answers that wait for a job there is, each behind its job."""
     for answer in now.answers.values():
-        if answer["status"] == Status.EARLY and answer["job_id"]:
+        if answer["status"] == AnswerStatus.EARLY and answer["job_id"]:
             yield now.jobs[answer["job_id"]], answer
 
 
 def _is_part(answer: Row, job: Row) -> bool:
     is_one_of_several = answer["part"] or job["counts_answers"] or job["expects"]
-    return answer["kind"] == Kind.RESPONSE and bool(is_one_of_several)
+    return answer["kind"] == AnswerKind.RESPONSE and bool(is_one_of_several)
 
 
 RULES = (
@@ -278,14 +276,14 @@ def no_request_is_claimed_after_its_response(before: Snapshot, after: Snapshot) 
     """Nobody is asked again what was answered and accepted."""
     for pk, job in after.jobs.items():
         was = before.jobs.get(pk, job)
-        if job["attempt"] > was["attempt"] and job["work"] == Work.REQUEST:
+        if job["attempt"] > was["attempt"] and job["phase"] == Phase.REQUEST:
             assert not before.response_to(was), (was, job)
 
 
 def no_attempt_fails_while_it_sends_what_was_answered(before: Snapshot, after: Snapshot) -> None:
     """The response goes first: a raise, a timeout or a lost worker does not count any more."""
     for pk, was in before.jobs.items():
-        if was["answered"] and was["work"] == Work.REQUEST:
+        if was["has_pending_answer"] and was["phase"] == Phase.REQUEST:
             assert (pk, was["attempt"]) not in after.attempts, (was, after.jobs.get(pk))
 
 
@@ -311,9 +309,11 @@ def an_answer_stays_what_it_became(before: Snapshot, after: Snapshot) -> None:
 def an_accepted_error_is_about_the_present_attempt(before: Snapshot, after: Snapshot) -> None:
     for pk, answer in after.answers.items():
         was = before.answers.get(pk)
-        if (answer["status"], answer["kind"]) != (Status.ACCEPTED, Kind.ERROR):
+        if (answer["status"], answer["kind"]) != (AnswerStatus.ACCEPTED, AnswerKind.ERROR):
             continue
-        if (was is None or was["status"] != Status.ACCEPTED) and answer["job_id"] in before.jobs:
+        if (was is None or was["status"] != AnswerStatus.ACCEPTED) and answer[
+            "job_id"
+        ] in before.jobs:
             present = before.jobs[answer["job_id"]]["attempt"]
             assert answer["attempt"] >= present, (answer, present)
 
@@ -354,11 +354,11 @@ def an_early_answer_saves_the_request(before: Snapshot, after: Snapshot) -> None
     waiting = {
         (answer["job_type"], answer["job_key"])
         for answer in before.answers.values()
-        if answer["status"] == Status.EARLY and not answer["job_id"] and not answer["part"]
+        if answer["status"] == AnswerStatus.EARLY and not answer["job_id"] and not answer["part"]
     }
     for pk, job in after.jobs.items():
         was = before.jobs.get(pk, job)
-        is_asking = job["state"] == State.RUNNING and job["work"] in (Work.REQUEST, Work.NONE)
+        is_asking = job["state"] == State.RUNNING and job["phase"] in (Phase.REQUEST, Phase.NONE)
         if job["attempt"] == was["attempt"] or not is_asking:
             continue
         is_alone = (job["job_type_id"], job["job_key"]) not in used and not job["counts_answers"]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
+import sys
 
 import pytest
 
-from hipq_django import steady
+from hipq_django.database import clock
 
 
 class Passing:
@@ -14,8 +14,7 @@ class Passing:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seconds = 0.0
-        real = time.clock_gettime
-        monkeypatch.setattr(time, "clock_gettime", lambda clock: real(clock) + self._of(clock))
-
-    def _of(self, clock: int) -> float:
-        return self.seconds if clock == steady._CLOCK else 0.0
+        real = clock.steady
+        for name, module in list(sys.modules.items()):
+            if name.startswith(("hipq_django.", "tests.")) and vars(module).get("steady") is real:
+                monkeypatch.setattr(module, "steady", lambda: real() + self.seconds)

@@ -11,7 +11,7 @@ from typing import Any
 
 from django.db import connection, transaction
 
-from hipq_django.hotpath.statements import kept_statements
+from hipq_django.engines.statements import server_functions
 
 BIG_TABLES = ("hipq_job", "hipq_answer")
 ABOUT_BIG_TABLES = re.compile(rf"\b({'|'.join(BIG_TABLES)})\b")
@@ -24,7 +24,7 @@ SORTED_ROWS = 1_000
 SLACK_PAGES = 100
 PAGES_PER_ROW = 4
 SQL_ALIAS = re.compile(rf"\b({'|'.join(BIG_TABLES)})\b\"? (?:AS )?\"?(\w+)")
-KEPT = {kept.call: kept for kept in kept_statements()}
+KEPT = {kept.call: kept for kept in server_functions()}
 BY_RANK = re.compile(r"ORDER BY [^)]*\brank\b")
 SQLITE_SCAN = re.compile(r"SCAN (\w+)(?! USING)\b")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from hipq_django.current_batch import CurrentBatch
 from hipq_django.processes.pool import ThreadPool
-from hipq_django.results import Claim
-from hipq_django.scheduler import BatchScheduler
+from hipq_django.scheduler.batch import BatchScheduler
+from hipq_django.scheduler.current_batch import CurrentBatch
+from hipq_django.transitions.values import Claim
 from tests.factories import WorkerFactory
 
 

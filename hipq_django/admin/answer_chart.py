@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from django.db.models.functions import TruncDate
 from django.utils import timezone
 
-from hipq_django.figures import COUNT_LIMIT
 from hipq_django.models import Answer
+from hipq_django.monitoring.counts import COUNT_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

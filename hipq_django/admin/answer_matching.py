@@ -14,11 +14,11 @@ from django.template.response import TemplateResponse
 from django.urls import path
 from django.utils.http import urlencode
 
-from hipq_django import answers, inbox
 from hipq_django.admin.answer_values import shown_payload
 from hipq_django.admin.base import HipqAdmin
-from hipq_django.admin.display import badge, block, known, when
+from hipq_django.admin.display import badge, block, or_dash, when
 from hipq_django.admin.job_panel import standing
+from hipq_django.answers import api, manual
 from hipq_django.exceptions import HipqError
 from hipq_django.models import Answer, Job
 
@@ -75,7 +75,7 @@ class AnswerMatching(HipqAdmin):
         """Match and write it down in both histories, all of it or nothing."""
         try:
             with transaction.atomic(using=self.database):
-                matched = answers.assign(answer, job_id)
+                matched = api.assign(answer, job_id)
                 self.log_change(request, matched, f"Matched to job {job_id}.")
                 self.log_change(request, matched.job, f"Answer {matched.pk} matched to it.")
         except HipqError as error:
@@ -99,7 +99,7 @@ class AnswerMatching(HipqAdmin):
             "answer_rows": self._answer_rows(answer),
             "job": job,
             "job_rows": self._job_rows(job) if job else [],
-            "refusal": inbox.refusal(answer, job) if job else "",
+            "refusal": manual.refusal(answer, job) if job else "",
             "jobs_url": f"{self.url(Job, 'changelist')}?state=awaiting",
         }
         request.current_app = self.admin_site.name
@@ -121,7 +121,7 @@ class AnswerMatching(HipqAdmin):
             ("status", str(answer.get_status_display())),
             ("kind", answer.kind),
             ("job type", answer.job_type),
-            ("key", known(answer.job_key)),
+            ("key", or_dash(answer.job_key)),
             ("received", when(answer.receive_time, self.now)),
             ("payload", block(shown_payload(answer))),
         ]
@@ -131,7 +131,7 @@ class AnswerMatching(HipqAdmin):
             ("job", self.link(Job, job.pk, job)),
             ("state", badge(*standing(job))),
             ("job type", job.job_type.name),
-            ("key", known(job.job_key)),
+            ("key", or_dash(job.job_key)),
             ("attempt", str(job.attempt or "none yet")),
             ("created", when(job.create_time, self.now)),
             ("job data", block(job.masked(job.job_data))),

@@ -17,6 +17,7 @@ TONES = {
 
 def status_badge(answer: Answer) -> str:
     """Return what became of an answer."""
+    # For mypy: the keys are statuses.
     return badge(answer.status, TONES.get(answer.status, "cancelled"))  # type: ignore[call-overload]
 
 
@@ -29,7 +30,7 @@ def masked(answer: Answer, value: Any) -> Any:
     """Return JSON or text about an answer without the values of its sensitive fields."""
     if answer.job is not None:
         return answer.job.job_type.redactor.knowing(answer.job.job_data, answer.payload).mask(value)
-    types = JobType.objects.using(answer._state.db)
+    types = JobType.objects.using(answer.using)
     row = types.filter(instance=answer.instance, name=answer.job_type).first()
     job_type = row or JobType(instance=answer.instance, name=answer.job_type)
     return job_type.redactor.knowing(answer.payload).mask(value)

@@ -10,7 +10,7 @@ from hipq_django.admin.answer_chart import chart
 from hipq_django.admin.answer_matching import AnswerMatching
 from hipq_django.admin.answer_values import masked, shown_payload, status_badge
 from hipq_django.admin.base import ReadOnlyAdmin
-from hipq_django.admin.display import NOTHING, block, known, when
+from hipq_django.admin.display import NOTHING, block, or_dash, when
 from hipq_django.admin.filters import AnswerFilter, KindFilter
 from hipq_django.models import Answer, Job
 
@@ -87,12 +87,12 @@ class AnswerAdmin(AnswerMatching, ReadOnlyAdmin):
     @admin.display(description="message id")
     def message(self, answer: Answer) -> str:
         """The sender's own id of the message."""
-        return known(answer.message_id)
+        return or_dash(answer.message_id)
 
     @admin.display(description="problem")
     def what_is_wrong(self, answer: Answer) -> str:
         """Why a message is no answer."""
-        return known(masked(answer, answer.problem))
+        return or_dash(masked(answer, answer.problem))
 
     @admin.display(description="payload")
     def content(self, answer: Answer) -> str:

@@ -17,13 +17,14 @@ from django.http import HttpResponseRedirect
 from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html
 
-from hipq_django import clock
 from hipq_django.admin.display import shown, when
 from hipq_django.admin.fields import OutdatedFormError
-from hipq_django.conf import get_instance
-from hipq_django.database import locked, write_transaction
-from hipq_django.figures import COUNT_LIMIT, capped_count
-from hipq_django.setting import DEFAULT
+from hipq_django.conf.instances import get_instance
+from hipq_django.conf.rules import DEFAULT
+from hipq_django.database import clock
+from hipq_django.database.locks import locked
+from hipq_django.database.transactions import write_transaction
+from hipq_django.monitoring.counts import COUNT_LIMIT, capped_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +44,7 @@ MAX_TERM_CHARS = 255
 """No key and no name is longer; SQLite refuses far longer terms with an error."""
 
 
-class CappedPaginator(Paginator):  # type: ignore[type-arg]
+class CappedPaginator(Paginator):  # type: ignore[type-arg]  # generic in the stubs only
     """Counts up to a bound, so that a page costs the same however many rows there are."""
 
     @cached_property
@@ -68,7 +69,7 @@ class RowList(ChangeList):
     def get_queryset(self, request: HttpRequest, *args: Any, **kwargs: Any) -> QuerySet[Any]:
         """Return the rows of the list."""
         rows = super().get_queryset(request, *args, **kwargs)
-        return rows.defer(*self.model_admin.list_defer)  # type: ignore[attr-defined]
+        return rows.defer(*self.model_admin.list_defer)  # type: ignore[attr-defined]  # a HipqAdmin
 
     def get_ordering_field(self, field_name: Any) -> Any:
         """Return the field of a column that may be sorted by: any other has no index."""
@@ -80,7 +81,7 @@ class RowList(ChangeList):
         return list(dict.fromkeys(super().get_ordering(request, queryset)))
 
 
-class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the stubs only
     """Rows that the queue itself adds and deletes; some of their values may be edited.
 
     `using` is the alias of the database whose rows are shown; '' means the default instance's.
@@ -185,7 +186,7 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         """Return False: `hipq_prune` deletes what is finished and old."""
         return False
 
-    def construct_change_message(  # type: ignore[override]
+    def construct_change_message(  # type: ignore[override]  # the stubs name other types
         self, request: HttpRequest, form: ModelForm[Any], formsets: Any, add: bool = False
     ) -> str:
         """Return what the history keeps of an edit: old and new values."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from django.utils import timezone
 from django.utils.html import format_html
 
-from hipq_django.payloads import NONE
+from hipq_django.domain.states import NONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,7 +86,7 @@ def shown(value: Any) -> str:
     return str(value) if value not in (None, "", NONE) else "none"
 
 
-def known(text: str) -> str:
+def or_dash(text: str) -> str:
     """Return text, or the sign for nothing where the database says 'NONE'."""
     return NOTHING if text in ("", NONE) else text
 

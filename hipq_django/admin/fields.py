@@ -8,7 +8,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 
 from hipq_django.admin.display import plain
-from hipq_django.definitions import checked_windows
+from hipq_django.domain.validation import checked_windows
 from hipq_django.exceptions import InvalidJobError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class OutdatedFormError(Exception):
     """What the operator edited is not any more as the page showed it."""
 
 
-class EditForm(forms.ModelForm):  # type: ignore[type-arg]
+class EditForm(forms.ModelForm):  # type: ignore[type-arg]  # generic in the stubs only
     """Knows what the operator changed, whatever somebody else saved since the page was opened.
 
     The values that the page showed travel with the form and are what a field is compared with.
@@ -52,6 +52,7 @@ class EditForm(forms.ModelForm):  # type: ignore[type-arg]
             name
             for name in self.edited
             if self._was_outdated(name)
+            # For mypy: a concrete field.
             or row._meta.get_field(name).value_from_object(row) != self.initial[name]  # type: ignore[union-attr]
         ]
         if outdated:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from django.contrib.admin import SimpleListFilter
 from django.db.models import Q
 
-from hipq_django import clock
+from hipq_django.database import clock
+from hipq_django.domain.states import Outcome, State
 from hipq_django.models import Answer, JobType, Queue
-from hipq_django.states import Outcome, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +29,7 @@ class _RowFilter(SimpleListFilter):
 
     def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
         """Return the rows there are; a queue or a job type is a row, so they are few."""
+        # For mypy: a HipqAdmin.
         rows = self.model._default_manager.using(model_admin.database)  # type: ignore[attr-defined]
         return [(str(row.pk), str(row)) for row in rows.order_by("instance", "name")]
 
@@ -92,7 +93,7 @@ _STATES: dict[str, Callable[[JobQuerySet], JobQuerySet]] = {
     "initial": lambda jobs: jobs.waiting().filter(state=State.INITIAL),
     "retry": lambda jobs: jobs.waiting().filter(state=State.RETRY),
     "running": lambda jobs: jobs.running(),
-    "awaiting": lambda jobs: jobs.running().filter(worker=None, answered=False),
+    "awaiting": lambda jobs: jobs.running().filter(worker=None, has_pending_answer=False),
     "error": lambda jobs: jobs.in_error(),
     "final": lambda jobs: jobs.final(),
 }

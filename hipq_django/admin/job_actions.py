@@ -12,11 +12,11 @@ from django.http import HttpResponseRedirect
 from django.urls import path
 from django.views.decorators.http import require_POST
 
-from hipq_django import api
 from hipq_django.admin.base import HipqAdmin
+from hipq_django.api import control, enqueueing
+from hipq_django.domain.states import WAITING, State
 from hipq_django.exceptions import HipqError
 from hipq_django.models import Job
-from hipq_django.states import WAITING, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,15 +47,15 @@ VERBS = {
     verb.name: verb
     for verb in (
         Verb(
-            "run_now", "Run now", "run_job", frozenset(WAITING), api.run_now,
+            "run_now", "Run now", "run_job", frozenset(WAITING), control.run_now,
             done="Set to run now, its time windows dropped",
         ),
         Verb(
-            "requeue", "Requeue", "requeue_job", frozenset({State.FINAL}), api.requeue,
+            "requeue", "Requeue", "requeue_job", frozenset({State.FINAL}), enqueueing.requeue,
             done="Requeued",
         ),
         Verb(
-            "cancel", "Cancel", "cancel_job", frozenset(State) - {State.FINAL}, api.cancel,
+            "cancel", "Cancel", "cancel_job", frozenset(State) - {State.FINAL}, control.cancel,
             done="Cancelled",
             warning="The job becomes final. A handler that is executing it is not stopped, but "
             "its result and any answer that still comes are not used.",

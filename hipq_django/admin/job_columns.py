@@ -12,16 +12,15 @@ from hipq_django.admin.display import (
     age,
     badge,
     block,
-    known,
+    or_dash,
     plain,
     span,
     when,
     when_short,
 )
 from hipq_django.admin.job_panel import progress_text, standing
+from hipq_django.domain.states import NONE, WAITING, State
 from hipq_django.models import Job, JobType, Queue
-from hipq_django.payloads import NONE
-from hipq_django.states import WAITING, State
 
 
 class JobColumns(HipqAdmin):
@@ -76,7 +75,7 @@ class JobColumns(HipqAdmin):
     @admin.display(description="key")
     def key(self, job: Job) -> str:
         """The job key."""
-        return known(job.job_key)
+        return or_dash(job.job_key)
 
     @admin.display(description="scheduled")
     def scheduled(self, job: Job) -> str:

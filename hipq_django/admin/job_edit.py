@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from django import forms
 
-from hipq_django import clock, moves
+from hipq_django import transitions
 from hipq_django.admin.fields import EditForm, NumberField, checked
-from hipq_django.database import locked, write_transaction
-from hipq_django.definitions import checked_factor, checked_priority
+from hipq_django.database import clock
+from hipq_django.database.locks import locked
+from hipq_django.database.transactions import write_transaction
+from hipq_django.domain.states import WAITING
+from hipq_django.domain.validation import aware_moment, checked_factor, checked_priority
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.models import Job
-from hipq_django.moments import aware_moment
-from hipq_django.states import WAITING
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -68,7 +69,7 @@ def edit(job: Job, form: JobForm) -> Job:
             raise InvalidJobError(refusal(row))
         form.check_current(row)
         if form.edited:
-            moves.edit(row, form.edited, clock.now(job.using))
+            transitions.edit(row, form.edited, clock.now(job.using))
     return row
 
 

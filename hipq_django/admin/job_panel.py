@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 from django.utils.text import Truncator
 
 from hipq_django.admin.answer_values import status_badge
-from hipq_django.admin.display import age, badge, block, known, plain, span, when
-from hipq_django.payloads import NONE
-from hipq_django.reasons import explain
-from hipq_django.states import WAITING, Outcome, State
+from hipq_django.admin.display import age, badge, block, or_dash, plain, span, when
+from hipq_django.domain.states import NONE, WAITING, Outcome, State
+from hipq_django.monitoring.reasons import explain
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -105,7 +104,7 @@ def _attempt(attempt: Attempt, job: Job, now: datetime) -> dict[str, Any]:
         "kind": attempt.get_kind_display(),
         "error": block(job.masked(attempt.error)),
         "traceback": block(trace, "Traceback:") if trace else "",
-        "worker": known(attempt.worker),
+        "worker": or_dash(attempt.worker),
         "ended": when(attempt.end_time, now),
         "took": span(attempt.end_time - attempt.start_time),
     }

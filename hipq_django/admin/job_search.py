@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hipq_django.admin.base import is_id
+from hipq_django.domain.states import NONE, State
 from hipq_django.models import JobType
-from hipq_django.payloads import NONE
-from hipq_django.states import State
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
@@ -29,7 +28,7 @@ def _with_key(jobs: Any, key: str) -> list[int]:
     One has the live jobs and one the final jobs; both begin with the job type.
     """
     types = list(JobType.objects.using(jobs.db).values_list("pk", flat=True))
-    keyed = jobs.filter(job_type__in=types, job_key=key).exclude(job_key=NONE).order_by("-pk")
+    keyed = jobs.filter(job_type__in=types, job_key=key).keyed().order_by("-pk")
     found: list[int] = []
     for part in (keyed.exclude(state=State.FINAL), keyed.final()):
         found += part.values_list("pk", flat=True)[:MAX_FOUND]

@@ -11,14 +11,14 @@ from django.utils.html import format_html
 from hipq_django.admin.base import HipqAdmin
 from hipq_django.admin.display import NOTHING, badge, plain
 from hipq_django.admin.fields import CheckedField, EditForm, NumberField, WindowsField
-from hipq_django.definitions import (
+from hipq_django.domain.validation import (
     checked_factor,
     checked_priority,
     checked_timeout,
     checked_zone,
 )
+from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Job, JobType, Queue
-from hipq_django.registry import get_declared
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
@@ -47,6 +47,7 @@ class JobTypeForm(EditForm):
         super().__init__(*args, **kwargs)
         if "queue" in self.fields:
             queues = Queue.objects.using(self.instance.queue.using)
+            # For mypy: a ModelChoiceField.
             self.fields["queue"].queryset = queues.filter(instance=self.instance.instance)  # type: ignore[attr-defined]
 
 

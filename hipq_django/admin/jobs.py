@@ -18,10 +18,9 @@ from hipq_django.admin.job_columns import JobColumns
 from hipq_django.admin.job_edit import JobForm, edit, refusal
 from hipq_django.admin.job_panel import answers_panel, panel
 from hipq_django.admin.job_search import find
+from hipq_django.domain.states import NONE, WAITING
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.models import Answer, Job, Queue
-from hipq_django.payloads import NONE
-from hipq_django.states import WAITING
 
 if TYPE_CHECKING:
     from django.contrib.admin.views.main import ChangeList
@@ -30,9 +29,9 @@ if TYPE_CHECKING:
 
 ERROR_HEAD_CHARS = 120
 
-EDIT = ("scheduled_run_time", "priority", "throttle_factor", "seen_attempt")
-SEE = ("scheduled", "priority", "factor")
-LOOK = (
+EDITABLE = ("scheduled_run_time", "priority", "throttle_factor", "seen_attempt")
+READ_ONLY = ("scheduled", "priority", "factor")
+SECTIONS = (
     (
         "Job",
         (
@@ -95,7 +94,7 @@ class JobAdmin(JobColumns, JobActions):
     search_fields = ("job_key",)
     search_help_text = "A whole job key or id."
     sortable_by = ("id",)
-    readonly_fields = ("scheduled", "factor", *(name for _, names in LOOK for name in names))
+    readonly_fields = ("scheduled", "factor", *(name for _, names in SECTIONS for name in names))
 
     # The list
 
@@ -120,8 +119,8 @@ class JobAdmin(JobColumns, JobActions):
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         """Return the fields to edit where the job waits, and what there is to see."""
         editable = obj is not None and self.has_change_permission(request, obj)
-        top = EDIT if editable else SEE
-        return [(None, {"fields": top}), *((name, {"fields": fields}) for name, fields in LOOK)]
+        top = EDITABLE if editable else READ_ONLY
+        return [(None, {"fields": top}), *((name, {"fields": fields}) for name, fields in SECTIONS)]
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Return whether the user may edit jobs, and this one waits."""

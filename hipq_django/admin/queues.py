@@ -12,12 +12,12 @@ from django.utils.text import Truncator
 from hipq_django.admin.base import HipqAdmin, RowList
 from hipq_django.admin.display import badge, plain, span
 from hipq_django.admin.fields import EditForm, NumberField
-from hipq_django.conf import get_instance
+from hipq_django.conf.instances import get_instance
+from hipq_django.conf.rules import checked_limit, checked_queue_number
+from hipq_django.domain.states import NONE
 from hipq_django.exceptions import ConfigurationError
-from hipq_django.figures import counted, is_served, live_workers, with_figures
 from hipq_django.models import Job, Queue
-from hipq_django.payloads import NONE
-from hipq_django.setting import checked_limit, checked_queue_number
+from hipq_django.monitoring.counts import format_count, is_served, live_workers, with_figures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +54,7 @@ class QueueList(RowList):
         """Give each queue of the page the fact whether a live worker serves it."""
         super().get_results(request)
         self.result_list = list(self.result_list)
-        page: QueueAdmin = self.model_admin  # type: ignore[assignment]
+        page: QueueAdmin = self.model_admin  # type: ignore[assignment]  # what the list belongs to
         workers, shows_problem = live_workers(page.database), page.may_view(request, Job)
         for queue in self.result_list:
             queue.is_served = is_served(queue, workers)
@@ -175,7 +175,7 @@ class QueueAdmin(HipqAdmin):
             return "0"
         jobs = self.url(Job, "changelist")
         return format_html(
-            '<a href="{}?queue={}&amp;state={}">{}</a>', jobs, queue.pk, state, counted(number)
+            '<a href="{}?queue={}&amp;state={}">{}</a>', jobs, queue.pk, state, format_count(number)
         )
 
     @admin.display(description="load")

@@ -30,6 +30,7 @@ class WorkerAdmin(ReadOnlyAdmin):
         """The state, or that the heartbeat stopped."""
         if worker.is_silent(self.now):
             return badge("silent", "error")
+        # For mypy: the keys are states.
         return badge(worker.state, TONES.get(worker.state, "cancelled"))  # type: ignore[call-overload]
 
     @admin.display(description="serves")

@@ -8,32 +8,18 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from hipq_django.domain.parts import UNNAMED
+from hipq_django.domain.states import NONE, AnswerKind, AnswerStatus
 from hipq_django.models.fields import JsonField
 from hipq_django.models.job import Job
-from hipq_django.models.manager import RowManager
-from hipq_django.parts import UNNAMED
-from hipq_django.payloads import NONE
+from hipq_django.models.manager import Row, RowManager
 
 
-class Answer(models.Model):
+class Answer(Row):
     """An answer of another system."""
 
-    class Kind(models.TextChoices):
-        """Which of the two was answered; `malformed` is a message that is no answer."""
-
-        RESPONSE = "response"
-        ERROR = "error"
-        MALFORMED = "malformed"
-
-    class Status(models.TextChoices):
-        """What became of the answer."""
-
-        ACCEPTED = "accepted", "accepted: it settled its job or will"
-        EARLY = "early", "early: kept for the job to come"
-        DUPLICATE = "duplicate", "duplicate: the job was answered before"
-        LATE = "late", "late: the job was final"
-        UNMATCHED = "unmatched", "unmatched: no such job in time, or no such part"
-        DISCARDED = "discarded", "discarded: the request was sent again"
+    Kind = AnswerKind
+    Status = AnswerStatus
 
     instance = models.CharField(max_length=100, default="default")
     job_type = models.CharField(max_length=100)
@@ -46,10 +32,10 @@ class Answer(models.Model):
         max_length=100, default=UNNAMED, blank=True, help_text="Of several answers to one job."
     )
     message_id = models.CharField(max_length=255, default=NONE)
-    kind = models.CharField(max_length=10, choices=Kind.choices)
+    kind = models.CharField(max_length=10, choices=AnswerKind.choices)
     payload = JsonField()
     problem = models.TextField(default=NONE, help_text="Why a message is no answer.")
-    status = models.CharField(max_length=10, choices=Status.choices)
+    status = models.CharField(max_length=10, choices=AnswerStatus.choices)
     receive_time = models.DateTimeField(default=timezone.now)
 
     objects = RowManager()
@@ -92,7 +78,7 @@ class Answer(models.Model):
             ),
         ]
 
-    JOBLESS: ClassVar = (Status.EARLY, Status.UNMATCHED)
+    JOBLESS: ClassVar = (AnswerStatus.EARLY, AnswerStatus.UNMATCHED)
     """The statuses in which no job may have the answer."""
 
     if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from django.db import models
 from django.db.models import F
 from django.utils import timezone
 
+from hipq_django.domain.states import NONE
 from hipq_django.exceptions import ErrorAnswer, JobTimeout, WorkerLost
 from hipq_django.models.fields import JsonField
 from hipq_django.models.job import Job
 from hipq_django.models.manager import RowManager
-from hipq_django.payloads import NONE
 
 if TYPE_CHECKING:
     from collections.abc import Collection

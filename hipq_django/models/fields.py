@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import models
 
-from hipq_django.payloads import NONE
+from hipq_django.domain.states import NONE
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper

@@ -1,4 +1,4 @@
-"""Jobs. Where a job's state is written is `hipq_django.moves`, nowhere else."""
+"""Jobs. Where a job's state is written is `hipq_django.transitions`, nowhere else."""
 
 from __future__ import annotations
 
@@ -9,16 +9,23 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from hipq_django.database import outcome_in, state_in
+from hipq_django.database.lookups import outcome_in, state_in
+from hipq_django.domain.states import (
+    NONE,
+    UNSUCCESSFUL,
+    VALID_COMBINATIONS,
+    WAITING,
+    Outcome,
+    Phase,
+    State,
+)
+from hipq_django.domain.validation import started
+from hipq_django.models.constraints import IsValidCombination
 from hipq_django.models.fields import JsonField, factor_field, no_error
 from hipq_django.models.job_type import JobType
-from hipq_django.models.manager import RowManager
+from hipq_django.models.manager import Row, RowManager
 from hipq_django.models.queue import Queue
-from hipq_django.models.shape import ShapeIn
 from hipq_django.models.worker import Worker
-from hipq_django.moments import started
-from hipq_django.payloads import NONE
-from hipq_django.states import SHAPES, UNSUCCESSFUL, WAITING, Outcome, State, Work
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -45,15 +52,15 @@ class JobQuerySet(models.QuerySet["Job"]):
         return self.filter(state_in(State.RUNNING))
 
     def awaiting_response_handler(self) -> JobQuerySet:
-        """Running jobs whose response is in and is in nobody's hands."""
-        return self.running().filter(answered=True, worker__isnull=True)
+        """Running jobs whose response is in and that nobody owns."""
+        return self.running().filter(has_pending_answer=True, worker__isnull=True)
 
     def in_error(self) -> JobQuerySet:
         """Jobs about which the retry handler has not decided yet."""
         return self.filter(state_in(State.ERROR))
 
-    def in_hands(self) -> tuple[JobQuerySet, JobQuerySet]:
-        """Jobs that workers have in hand: running ones, and errors.
+    def owned(self) -> tuple[JobQuerySet, JobQuerySet]:
+        """Jobs that workers own: running ones, and errors.
 
         Each is asked for in the order of its index. Else PostgreSQL, by its statistics, would
         rather look for them in the whole table. By `queue_id`, because `queue` means the order of
@@ -67,6 +74,10 @@ class JobQuerySet(models.QuerySet["Job"]):
         """Jobs that are not final; written as in the unique index, so that it serves."""
         return self.exclude(state=State.FINAL)
 
+    def keyed(self) -> JobQuerySet:
+        """Jobs that have a key; written as in the indexes of keys, so that these serve."""
+        return self.exclude(job_key=NONE)
+
     def final(self) -> JobQuerySet:
         """Jobs that are finished for good."""
         return self.filter(state_in(State.FINAL))
@@ -78,12 +89,12 @@ class JobQuerySet(models.QuerySet["Job"]):
         return self.final().filter(outcome=outcome)
 
 
-class Job(models.Model):
+class Job(Row):
     """A job instance. Source of the fields: hipq state.md, "Job Instance"."""
 
     State = State
     Outcome = Outcome
-    Work = Work
+    Phase = Phase
 
     # Values of a fixed size first, those that may be NULL last: PostgreSQL keeps the columns in
     # this order, and finds one faster that has the same place in each row.
@@ -105,18 +116,18 @@ class Job(models.Model):
     )
     attempt = models.PositiveIntegerField(default=0)
     priority = models.IntegerField(default=100, help_text="Lower runs sooner.")
-    answered = models.BooleanField(
-        default=False, help_text="An answer is in the inbox that was not worked off yet."
+    has_pending_answer = models.BooleanField(
+        default=False, help_text="An answer is in the inbox that was not processed yet."
     )
     prefetched = models.BooleanField(
         default=False, help_text="Claimed ahead: it may not have started yet."
     )
     state = models.CharField(max_length=10, choices=State.choices, default=State.INITIAL)
     outcome = models.CharField(max_length=10, choices=Outcome.choices, default=Outcome.NONE)
-    work = models.CharField(
+    phase = models.CharField(
         max_length=10,
-        choices=Work.choices,
-        default=Work.NONE,
+        choices=Phase.choices,
+        default=Phase.NONE,
         help_text="What the worker does with it.",
     )
     job_key = models.CharField(max_length=255, default=NONE)
@@ -177,7 +188,8 @@ class Job(models.Model):
                 name="hipq_job_key_unique",
             ),
             models.CheckConstraint(
-                condition=Q(ShapeIn(SHAPES)) & (Q(attempt=0) | ~Q(state="initial")),
+                condition=Q(IsValidCombination(VALID_COMBINATIONS))
+                & (Q(attempt=0) | ~Q(state="initial")),
                 name="hipq_job_fits_state",
             ),
             models.CheckConstraint(
@@ -208,8 +220,8 @@ class Job(models.Model):
             ),
             models.Index(
                 fields=["queue", "id"],
-                condition=Q(state__in=["running"], answered=True),
-                name="hipq_job_answered",
+                condition=Q(state__in=["running"], has_pending_answer=True),
+                name="hipq_job_pending_answer",
             ),
             models.Index(
                 fields=["queue", "id"], condition=Q(state__in=["error"]), name="hipq_job_error"
@@ -236,11 +248,6 @@ class Job(models.Model):
         return f"job {self.pk}" if self.job_key == NONE else f"job {self.pk} ({self.job_key})"
 
     @property
-    def using(self) -> str:
-        """The alias of the database this row is in."""
-        return self._state.db or "default"
-
-    @property
     def is_final(self) -> bool:
         """Whether the job is finished for good."""
         return self.state == State.FINAL
@@ -248,7 +255,9 @@ class Job(models.Model):
     @property
     def is_awaiting_answer(self) -> bool:
         """Whether the request was sent and nobody executes the job now."""
-        return self.state == State.RUNNING and self.worker_id is None and not self.answered
+        return (
+            self.state == State.RUNNING and self.worker_id is None and not self.has_pending_answer
+        )
 
     @property
     def start_time(self) -> datetime:
@@ -271,7 +280,7 @@ class Job(models.Model):
         arrival, for a job type with counted answers. Asks the database; in async code use
         `sync_to_async`.
         """
-        from hipq_django.gathering import answers_so_far  # it stands above the models
+        from hipq_django.answers.aggregation import answers_so_far  # it stands above the models
 
         return answers_so_far(self)
 
@@ -284,7 +293,7 @@ class Job(models.Model):
         `InvalidJobError` where the job does not run this attempt, `DuplicateJobKeyError` where
         another live job of the type has the key.
         """
-        from hipq_django.running import set_key  # it stands above the models
+        from hipq_django.api.reporting import set_key  # it stands above the models
 
         return set_key(self, job_key)
 

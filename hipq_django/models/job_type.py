@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
+from hipq_django.domain.redaction import NOTHING_SENSITIVE, Redactor
+from hipq_django.exceptions import ConfigurationError
+from hipq_django.job_types.registry import get_declared
 from hipq_django.models.fields import JsonField, factor_field
 from hipq_django.models.manager import RowManager
 from hipq_django.models.queue import Queue
-from hipq_django.redaction import NOTHING_SENSITIVE, Redactor
-from hipq_django.registry import get_declared
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import tzinfo
-
-    from hipq_django.database import RowVersions
 
 
 class JobType(models.Model):
@@ -42,7 +42,7 @@ class JobType(models.Model):
     create_time = models.DateTimeField(default=timezone.now, editable=False)
     update_time = models.DateTimeField(default=timezone.now, editable=False)
 
-    versions: RowVersions | None = None
+    versions: tuple[str, ...] | None = None
     """Those of this row and its queue's as they were read; None where nobody looked."""
 
     objects = RowManager()
@@ -70,11 +70,12 @@ class JobType(models.Model):
         """
         super().clean_fields({*(exclude or ()), "queue"})
 
-    @property
+    @cached_property
     def redactor(self) -> Redactor:
         """What masks the sensitive fields: those of the row, and those of this process's code.
 
-        Each may be ahead of the other while a new version is rolled out.
+        Each may be ahead of the other while a new version is rolled out. Both stay as they are in
+        a copy of the row, but for one that is brought up to the code.
         """
         declared = get_declared(self.instance, self.name)
         in_code = declared.sensitive if declared else ()
@@ -89,5 +90,11 @@ class JobType(models.Model):
 
     @property
     def zone(self) -> tzinfo:
-        """That time zone; raise `ZoneInfoNotFoundError` where this machine lacks it."""
-        return ZoneInfo(self.zone_name)
+        """That time zone; raise `ConfigurationError` where this machine lacks it."""
+        try:
+            return ZoneInfo(self.zone_name)
+        except ZoneInfoNotFoundError as error:
+            raise ConfigurationError(
+                f"job type {self.name!r} has time zone {self.zone_name!r}, which this machine does "
+                "not know; install its zone data here (pip install tzdata), or change the zone."
+            ) from error

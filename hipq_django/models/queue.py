@@ -9,16 +9,16 @@ from typing import ClassVar
 from django.db import models
 from django.utils import timezone
 
+from hipq_django.conf.rules import QUEUE_RANGES
+from hipq_django.domain.ordering import MAX_RANK, Order, Ordering
+from hipq_django.domain.states import NONE
 from hipq_django.models.fields import JsonField, factor_field
-from hipq_django.models.manager import RowManager
-from hipq_django.payloads import NONE
-from hipq_django.ranking import MAX_RANK, Order, Ordering
-from hipq_django.setting import QUEUE_RANGES
+from hipq_django.models.manager import Row, RowManager
 
 _ordering = lru_cache(maxsize=256)(Ordering)  # asked for by each look, for all queues
 
 
-class Queue(models.Model):
+class Queue(Row):
     """A queue of an instance; `jobs` is the one way to its jobs."""
 
     Order = Order
@@ -42,7 +42,7 @@ class Queue(models.Model):
     create_time = models.DateTimeField(default=timezone.now, editable=False)
     update_time = models.DateTimeField(default=timezone.now, editable=False)
 
-    front: int = -MAX_RANK
+    low_water_mark: int = -MAX_RANK
     """A rank that no due job was below when a scheduler looked; behind it an index scan may begin.
 
     Before it may lie the dead entries of millions of jobs, which no vacuum may remove while a
@@ -83,29 +83,24 @@ class Queue(models.Model):
         """Whether all waiting jobs have the ranks of this order; else workers are at it."""
         return bool(self.ranking == self.ordering.as_ranking())
 
-    def last_due_rank(self, now: datetime) -> int:
+    def high_water_mark(self, now: datetime) -> int:
         """Return a rank that no due job exceeds: behind it an index scan may stop."""
-        return self.ordering.last_due_rank(now) if self.is_ranked else MAX_RANK
+        return self.ordering.high_water_mark(now) if self.is_ranked else MAX_RANK
 
     def first_future_rank(self, now: datetime) -> int:
         """Return a rank that every job of the future has at least."""
         return self.ordering.first_future_rank(now) if self.is_ranked else -MAX_RANK
 
-    def front_at(self, first_rank: int | None, now: datetime) -> int:
-        """Return the `front` after a look that found `first_rank` as the first due one.
+    def low_water_mark_at(self, first_rank: int | None, now: datetime) -> int:
+        """Return the low-water mark after a probe that found `first_rank` as the first due one.
 
         With a limit the order is strict: what was enqueued this moment is seen.
         """
         if self.is_limited or not self.is_ranked:
             return -MAX_RANK
-        return self.ordering.front(first_rank, now)
+        return self.ordering.low_water_mark(first_rank, now)
 
     @property
     def is_limited(self) -> bool:
         """Whether there is a throttle limit; below 1 is none."""
         return bool(self.throttle_limit >= 1)
-
-    @property
-    def using(self) -> str:
-        """The alias of the database this row is in."""
-        return self._state.db or "default"

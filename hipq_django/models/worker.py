@@ -8,11 +8,11 @@ from typing import ClassVar
 from django.db import models
 from django.utils import timezone
 
-from hipq_django.conf import LOST_AFTER_BEATS
+from hipq_django.conf.instances import LOST_AFTER_BEATS
+from hipq_django.domain.states import NONE
 from hipq_django.models.fields import JsonField
-from hipq_django.models.manager import RowManager
+from hipq_django.models.manager import Row, RowManager
 from hipq_django.models.queue import Queue
-from hipq_django.payloads import NONE
 
 
 class WorkerQuerySet(models.QuerySet["Worker"]):
@@ -23,7 +23,7 @@ class WorkerQuerySet(models.QuerySet["Worker"]):
         return self.exclude(source=NONE)
 
 
-class Worker(models.Model):
+class Worker(Row):
     """A process that runs jobs, or one that reads messages.
 
     `lost` means that its heartbeat stopped and its jobs were taken over.
@@ -51,7 +51,7 @@ class Worker(models.Model):
     heartbeat_seconds = models.FloatField(default=10)
     heartbeat_time = models.DateTimeField(default=timezone.now)
     executing = models.PositiveIntegerField(
-        default=0, help_text="Jobs or messages in hand at the last beat."
+        default=0, help_text="Jobs or messages in flight at the last beat."
     )
     create_time = models.DateTimeField(default=timezone.now)
 
@@ -93,8 +93,3 @@ class Worker(models.Model):
         """Whether it claims jobs of a queue, as long as it runs."""
         is_named = not self.queues or queue.name in self.queues
         return self.instance == queue.instance and is_named and not self.is_consumer
-
-    @property
-    def using(self) -> str:
-        """The alias of the database this row is in."""
-        return self._state.db or "default"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import django
 
 from hipq_django.processes.logs import set_up_logging
-from hipq_django.processes.signals import end_at_the_second, on_stop_signals
+from hipq_django.processes.stop_signals import end_at_the_second, on_stop_signals
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection

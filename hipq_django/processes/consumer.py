@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from django.db import Error, connections
 
-from hipq_django import clock
-from hipq_django.conf import get_instance
-from hipq_django.database import in_one_line
+from hipq_django.answers.intake import Intake
+from hipq_django.conf.instances import get_instance
+from hipq_django.database import clock
+from hipq_django.database.errors import in_one_line
 from hipq_django.exceptions import ConfigurationError
-from hipq_django.intake import Intake
 from hipq_django.models import Worker
-from hipq_django.processes.back_off import BackOff
+from hipq_django.processes.backoff import BackOff
 from hipq_django.processes.child import leave
 from hipq_django.processes.heartbeat import Heartbeat
 from hipq_django.processes.own_connections import adopt
@@ -48,7 +48,7 @@ class ConsumerProcess:
 
     A message is acknowledged after the transaction that stored it, so it is delivered at least
     once; the ids of messages make the second time a no-op. While the database is away messages
-    stay in hand, and nothing is received.
+    stay in flight, and nothing is received.
     """
 
     def __init__(self, options: ConsumerOptions) -> None:
@@ -57,7 +57,7 @@ class ConsumerProcess:
         self.settings = self.config.source(options.source)
         self._intake = Intake(self.config, self.settings)
         self._source: MessageSource | None = None
-        self._in_hand: list[Received] = []
+        self._in_flight: list[Received] = []
         self._stops = 0
         self._stopped: SimpleQueue[None] = SimpleQueue()
         self._back_off = BackOff()
@@ -75,7 +75,7 @@ class ConsumerProcess:
     def _run(self, watchdog: Watchdog) -> None:
         adopt(self.using)
         self._register()
-        self._heartbeat = Heartbeat(self.worker, lambda: len(self._in_hand), lambda: None)
+        self._heartbeat = Heartbeat(self.worker, lambda: len(self._in_flight), lambda: None)
         watchdog.follow(self._heartbeat)
         self._heartbeat.open()
         try:
@@ -84,10 +84,10 @@ class ConsumerProcess:
         finally:
             self._close_source()
             self._heartbeat.close()
-            self._sign_off()
+            self._deregister()
 
     def stop(self) -> None:
-        """Stop after what is in hand; called again, leave at once: what is in hand comes again."""
+        """Stop after what is in flight; called again, leave at once: that is delivered again."""
         self._stops += 1
         # Also called by signal handlers: an Event could deadlock with the wait it interrupts.
         self._stopped.put(None)
@@ -102,31 +102,31 @@ class ConsumerProcess:
             source = self._source = self._source or self.settings.open()
             received = source.receive(self.settings.batch_size, RECEIVE_SECONDS)
             self._back_off.reset()
-            self._in_hand = list(received)
+            self._in_flight = list(received)
             if received and self._store():
                 source.acknowledge(received)
         except ConfigurationError:
             raise
         except Exception as error:
             self._lose_source(error)
-        self._in_hand = []
+        self._in_flight = []
 
     def _store(self) -> bool:
-        """Store what is in hand; return False where that had to be given up for a stop.
+        """Store what is in flight; return False where that had to be given up for a stop.
 
         All at once; where that fails one by one, until each is stored: one that the database
         refuses must not keep the others from it.
         """
-        if self._guarded(lambda: self._intake.take_all(self._in_hand), wait=False):
+        if self._guarded(lambda: self._intake.take_all(self._in_flight), wait=False):
             return True
-        while self._in_hand:
-            if self._guarded(lambda: self._intake.take_one(self._in_hand[0]), wait=True):
-                del self._in_hand[0]
+        while self._in_flight:
+            if self._guarded(lambda: self._intake.take_one(self._in_flight[0]), wait=True):
+                del self._in_flight[0]
             elif self._stops:
                 logger.warning(
                     "source=%s event=given_up messages=%s: stopped while the database was away; "
                     "the broker delivers them again",
-                    self.settings.name, len(self._in_hand),
+                    self.settings.name, len(self._in_flight),
                 )  # fmt: skip
                 return False
         return True
@@ -134,14 +134,14 @@ class ConsumerProcess:
     def _guarded(self, store: Callable[[], None], *, wait: bool) -> bool:
         """Run a step with the database; return whether it was done, else after a wait if asked."""
         try:
-            self._prove_alive()
+            self._ensure_registered()
             store()
         except Exception as error:
             connections[self.using].close()
             seconds = self._back_off.next_seconds() if wait else 0.0
             logger.warning(
                 "source=%s back_off_seconds=%.2f messages=%s database: %s",
-                self.settings.name, seconds, len(self._in_hand), in_one_line(error),
+                self.settings.name, seconds, len(self._in_flight), in_one_line(error),
             )  # fmt: skip
             self._sleep(seconds)
             return False
@@ -187,7 +187,7 @@ class ConsumerProcess:
         )
         logger.info("consumer=%s event=started source=%s", self.worker.name, self.settings.name)
 
-    def _prove_alive(self) -> None:
+    def _ensure_registered(self) -> None:
         """After a long silence the others may have given this one up: it goes on as a new one."""
         if self._heartbeat.is_fresh() or self._heartbeat.beat():
             return
@@ -195,7 +195,7 @@ class ConsumerProcess:
         self._register()
         self._heartbeat.begin_anew(self.worker)
 
-    def _sign_off(self) -> None:
+    def _deregister(self) -> None:
         live = Worker.objects.using(self.using).filter(pk=self.worker.pk, state__in=Worker.LIVE)
         try:
             live.update(state=Worker.State.STOPPED)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from django.db import Error, connections
 
-from hipq_django import clock
-from hipq_django.database import in_one_line
+from hipq_django.database import clock
+from hipq_django.database.clock import steady
+from hipq_django.database.errors import in_one_line
 from hipq_django.models import Worker
-from hipq_django.processes.back_off import BackOff
+from hipq_django.processes.backoff import BackOff
 from hipq_django.processes.own_connections import adopt
-from hipq_django.steady import steady
 
 if TYPE_CHECKING:
     from collections.abc import Callable

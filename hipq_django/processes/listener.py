@@ -1,4 +1,4 @@
-"""Listens for what `wakeup` sends, from a thread with a connection of its own."""
+"""Listens for what `notify` sends, from a thread with a connection of its own."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import Error, connections
 
-from hipq_django.database import in_one_line
-from hipq_django.processes.back_off import BackOff
+from hipq_django.database.errors import in_one_line
+from hipq_django.database.notify import channel_of
+from hipq_django.processes.backoff import BackOff
 from hipq_django.processes.own_connections import adopt, look_after
-from hipq_django.wakeup import channel_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hipq_django.conf import InstanceSettings
+    from hipq_django.conf.instances import InstanceSettings
 
 logger = logging.getLogger("hipq_django")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from hipq_django.steady import steady
+from hipq_django.database.clock import steady
 
 logger = logging.getLogger("hipq_django")
 

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 from django.db import connections
 
-from hipq_django.conf import longest_silence
+from hipq_django.conf.instances import longest_silence
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
@@ -76,10 +76,11 @@ def shut_all() -> int:
 
     Called from another thread than theirs: each learns of it as if the server had gone.
     """
-    return sum(_shut(connection) for connection in list(_own))
+    return sum(shut(connection) for connection in list(_own))
 
 
-def _shut(connection: BaseDatabaseWrapper) -> bool:
+def shut(connection: BaseDatabaseWrapper) -> bool:
+    """End the conversation of a connection of another thread; return whether there was one."""
     try:
         # A copy of the descriptor: the driver closes its own when it likes.
         with socket.socket(fileno=os.dup(connection.connection.fileno())) as end:

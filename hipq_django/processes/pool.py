@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING
 
 from django.db import connections
 
-from hipq_django.claiming import PAGE
-from hipq_django.executor import execute, left_open, undone
-from hipq_django.processes.connections import HandlerConnections
-from hipq_django.results import Released
-from hipq_django.steady import steady
+from hipq_django.database.clock import steady
+from hipq_django.processes.handler_connections import HandlerConnections
+from hipq_django.scheduler.claiming import PAGE_SIZE
+from hipq_django.scheduler.executor import execute, left_open, undone
+from hipq_django.transitions.values import Released
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hipq_django.current_batch import CurrentBatch
-    from hipq_django.results import Claim, Result
+    from django.db.backends.base.base import BaseDatabaseWrapper
+
+    from hipq_django.scheduler.current_batch import CurrentBatch
+    from hipq_django.transitions.values import Claim, Result
 
 AHEAD_SECONDS = 0.05
 """Claim ahead what the threads will have started by then; slow jobs are never claimed ahead."""
@@ -30,7 +32,7 @@ MAX_UNWRITTEN = 2_000
 class ThreadPool:
     """Threads that share one backlog of claims and deliver their results to the batch.
 
-    `wake` is called when the scheduler should look, `flush` instead when so many results wait
+    `wake` is called when the scheduler should do a pass, `flush` instead when so many results wait
     that a writer should come. `confirm` asks the database whether a claim still holds.
     """
 
@@ -51,6 +53,8 @@ class ThreadPool:
         self._backlog: deque[Claim] = deque()
         self._current: dict[int, Claim] = {}
         """What each thread that is at work is at."""
+        self._connections: dict[int, HandlerConnections] = {}
+        """Those of each thread."""
         self._mean_seconds = AHEAD_SECONDS
         self._work = threading.Condition()
         self._all_done = threading.Event()
@@ -71,13 +75,13 @@ class ThreadPool:
 
     # What the scheduler asks
 
-    def free(self) -> int:
+    def free_slots(self) -> int:
         """Return how many jobs would start at once."""
         if self.batch.unwritten >= MAX_UNWRITTEN:
             return 0
         return max(0, self.threads - self.batch.unfinished)
 
-    def ahead(self) -> int:
+    def prefetch_slots(self) -> int:
         """Return how many jobs may be claimed beyond the free threads.
 
         A thread that is at a slow job will start none of them soon.
@@ -87,7 +91,7 @@ class ThreadPool:
         lately = steady() - AHEAD_SECONDS
         slow = sum(claim.started_at < lately for claim in self.executing())
         wanted = (self.threads - slow) * AHEAD_SECONDS / self._mean_seconds
-        return max(0, min(2 * PAGE, int(wanted)) - max(self.batch.unfinished, self.threads))
+        return max(0, min(2 * PAGE_SIZE, int(wanted)) - max(self.batch.unfinished, self.threads))
 
     @property
     def backlog(self) -> int:
@@ -103,6 +107,11 @@ class ThreadPool:
     def executing(self) -> list[Claim]:
         """Return the claims that threads are at."""
         return list(self._current.values())
+
+    def connections_at_work(self) -> list[BaseDatabaseWrapper]:
+        """Return the database connections of the threads that are at a claim."""
+        threads = [self._connections.get(number, ()) for number in list(self._current)]
+        return [connection for own in threads for connection in own]
 
     def await_done(self, seconds: float) -> None:
         """Wait until all claims are done, no longer than these seconds."""
@@ -128,7 +137,7 @@ class ThreadPool:
 
     def _run(self, number: int) -> None:
         try:
-            own = HandlerConnections()
+            own = self._connections[number] = HandlerConnections()
             while (claim := self._next()) is not None:
                 self._work_on(claim, number, own)
         finally:
@@ -136,17 +145,17 @@ class ThreadPool:
 
     def _next(self) -> Claim | None:
         while True:
-            claim = self._pop()
-            if claim is not None:
-                return claim
-            with self._work:
-                if self._stopping:
-                    return None
-                if not self._backlog:
-                    self._work.wait()
-                # One wakes the next: woken together they would wait for each other.
-                if len(self._backlog) > 1:
-                    self._work.notify()
+            try:
+                return self._backlog.popleft()
+            except IndexError:
+                with self._work:
+                    if self._stopping:
+                        return None
+                    if not self._backlog:
+                        self._work.wait()
+                    # One wakes the next: woken together they would wait for each other.
+                    if len(self._backlog) > 1:
+                        self._work.notify()
 
     def _pop(self) -> Claim | None:
         try:
@@ -166,25 +175,22 @@ class ThreadPool:
         """Return how the job ended; whatever its handler does, the thread lives on."""
         try:
             own.close_old()
-            if not self._may_start(claim):
+            if not (claim.is_fresh or self._may_start(claim)):
                 return Released(claim, TOO_LATE)
             result = execute(claim)
-            aliases = own.end_transactions()
-            own.close_old()
+            aliases = own.end_transactions_and_close_old()
             return left_open(claim, aliases) if aliases else result
         except BaseException as error:
             return undone(claim, error)
 
     def _may_start(self, claim: Claim) -> bool:
-        """Whether the claim is known to hold at this moment, or was a moment ago."""
-        if claim.started_at > claim.start_by:
-            return False
-        return not claim.is_stale or self._confirm(claim)
+        """Whether a claim starts in time, and holds still, after it waited for a thread."""
+        return claim.started_at <= claim.start_by and self._confirm(claim)
 
     def _deliver(self, result: Result) -> None:
         if self.batch.deliver(result):
             self._flush()
-        elif not self._backlog:
+        if not self._backlog:
             self._wake()
         if not self.batch.unfinished:
             self._all_done.set()

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, Error
 
-from hipq_django.database import check_driver, check_isolation, in_one_line
+from hipq_django.database.errors import in_one_line
+from hipq_django.database.requirements import check_driver, check_isolation
+from hipq_django.database.schema import missing_migrations
 from hipq_django.exceptions import ConfigurationError
-from hipq_django.schema import missing_migrations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hipq_django.conf import InstanceSettings
+    from hipq_django.conf.instances import InstanceSettings
 
 
 @contextmanager

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from django.db import Error, connections
 
-from hipq_django.conf import get_instance
-from hipq_django.database import in_one_line
+from hipq_django.conf.instances import get_instance
+from hipq_django.database.errors import in_one_line
 from hipq_django.models import Worker
 from hipq_django.processes.own_connections import adopt
 

@@ -6,8 +6,8 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
+from hipq_django.database.clock import steady
 from hipq_django.processes.own_connections import shut_all
-from hipq_django.steady import steady
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from hipq_django import clock, recovery
-from hipq_django.steady import steady
+from hipq_django.database import clock
+from hipq_django.database.clock import steady
+from hipq_django.maintenance import recovery
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from hipq_django.conf import InstanceSettings
+    from hipq_django.conf.instances import InstanceSettings
     from hipq_django.models import Worker
     from hipq_django.processes.heartbeat import Heartbeat
 

@@ -14,34 +14,36 @@ from typing import TYPE_CHECKING
 
 from django.db import Error, connections
 
-from hipq_django import catalog, clock, recovery, reranking
-from hipq_django.conf import get_instance
-from hipq_django.current_batch import CurrentBatch
-from hipq_django.database import in_one_line, is_outage, takes_writers_together
-from hipq_django.hotpath.base import GivenUpError
-from hipq_django.models import Worker
-from hipq_django.processes.back_off import BackOff
+from hipq_django.conf.instances import get_instance
+from hipq_django.database import clock
+from hipq_django.database.clock import steady
+from hipq_django.database.errors import in_one_line, is_outage
+from hipq_django.database.locks import takes_writers_together
+from hipq_django.engines.values import GivenUpError
+from hipq_django.maintenance import early_answers, recovery, reranking
+from hipq_django.maintenance.duties import OFTEN_SECONDS, SELDOM_SECONDS, Duties, Duty
+from hipq_django.models import Worker, catalog
+from hipq_django.processes.backoff import BackOff
+from hipq_django.processes.dead_connections import DeadConnections
 from hipq_django.processes.heartbeat import Heartbeat
 from hipq_django.processes.listener import Listener
 from hipq_django.processes.outage import Outage
 from hipq_django.processes.own_connections import adopt
 from hipq_django.processes.pool import ThreadPool
-from hipq_django.processes.upkeep import OFTEN_SECONDS, SELDOM_SECONDS, Duty, Upkeep
+from hipq_django.processes.result_writer import ResultWriter
 from hipq_django.processes.watchdog import Watchdog
 from hipq_django.processes.witness import LOOKS_IN_A_BEAT, Witness
-from hipq_django.processes.writer import ResultWriter
-from hipq_django.results import Released
-from hipq_django.scheduler import BatchScheduler
-from hipq_django.steady import steady
+from hipq_django.scheduler.batch import BatchScheduler
+from hipq_django.scheduler.current_batch import CurrentBatch
+from hipq_django.transitions.values import Released
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from datetime import datetime
 
     from django.db.models import QuerySet
 
     from hipq_django.processes.options import WorkerOptions
-    from hipq_django.results import Claim
+    from hipq_django.transitions.values import Claim
 
 logger = logging.getLogger("hipq_django")
 
@@ -50,7 +52,7 @@ BUSY_SECONDS = 0.002
 POLL_SECONDS = 0.05
 LISTENING_POLL_SECONDS = 0.5
 LIVELY_SECONDS = 0.5
-"""How long a worker that was woken looks often; longer than a process keeps quiet in `wakeup`."""
+"""How long a worker that was woken probes often; longer than the debounce of `notify`."""
 LIVELY_POLL_SECONDS = 0.005
 GIVE_WAY_SECONDS = 0.001
 """How long the next pass waits for quick handlers that this one started."""
@@ -101,13 +103,13 @@ class WorkerProcess:
         self._register()
         self.heartbeat = Heartbeat(self.worker, lambda: len(self.batch), self._wake)
         self._watchdog.follow(self.heartbeat)
-        self.listener = Listener(self.config, self.options.queues, self._stir)
+        self.listener = Listener(self.config, self.options.queues, self._wake_up)
         self.scheduler = BatchScheduler(self.worker, self.pool)
         self.writer = ResultWriter(self.scheduler, self._wake)
         threads = (self.pool, self.heartbeat, self.listener, self.writer)
         for thread in threads:
             thread.open()
-        _spare_the_collector()
+        _tune_garbage_collection()
         sys.setswitchinterval(SWITCH_SECONDS)
         try:
             self._work()
@@ -115,10 +117,10 @@ class WorkerProcess:
         finally:
             for thread in threads:
                 thread.close()
-        self._sign_off()
+        self._deregister()
 
     def stop(self) -> None:
-        """Stop after what is in hand; called again, let go of that too."""
+        """Stop after what is in flight; called again, release that too."""
         self._stops += 1
         self._wake()
 
@@ -136,15 +138,15 @@ class WorkerProcess:
     def _confirm(self, claim: Claim) -> bool:
         return self.scheduler.confirm(claim)
 
-    def _stir(self, queue: str) -> None:
-        """Look at once, and often for a while: more may come that nobody is woken for."""
+    def _wake_up(self, queue: str) -> None:
+        """Probe at once, and often for a while: more may come that nobody is woken for."""
         self._stirred = time.monotonic()
         if queue:
-            self.scheduler.turns.call(queue)
+            self.scheduler.rotation.put_first(queue)
         self._wake()
 
     @property
-    def has_let_go(self) -> bool:
+    def has_abandoned_handlers(self) -> bool:
         """Whether handlers may still be running that this worker let go of."""
         return self._stops > 1
 
@@ -152,7 +154,7 @@ class WorkerProcess:
 
     def _work(self) -> None:
         self._witness = Witness(self.config, self.heartbeat)
-        self._upkeep = Upkeep(self.using, self._duties())
+        self._duties = Duties(self.using, self._make_duties())
         while not self._stops and not self._is_orphaned():
             idle = self._guarded(self._pass)
             if self.options.until_idle and idle:
@@ -160,11 +162,11 @@ class WorkerProcess:
 
     def _pass(self) -> bool:
         """Do one pass and wait; return whether there is nothing left to do now."""
-        self._prove_alive()
+        self._ensure_registered()
         was_empty = not self.batch
         self.scheduler.run_once()
-        kept_up = self._upkeep.run(
-            all_of_it=self.options.until_idle and was_empty, waits=bool(self.scheduler.progress)
+        kept_up = self._duties.run(
+            all_of_it=self.options.until_idle and was_empty, waits=bool(self.scheduler.moved)
         )
         is_done = not kept_up and not self._witness.waits
         idle = was_empty and is_done and self.scheduler.found_nothing
@@ -172,15 +174,17 @@ class WorkerProcess:
             self._wait()
         return idle
 
-    def _duties(self) -> list[Duty]:
+    def _make_duties(self) -> list[Duty]:
         config, beat = self.config, self.config.heartbeat_seconds
+        dead = DeadConnections(self.using, config.silence_seconds, self.pool.connections_at_work)
         often = min(OFTEN_SECONDS, beat)
         return [
             Duty("time_out_overdue", often, self._witness.time_out_overdue),
-            Duty("match_early", often, recovery.EarlyAnswers(config).match),
+            Duty("match_early", often, early_answers.EarlyAnswers(config).match),
             Duty("recover_lost", beat / LOOKS_IN_A_BEAT, self._witness.recover_lost),
-            Duty("reclaim", beat, self.scheduler.reclaim),
-            Duty("expire_early", beat, lambda: recovery.expire_early(config)),
+            Duty("release_unconfirmed", beat, self.scheduler.release_unconfirmed),
+            Duty("shut_dead_connections", beat, dead.shut),
+            Duty("expire_early", beat, lambda: early_answers.expire_early(config)),
             Duty("continue_ranking", beat, lambda: reranking.continue_ranking(config)),
             Duty("find_strays", SELDOM_SECONDS, lambda: reranking.find_strays(config)),
             Duty("forget_workers", SELDOM_SECONDS, lambda: recovery.forget_workers(config)),
@@ -190,9 +194,9 @@ class WorkerProcess:
         scheduler, pool = self.scheduler, self.pool
         if scheduler.contended:
             self._sleep(BUSY_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311
-        elif not (scheduler.progress and pool.free() + pool.ahead()):
+        elif not (scheduler.moved and pool.free_slots() + pool.prefetch_slots()):
             self._sleep(FLUSH_SECONDS if len(self.batch) > pool.threads else self._poll_seconds())
-        elif not scheduler.turns.has_more:
+        elif not scheduler.rotation.has_more:
             pool.await_done(GIVE_WAY_SECONDS)
 
     def _poll_seconds(self) -> float:
@@ -229,23 +233,23 @@ class WorkerProcess:
         except Error as error:
             if is_outage(error):
                 self._outage.begin()
-            self._retreat("database: %s", in_one_line(error))
+            self._back_off_after("database: %s", in_one_line(error))
             return False
         except Exception as error:  # one bad row must not stop every queue
             logger.exception("worker=%s error in a pass", self.worker.name)
-            self._retreat("pass: %s", repr(error))
+            self._back_off_after("pass: %s", repr(error))
             return False
         self._back_off.reset()
         self._outage.end(self.worker.name)
         return done
 
-    def _retreat(self, reason: str, detail: str) -> None:
+    def _back_off_after(self, reason: str, detail: str) -> None:
         connections[self.using].close()
         seconds = self._back_off.next_seconds()
         logger.warning(
             "worker=%s back_off_seconds=%.2f " + reason, self.worker.name, seconds, detail
         )
-        self._upkeep.forget()
+        self._duties.forget()
         self._sleep(seconds)
 
     def _is_orphaned(self) -> bool:
@@ -270,7 +274,7 @@ class WorkerProcess:
             self.worker.name, ",".join(self.options.queues) or "all", self.options.threads,
         )  # fmt: skip
 
-    def _prove_alive(self) -> None:
+    def _ensure_registered(self) -> None:
         """After a long silence, or an outage, claim nothing before a beat is written.
 
         A process that was stopped, or cut off, may have been given up by the others; it goes on
@@ -285,20 +289,18 @@ class WorkerProcess:
         self.scheduler.worker = self.worker
         self.heartbeat.begin_anew(self.worker)
 
-    def _now(self) -> datetime:
-        return clock.now(self.using)
-
     # Stopping
 
     def _drain(self) -> None:
         self._announce(Worker.State.STOPPING)
-        self._try(self._release_backlog)
+        self._release(self.pool.take_backlog())
         self.writer.close()
         while self.batch and self._stops < 2 and not self._is_cut_off():
             self._try(self._persist)
         if self._is_cut_off():
             self._report_unwritten()
-        self._try(self._release_rest)
+        self._release(self.pool.executing())
+        self._try(self._persist)
 
     def _try(self, step: Callable[[], bool]) -> None:
         """Do a step of the end; none where that would only make the end late."""
@@ -335,24 +337,15 @@ class WorkerProcess:
             self._sleep(FLUSH_SECONDS)
         return True
 
-    def _release_backlog(self) -> bool:
-        self._release(self.pool.take_backlog())
-        return True
-
-    def _release_rest(self) -> bool:
-        self._release(self.pool.executing())
-        return True
-
     def _release(self, claims: Iterable[Claim]) -> None:
         for claim in claims:
             self.batch.deliver(Released(claim, "Released: the worker stopped"))
-        self.scheduler.persist_batch()
 
-    def _sign_off(self) -> None:
+    def _deregister(self) -> None:
         self._announce(Worker.State.STOPPED)
 
 
-def _spare_the_collector() -> None:
+def _tune_garbage_collection() -> None:
     """Look for cyclic garbage less often, and not among what was loaded at the start.
 
     A batch makes thousands of objects, none of them in a cycle; looking through them took a

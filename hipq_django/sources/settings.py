@@ -108,4 +108,4 @@ def _callable(what: str, path: str) -> Callable[..., Any]:
         raise ConfigurationError(f"{what} {path!r} cannot be imported: {why}.") from error
     if not callable(found):
         raise ConfigurationError(f"{what} {path!r} is {found!r:.100}, which cannot be called.")
-    return found  # type: ignore[no-any-return]
+    return found  # type: ignore[no-any-return]  # imported by its path

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from pytest_django.live_server_helper import LiveServer
 
 import hipq_django as hipq
-from hipq_django import clock
+from hipq_django.database import clock
 from hipq_django.models import Answer, Job, Queue
 from hipq_django.testing import run_due_jobs
 from tests.admin_pages import history, list_url, page_url

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hipq_django import current_batch
+from hipq_django.scheduler import current_batch
 from tests.concurrency.sessions import Session
 from tests.integration.conftest import configure_queue, declare, frozen_time
 

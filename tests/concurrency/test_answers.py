@@ -10,10 +10,10 @@ import pytest
 from django.db import transaction
 
 import hipq_django as hipq
-from hipq_django import recovery
-from hipq_django.answers import answer_callback
-from hipq_django.callbacks import Token
-from hipq_django.conf import get_instance
+from hipq_django.answers.api import answer_callback
+from hipq_django.answers.callback_urls import Token
+from hipq_django.conf.instances import get_instance
+from hipq_django.maintenance import early_answers, recovery
 from hipq_django.models import Answer, Job
 from hipq_django.testing import run_due_jobs
 from tests.concurrency.sessions import Session, errors_of, run_together, wait_until_blocked
@@ -211,7 +211,7 @@ def test_an_answer_that_the_claim_does_not_see_yet_is_matched_afterwards(
     job = asked()
     session.commit()
 
-    assert recovery.match_early(get_instance()) == 1
+    assert early_answers.match_early(get_instance()) == 1
 
     job.refresh_from_db()
     assert (job.outcome, job.result) == ("succeeded", "paid")
@@ -227,11 +227,11 @@ def test_what_somebody_has_locked_is_matched_later(session: Session, what: str) 
     session.begin()
     session(lambda: list(type(row)._default_manager.select_for_update().filter(pk=row.pk)))
 
-    while_locked = recovery.match_early(get_instance())
+    while_locked = early_answers.match_early(get_instance())
     session.commit()
 
     assert while_locked == 0
-    assert recovery.match_early(get_instance()) == 1
+    assert early_answers.match_early(get_instance()) == 1
     job.refresh_from_db()
     assert (job.outcome, job.result) == ("succeeded", "paid")
 

@@ -11,9 +11,9 @@ import pytest
 from django.db import transaction
 
 import hipq_django as hipq
-from hipq_django import recovery
-from hipq_django.conf import get_instance
-from hipq_django.database import locked
+from hipq_django.conf.instances import get_instance
+from hipq_django.database.locks import locked
+from hipq_django.maintenance import recovery
 from hipq_django.models import Attempt, Job, Queue, Worker
 from hipq_django.testing import run_due_jobs
 from tests.concurrency.sessions import Session, errors_of, run_together
@@ -234,7 +234,7 @@ def test_a_job_that_somebody_has_locked_is_passed_over(session: Session) -> None
     assert (during, after) == ([second], [first])
 
 
-# Upkeep by several at once
+# Duties by several at once
 
 
 def test_a_lost_worker_is_recovered_once() -> None:

@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 
 import hipq_django as hipq
-from hipq_django.hotpath.statements import IS_EARLY
+from hipq_django.engines.statements import IS_EARLY
 from tests.concurrency.sessions import Session, wait_until_blocked
 from tests.factories import AnswerFactory
 

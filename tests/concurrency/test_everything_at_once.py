@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import hipq_django as hipq
-from hipq_django import recovery, reranking
-from hipq_django.conf import InstanceSettings, get_instance
-from hipq_django.hotpath.base import GivenUpError
+from hipq_django.conf.instances import InstanceSettings, get_instance
+from hipq_django.engines.values import GivenUpError
+from hipq_django.maintenance import early_answers, recovery, reranking
 from hipq_django.models import Job, Queue
 from hipq_django.testing import run_due_jobs
 from tests.concurrency.sessions import errors_of, run_together
@@ -61,7 +61,7 @@ class Actor:
             lambda: hipq.requeue(self._any_job()),
             lambda: recovery.time_out_overdue(config),
             lambda: recovery.recover_lost(config),
-            lambda: recovery.match_early(config),
+            lambda: early_answers.match_early(config),
             lambda: self._rank_again(config),
         ]
 

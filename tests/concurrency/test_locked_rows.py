@@ -11,11 +11,11 @@ import pytest
 from django.db import connection
 
 import hipq_django as hipq
-from hipq_django import recovery
-from hipq_django.conf import get_instance
-from hipq_django.hotpath import sql
+from hipq_django.conf.instances import get_instance
+from hipq_django.domain.parts import WAIT_FOR
+from hipq_django.engines import postgres
+from hipq_django.maintenance import early_answers, recovery
 from hipq_django.models import Answer, Job, Queue
-from hipq_django.parts import WAIT_FOR
 from tests.concurrency.sessions import PATIENCE_SECONDS, Session
 from tests.declaring import Declare
 from tests.factories import AnswerFactory
@@ -71,7 +71,7 @@ def in_time(step: Callable[[], Any]) -> None:
 def was_locked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that found a row locked a moment ago writes another way for a while."""
     last = time.monotonic() if request.param == "after a lock" else -1e9
-    monkeypatch.setattr(sql, "_contended", {"default": last})
+    monkeypatch.setattr(postgres, "_contended", {"default": last})
 
 
 @pytest.mark.parametrize("handler", HANDLERS, ids=lambda handler: handler.__name__)
@@ -86,12 +86,12 @@ def test_the_results_of_other_jobs_are_written(
     lock(session, jobs[1])
 
     in_time(worker.save)
-    during = [Job.objects.get(pk=job.pk).work for job in jobs]
+    during = [Job.objects.get(pk=job.pk).phase for job in jobs]
     session.roll_back()
     worker.save()
 
     assert during == ["NONE", "request", "NONE"]
-    states = Job.objects.order_by("pk").values_list("state", "work", "worker")
+    states = Job.objects.order_by("pk").values_list("state", "phase", "worker")
     assert len(set(states)) == 1
     assert worker.batch.ids == []
 
@@ -236,10 +236,10 @@ def test_a_job_that_is_locked_keeps_no_other_from_its_early_answer(
         AnswerFactory.create(job_type="asked", job_key=key)
     lock(session, jobs[0])
 
-    in_time(lambda: recovery.match_early(get_instance()))
+    in_time(lambda: early_answers.match_early(get_instance()))
     session.roll_back()
     during = [Job.objects.get(pk=job.pk).state for job in jobs]
-    recovery.match_early(get_instance())
+    early_answers.match_early(get_instance())
 
     assert during == ["running", "final"]
     assert Job.objects.final().count() == 2
@@ -250,7 +250,7 @@ def test_a_lock_that_lasts_is_named_once_and_its_end_too(
 ) -> None:
     declare("work")(succeed)
     job = hipq.enqueue("work")
-    worker = HandWorker()
+    worker = HandWorker(patience_seconds=0.5)
     worker.row.heartbeat_seconds = 0.01
     worker.run_pass()
     worker.execute()

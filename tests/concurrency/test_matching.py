@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 import hipq_django as hipq
-from hipq_django import answers, recovery, retention
-from hipq_django.conf import get_instance
+from hipq_django.answers import api
+from hipq_django.conf.instances import get_instance
 from hipq_django.exceptions import InvalidAnswerError
+from hipq_django.maintenance import early_answers, retention
 from hipq_django.models import Answer, Job
 from hipq_django.testing import run_due_jobs
 from tests.concurrency.sessions import Session, errors_of, run_together, wait_until_blocked
@@ -39,7 +40,7 @@ def test_one_answer_that_two_operators_match_settles_one_job() -> None:
         jobs = [asked("a"), asked("b")]
         answer = AnswerFactory.create(status="unmatched")
 
-        results: list[Any] = run_together(*[partial(answers.assign, answer, j.pk) for j in jobs])
+        results: list[Any] = run_together(*[partial(api.assign, answer, j.pk) for j in jobs])
 
         [error] = errors_of(results)
         assert isinstance(error, InvalidAnswerError)
@@ -54,7 +55,7 @@ def test_one_job_that_two_answers_are_matched_to_takes_one_of_them() -> None:
         job = asked("a")
         lost = [AnswerFactory.create(status="unmatched", payload=n) for n in range(2)]
 
-        results: list[Any] = run_together(*[partial(answers.assign, a, job.pk) for a in lost])
+        results: list[Any] = run_together(*[partial(api.assign, a, job.pk) for a in lost])
 
         assert len(errors_of(results)) == 1
         assert sorted(Answer.objects.values_list("status", flat=True)) == ["accepted", "unmatched"]
@@ -67,9 +68,7 @@ def test_an_answer_that_comes_while_another_one_is_matched_is_accounted_for() ->
         job = asked("a")
         lost = AnswerFactory.create(status="unmatched", payload="by hand")
 
-        run_together(
-            partial(answers.assign, lost, job.pk), lambda: hipq.complete("ask", "a", "own")
-        )
+        run_together(partial(api.assign, lost, job.pk), lambda: hipq.complete("ask", "a", "own"))
 
         [(_, result)] = settled()
         statuses = dict(Answer.objects.values_list("payload", "status"))
@@ -89,7 +88,7 @@ def test_an_early_answer_goes_to_the_job_of_its_key_or_to_that_of_the_operator()
         hipq.enqueue("ask", job_key="own")
         worker = HandWorker()
 
-        run_together(partial(answers.assign, early, chosen.pk), worker.run_pass)
+        run_together(partial(api.assign, early, chosen.pk), worker.run_pass)
         worker.execute()
         worker.save()
 
@@ -106,7 +105,7 @@ def test_a_claim_waits_for_the_operator_who_matches_its_early_answer(session: Se
     early = hipq.complete("ask", "own", "paid")
     own = hipq.enqueue("ask", job_key="own")
     session.begin()
-    session(partial(answers.assign, early, chosen.pk))
+    session(partial(api.assign, early, chosen.pk))
     other = Session()
     worker = HandWorker()
     claiming = other.start(worker.run_pass)
@@ -117,7 +116,7 @@ def test_a_claim_waits_for_the_operator_who_matches_its_early_answer(session: Se
     assert claiming.result(30) == [own]
     assert settled() == [("by hand", "paid")]
     own.refresh_from_db()
-    assert (own.state, own.answered) == ("running", False)
+    assert (own.state, own.has_pending_answer) == ("running", False)
     other.close()
 
 
@@ -128,12 +127,12 @@ def test_maintenance_leaves_an_answer_that_was_just_matched(session: Session) ->
     chosen = hipq.enqueue("ask", job_key="by hand")
     early = AnswerFactory.create(job_key="own")
     session.begin()
-    session(partial(answers.assign, early, chosen.pk))
+    session(partial(api.assign, early, chosen.pk))
 
-    meanwhile = recovery.match_early(get_instance())
+    meanwhile = early_answers.match_early(get_instance())
     session.commit()
 
-    assert (meanwhile, recovery.match_early(get_instance())) == (0, 0)
+    assert (meanwhile, early_answers.match_early(get_instance())) == (0, 0)
     early.refresh_from_db()
     own.refresh_from_db()
     assert (early.status, early.job) == ("early", chosen)
@@ -145,7 +144,7 @@ def test_an_answer_that_is_being_matched_is_not_pruned(session: Session) -> None
     job = asked("a")
     old = AnswerFactory.create(status="unmatched", receive_time="2001-01-01T00:00:00Z")
     session.begin()
-    session(partial(answers.assign, old, job.pk))
+    session(partial(api.assign, old, job.pk))
 
     counts = retention.prune(get_instance())
     session.commit()

@@ -78,11 +78,11 @@ def crew() -> Iterator[Crew]:
         yield crew
 
 
-def work_off(crew: Crew) -> None:
+def apply_by_status(crew: Crew) -> None:
     for _ in range(ROUNDS):
         crew.scheduler.run_once()
         crew.pool.await_done(PATIENCE_SECONDS)
-        if not (crew.batch or crew.scheduler.progress):
+        if not (crew.batch or crew.scheduler.moved):
             return
 
 
@@ -94,7 +94,7 @@ def test_a_handler_ends_its_job_and_not_its_thread(
     job = hipq.enqueue("mischief", {"card": "4100"})
     innocent = hipq.enqueue("echo")
 
-    work_off(crew)
+    apply_by_status(crew)
 
     job.refresh_from_db()
     innocent.refresh_from_db()
@@ -111,7 +111,7 @@ def test_a_retry_handler_ends_its_job_and_not_its_thread(
     job = hipq.enqueue("mischief")
     innocent = hipq.enqueue("echo")
 
-    work_off(crew)
+    apply_by_status(crew)
 
     job.refresh_from_db()
     innocent.refresh_from_db()
@@ -148,7 +148,7 @@ def test_a_transaction_that_a_handler_leaves_open_is_rolled_back_and_fails_its_j
     declare("writes")(lambda job: Queue.objects.create(name="written").pk)
     job, other = hipq.enqueue("forgetful"), hipq.enqueue("writes")
 
-    work_off(crew)
+    apply_by_status(crew)
 
     job.refresh_from_db()
     other.refresh_from_db()
@@ -164,7 +164,7 @@ def test_a_result_that_is_too_large_fails_its_job(crew: Crew, declare: Declare) 
     declare("large")(lambda job: "x" * 16_000_000)
     job, innocent = hipq.enqueue("large"), hipq.enqueue("echo")
 
-    work_off(crew)
+    apply_by_status(crew)
 
     job.refresh_from_db()
     innocent.refresh_from_db()
@@ -224,7 +224,7 @@ def test_what_the_database_refuses_alone_fails_alone(
     with working(Crew(3)) as crew:
         crew.scheduler.run_once()
         gate.set()
-        work_off(crew)
+        apply_by_status(crew)
 
     outcomes = {job.job_key: Job.objects.get(pk=job.pk).outcome for job in jobs}
     assert outcomes == {key: "failed" if key == "refused" else "succeeded" for key in keys}

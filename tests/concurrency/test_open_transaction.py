@@ -9,8 +9,8 @@ from django.db import connection
 from django.utils import timezone
 
 import hipq_django as hipq
-from hipq_django import looks
-from hipq_django.catalog import get_queue
+from hipq_django.models.catalog import get_queue
+from hipq_django.scheduler import polling
 from tests.concurrency.sessions import Session
 from tests.hand_worker import HandWorker
 from tests.plans import assert_good, watched_plans
@@ -28,8 +28,8 @@ def test_few_looks_go_through_the_dead_rows(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first look takes too long; from then on claims and looks begin behind them."""
-    monkeypatch.setattr(looks, "QUICK_SECONDS", 0.0)
-    monkeypatch.setattr(looks, "SHARE", 1e-9)
+    monkeypatch.setattr(polling, "QUICK_SECONDS", 0.0)
+    monkeypatch.setattr(polling, "SHARE", 1e-9)
     get_queue("default", "default")
     session.begin()
     session(_take_an_id)

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 import hipq_django as hipq
-from hipq_django import clock, moves
-from hipq_django.database import locked, write_transaction
+from hipq_django import transitions
+from hipq_django.database import clock
+from hipq_django.database.locks import locked
+from hipq_django.database.transactions import write_transaction
+from hipq_django.domain.states import WAITING
 from hipq_django.models import Job, Queue
-from hipq_django.states import WAITING
 from hipq_django.testing import run_due_jobs
 from tests.concurrency.sessions import Session, errors_of, run_together
 from tests.hand_worker import HandWorker
@@ -40,7 +42,7 @@ def weigh(job: Job, factor: int) -> bool:
         row = locked(Job.objects.using("default").filter(pk=job.pk)).get()
         if row.state not in WAITING:
             return False
-        moves.edit(row, {"throttle_factor": Decimal(factor)}, clock.now("default"))
+        transitions.edit(row, {"throttle_factor": Decimal(factor)}, clock.now("default"))
     return True
 
 

@@ -14,9 +14,9 @@ import pytest
 from django.db import Error, connection, transaction
 
 import hipq_django as hipq
-from hipq_django import admission
 from hipq_django.models import Answer, Attempt, Job, Queue
-from hipq_django.results import Released
+from hipq_django.scheduler import admission
+from hipq_django.transitions.values import Released
 from tests.declaring import Declare
 from tests.faults import breaking
 from tests.hand_worker import HandWorker
@@ -126,7 +126,7 @@ class Kinds:
         worker = HandWorker()
         claim_all(worker)
         worker.execute()
-        assert worker.scheduler.left_full
+        assert worker.scheduler.full_queues
         return worker
 
     def throttled(self) -> HandWorker:
@@ -208,7 +208,7 @@ def was_executed(worker: HandWorker, row: Job) -> bool:
 def come_to_rest(worker: HandWorker) -> None:
     """Let the worker go on, with a sound connection, until there is nothing left to do."""
     for _ in range(ROUNDS):
-        moved = worker.scheduler.reclaim()
+        moved = worker.scheduler.release_unconfirmed()
         worker.run_pass()
         worker.execute()
         if not (moved or worker.batch) and worker.scheduler.found_nothing:
@@ -228,4 +228,4 @@ def outcome(worker: HandWorker) -> list[Any]:
 
 @pytest.fixture(autouse=True)
 def _small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admission, "PAGE", 4)
+    monkeypatch.setattr(admission, "PAGE_SIZE", 4)

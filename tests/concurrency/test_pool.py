@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import hipq_django as hipq
-from hipq_django.results import Succeeded
+from hipq_django.transitions.values import Succeeded
 from tests.concurrency.sessions import PATIENCE_SECONDS
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker

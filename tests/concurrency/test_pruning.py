@@ -12,10 +12,10 @@ from functools import partial
 import pytest
 
 import hipq_django as hipq
-from hipq_django import retention
-from hipq_django.answers import answer_callback
-from hipq_django.callbacks import Token
-from hipq_django.conf import get_instance
+from hipq_django.answers.api import answer_callback
+from hipq_django.answers.callback_urls import Token
+from hipq_django.conf.instances import get_instance
+from hipq_django.maintenance import retention
 from hipq_django.models import Answer, Attempt, Job
 from hipq_django.testing import run_due_jobs
 from tests.concurrency.sessions import Session, errors_of, run_together, wait_until_blocked

@@ -8,8 +8,9 @@ import pytest
 import time_machine
 
 import hipq_django as hipq
-from hipq_django import clock, reranking
-from hipq_django.conf import get_instance
+from hipq_django.conf.instances import get_instance
+from hipq_django.database import clock
+from hipq_django.maintenance import reranking
 from hipq_django.models import Job, Queue
 from tests.concurrency.sessions import Session
 from tests.hand_worker import HandWorker

@@ -12,11 +12,11 @@ import pytest
 from django.utils import timezone
 
 import hipq_django as hipq
+from hipq_django.domain.states import State
 from hipq_django.models import Job, Queue
 from hipq_django.processes import pool
 from hipq_django.processes.pool import ThreadPool
-from hipq_django.results import RESERVATION_SECONDS
-from hipq_django.states import State
+from hipq_django.transitions.values import RESERVATION_SECONDS
 from tests.concurrency.sessions import PATIENCE_SECONDS, Session
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
@@ -69,13 +69,13 @@ def ran(declare: Declare) -> list[int]:
 @pytest.fixture
 def stuck(slow: Slow, ran: list[int], monkeypatch: pytest.MonkeyPatch) -> Iterator[Crew]:
     """A worker with one thread that has claimed a quick job ahead, and is at a slow one."""
-    monkeypatch.setattr(ThreadPool, "ahead", lambda self: 1)
+    monkeypatch.setattr(ThreadPool, "prefetch_slots", lambda self: 1)
     hipq.enqueue("slow")
     hipq.enqueue("swift", job_key="swift")
     with working(Crew(1)) as crew:
         crew.scheduler.run_once()
         slow.wait_for(1)
-        monkeypatch.setattr(ThreadPool, "ahead", lambda self: 0)
+        monkeypatch.setattr(ThreadPool, "prefetch_slots", lambda self: 0)
         yield crew
         slow.end()
 
@@ -183,7 +183,7 @@ def test_a_reservation_that_holds_is_confirmed_and_starts(
 def test_a_reservation_whose_window_closed_does_not_start(
     slow: Slow, ran: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ThreadPool, "ahead", lambda self: 1)
+    monkeypatch.setattr(ThreadPool, "prefetch_slots", lambda self: 1)
     hipq.enqueue("slow")
     hipq.enqueue("swift", job_key="swift", time_windows=["00:00-24:00"])
     with working(Crew(1)) as crew:
@@ -194,7 +194,7 @@ def test_a_reservation_whose_window_closed_does_not_start(
         [claim] = [claim for claim in crew.batch if claim.id == quick_job().pk]
         tomorrow = timezone.localtime() + timedelta(hours=12)
         closed = f"{tomorrow:%H:%M}-{tomorrow + timedelta(minutes=1):%H:%M}"
-        claim.kept = claim.kept._replace(time_windows=(closed,))
+        claim.snapshot = claim.snapshot._replace(time_windows=(closed,))
         wait_for_stale_claims(crew)
         slow.end()
         crew.pool.await_done(PATIENCE_SECONDS)
@@ -222,7 +222,7 @@ def test_a_job_that_was_claimed_ahead_is_marked_once_it_has_started(
 ) -> None:
     """A worker that dies then has lost it, and its deadline counts from about there."""
     declare("first")(lambda job: None)
-    monkeypatch.setattr(ThreadPool, "ahead", lambda self: 1)
+    monkeypatch.setattr(ThreadPool, "prefetch_slots", lambda self: 1)
     hipq.enqueue("first")
     job = hipq.enqueue("slow")
     with working(Crew(1)) as crew:
@@ -239,6 +239,27 @@ def test_a_job_that_was_claimed_ahead_is_marked_once_it_has_started(
     assert job.deadline == claimed[1] + timedelta(seconds=RESERVATION_SECONDS)
 
 
+@pytest.mark.postgres
+def test_a_started_job_that_somebody_has_locked_is_marked_later(
+    slow: Slow, monkeypatch: pytest.MonkeyPatch, declare: Declare, session: Session
+) -> None:
+    declare("first")(lambda job: None)
+    monkeypatch.setattr(ThreadPool, "prefetch_slots", lambda self: 1)
+    hipq.enqueue("first")
+    job = hipq.enqueue("slow")
+    with working(Crew(1)) as crew:
+        crew.scheduler.run_once()
+        slow.wait_for(1)
+        wait_for_stale_claims(crew)
+        session.begin()
+        session(lambda: Job.objects.filter(pk=job.pk).update(priority=7))
+        crew.scheduler.run_once()
+        assert prefetched(job)
+        session.roll_back()
+        wait_until(lambda: crew.scheduler.run_once() or not prefetched(job))
+        slow.end()
+
+
 def prefetched(job: Job) -> bool:
     return Job.objects.get(pk=job.pk).prefetched
 
@@ -252,11 +273,11 @@ def test_threads_at_slow_jobs_claim_nothing_ahead(
         while Job.objects.live().exists():
             crew.scheduler.run_once()
             crew.pool.await_done(PATIENCE_SECONDS)
-        assert crew.pool.ahead() > 0
+        assert crew.pool.prefetch_slots() > 0
         hipq.enqueue_many([hipq.NewJob("slow")] * 2)
         while len(slow.started) < 2:
             crew.scheduler.run_once()
-        wait_until(lambda: crew.pool.ahead() == 0)
+        wait_until(lambda: crew.pool.prefetch_slots() == 0)
         slow.end()
 
 
@@ -268,7 +289,7 @@ def test_with_too_many_results_unwritten_nothing_is_claimed(
     with working(Crew(3)) as crew:
         crew.scheduler.run_once()
         crew.pool.await_done(PATIENCE_SECONDS)
-        held = crew.pool.free() + crew.pool.ahead()
+        held = crew.pool.free_slots() + crew.pool.prefetch_slots()
         crew.scheduler.persist_batch()
 
-        assert (held, crew.pool.free()) == (0, 3)
+        assert (held, crew.pool.free_slots()) == (0, 3)

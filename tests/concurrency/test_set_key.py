@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import hipq_django as hipq
-from hipq_django import recovery
-from hipq_django.conf import get_instance
+from hipq_django.conf.instances import get_instance
 from hipq_django.exceptions import DuplicateJobKeyError
+from hipq_django.maintenance import early_answers
 from hipq_django.models import Answer, Job
 from tests.concurrency.sessions import Session, errors_of, run_together, wait_until_blocked
 from tests.hand_worker import HandWorker
@@ -36,7 +36,7 @@ def settle(worker: HandWorker) -> None:
     """End the handler, and do what every worker does now and then."""
     worker.execute()
     worker.save()
-    recovery.match_early(get_instance())
+    early_answers.match_early(get_instance())
 
 
 def test_the_answer_at_the_same_moment_settles_the_job_once() -> None:

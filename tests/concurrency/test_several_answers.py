@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import hipq_django as hipq
-from hipq_django import recovery
-from hipq_django.conf import get_instance
+from hipq_django.conf.instances import get_instance
+from hipq_django.maintenance import early_answers
 from hipq_django.models import Answer, Job
 from hipq_django.testing import run_due_jobs
 from tests.concurrency.sessions import Session, errors_of, run_together, wait_until_blocked
@@ -90,7 +90,7 @@ def test_parts_and_the_claim_at_one_moment(scan: Scan) -> None:
 
         results = run_together(worker.run_pass, *[complete(part) for part in PARTS])
         worker.work()
-        recovery.match_early(get_instance())
+        early_answers.match_early(get_instance())
         run_due_jobs()
 
         assert errors_of(results) == []
@@ -154,7 +154,7 @@ def test_the_same_part_at_one_moment_is_accepted_once(scan: Scan) -> None:
     assert errors_of(results) == []
     assert sorted(str(answer.status) for answer in results) == ["accepted"] + ["duplicate"] * 2
     job.refresh_from_db()
-    assert (job.state, job.answered) == ("running", False)
+    assert (job.state, job.has_pending_answer) == ("running", False)
 
 
 def test_counted_answers_at_one_moment_are_handled_once(declare: Declare) -> None:

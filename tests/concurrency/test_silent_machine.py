@@ -12,10 +12,13 @@ from django.db import Error, connection, transaction
 from pytest_django import Settings
 
 import hipq_django as hipq
-from hipq_django import recovery, reranking
-from hipq_django.conf import get_instance
-from hipq_django.database import worker_transaction
+from hipq_django.answers.intake import Intake
+from hipq_django.conf.instances import get_instance
+from hipq_django.database.transactions import worker_transaction
+from hipq_django.maintenance import early_answers, recovery, reranking, retention
 from hipq_django.models import Job, Queue
+from hipq_django.sources import Received
+from hipq_django.sources.settings import SourceSettings
 from tests.concurrency.sessions import PATIENCE_SECONDS, Session
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
@@ -44,8 +47,9 @@ class SilentMachine:
 
     def _execute(self, execute: Any, sql: str, *rest: Any) -> Any:
         result = execute(sql, *rest)
-        locks = sql.lstrip().startswith(("UPDATE", "INSERT")) or "FOR NO KEY UPDATE" in sql
-        if connection.in_atomic_block and (locks or "hipq_lock(" in sql or "hipq_due(" in sql):
+        locks = sql.lstrip().startswith(("UPDATE", "INSERT", "DELETE"))
+        locks = locks or "FOR NO KEY UPDATE" in sql
+        if connection.in_atomic_block and (locks or "hipq_lock_" in sql or "hipq_due_" in sql):
             self.is_silent.set()
             self.wakes.wait(PATIENCE_SECONDS)
         return result
@@ -92,9 +96,11 @@ def claim_again(declare: Declare) -> Step:
 
 
 def claim_from_a_limited_queue(declare: Declare) -> Step:
-    step = claiming(declare, throttle_factor=0)
+    claiming(declare, throttle_factor=0)
     Queue.objects.update(throttle_limit=2)
-    return step
+    worker = HandWorker()
+    worker.row.heartbeat_seconds = BEAT
+    return worker.run_pass
 
 
 def decide(declare: Declare) -> Step:
@@ -151,12 +157,12 @@ def time_out(declare: Declare) -> Step:
     return lambda: recovery.time_out_overdue(get_instance())
 
 
-def reclaim(declare: Declare) -> Step:
+def release_unconfirmed(declare: Declare) -> Step:
     hipq.enqueue("echo")
     worker = HandWorker()
     worker.run_pass()
     worker.batch.discard(worker.batch)
-    return worker.scheduler.reclaim
+    return worker.scheduler.release_unconfirmed
 
 
 def rank(declare: Declare) -> Step:
@@ -170,7 +176,26 @@ def match_an_early_answer(declare: Declare) -> Step:
     HandWorker().work()
     answer = hipq.complete("ask", "other", response="paid")
     type(answer).objects.filter(pk=answer.pk).update(job_key="k")
-    return lambda: recovery.match_early(get_instance())
+    return lambda: early_answers.match_early(get_instance())
+
+
+def take_messages(declare: Declare) -> Step:
+    hipq.enqueue("ask", job_key="k")
+    HandWorker().work()
+    name = f"{__name__}.{to_answer.__name__}"
+    intake = Intake(get_instance(), SourceSettings("bank", "no.source", name, {}, batch_size=1))
+    return lambda: intake.take_all([Received(b"paid")])
+
+
+def to_answer(received: Received) -> hipq.NewAnswer:
+    """Return what a message of the test says."""
+    return hipq.NewAnswer("ask", "k", response=received.body.decode())
+
+
+def prune(declare: Declare) -> Step:
+    hipq.enqueue("echo")
+    HandWorker().work()
+    return lambda: retention.prune(get_instance(), days=0)
 
 
 @pytest.mark.parametrize(
@@ -186,9 +211,11 @@ def match_an_early_answer(declare: Declare) -> Step:
         declare_lost,
         take_over,
         time_out,
-        reclaim,
+        release_unconfirmed,
         rank,
         match_an_early_answer,
+        take_messages,
+        prune,
     ],
 )
 def test_what_it_had_locked_is_free_after_its_silence(

@@ -11,8 +11,8 @@ from django.utils import timezone
 from pytest_django import Settings
 
 import hipq_django as hipq
+from hipq_django.domain.throttling import Verdict
 from hipq_django.models import Job, Queue
-from hipq_django.throttling import Verdict
 from tests.concurrency.sessions import Session
 from tests.hand_worker import HandWorker
 from tests.testapp import limits

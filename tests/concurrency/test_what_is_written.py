@@ -10,8 +10,8 @@ import pytest
 from pytest_django import Settings
 
 import hipq_django as hipq
-from hipq_django.catalog import get_job_type, get_queue, sync
 from hipq_django.models import Job, JobType, Queue
+from hipq_django.models.catalog import get_job_type, get_queue, sync
 from tests.concurrency.sessions import Session, errors_of, run_together, wait_until_blocked
 from tests.declaring import Declare
 

@@ -11,9 +11,9 @@ import pytest
 from django.db import connection
 
 import hipq_django as hipq
-from hipq_django import current_batch
 from hipq_django.models import Job
-from hipq_django.processes.writer import ResultWriter
+from hipq_django.processes.result_writer import ResultWriter
+from hipq_django.scheduler import current_batch
 from tests.concurrency.sessions import PATIENCE_SECONDS
 from tests.declaring import Declare
 from tests.threads import Crew, working
@@ -133,12 +133,12 @@ def test_the_next_pass_waits_for_quick_jobs_and_not_for_slow_ones(
 ) -> None:
     crew.scheduler.run_once()
     crew.pool.await_done(0.001)
-    slow = crew.pool.free()
+    slow = crew.pool.free_slots()
 
     gate.set()
     crew.pool.await_done(PATIENCE_SECONDS)
 
-    assert (slow, crew.pool.free()) == (0, MANY)
+    assert (slow, crew.pool.free_slots()) == (0, MANY)
 
 
 def test_a_pass_leaves_the_results_to_the_writer_that_has_begun(

@@ -12,9 +12,11 @@ import pytest
 from django.test import Client
 
 import hipq_django as hipq
-from hipq_django import catalog, clock, moves, recovery
-from hipq_django.conf import get_instance
-from hipq_django.models import Answer, Job, Queue, Worker
+from hipq_django import transitions
+from hipq_django.conf.instances import get_instance
+from hipq_django.database import clock
+from hipq_django.maintenance import recovery
+from hipq_django.models import Answer, Job, Queue, Worker, catalog
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
 
@@ -475,7 +477,7 @@ def limit_given_during_a_claim(stage: Stage) -> None:
     """Who claims from a queue without a limit does not lock its row."""
     jobs = [hipq.enqueue("plain", job_key=f"key-{number}") for number in range(2)]
     scheduler = stage.worker.scheduler
-    seen, path = scheduler.fetch_due(), scheduler.path
+    seen, path = scheduler.fetch_due(), scheduler.engine
 
     def limited_after(read: Callable[..., list[Job]]) -> Callable[..., list[Job]]:
         def read_and_limit(*arguments: Any, **options: Any) -> list[Job]:
@@ -486,10 +488,10 @@ def limit_given_during_a_claim(stage: Stage) -> None:
         return read_and_limit
 
     with (
-        patch.object(moves, "claim_due", limited_after(moves.claim_due)),
+        patch.object(transitions, "claim_due", limited_after(transitions.claim_due)),
         patch.object(path, "due", limited_after(path.due)),
     ):
-        claims = scheduler.apply_throttler(seen)
+        claims = [claim for claims in scheduler.apply_throttler(seen) for claim in claims]
     hipq.enqueue("plain", job_key="third")
 
     assert [claim.job for claim in claims] == jobs
@@ -517,7 +519,7 @@ def claim_without_confirmation(stage: Stage) -> None:
     stage.worker.claims.clear()
     stage.worker.batch.discard(stage.worker.batch)
 
-    assert stage.worker.scheduler.reclaim() == 1
+    assert stage.worker.scheduler.release_unconfirmed() == 1
 
     assert (fresh(job).state, fresh(job).attempts.count()) == ("retry", 0)
     assert stage.worker.run_pass() == [job]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hipq_django import intake
-from hipq_django.processes import back_off
+from hipq_django.answers import intake
+from hipq_django.processes import backoff
 from hipq_django.sources import MessageSource, Received
 from tests.conftest import ROOT
 from tests.docs.documents import Document, codes_of
@@ -46,7 +46,7 @@ def test_every_method_of_a_source_is_there() -> None:
 def test_the_sizes_and_times_are_those_of_the_code() -> None:
     assert intake.MAX_KEPT_BYTES == 1024 * 1024
     assert "up to 1 MiB" in CONSUMERS.text
-    assert (back_off.FIRST_SECONDS, back_off.LAST_SECONDS) == (0.1, 5)
+    assert (backoff.FIRST_SECONDS, backoff.LAST_SECONDS) == (0.1, 5)
 
 
 def test_a_source_is_twenty_lines() -> None:

@@ -8,11 +8,11 @@ from xml.etree import ElementTree
 import pytest
 from pytest_django import Settings
 
+from hipq_django.conf.rules import INSTANCE_DEFAULTS
+from hipq_django.domain.retries import MAX_LOSSES
+from hipq_django.domain.states import MOVES, Outcome
 from hipq_django.models import Answer, Worker
 from hipq_django.processes.witness import LOOKS_IN_A_BEAT
-from hipq_django.retries import MAX_LOSSES
-from hipq_django.setting import INSTANCE_DEFAULTS
-from hipq_django.states import MOVES, Outcome
 from tests.conftest import ROOT
 from tests.declaring import Declare
 from tests.docs.documents import GUARANTEES, codes_of

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from hipq_django.doctor import Level
+from hipq_django.monitoring.doctor import Level
 from tests.docs.documents import OPERATIONS, REFERENCE, codes_of
 from tests.unit.test_doctor import SICK
 

@@ -20,25 +20,18 @@ from django.dispatch import Signal
 from pytest_django import Settings
 
 import hipq_django as hipq
-from hipq_django import (
-    checks,
-    exceptions,
-    reasons,
-    receiving,
-    setting,
-    signals,
-    testing,
-    views,
-    webhooks,
-)
-from hipq_django.api import ON_CONFLICT
-from hipq_django.declarations import TYPE_OPTIONS
-from hipq_django.definitions import JOB_OPTIONS, Defaults
-from hipq_django.doctor import database_rules
+from hipq_django import checks, exceptions, signals, testing
+from hipq_django.api.enqueueing import ON_CONFLICT
+from hipq_django.conf import rules
+from hipq_django.conf.rules import INSTANCE_DEFAULTS, QUEUE_DEFAULTS
+from hipq_django.domain.drafts import JOB_OPTIONS, JobDefaults
+from hipq_django.domain.ordering import Order
+from hipq_django.job_types.decorator import TYPE_OPTIONS
 from hipq_django.models import Answer, Job, JobType, Queue, Worker
-from hipq_django.ranking import Order
-from hipq_django.setting import INSTANCE_DEFAULTS, QUEUE_DEFAULTS
+from hipq_django.monitoring import reasons
+from hipq_django.monitoring.doctor import database_rules
 from hipq_django.sources.settings import SOURCE_DEFAULTS
+from hipq_django.web import callback_view, receiving, webhook_view
 from tests.conftest import ROOT
 from tests.docs.documents import REFERENCE, codes_of
 from tests.docs.project import FreshProject
@@ -126,7 +119,7 @@ def _parameters(signature: str) -> dict[str, Any]:
 
 def test_every_option_of_a_job_type_is_there_with_its_default() -> None:
     rows = REFERENCE.rows("Options of a job type")
-    plain = Defaults()
+    plain = JobDefaults()
 
     assert first_codes(rows) == ["queue", "instance", *TYPE_OPTIONS]
     defaults = {codes_of(row[0])[0]: row[1] for row in rows}
@@ -156,7 +149,9 @@ def test_every_function_of_the_test_kit_is_there() -> None:
     assert sorted(names(REFERENCE.headed("Function"))) == sorted(testing.__all__)
 
 
-@pytest.mark.parametrize(("heading", "module"), [("Callbacks", views), ("Webhooks", webhooks)])
+@pytest.mark.parametrize(
+    ("heading", "module"), [("Callbacks", callback_view), ("Webhooks", webhook_view)]
+)
 def test_every_status_of_a_view_is_there(heading: str, module: ModuleType) -> None:
     written = {row[0] for row in REFERENCE.rows(heading) if row[0].isdecimal()}
     sources = inspect.getsource(module) + inspect.getsource(receiving)
@@ -165,7 +160,7 @@ def test_every_status_of_a_view_is_there(heading: str, module: ModuleType) -> No
 
 
 def test_every_part_of_a_webhook_is_there() -> None:
-    parts = set(vars(webhooks.WebhookView)) - set(vars(receiving.ReceivingView))
+    parts = set(vars(webhook_view.WebhookView)) - set(vars(receiving.ReceivingView))
     written = first_codes(REFERENCE.headed("Part"))
 
     assert set(written) == {part for part in parts if not part.startswith("_")}
@@ -287,7 +282,7 @@ HINTS = {codes_of(row[0])[0]: row[2] for row in REFERENCE.rows("System checks")}
 
 
 def test_every_check_is_there() -> None:
-    sources = inspect.getsource(checks) + inspect.getsource(setting)
+    sources = inspect.getsource(checks) + inspect.getsource(rules)
 
     assert set(HINTS) == set(re.findall(r'"(hipq\.[EWI]\d{3})"', sources))
 
@@ -304,7 +299,7 @@ def test_the_hint_of_a_broken_setting_is_there(check_id: str, settings: Settings
 
 @pytest.mark.parametrize("check_id", sorted(HINTS.keys() - BROKEN.keys()))
 def test_the_hint_of_a_check_of_the_database_is_there(check_id: str) -> None:
-    assert f'"{HINTS[check_id]}"' in inspect.getsource(checks) + inspect.getsource(setting)
+    assert f'"{HINTS[check_id]}"' in inspect.getsource(checks) + inspect.getsource(rules)
 
 
 # SQLite

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hipq_django import receiving
+from hipq_django.web import receiving
 from tests.conftest import ROOT
 from tests.docs.documents import Document
 from tests.docs.project import FreshProject

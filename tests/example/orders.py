@@ -13,8 +13,8 @@ from example_project.orders.jobs import buy
 from example_project.orders.messages import read
 from example_project.orders.models import Purchase
 from example_project.supplier.server import TOPIC, Supplier, messages
-from hipq_django.conf import get_instance
-from hipq_django.intake import Intake
+from hipq_django.answers.intake import Intake
+from hipq_django.conf.instances import get_instance
 from hipq_django.models import Answer, Job
 from hipq_django.sources import IGNORE, Received
 from hipq_django.testing import assert_enqueued, run_due_jobs

@@ -10,8 +10,8 @@ import pytest
 import time_machine
 from pytest_django import Settings
 
-from hipq_django.catalog import get_queue
 from hipq_django.models import Queue
+from hipq_django.models.catalog import get_queue
 from hipq_django.testing import run_due_jobs
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker

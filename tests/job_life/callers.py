@@ -9,9 +9,9 @@ from django.utils import timezone
 from hypothesis import strategies as st
 
 import hipq_django as hipq
+from hipq_django.domain.states import Outcome, State
 from hipq_django.exceptions import DuplicateJobKeyError
 from hipq_django.models import Job
-from hipq_django.states import Outcome, State
 from tests.job_life.actors import Until
 from tests.job_life.life import LIVE, Life
 from tests.job_life.moves import KEYS, MAX_LIVE_JOBS, OPTIONS, PICKS, UNTIL, live_job, move, picked

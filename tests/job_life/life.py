@@ -12,12 +12,12 @@ from django.core.management.color import no_style
 from django.db import connection, transaction
 from hypothesis.stateful import RuleBasedStateMachine
 
-from hipq_django import recovery
-from hipq_django.callbacks import Token
-from hipq_django.conf import get_instance
-from hipq_django.database import locked
+from hipq_django.answers.callback_urls import Token
+from hipq_django.conf.instances import get_instance
+from hipq_django.database.locks import locked
+from hipq_django.domain.states import Outcome, Phase, State
+from hipq_django.maintenance import early_answers, recovery
 from hipq_django.models import Answer, Attempt, Job, Queue, Worker
-from hipq_django.states import Outcome, State, Work
 from hipq_django.testing import run_due_jobs
 from tests.integration.conftest import MONDAY_NOON
 from tests.invariants import Snapshot, check_step
@@ -42,7 +42,7 @@ class Life(RuleBasedStateMachine):
         self.code, self.actors, self.traveller = code, actors, traveller
         self.config = get_instance("default")
         self.steps = Steps(actors, self._note, self._check)
-        self.issued: set[tuple[int, int, Work]] = set()
+        self.issued: set[tuple[int, int, Phase]] = set()
         self.workers = [SteppedWorker(code, self.issued) for _ in range(2)]
         self.ghosts: list[SteppedWorker] = []
         self.types: list[str] = []
@@ -90,7 +90,7 @@ class Life(RuleBasedStateMachine):
     def _check_waiting(self, now: Snapshot) -> None:
         """A job waits for its answer only if the handler of this very attempt has said so."""
         for job in now.in_state(State.RUNNING):
-            if job["worker_id"] is None and not job["answered"]:
+            if job["worker_id"] is None and not job["has_pending_answer"]:
                 assert (job["id"], job["attempt"]) in self.code.waiting, job
 
     def _check_results(self, now: Snapshot) -> None:
@@ -100,7 +100,7 @@ class Life(RuleBasedStateMachine):
                 assert [job["result"]] == (now.response_to(job) or [returned]), job
 
     def _check_no_response_is_lost(self, now: Snapshot) -> None:
-        self.taken_up |= {pk for pk, job in now.jobs.items() if job["work"] == Work.RESPONSE}
+        self.taken_up |= {pk for pk, job in now.jobs.items() if job["phase"] == Phase.RESPONSE}
         for job in now.in_state(State.FINAL):
             if job["outcome"] in (Outcome.FAILED, Outcome.TIMED_OUT) and now.response_to(job):
                 assert job["id"] in self.taken_up, f"nobody looked at the response: {job}"
@@ -145,7 +145,7 @@ class Life(RuleBasedStateMachine):
         self.traveller.shift(timedelta(minutes=20))  # no window is shorter
         recovery.recover_lost(self.config)
         run_due_jobs()
-        recovery.expire_early(self.config)
+        early_answers.expire_early(self.config)
         self._check_rows()
 
 

@@ -7,13 +7,11 @@ from functools import partial
 from typing import Any
 
 import time_machine
-from hypothesis import HealthCheck, Phase, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, settings, strategies as st
 from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
 import hipq_django as hipq
-from hipq_django.payloads import NONE
-from hipq_django.states import State
+from hipq_django.domain.states import NONE, State
 from tests.job_life.actors import COMMIT, END, Actors, Until
 from tests.job_life.callers import Callers
 from tests.job_life.life import LIVE

@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
-from hipq_django import recovery
+from hipq_django.domain.states import NONE
+from hipq_django.maintenance import early_answers, recovery
 from hipq_django.models import Answer, Job
-from hipq_django.payloads import NONE
 from tests.job_life.actors import COMMIT, END, Until
 from tests.job_life.scripts import LIMIT, PARTS
 
@@ -36,9 +36,9 @@ UNTIL: st.SearchStrategy[Until] = st.sampled_from(
 DUTIES = st.sampled_from(
     [
         recovery.time_out_overdue,
-        recovery.match_early,
+        early_answers.match_early,
         recovery.recover_lost,
-        recovery.expire_early,
+        early_answers.expire_early,
     ]
 )
 OPTIONS = st.fixed_dictionaries(

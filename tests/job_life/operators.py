@@ -8,15 +8,15 @@ from django.db import transaction
 from hypothesis import strategies as st
 
 import hipq_django as hipq
-from hipq_django import answers, inbox, retention
+from hipq_django.answers import api, manual
+from hipq_django.domain.states import NONE, WAITING, State
 from hipq_django.exceptions import DuplicateJobKeyError, InvalidAnswerError, InvalidJobError
+from hipq_django.maintenance import retention
 from hipq_django.models import Answer, Job, Queue
-from hipq_django.payloads import NONE
-from hipq_django.states import WAITING, State
 from tests.job_life.actors import END, Until
 from tests.job_life.life import Life
 from tests.job_life.moves import PICKS, UNTIL, live_job, move, picked
-from tests.job_life.scripts import FREE, LIMIT, NARROW
+from tests.job_life.scripts import LIMIT, NARROW, UNOWNED
 
 Status = Answer.Status
 
@@ -31,9 +31,9 @@ class Operators(Life):
         if not (free and job):
             return
         answer, pk = picked(free, pick), job.pk
-        reason = inbox.refusal(answer, job)
+        reason = manual.refusal(answer, job)
         step = self.steps.begin(
-            "match", lambda: answers.assign(answer, pk), until, refusals=(InvalidAnswerError,)
+            "match", lambda: api.assign(answer, pk), until, refusals=(InvalidAnswerError,)
         )
         if step.was_alone:
             assert bool(step.refusal) == bool(reason)
@@ -94,7 +94,7 @@ class Operators(Life):
         self.prune(END)
 
     @move(
-        name=st.sampled_from([FREE, NARROW]),
+        name=st.sampled_from([UNOWNED, NARROW]),
         limit=st.sampled_from([1, LIMIT, 2 * LIMIT]),
         is_paused=st.sampled_from([False] * 7 + [True]),
         until=UNTIL,

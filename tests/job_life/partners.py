@@ -8,12 +8,11 @@ from typing import Any
 from hypothesis import strategies as st
 
 import hipq_django as hipq
-from hipq_django.answers import answer_callback
-from hipq_django.callbacks import Token
+from hipq_django.answers.api import answer_callback
+from hipq_django.answers.callback_urls import Token
+from hipq_django.domain.parts import UNNAMED, is_wanted
+from hipq_django.domain.states import NONE, Outcome, Phase, State
 from hipq_django.models import Answer, Job
-from hipq_django.parts import UNNAMED, is_wanted
-from hipq_django.payloads import NONE
-from hipq_django.states import Outcome, State, Work
 from tests.job_life.actors import Until
 from tests.job_life.life import LIVE, Life
 from tests.job_life.moves import (
@@ -55,7 +54,7 @@ class Partners(Life):
     def _target(self, pick: int, key: str, part: str | None) -> tuple[str, str, str | None]:
         """Return the type, key and part of an answer: mostly to a job whose handler executes."""
         keyed = [job for job in self.before.in_state(*LIVE) if job["job_key"] != NONE]
-        keyed = [job for job in keyed if job["work"] == Work.REQUEST] * 3 + keyed
+        keyed = [job for job in keyed if job["phase"] == Phase.REQUEST] * 3 + keyed
         if pick % 4 and keyed:
             job = picked(keyed, pick)
             name, key = job["type_name"], job["job_key"]
@@ -73,7 +72,7 @@ class Partners(Life):
         assert answer.status == Status.ACCEPTED
         job.refresh_from_db()
         if "on_response" in TYPES[name]:
-            assert job.answered
+            assert job.has_pending_answer
         else:
             assert (job.outcome, job.result) == (Outcome.SUCCEEDED, answer.payload)
 
@@ -148,9 +147,9 @@ class Partners(Life):
 
 
 def _awaits(job: Job, kind: str) -> bool:
-    return kind == Kind.RESPONSE and job.state == State.RUNNING and not job.answered
+    return kind == Kind.RESPONSE and job.state == State.RUNNING and not job.has_pending_answer
 
 
 def _is_open(job: Job) -> bool:
     settled = job.answers.filter(status__in=(Status.ACCEPTED, Status.DISCARDED))
-    return not (job.is_final or job.answered or settled.exists())
+    return not (job.is_final or job.has_pending_answer or settled.exists())

@@ -139,21 +139,26 @@ DECISIONS: tuple[Ending, ...] = (
 
 # The job types
 
-FREE, NARROW = "free", "narrow"
+UNOWNED, NARROW = "free", "narrow"
 LIMIT = 3
 """The limit of the narrow queue."""
 PERSISTENT = hipq.Fixed(0, max_attempts=4)
 TYPES: dict[str, dict[str, Any]] = {
-    "simple": {"queue": FREE},
+    "simple": {"queue": UNOWNED},
     "persistent": {"queue": NARROW, "retry": PERSISTENT},
-    "decided": {"queue": FREE, "on_error": True},
+    "decided": {"queue": UNOWNED, "on_error": True},
     "handled": {"queue": NARROW, "on_response": True},
-    "handled_once": {"queue": FREE, "on_response": True, "retry": hipq.Never()},
-    "handled_persistently": {"queue": FREE, "on_response": True, "retry": PERSISTENT},
+    "handled_once": {"queue": UNOWNED, "on_response": True, "retry": hipq.Never()},
+    "handled_persistently": {"queue": UNOWNED, "on_response": True, "retry": PERSISTENT},
     "handled_and_decided": {"queue": NARROW, "on_response": True, "on_error": True},
-    "parts": {"queue": FREE, "retry": PERSISTENT},
+    "parts": {"queue": UNOWNED, "retry": PERSISTENT},
     "parts_handled": {"queue": NARROW, "on_response": True, "on_error": True},
-    "counted": {"queue": FREE, "counted_answers": True, "on_response": True, "retry": PERSISTENT},
+    "counted": {
+        "queue": UNOWNED,
+        "counted_answers": True,
+        "on_response": True,
+        "retry": PERSISTENT,
+    },
 }
 WAITS = {
     "parts": hipq.WAIT_FOR(*PARTS),

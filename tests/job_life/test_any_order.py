@@ -13,7 +13,8 @@ import time_machine
 from django.db import connection
 from pytest_django import Settings
 
-from hipq_django import catalog, looks, scheduler
+from hipq_django.models import catalog
+from hipq_django.scheduler import context, polling
 from tests.declaring import Declare
 from tests.job_life import machine
 from tests.job_life.actors import Actors
@@ -31,9 +32,9 @@ def code(
 ) -> Scripted:
     """Job types, and nothing that depends on another clock than the test's, so that runs repeat."""
     settings.HIPQ = {"default": {"NOTIFY": False}}
-    monkeypatch.setattr(scheduler, "TYPES_SECONDS", math.inf)
-    monkeypatch.setattr(looks, "LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(looks, "SHARE", math.inf)
+    monkeypatch.setattr(context, "TYPES_SECONDS", math.inf)
+    monkeypatch.setattr(polling, "PROBE_SECONDS", 0.0)
+    monkeypatch.setattr(polling, "SHARE", math.inf)
     caplog.set_level(logging.CRITICAL, "hipq_django")  # the steps that failed say more
     code = Scripted(declare)
     catalog.sync("default")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hipq_django import recovery
-from hipq_django.conf import get_instance
-from hipq_django.executor import execute
-from hipq_django.hotpath.base import GivenUpError
+from hipq_django.conf.instances import get_instance
+from hipq_django.domain.states import Phase
+from hipq_django.engines.values import GivenUpError
+from hipq_django.maintenance import recovery
 from hipq_django.models import Job
-from hipq_django.results import Claim
-from hipq_django.states import Work
+from hipq_django.scheduler.executor import execute
+from hipq_django.transitions.values import Claim
 from tests.factories import WorkerFactory
 from tests.hand_worker import HandWorker
 from tests.job_life.scripts import (
@@ -29,7 +29,7 @@ BESIDE = ("finish", "finish_and_save", "save")
 class SteppedWorker(HandWorker):
     """A worker whose claims end one by one."""
 
-    def __init__(self, code: Scripted, issued: set[tuple[int, int, Work]]) -> None:
+    def __init__(self, code: Scripted, issued: set[tuple[int, int, Phase]]) -> None:
         super().__init__(threads=3, ahead=2)
         self.is_sure = True
         """Whether it knows of all that the database says is in its hands."""
@@ -47,8 +47,8 @@ class SteppedWorker(HandWorker):
     def start(self, claims: Sequence[Claim]) -> None:
         """Keep the claims; none may have been given out before."""
         for claim in claims:
-            issue = (claim.id, claim.attempt, claim.work)
-            assert claim.work is Work.DECISION or issue not in self._issued, f"twice: {issue}"
+            issue = (claim.id, claim.attempt, claim.phase)
+            assert claim.phase is Phase.DECISION or issue not in self._issued, f"twice: {issue}"
             self._issued.add(issue)
         super().start(claims)
 
@@ -59,7 +59,7 @@ class SteppedWorker(HandWorker):
         self.claims.remove(claim)
         self._script.ending, self._script.decision = ending, decision
         if ending is usual:
-            self._script.ending = wait if claim.work is Work.REQUEST else return_value
+            self._script.ending = wait if claim.phase is Phase.REQUEST else return_value
         self.batch.deliver(execute(claim))
 
     def finish_and_save(self, claim: Claim, ending: Ending, decision: Ending) -> None:
@@ -67,9 +67,9 @@ class SteppedWorker(HandWorker):
         self.finish(claim, ending, decision)
         self.save()
 
-    def reclaim(self) -> None:
+    def release_unconfirmed(self) -> None:
         """Put back what is in these hands without their knowing."""
-        self.scheduler.reclaim()
+        self.scheduler.release_unconfirmed()
         self.is_sure = True
 
     def work(self) -> list[Job]:
@@ -84,6 +84,6 @@ class SteppedWorker(HandWorker):
         """Let overdue jobs time out, and claim them again while their handlers still execute."""
         recovery.time_out_overdue(get_instance("default"))
         self.run_pass()
-        for claim in [claim for claim in self.claims if claim.work is Work.DECISION]:
+        for claim in [claim for claim in self.claims if claim.phase is Phase.DECISION]:
             self.finish(claim, usual, retry_at_once)
         self.run_pass()

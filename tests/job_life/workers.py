@@ -11,10 +11,9 @@ from django.utils import timezone
 from hypothesis import strategies as st
 
 import hipq_django as hipq
-from hipq_django import recovery
-from hipq_django.conf import InstanceSettings
-from hipq_django.payloads import NONE
-from hipq_django.states import Work
+from hipq_django.conf.instances import InstanceSettings
+from hipq_django.domain.states import NONE, Phase
+from hipq_django.maintenance import recovery
 from tests.integration.conftest import MONDAY_NOON
 from tests.invariants import an_early_answer_saves_the_request
 from tests.job_life.actors import END, Until
@@ -42,7 +41,12 @@ class Workers(Life):
         7,
         seat=SEATS,
         act=st.sampled_from(
-            [SteppedWorker.run_pass, SteppedWorker.save, SteppedWorker.work, SteppedWorker.reclaim]
+            [
+                SteppedWorker.run_pass,
+                SteppedWorker.save,
+                SteppedWorker.work,
+                SteppedWorker.release_unconfirmed,
+            ]
         ),
         until=UNTIL,
     )
@@ -107,7 +111,7 @@ class Workers(Life):
         """Handlers execute for too long; beside them, and as they end, their jobs run again."""
         worker = self.workers[self._busy(seat)]
         self._request(worker, pick, is_answered)
-        hanging = [claim for claim in worker.claims if claim.work is Work.REQUEST]
+        hanging = [claim for claim in worker.claims if claim.phase is Phase.REQUEST]
         self.pass_time(61, is_noticed=False, until=END)
         self._schedule(worker, SteppedWorker.try_overdue_again, until)
         for claim in hanging:
@@ -138,7 +142,7 @@ class Workers(Life):
         self._come_to_an_end(worker)
         self._enqueue(picked(self.types, pick), [{"timeout": 5}])
         self._schedule(worker, SteppedWorker.run_pass, END)
-        requests = (claim.job for claim in worker.claims if claim.work is Work.REQUEST)
+        requests = (claim.job for claim in worker.claims if claim.phase is Phase.REQUEST)
         job = next((job for job in requests if job.job_key != NONE), None)
         if is_answered and job is not None:
             name, key = job.job_type.name, job.job_key

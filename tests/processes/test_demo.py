@@ -18,7 +18,7 @@ from tests.conftest import ROOT
 from tests.plugin import renamed
 from tests.processes.conftest import eventually
 
-pytestmark = [pytest.mark.processes, pytest.mark.slow]
+pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.embedded]
 
 PATIENCE_SECONDS = 120
 """How long a test waits for what should take much less, on a machine that has other work."""

@@ -14,7 +14,7 @@ from tests.conftest import ROOT
 from tests.plugin import renamed
 from tests.processes.conftest import eventually
 
-pytestmark = [pytest.mark.processes, pytest.mark.slow]
+pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.embedded]
 
 PATIENCE_SECONDS = 120
 

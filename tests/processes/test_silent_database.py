@@ -14,7 +14,7 @@ from django.db import OperationalError, connection, connections
 from django.db.models import F
 
 import hipq_django as hipq
-from hipq_django import clock
+from hipq_django.database import clock
 from hipq_django.models import Attempt, Job, Worker
 from hipq_django.processes import own_connections
 from tests.plugin import renamed
@@ -95,6 +95,41 @@ def test_a_worker_whose_connections_are_dead_opens_others(
     assert "event=database_back" in log_of(workers)
     running.refresh_from_db()
     assert (running.outcome, running.attempt) == ("succeeded", 1)
+
+
+def test_a_handler_whose_connection_is_dead_is_told_so(
+    workers: Workers, wire: Proxy, tmp_path: Path
+) -> None:
+    """Else its thread would wait until TCP gives up, which takes hours."""
+    notes, gate = tmp_path / "notes", tmp_path / "gate"
+    job = hipq.enqueue("querying", {"notes": str(notes), "gate": str(gate)})
+    workers.start("held")
+    eventually(lambda: begun(notes) == 1, "the handler runs")
+    eventually(has_beaten, "its heart beats")
+
+    wire.fall_silent()
+    gate.touch()
+    eventually(lambda: is_final(job), "it was tried again")
+
+    assert "event=handler_disconnected" in log_of(workers)
+    job.refresh_from_db()
+    assert (job.outcome, job.result) == ("succeeded", 2)
+    assert "OperationalError" in Attempt.objects.get(job=job).error
+
+
+def test_a_handler_whose_statement_takes_long_is_left_alone(
+    workers: Workers, wire: Proxy, tmp_path: Path
+) -> None:
+    notes, gate = tmp_path / "notes", tmp_path / "gate"
+    gate.touch()
+    seconds = 3 * SILENCE.total_seconds()
+    data = {"notes": str(notes), "gate": str(gate), "seconds": seconds}
+    job = hipq.enqueue("querying", data)
+    workers.start("held")
+    eventually(lambda: is_final(job), "its statement ended")
+
+    job.refresh_from_db()
+    assert (job.outcome, job.result) == ("succeeded", 1)
 
 
 class Asking(threading.Thread):

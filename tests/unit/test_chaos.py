@@ -131,6 +131,15 @@ def test_an_innocent_job_that_fails_has_a_wrong_end(outcome: str) -> None:
     assert wrong(Story().planned("a").evidence(row("a", outcome))) == {"wrong_outcome": 1}
 
 
+@pytest.mark.parametrize(("times", "found"), [((1, 2, 3), {}), ((1, 2), {"wrong_outcome": 1})])
+def test_a_job_beside_which_three_workers_are_killed_may_fail(
+    times: tuple[float, ...], found: dict[str, int]
+) -> None:
+    story = Story().planned("a").begun("a", *times).event("killed", "", 0.9, worker=PID)
+
+    assert wrong(story.evidence(row("a", "failed"))) == found
+
+
 def test_a_cancel_that_does_not_hold_is_a_wrong_end() -> None:
     story = Story().planned("a", ends=("succeeded", "cancelled")).event("cancelled", "a", 0.5)
 
@@ -291,6 +300,8 @@ def test_an_exception_that_nobody_explains_is_found_in_the_log(tmp_path: Path) -
     log.write_text(
         f"INFO all is well\n{frames}chaos.project.jobs.PlannedError: as planned\n"
         f"{frames}django.db.utils.OperationalError: server closed\nDETAIL: none\n"
+        f"{frames}KeyError: 'queue'\n\nDuring handling of the above exception, another exception "
+        f"occurred:\n\n{frames}django.db.utils.OperationalError: server closed\n"
         f"{frames}ValueError: max() iterable argument is empty\nINFO on\n"
     )
 

@@ -12,15 +12,15 @@ from django.utils.module_loading import import_string
 from pytest_django import Settings
 
 import hipq_django as hipq
-from hipq_django.conf import (
+from hipq_django.conf.instances import (
     InstanceSettings,
     QueueSettings,
     get_instance,
     get_instances,
     get_throttlers,
 )
+from hipq_django.conf.rules import RULES, problems, source_problems, throttler_problems
 from hipq_django.exceptions import ConfigurationError
-from hipq_django.setting import RULES, problems, source_problems, throttler_problems
 from hipq_django.sources import MessageSource
 from hipq_django.sources.settings import SourceSettings
 from tests.mailbox import read
@@ -313,7 +313,7 @@ def test_throttlers_are_imported_by_their_path(settings: Settings) -> None:
     ("path", "message"),
     [
         ("no.such.module.limit", "cannot be imported: No module named 'no'"),
-        ("hipq_django.conf.no_such_name", "cannot be imported"),
+        ("hipq_django.conf.instances.no_such_name", "cannot be imported"),
         ("nodots", "cannot be imported"),
         ("hipq_django.KeyLimit", "name a function or an instance"),
         ("hipq_django.__version__", "is '0.1.0'; name a function or an instance"),

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hipq_django.doctor import Finding, Level, diagnose
-from hipq_django.doctor.measurements import (
+from hipq_django.monitoring.doctor import Finding, Level, diagnose
+from hipq_django.monitoring.doctor.measurements import (
     Inbox,
     Measured,
     PostgreSQL,
@@ -20,8 +20,8 @@ from hipq_django.doctor.measurements import (
     UnknownType,
     Wait,
 )
-from hipq_django.doctor.postgresql import notices_dead_peer
-from hipq_django.overview import ConsumerState, Overview, QueueCounts, WorkerState
+from hipq_django.monitoring.doctor.postgresql import notices_dead_peer
+from hipq_django.monitoring.overview import ConsumerState, Overview, QueueCounts, WorkerState
 
 QUEUE = QueueCounts(
     name="bank",

@@ -6,11 +6,10 @@ import pickle
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import hipq_django as hipq
-from hipq_django import parts
+from hipq_django.domain import parts
 
 names = st.lists(st.sampled_from(["front", "back", "side", "top"]), min_size=1, unique=True)
 

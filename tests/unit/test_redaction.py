@@ -7,12 +7,11 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
+from hipq_django.domain.redaction import MASK, Redactor, checked_fields
+from hipq_django.domain.serialization import error_of, traceback_of
 from hipq_django.exceptions import InvalidJobError
-from hipq_django.payloads import error_of, traceback_of
-from hipq_django.redaction import MASK, Redactor, checked_fields
 
 CARD = "4111 1111 1111 1111"
 

@@ -8,24 +8,23 @@ from datetime import UTC, datetime, timedelta
 from functools import reduce
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import hipq_django as hipq
-from hipq_django.exceptions import InvalidJobError, JobTimeout, WorkerLost
-from hipq_django.moments import MAX_SECONDS
-from hipq_django.retries import (
+from hipq_django.domain.retries import (
     Counts,
     Decision,
     Failure,
     RetryPolicy,
-    capped,
     class_names,
     decide,
     decide_interrupted,
     failure_of,
     retry_time,
+    with_max_attempts,
 )
+from hipq_django.domain.validation import MAX_SECONDS
+from hipq_django.exceptions import InvalidJobError, JobTimeout, WorkerLost
 
 NOON = datetime(2025, 1, 6, 12, tzinfo=UTC)
 
@@ -211,12 +210,12 @@ def test_a_job_with_its_response_is_not_given_up_because_it_was_interrupted(
 def test_the_policy_limits_what_the_retry_handler_wants() -> None:
     policy, wish = hipq.Fixed(max_attempts=3), hipq.RetryIn(5)
 
-    assert capped(policy, failure(2), wish) == wish
-    assert capped(policy, failure(3), wish) == hipq.GiveUp()
+    assert with_max_attempts(policy, failure(2), wish) == wish
+    assert with_max_attempts(policy, failure(3), wish) == hipq.GiveUp()
 
 
 def test_without_a_policy_the_retry_handler_alone_decides() -> None:
-    assert capped(None, failure(1_000), hipq.RetryIn(5)) == hipq.RetryIn(5)
+    assert with_max_attempts(None, failure(1_000), hipq.RetryIn(5)) == hipq.RetryIn(5)
 
 
 def test_a_retry_is_never_in_the_past() -> None:

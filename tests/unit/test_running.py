@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from hipq_django.moments import MAX_SECONDS
-from hipq_django.running import later_deadline
+from hipq_django.api.reporting import later_deadline
+from hipq_django.domain.validation import MAX_SECONDS
 
 NOON = datetime(2025, 1, 6, 12, tzinfo=UTC)
 moments = st.datetimes(datetime(1970, 1, 1), datetime(9000, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001 - made aware

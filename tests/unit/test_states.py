@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from hipq_django.states import MOVES, WAITING, State, path
+from hipq_django.domain.states import MOVES, WAITING, State, steps_between
 
 ALLOWED = {
     ("initial", "running"),
@@ -49,17 +49,17 @@ def test_a_worker_claims_from_initial_and_retry() -> None:
 def test_the_way_to_a_state_is_the_shortest_one_of_allowed_moves(
     old: str, new: str, steps: list[str]
 ) -> None:
-    assert list(path(State(old), State(new))) == steps
+    assert list(steps_between(State(old), State(new))) == steps
 
 
 @pytest.mark.parametrize(("old", "new"), list(itertools.permutations(State, 2)))
 def test_a_way_has_allowed_moves_only(old: State, new: State) -> None:
     if old == State.FINAL or new == State.INITIAL:
         with pytest.raises(ValueError, match=f"no way leads from {old} to {new}"):
-            path(old, new)
+            steps_between(old, new)
         return
 
-    way = (old, *path(old, new))
+    way = (old, *steps_between(old, new))
 
     assert way[-1] == new
     assert all((one, other) in ALLOWED for one, other in itertools.pairwise(way))

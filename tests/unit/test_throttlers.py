@@ -9,13 +9,12 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 import hipq_django as hipq
+from hipq_django.domain.throttling import Candidate, RunningJob, Throttler
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.models import Queue
-from hipq_django.throttling import Candidate, Load, Throttler
 
 NOON = datetime(2025, 1, 6, 12, tzinfo=UTC)
 REGIONS = hipq.ShareLimit("region", {"east": 0.4, "north": 0.3, "west": 0.3})
@@ -28,8 +27,8 @@ def candidates(*data: Any, factor: float = 1) -> list[Candidate]:
     ]
 
 
-def loads(*data: Any, factor: float = 1) -> list[Load]:
-    return [Load("charge", "NONE", item, Decimal(str(factor))) for item in data]
+def loads(*data: Any, factor: float = 1) -> list[RunningJob]:
+    return [RunningJob("charge", "NONE", item, Decimal(str(factor))) for item in data]
 
 
 def queue(limit: float) -> Queue:
@@ -41,7 +40,7 @@ def admitted(
     asked: Sequence[Candidate],
     *,
     limit: float = 10,
-    running: Sequence[Load] = (),
+    running: Sequence[RunningJob] = (),
 ) -> list[Any]:
     found = throttler(queue(limit), NOON, running, asked)
     return [c.job_data for c, v in zip(asked, found, strict=True) if isinstance(v, hipq.Run)]
@@ -174,7 +173,7 @@ class Starts:
         found = self.limit(self.queue, now, [], candidates(*[{}] * number))
         count = sum(isinstance(verdict, hipq.Run) for verdict in found)
         if count:
-            self.limit.admitted(self.queue, now + latest, count)
+            self.limit.admitted(self.queue, now, count, now + latest)
         self.moments += [now] * (count // 2) + [now + latest] * (count - count // 2)
         return count
 
@@ -202,21 +201,24 @@ def test_a_start_is_free_again_when_its_seconds_are_over() -> None:
 PARTS = st.integers(0, 450) | st.sampled_from([1, 3, 395, 397, 398, 399, 400, 401])
 STEPS = st.lists(st.tuples(PARTS, st.integers(1, 400)), max_size=12)
 """How many four-hundredths of the window pass, and how many jobs want to start then."""
+LATE_STEPS = st.lists(st.tuples(PARTS, st.integers(1, 400), PARTS), max_size=12)
+"""The same, and how many four-hundredths later they may start."""
 
 
 @given(
     st.sampled_from([1, 2, 5, 100, 101, 250]),
     st.sampled_from([0.5, 1, 7.3, 60]),
-    STEPS,
-    st.sampled_from([0, 0.1]),
+    LATE_STEPS,
 )
+@example(5, 7.3, [(0, 3, 0), (300, 1, 200), (50, 5, 0)])
 def test_in_no_window_start_more_than_the_count(
-    count: int, per: float, steps: list[tuple[int, int]], latest: float
+    count: int, per: float, steps: list[tuple[int, int, int]]
 ) -> None:
+    """Also where one worker takes longer to start them than another."""
     starts, now = Starts(hipq.RateLimit(count, per=per)), NOON
-    for parts, number in steps:
+    for parts, number, latest in steps:
         now += timedelta(seconds=per * parts / 400)
-        starts.ask(now, number, latest=timedelta(seconds=latest))
+        starts.ask(now, number, latest=timedelta(seconds=per * latest / 400))
 
     # Half-open: what started exactly `per` seconds ago is free again.
     moments = sorted(starts.moments)

@@ -8,14 +8,12 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import hipq_django as hipq
-from hipq_django.models import Queue
-from hipq_django.throttling import (
+from hipq_django.domain.throttling import (
     Candidate,
-    Load,
+    RunningJob,
     Throttler,
     ThrottlerError,
     Verdict,
@@ -23,6 +21,7 @@ from hipq_django.throttling import (
     ask,
     fits,
 )
+from hipq_django.models import Queue
 
 NOON = datetime(2025, 1, 6, 12, tzinfo=UTC)
 QUEUE = Queue(name="bank", throttle_limit=10)
@@ -42,7 +41,9 @@ def candidates(*data: Any) -> list[Candidate]:
     ]
 
 
-def verdicts(asked: Sequence[Candidate], *throttlers: Any, running: Sequence[Load] = ()) -> Any:
+def verdicts(
+    asked: Sequence[Candidate], *throttlers: Any, running: Sequence[RunningJob] = ()
+) -> Any:
     return list(ask(throttlers, QUEUE, NOON, running, asked).values())
 
 
@@ -146,7 +147,7 @@ def test_the_first_throttler_that_objects_gives_the_reason() -> None:
 
 def test_a_throttler_sees_the_queue_the_time_the_running_and_the_candidates() -> None:
     seen: list[Any] = []
-    running = [Load("charge", "k", {"a": 1}, Decimal(2))]
+    running = [RunningJob("charge", "k", {"a": 1}, Decimal(2))]
     asked = candidates({"region": "east"})
 
     def look(*arguments: Any) -> list[Verdict]:
@@ -160,7 +161,7 @@ def test_a_throttler_sees_the_queue_the_time_the_running_and_the_candidates() ->
 
 def test_two_throttlers_that_must_agree_do_not_block_each_other_for_ever() -> None:
     """The tenant's one place must not be kept for a job that the region's limit holds."""
-    running = [Load("charge", "k", {"tenant": "x", "region": "full"}, Decimal(1))]
+    running = [RunningJob("charge", "k", {"tenant": "x", "region": "full"}, Decimal(1))]
     asked = candidates({"tenant": "a", "region": "full"}, {"tenant": "a", "region": "free"})
 
     found = verdicts(asked, hipq.KeyLimit("tenant", 1), hipq.KeyLimit("region", 1), running=running)
@@ -177,7 +178,7 @@ def test_two_throttlers_leave_nothing_waiting_that_both_would_let_run(
 
     found = verdicts(asked, *limits)
 
-    admitted = [Load(c.job_type, c.job_key, c.job_data, c.throttle_factor)
+    admitted = [RunningJob(c.job_type, c.job_key, c.job_data, c.throttle_factor)
                 for c, verdict in zip(asked, found, strict=True) if verdict == RUN]  # fmt: skip
     held = [c for c, verdict in zip(asked, found, strict=True) if verdict != RUN]
     for key in ("tenant", "region"):

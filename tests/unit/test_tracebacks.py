@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hipq_django import tracebacks
+from hipq_django.domain import tracebacks
 
 
 def plain() -> None:

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import time_machine
 from django.test import RequestFactory
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 import hipq_django as hipq
 
@@ -192,7 +191,7 @@ def test_a_function_is_asked_at_each_message() -> None:
     assert verify(request(X_Hub_Signature_256=github_header())) is True
 
 
-MAKERS: list[Any] = [
+BY_DIALECT: list[Any] = [
     hipq.StripeSignature,
     hipq.GitHubSignature,
     lambda secret: hipq.SharedSecret("X-Token", secret),
@@ -211,7 +210,7 @@ UNUSABLE: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize("make", MAKERS, ids=["stripe", "github", "shared"])
+@pytest.mark.parametrize("make", BY_DIALECT, ids=["stripe", "github", "shared"])
 @pytest.mark.parametrize(("secret", "reason"), UNUSABLE, ids=repr)
 def test_a_secret_that_protects_nothing_is_refused_at_once(
     make: Any, secret: Any, reason: str
@@ -222,7 +221,7 @@ def test_a_secret_that_protects_nothing_is_refused_at_once(
     assert "s3cret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("make", MAKERS, ids=["stripe", "github", "shared"])
+@pytest.mark.parametrize("make", BY_DIALECT, ids=["stripe", "github", "shared"])
 @pytest.mark.parametrize(("secret", "reason"), UNUSABLE, ids=repr)
 def test_a_function_that_returns_no_usable_secret_lets_nobody_in(
     make: Any, secret: Any, reason: str
@@ -244,7 +243,7 @@ def test_a_function_that_raises_is_named_without_what_it_says() -> None:
     assert "hunter2" not in str(caught.value)
 
 
-@pytest.mark.parametrize("make", MAKERS, ids=["stripe", "github", "shared"])
+@pytest.mark.parametrize("make", BY_DIALECT, ids=["stripe", "github", "shared"])
 def test_no_secret_is_in_what_is_printed(make: Any) -> None:
     for given_secret in (SECRET, [SECRET, "other-secret"], SECRET.encode()):
         verify = make(given_secret)
@@ -283,7 +282,7 @@ def test_a_signature_of_another_body_is_refused(body: bytes, other: bytes) -> No
 def test_no_header_is_more_than_refused(header: str) -> None:
     message = request(Stripe_Signature=header, X_Hub_Signature_256=header, X_Token=header)
 
-    for make in MAKERS:
+    for make in BY_DIALECT:
         refuses(make(SECRET), message)
 
 

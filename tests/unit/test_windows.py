@@ -9,11 +9,9 @@ from datetime import UTC, date, datetime, time, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
-from hipq_django.exceptions import InvalidJobError
-from hipq_django.windows import (
+from hipq_django.domain.windows import (
     WEEKDAYS,
     TimeWindow,
     is_open,
@@ -21,6 +19,7 @@ from hipq_django.windows import (
     parse_windows,
     windows_to_json,
 )
+from hipq_django.exceptions import InvalidJobError
 
 PARIS = ZoneInfo("Europe/Paris")
 LORD_HOWE = ZoneInfo("Australia/Lord_Howe")

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from hipq_django.conf.rules import DEFAULT
 from hipq_django.exceptions import HipqError
 from hipq_django.processes.consumer import ConsumerOptions, ConsumerProcess
 from hipq_django.processes.logs import set_up_logging
 from hipq_django.processes.own_connections import disown_all
-from hipq_django.processes.signals import on_stop_signals
 from hipq_django.processes.start_up import check_database, reached
-from hipq_django.setting import DEFAULT
+from hipq_django.processes.stop_signals import on_stop_signals
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser

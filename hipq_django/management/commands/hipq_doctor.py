@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import Error
 
-from hipq_django.conf import get_instance
-from hipq_django.database import in_one_line
-from hipq_django.doctor import Finding, Level, examine
+from hipq_django.conf.instances import get_instance
+from hipq_django.conf.rules import DEFAULT
+from hipq_django.database.errors import in_one_line
 from hipq_django.exceptions import HipqError
-from hipq_django.setting import DEFAULT
+from hipq_django.monitoring.doctor import Finding, Level, examine
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser

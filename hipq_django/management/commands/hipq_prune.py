@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import Error
 
-from hipq_django.conf import get_instance
+from hipq_django.conf.instances import get_instance
+from hipq_django.conf.rules import DEFAULT, QUEUE_RANGES
 from hipq_django.exceptions import HipqError
+from hipq_django.maintenance.retention import prune
 from hipq_django.processes.start_up import why_failed
-from hipq_django.retention import prune
-from hipq_django.setting import DEFAULT, QUEUE_RANGES
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser

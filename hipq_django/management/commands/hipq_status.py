@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import Error
 
-from hipq_django import catalog
-from hipq_django.conf import get_instance
+from hipq_django.conf.instances import get_instance
+from hipq_django.conf.rules import DEFAULT
+from hipq_django.domain.states import NONE
 from hipq_django.exceptions import HipqError
-from hipq_django.figures import counted
-from hipq_django.overview import Overview, QueueCounts, WorkerState, look
-from hipq_django.payloads import NONE
+from hipq_django.models import catalog
+from hipq_django.monitoring.counts import format_count
+from hipq_django.monitoring.overview import Overview, QueueCounts, WorkerState, look
 from hipq_django.processes.start_up import why_failed
-from hipq_django.setting import DEFAULT
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -26,7 +26,7 @@ QUEUE_HEADS = (
     "in error", "oldest due", "state",
 )  # fmt: skip
 WORKER_HEADS = ("worker", "state", "queues", "threads", "executing", "last heartbeat")
-CONSUMER_HEADS = ("consumer", "source", "state", "in hand", "last heartbeat")
+CONSUMER_HEADS = ("consumer", "source", "state", "in flight", "last heartbeat")
 
 
 class Command(BaseCommand):
@@ -62,15 +62,15 @@ def _tables(overview: Overview) -> str:
             workers if overview.workers else "No worker is running.",
             *_consumers(overview),
             "",
-            f"Answers without a job: {counted(overview.unmatched_answers)}",
-            f"Malformed messages: {counted(overview.malformed_messages)}",
+            f"Answers without a job: {format_count(overview.unmatched_answers)}",
+            f"Malformed messages: {format_count(overview.malformed_messages)}",
         ]
     )
 
 
 def _consumers(overview: Overview) -> list[str]:
     rows = [
-        [c.name, c.source, c.state, str(c.in_hand), f"{c.heartbeat_age_seconds:.0f} s ago"]
+        [c.name, c.source, c.state, str(c.in_flight), f"{c.heartbeat_age_seconds:.0f} s ago"]
         for c in overview.consumers
     ]
     return ["", _table(CONSUMER_HEADS, rows)] if rows else []
@@ -83,9 +83,9 @@ def _queue_row(queue: QueueCounts) -> list[str]:
         limit,
         f"{queue.load:g}",
         queue.order,
-        *map(counted, (queue.due, queue.scheduled, queue.running)),
-        counted(queue.awaiting_answer),
-        counted(queue.in_error),
+        *map(format_count, (queue.due, queue.scheduled, queue.running)),
+        format_count(queue.awaiting_answer),
+        format_count(queue.in_error),
         f"{queue.oldest_due_seconds:.0f} s" if queue.due else "-",
         _queue_state(queue),
     ]

@@ -7,31 +7,33 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from hipq_django import catalog
-from hipq_django.conf import get_instance
+from hipq_django.conf.instances import get_instance
+from hipq_django.conf.rules import DEFAULT
 from hipq_django.exceptions import ConfigurationError, HipqError, nearest_name
-from hipq_django.models import Queue
+from hipq_django.models import Queue, catalog
 from hipq_django.processes.child import leave
 from hipq_django.processes.logs import set_up_logging
 from hipq_django.processes.options import WorkerOptions
 from hipq_django.processes.own_connections import adopt, disown_all
 from hipq_django.processes.reloader import Reloader
-from hipq_django.processes.signals import end_at_the_second, on_stop_signals
 from hipq_django.processes.start_up import check_database, check_pool, reached
+from hipq_django.processes.stop_signals import end_at_the_second, on_stop_signals
 from hipq_django.processes.supervisor import Supervisor
 from hipq_django.processes.worker import WorkerProcess
-from hipq_django.setting import DEFAULT
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
 
-    from hipq_django.conf import InstanceSettings
+    from hipq_django.conf.instances import InstanceSettings
 
 
 class Command(BaseCommand):
-    """Runs jobs until stopped by SIGTERM or Ctrl-C; a second one lets go of running jobs."""
+    """Runs jobs until stopped by SIGTERM or Ctrl-C; a second one puts running jobs back."""
 
-    help = "Run jobs until stopped. SIGTERM or Ctrl-C drains; once more lets go of running jobs."
+    help = (
+        "Run jobs until stopped. SIGTERM or Ctrl-C finishes running jobs; a second one puts them "
+        "back and exits."
+    )
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -54,9 +56,11 @@ class Command(BaseCommand):
             "--reload",
             action="store_true",
             default=None,
-            help="Start anew when code changes; the default in DEBUG.",
+            help="Restart when code changes; the default in DEBUG.",
         )
-        parser.add_argument("--no-reload", action="store_false", dest="reload", help="Never do so.")
+        parser.add_argument(
+            "--no-reload", action="store_false", dest="reload", help="Do not restart."
+        )
 
     def handle(self, *queues: str, **options: Any) -> None:
         """Run the worker, or several under a supervisor."""
@@ -91,7 +95,7 @@ class Command(BaseCommand):
         self._leave(process)
 
     def _leave(self, process: WorkerProcess | Supervisor) -> None:
-        if isinstance(process, WorkerProcess) and process.has_let_go:
+        if isinstance(process, WorkerProcess) and process.has_abandoned_handlers:
             leave()
 
     def _wants_reload(self, options: dict[str, Any]) -> bool:

@@ -1,0 +1,148 @@
+"""The answers of a job that expects several: which of them count, and what they come to.
+
+What is expected is known once the handler has returned `WAIT_FOR`; what comes before is kept as
+early, linked to its job, and counted then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.db.models import Q
+
+from hipq_django.domain import parts
+from hipq_django.domain.parts import UNNAMED
+from hipq_django.domain.states import NONE, AnswerKind, AnswerStatus, Phase, State
+from hipq_django.job_types.registry import get_declared
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from hipq_django.domain.drafts import IncomingAnswer
+    from hipq_django.models import Answer, Job, JobType
+
+SETTLED = (AnswerStatus.ACCEPTED, AnswerStatus.DISCARDED)
+
+
+def counts_answers(job_type: JobType) -> bool:
+    """Return whether a response to a job of this type, named or not, is only one of several."""
+    declared = get_declared(job_type.instance, job_type.name)
+    return declared.counted_answers if declared else job_type.counted_answers
+
+
+def is_part(kind: str, part: str, job: Job) -> bool:
+    """Return whether an answer to this job is one of several, or is for the whole job."""
+    if kind != AnswerKind.RESPONSE:
+        return False
+    return bool(part) or counts_answers(job.job_type) or (_is_known(job) and bool(job.expects))
+
+
+def parts_of(job: Job) -> Q:
+    """Return the condition for answers to this job that are `is_part`."""
+    if counts_answers(job.job_type):
+        return Q(kind=AnswerKind.RESPONSE)
+    return Q(kind=AnswerKind.RESPONSE) & ~Q(part=UNNAMED)
+
+
+def classify_part(
+    message: IncomingAnswer, job: Job, kept: Iterable[str] = (*SETTLED, AnswerStatus.EARLY)
+) -> AnswerStatus:
+    """Return what becomes of a part that came for a locked job.
+
+    It is compared with the job's answers that have one of the statuses `kept`.
+    """
+    before = job.answers.using(job.using).filter(status__in=list(kept))
+    if _is_repeat(message, job, before):
+        return AnswerStatus.DUPLICATE
+    if job.is_final or _is_over(message, job, before):
+        return AnswerStatus.LATE
+    if _is_known(job) and parts.is_wanted(job.expects, message.part):
+        return AnswerStatus.ACCEPTED
+    waits = job.state == State.RUNNING and _is_known(job)
+    return AnswerStatus.UNMATCHED if waits else AnswerStatus.EARLY
+
+
+def _is_known(job: Job) -> bool:
+    """Whether `expects` holds: not while a handler executes, which says it anew."""
+    return job.phase != Phase.REQUEST
+
+
+def _is_repeat(message: IncomingAnswer, job: Job, before: Any) -> bool:
+    """Whether the same was said: of this part, or, where answers are counted, at all.
+
+    Counted messages with ids were told apart by these.
+    """
+    before = before.filter(kind=AnswerKind.RESPONSE)
+    if message.part or not counts_answers(job.job_type):
+        before = before.filter(part=message.part)
+    elif message.message_id != NONE:
+        return False
+    attempt = job.attempt if message.attempt is None else message.attempt
+    counts = before.exclude(~Q(attempt=attempt), status=AnswerStatus.DISCARDED)
+    return any(answer.payload == message.payload for answer in counts)
+
+
+def _is_over(message: IncomingAnswer, job: Job, before: Any) -> bool:
+    """Whether all answers are in, this part is, or what the URL was made for was set aside."""
+    live = before.exclude(status=AnswerStatus.DISCARDED)
+    if (
+        job.has_pending_answer
+        and live.filter(kind=AnswerKind.RESPONSE, status=AnswerStatus.ACCEPTED).exists()
+    ):
+        return True
+    if message.part and live.filter(kind=AnswerKind.RESPONSE, part=message.part).exists():
+        return True
+    if message.attempt is None:
+        return False
+    spent = Q(status=AnswerStatus.DISCARDED, attempt__gte=message.attempt)
+    if message.part:
+        spent |= Q(kind=AnswerKind.ERROR, part=message.part, attempt=message.attempt)
+    return bool(before.filter(spent).exists())
+
+
+def number_part(answer: Answer, job: Job) -> None:
+    """Give a response without a name, that is about to be accepted, a name of its own."""
+    unnamed = answer.kind == AnswerKind.RESPONSE and answer.part == UNNAMED
+    if unnamed and isinstance(job.expects, int):
+        answer.part = parts.counted_name(len(parts_in(job)) + 1)
+
+
+def parts_in(job: Job) -> set[str]:
+    """Return the names of the parts that were accepted."""
+    return set(_accepted(job).values_list("part", flat=True))
+
+
+def is_complete(job: Job) -> bool:
+    """Return whether all that the job expects is in."""
+    return parts.is_complete(job.expects, parts_in(job))
+
+
+def response_of(answer: Answer, job: Job) -> Any:
+    """Return what an accepted response settles the job with: itself, or all parts together."""
+    if answer.part == UNNAMED:
+        return answer.payload
+    rows = _accepted(job).order_by("pk").values_list("part", "payload")
+    return parts.collected(job.expects, list(rows))
+
+
+def _accepted(job: Job) -> Any:
+    answers = job.answers.using(job.using).exclude(part=UNNAMED)
+    return answers.filter(status=AnswerStatus.ACCEPTED, kind=AnswerKind.RESPONSE)
+
+
+def answers_so_far(job: Job) -> Any:
+    """Do what `Job.answers_so_far` says."""
+    kept = job.answers.using(job.using).filter(
+        status__in=[AnswerStatus.ACCEPTED, AnswerStatus.EARLY]
+    )
+    rows = list(kept.filter(parts_of(job)).order_by("pk").values_list("part", "payload"))
+    if counts_answers(job.job_type):
+        return [response for _, response in rows]
+    return dict(reversed(rows))  # of two that came early for a part, the first counts
+
+
+def progress_of(job: Job, names: Collection[str] | None = None) -> str:
+    """Return in words how many answers are in and which parts are missing; '' for one answer."""
+    if not job.expects:
+        return ""
+    return parts.progress_of(job.expects, parts_in(job) if names is None else names)

@@ -1,0 +1,223 @@
+"""Many answers in one transaction and few statements.
+
+The usual case is decided for all at once: a message with a new id, whose job is running and was
+never answered, or has no job at all. Every other message goes through `arrival`, one by one, which
+is the source of the rules.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hipq_django import transitions
+from hipq_django.answers import aggregation, arrival, effects, fast_path
+from hipq_django.database.locks import locked
+from hipq_django.database.lookups import max_rows_per_statement
+from hipq_django.database.notify import wake_workers
+from hipq_django.domain.drafts import IncomingAnswer
+from hipq_django.domain.states import NONE, AnswerKind, AnswerStatus, State
+from hipq_django.engines import engine_for
+from hipq_django.models import Answer, Attempt, Job, JobType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    from hipq_django.models.job import JobQuerySet
+
+logger = logging.getLogger("hipq_django")
+
+T = TypeVar("T")
+Key = tuple[str, str]
+"""The name of a job type and a key, or the id of a message."""
+
+
+@dataclass
+class Batch:
+    """The messages of one instance, and what was found out about them."""
+
+    messages: Sequence[IncomingAnswer]
+    now: datetime
+    using: str
+    answers: dict[int, Answer] = field(default_factory=dict)
+    """What was made of the messages, by their place."""
+
+    def left(self) -> list[int]:
+        """Return the places of the messages of which nothing was made yet."""
+        return [place for place in range(len(self.messages)) if place not in self.answers]
+
+
+def receive(messages: Sequence[IncomingAnswer], now: datetime, using: str) -> list[Answer]:
+    """Store messages of one instance and let them act, in the current transaction.
+
+    Return their answers, in their order. Jobs are locked in the order of their ids.
+    """
+    batch = Batch(messages, now, using)
+    _find_known(batch)
+    _settle(batch)
+    _receive_new(batch)
+    for place in batch.left():
+        batch.answers[place] = arrival.receive_by_key(messages[place], now, using)
+    answers = [batch.answers[place] for place in range(len(messages))]
+    logger.info("event=answers %s", _counts(answers))
+    return answers
+
+
+def _counts(answers: Sequence[Answer]) -> str:
+    counts = Counter(str(answer.status) for answer in answers)
+    return " ".join(f"{status}={number}" for status, number in sorted(counts.items()))
+
+
+def _find_known(batch: Batch) -> None:
+    """Find the messages that were stored before."""
+    new = [m for m in batch.messages if m.message_id != NONE]
+    ids, names = {m.message_id for m in new}, {m.job_type for m in new}
+    stored: dict[Key, Answer] = {}
+    for part in _parts(sorted(ids), batch.using):
+        rows = Answer.objects.using(batch.using).filter(
+            instance=batch.messages[0].instance, job_type__in=names, message_id__in=part
+        )
+        # Said once more for the partial index.
+        rows = rows.exclude(message_id=NONE)
+        stored |= {(row.job_type, row.message_id): row for row in rows}
+    for place, message in enumerate(batch.messages):
+        known = stored.get((message.job_type, message.message_id))
+        if known is not None:
+            batch.answers[place] = known
+
+
+def _settle(batch: Batch) -> None:
+    """Settle the jobs that wait for just one of these messages; first lock those of all."""
+    places = {key: place for place, key in _alone(batch).items()}
+    engine_for(batch.using).lock_jobs_by_key(
+        batch.messages[0].instance, {(m.job_type, m.job_key) for m in batch.messages}
+    )
+    messages = [batch.messages[place] for place in places.values()]
+    for answer in fast_path.settle(messages, batch.now, batch.using):
+        batch.answers[places[answer.job_type, answer.job_key]] = answer
+
+
+def _receive_new(batch: Batch) -> None:
+    usual = _alone(batch)
+    if not usual:
+        return
+    live = _lock_live(batch, usual)
+    answered = _answered([job.pk for job in live.values()], batch.using)
+    homeless = {key for key in usual.values() if key not in live}
+    final = _with_final(homeless, batch)
+    new: dict[int, Answer] = {}
+    for place, key in usual.items():
+        message, job = batch.messages[place], live.get(key)
+        if message.kind == AnswerKind.MALFORMED:
+            new[place] = arrival.new_answer(message, None, AnswerStatus.UNMATCHED, batch.now)
+        elif job is None and key not in final:
+            new[place] = arrival.new_answer(message, None, AnswerStatus.EARLY, batch.now)
+        elif job is not None and _is_usual(message, job) and job.pk not in answered:
+            new[place] = arrival.new_answer(message, job, AnswerStatus.ACCEPTED, batch.now)
+    Answer.objects.using(batch.using).bulk_create(new.values())
+    _act([answer for answer in new.values() if answer.status == AnswerStatus.ACCEPTED], batch)
+    batch.answers |= new
+
+
+def _alone(batch: Batch) -> dict[int, Key]:
+    """Return type and key of the new messages that share neither id nor job with another one."""
+    places = batch.left()
+    keys = {p: (batch.messages[p].job_type, batch.messages[p].job_key) for p in places}
+    ids = {p: (batch.messages[p].job_type, batch.messages[p].message_id) for p in places}
+    of_key, of_id = Counter(keys.values()), Counter(ids.values())
+    return {
+        place: keys[place]
+        for place in places
+        if (keys[place][1] == NONE or of_key[keys[place]] == 1)
+        and (ids[place][1] == NONE or of_id[ids[place]] == 1)
+    }
+
+
+def _is_usual(message: IncomingAnswer, job: Job) -> bool:
+    """Whether the job waits for its answer, and this one is not one of several."""
+    waits = job.state == State.RUNNING and not job.has_pending_answer
+    return waits and not aggregation.is_part(message.kind, message.part, job)
+
+
+def _lock_live(batch: Batch, keys: Mapping[int, Key]) -> dict[Key, Job]:
+    """Lock and return the live jobs with these keys.
+
+    They are looked for first: only all of them together can be locked in the order of their ids.
+    """
+    types: dict[int, JobType] = {}
+    for job_type, jobs in _with_keys(set(keys.values()), batch):
+        ids = jobs.live().keyed().values_list("pk", flat=True)
+        types |= dict.fromkeys(ids, job_type)
+    found: dict[Key, Job] = {}
+    for part in _parts(sorted(types), batch.using):
+        rows = Job.objects.using(batch.using).filter(pk__in=part).live()
+        for job in locked(rows.order_by("pk")):
+            job.job_type = types[job.pk]
+            found[job.job_type.name, job.job_key] = job
+    return found
+
+
+def _with_final(keys: set[Key], batch: Batch) -> set[Key]:
+    """Return the keys that have a final job."""
+    found: set[Key] = set()
+    for job_type, jobs in _with_keys(keys, batch):
+        final = jobs.final().keyed().values_list("job_key", flat=True)
+        found |= {(job_type.name, key) for key in final}
+    return found
+
+
+def _with_keys(keys: set[Key], batch: Batch) -> Iterator[tuple[JobType, JobQuerySet]]:
+    """Yield each job type there is with its jobs that have these keys, in parts."""
+    names = {name for name, key in keys if key != NONE}
+    if not names:
+        return
+    job_types = JobType.objects.using(batch.using).filter(
+        instance=batch.messages[0].instance, name__in=names
+    )
+    for job_type in job_types:
+        own = sorted(key for name, key in keys if name == job_type.name)
+        for part in _parts(own, batch.using):
+            yield (
+                job_type,
+                Job.objects.using(batch.using).filter(job_type=job_type, job_key__in=part),
+            )
+
+
+def _answered(ids: Sequence[int], using: str) -> set[int]:
+    """Return those of the jobs that have an answer in the inbox, whatever became of it."""
+    found: set[int] = set()
+    for part in _parts(ids, using):
+        answers = Answer.objects.using(using).filter(job__in=part).order_by()
+        found |= set(answers.values_list("job_id", flat=True).distinct())
+    return found
+
+
+def _parts(values: Sequence[T], using: str) -> Iterator[Sequence[T]]:
+    """Yield the values in parts that a statement can take."""
+    size = max_rows_per_statement(using)
+    for start in range(0, len(values), size):
+        yield values[start : start + size]
+
+
+def _act(accepted: Sequence[Answer], batch: Batch) -> None:
+    """Let accepted answers act on their jobs, which are locked, running and not answered."""
+    responses: list[tuple[Job, Any]] = []
+    handled: list[Job] = []
+    errors: dict[Job, Any] = {}
+    for answer in accepted:
+        job: Any = answer.job
+        if answer.kind == AnswerKind.ERROR:
+            errors[job] = answer.payload
+        elif effects.has_response_handler(job):
+            handled.append(job)
+        else:
+            responses.append((job, answer.payload))
+    transitions.finish_answered(responses, batch.now, batch.using)
+    transitions.mark_answered(handled, batch.now, batch.using)
+    texts = {job.pk: error for job, error in errors.items()}
+    transitions.fail(list(errors), Attempt.Kind.ANSWERED, texts, batch.now, batch.using)
+    queues = {answer.job.queue_id for answer in accepted if answer.job}
+    wake_workers(batch.messages[0].instance, queues, batch.using)

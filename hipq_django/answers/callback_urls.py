@@ -1,0 +1,106 @@
+"""The signed callback URL: what the other system calls with its answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
+
+from django.core.signing import BadSignature, Signer
+from django.urls import NoReverseMatch, reverse
+
+from hipq_django.conf.instances import get_instance
+from hipq_django.domain.parts import UNNAMED, checked_part
+from hipq_django.exceptions import ConfigurationError, ForgedCallbackError
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest
+
+    from hipq_django.models import Job
+
+_SALT = "hipq_django.callback"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What a callback URL says, and proves: which attempt, or part, of which job is answered."""
+
+    instance: str
+    job_id: int
+    attempt: int
+    part: str = UNNAMED
+
+    def sign(self) -> str:
+        """Return the text that stands in the URL."""
+        part = f"-{quote(self.part, safe='')}" if self.part else ""
+        return _signer().sign(f"{self.instance}-{self.job_id}-{self.attempt}{part}")
+
+
+@dataclass(frozen=True, slots=True)
+class SealedToken:
+    """The text of a token between URL and view: who shows the arguments of a view shows none."""
+
+    text: str = field(repr=False)
+
+
+class TokenConverter:
+    """Takes all that follows, also what is no token any more because a partner mangled it.
+
+    It may still hold a good one, and Django would log the path of what no view takes.
+    """
+
+    regex = r"[\s\S]+"
+
+    def to_python(self, value: str) -> SealedToken:
+        """Return what the view is given."""
+        return SealedToken(value)
+
+    def to_url(self, value: SealedToken) -> str:
+        """Return what stands in the URL."""
+        return value.text
+
+
+def read_token(text: str) -> Token:
+    """Return what a signed token says; raise `ForgedCallbackError` where nobody here signed it."""
+    try:
+        signed = _signer().unsign(text)
+        instance, job_id, attempt, *part = signed.split("-", 3)
+        return Token(instance, int(job_id), int(attempt), unquote("".join(part)))
+    except (BadSignature, ValueError) as error:
+        raise ForgedCallbackError("the callback token was not signed here.") from error
+
+
+def callback_url(job: Job, *, part: str | None = None, request: HttpRequest | None = None) -> str:
+    """Return the URL to which the other system POSTs the answer to this attempt of the job.
+
+    `part` names the part that is answered there, for a handler that returns `WAIT_FOR`.
+    The body is JSON: `{"response": …}` or `{"error": …}`, and before that any number of
+    `{"progress": {"percent": 40, "message": "…"}}` and `{"extend": seconds}`. The base is that of
+    `request`, or the setting CALLBACK_BASE_URL. Raise `ConfigurationError` where there is neither,
+    or where the project's URLs do not include `hipq_django.urls`; `InvalidJobError` for what is
+    no name of a part.
+    """
+    instance = job.queue.instance
+    name = UNNAMED if part is None else checked_part(part)
+    token = Token(instance, job.pk, job.attempt, name)
+    try:
+        address = reverse("hipq_django:callback", kwargs={"token": SealedToken(token.sign())})
+    except NoReverseMatch as error:
+        raise ConfigurationError(
+            "callback_url: the project's URLs have no hipq callback; add "
+            'path("hipq/", include("hipq_django.urls")) to them.'
+        ) from error
+    if request is not None:
+        return request.build_absolute_uri(address)
+    base = get_instance(instance).callback_base_url
+    if not base:
+        raise ConfigurationError(
+            f"callback_url: HIPQ[{instance!r}] has no CALLBACK_BASE_URL; set it to the address of "
+            "this site, for example 'https://shop.example', or give request=…."
+        )
+    return base.rstrip("/") + address
+
+
+def _signer() -> Signer:
+    # Made anew each time, so that a SECRET_KEY changed by settings or tests counts.
+    return Signer(salt=_SALT, sep=".")

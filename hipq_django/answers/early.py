@@ -1,0 +1,198 @@
+"""Answers that came before their job asked for them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from django.db.models import Q
+
+from hipq_django.answers import aggregation
+from hipq_django.answers.classification import classify, is_part_of
+from hipq_django.answers.correlation import lock_job
+from hipq_django.answers.effects import apply_by_status
+from hipq_django.conf.instances import get_instance
+from hipq_django.database.locks import first_for_key_share, locked
+from hipq_django.domain.drafts import as_incoming
+from hipq_django.domain.states import NONE, AnswerKind, AnswerStatus, Phase, State
+from hipq_django.models import Answer, Job, JobType
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+
+def take_early(jobs: Sequence[Job], now: datetime, using: str) -> dict[int, Answer]:
+    """Accept the answers that came before the claim; return them by the job's id.
+
+    `jobs` are locked and running. Called inside the claim's transaction.
+    """
+    found = _by_key([job for job in jobs if job.job_key != NONE], now, using)
+    for pk, answer in _linked([job for job in jobs if job.has_pending_answer], using).items():
+        found[pk] = min(found.get(pk, answer), answer, key=_precedence)
+    for job in jobs:
+        if job.id in found:
+            _accept(found[job.id], job)
+        elif job.has_pending_answer:
+            job.has_pending_answer = False
+            Job.objects.using(using).filter(pk=job.pk).update(has_pending_answer=False)
+    return found
+
+
+def _precedence(answer: Answer) -> tuple[bool, bool, bool, int]:
+    """An answer that was accepted already goes first, then a response, then what came first.
+
+    One for the whole job goes before its parts.
+    """
+    is_error = answer.kind == AnswerKind.ERROR
+    return (answer.status != AnswerStatus.ACCEPTED, is_error, bool(answer.part), answer.pk)
+
+
+def _linked(jobs: Sequence[Job], using: str) -> dict[int, Answer]:
+    if not jobs:
+        return {}
+    kept = Answer.objects.using(using).filter(
+        job__in=[job.pk for job in jobs], status__in=(AnswerStatus.EARLY, AnswerStatus.ACCEPTED)
+    )
+    answers = kept.exclude(status=AnswerStatus.ACCEPTED, kind=AnswerKind.ERROR)
+    by_id = {job.pk: job for job in jobs}
+    found: dict[int, Answer] = {}
+    for answer in sorted(answers, key=_precedence, reverse=True):
+        job = by_id[answer.job_id or 0]
+        if answer.status == AnswerStatus.ACCEPTED or not is_part_of(answer, job):
+            found[job.pk] = answer
+    return found
+
+
+def _by_key(jobs: Sequence[Job], now: datetime, using: str) -> dict[int, Answer]:
+    if not jobs:
+        return {}
+    by_key = {(job.job_type.name, job.job_key): job for job in jobs}
+    answers = fresh_early(jobs[0].job_type.instance, now, using).filter(
+        job_type__in={job.job_type.name for job in jobs},
+        job_key__in=[job.job_key for job in jobs],
+    )
+    found: dict[int, Answer] = {}
+    # Locked, because an operator may be matching one of them to another job.
+    for answer in sorted(locked(answers), key=_precedence, reverse=True):
+        job = by_key.get((answer.job_type, answer.job_key))
+        if job is None or mark_late_if_final(answer, using):
+            continue
+        if is_part_of(answer, job):
+            # The request is sent: what it is a part of, its handler will say.
+            _link(answer, job, AnswerStatus.EARLY)
+        else:
+            found[job.pk] = answer
+    return found
+
+
+def fresh_early(instance: str, now: datetime, using: str) -> Any:
+    """Return the early answers that no job was there for and that may still be matched."""
+    ttl = timedelta(seconds=get_instance(instance).answer_ttl_seconds)
+    return Answer.objects.using(using).filter(
+        instance=instance, status=AnswerStatus.EARLY, job=None, receive_time__gt=now - ttl
+    )
+
+
+def mark_late_if_final(answer: Answer, using: str) -> bool:
+    """Set an early answer aside as late if a job with its key is final already; return whether.
+
+    Nobody's payment may be settled by yesterday's message.
+    """
+    types = JobType.objects.using(using).filter(instance=answer.instance, name=answer.job_type)
+    finals = Job.objects.using(using).final().filter(job_type__in=types, job_key=answer.job_key)
+    final = first_for_key_share(finals.keyed().order_by("-pk"))
+    if final is None:
+        return False
+    answer.job, answer.status = final, AnswerStatus.LATE
+    answer.save(using=using, update_fields=["job", "status"])
+    return True
+
+
+def _accept(answer: Answer, job: Job) -> None:
+    if answer.status == AnswerStatus.EARLY:
+        _link(answer, job, AnswerStatus.ACCEPTED)
+    same = Q(job=job)
+    if job.job_key != NONE:
+        same |= Q(
+            job=None,
+            instance=answer.instance,
+            job_type=job.job_type.name,
+            job_key=job.job_key,
+        )
+    early = Answer.objects.using(job.using).filter(same, status=AnswerStatus.EARLY)
+    early = early.exclude(aggregation.parts_of(job))
+    early.update(status=AnswerStatus.DUPLICATE, job=job)
+
+
+def count_early(ids: Sequence[int], now: datetime, using: str) -> None:
+    """Count the parts that came before their jobs, locked, had said what they wait for.
+
+    What is in from an earlier attempt goes first: it may be all that is waited for.
+    """
+    kept = Answer.objects.using(using).filter(
+        job__in=ids,
+        status__in=(AnswerStatus.EARLY, AnswerStatus.ACCEPTED),
+        kind=AnswerKind.RESPONSE,
+    )
+    found = sorted(kept, key=_precedence)
+    waiting = Job.objects.using(using).filter(pk__in={answer.job_id for answer in found})
+    waiting = waiting.running().filter(phase=Phase.NONE).select_related("job_type", "queue")
+    jobs = {job.pk: job for job in waiting}
+    in_before = {
+        answer.job_id: answer for answer in found if answer.status == AnswerStatus.ACCEPTED
+    }
+    for job in jobs.values():
+        if job.pk in in_before:
+            apply_by_status(in_before[job.pk], job, now)
+    for answer in found:
+        asked = jobs.get(answer.job_id or 0)
+        if asked is not None and answer.status == AnswerStatus.EARLY and is_part_of(answer, asked):
+            status = aggregation.classify_part(as_incoming(answer), asked, aggregation.SETTLED)
+            assign(answer, asked, status, now)
+
+
+def mark_early_late(job: Job) -> None:
+    """Set the answers aside that waited for a job which ended before it was claimed."""
+    waiting = Answer.objects.using(job.using).filter(job=job, status=AnswerStatus.EARLY)
+    waiting.update(status=AnswerStatus.LATE)
+
+
+def match_by_key(job: Job, now: datetime) -> None:
+    """Give a locked running job the early answers that wait for the key it has got now."""
+    name = job.job_type.name
+    waiting = fresh_early(job.job_type.instance, now, job.using).filter(
+        job_type=name, job_key=job.job_key
+    )
+    for answer in sorted(waiting, key=_precedence):
+        match(answer, now, job.using)
+
+
+def match(answer: Answer, now: datetime, using: str, *, skip_locked: bool = False) -> bool:
+    """Give an early answer to the job with its key if that is running or in retry by now.
+
+    With `skip_locked` it is left where somebody has locked the job or the answer.
+    """
+    message = as_incoming(answer)
+    job = lock_job(message, using, skip_locked=skip_locked)
+    if job is None or job.state == State.INITIAL:
+        return False
+    early = Answer.objects.using(using).filter(pk=answer.pk, status=AnswerStatus.EARLY, job=None)
+    fresh = locked(early, skip_locked=skip_locked).first()
+    if fresh is None or mark_late_if_final(fresh, using):
+        return False
+    assign(answer, job, classify(message, job), now)
+    return True
+
+
+def assign(answer: Answer, job: Job, status: AnswerStatus, now: datetime) -> None:
+    """Give a locked answer to its locked job and let it act."""
+    _link(answer, job, status)
+    apply_by_status(answer, job, now)
+
+
+def _link(answer: Answer, job: Job, status: AnswerStatus) -> None:
+    answer.job, answer.status, answer.attempt = job, status, job.attempt
+    if status == AnswerStatus.ACCEPTED:
+        aggregation.number_part(answer, job)
+    answer.save(using=job.using, update_fields=["job", "status", "attempt", "part"])

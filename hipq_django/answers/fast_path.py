@@ -1,0 +1,86 @@
+"""The usual answer: a response to a job that waits for just this, and never got any answer.
+
+It is stored and settles its job in one statement. Every other message is left to `arrival`, which
+goes by the rules of `classification`.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from hipq_django.database.notify import wake_workers
+from hipq_django.domain.drafts import IncomingAnswer
+from hipq_django.domain.parts import UNNAMED
+from hipq_django.domain.states import AnswerKind
+from hipq_django.engines import engine_for
+from hipq_django.engines.rows import read_answer
+from hipq_django.job_types.registry import get_declared
+from hipq_django.signals import job_finished, send_after_commit
+from hipq_django.transitions.updates import chunks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+
+    from hipq_django.job_types.spec import JobTypeSpec
+    from hipq_django.models import Answer
+
+
+logger = logging.getLogger("hipq_django")
+
+
+def settle(
+    messages: Iterable[IncomingAnswer], now: datetime, using: str, *, job_id: int | None = None
+) -> list[Answer]:
+    """Settle waiting jobs by those of the messages that are all they wait for.
+
+    The messages are of one instance and differ in their keys, or it is one for the job with an
+    id. Return the answers that were stored, in no order; of all other messages nothing was made.
+    Raise `IntegrityError` where a message's id is known.
+    """
+    stored: list[Answer] = []
+    for declared, responses in _by_type(messages).items():
+        stored += _settle(declared, responses, now, using, job_id)
+    return stored
+
+
+def _by_type(messages: Iterable[IncomingAnswer]) -> dict[JobTypeSpec, list[IncomingAnswer]]:
+    """Return the whole responses to jobs whose type this process knows, and which expect one."""
+    groups: dict[JobTypeSpec, list[IncomingAnswer]] = {}
+    for message in messages:
+        declared = get_declared(message.instance, message.job_type)
+        if declared is None or declared.counted_answers:
+            continue
+        if message.kind == AnswerKind.RESPONSE and message.part == UNNAMED:
+            groups.setdefault(declared, []).append(message)
+    return groups
+
+
+def _settle(
+    declared: JobTypeSpec,
+    responses: Sequence[IncomingAnswer],
+    now: datetime,
+    using: str,
+    job_id: int | None,
+) -> list[Answer]:
+    handled = declared.response_handler is not None
+    settled = engine_for(using).settle(responses, now, handled=handled, job_id=job_id)
+    if not settled:
+        return []
+    if not handled and job_finished.has_listeners():
+        for jobs in chunks(using, [done.job_id for done in settled]):
+            send_after_commit(job_finished, jobs, using)
+    wake_workers(declared.instance, {done.queue_id for done in settled}, using)
+    if job_id is not None:
+        return [read_answer(responses[0], settled[0], now, using)]
+    by_key = {message.job_key: message for message in responses}
+    return [read_answer(by_key[done.job_key], done, now, using) for done in settled]
+
+
+def log_received(answer: Answer) -> None:
+    """Write what became of a message to the log, without its content."""
+    logger.info(
+        "answer=%s type=%s key=%s kind=%s job=%s %s",
+        answer.pk, answer.job_type, answer.job_key, answer.kind, answer.job_id, answer.status,
+    )  # fmt: skip

@@ -1,0 +1,140 @@
+"""What becomes of the messages of a source: read by the project's function, stored as answers.
+
+No message is lost and none blocks those behind it: what is no answer, for whatever reason, is kept
+in the inbox as malformed, with what came and why it is none.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+from typing import TYPE_CHECKING, Any
+
+from django.db import InterfaceError, OperationalError
+
+from hipq_django.answers.api import incoming_from, malformed_message, receive_messages
+from hipq_django.database.transactions import bounded_transaction
+from hipq_django.domain.drafts import NewAnswer
+from hipq_django.domain.serialization import error_of, storable_text
+from hipq_django.exceptions import InvalidAnswerError
+from hipq_django.sources import IGNORE, Received
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hipq_django.conf.instances import InstanceSettings
+    from hipq_django.domain.drafts import IncomingAnswer
+    from hipq_django.sources.settings import SourceSettings
+
+logger = logging.getLogger("hipq_django")
+
+MAX_KEPT_BYTES = 1_048_576
+MAX_KEPT_HEADERS = 50
+MAX_KEPT_CHARS = 1_000
+
+OUTAGES = (OperationalError, InterfaceError)
+"""Errors of a database that is not there; every other one is the message's own."""
+
+
+class Intake:
+    """Takes messages of one source in."""
+
+    def __init__(self, config: InstanceSettings, settings: SourceSettings) -> None:
+        self._instance = config.name
+        self._using = config.database
+        self._source = settings.name
+        self._map: Callable[[Received], Any] = settings.map_function()
+
+    def take_all(self, received: Sequence[Received]) -> None:
+        """Read and store messages, all in one transaction; raise where that cannot be."""
+        messages = [message for each in received if (message := self._read(each)) is not None]
+        self._store(messages)
+
+    def take_one(self, received: Received) -> None:
+        """Read and store one message; where the database refuses it, keep it as malformed.
+
+        Raise only where the database is not there.
+        """
+        message = self._read(received)
+        if message is None:
+            return
+        try:
+            self._store([message])
+        except OUTAGES:
+            raise
+        except Exception as error:
+            self._store([self._malformed(received, error)])
+
+    def _store(self, messages: Sequence[IncomingAnswer]) -> None:
+        if messages:
+            with bounded_transaction(self._using):
+                receive_messages(messages, self._instance)
+
+    def _read(self, received: Received) -> IncomingAnswer | None:
+        try:
+            answer = self._map(received)
+            if answer is IGNORE:
+                return None
+            return incoming_from(_checked(answer), self._instance, received.message_id)
+        except OUTAGES:
+            raise  # the function asked the database
+        except Exception as error:
+            return self._malformed(received, error)
+
+    def _malformed(self, received: Received, error: Exception) -> IncomingAnswer:
+        problem = error_of(error)
+        logger.warning(
+            "source=%s message=%s event=malformed %s", self._source, received.message_id, problem
+        )
+        raw = {"source": self._source, **_kept(received)}
+        return malformed_message(self._instance, raw, problem, received.message_id)
+
+
+def _checked(answer: object) -> NewAnswer:
+    if isinstance(answer, NewAnswer):
+        return answer
+    raise InvalidAnswerError(
+        f"the map function returned an object of type {type(answer).__name__}; return a "
+        "hipq_django.NewAnswer, or hipq_django.sources.IGNORE for a message that is not for this "
+        "project."
+    )
+
+
+def _kept(received: Received) -> dict[str, Any]:
+    """Return what is kept of a message: all of it, up to a size."""
+    headers = list(dict(received.headers).items())[:MAX_KEPT_HEADERS]
+    return {
+        **_kept_bytes("body", received.body, MAX_KEPT_BYTES),
+        **_kept_bytes("key", received.key, MAX_KEPT_CHARS),
+        "headers": {_text(name): _text(value) for name, value in headers},
+    }
+
+
+def _kept_bytes(name: str, data: bytes, limit: int) -> dict[str, Any]:
+    """Return the bytes as text where they are text, else in base64; cut ones tell their length."""
+    kept: dict[str, Any] = {}
+    start = bytes(data[:limit])
+    text = _decoded(start, cut=len(data) > limit)
+    if text is None:
+        kept[f"{name}_base64"] = base64.b64encode(start).decode()
+    else:
+        kept[name] = text
+    if len(data) > limit:
+        kept[f"{name}_bytes"] = len(data)
+    return kept
+
+
+def _decoded(data: bytes, *, cut: bool) -> str | None:
+    """Return the text, None where it is none that databases take; a cut one may end anywhere."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        if not (cut and error.start > len(data) - 4):
+            return None
+        text = data[: error.start].decode()
+    return None if "\0" in text else text
+
+
+def _text(value: object) -> str:
+    text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+    return storable_text(text, MAX_KEPT_CHARS)

@@ -1,0 +1,161 @@
+"""What the HIPQ setting says, instance by instance; its keys and rules are in `setting`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+
+from hipq_django.conf.rules import (
+    DEFAULT,
+    INSTANCE_DEFAULTS,
+    NOTHING,
+    QUEUE_DEFAULTS,
+    checked_limit,
+    problems,
+    raw_setting,
+    throttler_at,
+)
+from hipq_django.domain.ordering import Order
+from hipq_django.exceptions import ConfigurationError, nearest_name
+from hipq_django.sources.settings import source_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from decimal import Decimal
+
+    from hipq_django.domain.throttling import Throttler
+    from hipq_django.sources.settings import SourceSettings
+
+
+LOST_AFTER_BEATS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSettings:
+    """How the setting wants one queue; an operator's later change in the admin wins."""
+
+    throttle_limit: Decimal
+    order: str
+    ageing_seconds: float
+    granularity_seconds: float
+    retention_days: float
+    throttlers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceSettings:
+    """One hipq instance: its database alias, its queues and its sources of messages."""
+
+    name: str
+    database: str
+    callback_base_url: str
+    callback_max_bytes: int
+    heartbeat_seconds: float
+    notify: bool
+    answer_ttl_seconds: float
+    answer_retention_days: float
+    queues: Mapping[str, QueueSettings] = field(default_factory=dict)
+    sources: Mapping[str, SourceSettings] = field(default_factory=dict)
+
+    @property
+    def silence_seconds(self) -> float:
+        """How long a silence makes a worker count as lost."""
+        return LOST_AFTER_BEATS * self.heartbeat_seconds
+
+    def queue(self, name: str) -> QueueSettings:
+        """Return the settings of a queue, the defaults for one that is not named."""
+        return self.queues.get(name) or _defaults_of_a_queue()
+
+    def source(self, name: str) -> SourceSettings:
+        """Return the settings of a source; raise `ConfigurationError` where there is none."""
+        found = self.sources.get(name)
+        if found is None:
+            known = nearest_name(name, self.sources) if self.sources else "."
+            raise ConfigurationError(
+                f"HIPQ[{self.name!r}]['SOURCES'] has no source {name!r}{known} Add it to the "
+                "setting."
+            )
+        return found
+
+
+def get_instance(name: str = DEFAULT) -> InstanceSettings:
+    """Return the settings of an instance.
+
+    Raise `ConfigurationError` for an unknown instance and for the first thing that is wrong.
+    """
+    instances = _instances()
+    found = instances.get(name) if isinstance(name, str) else None
+    if found is None:
+        near = nearest_name(str(name), instances)
+        raise ConfigurationError(f"HIPQ has no instance {name!r}{near} Add it to the setting.")
+    return found
+
+
+def get_instances() -> list[InstanceSettings]:
+    """Return all instances of the setting, 'default' always among them."""
+    return list(_instances().values())
+
+
+def longest_silence(using: str) -> float:
+    """Return how long a silence makes a worker of any instance on this database count as lost."""
+    return max((i.silence_seconds for i in get_instances() if i.database == using), default=0.0)
+
+
+def get_throttlers(instance: str, queue: str) -> list[Throttler]:
+    """Return the throttlers of a queue; raise `ConfigurationError` where one has no code."""
+    return [throttler_at(path) for path in get_instance(instance).queue(queue).throttlers]
+
+
+_read: tuple[object, dict[str, InstanceSettings]] = (None, {})
+"""The setting that was read last, and what it says; read anew when tests put another one there."""
+
+
+def _instances() -> dict[str, InstanceSettings]:
+    global _read  # noqa: PLW0603 - the cache of this module
+    setting = getattr(settings, "HIPQ", NOTHING)
+    if _read[0] is not setting:
+        _read = (setting, _read_instances())
+    return _read[1]
+
+
+def _read_instances() -> dict[str, InstanceSettings]:
+    for problem in problems():
+        raise ConfigurationError(f"{problem.message} {problem.hint}")
+    setting = {DEFAULT: {}, **raw_setting()}
+    return {name: _instance_settings(name, options) for name, options in setting.items()}
+
+
+def _instance_settings(name: str, options: Mapping[str, Any]) -> InstanceSettings:
+    values = {**INSTANCE_DEFAULTS, **options}
+    return InstanceSettings(
+        name=name,
+        database=values["DATABASE"],
+        callback_base_url=values["CALLBACK_BASE_URL"],
+        callback_max_bytes=values["CALLBACK_MAX_BYTES"],
+        heartbeat_seconds=values["HEARTBEAT_SECONDS"],
+        notify=values["NOTIFY"],
+        answer_ttl_seconds=values["ANSWER_TTL_SECONDS"],
+        answer_retention_days=values["ANSWER_RETENTION_DAYS"],
+        queues={queue: _queue_settings(opts) for queue, opts in values["QUEUES"].items()},
+        sources={key: source_settings(key, opts) for key, opts in values["SOURCES"].items()},
+    )
+
+
+@cache
+def _defaults_of_a_queue() -> QueueSettings:
+    return _queue_settings({})
+
+
+def _queue_settings(options: Mapping[str, Any]) -> QueueSettings:
+    values = {**QUEUE_DEFAULTS, **options}
+    return QueueSettings(
+        throttle_limit=checked_limit(values["THROTTLE_LIMIT"]),
+        order=str(Order(values["ORDER"]).value),
+        ageing_seconds=values["AGEING_SECONDS"],
+        granularity_seconds=values["GRANULARITY_SECONDS"],
+        retention_days=values["RETENTION_DAYS"],
+        throttlers=tuple(values["THROTTLERS"]),
+    )

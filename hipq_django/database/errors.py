@@ -1,0 +1,56 @@
+"""What an error of the database means: an outage, a refusal, or somebody's lock."""
+
+from __future__ import annotations
+
+from django.db import DataError, Error, IntegrityError, InterfaceError, OperationalError
+
+_LOCK_NOT_AVAILABLE = "55P03"
+
+
+def is_locked_out(error: BaseException) -> bool:
+    """Return whether a statement was ended because it would have waited for somebody's lock.
+
+    This is no outage: everything else may go on.
+    """
+    cause = error.__cause__
+    state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
+    return isinstance(error, OperationalError) and state == _LOCK_NOT_AVAILABLE
+
+
+_REFUSALS = ("22", "23", "54")
+"""The classes of SQLSTATE for values and batches that are refused: data, constraints, limits."""
+_AMBIGUOUS = ("53200", "53400", "XX000")
+"""Out of memory, over a configured limit, and PostgreSQL's word for an allocation too large.
+
+The value may be too large, and as well may the server be short of memory for a moment.
+"""
+
+
+def is_outage(error: BaseException) -> bool:
+    """Return whether the database, or the way to it, is at fault, and not what was asked of it."""
+    at_fault = isinstance(error, OperationalError | InterfaceError)
+    return at_fault and not (is_refusal(error) or is_locked_out(error))
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Return whether what was to be written is at fault, and not the database or the way to it.
+
+    What raises before it reaches the database, a value that cannot be encoded say, is no outage.
+    """
+    if not isinstance(error, Error):
+        return True
+    state = getattr(error.__cause__, "sqlstate", None)
+    if state is None:
+        return isinstance(error, DataError | IntegrityError)
+    return str(state).startswith(_REFUSALS) or state in _AMBIGUOUS
+
+
+def may_pass(error: BaseException) -> bool:
+    """Return whether what was refused may be taken when it is tried again."""
+    return getattr(error.__cause__, "sqlstate", None) in _AMBIGUOUS
+
+
+def in_one_line(error: Exception) -> str:
+    """Return what a driver says of an error, without its hints and repetitions."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

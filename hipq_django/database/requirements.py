@@ -1,0 +1,44 @@
+"""What hipq_django needs of a database connection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import connections
+
+from hipq_django.exceptions import ConfigurationError
+
+
+def isolation_level(using: str) -> str:
+    """Return the isolation level of a PostgreSQL session."""
+    with connections[using].cursor() as cursor:
+        cursor.execute("SHOW transaction_isolation")
+        return str(cursor.fetchone()[0])
+
+
+def has_psycopg(using: str) -> bool:
+    """Return whether a PostgreSQL database is reached through psycopg 3, as it has to be."""
+    driver: Any = connections[using]
+    return bool(driver.Database.__name__ == "psycopg")
+
+
+def check_driver(using: str) -> None:
+    """Raise `ConfigurationError` where PostgreSQL is reached through another driver."""
+    if connections[using].vendor == "postgresql" and not has_psycopg(using):
+        raise ConfigurationError(
+            f"database {using!r} is reached through psycopg2, which hipq_django does not support: "
+            "install psycopg 3, which Django prefers."
+        )
+
+
+def check_isolation(using: str) -> None:
+    """Raise `ConfigurationError` where the isolation level would make limits inexact."""
+    if connections[using].vendor != "postgresql":
+        return
+    level = isolation_level(using)
+    if level != "read committed":
+        raise ConfigurationError(
+            f"database {using!r} runs transactions at {level!r}: exact limits need 'read "
+            "committed', in which each statement sees what was committed before it; remove "
+            "'isolation_level' from its OPTIONS."
+        )

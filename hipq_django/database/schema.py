@@ -1,0 +1,28 @@
+"""What the database has beyond what Django's models say; the migrations hold its SQL."""
+
+from __future__ import annotations
+
+from django.db import connections
+from django.db.migrations.executor import MigrationExecutor
+
+TABLE = "hipq_job"
+TRIGGER = "hipq_job_guard"
+
+# A queue's rows die young: let vacuum come early and work fast, and leave room for the new
+# version of a row on its page.
+STORAGE = {
+    "fillfactor": 85,
+    "autovacuum_vacuum_scale_factor": 0.02,
+    "autovacuum_vacuum_threshold": 500,
+    "autovacuum_vacuum_cost_limit": 2000,
+    "autovacuum_vacuum_cost_delay": 1,
+    "autovacuum_vacuum_insert_scale_factor": 0.02,
+    "autovacuum_analyze_scale_factor": 0.02,
+}
+
+
+def missing_migrations(using: str) -> list[str]:
+    """Return the migrations of hipq_django that the database lacks, the first one first."""
+    executor = MigrationExecutor(connections[using])
+    plan = executor.migration_plan(list(executor.loader.graph.leaf_nodes("hipq")))
+    return [migration.name for migration, _ in plan if migration.app_label == "hipq"]

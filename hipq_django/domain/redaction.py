@@ -1,0 +1,182 @@
+"""Masks the values of sensitive fields, wherever people read them. Pure.
+
+What is stored stays as it is, because handlers need it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from copy import copy
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, quote_plus
+
+from hipq_django.exceptions import InvalidJobError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+MASK = "\N{BULLET}" * 3
+MIN_CHARS = 3
+"""Shorter values are not looked for in texts: they would be found everywhere."""
+
+MIN_CHARS_ANYWHERE = 6
+"""Shorter values are looked for as whole words only."""
+
+
+_ADDRESS = re.compile(r"callback\S+")
+_SIGNATURE = re.compile(r"(?:\.|%2[Ee])[\w-]{43,}")
+"""What a token ends with; without it nobody takes the rest for a token."""
+
+
+def without_tokens(text: str) -> str:
+    """Return a text without the signatures of the callback URLs that it quotes."""
+    if "callback" not in text:
+        return text
+    return _ADDRESS.sub(lambda found: _SIGNATURE.sub(f".{MASK}", found[0]), text)
+
+
+class WithoutTokens(logging.Filter):
+    """Keeps the tokens of callback URLs out of what a logger, or handler, writes.
+
+    For access logs: they have the path as it came, before the request reached Django.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let every record pass, without its tokens."""
+        record.msg = _without_tokens(record.msg)
+        if isinstance(record.args, tuple):
+            record.args = tuple(map(_without_tokens, record.args))
+        elif isinstance(record.args, dict):
+            record.args = copy(record.args)  # some server's own kind of dict
+            record.args.update({n: _without_tokens(value) for n, value in record.args.items()})
+        return True
+
+
+def _without_tokens(value: Any) -> Any:
+    return without_tokens(value) if isinstance(value, str) else value
+
+
+def checked_fields(names: object) -> tuple[str, ...]:
+    """Return the names of sensitive fields; raise `InvalidJobError` unless they are a list."""
+    if isinstance(names, list | tuple) and all(_is_field(name) for name in names):
+        return tuple(names)
+    raise InvalidJobError(
+        f'sensitive={names!r:.200}: give a list of names such as ["card", "customer.iban"].'
+    )
+
+
+def _is_field(name: object) -> bool:
+    return isinstance(name, str) and name.isprintable() and all(name.split("."))
+
+
+@dataclass(frozen=True, slots=True)
+class Redactor:
+    """Knows the sensitive fields of a job type, and the values they have in one job.
+
+    A name such as "card" is that key at any depth; "customer.iban" is the key "iban" directly
+    under "customer", at any depth; lists between do not count, nor does upper or lower case.
+    """
+
+    fields: tuple[str, ...] = ()
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)
+
+    def knowing(self, *values: Any) -> Redactor:
+        """Return one that also masks, in texts, what the sensitive fields of `values` hold."""
+        if not self.fields:
+            return self
+        texts = (_text_of(secret) for value in values for secret in self._secrets(value))
+        found = (text for text in texts if len(text) >= MIN_CHARS)
+        return Redactor(self.fields, self.secrets.union(found))
+
+    def knowing_all(self, value: Any) -> Redactor:
+        """Return one that knows the shortest values too, for a text that was made of them."""
+        if not self.fields:
+            return self
+        texts = (_text_of(secret) or repr(secret) for secret in self._secrets(value))
+        return Redactor(self.fields, self.secrets.union(texts))
+
+    def mask(self, value: Any) -> Any:
+        """Return a copy of JSON, or of a text, that may be shown."""
+        return self.knowing(value)._masked(value, "") if self.fields else value
+
+    def mask_text(self, text: str) -> str:
+        """Return a text without the known values, however they are quoted in it."""
+        if not self.secrets:
+            return text
+        spellings = {spelling for secret in self.secrets for spelling in _spellings(secret)}
+        for spelling in sorted(spellings, key=len, reverse=True):
+            text = _without(text, spelling)
+        return text
+
+    def _masked(self, value: Any, path: str) -> Any:
+        if isinstance(value, str):
+            return self.mask_text(value)
+        if isinstance(value, list):
+            return [self._masked(element, path) for element in value]
+        if not isinstance(value, dict):
+            return value
+        shown = {}
+        for key, element in value.items():
+            inner = f"{path}.{key}"
+            shown[key] = MASK if self._is_sensitive(inner) else self._masked(element, inner)
+        return shown
+
+    def _is_sensitive(self, path: str) -> bool:
+        """`path` are the keys from the top, each with a dot before it."""
+        folded = path.casefold()
+        return any(folded.endswith(f".{name.casefold()}") for name in self.fields)
+
+    def _secrets(self, value: Any) -> Iterator[Any]:
+        """Yield the values of sensitive fields.
+
+        Without recursion: a handler may have made `value` contain itself.
+        """
+        seen: set[int] = set()
+        left: list[tuple[Any, str, bool]] = [(value, "", False)]
+        while left:
+            value, path, sensitive = left.pop()
+            if not isinstance(value, dict | list | tuple):
+                if sensitive:
+                    yield value
+            elif id(value) not in seen:
+                seen.add(id(value))
+                left += self._inside(value, path, sensitive)
+
+    def _inside(self, value: Any, path: str, sensitive: bool) -> Iterable[tuple[Any, str, bool]]:
+        if not isinstance(value, dict):
+            return [(element, path, sensitive) for element in value]
+        return [
+            (element, f"{path}.{key}", sensitive or self._is_sensitive(f"{path}.{key}"))
+            for key, element in value.items()
+        ]
+
+
+NOTHING_SENSITIVE = Redactor()
+
+
+def _text_of(value: Any) -> str:
+    """Return how a value stands in texts, '' where it would be found everywhere."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return ""
+    return str(value).strip()
+
+
+def _spellings(secret: str) -> set[str]:
+    """Return how a value stands in texts: as it is, in a repr, in JSON, in an address."""
+    return {
+        secret,
+        repr(secret)[1:-1],
+        json.dumps(secret)[1:-1],
+        json.dumps(secret, ensure_ascii=False)[1:-1],
+        quote(secret, safe="", errors="replace"),
+        quote_plus(secret, errors="replace"),
+    }
+
+
+def _without(text: str, secret: str) -> str:
+    if len(secret) >= MIN_CHARS_ANYWHERE:
+        return text.replace(secret, MASK)
+    return re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", MASK, text)

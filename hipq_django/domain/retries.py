@@ -1,0 +1,299 @@
+"""What may happen after an error: the decisions of a retry handler and the shipped policies.
+
+Everything here is pure. Source: hipq README, "Retry".
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from hipq_django.domain.validation import aware_moment, checked_seconds
+from hipq_django.exceptions import InvalidJobError, WorkerLost
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+MAX_LOSSES: Final = 3
+"""How often in a row a job without retry handler may lose its worker: it may be the killer."""
+
+UNCOUNTED: Final = "bystander"
+"""The kind of an attempt that lost its worker beside a job which is likelier to have killed it."""
+
+LOSSES: Final = frozenset({"worker_lost"})
+INTERRUPTIONS: Final = LOSSES | {"timed_out"}
+"""The kinds of attempts that the job itself did not end."""
+
+
+class _Wait:
+    """The type of `WAIT`."""
+
+    def __repr__(self) -> str:
+        return "hipq_django.WAIT"
+
+    def __reduce__(self) -> str:
+        return "WAIT"
+
+
+WAIT: Final = _Wait()
+"""Returned by a handler: the request is sent, the job stays running until the answer comes."""
+
+
+class Snooze(Exception):  # noqa: N818 - it is a wish of the handler, not an error
+    """Raised by a handler: put the job back for `seconds`; this is not counted as a failure."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = checked_seconds("Snooze", seconds)
+        super().__init__(f"snoozed for {seconds} s")
+
+
+@dataclass(frozen=True, slots=True)
+class RetryIn:
+    """Try again `seconds` from now.
+
+    With `resend`, a job whose response handler failed sends its request again; otherwise only
+    the response handler runs again, on the stored answer.
+    """
+
+    seconds: float
+    resend: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        checked_seconds("RetryIn", self.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryAt:
+    """Try again at `moment`, an aware datetime; `resend` as for `RetryIn`."""
+
+    moment: datetime
+    resend: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        aware_moment("RetryAt", self.moment)
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Do not try again: the job becomes final with its error."""
+
+
+Decision = RetryIn | RetryAt | GiveUp
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What is known of a failed attempt.
+
+    `count` failed attempts so far, this one included; `losses` of them, the last in a row, lost
+    their worker; `interrupted` in a row lost it or ran out of time; `classes` are the dotted names
+    of the exception's class and its bases. An attempt that was a `bystander`, because a job beside
+    it is likelier to have killed the worker, is counted nowhere.
+    """
+
+    count: int
+    losses: int
+    classes: tuple[str, ...]
+    interrupted: int = 0
+    bystander: bool = False
+    lost_decisions: int = 0
+    """How many workers died deciding what follows it."""
+
+    def is_a(self, *classes: type[BaseException]) -> bool:
+        """Return whether the exception is an instance of one of `classes`."""
+        for kind in classes:  # noqa: SIM110 - asked of each failure, and dear otherwise
+            if dotted_name(kind) in self.classes:
+                return True
+        return False
+
+
+class Counts(NamedTuple):
+    """What is counted of a job's failed attempts, see `Failure`."""
+
+    failures: int = 0
+    losses: int = 0
+    interrupted: int = 0
+
+    def with_attempt(self, kind: str) -> Counts:
+        """Return the counts after one more failed attempt of this kind."""
+        if kind == UNCOUNTED:
+            return self
+        return Counts(
+            self.failures + 1,
+            self.losses + 1 if kind in LOSSES else 0,
+            self.interrupted + 1 if kind in INTERRUPTIONS else 0,
+        )
+
+
+def failure_of(counts: Counts, kind: str, classes: Sequence[str]) -> Failure:
+    """Return what is known of a job's last failure, of this `kind`; it is in the counts."""
+    bystander = kind == UNCOUNTED
+    return Failure(
+        count=counts.failures or int(not bystander),
+        losses=counts.losses,
+        classes=tuple(classes),
+        interrupted=counts.interrupted,
+        bystander=bystander,
+    )
+
+
+def dotted_name(kind: type) -> str:
+    """Return the name under which a class is stored and compared."""
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def class_names(kind: type[BaseException]) -> list[str]:
+    """Return the names of an exception class and of all its bases."""
+    return [dotted_name(base) for base in kind.__mro__ if base is not object]
+
+
+class RetryPolicy(Protocol):
+    """Decides after a failure, without code of the project's own."""
+
+    def decide(self, failure: Failure) -> Decision:
+        """Return `RetryIn`, `RetryAt` or `GiveUp`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Limited:
+    """The part that the policies share: how often, and for which exceptions."""
+
+    max_attempts: int = 5
+    only: tuple[type[BaseException], ...] = (Exception,)
+
+    def __post_init__(self) -> None:
+        _check_max_attempts(self.max_attempts)
+        only = self.only if isinstance(self.only, tuple | list) else (self.only,)
+        for kind in only:
+            if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+                raise InvalidJobError(
+                    f"only={kind!r}: give exception classes, for example OSError."
+                )
+        object.__setattr__(self, "only", tuple(only))
+
+    def _allows(self, failure: Failure) -> bool:
+        """A job that lost so many workers may be what kills them, and gets no further one."""
+        may_try = failure.count < self.max_attempts and failure.losses < MAX_LOSSES
+        return may_try and failure.is_a(*self.only)
+
+
+def _check_max_attempts(value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InvalidJobError(f"max_attempts={value!r}: give a whole number of at least 1.")
+
+
+@dataclass(frozen=True, slots=True)
+class Exponential(_Limited):
+    """Retry after `first_seconds`, then `factor` times as long each time, at most `cap_seconds`.
+
+    `jitter` is the share of each delay that is drawn by chance (0 none, 1 all of it), so that
+    jobs that failed together do not come back together. `max_attempts` counts every failed
+    attempt, the first included; `only` names the exception classes that are worth a retry.
+    """
+
+    first_seconds: float = 10.0
+    factor: float = 2.0
+    cap_seconds: float = 3_600.0
+    jitter: float = 0.2
+    draw: Callable[[float, float], float] = field(default=random.uniform, repr=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        _Limited.__post_init__(self)
+        checked_seconds("Exponential first_seconds", self.first_seconds)
+        checked_seconds("Exponential cap_seconds", self.cap_seconds)
+        if not 1 <= self.factor <= 1_000:
+            raise InvalidJobError(f"Exponential factor={self.factor!r}: give 1 to 1,000.")
+        if not 0 <= self.jitter <= 1:
+            raise InvalidJobError(f"Exponential jitter={self.jitter!r}: give a share from 0 to 1.")
+
+    def decide(self, failure: Failure) -> Decision:
+        """Return `RetryIn` the delay that follows this failure, or `GiveUp`."""
+        if not self._allows(failure):
+            return GiveUp()
+        delay = self.delay(failure.count)
+        return RetryIn(delay - delay * self.jitter + self.draw(0, delay * self.jitter))
+
+    def delay(self, failures: int) -> float:
+        """Return the delay in seconds before jitter; jitter only ever makes it shorter."""
+        try:
+            delay = self.first_seconds * self.factor ** max(failures - 1, 0)
+        except OverflowError:
+            return self.cap_seconds
+        return min(delay, self.cap_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed(_Limited):
+    """Retry `seconds` after each failure; `max_attempts` and `only` as for `Exponential`."""
+
+    seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        _Limited.__post_init__(self)
+        checked_seconds("Fixed", self.seconds)
+
+    def decide(self, failure: Failure) -> Decision:
+        """Return `RetryIn(seconds)` or `GiveUp`."""
+        return RetryIn(self.seconds) if self._allows(failure) else GiveUp()
+
+
+@dataclass(frozen=True, slots=True)
+class Never:
+    """Never retry, not even a job whose worker was lost."""
+
+    def decide(self, failure: Failure) -> Decision:
+        """Return `GiveUp`."""
+        del failure
+        return GiveUp()
+
+
+def is_shipped(policy: RetryPolicy | None) -> bool:
+    """Return whether a policy, or its absence, is decided by without code of the project's own."""
+    return policy is None or type(policy) in (Exponential, Fixed, Never)
+
+
+def decide(policy: RetryPolicy | None, failure: Failure) -> Decision:
+    """Return the decision of a job type without retry handler.
+
+    A lost worker is not the job's fault: unless the policy speaks of `WorkerLost`, the job runs
+    again, until it lost so many workers in a row that it may be what kills them.
+    """
+    lost = failure.is_a(WorkerLost)
+    if policy is None or (lost and not _covers_lost_workers(policy)):
+        again = lost and failure.losses < MAX_LOSSES
+        return RetryIn(0) if again else GiveUp()
+    return policy.decide(failure)
+
+
+def decide_interrupted(failure: Failure) -> Decision:
+    """Return the decision about a job whose answer is in, where its policy would give up.
+
+    What the other system answered in time is not thrown away because a worker died, or was slow:
+    the response handler gets it, unless it was interrupted too often itself.
+    """
+    again = failure.bystander or 0 < failure.interrupted < MAX_LOSSES
+    return RetryIn(0) if again else GiveUp()
+
+
+def _covers_lost_workers(policy: RetryPolicy) -> bool:
+    only = getattr(policy, "only", (WorkerLost,))
+    return issubclass(WorkerLost, tuple(only))
+
+
+def with_max_attempts(policy: RetryPolicy | None, failure: Failure, decision: Decision) -> Decision:
+    """Return `decision`, or `GiveUp` where the policy's `max_attempts` is used up.
+
+    A job type may have both a retry handler and a policy: the handler says when, the policy
+    how often at most.
+    """
+    limit = getattr(policy, "max_attempts", None)
+    return GiveUp() if limit is not None and failure.count >= limit else decision
+
+
+def retry_time(decision: RetryIn | RetryAt, now: datetime) -> datetime:
+    """Return the moment of the next attempt, never before `now`."""
+    if isinstance(decision, RetryAt):
+        return max(decision.moment, now)
+    return now + timedelta(seconds=decision.seconds)

@@ -1,0 +1,404 @@
+"""Which due jobs may start now: weights under a limit, and throttlers. Pure.
+
+Source: hipq README, "Throttling". A throttler is any callable
+`throttler(queue, now, running, candidates)` that returns one decision per candidate, in order.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from hipq_django.domain.validation import aware_moment
+from hipq_django.exceptions import ConfigurationError, HipqError, InvalidJobError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hipq_django.models import Job, Queue
+
+
+# Not frozen: that makes them three times as dear, and there is one for each job.
+@dataclass(slots=True)
+class RunningJob:
+    """What a throttler sees of a job, running or candidate."""
+
+    job_type: str
+    job_key: str
+    job_data: Any = field(repr=False)
+    throttle_factor: Decimal
+
+
+@dataclass(slots=True)
+class Candidate(RunningJob):
+    """A due job; `scheduled_run_time`, `priority` and `attempt` are those of the waiting job."""
+
+    id: int
+    scheduled_run_time: datetime
+    priority: int
+    attempt: int
+
+
+def running_job_of(job: Job) -> RunningJob:
+    """Return what throttlers see of a job that runs."""
+    return RunningJob(job.job_type.name, job.job_key, job.job_data, job.throttle_factor)
+
+
+def candidate_of(job: Job) -> Candidate:
+    """Return what throttlers see of a job that is due."""
+    return Candidate(
+        job.job_type.name,
+        job.job_key,
+        job.job_data,
+        job.throttle_factor,
+        job.id,
+        job.scheduled_run_time,
+        job.priority,
+        job.attempt,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The job may start."""
+
+
+RUN = Run()
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The job does not start now; it is asked about again at the next pass."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reschedule:
+    """The job moves to a later time; this is neither an error nor an attempt."""
+
+    at: datetime
+    reason: str = ""
+
+
+Verdict = Run | Hold | Reschedule
+
+
+class Throttler(Protocol):
+    """Decides which candidates may start, seeing what runs; all throttlers must agree."""
+
+    def __call__(
+        self,
+        queue: Queue,
+        now: datetime,
+        running: Sequence[RunningJob],
+        candidates: Sequence[Candidate],
+    ) -> Sequence[Verdict]:
+        """Return one verdict per candidate, in their order."""
+
+
+class ThrottlerError(HipqError):
+    """A throttler raised or returned something else than one verdict per candidate."""
+
+
+def ask(
+    throttlers: Sequence[Throttler],
+    queue: Queue,
+    now: datetime,
+    running: Sequence[RunningJob],
+    candidates: Sequence[Candidate],
+) -> dict[int, Verdict]:
+    """Return the verdict on each candidate's id, all throttlers agreeing.
+
+    A candidate that a later throttler holds must not use up the room that an earlier one gave
+    it, or it would block others for ever; so the earlier ones are asked again without it.
+    """
+    verdicts: dict[int, Verdict] = {}
+    while True:
+        asked = [c for c in candidates if c.id not in verdicts]
+        refused = _ask_in_turn(throttlers, queue, now, running, asked)
+        if not any(turn for turn, _ in refused.values()):
+            break
+        verdicts |= {pk: verdict for pk, (turn, verdict) in refused.items() if turn}
+    verdicts |= {pk: verdict for pk, (_, verdict) in refused.items()}
+    return {c.id: verdicts.get(c.id, RUN) for c in candidates}
+
+
+def _ask_in_turn(
+    throttlers: Sequence[Throttler],
+    queue: Queue,
+    now: datetime,
+    running: Sequence[RunningJob],
+    candidates: Sequence[Candidate],
+) -> dict[int, tuple[int, Verdict]]:
+    refused: dict[int, tuple[int, Verdict]] = {}
+    for turn, throttler in enumerate(throttlers):
+        left = [c for c in candidates if c.id not in refused]
+        if not left:
+            break
+        for candidate, verdict in zip(
+            left, _verdicts(throttler, queue, now, running, left), strict=True
+        ):
+            if not isinstance(verdict, Run):
+                refused[candidate.id] = (turn, verdict)
+    return refused
+
+
+def _verdicts(
+    throttler: Throttler,
+    queue: Queue,
+    now: datetime,
+    running: Sequence[RunningJob],
+    candidates: Sequence[Candidate],
+) -> list[Verdict]:
+    name = getattr(throttler, "__qualname__", None) or repr(throttler)
+    try:
+        verdicts = list(throttler(queue, now, running, candidates))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # sys.exit() in a throttler holds the queue only
+        raise ThrottlerError(f"throttler {name} raised {type(error).__name__}: {error}") from error
+    if len(verdicts) != len(candidates):
+        raise ThrottlerError(
+            f"throttler {name} returned {len(verdicts)} decisions for {len(candidates)} "
+            "candidates; return one for each, in their order."
+        )
+    for verdict in verdicts:
+        if verdict is not RUN:
+            _check_verdict(name, verdict)
+    return verdicts
+
+
+def _check_verdict(name: str, verdict: object) -> None:
+    if not isinstance(verdict, Verdict):
+        raise ThrottlerError(
+            f"throttler {name} returned {verdict!r}; return Run(), Hold(reason) or "
+            "Reschedule(at, reason)."
+        )
+    if isinstance(verdict, Reschedule):
+        try:
+            aware_moment("Reschedule", verdict.at)
+        except InvalidJobError as error:
+            raise ThrottlerError(f"throttler {name} returned {error}") from error
+
+
+def fits(factor: Decimal, load: Decimal, limit: Decimal) -> bool:
+    """Return whether a job may start under `limit` while `load` is running.
+
+    A limit below 1 is none; factor 0 is critical and never held back; a factor above the limit
+    runs when nothing else runs.
+    """
+    return limit < 1 or factor == 0 or load + factor <= limit or load == 0
+
+
+def admit_by_weight(factors: Sequence[Decimal], load: Decimal, limit: Decimal) -> list[int]:
+    """Return the indexes of the jobs that may start, given in strict order.
+
+    The first job that does not fit ends the admission, so that a heavy job is not overtaken by
+    lighter ones for ever; only critical jobs (factor 0) pass it.
+    """
+    admitted: list[int] = []
+    full = False
+    for index, factor in enumerate(factors):
+        if factor > 0:
+            full = full or not fits(factor, load, limit)
+            if full:
+                continue
+            load += factor
+        admitted.append(index)
+    return admitted
+
+
+@dataclass(frozen=True, slots=True)
+class ShareLimit:
+    """Gives each value of `job_data[key]` a share of the queue's limit.
+
+    Source: hipq README, the regions east 40 %, north 30 %, west 30 %. Values that are not named
+    share `other` (nothing unless given). A job heavier than its whole share runs when nothing
+    else of that share runs. Without a limit on the queue there are no shares.
+    """
+
+    key: str
+    shares: Mapping[str, float]
+    other: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, share in [*self.shares.items(), ("other", self.other)]:
+            if not isinstance(share, int | float) or not 0 <= share <= 1:
+                raise ConfigurationError(
+                    f"ShareLimit({self.key!r}): share {share!r} of {name!r} must be from 0 to 1."
+                )
+
+    def __call__(
+        self,
+        queue: Queue,
+        now: datetime,
+        running: Sequence[RunningJob],
+        candidates: Sequence[Candidate],
+    ) -> list[Verdict]:
+        """Hold the candidates whose share is used up."""
+        del now
+        if queue.throttle_limit < 1:
+            return [RUN for _ in candidates]
+        loads = _loads(running, self._share_of)
+        return [self._decide(queue.throttle_limit, loads, c) for c in candidates]
+
+    def _share_of(self, load: RunningJob) -> str:
+        value = _value(load, self.key)
+        return value if isinstance(value, str) and value in self.shares else ""
+
+    def _decide(self, limit: Decimal, loads: dict[str, Decimal], candidate: Candidate) -> Verdict:
+        name = self._share_of(candidate)
+        share = self.shares[name] if name else self.other
+        room = limit * Decimal(str(share))
+        factor = candidate.throttle_factor
+        load = loads[name]
+        if factor == 0 or load + factor <= room or (share > 0 and load == 0):
+            loads[name] += factor
+            return RUN
+        value = _value(candidate, self.key)
+        return Hold(f"share of {self.key} {value!r} is used up: {_plain(load)} of {_plain(room)}")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyLimit:
+    """Lets at most `limit` (sum of factors) run at a time for each value of `job_data[key]`.
+
+    Jobs without that key are not limited.
+    """
+
+    key: str
+    limit: float
+
+    def __post_init__(self) -> None:
+        if not _is_positive(self.limit):
+            raise ConfigurationError(
+                f"KeyLimit({self.key!r}, {self.limit!r}): the limit must be a number above 0."
+            )
+
+    def __call__(
+        self,
+        queue: Queue,
+        now: datetime,
+        running: Sequence[RunningJob],
+        candidates: Sequence[Candidate],
+    ) -> list[Verdict]:
+        """Hold the candidates of every value that has its limit running."""
+        del queue, now
+        limit = Decimal(str(self.limit))
+        loads = _loads(running, self._group_of)
+        verdicts: list[Verdict] = []
+        for candidate in candidates:
+            group, factor = self._group_of(candidate), candidate.throttle_factor
+            load = loads[group]
+            if group and factor and load and load + factor > limit:
+                held = f"{self.key} {group[1:]!r} has {_plain(load)} of {self.limit} running"
+                verdicts.append(Hold(held))
+            else:
+                loads[group] = load + factor
+                verdicts.append(RUN)
+        return verdicts
+
+    def _group_of(self, load: RunningJob) -> str:
+        value = _value(load, self.key)
+        return "" if value is None else f"={value}"
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """Lets at most `count` jobs start in any `per` seconds, over all workers of the queue.
+
+    The starts of the last `per` seconds are kept in the queue's row, written by the claim. Of more
+    than a hundred the moments are rounded up to hundredths of `per`, so that the row stays small:
+    a start may come that much later than it could, and never sooner.
+    """
+
+    count: int
+    per: float
+
+    SPANS: ClassVar = 100
+    """So many starts are kept as they were; else `per` is divided into so many spans."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.count, int) or not _is_positive(self.count, self.per):
+            raise ConfigurationError(
+                f"RateLimit({self.count!r}, per={self.per!r}): give a whole number of jobs of at "
+                "least 1 and seconds above 0."
+            )
+
+    def __call__(
+        self,
+        queue: Queue,
+        now: datetime,
+        running: Sequence[RunningJob],
+        candidates: Sequence[Candidate],
+    ) -> list[Verdict]:
+        """Hold all candidates behind the last start that is still free."""
+        del running
+        starts = self._starts(queue, now)
+        free = self.count - sum(number for _, number in starts)
+        started = min(max(int(free), 0), len(candidates))
+        held = Hold(f"{self.count} jobs started in the last {self.per:g} s")
+        return [RUN if index < started else held for index in range(len(candidates))]
+
+    def admitted(
+        self, queue: Queue, now: datetime, count: int, latest: datetime | None = None
+    ) -> None:
+        """Write down that `count` jobs start now, or at some moment until `latest`.
+
+        Called inside the claim's transaction. They count as started at the latest moment.
+        """
+        starts: dict[float, float] = defaultdict(int)
+        last = (latest or now).timestamp()
+        for moment, number in [*self._starts(queue, now), (last, count)]:
+            starts[self._rounded_up(moment)] += number
+        kept = [[moment, starts[moment]] for moment in sorted(starts)]
+        queue.throttler_state = {**queue.throttler_state, self._name: kept}
+
+    def _rounded_up(self, moment: float) -> float:
+        """Return the end of the span in which a moment lies; the end of one lies in itself."""
+        if self.count <= self.SPANS:
+            return moment
+        span = max(int(self.per * 1_000_000 / self.SPANS), 1)
+        return -(-round(moment * 1_000_000) // span) * span / 1_000_000
+
+    @property
+    def _name(self) -> str:
+        return f"RateLimit({self.count}, {self.per:g})"
+
+    def _starts(self, queue: Queue, now: datetime) -> list[list[float]]:
+        since = (now - timedelta(seconds=self.per)).timestamp()
+        return [start for start in queue.throttler_state.get(self._name, []) if start[0] > since]
+
+
+def may_query(throttlers: Sequence[Throttler]) -> bool:
+    """Return whether code of the project's decides, which may ask the database."""
+    return any(type(throttler) not in (ShareLimit, KeyLimit, RateLimit) for throttler in throttlers)
+
+
+def _is_positive(*numbers: object) -> bool:
+    return all(
+        isinstance(number, int | float | Decimal)
+        and not isinstance(number, bool)
+        and Decimal(number).is_finite()
+        and number > 0
+        for number in numbers
+    )
+
+
+def _plain(number: Decimal) -> str:
+    return f"{number.normalize():f}"
+
+
+def _value(load: RunningJob, key: str) -> Any:
+    return load.job_data.get(key) if isinstance(load.job_data, dict) else None
+
+
+def _loads(running: Sequence[RunningJob], group_of: Any) -> dict[str, Decimal]:
+    loads: dict[str, Decimal] = defaultdict(Decimal)
+    for load in running:
+        loads[group_of(load)] += load.throttle_factor
+    return loads

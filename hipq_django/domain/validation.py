@@ -1,0 +1,223 @@
+"""The rules that the values of jobs, job types and answers obey. Pure."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+from hipq_django.domain.ordering import MAX_PRIORITY, MIN_PRIORITY
+from hipq_django.domain.serialization import to_json
+from hipq_django.domain.states import NONE
+from hipq_django.domain.windows import parse_windows, windows_to_json
+from hipq_django.exceptions import InvalidJobError
+
+MAX_SECONDS: Final = 10 * 366 * 86_400
+"""The longest timeout and delay: ten years, so that every moment stays representable."""
+
+_EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST = datetime(9000, 1, 1, tzinfo=UTC)
+
+MAX_NAME_CHARS: Final = 100
+MAX_KEY_CHARS: Final = 255
+MAX_FACTOR: Final = Decimal(1_000_000)
+FACTOR_DECIMALS: Final = 3
+_FACTOR_STEP = Decimal(1).scaleb(-FACTOR_DECIMALS)
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+def checked_name(what: str, name: object) -> str:
+    """Return the name of an instance or queue; raise `InvalidJobError` unless it is one."""
+    if isinstance(name, str) and len(name) <= MAX_NAME_CHARS and _NAME.fullmatch(name):
+        return name
+    raise InvalidJobError(
+        f"{what} {name!r:.200}: a name has lower-case letters, digits and underscores, begins "
+        f"with a letter and has at most {MAX_NAME_CHARS} characters."
+    )
+
+
+def checked_type_name(name: object) -> str:
+    """Return the name of a job type: text of 1 to 100 printable characters."""
+    if isinstance(name, str) and 0 < len(name) <= MAX_NAME_CHARS and name.isprintable():
+        return name
+    raise InvalidJobError(
+        f"job type {name!r:.200}: the name must be text of 1 to {MAX_NAME_CHARS} printable "
+        "characters."
+    )
+
+
+def checked_key(key: object) -> str:
+    """Return the job key as it is stored; None, for no key, is stored as 'NONE'."""
+    if key is None:
+        return NONE
+    if key == NONE:
+        raise InvalidJobError(
+            f"job_key {key!r} is the word that stands for no key; leave job_key out for no key, "
+            "or use another text."
+        )
+    if not isinstance(key, str) or not key:
+        raise InvalidJobError(
+            f"job_key {key!r:.200}: a key is text that is not empty; use str(…) or leave it out."
+        )
+    if len(key) > MAX_KEY_CHARS:
+        raise InvalidJobError(
+            f"job_key {key[:40]!r}… has {len(key)} characters, at most {MAX_KEY_CHARS} are "
+            "allowed; use a hash of it."
+        )
+    if not key.isprintable():
+        raise InvalidJobError(f"job_key {key!r}: a key has printable characters only.")
+    return key
+
+
+def checked_data(data: object) -> Any:
+    """Return the copy of `data` that is stored; raise `InvalidJobError` unless it is JSON."""
+    try:
+        return to_json(data)
+    except ValueError as error:
+        raise InvalidJobError(f"job_data is not JSON: {error}.") from error
+
+
+def number_in(value: object, low: float, high: float) -> float | None:
+    """Return a number from `low` to `high`, None for everything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if low <= value <= high else None
+
+
+def checked_seconds(name: str, seconds: object) -> float:
+    """Return `seconds` as float; raise `InvalidJobError` unless 0 <= seconds <= ten years."""
+    number = number_in(seconds, 0, MAX_SECONDS)
+    if number is None:
+        raise InvalidJobError(
+            f"{name}({seconds!r}): seconds must be a number from 0 to {MAX_SECONDS:,} (ten years)."
+        )
+    return number
+
+
+def checked_timeout(timeout: object) -> float:
+    """Return the timeout in seconds, above 0 and at most ten years."""
+    number = number_in(timeout, 0, MAX_SECONDS)
+    if not number:
+        raise InvalidJobError(
+            f"timeout {timeout!r}: give seconds above 0, at most {MAX_SECONDS:,} (ten years)."
+        )
+    return number
+
+
+def checked_max_timeout(max_timeout: object, timeout: float) -> float | None:
+    """Return how long an attempt may take with all its extensions, at least the timeout."""
+    number = number_in(max_timeout, timeout, MAX_SECONDS)
+    if number is None and max_timeout is not None:
+        raise InvalidJobError(
+            f"max_timeout {max_timeout!r}: give seconds, at least the timeout ({timeout:g}) and at "
+            f"most {MAX_SECONDS:,} (ten years)."
+        )
+    return number
+
+
+def checked_extension(seconds: object) -> float:
+    """Return by how many seconds a deadline is moved, above 0 and at most ten years."""
+    number = number_in(seconds, 0, MAX_SECONDS)
+    if not number:
+        raise InvalidJobError(
+            f"seconds {seconds!r:.200}: give a number above 0, at most {MAX_SECONDS:,} (ten years)."
+        )
+    return number
+
+
+def checked_percent(percent: object) -> float:
+    """Return how much of a job is done, from 0 to 100."""
+    number = number_in(percent, 0, 100)
+    if number is None:
+        raise InvalidJobError(f"percent {percent!r:.200}: give a number from 0 to 100.")
+    return number
+
+
+def checked_priority(priority: object) -> int:
+    """Return the priority; lower is sooner."""
+    number = number_in(priority, MIN_PRIORITY, MAX_PRIORITY)
+    if number is None or not isinstance(priority, int):
+        raise InvalidJobError(
+            f"priority {priority!r}: give a whole number from {MIN_PRIORITY:,} to "
+            f"{MAX_PRIORITY:,}; lower runs sooner."
+        )
+    return priority
+
+
+def checked_message(message: object) -> str:
+    """Return what is said beside the percent."""
+    if isinstance(message, str):
+        return message
+    raise InvalidJobError(f"message {message!r:.200}: give text, or leave it out.")
+
+
+def checked_factor(factor: object) -> Decimal:
+    """Return the throttle factor; 0 is critical: not counted and never held back by the limit."""
+    try:
+        number = Decimal(str(factor)) if not isinstance(factor, bool) else Decimal("NaN")
+    except InvalidOperation:
+        number = Decimal("NaN")
+    numeric = isinstance(factor, int | float | Decimal)
+    if numeric and number.is_finite() and 0 <= number <= MAX_FACTOR:
+        rounded = number.quantize(_FACTOR_STEP)
+        if rounded == number:
+            return rounded
+    raise InvalidJobError(
+        f"throttle_factor {factor!r}: give a number from 0 to {MAX_FACTOR:,} with at most "
+        f"{FACTOR_DECIMALS} decimals."
+    )
+
+
+def checked_counted(counted: object) -> bool:
+    """Return whether the answers of a job type have no names and are counted."""
+    if isinstance(counted, bool):
+        return counted
+    raise InvalidJobError(f"counted_answers={counted!r:.200}: give True or False.")
+
+
+def checked_windows(windows: object) -> list[str]:
+    """Return the time windows in the text form that is stored."""
+    return windows_to_json(parse_windows(windows))  # type: ignore[arg-type]  # it checks them
+
+
+def checked_zone(name: object) -> str:
+    """Return the name of a time zone; '' stands for the project's TIME_ZONE."""
+    try:
+        if name and isinstance(name, str):
+            ZoneInfo(name)
+        elif name != "":
+            raise ValueError(name)
+    except (ValueError, OSError, KeyError) as error:
+        raise InvalidJobError(
+            f"time zone {name!r} is unknown; give a name such as 'Europe/Paris'."
+        ) from error
+    return str(name)
+
+
+def checked_moment(moment: object) -> datetime:
+    """Return the scheduled run time: an aware datetime from 1970 to 9000."""
+    return aware_moment("scheduled_run_time", moment)
+
+
+def aware_moment(name: str, moment: object) -> datetime:
+    """Return an aware datetime from 1970 to 9000; raise `InvalidJobError` for anything else."""
+    if not isinstance(moment, datetime):
+        raise InvalidJobError(
+            f"{name} {moment!r}: give an aware datetime, for example "
+            "django.utils.timezone.now() + timedelta(minutes=5)."
+        )
+    if moment.utcoffset() is None:
+        raise InvalidJobError(
+            f"{name} {moment!r} is naive; give an aware datetime, for example "
+            "django.utils.timezone.make_aware(…)."
+        )
+    if not _EARLIEST <= moment <= _LATEST:
+        raise InvalidJobError(f"{name} {moment}: give a moment from 1970 to 9000.")
+    return moment
+
+
+def started(deadline: datetime, timeout: float, extended_seconds: float) -> datetime:
+    """Return when an attempt was claimed, by the deadline that it has now."""
+    return deadline - timedelta(seconds=timeout + extended_seconds)

@@ -1,0 +1,23 @@
+"""The few statements that run for every batch of jobs, one class for each kind of database.
+
+`base` says what they do, by Django's ORM, for every database; the others say the same in
+statements of one round trip each. One suite of tests runs all of them.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from django.db import connections
+
+from hipq_django.engines.base import Engine
+from hipq_django.engines.postgres import PostgresEngine
+from hipq_django.engines.sqlite import SqliteEngine
+
+_ENGINES: dict[str, type[Engine]] = {"postgresql": PostgresEngine, "sqlite": SqliteEngine}
+
+
+@cache
+def engine_for(using: str) -> Engine:
+    """Return the statements for this database alias."""
+    return _ENGINES.get(connections[using].vendor, Engine)(using)

@@ -1,0 +1,328 @@
+"""The hot statements by Django's ORM: the reference, and all that other databases need."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from django.db.models import (
+    BigIntegerField,
+    Case,
+    Exists,
+    F,
+    OuterRef,
+    Q,
+    Subquery,
+    Sum,
+    TextField,
+    Value,
+    When,
+)
+from django.db.models.functions import Cast, Coalesce
+from django.db.models.lookups import StartsWith
+
+from hipq_django.database.locks import locked
+from hipq_django.domain.ordering import MAX_RANK
+from hipq_django.domain.states import NONE, Phase, State
+from hipq_django.domain.suspects import SUSPECT
+from hipq_django.domain.throttling import RunningJob
+from hipq_django.engines.rows import is_same
+from hipq_django.engines.values import (
+    FIRST,
+    ClaimRequest,
+    Concluded,
+    DuePage,
+    EarlyPlace,
+    Failing,
+    Finished,
+    QueueWork,
+    ScanBounds,
+    SettledJob,
+    Which,
+)
+from hipq_django.models import Answer, Attempt, Job, Queue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from hipq_django.domain.drafts import IncomingAnswer
+    from hipq_django.models import Worker
+
+
+class Engine:
+    """The statements on one database alias; each method is one, or a few, for a whole batch.
+
+    Here they are Django's ORM's. They are the reference: what another database does in one round
+    trip, these do, or leave to the code that goes row by row.
+    """
+
+    def __init__(self, using: str) -> None:
+        self.using = using
+
+    def probe_queues(
+        self,
+        instance: str,
+        names: Sequence[str],
+        now: datetime,
+        known: Mapping[int, ScanBounds],
+    ) -> list[QueueWork]:
+        """Return the queues by id and what each has to do; no locks.
+
+        A limited queue without room has nothing due but critical jobs; a strict one none either
+        where the first due job may not fit. `known` is by the queues' ids.
+        """
+        jobs = Job.objects.using(self.using).filter(queue=OuterRef("pk"))
+        whens = [When(pk=pk, then=Value(high)) for pk, (high, _, _) in known.items()]
+        queues = Queue.objects.using(self.using).filter(instance=instance)
+        if names:
+            queues = queues.filter(name__in=names)
+        due = jobs.due(now).filter(rank__lte=OuterRef("high"))
+        running = jobs.running().order_by().values("queue")
+        load = Subquery(running.values(total=Sum("throttle_factor")))
+        rows = queues.annotate(
+            high=Case(*whens, default=Value(MAX_RANK), output_field=BigIntegerField())
+        ).annotate(
+            has_due=Case(
+                When(
+                    Q(throttle_limit__lt=1) | Q(throttle_limit__gt=Coalesce(load, Decimal(0))),
+                    then=Exists(due),
+                ),
+                default=Exists(due.filter(throttle_factor=0)),
+            ),
+            has_response=Exists(jobs.awaiting_response_handler()),
+            has_error=Exists(jobs.in_error().filter(worker=None)),
+        )
+        return [
+            QueueWork(q, -MAX_RANK if q.has_due else None, q.has_response, q.has_error)
+            for q in rows.order_by("pk")
+        ]
+
+    def has_overdue(self, instance: str, now: datetime) -> bool:
+        """Return False where no running job of the instance is past its deadline."""
+        return True
+
+    def has_early(self, instance: str) -> bool:
+        """Return False where no early answer of the instance waits for a job."""
+        return True
+
+    def early_page(
+        self, instance: str, after: EarlyPlace, limit: int
+    ) -> tuple[list[EarlyPlace], EarlyPlace | None]:
+        """Look at the next early answers that no job has, in the order of their keys.
+
+        Return those whose job has begun, or is final, and the last one that was looked at; None
+        where there is none behind it.
+        """
+        name, key, pk = after
+        behind = Q(job_key__gt=key) | Q(job_key=key, pk__gt=pk)
+        early = self._early(instance).filter(Q(job_type__gt=name) | Q(job_type=name) & behind)
+        rows = early.order_by("job_type", "job_key", "pk")
+        page = list(rows.values_list("job_type", "job_key", "pk", "has_begun")[:limit])
+        places = [EarlyPlace(*row[:3]) for row in page if row[3]]
+        return places, EarlyPlace(*page[-1][:3]) if len(page) == limit else None
+
+    def new_early(self, instance: str, after: int, limit: int) -> list[int]:
+        """Look at the newest such answers with greater ids; return those whose job has begun."""
+        rows = self._early(instance).filter(pk__gt=after).order_by("-pk")
+        return [pk for pk, begun in rows.values_list("pk", "has_begun")[:limit] if begun]
+
+    def lock(self, queue: Queue, worker: Worker) -> Queue | None:
+        """Lock and read the row of a queue anew; None where it is gone or somebody has it.
+
+        The lock of a worker that falls silent may be ended by the database.
+        """
+        row = Queue.objects.using(self.using).filter(pk=queue.pk)
+        return locked(row, skip_locked=True).first()
+
+    def first_page(self, queue: Queue, now: datetime, limit: int, which: Which = FIRST) -> DuePage:
+        """Return the first due jobs of a locked queue, as `due`, and its load.
+
+        What was committed before the queue was locked is seen.
+        """
+        running = queue.jobs.using(self.using).running()
+        load = running.aggregate(total=Sum("throttle_factor"))["total"]
+        critical = queue.jobs.using(self.using).due(now).filter(throttle_factor=0)
+        jobs = self.due(queue, now, limit, which)
+        return DuePage(jobs, Decimal(load or 0), critical.exists())
+
+    def running(self, queue: Queue) -> list[RunningJob]:
+        """Return what throttlers see of the queue's running jobs."""
+        rows = queue.jobs.using(self.using).running()
+        fields = ("job_type__name", "job_key", "job_data", "throttle_factor")
+        return [RunningJob(*row) for row in rows.values_list(*fields)]
+
+    def due(self, queue: Queue, now: datetime, limit: int, which: Which = FIRST) -> list[Job]:
+        """Return due jobs in their order, locked unless `which` says otherwise.
+
+        They begin at the queue's low-water mark. Of a queue that had no limit, none if it was
+        paused or given a limit since it was read.
+        """
+        rows = queue.jobs.using(self.using).due(now)
+        rows = rows.filter(rank__range=(queue.low_water_mark, queue.high_water_mark(now)))
+        rows = rows.order_by("rank", "id")
+        if not queue.is_limited:
+            rows = rows.filter(queue__paused=False, queue__throttle_limit__lt=1)
+        if which.critical:
+            rows = rows.filter(throttle_factor=0)
+        if which.without_types:
+            rows = rows.exclude(job_type__in=which.without_types)
+        if which.without_suspects:
+            begins = StartsWith(Cast("error", TextField()), f'"{SUSPECT}')
+            rows = rows.exclude(Q(begins), state=State.RETRY)
+        if which.after is not None:
+            rank, pk = which.after
+            rows = rows.filter(Q(rank__gt=rank) | Q(rank=rank, pk__gt=pk))
+        return list((locked(rows, skip_locked=True) if which.locks else rows)[:limit])
+
+    def lock_unchanged(self, jobs: Sequence[Job]) -> list[Job]:
+        """Lock and return those of these waiting jobs that are still as they were read.
+
+        Rows that others have locked are passed over.
+        """
+        rows = Job.objects.using(self.using).waiting().filter(pk__in=[job.pk for job in jobs])
+        now = {job.pk: job for job in locked(rows.order_by("pk"), skip_locked=True)}
+        return [now[job.pk] for job in jobs if job.pk in now and is_same(job, now[job.pk])]
+
+    def claim_due(
+        self, queues: Sequence[Queue], worker: Worker, now: datetime, wanted: ClaimRequest
+    ) -> list[Job]:
+        """Claim the first due jobs of queues without a limit that are claimable in SQL.
+
+        Return them in order: the queues in turn, from each its jobs from its low-water mark on.
+
+        A job is not claimable in SQL that has time windows, lost its worker, has an early answer
+        or is of an unknown type; the claim ends before it, and goes on with the next queue. It may
+        return fewer, or none: what is left goes by `lock`, `first_page` or `due`, and `claim`. A
+        worker that was given up gets none.
+        """
+        return []
+
+    def finish_and_claim(
+        self,
+        done: Sequence[Finished],
+        queue: Queue,
+        worker: Worker,
+        now: datetime,
+        wanted: ClaimRequest,
+    ) -> tuple[set[int], list[Job]]:
+        """Do what `finish` does, then claim from a limited queue as `claim_due`; all or nothing.
+
+        Return the ids and the claimed jobs. The queue is locked first; the claim ends before the
+        first job that does not fit, and there is none while critical jobs are due.
+        """
+        return set(), []
+
+    def claim(self, jobs: Sequence[Job], worker: Worker, now: datetime) -> int:
+        """Write that these locked waiting jobs run, as their copies say; return how many.
+
+        None if the worker was given up.
+        """
+        claimed = 0
+        groups: dict[Any, list[int]] = {}
+        for job in jobs:
+            groups.setdefault((job.timeout, job.prefetched), []).append(job.pk)
+        for (timeout, prefetched), ids in groups.items():
+            rows = Job.objects.using(self.using).filter(worker.is_live(), pk__in=ids)
+            claimed += rows.waiting().update(
+                state=State.RUNNING,
+                error=NONE,
+                worker=worker,
+                phase=Phase.REQUEST,
+                attempt=F("attempt") + 1,
+                deadline=now + timedelta(seconds=timeout),
+                prefetched=prefetched,
+                progress=0,
+                progress_message=NONE,
+                extended_seconds=0,
+                update_time=now,
+            )
+        return claimed
+
+    def finish(self, jobs: Sequence[Finished], worker: Worker, now: datetime) -> set[int]:
+        """Make jobs final that are still the worker's and were not answered; return their ids.
+
+        It may return fewer than it could have: what is left, the rows that somebody else has
+        locked for instance, is written with more care.
+        """
+        return set()
+
+    def park(self, jobs: Iterable[tuple[int, int]], worker: Worker, now: datetime) -> set[int]:
+        """Let jobs (id, attempt) wait for their answer; return the ids, or fewer, as `finish`."""
+        return set()
+
+    def fail(
+        self,
+        failed: Sequence[Failing],
+        concluded: Sequence[Concluded],
+        worker: Worker,
+        now: datetime,
+    ) -> set[int]:
+        """Write failed attempts, and what follows errors: these, or earlier ones.
+
+        Return the ids, or fewer, as `finish`.
+        """
+        return set()
+
+    def failures(self, ids: Sequence[int]) -> dict[int, int]:
+        """Return how many attempts of each of these jobs have failed."""
+        last = Attempt.objects.filter(job=OuterRef("pk")).order_by("-attempt")
+        rows = Job.objects.using(self.using).filter(pk__in=ids).order_by()
+        counted = rows.values_list("pk", Subquery(last.values("failures")[:1]))
+        return {pk: count or 0 for pk, count in counted}
+
+    def settle(
+        self,
+        messages: Sequence[IncomingAnswer],
+        now: datetime,
+        *,
+        handled: bool,
+        job_id: int | None = None,
+    ) -> list[SettledJob]:
+        """Store responses as accepted and settle the jobs by them that wait for just these.
+
+        Those are jobs that nobody owns, that wait for one answer and never got any. They become
+        final or, with `handled`, wait for their response handler. The messages are for one job
+        type and differ in their keys; or there is one, for its attempt of the job with an id.
+        Return what was settled, or less; a message whose id is known raises `IntegrityError`.
+        """
+        return []
+
+    def lock_jobs_by_key(self, instance: str, keys: Iterable[tuple[str, str]]) -> None:
+        """Lock the live jobs with these job types and keys, in the order of their ids.
+
+        It may leave that to those who read the jobs, where `settle` settles none.
+        """
+
+    def type_and_key_of(self, job_id: int) -> tuple[str, str] | None:
+        """Return the name of a job's type and the job's key, None where there is no such job."""
+        rows = Job.objects.using(self.using).filter(pk=job_id)
+        return rows.values_list("job_type__name", "job_key").first()
+
+    def insert_one(self, job: Job) -> None:
+        """Insert a new job and give it its id.
+
+        Raise `StaleJobTypeError`, with nothing inserted, where its job type or that type's queue
+        have changed since they were read in the versions that the job type names.
+        """
+        job.save(force_insert=True, using=self.using)
+
+    def insert(self, jobs: Iterable[Job], count: int, *, by_key: bool) -> list[Job]:
+        """Insert `count` new jobs in the caller's transaction; return them with their ids.
+
+        The ids grow in the order of the jobs. `jobs` may be made one by one while they are
+        inserted. `by_key` is for jobs with keys: the rows go in in the order of their keys, so that
+        two batches with the same keys wait for each other in one order only.
+        """
+        return Job.objects.using(self.using).bulk_create(jobs)
+
+    def _early(self, instance: str) -> Any:
+        jobs = Job.objects.using(self.using).filter(
+            job_type__instance=instance,
+            job_type__name=OuterRef("job_type"),
+            job_key=OuterRef("job_key"),
+        )
+        begun = jobs.exclude(state=State.INITIAL).keyed()
+        answers = Answer.objects.using(self.using).filter(instance=instance, job=None)
+        return answers.filter(status=Answer.Status.EARLY).annotate(has_begun=Exists(begun))

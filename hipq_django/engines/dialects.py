@@ -1,0 +1,53 @@
+"""How the databases spell what the statements need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hipq_django.domain.serialization import encode_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How one database spells what the statements need."""
+
+    rows: str
+    """A JSON array, and the number of its elements, as rows called `r`."""
+    field: str
+    """Field number {0} of such a row as the type {1}."""
+    texts: str
+    """A JSON array of texts as rows."""
+    json: str
+    """Field number {0} as JSON, where `encode_json` made it."""
+    encode_json: Callable[[Any], Any]
+    moment: str
+    """The column {0}, a time, as what the engine reads one from."""
+    lock: str
+    """The end of a SELECT that locks what it returns and passes over what others locked."""
+
+
+POSTGRESQL = Dialect(
+    # Without the LIMIT the planner believes in a hundred rows: for a job or two it would read
+    # the table from end to end.
+    rows="(SELECT r FROM jsonb_array_elements(%s::jsonb) AS r LIMIT %s) AS e",
+    field="(r ->> {0})::{1}",
+    texts="jsonb_array_elements_text(%s::jsonb)",
+    json="(r -> {0})",
+    encode_json=lambda value: value,
+    moment="(EXTRACT(EPOCH FROM {0}) * 1000000)::bigint",
+    lock="FOR NO KEY UPDATE SKIP LOCKED",
+)
+
+SQLITE = Dialect(
+    rows="(SELECT value FROM json_each(%s) LIMIT %s) AS r",
+    field="json_extract(r.value, '$[{0}]')",
+    texts="(SELECT value FROM json_each(%s))",
+    json="json_extract(r.value, '$[{0}]')",
+    encode_json=encode_json,
+    moment="{0}",
+    lock="",
+)

@@ -1,0 +1,173 @@
+"""Hot statements as PL/pgSQL functions: a session plans each of them once.
+
+To parse and plan them takes the server longer than to execute them for a row or two. Statements
+that the driver prepares would do as well, but not behind a pooler that shares connections.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from textwrap import dedent
+from typing import TYPE_CHECKING, Any
+
+from django.db import connections
+
+from hipq_django.database.transactions import IDLE_LIMIT, LOCK_MILLISECONDS
+from hipq_django.exceptions import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PREFIX = "hipq_"
+
+
+@dataclass(frozen=True)
+class ServerFunction:
+    """A statement, and what PostgreSQL must know of the function that executes it."""
+
+    name: str
+    takes: tuple[str, ...]
+    """The types of its parameters."""
+    gives: tuple[str, ...]
+    """The names and types of the columns of its rows; the type alone of a single value."""
+    text: str
+    ends_silence: bool = False
+    """Whether the function takes one more parameter, in milliseconds.
+
+    After so long a silence of the client, a machine without power say, the server ends this
+    transaction and its locks. Without it that is left to TCP, which takes hours.
+    """
+    is_single: bool = False
+    """Whether it takes its parameters as one document, and returns one value, NULL for no row.
+
+    Both are for what is asked for one job at a time: to read many parameters, and to return a set
+    of rows, takes up to a tenth of such a call's time.
+    """
+    lock: str = ""
+    """What the function locks first, its parameters numbered; without it, it returns no rows.
+
+    A statement of its own: `text` sees what was committed before the lock was taken.
+    """
+    patience: int = LOCK_MILLISECONDS
+    """For how many milliseconds it waits for a row that somebody has locked, then it is ended.
+
+    0: for as long as it takes. Only who waits pays for the limit.
+    """
+
+    @cached_property
+    def function(self) -> str:
+        """The name of the function, with a digest of all that it does.
+
+        So code never calls a function of another version: that has another name.
+        """
+        digest = sha256(self._signature_and_body.encode()).hexdigest()
+        return f"{PREFIX}{self.name}_{digest[:8]}"
+
+    @cached_property
+    def call(self) -> str:
+        """The statement that takes the same parameters and returns the same rows."""
+        call = f"{self.function}({', '.join(['%s'] * len(self._parameters))})"
+        return f"SELECT {call}" if self.is_single else f"SELECT * FROM {call}"
+
+    def params(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Return the parameters of the call from those of the statement."""
+        return [json.dumps(values, default=str)] if self.is_single else values
+
+    @property
+    def definition(self) -> str:
+        """The statement that creates the function; a migration has it as it was then."""
+        return f"CREATE FUNCTION {self.function}{self._signature_and_body}"
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The types of the parameters of the numbered statement."""
+        return ("jsonb",) if self.is_single else self.takes
+
+    @property
+    def numbered(self) -> str:
+        """The statement with its parameters numbered."""
+        text = self.text
+        for number, kind in enumerate(self.takes):
+            field = f"($1 ->> {number})::{kind}"
+            text = text.replace("%s", field if self.is_single else f"${number + 1}", 1)
+        return dedent(text).strip()
+
+    @property
+    def _parameters(self) -> tuple[str, ...]:
+        return (*self.types, "integer") if self.ends_silence else self.types
+
+    @property
+    def _signature_and_body(self) -> str:
+        """The first plan is kept: others would be for values of parameters, of which none matters.
+
+        Only who waits for a lock pays for its limit.
+        """
+        steps = [*self._limits, *self._locking]
+        returns, declare, query = f"TABLE ({', '.join(self.gives)})", "", "RETURN QUERY {};"
+        if self.is_single:
+            [returns] = self.gives
+            declare, query = f"DECLARE found {returns};\n", "{} INTO found;\nRETURN found;"
+        patience = f" SET lock_timeout = '{self.patience}ms'" if self.patience else ""
+        body = "\n".join([*steps, query.format(self.numbered)])
+        return (
+            f"({', '.join(self._parameters)}) RETURNS {returns}\n"
+            f"LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan{patience} AS $$\n"
+            f"#variable_conflict use_column\n{declare}BEGIN\n{body}\nEND $$"
+        )
+
+    @property
+    def _limits(self) -> list[str]:
+        if not self.ends_silence:
+            return []
+        last = len(self._parameters)
+        return [
+            f"PERFORM set_config('lock_timeout', '{LOCK_MILLISECONDS}', true);",
+            f"PERFORM set_config('{IDLE_LIMIT}', ${last}::text, true)",
+            f"WHERE current_setting('{IDLE_LIMIT}') = '0';",
+        ]
+
+    @property
+    def _locking(self) -> list[str]:
+        if not self.lock:
+            return []
+        return [f"PERFORM 1 FROM {self.lock};", "IF NOT FOUND THEN RETURN; END IF;"]
+
+
+_found: dict[tuple[Any, ...], bool] = {}
+"""Which databases have the functions."""
+
+
+def has_functions(using: str) -> bool:
+    """Return whether the database has the functions; tables made without migrations lack them.
+
+    Raise `ConfigurationError` where they are those of other code.
+    """
+    settings = connections[using].settings_dict
+    database = (settings["HOST"], settings["PORT"], settings["NAME"])
+    if database not in _found:
+        _found[database] = _look_for_functions(using)
+    return _found[database]
+
+
+def _look_for_functions(using: str) -> bool:
+    from hipq_django.engines.statements import server_functions  # which are made of these
+
+    wanted = {function.function for function in server_functions()}
+    names = "|".join(function.name for function in server_functions())
+    with connections[using].cursor() as cursor:
+        cursor.execute("SELECT proname FROM pg_proc WHERE pg_function_is_visible(oid)")
+        there = {name for (name,) in cursor.fetchall()}
+    if wanted <= there:
+        return True
+    if any(re.fullmatch(f"{PREFIX}({names})_[0-9a-f]{{8}}", name) for name in there):
+        missing = min(wanted - there)
+        raise ConfigurationError(
+            f"database {using!r} lacks function {missing}: it was migrated for another version "
+            "of hipq_django. Run `manage.py migrate hipq`, or start this process with the code "
+            "that the database was migrated for."
+        )
+    return False

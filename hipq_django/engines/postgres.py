@@ -1,0 +1,290 @@
+"""PostgreSQL: hot statements are functions of the database, and nothing waits for a lock."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from django.db import OperationalError, connections
+
+from hipq_django.database.errors import is_locked_out
+from hipq_django.database.transactions import MAX_MILLISECONDS, worker_transaction
+from hipq_django.domain.serialization import encode_json
+from hipq_django.engines import statements
+from hipq_django.engines.bulk_insert import copy_in
+from hipq_django.engines.dialects import POSTGRESQL
+from hipq_django.engines.functions import has_functions
+from hipq_django.engines.rows import document_row, is_same, mark_stored
+from hipq_django.engines.settling import (
+    BY_ATTEMPT,
+    BY_KEYS,
+    SETTLE_BY_ATTEMPT,
+    SETTLE_BY_KEY,
+    update_statement,
+    with_answers,
+)
+from hipq_django.engines.sql import Row, SqlEngine, T, array, batch
+from hipq_django.engines.values import SettledJob, StaleJobTypeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from hipq_django.domain.drafts import IncomingAnswer
+    from hipq_django.engines.functions import ServerFunction
+    from hipq_django.engines.values import ClaimRequest, Concluded, Failing, Finished
+    from hipq_django.models import Job, Queue, Worker
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+CONTENDED_SECONDS = 1.0
+"""For how long rows are locked before they are written, after one of them was locked."""
+
+_contended: dict[str, float] = {}
+"""When a row was last found locked, by database alias."""
+
+
+class PostgresEngine(SqlEngine):
+    """The statements for PostgreSQL, each one round trip."""
+
+    dialect = POSTGRESQL
+
+    def _read_moment(self, value: Any) -> datetime:
+        return _EPOCH + timedelta(microseconds=value)
+
+    def lock_unchanged(self, jobs: Sequence[Job]) -> list[Job]:
+        if not jobs:
+            return []
+        rows = self._fetch(statements.lock_jobs(self.dialect), [array(job.id for job in jobs)])
+        now = {job.id: job for job in self._read_jobs(rows, [jobs[0].queue])}
+        return [now[job.id] for job in jobs if job.id in now and is_same(job, now[job.id])]
+
+    def claim_due(
+        self, queues: Sequence[Queue], worker: Worker, now: datetime, wanted: ClaimRequest
+    ) -> list[Job]:
+        if not has_functions(self.using):
+            return []
+        moment = self._moment(now)
+        ids, lows, highs, _ = zip(*(self._place(queue, now) for queue in queues), strict=True)
+        places = [
+            array(ids),
+            array(lows),
+            array(highs),
+            array(wanted.types),
+            moment,
+            wanted.limit,
+            wanted.limit,
+        ]
+        params = [*places, worker.pk, moment, moment, wanted.room, worker.pk]
+        rows = self._call(statements.claim_due(self.dialect), params)
+        return self._in_order(rows, queues)
+
+    def finish_and_claim(
+        self,
+        done: Sequence[Finished],
+        queue: Queue,
+        worker: Worker,
+        now: datetime,
+        wanted: ClaimRequest,
+    ) -> tuple[set[int], list[Job]]:
+        if not has_functions(self.using):
+            return set(), []
+        moment, place = self._moment(now), self._place(queue, now)
+        fitting = [array(wanted.types), *place, wanted.limit, queue.pk, *place]
+        claim = statements.claim_fitting(self.dialect).call
+        params = [*fitting, worker.pk, moment, moment, wanted.room, worker.pk]
+        if not done:
+            return set(), self._in_order(self._fetch(claim, params), [queue])
+
+        def write(jobs: Sequence[Finished]) -> tuple[set[int], list[Job]]:
+            finish = statements.finish(self.dialect).call
+            before = self._finish_params(jobs, worker, now)
+            finished, rows = self._fetch_both(finish, claim, before, params)
+            return {pk for (pk,) in finished}, self._in_order(rows, [queue])
+
+        return self._pass_over_locked(done, write)
+
+    def claim(self, jobs: Sequence[Job], worker: Worker, now: datetime) -> int:
+        moment = self._moment(now)
+        at_once = array(job.id for job in jobs if not job.prefetched)
+        ids = array(job.id for job in jobs)
+        params = [worker.id, moment, moment, at_once, ids, worker.id]
+        return len(self._call(statements.claim(self.dialect), params))
+
+    def _fail(
+        self,
+        failed: Sequence[Failing],
+        concluded: Sequence[Concluded],
+        worker: Worker,
+        now: datetime,
+    ) -> set[int]:
+        if not failed:
+            return self._conclude(concluded, worker, now)
+        fail, params = statements.fail(self.dialect), self._fail_params(failed, worker, now)
+        if not concluded:
+            return self._ids(fail, params)
+        conclude = statements.conclude(self.dialect)
+        more = self._conclude_params(concluded, worker, now)
+        if has_functions(self.using):
+            # In this order: the second sees what the first has written.
+            both = f"{fail.call} UNION ALL {conclude.call}"
+            return {pk for (pk,) in self._fetch_beside(both, [*params, *more])}
+        rows = self._fetch_both(fail.text, conclude.text, params, more)
+        return {pk for part in rows for (pk,) in part}
+
+    def _fail_params(self, failed: Sequence[Failing], worker: Worker, now: datetime) -> list[Any]:
+        moment = self._moment(now)
+        return [moment, *self._failing(failed), worker.pk, moment, worker.name]
+
+    def _pass_over_locked(self, jobs: Sequence[Row], write: Callable[[Sequence[Row]], T]) -> T:
+        """Write rows, without waiting for those that somebody else has locked.
+
+        Mostly there are none: then this costs nothing. Where there were some a moment ago, and
+        inside a transaction, which may not fail, those that are free are locked first.
+        """
+        if self._may_try():
+            try:
+                return write(jobs)
+            except OperationalError as error:
+                if not is_locked_out(error):
+                    raise
+                _contended[self.using] = time.monotonic()
+        within = connections[self.using].in_atomic_block
+        with nullcontext() if within else worker_transaction(self.using):
+            free = self._free([job[0] for job in jobs])
+            return write([job for job in jobs if job[0] in free])
+
+    def _may_try(self) -> bool:
+        contended = time.monotonic() < _contended.get(self.using, -inf) + CONTENDED_SECONDS
+        is_alone = not connections[self.using].in_atomic_block
+        return is_alone and not contended and has_functions(self.using)
+
+    def _free(self, ids: Sequence[int]) -> set[int]:
+        """Lock the jobs that nobody else has locked; see `statements.FREE`."""
+        return self._ids(statements.FREE, [array(ids)])
+
+    def settle(
+        self,
+        messages: Sequence[IncomingAnswer],
+        now: datetime,
+        *,
+        handled: bool,
+        job_id: int | None = None,
+    ) -> list[SettledJob]:
+        first, moment = messages[0], self._moment(now)
+        place = [first.instance, first.job_type] if job_id is None else [job_id, first.attempt]
+        same = [first.instance, first.job_type, moment]
+        if len(messages) == 1:
+            one = SETTLE_BY_KEY if job_id is None else SETTLE_BY_ATTEMPT
+            response = [
+                first.job_key, first.message_id, encode_json(first.payload), handled
+            ]  # fmt: skip
+            settled = self._call_for_value(one, [moment, *response, *place, *same])
+            return [SettledJob(*json.loads(settled))] if settled else []
+        update = update_statement(self.dialect, BY_KEYS if job_id is None else BY_ATTEMPT)
+        params = [moment, *self._response_params(messages, handled=handled), *place]
+        return [SettledJob(*row) for row in self._fetch(with_answers(update), [*params, *same])]
+
+    def lock_jobs_by_key(self, instance: str, keys: Iterable[tuple[str, str]]) -> None:
+        """Plan: as `settle`, then a sort of what was found."""
+        self._fetch(statements.lock_keys(self.dialect), [*batch(list(keys)), instance])
+
+    def insert_one(self, job: Job) -> None:
+        versions = job.job_type.versions
+        values = [*document_row(job, self._moments()), job.origin_id]
+        if versions:
+            job.id = self._call_for_value(statements.INSERT_IF_UNCHANGED, [*values, *versions])
+            if job.id is None:
+                raise StaleJobTypeError
+            mark_stored(job)
+        else:
+            super().insert_one(job)
+
+    def insert(self, jobs: Iterable[Job], count: int, *, by_key: bool) -> list[Job]:
+        """One COPY; the ids are reserved first, because several may write at once."""
+        inserted: list[Job] = []
+        connection = connections[self.using]
+        # What the driver raises in the middle of a COPY becomes Django's error too.
+        with connection.wrap_database_errors, connection.cursor() as cursor:
+            numbered = self._numbered(jobs, count, inserted)
+            copy_in(cursor, sorted(numbered, key=_key) if by_key else numbered, self._moments())
+        for job in inserted:
+            mark_stored(job)
+        return inserted
+
+    def _numbered(self, jobs: Iterable[Job], count: int, inserted: list[Job]) -> Iterator[Job]:
+        """Return the jobs one by one, each with its id, and note them down in their order."""
+        [(reserved,)] = self._fetch(statements.RESERVE_IDS, [count])
+
+        def number() -> Iterator[Job]:
+            for job, pk in zip(jobs, reserved or (), strict=True):
+                job.id = pk
+                inserted.append(job)
+                yield job
+
+        return number()
+
+    def _call_for_value(self, function: ServerFunction, params: Sequence[Any]) -> Any:
+        """Return the value of a function that has one, None where there is no row."""
+        rows = self._call(function, params)
+        return rows[0][0] if rows else None
+
+    def _call(
+        self, function: ServerFunction, params: Sequence[Any], worker: Worker | None = None
+    ) -> list[tuple[Any, ...]]:
+        if not has_functions(self.using):
+            return self._fetch(function.text, params)
+        params = function.params(params)
+        if worker:
+            params = [*params, min(int(worker.silence.total_seconds() * 1000), MAX_MILLISECONDS)]
+        return self._fetch(function.call, params)
+
+    def _ids(self, function: ServerFunction, params: Sequence[Any]) -> set[int]:
+        if has_functions(self.using):
+            return {pk for (pk,) in self._fetch_beside(function.call, params)}
+        return super()._ids(function, params)
+
+    def _fetch_beside(self, sql: str, params: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Send the parameters beside the call of a function, not in it.
+
+        A large document is quoted here and parsed there otherwise, which takes longer than to
+        write what it says.
+        """
+        from django.db.backends.postgresql.base import ServerBindingCursor
+
+        connection = connections[self.using]
+        connection.ensure_connection()
+        driver = connection.connection
+        usual, driver.cursor_factory = driver.cursor_factory, ServerBindingCursor
+        try:
+            cursor = connection.cursor()
+        finally:
+            driver.cursor_factory = usual
+        with cursor:
+            cursor.execute(sql, params)
+            rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return rows
+
+    def _fetch_both(
+        self, first: str, second: str, params: Sequence[Any], more: Sequence[Any]
+    ) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+        """Send two statements at once; by itself PostgreSQL makes one transaction of them.
+
+        The driver sends them one by one where the server is to bind the parameters.
+        """
+        connection = connections[self.using]
+        if connection.settings_dict["OPTIONS"].get("server_side_binding"):
+            with worker_transaction(self.using):
+                return self._fetch(first, params), self._fetch(second, more)
+        with connection.cursor() as cursor:
+            cursor.execute(f"{first}; {second}", [*params, *more])
+            rows: list[tuple[Any, ...]] = cursor.fetchall()
+            cursor.nextset()
+            return rows, cursor.fetchall()
+
+
+def _key(job: Job) -> tuple[int, str]:
+    return job.job_type_id, job.job_key

@@ -1,0 +1,268 @@
+"""Jobs and answers made from rows, and jobs from other jobs, without `Model.__init__`.
+
+For a batch of hundreds, Django's own way costs more than the database does. As in unpickling, no
+signal of the model's initialisation is sent. A field that is not given is deferred: Django reads
+it from the row when it is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from django.db.models.base import ModelState
+
+from hipq_django.domain.serialization import encode_json
+from hipq_django.domain.states import NONE
+from hipq_django.domain.throttling import RunningJob
+from hipq_django.models import Answer, Job, Queue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from hipq_django.domain.drafts import IncomingAnswer
+    from hipq_django.engines.values import SettledJob
+    from hipq_django.models import JobType, Worker
+
+COLUMNS = (
+    "id", "queue_id", "job_type_id", "job_data", "job_key", "state", "timeout", "error", "attempt",
+    "scheduled_run_time", "priority", "throttle_factor", "time_windows", "rank",
+    "has_pending_answer", "origin_id", "create_time",
+)  # fmt: skip
+"""What is read of a waiting job: what a claim, a handler and a throttler need."""
+
+MOMENTS = ("scheduled_run_time", "create_time")
+
+QUEUE_COLUMNS = (
+    "id", "instance", "name", "throttle_limit", "order", "granularity_seconds", "ageing_seconds",
+    "paused", "throttler_state", "throttler_problem", "ranking",
+)  # fmt: skip
+"""What is read of a queue: what a scheduler needs."""
+
+# The columns of a new job that differ from job to job, and what is the same for all. Most jobs of
+# a batch share all but the first two.
+JOB_COLUMNS = {
+    "job_data": "jsonb",
+    "job_key": "text",
+    "queue_id": "bigint",
+    "job_type_id": "bigint",
+    "timeout": "double precision",
+    "scheduled_run_time": "timestamptz",
+    "priority": "integer",
+    "throttle_factor": "numeric",
+    "time_windows": "jsonb",
+    "rank": "bigint",
+    "deadline": "timestamptz",
+    "create_time": "timestamptz",
+    "update_time": "timestamptz",
+}
+CONSTANT_COLUMNS = {
+    "state": "initial",
+    "outcome": "NONE",
+    "error": '"NONE"',
+    "result": "null",
+    "expects": "[]",
+    "attempt": "0",
+    "phase": "NONE",
+    "has_pending_answer": "0",
+    "prefetched": "0",
+    "progress": "0",
+    "progress_message": "NONE",
+    "extended_seconds": "0",
+}
+CONSTANTS_IN_SQL = ", ".join(f"'{value}'" for value in CONSTANT_COLUMNS.values())
+
+_NO_ERROR = json.dumps(NONE)
+_decode = json.JSONDecoder().decode
+
+
+def read_jobs(
+    rows: Sequence[tuple[Any, ...]], queues: Sequence[Queue], moment: Callable[[Any], datetime]
+) -> list[Job]:
+    """Return the waiting jobs of `queues` from rows of `COLUMNS`; `moment` reads a time."""
+    using, by_id = queues[0].using, {queue.pk: queue for queue in queues}
+    moments = _Memory(moment)
+    jobs: list[Job] = []
+    for job_data, (
+        pk, queue_id, job_type, _, job_key, state, timeout, error, attempt, scheduled_run_time,
+        priority, throttle_factor, time_windows, rank, pending, origin, create_time,
+    ) in zip(_decode(f"[{','.join([row[3] for row in rows])}]"), rows, strict=True):  # fmt: skip
+        job = Job.__new__(Job)
+        job.__dict__ = {
+            "_state": _state(using, {"queue": by_id[queue_id]}),
+            "id": pk,
+            "queue_id": queue_id,
+            "job_type_id": job_type,
+            "job_data": job_data,
+            "job_key": job_key,
+            "state": state,
+            "outcome": NONE,
+            "timeout": timeout,
+            "error": NONE if error == _NO_ERROR else _decode(error),
+            "result": None,
+            "attempt": attempt,
+            "scheduled_run_time": moments[scheduled_run_time],
+            "priority": priority,
+            "throttle_factor": factor_of(throttle_factor),
+            "time_windows": [] if time_windows == "[]" else _decode(time_windows),
+            "rank": rank,
+            "worker_id": None,
+            "has_pending_answer": bool(pending),
+            "origin_id": origin,
+            "create_time": moments[create_time],
+        }
+        jobs.append(job)
+    return jobs
+
+
+def document_row(job: Job, text_of: Callable[[datetime], Any]) -> list[Any]:
+    """Return the values of a new job in the order of `JOB_COLUMNS`."""
+    return [encode_json(job.job_data), job.job_key, *shared_row(job, text_of)]
+
+
+def shared_row(job: Job, text_of: Callable[[datetime], Any]) -> list[Any]:
+    """Return the part of it that most jobs of a batch have in common."""
+    return [
+        job.queue_id,
+        job.job_type_id,
+        job.timeout,
+        text_of(job.scheduled_run_time),
+        job.priority,
+        str(job.throttle_factor),
+        encode_json(job.time_windows),
+        job.rank,
+        text_of(job.deadline),
+        text_of(job.create_time),
+        text_of(job.update_time),
+    ]
+
+
+def factor_of(number: Decimal | float) -> Decimal:
+    """Return a factor, or a sum of factors; SQLite has only floats, factors three decimals."""
+    return number if isinstance(number, Decimal) else Decimal(str(round(number, 3)))
+
+
+def is_same(job: Job, other: Job) -> bool:
+    """Return whether two jobs that were read by `read_jobs` have the same values.
+
+    But for their data: that is a project's own throttler's to change, in its copy.
+    """
+    mine, others = job.__dict__, other.__dict__
+    return all(mine[name] == others[name] for name in COLUMNS if name != "job_data")
+
+
+def read_running_jobs(rows: Sequence[tuple[Any, ...]]) -> list[RunningJob]:
+    """Return what throttlers see from rows of a type's name, a key, data and a factor."""
+    datas = _decode(f"[{','.join([row[2] for row in rows])}]")
+    return [
+        RunningJob(name, key, data, factor_of(factor))
+        for data, (name, key, _, factor) in zip(datas, rows, strict=True)
+    ]
+
+
+def read_queue(row: Sequence[Any], using: str) -> Queue:
+    """Return the queue from a row of `QUEUE_COLUMNS`."""
+    values = dict(zip(QUEUE_COLUMNS, row, strict=True))
+    values["throttle_limit"] = factor_of(values["throttle_limit"])
+    values["paused"] = bool(values["paused"])
+    for name in ("throttler_state", "ranking"):
+        values[name] = {} if values[name] == "{}" else _decode(values[name])
+    queue = Queue.__new__(Queue)
+    queue.__dict__ = {"_state": _state(using, {}), **values}
+    return queue
+
+
+def read_answer(message: IncomingAnswer, settled: SettledJob, now: datetime, using: str) -> Answer:
+    """Return the answer that was stored of a response when it settled its job."""
+    answer = Answer.__new__(Answer)
+    answer.__dict__ = {
+        "_state": _state(using, {}),
+        "id": settled.answer_id,
+        "instance": message.instance,
+        "job_type": message.job_type,
+        "job_key": settled.job_key,
+        "job_id": settled.job_id,
+        "attempt": settled.attempt,
+        "part": message.part,
+        "message_id": message.message_id,
+        "kind": message.kind,
+        "payload": message.payload,
+        "problem": message.problem,
+        "status": Answer.Status.ACCEPTED,
+        "receive_time": now,
+    }
+    return answer
+
+
+def write_claim(jobs: Iterable[Job], values: Mapping[str, Any], worker: Worker) -> None:
+    """Give the copies of claimed jobs the same values and their worker."""
+    for job in jobs:
+        job.__dict__ |= values
+        job._state.fields_cache["worker"] = worker
+
+
+def unsaved_job(queue: Queue, job_type: JobType, values: dict[str, Any]) -> Job:
+    """Return a job that is not in the database yet; what `values` lack has the model's defaults."""
+    job = Job.__new__(Job)
+    own = {"queue_id": queue.pk, "job_type_id": job_type.pk, "expects": []}
+    state = _state(queue.using, {"queue": queue, "job_type": job_type}, adding=True)
+    job.__dict__ = {**_defaults(), **own, **values, "_state": state}
+    return job
+
+
+@cache
+def _defaults() -> dict[str, Any]:
+    plain = Job()
+    return {field.attname: getattr(plain, field.attname) for field in Job._meta.concrete_fields}
+
+
+def set_parents(job: Job, queue: Queue, job_type: JobType) -> None:
+    """Do what the descriptors of the two fields would do, at a tenth of the cost."""
+    job._state.fields_cache |= {"queue": queue, "job_type": job_type}
+
+
+def set_types(jobs: Iterable[Job], types: Mapping[int, JobType]) -> None:
+    """Give jobs that have their queue their types, by the ids of these."""
+    for job in jobs:
+        job._state.fields_cache["job_type"] = types[job.job_type_id]
+
+
+def raw_values(job: Job) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the values of a job's fields and the rows that it knows, without descriptors."""
+    return job.__dict__, job._state.fields_cache
+
+
+def mark_stored(job: Job) -> None:
+    """Note that a job is in the database now."""
+    job._state.adding = False
+
+
+def copy_of(job: Job, values: dict[str, Any]) -> Job:
+    """Return an unsaved copy of an unsaved job with its own `values`."""
+    fresh, known = Job.__new__(Job), job._state
+    state = _state(known.db, known.fields_cache.copy(), adding=True)
+    fresh.__dict__ = {**job.__dict__, **values, "_state": state}
+    return fresh
+
+
+def _state(using: str | None, cache: dict[str, Any], *, adding: bool = False) -> ModelState:
+    state = ModelState()
+    state.adding = adding
+    state.db = using
+    state.fields_cache = cache
+    return state
+
+
+class _Memory(dict[Any, "datetime"]):
+    """Remembers what was read: most jobs of a batch share their moments."""
+
+    def __init__(self, read: Callable[[Any], datetime]) -> None:
+        super().__init__()
+        self._read = read
+
+    def __missing__(self, key: Any) -> datetime:
+        moment = self[key] = self._read(key)
+        return moment

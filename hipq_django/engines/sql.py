@@ -1,0 +1,337 @@
+"""What PostgreSQL and SQLite share: a batch travels as one JSON document, in one statement.
+
+Compiling the ORM's queries, and a parameter for each value of each row, cost more than the
+statements themselves. The texts stand in `statements`; each says which plan it expects.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from django.db import connections
+
+from hipq_django.domain.serialization import encode_json
+from hipq_django.engines import statements
+from hipq_django.engines.base import Engine
+from hipq_django.engines.bulk_insert import ROWS_PER_INSERT, insert_statement
+from hipq_django.engines.rows import (
+    COLUMNS,
+    document_row,
+    factor_of,
+    mark_stored,
+    read_jobs,
+    read_queue,
+    read_running_jobs,
+)
+from hipq_django.engines.values import FIRST, DuePage, EarlyPlace, QueueWork, Which
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from hipq_django.domain.drafts import IncomingAnswer
+    from hipq_django.domain.throttling import RunningJob
+    from hipq_django.engines.dialects import Dialect
+    from hipq_django.engines.functions import ServerFunction
+    from hipq_django.engines.values import Concluded, Failing, Finished, ScanBounds
+    from hipq_django.models import Job, Queue, Worker
+
+Row = TypeVar("Row", bound=tuple[Any, ...])
+T = TypeVar("T")
+
+_id = itemgetter(0)
+_queue_id = itemgetter(COLUMNS.index("queue_id"))
+_rank_and_id = itemgetter(COLUMNS.index("rank"), COLUMNS.index("id"))
+
+
+class SqlEngine(Engine, ABC):
+    """The statements in SQL."""
+
+    dialect: ClassVar[Dialect]
+
+    def probe_queues(
+        self,
+        instance: str,
+        names: Sequence[str],
+        now: datetime,
+        known: Mapping[int, ScanBounds],
+    ) -> list[QueueWork]:
+        moment = self._moment(now)
+        wanted = json.dumps(list(names))
+        places = [(pk, *values) for pk, values in known.items()]
+        params = [moment, moment, moment, *batch(places), instance, wanted, wanted]
+        rows = self._call(statements.probe_queues(self.dialect), params)
+        return [
+            QueueWork(read_queue(row[:-3], self.using), row[-3], *map(bool, row[-2:]))
+            for row in rows
+        ]
+
+    def has_overdue(self, instance: str, now: datetime) -> bool:
+        [(found,)] = self._call(statements.HAS_OVERDUE, [self._moment(now), instance])
+        return bool(found)
+
+    def has_early(self, instance: str) -> bool:
+        [(found,)] = self._call(statements.HAS_EARLY, [instance])
+        return bool(found)
+
+    def early_page(
+        self, instance: str, after: EarlyPlace, limit: int
+    ) -> tuple[list[EarlyPlace], EarlyPlace | None]:
+        params = [instance, *after, limit, instance, limit]
+        rows = self._fetch(statements.EARLY_PAGE, params)
+        last = [EarlyPlace(*row[:3]) for row in rows if not row[3]]
+        return [EarlyPlace(*row[:3]) for row in rows if row[3]], last[0] if last else None
+
+    def new_early(self, instance: str, after: int, limit: int) -> list[int]:
+        rows = self._fetch(statements.NEW_EARLY, [instance, after, limit, instance])
+        return [answer_id for _, _, answer_id, _ in rows]
+
+    def lock(self, queue: Queue, worker: Worker) -> Queue | None:
+        rows = self._call(statements.lock(self.dialect), [queue.pk], worker)
+        return read_queue(rows[0], self.using) if rows else None
+
+    def first_page(self, queue: Queue, now: datetime, limit: int, which: Which = FIRST) -> DuePage:
+        place = self._place(queue, now)
+        if which == FIRST:
+            rows = self._call(
+                statements.first_page(self.dialect), [queue.pk, *place, *place, limit]
+            )
+        else:
+            conditions, params = self._conditions(which)
+            sql = statements.first_page(self.dialect, conditions, locks=which.locks).text
+            rows = self._fetch(sql, [queue.pk, *place, *place, *params, limit])
+        load, has_critical = rows[0][-2:] if rows else (None, False)
+        jobs = self._read_jobs([row[:-2] for row in rows], [queue])
+        return DuePage(jobs, factor_of(load or 0), bool(has_critical))
+
+    def running(self, queue: Queue) -> list[RunningJob]:
+        """Plan: the index of running jobs, and for each the primary key of job types."""
+        sql = """
+            SELECT t.name, j.job_key, j.job_data, j.throttle_factor
+            FROM hipq_job j JOIN hipq_jobtype t ON t.id = j.job_type_id
+            WHERE j.queue_id = %s AND j.state IN ('running')"""
+        return read_running_jobs(self._fetch(sql, [queue.pk]))
+
+    def due(self, queue: Queue, now: datetime, limit: int, which: Which = FIRST) -> list[Job]:
+        place = self._place(queue, now)
+        unlimited = [] if queue.is_limited else [queue.pk]
+        if unlimited and which == FIRST:
+            rows = self._call(statements.due(self.dialect), [*place, *unlimited, limit])
+            return self._read_jobs(rows, [queue])
+        conditions, params = self._conditions(which)
+        if unlimited:
+            conditions = f"{statements.UNLIMITED} {conditions}"
+        sql = statements.select_due(self.dialect, conditions, locks=which.locks)
+        rows = self._fetch(sql, [*place, *unlimited, *params, limit])
+        return self._read_jobs(rows, [queue])
+
+    # How due jobs are read
+
+    def _conditions(self, which: Which) -> tuple[str, list[Any]]:
+        """Return what `which` asks for, and its parameters."""
+        conditions = [
+            "AND j.throttle_factor = 0" if which.critical else "",
+            "AND (j.rank, j.id) > (%s, %s)" if which.after else "",
+            self._in("j.job_type_id", which.without_types, negated=True),
+            statements.NO_SUSPECT if which.without_suspects else "",
+        ]
+        return " ".join(conditions), [*(which.after or ()), *which.without_types]
+
+    def _place(self, queue: Queue, now: datetime) -> list[Any]:
+        """Return the parameters of `_DUE`."""
+        return [queue.pk, queue.low_water_mark, queue.high_water_mark(now), self._moment(now)]
+
+    def _read_jobs(self, rows: Sequence[tuple[Any, ...]], queues: Sequence[Queue]) -> list[Job]:
+        return read_jobs(rows, queues, self._read_moment)
+
+    @abstractmethod
+    def _read_moment(self, value: Any) -> datetime:
+        """Return a time that was read as `Dialect.moment`."""
+
+    def _response_params(self, messages: Sequence[IncomingAnswer], *, handled: bool) -> list[Any]:
+        """Return the parameters of the responses of `update_statement`."""
+        encode = self.dialect.encode_json
+        rows = [(m.job_key, m.message_id, encode(m.payload)) for m in messages]
+        return [handled, encode_json(rows), len(rows)]
+
+    def _in_order(self, rows: Sequence[tuple[Any, ...]], queues: Sequence[Queue]) -> list[Job]:
+        """Return claimed jobs in the order of the queues, and in each by their ranks."""
+        rows = sorted(rows, key=_rank_and_id)
+        if len(queues) > 1:
+            turns = {queue.pk: turn for turn, queue in enumerate(queues)}
+            rows.sort(key=lambda row: turns[_queue_id(row)])
+        return self._read_jobs(rows, queues)
+
+    def finish(self, jobs: Sequence[Finished], worker: Worker, now: datetime) -> set[int]:
+        if not jobs:
+            return set()
+
+        def write(jobs: Sequence[Finished]) -> set[int]:
+            return self._ids(
+                statements.finish(self.dialect), self._finish_params(jobs, worker, now)
+            )
+
+        return self._pass_over_locked(jobs, write)
+
+    def _finish_params(self, jobs: Sequence[Finished], worker: Worker, now: datetime) -> list[Any]:
+        encode = self.dialect.encode_json
+        rows = [(pk, attempt, encode(value), first) for pk, attempt, value, first in sorted(jobs)]
+        return [self._moment(now), *batch(rows), worker.pk]
+
+    def park(self, jobs: Iterable[tuple[int, int]], worker: Worker, now: datetime) -> set[int]:
+        rows = sorted(jobs)
+        if not rows:
+            return set()
+
+        def write(rows: Sequence[tuple[int, int]]) -> set[int]:
+            params = [self._moment(now), *batch(rows), worker.pk]
+            return self._ids(statements.park(self.dialect), params)
+
+        return self._pass_over_locked(rows, write)
+
+    def fail(
+        self,
+        failed: Sequence[Failing],
+        concluded: Sequence[Concluded],
+        worker: Worker,
+        now: datetime,
+    ) -> set[int]:
+        ids = {row.id for row in failed} | {row.id for row in concluded}
+        if not ids:
+            return set()
+
+        def write(free: Sequence[tuple[int]]) -> set[int]:
+            still = {pk for (pk,) in free}
+            first = [row for row in failed if row.id in still]
+            then = [row for row in concluded if row.id in still]
+            return self._fail(first, then, worker, now)
+
+        return self._pass_over_locked([(pk,) for pk in sorted(ids)], write)
+
+    @abstractmethod
+    def _fail(
+        self,
+        failed: Sequence[Failing],
+        concluded: Sequence[Concluded],
+        worker: Worker,
+        now: datetime,
+    ) -> set[int]:
+        """Write failed attempts and what follows, all of which may be written."""
+
+    def _conclude(self, concluded: Sequence[Concluded], worker: Worker, now: datetime) -> set[int]:
+        if not concluded:
+            return set()
+        params = self._conclude_params(concluded, worker, now)
+        return self._ids(statements.conclude(self.dialect), params)
+
+    def failures(self, ids: Sequence[int]) -> dict[int, int]:
+        if not ids:
+            return {}
+        rows = self._call(statements.failures(self.dialect), batch([(pk,) for pk in ids]))
+        return {pk: count or 0 for pk, count in rows}
+
+    def _failing(self, failed: Sequence[Failing]) -> list[Any]:
+        encode, text_of = self.dialect.encode_json, self._moments()
+        return batch(
+            [
+                (
+                    *row[:6], encode(row.error), encode(row.classes), row.traceback,
+                    text_of(row.start_time), row.failures,
+                )
+                for row in sorted(failed, key=_id)
+            ]
+        )  # fmt: skip
+
+    def _conclude_params(
+        self, concluded: Sequence[Concluded], worker: Worker, now: datetime
+    ) -> list[Any]:
+        text_of = self._moments()
+        rows = [
+            (*row[:4], row[4] and text_of(row[4]), row.rank) for row in sorted(concluded, key=_id)
+        ]
+        return [self._moment(now), *batch(rows), worker.pk]
+
+    def _pass_over_locked(self, jobs: Sequence[Row], write: Callable[[Sequence[Row]], T]) -> T:
+        """Write rows, without waiting for those that somebody else has locked."""
+        return write(jobs)
+
+    def type_and_key_of(self, job_id: int) -> tuple[str, str] | None:
+        """Plan: two look-ups by primary key."""
+        sql = """
+            SELECT t.name, j.job_key FROM hipq_job j JOIN hipq_jobtype t ON t.id = j.job_type_id
+            WHERE j.id = %s"""
+        rows = self._fetch(sql, [job_id])
+        return (rows[0][0], rows[0][1]) if rows else None
+
+    def insert_one(self, job: Job) -> None:
+        values = [*document_row(job, self._moments()), job.origin_id]
+        [(job.id,)] = self._fetch(statements.INSERT, values)
+        mark_stored(job)
+
+    def insert(self, jobs: Iterable[Job], count: int, *, by_key: bool) -> list[Job]:
+        """One statement for each 5,000 rows."""
+        inserted = list(jobs)
+        for start in range(0, count, ROWS_PER_INSERT):
+            self._insert_part(inserted[start : start + ROWS_PER_INSERT])
+        return inserted
+
+    def _insert_part(self, jobs: Sequence[Job]) -> None:
+        text_of = self._moments()
+        rows = [document_row(job, text_of) for job in jobs]
+        ids = self._ids_of(insert_statement(self.dialect), batch(rows))
+        # The rows are inserted in the order of the document, so their ids grow with it.
+        for job, pk in zip(jobs, sorted(ids), strict=True):
+            job.id = pk
+            mark_stored(job)
+
+    def _in(self, column: str, values: Sequence[Any], *, negated: bool = False) -> str:
+        if not values:
+            return ""
+        places = ", ".join(["%s"] * len(values))
+        return f"AND {column} {'NOT IN' if negated else 'IN'} ({places})"
+
+    def _moment(self, moment: datetime) -> Any:
+        return connections[self.using].ops.adapt_datetimefield_value(moment)
+
+    def _moments(self) -> Callable[[datetime], str]:
+        """Return a function to text that remembers: most jobs of a batch share their moments."""
+        texts: dict[datetime, str] = {}
+
+        def text_of(moment: datetime) -> str:
+            if moment not in texts:
+                texts[moment] = str(self._moment(moment))
+            return texts[moment]
+
+        return text_of
+
+    def _call(
+        self, function: ServerFunction, params: Sequence[Any], worker: Worker | None = None
+    ) -> list[tuple[Any, ...]]:
+        """Execute a statement that is a function of the database where there are functions."""
+        return self._fetch(function.text, params)
+
+    def _ids(self, function: ServerFunction, params: Sequence[Any]) -> set[int]:
+        """Do the same with one that returns ids."""
+        return self._ids_of(function.text, params)
+
+    def _ids_of(self, sql: str, params: Sequence[Any]) -> set[int]:
+        return {pk for (pk,) in self._fetch(sql, params)}
+
+    def _fetch(self, sql: str, params: Sequence[Any]) -> list[tuple[Any, ...]]:
+        with connections[self.using].cursor() as cursor:
+            cursor.execute(sql, params)
+            rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return rows
+
+
+def batch(rows: Sequence[Any]) -> list[Any]:
+    """Return the parameters of `Dialect.rows`."""
+    return [json.dumps(rows), len(rows)]
+
+
+def array(ids: Iterable[int]) -> str:
+    """Return an array as PostgreSQL writes it; the driver takes much longer for a list."""
+    return f"{{{','.join(map(str, ids))}}}"

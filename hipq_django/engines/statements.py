@@ -1,0 +1,594 @@
+"""The SQL texts of the hot path. Each says which plan it expects."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from hipq_django.domain.ordering import MAX_RANK
+from hipq_django.domain.suspects import LOST, SUSPECT
+from hipq_django.engines.dialects import POSTGRESQL
+from hipq_django.engines.functions import ServerFunction
+from hipq_django.engines.rows import (
+    COLUMNS,
+    CONSTANT_COLUMNS,
+    CONSTANTS_IN_SQL,
+    JOB_COLUMNS,
+    MOMENTS,
+    QUEUE_COLUMNS,
+)
+from hipq_django.engines.settling import SETTLE_BY_ATTEMPT, SETTLE_BY_KEY
+
+if TYPE_CHECKING:
+    from hipq_django.engines.dialects import Dialect
+
+IN_STATE_BY_KEY = "hipq_job.state || '' = '{}'"
+"""The row is in this state, said so that no partial index serves.
+
+A row is looked up by its primary key. By its statistics, which a queue outruns, the planner would
+rather go through all rows in the state: those of other workers, and the dead ones.
+"""
+
+FINAL = (
+    "state = 'final', outcome = 'succeeded', result = v.result, worker_id = NULL, "
+    "phase = 'NONE', has_pending_answer = false, update_time = %s"
+)
+
+CLAIMED = (
+    "worker_id = %s, update_time = %s, phase = 'request', attempt = j.attempt + 1, "
+    "progress = 0, progress_message = 'NONE', extended_seconds = 0"
+)
+"""What a claim sets, beside state, deadline and what it was claimed for."""
+CLAIMED_TYPES = ("bigint", "timestamptz")
+
+IS_LIVE = "(SELECT w.state IN ('running', 'stopping') FROM hipq_worker w WHERE w.id = %s)"
+"""The worker was not given up: one that was claims nothing.
+
+Plan: the primary key of workers, once for the whole statement and before anything is locked.
+"""
+
+_LATER = "(%s::timestamptz + j.timeout * interval '1 second')"
+"""The deadline of a job that is claimed at a moment."""
+
+_QUEUE = ", ".join(f'q."{name}"' for name in QUEUE_COLUMNS)
+_QUEUE_TYPES = tuple(f'"{name}" hipq_queue."{name}"%TYPE' for name in QUEUE_COLUMNS)
+_JOB_TYPES = tuple(
+    f"{name} bigint" if name in MOMENTS else f"{name} hipq_job.{name}%TYPE" for name in COLUMNS
+)
+
+_DUE = (
+    "j.queue_id = {queue} AND j.state IN ('initial', 'retry') "
+    "AND j.rank BETWEEN {low} AND {high} AND j.scheduled_run_time <= %s"
+)
+_DUE_HERE = _DUE.format(queue="%s", low="%s", high="%s")
+_DUE_TYPES = ("bigint", "bigint", "bigint", "timestamptz")
+_FIRST_CRITICAL = (
+    f"(SELECT j.id FROM hipq_job j WHERE {_DUE_HERE} AND j.throttle_factor = 0 "
+    "ORDER BY j.rank, j.id LIMIT 1)"
+)
+
+
+@cache
+def probe_queues(dialect: Dialect) -> ServerFunction:
+    """Plan: for each queue one probe of three partial indexes, each stopping at a row.
+
+    The probe for due jobs asks for the first in order, not whether there is one: PostgreSQL
+    believes that an EXISTS soon finds a row anywhere, and reads the table from end to end
+    when all waiting jobs are of the future.
+
+    A job needs as much room as `throttling.fits` says: a heavier one than the limit needs all
+    of it. Where jobs behind the first may start before it, any room will do. The last digit is
+    for SQLite, whose sums are floats.
+    """
+    due = f"FROM hipq_job j WHERE {_DUE.format(queue='q.id', low='q.low', high='q.high')}"
+    first = "ORDER BY j.rank, j.id LIMIT 1"
+    text = f"""
+        SELECT {_QUEUE}, CASE
+            WHEN q.throttle_limit < 1 THEN (SELECT j.rank {due} {first})
+            WHEN COALESCE((SELECT CASE
+                    WHEN NOT q.is_strict OR j.time_windows <> '[]' THEN 0.001
+                    WHEN j.throttle_factor > q.throttle_limit THEN q.throttle_limit
+                    ELSE j.throttle_factor END {due} {first}
+                ) < q.throttle_limit + 0.0005 - (
+                    SELECT COALESCE(SUM(j.throttle_factor), 0) FROM hipq_job j
+                    WHERE j.queue_id = q.id AND j.state IN ('running')
+                ), false)
+                OR (SELECT j.id {due} AND j.throttle_factor = 0 {first}) IS NOT NULL
+            THEN {-MAX_RANK} END AS first_rank,
+            EXISTS (SELECT 1 FROM hipq_job j WHERE j.queue_id = q.id AND
+                j.state IN ('running') AND j.has_pending_answer AND j.worker_id IS NULL
+            ) AS has_response,
+            EXISTS (SELECT 1 FROM hipq_job j WHERE j.queue_id = q.id AND
+                j.state IN ('error') AND j.worker_id IS NULL) AS has_error
+        FROM (SELECT q.*, COALESCE(k.high, {MAX_RANK}) AS high,
+                COALESCE(k.is_strict, false) AS is_strict,
+                COALESCE(k.low, {-MAX_RANK}) AS low FROM hipq_queue q
+            LEFT JOIN (SELECT {dialect.field.format(0, "bigint")} AS id,
+                {dialect.field.format(1, "bigint")} AS high,
+                {dialect.field.format(2, "boolean")} AS is_strict,
+                {dialect.field.format(3, "bigint")} AS low FROM {dialect.rows}) k
+            ON k.id = q.id) q
+        WHERE q.instance = %s AND (%s = '[]' OR q.name IN (SELECT * FROM {dialect.texts}))
+        ORDER BY q.id"""
+    flags = ("first_rank bigint", "has_response boolean", "has_error boolean")
+    takes = (*["timestamptz"] * 3, "jsonb", "integer", "text", "text", "jsonb")
+    return ServerFunction("probe_queues", takes, (*_QUEUE_TYPES, *flags), text)
+
+
+HAS_OVERDUE = ServerFunction(
+    "has_overdue",
+    takes=("timestamptz", "text"),
+    gives=("found boolean",),
+    text="""
+        SELECT COUNT(*) > 0 FROM hipq_queue q WHERE (
+            SELECT j.id FROM hipq_job j
+            WHERE j.queue_id = q.id AND j.state IN ('running') AND j.deadline < %s
+            ORDER BY j.deadline LIMIT 1
+        ) IS NOT NULL AND q.instance = %s""",
+)
+"""Plan: for each queue one probe of the index of running jobs, stopping at a row."""
+
+HAS_EARLY = ServerFunction(
+    "has_early",
+    takes=("text",),
+    gives=("found boolean",),
+    text="""
+        SELECT (SELECT a.id FROM hipq_answer a
+            WHERE a.status = 'early' AND a.job_id IS NULL AND a.instance = %s
+            ORDER BY a.job_type, a.job_key LIMIT 1) IS NOT NULL""",
+)
+"""Plan: the index of early answers, stopping at a row."""
+
+
+_OF_EARLY = "SELECT j.id FROM hipq_job j WHERE j.job_type_id = t.id AND j.job_key = p.job_key"
+_EARLY = """
+    SELECT a.job_type, a.job_key, a.id FROM hipq_answer a
+    WHERE a.status = 'early' AND a.job_id IS NULL AND a.instance = %s"""
+_HAS_BEGUN = f"""
+    SELECT p.job_type, p.job_key, p.id, 1 AS has_begun
+    FROM page p JOIN hipq_jobtype t ON t.instance = %s AND t.name = p.job_type
+    WHERE ({_OF_EARLY} AND NOT (j.state = 'final') AND NOT (j.job_key = 'NONE')
+            AND j.state <> 'initial' LIMIT 1) IS NOT NULL
+        OR ({_OF_EARLY} AND j.state IN ('final') AND NOT (j.job_key = 'NONE') LIMIT 1) IS NOT NULL
+"""
+
+EARLY_PAGE = f"""
+    WITH page AS ({_EARLY} AND (a.job_type, a.job_key, a.id) > (%s, %s, %s)
+        ORDER BY a.job_type, a.job_key, a.id LIMIT %s)
+    {_HAS_BEGUN}
+    UNION ALL
+    SELECT * FROM (
+        SELECT p.job_type, p.job_key, p.id, 0 FROM page p WHERE (SELECT COUNT(*) FROM page) = %s
+        ORDER BY p.job_type DESC, p.job_key DESC, p.id DESC LIMIT 1) last
+    ORDER BY 1, 2, 3, 4"""
+"""Plan: the index of early answers in its own order; for each two probes of indexes of keys.
+
+Each probe is a look-up for itself, whatever the statistics say: EXISTS may read all jobs at once.
+"""
+
+NEW_EARLY = f"""
+    WITH page AS ({_EARLY} AND NOT (a.status = 'accepted') AND a.id > %s
+        ORDER BY a.id DESC LIMIT %s)
+    {_HAS_BEGUN}"""
+"""Plan: the index of answers that were not accepted, from its end; then as `EARLY_PAGE`."""
+
+
+@cache
+def lock(dialect: Dialect) -> ServerFunction:
+    """Plan: the primary key of queues."""
+    text = f"SELECT {_QUEUE} FROM hipq_queue q WHERE q.id = %s {dialect.lock}"
+    return ServerFunction("lock", ("bigint",), _QUEUE_TYPES, text, ends_silence=True)
+
+
+NO_SUSPECT = (
+    "AND NOT (j.state || '' = 'retry' "
+    f"AND substr(CAST(j.error AS text), 1, {len(SUSPECT) + 1}) = '\"{SUSPECT}')"
+)
+"""The job is not one that may have killed its worker."""
+
+
+@cache
+def first_page(dialect: Dialect, conditions: str = "", *, locks: bool = True) -> ServerFunction:
+    """Plan: as `due`; before it, once, the index of running jobs and a probe for critical ones.
+
+    In one statement, because all three see the same moment: the queue is locked already.
+    """
+    columns = f"""
+        , (SELECT SUM(j.throttle_factor) FROM hipq_job j
+            WHERE j.queue_id = %s AND j.state IN ('running')) AS load
+        , {_FIRST_CRITICAL} IS NOT NULL AS has_critical"""
+    takes = ("bigint", *_DUE_TYPES, *_DUE_TYPES, "integer")
+    gives = (*_JOB_TYPES, "load numeric", "has_critical boolean")
+    text = select_due(dialect, conditions, columns, locks=locks)
+    return ServerFunction("first_page", takes, gives, text)
+
+
+@cache
+def due(dialect: Dialect) -> ServerFunction:
+    """Plan: as `select_due`; the queue's row, by primary key, is read once.
+
+    An unlimited queue is not locked. If it was paused or limited since it was read, there is
+    nothing for those who do not know that.
+    """
+    text = select_due(dialect, UNLIMITED)
+    return ServerFunction("due", (*_DUE_TYPES, "bigint", "integer"), _JOB_TYPES, text)
+
+
+_UNLIMITED = "AND (SELECT NOT u.paused AND u.throttle_limit < 1 FROM hipq_queue u WHERE u.id = {})"
+UNLIMITED = _UNLIMITED.format("%s")
+
+
+@cache
+def claim_due(dialect: Dialect) -> ServerFunction:
+    """Plan: for each queue of the arrays in turn as `due`, until there are enough; then `claim`'s.
+
+    The outer LIMIT ends the loop over the queues, so that no row is locked in vain. A job that
+    is not claimable in SQL (it has time windows, lost its worker, is of another type than those
+    that are known, or has an early answer) is left, and all of its queue behind it are.
+    """
+    head = f"""
+        SELECT q.turn, j.* FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[])
+            WITH ORDINALITY AS q(id, low, high, turn)
+        CROSS JOIN LATERAL ({_head(dialect, "q.id", "q.low", "q.high")}
+            {_UNLIMITED.format("q.id")}
+            ORDER BY j.rank, j.id LIMIT %s {dialect.lock}) j
+        LIMIT %s"""
+    takes = ("bigint[]", "bigint[]", "bigint[]", *_HEAD_TYPES, "integer", *_CLAIM_TYPES)
+    return ServerFunction("claim_due", takes, _JOB_TYPES, _claim_first(dialect, head, fits="true"))
+
+
+@cache
+def claim_fitting(dialect: Dialect) -> ServerFunction:
+    """Plan: as `claim_due` for one queue; before it, once, what `first_page` asks of the queue.
+
+    The first job that does not fit, by the sum of the factors up to it, is left, and all behind it
+    are. Not claimable in SQL are a job heavier than the limit, and critical ones too.
+    """
+    head = f"""
+        SELECT 1 AS turn, j.* FROM ({_head(dialect, "%s", "%s", "%s")}
+            ORDER BY j.rank, j.id LIMIT %s {dialect.lock}) j"""
+    room = f"""(
+        SELECT q.throttle_limit - COALESCE((SELECT SUM(j.throttle_factor) FROM hipq_job j
+            WHERE j.queue_id = q.id AND j.state IN ('running')), 0)
+        FROM hipq_queue q WHERE q.id = %s AND NOT q.paused AND q.throttle_limit >= 1
+            AND {_FIRST_CRITICAL} IS NULL)"""
+    fits = f"COALESCE(SUM(throttle_factor) OVER places <= {room}, false)"
+    text = _claim_first(dialect, head, fits)
+    place = ("bigint", "bigint", "bigint")
+    takes = ("bigint[]", *place, *_HEAD_TYPES[1:], "bigint", *_DUE_TYPES, *_CLAIM_TYPES)
+    lock = f"hipq_queue q WHERE q.id = $2 {dialect.lock}"
+    return ServerFunction("claim_fitting", takes, _JOB_TYPES, text, lock=lock)
+
+
+_HEAD_TYPES = ("bigint[]", "timestamptz", "integer")
+_CLAIM_TYPES = (*CLAIMED_TYPES, "timestamptz", "bigint", "bigint")
+
+
+def _head(dialect: Dialect, queue: str, low: str, high: str) -> str:
+    due = _DUE.format(queue=queue, low=low, high=high)
+    return f"""
+        SELECT j.id, j.rank, j.throttle_factor, j.job_type_id, j.job_key,
+            j.has_pending_answer OR j.time_windows <> '[]' OR j.job_type_id <> ALL (%s::bigint[])
+                OR (j.state = 'retry' AND starts_with(j.error::text, '"{LOST}'))
+                AS needs_check
+        FROM hipq_job j WHERE {due}"""
+
+
+def _claim_first(dialect: Dialect, head: str, fits: str) -> str:
+    """Return the claim of the jobs of `head`, up to the first of each queue that may not start.
+
+    Early answers are asked for when the jobs are locked, by a function, which therefore sees what
+    was committed before: who stores an answer has locked the job as well.
+    """
+    early = f"(SELECT found FROM {IS_EARLY.function}(job_key, job_type_id))"
+    return f"""
+        WITH head AS MATERIALIZED ({head}
+        ), checked AS MATERIALIZED (
+            SELECT id, rank, turn, {fits} AND NOT bool_or(
+                needs_check OR CASE WHEN job_key <> 'NONE' THEN {early} ELSE false END
+            ) OVER places AS may_start
+            FROM head WINDOW places AS (PARTITION BY turn ORDER BY rank, id)
+        ), places AS MATERIALIZED (
+            SELECT id, row_number() OVER (ORDER BY turn, rank, id) AS place
+            FROM checked WHERE may_start
+        )
+        UPDATE hipq_job j SET state = 'running', error = '"NONE"', {CLAIMED},
+            deadline = {_LATER},
+            prefetched = j.id <> ALL (ARRAY(SELECT id FROM places WHERE place <= %s))
+        WHERE j.id = ANY (ARRAY(SELECT id FROM places)) AND j.state || '' IN ('initial', 'retry')
+            AND {IS_LIVE}
+        RETURNING {_columns(dialect)}"""
+
+
+IS_EARLY = ServerFunction(
+    "is_early",
+    patience=0,
+    takes=("text", "bigint"),
+    gives=("found boolean",),
+    text="""
+        SELECT (SELECT a.id FROM hipq_answer a WHERE a.status = 'early'
+            AND a.instance = t.instance AND a.job_type = t.name AND a.job_key = %s
+            ORDER BY a.job_type, a.job_key LIMIT 1) IS NOT NULL
+        FROM hipq_jobtype t WHERE t.id = %s""",
+)
+"""Whether an answer waits for a job with a key and type. Plan: the index of early answers."""
+
+
+@cache
+def claim(dialect: Dialect) -> ServerFunction:
+    """Plan: one look-up by primary key for each id of an array."""
+    text = f"""
+        UPDATE hipq_job j SET state = 'running', error = '"NONE"', {CLAIMED},
+            deadline = {_LATER},
+            prefetched = j.id <> ALL (%s::bigint[])
+        WHERE j.id = ANY (%s::bigint[]) AND j.state || '' IN ('initial', 'retry')
+            AND {IS_LIVE}
+        RETURNING j.id"""
+    takes = (*CLAIMED_TYPES, "timestamptz", "bigint[]", "bigint[]", "bigint")
+    return ServerFunction("claim", takes, ("id bigint",), text)
+
+
+@cache
+def claim_rows(dialect: Dialect) -> str:
+    """Plan: a nested loop over the document, one look-up by primary key for each row."""
+    return f"""
+        UPDATE hipq_job AS j SET state = 'running', error = '"NONE"', {CLAIMED},
+            deadline = v.deadline, prefetched = v.prefetched
+        FROM (SELECT {dialect.field.format(0, "bigint")} AS id,
+                {dialect.field.format(1, "timestamptz")} AS deadline,
+                {dialect.field.format(2, "boolean")} AS prefetched FROM {dialect.rows}) v
+        WHERE j.id = v.id AND j.state || '' IN ('initial', 'retry') AND {IS_LIVE}"""
+
+
+@cache
+def finish(dialect: Dialect) -> ServerFunction:
+    """Plan: as `claim_rows`. An answer that came while the request was sent goes first."""
+    text = f"""
+        UPDATE hipq_job SET {FINAL}
+        FROM (SELECT {dialect.field.format(0, "bigint")} AS id,
+                {dialect.field.format(1, "integer")} AS attempt,
+                {dialect.json.format(2)} AS result,
+                {dialect.field.format(3, "boolean")} AS is_request FROM {dialect.rows}) v
+        WHERE hipq_job.id = v.id AND {IN_STATE_BY_KEY.format("running")}
+            AND hipq_job.attempt = v.attempt AND hipq_job.worker_id = %s
+            AND NOT (hipq_job.has_pending_answer AND v.is_request)
+        RETURNING hipq_job.id"""
+    return ServerFunction("finish", _RESULT_TYPES, ("id bigint",), text, patience=PATIENCE)
+
+
+PATIENCE = 20
+"""Milliseconds for a row that somebody has locked: as long as others mostly need it."""
+
+_RESULT_TYPES = ("timestamptz", "jsonb", "integer", "bigint")
+
+
+@cache
+def park(dialect: Dialect) -> ServerFunction:
+    """Plan: as `claim_rows`."""
+    text = f"""
+        UPDATE hipq_job SET worker_id = NULL, phase = 'NONE', expects = '[]', update_time = %s
+        FROM (SELECT {dialect.field.format(0, "bigint")} AS id,
+                {dialect.field.format(1, "integer")} AS attempt FROM {dialect.rows}) v
+        WHERE hipq_job.id = v.id AND {IN_STATE_BY_KEY.format("running")}
+            AND hipq_job.attempt = v.attempt AND hipq_job.worker_id = %s
+        RETURNING hipq_job.id"""
+    return ServerFunction("park", _RESULT_TYPES, ("id bigint",), text, patience=PATIENCE)
+
+
+FAILING = {
+    "id": "bigint",
+    "attempt": "integer",
+    "is_request": "boolean",
+    "state": "text",
+    "outcome": "text",
+    "is_kept": "boolean",
+    "error": "json",
+    "exception_classes": "json",
+    "traceback": "text",
+    "start_time": "timestamptz",
+    "failures": "integer",
+}
+"""The columns of the rows that say which attempts failed."""
+
+
+@cache
+def to_error(dialect: Dialect) -> str:
+    """Return the UPDATE of jobs whose attempts failed. Plan: as `claim_rows`."""
+    return f"""
+        UPDATE hipq_job SET state = v.state, outcome = v.outcome, error = v.error,
+            worker_id = CASE WHEN v.is_kept THEN hipq_job.worker_id END,
+            phase = CASE WHEN v.is_kept THEN 'decision' ELSE 'NONE' END,
+            has_pending_answer = hipq_job.has_pending_answer AND v.state = 'error', update_time = %s
+        FROM {_rows(dialect, FAILING)} v
+        WHERE hipq_job.id = v.id AND {IN_STATE_BY_KEY.format("running")}
+            AND hipq_job.attempt = v.attempt AND hipq_job.worker_id = %s
+            AND NOT (hipq_job.has_pending_answer AND v.is_request)
+        RETURNING hipq_job.id"""
+
+
+def attempts(failed: str) -> str:
+    """Return the INSERT of the rows `failed` into the history of their jobs.
+
+    Plan: for each that had an attempt before, and is not counted yet, a look-up of the last one
+    by index.
+    """
+    return f"""
+        INSERT INTO hipq_attempt (job_id, attempt, kind, error, exception_classes, traceback,
+            start_time, end_time, worker, failures, losses, interrupted,
+            lost_decisions)
+        SELECT id, attempt, 'raised', error, exception_classes, traceback, start_time, %s, %s,
+            CASE WHEN failures > 0 THEN failures WHEN attempt = 1 THEN 1
+                ELSE 1 + COALESCE((SELECT a.failures FROM hipq_attempt a
+                    WHERE a.job_id = failed.id AND a.attempt < failed.attempt
+                    ORDER BY a.attempt DESC LIMIT 1), 0) END, 0, 0, 0
+        FROM {failed} failed WHERE true
+        ON CONFLICT DO NOTHING"""
+
+
+@cache
+def attempts_of(dialect: Dialect) -> str:
+    """Return the same for a document."""
+    return attempts(_rows(dialect, FAILING))
+
+
+@cache
+def fail(dialect: Dialect) -> ServerFunction:
+    """Do both in one statement."""
+    told = ", ".join(f"v.{name}" for name in list(FAILING)[1:])
+    text = f"""
+        WITH failed AS ({to_error(dialect)}, {told}), noted AS ({attempts("failed")})
+        SELECT id FROM failed"""
+    takes = (*_RESULT_TYPES, "timestamptz", "text")
+    return ServerFunction("fail", takes, ("id bigint",), text, patience=PATIENCE)
+
+
+CONCLUDED = {
+    "id": "bigint",
+    "attempt": "integer",
+    "state": "text",
+    "outcome": "text",
+    "scheduled_run_time": "timestamptz",
+    "rank": "bigint",
+}
+"""The columns of the rows that say what follows errors."""
+
+
+@cache
+def failures(dialect: Dialect) -> ServerFunction:
+    """Plan: for each id a look-up of its last failed attempt by index."""
+    text = f"""
+        SELECT v.id, (SELECT a.failures FROM hipq_attempt a WHERE a.job_id = v.id
+            ORDER BY a.attempt DESC LIMIT 1)
+        FROM (SELECT {dialect.field.format(0, "bigint")} AS id FROM {dialect.rows}) v"""
+    return ServerFunction("failures", ("jsonb", "integer"), ("id bigint", "failures integer"), text)
+
+
+@cache
+def conclude(dialect: Dialect) -> ServerFunction:
+    """Plan: as `claim_rows`."""
+    text = f"""
+        UPDATE hipq_job SET state = v.state, outcome = v.outcome, worker_id = NULL, phase = 'NONE',
+            has_pending_answer = hipq_job.has_pending_answer AND v.state = 'retry',
+            update_time = %s,
+            scheduled_run_time = COALESCE(v.scheduled_run_time, hipq_job.scheduled_run_time),
+            rank = COALESCE(v.rank, hipq_job.rank)
+        FROM {_rows(dialect, CONCLUDED)} v
+        WHERE hipq_job.id = v.id AND {IN_STATE_BY_KEY.format("error")}
+            AND hipq_job.attempt = v.attempt AND hipq_job.worker_id = %s
+        RETURNING hipq_job.id"""
+    return ServerFunction("conclude", _RESULT_TYPES, ("id bigint",), text, patience=PATIENCE)
+
+
+def _rows(dialect: Dialect, columns: dict[str, str]) -> str:
+    """Return a document of rows with these columns, as a table."""
+    fields = [
+        dialect.json.format(number) if kind == "json" else dialect.field.format(number, kind)
+        for number, kind in enumerate(columns.values())
+    ]
+    named = ", ".join(f"{field} AS {name}" for field, name in zip(fields, columns, strict=True))
+    return f"(SELECT {named} FROM {dialect.rows})"
+
+
+FREE = ServerFunction(
+    "free",
+    takes=("bigint[]",),
+    gives=("id bigint",),
+    text="""
+        SELECT j.id FROM hipq_job j WHERE j.id = ANY (%s)
+        ORDER BY j.id FOR NO KEY UPDATE SKIP LOCKED""",
+    patience=PATIENCE,
+)
+"""Locks the jobs that nobody else has locked. Plan: one look-up by primary key for each."""
+
+
+_NEW_JOB = (
+    f"INSERT INTO hipq_job ({', '.join(JOB_COLUMNS)}, origin_id, {', '.join(CONSTANT_COLUMNS)})"
+)
+_NEW_TYPES = (*JOB_COLUMNS.values(), "bigint")
+_VERSIONS = {"t.xmin": "xid", "t.ctid": "tid", "q.xmin": "xid", "q.ctid": "tid"}
+
+INSERT = (
+    f"{_NEW_JOB} VALUES ({', '.join(['%s'] * len(_NEW_TYPES))}, {CONSTANTS_IN_SQL}) RETURNING id"
+)
+"""The INSERT of a new job's values and the id of the job that it comes from."""
+
+INSERT_IF_UNCHANGED = ServerFunction(
+    "enqueue",
+    patience=0,
+    takes=(*_NEW_TYPES, *_VERSIONS.values()),
+    gives=("bigint",),
+    is_single=True,
+    text=f"""
+        {_NEW_JOB} SELECT {", ".join(f"%s::{kind}" for kind in _NEW_TYPES)}, {CONSTANTS_IN_SQL}
+        FROM hipq_jobtype t, hipq_queue q
+        WHERE {" AND ".join(f"{name} = %s" for name in _VERSIONS)}
+        RETURNING id""",
+)
+"""The same if the rows with these versions are still the present ones; else no row comes back.
+
+Plan: the two rows by their places. To ask first would be a round trip.
+"""
+
+
+# Materialized, or the catalog would be asked for the sequence once for each id.
+RESERVE_IDS = """
+    WITH s AS MATERIALIZED (SELECT pg_get_serial_sequence('hipq_job', 'id')::regclass AS ids)
+    SELECT array_agg(nextval(s.ids)) FROM s, generate_series(1, %s)"""
+"""Reserves so many ids for new jobs, as an array."""
+
+
+def select_due(dialect: Dialect, conditions: str, columns: str = "", *, locks: bool = True) -> str:
+    """Plan: the index of waiting jobs in its own order, no sort, stopping at the limit."""
+    return f"""
+        SELECT {_columns(dialect)} {columns} FROM hipq_job j
+        WHERE {_DUE_HERE} {conditions}
+        ORDER BY j.rank, j.id LIMIT %s {dialect.lock if locks else ""}"""
+
+
+@cache
+def lock_jobs(dialect: Dialect) -> str:
+    """Plan: one look-up by primary key for each id of an array."""
+    return f"""
+        SELECT {_columns(dialect)} FROM hipq_job j
+        WHERE j.id = ANY (%s::bigint[]) AND j.state || '' IN ('initial', 'retry')
+        ORDER BY j.id {dialect.lock}"""
+
+
+@cache
+def lock_keys(dialect: Dialect) -> str:
+    """Plan: as an answer that settles its job, then a sort of what was found."""
+    name, key = dialect.field.format(0, "text"), dialect.field.format(1, "text")
+    return f"""
+        SELECT 1 FROM (SELECT {name} AS name, {key} AS key FROM {dialect.rows}) v
+        JOIN hipq_jobtype t ON t.instance = %s AND t.name = v.name
+        JOIN hipq_job j ON j.job_type_id = t.id AND j.job_key = v.key
+            AND NOT (j.state = 'final') AND NOT (j.job_key = 'NONE')
+        ORDER BY j.id FOR NO KEY UPDATE OF j"""
+
+
+def _columns(dialect: Dialect) -> str:
+    """Return what is read of a waiting job."""
+    return ", ".join(
+        (dialect.moment if name in MOMENTS else "{0}").format(f"j.{name}") for name in COLUMNS
+    )
+
+
+BY_DIALECT = (
+    probe_queues, lock, first_page, due, claim_due, claim_fitting, claim, finish, park, fail,
+    conclude, failures
+)  # fmt: skip
+
+
+def server_functions() -> list[ServerFunction]:
+    """Return all that are functions on PostgreSQL."""
+    made = [make(POSTGRESQL) for make in BY_DIALECT]
+    alone = [
+        HAS_OVERDUE,
+        HAS_EARLY,
+        IS_EARLY,
+        FREE,
+        INSERT_IF_UNCHANGED,
+        SETTLE_BY_KEY,
+        SETTLE_BY_ATTEMPT,
+    ]
+    return [*made, *alone]

@@ -1,0 +1,137 @@
+"""What engines are asked with, and what they answer. Plain values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+    from decimal import Decimal
+
+    from hipq_django.models import Job, Queue
+
+
+class QueueWork(NamedTuple):
+    """A queue and what there is to do in it."""
+
+    queue: Queue
+    first_rank: int | None
+    """The rank of the first due job that there is room for, or a lower one; None: there is none."""
+    has_response: bool
+    has_error: bool
+    needs_check: bool = False
+    """Whether its first due job is not claimable in SQL: it is looked at in Python."""
+
+
+class ScanBounds(NamedTuple):
+    """Where the probe of a queue begins and ends."""
+
+    high_water_mark: int
+    """A rank that no due job exceeds: it stops the scan before the rows of the future."""
+    is_strict: bool
+    """Whether order is strict: no job may overtake the first due one."""
+    low_water_mark: int
+    """A rank at which the scan begins."""
+
+
+class ClaimRequest(NamedTuple):
+    """How much is claimed at once."""
+
+    room: int
+    """So many jobs start at once; those behind are noted as claimed ahead."""
+    limit: int
+    """So many jobs in all."""
+    types: Sequence[int]
+    """The ids of the job types that there is code for; others are not claimable in SQL."""
+
+
+class DuePage(NamedTuple):
+    """The first due jobs of a limited queue, and what decides which of them may start.
+
+    Where there are no jobs the rest does not count.
+    """
+
+    jobs: list[Job]
+    load: Decimal
+    """The sum of the factors of the queue's running jobs."""
+    has_critical: bool
+    """Whether there are due jobs of factor 0, here or further behind."""
+
+
+class Which(NamedTuple):
+    """Which due jobs are read, and whether they are locked; by default the first ones, locked."""
+
+    after: tuple[int, int] | None = None
+    """Only those behind this rank and id."""
+    critical: bool = False
+    """Only those of factor 0."""
+    without_types: Sequence[int] = ()
+    without_suspects: bool = False
+    """None that may have killed its worker."""
+    locks: bool = True
+    """Whether to lock them, and pass over those that others have locked."""
+
+
+FIRST = Which()
+
+Finished = tuple[int, int, Any, bool]
+"""Id, attempt and result of a job; whether it was a request, so that an answer may be quicker."""
+
+
+class Failing(NamedTuple):
+    """An attempt that failed in a worker."""
+
+    id: int
+    attempt: int
+    is_request: bool
+    """Whether it was a request, so that an answer may be quicker."""
+    state: str
+    """Error, or final where it is given up at once."""
+    outcome: str
+    is_kept: bool
+    """Whether the worker owns the error still, because what follows is written next."""
+    error: Any
+    classes: Sequence[str]
+    traceback: str
+    start_time: datetime
+    failures: int
+    """How many of the job's attempts failed, with this one; 0 where the database is to count."""
+
+
+class Concluded(NamedTuple):
+    """What follows the error of a job."""
+
+    id: int
+    attempt: int
+    state: str
+    outcome: str
+    scheduled_run_time: datetime | None
+    """None, as the rank, where the job ends."""
+    rank: int | None
+
+
+class EarlyPlace(NamedTuple):
+    """An early answer, by its place in the order of keys."""
+
+    job_type: str = ""
+    job_key: str = ""
+    answer_id: int = 0
+
+
+class SettledJob(NamedTuple):
+    """A job that was settled by a response, and the answer that was stored of it."""
+
+    answer_id: int
+    job_id: int
+    job_key: str
+    attempt: int
+    queue_id: int
+
+
+class StaleJobTypeError(Exception):
+    """The rows from which a job was made have changed since they were read."""
+
+
+class GivenUpError(Exception):
+    """The worker that wanted jobs was given up by the others: its row is not live any more."""

@@ -1,0 +1,124 @@
+"""Early answers whose jobs came in the same moment, and those whose time is over."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from django.db import OperationalError
+from django.db.models import Exists, Max, OuterRef
+
+from hipq_django.answers import early
+from hipq_django.database import clock
+from hipq_django.database.errors import is_locked_out
+from hipq_django.database.transactions import worker_transaction
+from hipq_django.engines import engine_for
+from hipq_django.engines.values import EarlyPlace
+from hipq_django.models import Answer, Job
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from hipq_django.conf.instances import InstanceSettings
+
+BATCH = 500
+"""How many answers one call gives to jobs."""
+
+EARLY_PAGE = 1_000
+"""How many early answers of any age are held against the jobs at once."""
+
+EARLY_NEW = 2_000
+"""How many new ones are."""
+
+EARLY_SECONDS = 5.0
+"""For how long an answer is new: as long as its transaction, and that of a claim, may take."""
+
+
+class EarlyAnswers:
+    """Gives early answers to jobs that were claimed at the same moment.
+
+    An answer that comes while the job's enqueue, or its claim, is not yet committed sees no
+    running job, and that claim does not see the answer. One of the two is found here, mostly among
+    the newest answers; each call looks at a page of the others as well.
+    """
+
+    def __init__(self, config: InstanceSettings) -> None:
+        self._config = config
+        self._after = EarlyPlace()
+        self._marks: deque[tuple[float, int]] = deque()
+        """What the newest answer was, and when."""
+
+    def match(self) -> int:
+        """Look at the newest ones and the next page; return how many got their job."""
+        path = engine_for(self._config.database)
+        if not path.has_early(self._config.name):
+            self._after = EarlyPlace()
+            return 0
+        begun, last = path.early_page(self._config.name, self._after, EARLY_PAGE)
+        if len(begun) > BATCH:
+            begun, last = begun[:BATCH], begun[BATCH - 1]
+        matched = self._match([place.answer_id for place in begun])
+        self._after = last or EarlyPlace()
+        new = path.new_early(self._config.name, self._known_so_far(), EARLY_NEW)
+        return matched + self._match(new[:BATCH])
+
+    def _known_so_far(self) -> int:
+        """Return the id of an answer that is older than an answer usually takes to commit."""
+        now, using = time.monotonic(), self._config.database
+        newest = Answer.objects.using(using).aggregate(newest=Max("pk"))["newest"] or 0
+        self._marks.append((now, newest))
+        while len(self._marks) > 1 and self._marks[1][0] < now - EARLY_SECONDS:
+            self._marks.popleft()
+        began, known = self._marks[0]
+        return known if began < now - EARLY_SECONDS else 0
+
+    def _match(self, ids: Sequence[int]) -> int:
+        using, now = self._config.database, clock.now(self._config.database)
+        fresh = early.fresh_early(self._config.name, now, using).filter(pk__in=ids)
+        matched = 0
+        for answer in fresh.order_by("pk") if ids else ():
+            matched += _match(answer, now, using)
+        return matched
+
+    @property
+    def is_at_the_beginning(self) -> bool:
+        """Whether all answers have been looked at."""
+        return self._after == EarlyPlace()
+
+
+def _match(answer: Answer, now: datetime, using: str) -> bool:
+    """Give an early answer to its job; later, where somebody else has locked one of the two."""
+    try:
+        with worker_transaction(using):
+            return early.match(answer, now, using, skip_locked=True)
+    except OperationalError as error:
+        if not is_locked_out(error):
+            raise
+        return False
+
+
+def match_early(config: InstanceSettings) -> int:
+    """Look at all early answers once; return how many got their job."""
+    answers = EarlyAnswers(config)
+    matched = answers.match()
+    while not answers.is_at_the_beginning:
+        matched += answers.match()
+    return matched
+
+
+def expire_early(config: InstanceSettings) -> int:
+    """Mark the early answers whose time to live is over as unmatched; return how many.
+
+    Parts that waited for a job which ended without them are late.
+    """
+    using = config.database
+    limit = clock.now(using) - timedelta(seconds=config.answer_ttl_seconds)
+    waiting = Answer.objects.using(using).filter(instance=config.name, status=Answer.Status.EARLY)
+    ended = Job.objects.using(using).final().filter(pk=OuterRef("job"))
+    waiting.filter(Exists(ended), job__isnull=False).update(status=Answer.Status.LATE)
+    expired = waiting.filter(job__isnull=True, receive_time__lte=limit)
+    count: int = expired.update(status=Answer.Status.UNMATCHED)
+    return count

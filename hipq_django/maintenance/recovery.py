@@ -1,0 +1,215 @@
+"""What time and crashes make necessary: timeouts and lost workers.
+
+Any worker does it for all queues of its instance; several at once do no harm.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from django.db.models import Exists, OuterRef
+
+from hipq_django import transitions
+from hipq_django.answers import aggregation
+from hipq_django.database import clock
+from hipq_django.database.locks import locked
+from hipq_django.database.transactions import worker_transaction
+from hipq_django.domain.states import Phase, State
+from hipq_django.domain.suspects import HARMLESS, loss_text
+from hipq_django.engines import engine_for
+from hipq_django.job_types.registry import get_all_declared
+from hipq_django.models import Attempt, Job, JobType, Queue, Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from datetime import datetime
+
+    from hipq_django.conf.instances import InstanceSettings
+    from hipq_django.models.job import JobQuerySet
+
+logger = logging.getLogger("hipq_django")
+
+BATCH = 500
+WORKERS_KEPT = timedelta(days=1)
+
+_HARMLESS_TIMEOUT = "JobTimeout: the handler was still executing after the answer came"
+
+
+def time_out_overdue(config: InstanceSettings) -> int:
+    """Move running jobs past their deadline to error; return how many.
+
+    A job whose response is in does not time out before its response handler runs: the other
+    system was in time. If the handler that sent the request still hangs, another worker goes on.
+    """
+    using, now = config.database, clock.now(config.database)
+    if not engine_for(using).has_overdue(config.name, now):
+        return 0
+    with worker_transaction(using):
+        jobs = list(locked(_overdue(config), skip_locked=True)[:BATCH])
+        _name_workers(jobs, using)
+        answered, late = _split(jobs, _has_sent_in_time)
+        errors = {job.pk: _timeout_text(job) for job in late}
+        transitions.fail(late, Attempt.Kind.TIMED_OUT, errors, now, using)
+        transitions.release_for_retry(answered, _HARMLESS_TIMEOUT, now, using)
+    for job in late:
+        logger.warning("job=%s attempt=%s event=timed_out", job.pk, job.attempt)
+    return len(jobs)
+
+
+def has_overdue(config: InstanceSettings) -> bool:
+    """Return whether there is a job that `time_out_overdue` would move."""
+    using = config.database
+    found = engine_for(using).has_overdue(config.name, clock.now(using))
+    return found and _overdue(config).exists()
+
+
+def _overdue(config: InstanceSettings) -> JobQuerySet:
+    jobs = _known_jobs(config).running()
+    jobs = jobs.filter(deadline__lt=clock.in_statement(config.database))
+    jobs = jobs.exclude(has_pending_answer=True, worker__isnull=True)
+    return jobs.order_by("queue_id", "deadline")  # as the index of running jobs
+
+
+def _known_jobs(config: InstanceSettings) -> JobQuerySet:
+    """The jobs of types that this process knows: it never fails one that it does not know."""
+    using = config.database
+    names = [declared.name for declared in get_all_declared(config.name)]
+    return Job.objects.using(using).filter(
+        queue__in=list(_queues(config).values_list("pk", flat=True)),
+        job_type__in=JobType.objects.using(using).filter(instance=config.name, name__in=names),
+    )
+
+
+def _queues(config: InstanceSettings) -> Any:
+    return Queue.objects.using(config.database).filter(instance=config.name)
+
+
+def _has_sent_in_time(job: Job) -> bool:
+    """Whether the request was answered while the handler that sent it is still executing."""
+    return job.has_pending_answer and job.phase == Phase.REQUEST
+
+
+def _split(jobs: Iterable[Job], test: Callable[[Job], bool]) -> tuple[list[Job], list[Job]]:
+    """Return the jobs that pass the test, and the others."""
+    passing: list[Job] = []
+    others: list[Job] = []
+    for job in jobs:
+        (passing if test(job) else others).append(job)
+    return passing, others
+
+
+def _timeout_text(job: Job) -> str:
+    doing = "was still executing" if job.worker_id else "got no answer"
+    parts = "" if job.worker_id else aggregation.progress_of(job)
+    doing = "got not all answers" if parts else doing
+    seconds = job.timeout + job.extended_seconds
+    text = f"JobTimeout: attempt {job.attempt} {doing} within {seconds:g} s"
+    return f"{text}: {parts}" if parts else text
+
+
+def _name_workers(jobs: Sequence[Job], using: str) -> None:
+    """Give the copies their workers in one query; a worker whose row is gone becomes none."""
+    rows = Worker.objects.using(using).in_bulk({job.worker_id for job in jobs if job.worker_id})
+    for job in jobs:
+        job.worker = rows.get(job.worker_id) if job.worker_id else None
+
+
+def recover_lost(
+    config: InstanceSettings, choose: Callable[[list[Worker]], list[Worker]] = list
+) -> int:
+    """Take over the jobs of workers whose heartbeat stopped; return how many.
+
+    `choose` returns those of the live workers of whom the caller is sure that they are silent; of
+    these the database, by its own clock, declares lost which it finds silent too.
+    """
+    using, now = config.database, clock.now(config.database)
+    live = Worker.objects.using(using).filter(instance=config.name, state__in=Worker.LIVE)
+    for worker in choose(list(live)):
+        if worker.is_silent(now):
+            _declare_lost(worker)
+    dead = _orphaned(config)
+    return _recover(dead, now, using) if any(rows.exists() for rows in dead) else 0
+
+
+def _declare_lost(worker: Worker) -> None:
+    using = worker.using
+    silent = Worker.objects.using(using).filter(
+        pk=worker.pk,
+        state__in=Worker.LIVE,
+        heartbeat_time=worker.heartbeat_time,
+        heartbeat_time__lt=clock.in_statement(using) - worker.silence,
+    )
+    with worker_transaction(using):
+        # A process that was stopped in this moment keeps its own row locked: nobody waits for it.
+        found = locked(silent, skip_locked=True).first()
+        if found:
+            silent.update(state=Worker.State.LOST)
+    if found:
+        logger.error(
+            "worker=%s event=lost last_heartbeat=%s: its jobs are taken over",
+            worker.name, worker.heartbeat_time.isoformat(),
+        )  # fmt: skip
+
+
+def _orphaned(config: InstanceSettings) -> tuple[JobQuerySet, JobQuerySet]:
+    """Jobs whose owner is not live any more: running ones, and errors."""
+    using = config.database
+    live = Worker.objects.using(using).filter(pk=OuterRef("worker_id"), state__in=Worker.LIVE)
+    queues = list(_queues(config).values_list("pk", flat=True))
+    return Job.objects.using(using).filter(~Exists(live), queue__in=queues).owned()
+
+
+def _recover(dead: Sequence[JobQuerySet], now: datetime, using: str) -> int:
+    with worker_transaction(using):
+        jobs = [job for rows in dead for job in locked(rows, skip_locked=True)[:BATCH]]
+        started, others = _split(jobs, _is_loss)
+        deciding, harmless = _split(others, _is_in_error)
+        beside = _bystanders([*started, *deciding], using)
+        _name_workers(jobs, using)
+        decisions = [job for job in deciding if job.pk not in beside]
+        ended = transitions.lose_decisions(decisions, now, using)
+        transitions.release([job.pk for job in deciding if job.pk not in ended], using, now)
+        for kind in (Attempt.Kind.WORKER_LOST, Attempt.Kind.BYSTANDER):
+            group = [job for job in started if (job.pk in beside) == (kind == kind.BYSTANDER)]
+            transitions.fail(group, kind, {job.pk: loss_text(job) for job in group}, now, using)
+        transitions.release_for_retry(harmless, HARMLESS, now, using)
+    if jobs:
+        logger.warning("recovered jobs=%s of lost workers, started=%s", len(jobs), len(started))
+    return len(jobs)
+
+
+def _bystanders(lost: Sequence[Job], using: str) -> set[int]:
+    """Return the ids of those beside which their worker executed a suspect: a likelier killer.
+
+    Where there was none, each of them may have killed the worker.
+    """
+    if not lost:
+        return set()
+    attempts, dead = Attempt.objects.using(using), {job.worker_id for job in lost}
+    suspects = dict(attempts.of_suspects(dead).values_list("job", "job__worker"))
+    suspects |= dict(attempts.of_suspect_decisions(dead).values_list("job", "job__worker"))
+    workers = set(suspects.values())
+    return {job.pk for job in lost if job.worker_id in workers and job.pk not in suspects}
+
+
+def _is_loss(job: Job) -> bool:
+    """Whether the job may have killed its worker, or its request may have got lost with it."""
+    return job.state == State.RUNNING and not job.prefetched and not _has_sent_in_time(job)
+
+
+def _is_in_error(job: Job) -> bool:
+    """Whether its worker was deciding what follows its error."""
+    return bool(job.state == State.ERROR)
+
+
+def forget_workers(config: InstanceSettings) -> int:
+    """Delete the rows of workers that ended a day ago and own no job."""
+    using = config.database
+    old = clock.now(using) - WORKERS_KEPT
+    held = Job.objects.using(using).filter(worker=OuterRef("pk"))
+    ended = Worker.objects.using(using).filter(instance=config.name, heartbeat_time__lt=old)
+    ended = ended.exclude(state__in=Worker.LIVE)
+    ended = ended.filter(~Exists(held.running()), ~Exists(held.in_error()))
+    return int(ended._raw_delete(using))  # no job names them

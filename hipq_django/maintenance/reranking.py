@@ -1,0 +1,166 @@
+"""Gives waiting jobs new ranks after the order of their queue was changed.
+
+Workers do it in small batches, so that neither the operator's request nor the queue stands still;
+how far they are is kept on the queue's row. Jobs are looked through twice: an enqueue that had
+read the former order may commit after the first time. A job whose row somebody has locked is come
+back to.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from django.db.models import OuterRef, Subquery
+
+from hipq_django import transitions
+from hipq_django.database import clock
+from hipq_django.database.locks import locked
+from hipq_django.database.transactions import worker_transaction
+from hipq_django.domain.ordering import Order, Ordering
+from hipq_django.models import Job, Queue
+
+if TYPE_CHECKING:
+    from hipq_django.conf.instances import InstanceSettings
+
+BATCH = 500
+SLICE_SECONDS = 0.25
+PASSES = 2
+SETTLE = timedelta(seconds=60)
+"""How long an enqueue may take to commit that had read the former order."""
+
+COME_BACK = timedelta(seconds=1)
+"""When to try again what somebody has locked."""
+
+
+def continue_ranking(config: InstanceSettings) -> int:
+    """Write ranks anew for a moment where an order was changed; return how many changed."""
+    using = config.database
+    ends = time.monotonic() + SLICE_SECONDS
+    changed = 0
+    for queue in Queue.objects.using(using).filter(instance=config.name).order_by("pk"):
+        if not queue.is_ranked:
+            changed += _rank_until(ends, queue)
+    return changed
+
+
+def rank_ahead(queue: Queue) -> None:
+    """Write ranks anew for a moment before jobs are claimed from a queue whose order was changed.
+
+    All of them where they are not very many.
+    """
+    now = clock.now(queue.using)
+    if now >= datetime.fromisoformat(_progress(queue, now)["not_before"]):
+        _rank_until(time.monotonic() + SLICE_SECONDS, queue)
+
+
+def _rank_until(ends: float, queue: Queue) -> int:
+    goes_on, changed = True, 0
+    while goes_on:
+        goes_on, count = _rank_batch(queue.pk, queue.using)
+        goes_on = goes_on and time.monotonic() < ends
+        changed += count
+    return changed
+
+
+def find_strays(config: InstanceSettings) -> int:
+    """Begin anew where a waiting job has the rank of a former order after all; return how often.
+
+    Its enqueue was committed later than expected.
+    """
+    wrong = [*_behind_the_bound(config), *_last_of_all(config)]
+    if not wrong:
+        return 0
+    queues = Queue.objects.using(config.database)
+    with worker_transaction(config.database):
+        free = locked(queues.filter(pk__in=wrong), skip_locked=True)
+        ranked = [queue.pk for queue in free if queue.is_ranked]
+        return int(queues.filter(pk__in=ranked).update(ranking={}))
+
+
+def _behind_the_bound(config: InstanceSettings) -> list[int]:
+    """Return the queues in the order of time with a due job where a look for due ones stops.
+
+    One query for all queues whose times are equally coarse, because there may be hundreds.
+    """
+    using, now = config.database, clock.now(config.database)
+    queues = Queue.objects.using(using).filter(instance=config.name, order=Order.TIME)
+    found: list[int] = []
+    for seconds in set(queues.values_list("granularity_seconds", flat=True)):
+        bound = Ordering(Order.TIME, seconds).high_water_mark(now)
+        due = Job.objects.using(using).filter(queue=OuterRef("pk")).due(now)
+        # Ordered: in the index of waiting jobs.
+        strays = due.filter(rank__gt=bound).order_by("rank", "id").values("pk")
+        alike = queues.filter(granularity_seconds=seconds).annotate(stray=Subquery(strays[:1]))
+        found += [queue.pk for queue in alike if queue.stray and queue.is_ranked]
+    return found
+
+
+def _last_of_all(config: InstanceSettings) -> list[int]:
+    """Return the queues in the other orders whose last job is there by the rank of another order.
+
+    Ranks of another order are either lower than all of this one, and such a job runs too soon, or
+    higher than all, and it would wait for ever.
+    """
+    using = config.database
+    waiting = Job.objects.using(using).filter(queue=OuterRef("pk")).waiting()
+    last = Subquery(waiting.order_by("-rank", "-id").values("pk")[:1])
+    queues = Queue.objects.using(using).filter(instance=config.name).exclude(order=Order.TIME)
+    lasts = [row.last for row in queues.annotate(last=last) if row.last and row.is_ranked]
+    jobs = Job.objects.using(using).filter(pk__in=lasts).select_related("queue")
+    return [job.queue_id for job in jobs if job.rank != _wanted_rank(job, job.queue)]
+
+
+def _wanted_rank(job: Job, queue: Queue) -> int:
+    return queue.ordering.rank(job.scheduled_run_time, job.priority)
+
+
+def _rank_batch(pk: int, using: str) -> tuple[bool, int]:
+    """Rank the next jobs of a queue; return whether to go on at once, and how many changed."""
+    now = clock.now(using)
+    with worker_transaction(using):
+        rows = Queue.objects.using(using).filter(pk=pk)
+        queue = locked(rows, skip_locked=True).first()
+        if queue is None or queue.is_ranked:
+            return False, 0
+        progress = _progress(queue, now)
+        if now < datetime.fromisoformat(progress["not_before"]):
+            return False, 0
+        changed = _rank_next(queue, progress, now)
+        is_done = progress["passes"] == PASSES
+        rows.update(ranking=queue.ordering.as_ranking() if is_done else progress)
+    return True, changed
+
+
+def _rank_next(queue: Queue, progress: dict[str, Any], now: datetime) -> int:
+    """Rank the jobs behind those that were ranked, and note how far it is now.
+
+    Only what is to be written is locked, and what somebody else has locked is left for later:
+    whoever waits here has all admissions to the queue wait too.
+    """
+    jobs = queue.jobs.using(queue.using).waiting().order_by("pk")
+    batch = list(jobs.filter(pk__gt=progress["after"])[:BATCH])
+    wrong = [job.pk for job in batch if job.rank != _wanted_rank(job, queue)]
+    free = list(locked(jobs.filter(pk__in=wrong), skip_locked=True)) if wrong else []
+    changed = transitions.rank(free, queue.ordering, queue.using)
+    left = jobs.filter(pk__in=set(wrong) - {job.pk for job in free}).first()
+    if left and not progress["again"]:
+        progress["again"] = left.pk
+    if len(batch) == BATCH:
+        progress["after"] = batch[-1].pk
+    elif progress["again"]:
+        not_before = (now + COME_BACK).isoformat()
+        progress |= {"after": progress["again"] - 1, "again": 0, "not_before": not_before}
+    else:
+        not_before = (now + SETTLE).isoformat()
+        progress |= {"after": 0, "passes": progress["passes"] + 1, "not_before": not_before}
+    return changed
+
+
+def _progress(queue: Queue, now: datetime) -> dict[str, Any]:
+    """Return how far the ranks of this order are, from the beginning where it is a new one."""
+    wanted = queue.ordering.as_ranking()
+    if queue.ranking.items() > wanted.items():
+        return dict(queue.ranking)
+    return {**wanted, "after": 0, "passes": 0, "again": 0, "not_before": now.isoformat()}

@@ -1,0 +1,26 @@
+"""Runs the SQL beside a migration. A published script never changes: it is what was executed."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from django.db.backends.base.schema import BaseDatabaseSchemaEditor
+
+SEPARATOR = "\n\n-- next statement\n\n"
+
+
+def script(name: str) -> Callable[[Any, BaseDatabaseSchemaEditor], None]:
+    """Return what executes `sql/<name>_<vendor>.sql`, where there is one for the database."""
+
+    def execute(apps: Any, schema_editor: BaseDatabaseSchemaEditor) -> None:
+        del apps
+        file = files(__package__) / "sql" / f"{name}_{schema_editor.connection.vendor}.sql"
+        if file.is_file():
+            for statement in file.read_text().split(SEPARATOR):
+                schema_editor.execute(statement, params=None)
+
+    return execute

@@ -1,0 +1,90 @@
+CREATE OR REPLACE FUNCTION hipq_job_guard() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = format(
+        'hipq: a final job never changes, moves go as the state machine says, attempts only grow, queue and type stay (job %s, %s to %s)', OLD.id, OLD.state, NEW.state);
+END $$
+
+-- next statement
+
+CREATE TRIGGER hipq_job_guard BEFORE UPDATE ON hipq_job FOR EACH ROW WHEN (NEW.attempt < OLD.attempt OR NEW.create_time <> OLD.create_time OR NEW.queue_id <> OLD.queue_id OR NEW.job_type_id <> OLD.job_type_id OR OLD.state || '>' || NEW.state <> ALL ('{initial>initial,initial>running,running>running,running>error,running>final,error>error,error>final,error>retry,retry>retry,retry>running}'::text[])) EXECUTE FUNCTION hipq_job_guard()
+
+-- next statement
+
+DO $$ DECLARE foreign_key name; BEGIN
+    FOR foreign_key IN SELECT conname FROM pg_constraint
+        WHERE conrelid = 'hipq_job'::regclass AND contype = 'f'
+    LOOP EXECUTE format('ALTER TABLE hipq_job DROP CONSTRAINT %I', foreign_key); END LOOP;
+END $$
+
+-- next statement
+
+CREATE FUNCTION hipq_job_parents() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+DECLARE job record;
+BEGIN
+    FOR job IN SELECT DISTINCT queue_id, job_type_id FROM fresh LOOP
+        PERFORM 1 FROM hipq_queue q, hipq_jobtype t
+            WHERE q.id = job.queue_id AND t.id = job.job_type_id FOR KEY SHARE;
+        IF NOT FOUND THEN
+            RAISE foreign_key_violation USING
+                MESSAGE = 'hipq: a job has no queue or no type',
+                HINT = 'In a fixture, load queues and job types before their jobs.';
+        END IF;
+    END LOOP;
+    RETURN NULL;
+END $$
+
+-- next statement
+
+CREATE TRIGGER hipq_job_parents AFTER INSERT ON hipq_job REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT WHEN (current_setting('search_path') <> '') EXECUTE FUNCTION hipq_job_parents()
+
+-- next statement
+
+CREATE FUNCTION hipq_job_children() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE needed boolean;
+BEGIN
+    EXECUTE format('SELECT EXISTS (SELECT 1 FROM hipq_job WHERE %I = $1)', TG_ARGV[0])
+        INTO needed USING OLD.id;
+    IF needed THEN
+        RAISE foreign_key_violation USING MESSAGE = format(
+            'hipq: row %s of %I is still needed by jobs', OLD.id, TG_TABLE_NAME);
+    END IF;
+    RETURN NULL;
+END $$
+
+-- next statement
+
+CREATE TRIGGER hipq_job_children AFTER DELETE OR UPDATE OF id ON hipq_queue FOR EACH ROW EXECUTE FUNCTION hipq_job_children('queue_id')
+
+-- next statement
+
+CREATE TRIGGER hipq_job_children AFTER DELETE OR UPDATE OF id ON hipq_jobtype FOR EACH ROW EXECUTE FUNCTION hipq_job_children('job_type_id')
+
+-- next statement
+
+DO $$ DECLARE home name; BEGIN
+    SELECT relnamespace::regnamespace INTO home FROM pg_class
+        WHERE oid = 'hipq_job'::regclass;
+    EXECUTE format(
+        'ALTER FUNCTION hipq_job_parents() SET search_path = pg_catalog, %s, pg_temp', home);
+END $$
+
+-- next statement
+
+DO $$ DECLARE home name; BEGIN
+    SELECT relnamespace::regnamespace INTO home FROM pg_class
+        WHERE oid = 'hipq_job'::regclass;
+    EXECUTE format(
+        'ALTER FUNCTION hipq_job_children() SET search_path = pg_catalog, %s, pg_temp', home);
+END $$
+
+-- next statement
+
+ALTER TABLE hipq_job SET (
+    fillfactor = 85,
+    autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_threshold = 500,
+    autovacuum_vacuum_cost_limit = 2000,
+    autovacuum_vacuum_cost_delay = 1,
+    autovacuum_vacuum_insert_scale_factor = 0.02,
+    autovacuum_analyze_scale_factor = 0.02
+)

@@ -1,0 +1,1 @@
+DROP TRIGGER IF EXISTS hipq_job_guard

@@ -1,0 +1,237 @@
+"""The rows of queues and job types, kept in step with the setting and the code.
+
+What the setting or the code says for the first time, or says anew, is written to the row; what
+an operator changed in the admin stays. Only `sync` writes to rows that exist: an enqueue takes
+what its code declares, and writes nothing in its caller's transaction that others wait for.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import asdict
+from decimal import Decimal
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from django.db import connections, models
+
+from hipq_django.conf.instances import get_instance
+from hipq_django.database import clock
+from hipq_django.database.locks import locked
+from hipq_django.database.transactions import write_transaction
+from hipq_django.domain.validation import checked_name, checked_type_name
+from hipq_django.job_types.registry import get_all_declared, get_declared
+from hipq_django.job_types.spec import DEFAULT_QUEUE
+from hipq_django.models import JobType, Queue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from django.db.models import QuerySet
+
+    from hipq_django.conf.instances import InstanceSettings
+    from hipq_django.job_types.spec import JobTypeSpec
+
+
+def get_queue(instance: str, name: str) -> Queue:
+    """Return the row of a queue, created where it is missing."""
+    config = get_instance(instance)
+    found = Queue.objects.using(config.database).filter(instance=instance, name=name).first()
+    return found or _create_queue(config, name)
+
+
+def get_job_type(instance: str, name: str) -> JobType:
+    """Return a job type with its queue, as its row and the code have it; created where missing.
+
+    What the row does not say yet, because no worker with this code has started, is in the copy
+    only. A type that nobody declared is registered with the defaults (hipq state.md, "Job Type").
+    """
+    config = get_instance(instance)
+    found = _read_job_type(config, name)
+    declared = get_declared(instance, name)
+    if found is None:
+        return _create_job_type(config, name, declared)
+    if declared is not None and _is_outdated(found, declared):
+        _update(found, declared)
+    return found
+
+
+def cached_job_type(instance: str, name: str) -> JobType:
+    """Return what `get_job_type` last returned, if that may still be so; it costs no query.
+
+    Whoever makes a job of it inserts the job only if the `versions` are still the present ones.
+    """
+    known = _remembered.get((get_instance(instance).database, instance, name))
+    declared = get_declared(instance, name)
+    if known is None or known.versions is None:
+        return get_job_type(instance, name)
+    if declared is not None and _is_outdated(known, declared):
+        return get_job_type(instance, name)
+    return known
+
+
+_remembered: dict[tuple[str, str, str], JobType] = {}
+"""The job types this process has read, with their versions."""
+
+
+def _read_job_type(config: InstanceSettings, name: str) -> JobType | None:
+    """Return the row with its queue; it is read in full only where one of the two changed."""
+    key = (config.database, config.name, name)
+    now = _row_versions(config.database, config.name, name)
+    known = _remembered.pop(key, None)
+    if now is None or known is None or known.versions != now:
+        known = _job_types(config).filter(name=name).first()
+    if now is not None and known is not None:
+        known.versions = now
+        _remembered[key] = known
+    return known
+
+
+def _job_types(config: InstanceSettings) -> QuerySet[JobType]:
+    """Return the rows of an instance's job types with their queues."""
+    rows = JobType.objects.using(config.database).select_related("queue")
+    return rows.filter(instance=config.name)
+
+
+def sync(instance: str) -> None:
+    """Bring all queues and job types of an instance up to the setting and the code."""
+    config = get_instance(instance)
+    for name in config.queues:
+        wanted = _queue_values(config, name)
+        queue = get_queue(instance, name)
+        if queue.declared != wanted:
+            _write(Queue.objects.using(config.database), queue, partial(_changes, wanted=wanted))
+    found = {row.name: row for row in _job_types(config)}
+    for declared in get_all_declared(instance):
+        row = found.get(declared.name)
+        if row is None:
+            _create_job_type(config, declared.name, declared)
+        elif _is_outdated(row, declared):
+            queue = get_queue(instance, declared.queue)
+            _write(_job_types(config), row, partial(_type_changes, declared=declared, queue=queue))
+
+
+def _write(rows: QuerySet[Any], row: Any, changes: Callable[[Any], dict[str, Any]]) -> None:
+    """Write what has to change in the row as it is now, and no other of its fields.
+
+    Since it was read an operator or a scheduler may have written to it.
+    """
+    with write_transaction(rows.db):
+        now = locked(rows.filter(pk=row.pk)).first()
+        if now is not None and (values := changes(now)):
+            rows.filter(pk=row.pk).update(**values, update_time=clock.now(rows.db))
+
+
+def _create_queue(config: InstanceSettings, name: str) -> Queue:
+    wanted = _queue_values(config, name)
+    values = _from_stored(Queue, wanted)
+    ranking = Queue(**values).ordering.as_ranking()  # of no jobs yet
+    queue, _ = Queue.objects.using(config.database).get_or_create(
+        instance=config.name,
+        name=checked_name("queue", name),
+        defaults={**values, "declared": wanted, "ranking": ranking},
+    )
+    return queue
+
+
+def _queue_values(config: InstanceSettings, name: str) -> dict[str, Any]:
+    values = asdict(config.queue(name))
+    del values["throttlers"]  # code: read from the setting by those who run it
+    return {**values, "throttle_limit": str(values["throttle_limit"])}
+
+
+def _create_job_type(config: InstanceSettings, name: str, declared: JobTypeSpec | None) -> JobType:
+    wanted = declared.as_declared if declared else {}
+    queue = get_queue(config.name, wanted.get("queue", DEFAULT_QUEUE))
+    values = _from_stored(JobType, wanted)
+    job_type, _ = (
+        JobType.objects.using(config.database)
+        .select_related("queue")
+        .get_or_create(
+            instance=config.name,
+            name=checked_type_name(name),
+            defaults={**values, **(_of_code(declared) if declared else {}), "queue": queue},
+        )
+    )
+    return job_type
+
+
+def _of_code(declared: JobTypeSpec) -> dict[str, Any]:
+    """Return the values of a job type that no operator edits."""
+    return {
+        "declared": declared.as_declared,
+        "has_response_handler": bool(declared.response_handler),
+        "counted_answers": declared.counted_answers,
+        "sensitive": list(declared.sensitive),
+    }
+
+
+def _is_outdated(job_type: JobType, declared: JobTypeSpec) -> bool:
+    return any(getattr(job_type, name) != value for name, value in _of_code(declared).items())
+
+
+def _update(job_type: JobType, declared: JobTypeSpec) -> None:
+    """Bring the copy, not the row, up to the code."""
+    before = job_type.queue
+    queue = before if before.name == declared.queue else get_queue(before.instance, declared.queue)
+    for name, value in _type_changes(job_type, declared, queue).items():
+        setattr(job_type, name, value)
+    with suppress(AttributeError):  # it was not asked for yet
+        del job_type.redactor
+    if job_type.queue != before:
+        job_type.versions = None  # they are those of the other queue
+
+
+def _type_changes(job_type: JobType, declared: JobTypeSpec, queue: Queue) -> dict[str, Any]:
+    """Return what of a job type has to change; `queue` is the one that the code declares."""
+    values = _changes(job_type, declared.as_declared) | _of_code(declared)
+    if job_type.queue.name == job_type.declared.get("queue", DEFAULT_QUEUE):
+        values["queue"] = queue
+    return {name: value for name, value in values.items() if getattr(job_type, name) != value}
+
+
+def _changes(row: Queue | JobType, wanted: dict[str, Any]) -> dict[str, Any]:
+    """Return what is wanted anew, unless the operator changed it since it was last wanted."""
+    before = row.declared
+    if before == wanted:
+        return {}
+    model = type(row)
+    plain = {field.name: field.get_default() for field in model._meta.concrete_fields}
+    last = plain | _from_stored(model, {k: v for k, v in before.items() if k in wanted})
+    anew = {name: value for name, value in wanted.items() if before.get(name) != value}
+    values = _from_stored(model, anew)
+    kept = {name: value for name, value in values.items() if getattr(row, name) == last[name]}
+    return {**kept, "declared": wanted}
+
+
+def _from_stored(model: type[models.Model], values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of fields from what is kept of a declaration; the queue is none."""
+    return {
+        name: Decimal(value) if isinstance(_field(model, name), models.DecimalField) else value
+        for name, value in values.items()
+        if name != "queue"
+    }
+
+
+def _field(model: type[models.Model], name: str) -> Any:
+    return model._meta.get_field(name)
+
+
+def _row_versions(using: str, instance: str, job_type: str) -> tuple[str, ...] | None:
+    """Return what tells the present versions of a job type's row and its queue's from all others.
+
+    One short query instead of one for all their fields. None where there is no such job type, or
+    where the database does not tell.
+    """
+    connection = connections[using]
+    if connection.vendor != "postgresql":
+        return None
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT t.xmin::text, t.ctid::text, q.xmin::text, q.ctid::text "
+            "FROM hipq_jobtype t JOIN hipq_queue q ON q.id = t.queue_id "
+            "WHERE t.instance = %s AND t.name = %s",
+            [instance, job_type],
+        )
+        row: tuple[str, ...] | None = cursor.fetchone()
+    return row

@@ -1,0 +1,257 @@
+"""The rules about the database. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hipq_django.monitoring.doctor.findings import Finding, Level, span
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hipq_django.monitoring.doctor.measurements import Measured, TableRows
+
+SKEWED_SECONDS = 5.0
+OLD_TRANSACTION_SECONDS = 60.0
+VERY_OLD_TRANSACTION_SECONDS = 900.0
+LONG_WAIT_SECONDS = 5.0
+FEW_ROWS = 10_000
+"""Dead or changed rows that are not worth a word."""
+DEAD_SHARE = 0.5
+CHANGED_SHARE = 0.5
+SHORT_BUSY_TIMEOUT_SECONDS = 5.0
+
+
+# On every database
+
+
+def _tables(measured: Measured) -> Iterator[Finding]:
+    tables, where = measured.tables, f"database {measured.database}"
+    if tables.missing:
+        yield Finding(
+            Level.PROBLEM,
+            "missing_indexes",
+            where,
+            f"indexes or constraints are missing: {', '.join(tables.missing)}.",
+            "Statements that relied on them read whole tables; rules are not enforced.",
+            "Create them anew: manage.py sqlmigrate hipq 0001 shows how.",
+        )
+    if tables.invalid:
+        yield Finding(
+            Level.PROBLEM,
+            "invalid_indexes",
+            where,
+            f"indexes are invalid: {', '.join(tables.invalid)}.",
+            "They cost as much as others at each write and serve no look-up.",
+            f"Run REINDEX INDEX CONCURRENTLY {tables.invalid[0]};",
+        )
+    if tables.guard != "enabled":
+        yield Finding(
+            Level.PROBLEM,
+            "no_guard",
+            where,
+            f"the trigger hipq_job_guard is {tables.guard}.",
+            "Nothing keeps final jobs as they are, or refuses moves that no state allows.",
+            "Enable it: ALTER TABLE hipq_job ENABLE TRIGGER hipq_job_guard;"
+            if tables.guard == "disabled"
+            else "Create it anew: manage.py migrate hipq 0001, then manage.py migrate hipq.",
+        )
+
+
+def _clock(measured: Measured) -> Iterator[Finding]:
+    offset = measured.clock_offset_seconds
+    if abs(offset) > SKEWED_SECONDS:
+        side = "behind" if offset > 0 else "ahead of"
+        yield Finding(
+            Level.WARNING,
+            "clock_skew",
+            f"database {measured.database}",
+            f"this machine's clock is {abs(offset):.1f} s {side} the database's.",
+            "Workers correct for it; times in logs, and in your own code, do not agree.",
+            "Let both machines keep their time by NTP.",
+        )
+
+
+# PostgreSQL
+
+
+def _server(measured: Measured) -> Iterator[Finding]:
+    server, where = measured.postgresql, f"database {measured.database}"
+    if server is None:
+        return
+    if server.isolation != "read committed":
+        yield Finding(
+            Level.PROBLEM,
+            "isolation",
+            where,
+            f"transactions run at {server.isolation!r}.",
+            "Limits are exact at 'read committed' only; no worker starts otherwise.",
+            "Remove 'isolation_level' from OPTIONS, or default_transaction_isolation from the "
+            "database or its role.",
+        )
+    if not server.autovacuum:
+        yield Finding(
+            Level.PROBLEM,
+            "autovacuum_off",
+            where,
+            "autovacuum is off in the server.",
+            "Rows of finished moves stay and each look for jobs reads them.",
+            "Set autovacuum = on and track_counts = on in postgresql.conf, and reload it.",
+        )
+    if server.backends > 1:
+        yield Finding(
+            Level.WARNING,
+            "pooler",
+            where,
+            "a connection pooler in transaction mode stands before the database.",
+            "What belongs to a session, LISTEN and server-side cursors say, does not work there.",
+            "Give the workers a direct connection, or a pool in session mode; for web processes "
+            "set DISABLE_SERVER_SIDE_CURSORS.",
+        )
+
+
+def _peers(measured: Measured) -> Iterator[Finding]:
+    if measured.postgresql and not measured.postgresql.notices_dead_peer:
+        yield Finding(
+            Level.WARNING,
+            "dead_peer",
+            f"database {measured.database}",
+            "OPTIONS has neither tcp_user_timeout nor keepalives_idle.",
+            "Where the network drops a connection without a word, handlers and requests wait for "
+            "hours. Workers set them for their own connections only.",
+            "Set OPTIONS: 'connect_timeout': 10, 'keepalives_idle': 10, 'keepalives_interval': 5, "
+            "'keepalives_count': 3, 'tcp_user_timeout': 30000.",
+        )
+
+
+def _transactions(measured: Measured) -> Iterator[Finding]:
+    for found in measured.postgresql.transactions if measured.postgresql else ():
+        if found.seconds < OLD_TRANSACTION_SECONDS:
+            continue
+        is_very_old = found.seconds >= VERY_OLD_TRANSACTION_SECONDS
+        what = f"process {found.pid}" if found.pid else "a prepared transaction"
+        end = f"SELECT pg_terminate_backend({found.pid});" if found.pid else "ROLLBACK PREPARED …;"
+        yield Finding(
+            Level.PROBLEM if is_very_old else Level.WARNING,
+            "old_transaction",
+            f"database {measured.database}",
+            f"{what} ({found.application or 'no name'}, {found.state}) has a transaction open for "
+            f"{span(found.seconds)}.",
+            "While it is open no dead row of any table can be removed, and queues get slower.",
+            f"End what runs it, or the session: {end}",
+        )
+
+
+def _waits(measured: Measured) -> Iterator[Finding]:
+    for found in measured.postgresql.waits if measured.postgresql else ():
+        if found.seconds >= LONG_WAIT_SECONDS:
+            blockers = ", ".join(str(pid) for pid in found.blockers)
+            yield Finding(
+                Level.PROBLEM,
+                "lock_wait",
+                f"database {measured.database}",
+                f"process {found.pid} has waited for a lock for {span(found.seconds)}; "
+                f"process {blockers} has it.",
+                "If it is a worker or a request that enqueues, it stands still.",
+                "See what that one does in pg_stat_activity; if need be end it: "
+                f"SELECT pg_terminate_backend({found.blockers[0] if found.blockers else 'pid'});",
+            )
+
+
+def _storage(measured: Measured) -> Iterator[Finding]:
+    storage = measured.postgresql.storage if measured.postgresql else None
+    if storage:
+        differing = ", ".join(
+            f"{name} is {'the default' if found is None else f'{found:g}'}, not {wanted:g}"
+            for name, (wanted, found) in storage.items()
+        )
+        values = ", ".join(f"{name} = {wanted:g}" for name, (wanted, _) in storage.items())
+        yield Finding(
+            Level.WARNING,
+            "storage",
+            "table hipq_job",
+            f"{differing}.",
+            "A queue's rows die young: vacuum must come early, and pages need room.",
+            f"Unless it was on purpose: ALTER TABLE hipq_job SET ({values});",
+        )
+
+
+def _rows(measured: Measured) -> Iterator[Finding]:
+    for table in measured.postgresql.tables if measured.postgresql else ():
+        if not table.autovacuum:
+            yield Finding(
+                Level.PROBLEM,
+                "autovacuum_off",
+                f"table {table.name}",
+                "autovacuum is off for this table.",
+                "Rows of finished moves stay and each look for jobs reads them.",
+                f"ALTER TABLE {table.name} RESET (autovacuum_enabled);",
+            )
+        yield from _row_counts(table)
+
+
+def _row_counts(table: TableRows) -> Iterator[Finding]:
+    if table.dead > FEW_ROWS + DEAD_SHARE * table.live:
+        yield Finding(
+            Level.WARNING,
+            "dead_rows",
+            f"table {table.name}",
+            f"{table.dead:,} dead rows beside {table.live:,} live ones.",
+            "Every look for jobs reads past them.",
+            f"Look for an old transaction, then VACUUM (ANALYZE) {table.name};",
+        )
+    if table.changed > FEW_ROWS + CHANGED_SHARE * table.live:
+        yield Finding(
+            Level.WARNING,
+            "stale_statistics",
+            f"table {table.name}",
+            f"{table.changed:,} rows were changed since its statistics were made.",
+            "The planner may choose a bad plan, in your own queries too.",
+            f"ANALYZE {table.name};",
+        )
+
+
+# SQLite
+
+
+def _sqlite(measured: Measured) -> Iterator[Finding]:
+    sqlite = measured.sqlite
+    if sqlite is None:
+        return
+    why = "Several processes wait for each other, or meet 'database is locked'."
+    for code, is_wrong, what, what_to_do in (
+        (
+            "journal_mode",
+            sqlite.journal_mode not in ("wal", "memory"),
+            f"the journal mode is {sqlite.journal_mode!r}, not 'wal'.",
+            "Set OPTIONS['init_command'] = 'PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL'.",
+        ),
+        (
+            "transaction_mode",
+            sqlite.transaction_mode != "IMMEDIATE",
+            f"the transaction mode is {sqlite.transaction_mode!r}, not 'IMMEDIATE'.",
+            "Set OPTIONS['transaction_mode'] = 'IMMEDIATE'.",
+        ),
+        (
+            "busy_timeout",
+            sqlite.busy_timeout_seconds < SHORT_BUSY_TIMEOUT_SECONDS,
+            f"a statement waits {sqlite.busy_timeout_seconds:g} s for the write lock.",
+            "Set OPTIONS['timeout'] = 20.",
+        ),
+    ):
+        if is_wrong:
+            where = f"database {measured.database}"
+            yield Finding(Level.WARNING, code, where, what, why, what_to_do)
+
+
+DATABASE_RULES: tuple[Callable[[Measured], Iterator[Finding]], ...] = (
+    _tables,
+    _clock,
+    _server,
+    _peers,
+    _transactions,
+    _waits,
+    _storage,
+    _rows,
+    _sqlite,
+)

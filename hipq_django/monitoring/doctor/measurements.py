@@ -1,0 +1,131 @@
+"""The values that the rules judge. Durations are seconds; counts stop at 10,001."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hipq_django.monitoring.overview import Overview
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownType:
+    """A job type without code in this project, and how many of its jobs wait."""
+
+    name: str
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """What any worker would have put right within a second or two."""
+
+    past_deadline: int = 0
+    """Running jobs whose time-out is a minute ago."""
+    undecided: int = 0
+    """Jobs in error that nobody owns, for a minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inbox:
+    """Answers that no job has; `unmatched` are those of the last day."""
+
+    early: int = 0
+    oldest_early_seconds: float = 0
+    ttl_seconds: float = 86_400
+    unmatched: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Whether the tables are as the migrations made them."""
+
+    missing: tuple[str, ...] = ()
+    """Names of indexes and constraints."""
+    invalid: tuple[str, ...] = ()
+    """Names of indexes whose creation failed."""
+    guard: str = "enabled"
+    """The trigger that keeps final jobs as they are: 'enabled', 'disabled' or 'missing'."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A session's open transaction; `pid` is empty for one that was prepared."""
+
+    pid: str
+    seconds: float
+    state: str
+    application: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A session that waits for a lock, and the sessions that it waits for."""
+
+    pid: int
+    seconds: float
+    blockers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TableRows:
+    """What PostgreSQL knows of the rows of a table, and of how they are cleaned up."""
+
+    name: str
+    live: int
+    dead: int
+    changed: int
+    """Rows that were changed since the last ANALYZE."""
+    autovacuum: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PostgreSQL:
+    """What only PostgreSQL has."""
+
+    isolation: str = "read committed"
+    autovacuum: bool = True
+    backends: int = 1
+    """How many server processes answered one session's statements; more than 1 is a pooler."""
+    transactions: tuple[Transaction, ...] = ()
+    waits: tuple[Wait, ...] = ()
+    tables: tuple[TableRows, ...] = ()
+    storage: Mapping[str, tuple[float, float | None]] | None = None
+    """Storage parameters of the job table that differ: what they should be and what they are."""
+    notices_dead_peer: bool = True
+    """Whether a connection finds out in minutes that the other machine is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class SQLite:
+    """What only SQLite has."""
+
+    journal_mode: str = "wal"
+    transaction_mode: str = "IMMEDIATE"
+    busy_timeout_seconds: float = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """An instance and its database at one moment."""
+
+    instance: str
+    database: str
+    overview: Overview | None = None
+    """None where migrations are missing: then nothing else is measured."""
+    missing_migrations: tuple[str, ...] = ()
+    throttler_problems: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    """Names of the sources of messages in the setting."""
+    unknown_types: tuple[UnknownType, ...] = ()
+    stuck: Stuck = Stuck()
+    inbox: Inbox = Inbox()
+    unpruned: tuple[str, ...] = ()
+    """Queues with final jobs that are a day past their retention."""
+    tables: Tables = Tables()
+    clock_offset_seconds: float = 0
+    postgresql: PostgreSQL | None = None
+    sqlite: SQLite | None = None

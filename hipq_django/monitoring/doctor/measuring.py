@@ -1,0 +1,122 @@
+"""The queries that measure what the rules judge; what only one database has stands elsewhere."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from django.apps import apps
+from django.db import connections
+from django.db.models import Min
+
+from hipq_django.conf import rules
+from hipq_django.database import clock
+from hipq_django.database.schema import missing_migrations
+from hipq_django.job_types.registry import get_all_declared
+from hipq_django.models import Answer, Job, JobType, Queue
+from hipq_django.monitoring import overview
+from hipq_django.monitoring.counts import capped_count
+from hipq_django.monitoring.doctor import postgresql, sqlite
+from hipq_django.monitoring.doctor.measurements import Inbox, Measured, Stuck, Tables, UnknownType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from hipq_django.conf.instances import InstanceSettings
+
+PATIENCE = timedelta(minutes=1)
+"""For so long a worker may take over what it does each second."""
+
+UNPRUNED = timedelta(days=1)
+
+
+def measure(config: InstanceSettings) -> Measured:
+    """Measure an instance and its database; change nothing."""
+    using = config.database
+    missing = missing_migrations(using)
+    if missing:
+        return Measured(config.name, using, missing_migrations=tuple(missing))
+    offset, now = clock.measure(using), clock.now(using)
+    vendor = connections[using].vendor
+    return Measured(
+        instance=config.name,
+        database=using,
+        overview=overview.look(config),
+        throttler_problems=tuple(problem.message for problem in rules.throttler_problems()),
+        sources=tuple(config.sources),
+        unknown_types=tuple(_unknown_types(config)),
+        stuck=_stuck(config, now - PATIENCE),
+        inbox=_inbox(config, now),
+        unpruned=tuple(_unpruned(config, now - UNPRUNED)),
+        tables=_tables(using),
+        clock_offset_seconds=offset.total_seconds(),
+        postgresql=postgresql.measure(using) if vendor == "postgresql" else None,
+        sqlite=sqlite.measure(using) if vendor == "sqlite" else None,
+    )
+
+
+def _jobs(config: InstanceSettings) -> Any:
+    queues = Queue.objects.using(config.database).filter(instance=config.name)
+    return Job.objects.using(config.database).filter(
+        queue__in=list(queues.values_list("pk", flat=True))
+    )
+
+
+def _unknown_types(config: InstanceSettings) -> Iterator[UnknownType]:
+    known = {declared.name for declared in get_all_declared(config.name)}
+    for row in JobType.objects.using(config.database).filter(instance=config.name):
+        if row.name not in known:
+            yield UnknownType(row.name, capped_count(_jobs(config).waiting().filter(job_type=row)))
+
+
+def _stuck(config: InstanceSettings, before: datetime) -> Stuck:
+    late = _jobs(config).running().filter(deadline__lt=before)
+    errors = _jobs(config).in_error().filter(worker=None, update_time__lt=before)
+    return Stuck(
+        past_deadline=capped_count(late.exclude(has_pending_answer=True, worker__isnull=True)),
+        undecided=capped_count(errors),
+    )
+
+
+def _inbox(config: InstanceSettings, now: datetime) -> Inbox:
+    rows = Answer.objects.using(config.database).filter(instance=config.name, job=None)
+    early = rows.filter(status=Answer.Status.EARLY)
+    oldest = early.aggregate(oldest=Min("receive_time"))["oldest"]
+    unmatched = rows.filter(
+        status=Answer.Status.UNMATCHED, receive_time__gt=now - timedelta(days=1)
+    )
+    return Inbox(
+        early=capped_count(early),
+        oldest_early_seconds=(now - oldest).total_seconds() if oldest else 0,
+        ttl_seconds=config.answer_ttl_seconds,
+        unmatched=capped_count(unmatched),
+    )
+
+
+def _unpruned(config: InstanceSettings, before: datetime) -> Iterator[str]:
+    for queue in Queue.objects.using(config.database).filter(instance=config.name):
+        old = before - timedelta(days=queue.retention_days)
+        finals = queue.jobs.using(config.database).final().filter(update_time__lt=old)
+        if finals.order_by("update_time").values("pk").first():
+            yield queue.name
+
+
+def _tables(using: str) -> Tables:
+    missing, vendor = tuple(_missing(using)), connections[using].vendor
+    if vendor == "postgresql":
+        return Tables(missing, postgresql.invalid_indexes(using), postgresql.guard(using))
+    if vendor == "sqlite":
+        return Tables(missing, guard=sqlite.guard(using))
+    return Tables(missing)  # no trigger is made there
+
+
+def _missing(using: str) -> Iterator[str]:
+    """Names of indexes and constraints that a model has and its table has not."""
+    connection = connections[using]
+    for model in apps.get_app_config("hipq").get_models():
+        with connection.cursor() as cursor:
+            found = connection.introspection.get_constraints(cursor, model._meta.db_table)
+        for wanted in (*model._meta.indexes, *model._meta.constraints):
+            if wanted.name not in found:
+                yield wanted.name

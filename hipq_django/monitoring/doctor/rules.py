@@ -1,0 +1,282 @@
+"""The rules about queues, processes and answers, and the list of all rules. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hipq_django.domain.states import NONE
+from hipq_django.monitoring.counts import format_count
+from hipq_django.monitoring.doctor.database_rules import DATABASE_RULES
+from hipq_django.monitoring.doctor.findings import Finding, Level, span
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hipq_django.monitoring.doctor.measurements import Measured
+    from hipq_django.monitoring.overview import QueueCounts
+
+OVERDUE_SECONDS = 60.0
+LONG_OVERDUE_SECONDS = 900.0
+MANY_EARLY_ANSWERS = 1_000
+
+
+def diagnose(measured: Measured) -> list[Finding]:
+    """Return what is wrong, problems first; the missing migrations alone where there are any."""
+    if measured.missing_migrations:
+        return [_missing_migrations(measured)]
+    rules = (*_RULES, *DATABASE_RULES)
+    findings = [finding for rule in rules for finding in rule(measured)]
+    return sorted(findings, key=lambda finding: finding.level is not Level.PROBLEM)
+
+
+def _missing_migrations(measured: Measured) -> Finding:
+    names = ", ".join(measured.missing_migrations)
+    return Finding(
+        Level.PROBLEM,
+        "missing_migrations",
+        f"database {measured.database}",
+        f"migrations are not applied: {names}.",
+        "No worker starts before they are; nothing else was examined.",
+        f"Run manage.py migrate --database {measured.database}.",
+    )
+
+
+# Queues
+
+
+def _queues(measured: Measured) -> Iterator[Finding]:
+    for queue in measured.overview.queues if measured.overview else []:
+        yield from _queue(queue)
+
+
+def _queue(queue: QueueCounts) -> Iterator[Finding]:
+    """One finding for a queue that does not run: what holds it first."""
+    if queue.problem != NONE:
+        yield _held(queue)
+    elif not queue.served:
+        yield from _unserved(queue)
+    elif queue.paused:
+        yield from _paused(queue)
+    elif queue.due and queue.oldest_due_seconds >= OVERDUE_SECONDS:
+        yield _full(queue) if _is_full(queue) else _overdue(queue)
+
+
+def _held(queue: QueueCounts) -> Finding:
+    return Finding(
+        Level.PROBLEM,
+        "throttler_problem",
+        f"queue {queue.name}",
+        f"held, because {queue.problem}",
+        f"No job of it starts until its throttlers work; {_due(queue)}.",
+        "Mend the throttler, or take it out of THROTTLERS, and restart the workers.",
+    )
+
+
+def _unserved(queue: QueueCounts) -> Iterator[Finding]:
+    if not (queue.due or queue.in_error or queue.running or queue.scheduled):
+        return
+    urgent = queue.due or queue.in_error
+    yield Finding(
+        Level.PROBLEM if urgent else Level.WARNING,
+        "no_worker",
+        f"queue {queue.name}",
+        f"no worker serves it; {_due(queue)}, {format_count(queue.scheduled)} scheduled, "
+        f"{format_count(queue.running)} running.",
+        "Its jobs do not start, and timeouts and answers are not processed.",
+        f"Start one: manage.py hipq_worker {queue.name}",
+    )
+
+
+def _paused(queue: QueueCounts) -> Iterator[Finding]:
+    if queue.due:
+        yield Finding(
+            Level.WARNING,
+            "paused",
+            f"queue {queue.name}",
+            f"paused, and {_due(queue)}.",
+            "No job of it starts.",
+            "Resume it in the admin when the reason for the pause is gone.",
+        )
+
+
+def _is_full(queue: QueueCounts) -> bool:
+    return 1 <= queue.throttle_limit <= queue.load
+
+
+def _full(queue: QueueCounts) -> Finding:
+    return Finding(
+        Level.WARNING,
+        "limit_reached",
+        f"queue {queue.name}",
+        f"its limit is reached, {queue.load:g} of {queue.throttle_limit:g}; {_due(queue)}.",
+        f"{format_count(queue.awaiting_answer)} of its running jobs wait for an answer, and count.",
+        "Raise the limit if the other system allows it; see whether its answers still come.",
+    )
+
+
+def _overdue(queue: QueueCounts) -> Finding:
+    long = queue.oldest_due_seconds >= LONG_OVERDUE_SECONDS
+    return Finding(
+        Level.PROBLEM if long else Level.WARNING,
+        "overdue",
+        f"queue {queue.name}",
+        f"{_due(queue)}, though workers serve it.",
+        "They are too few, too slow, or something holds these jobs.",
+        "Open the oldest in the admin: it says why it does not run. If nothing holds it, start "
+        f"more workers or threads: manage.py hipq_worker {queue.name}",
+    )
+
+
+def _due(queue: QueueCounts) -> str:
+    if not queue.due:
+        return "no job is due"
+    jobs = "1 job is due" if queue.due == 1 else f"{format_count(queue.due)} jobs are due"
+    return f"{jobs}, the oldest for {span(queue.oldest_due_seconds)}"
+
+
+# What workers should have done
+
+
+def _workers(measured: Measured) -> Iterator[Finding]:
+    for worker in measured.overview.workers if measured.overview else []:
+        if worker.silent:
+            yield Finding(
+                Level.PROBLEM,
+                "silent_worker",
+                f"worker {worker.name}",
+                f"no heartbeat for {span(worker.heartbeat_age_seconds)}; it had "
+                f"{worker.executing:,} jobs in flight.",
+                "Any live worker of the instance would have taken its jobs over: there is none.",
+                "Start a worker; see the log of this one for why it stopped.",
+            )
+
+
+def _consumers(measured: Measured) -> Iterator[Finding]:
+    """One finding for each silent process, and one for each source that nobody reads."""
+    consumers = measured.overview.consumers if measured.overview else []
+    for consumer in consumers:
+        if consumer.silent:
+            yield Finding(
+                Level.PROBLEM,
+                "silent_consumer",
+                f"consumer {consumer.name}",
+                f"no heartbeat for {span(consumer.heartbeat_age_seconds)}; it had "
+                f"{consumer.in_flight:,} messages of source {consumer.source} in flight.",
+                "What it had not acknowledged, the broker delivers again to the next one.",
+                "See its log for why it stopped; "
+                f"start it again: manage.py hipq_consume {consumer.source}",
+            )
+    read = {consumer.source for consumer in consumers if not consumer.silent}
+    for source in measured.sources:
+        if source not in read:
+            yield _unread(source, measured)
+
+
+def _unread(source: str, measured: Measured) -> Finding:
+    queues = measured.overview.queues if measured.overview else []
+    awaiting = sum(queue.awaiting_answer for queue in queues)
+    return Finding(
+        Level.PROBLEM if awaiting else Level.WARNING,
+        "no_consumer",
+        f"source {source}",
+        f"no consumer reads it; {format_count(awaiting)} jobs wait for an answer.",
+        "Answers that come this way stay with the broker, and their jobs time out.",
+        f"Start one: manage.py hipq_consume {source}",
+    )
+
+
+def _stuck(measured: Measured) -> Iterator[Finding]:
+    why = "For a minute already; a worker that knows their types would settle this in a second."
+    what_to_do = "Start a worker with this project's code; see the workers' logs for errors."
+    for code, number, what in (
+        (
+            "time_outs",
+            measured.stuck.past_deadline,
+            "running jobs are past their time-out",
+        ),
+        ("undecided", measured.stuck.undecided, "failed jobs wait for their retry handler"),
+    ):
+        if number:
+            text = f"{format_count(number)} {what}."
+            where = f"instance {measured.instance}"
+            yield Finding(Level.PROBLEM, code, where, text, why, what_to_do)
+
+
+def _unknown_types(measured: Measured) -> Iterator[Finding]:
+    for found in measured.unknown_types:
+        if found.waiting:
+            yield Finding(
+                Level.PROBLEM,
+                "unknown_type",
+                f"job type {found.name}",
+                f"{format_count(found.waiting)} of its jobs wait; no code here declares it.",
+                "They wait until a worker knows the type; nothing is lost.",
+                "Deploy the code that declares it, or cancel the jobs in the admin.",
+            )
+
+
+def _throttlers(measured: Measured) -> Iterator[Finding]:
+    for problem in measured.throttler_problems:
+        yield Finding(
+            Level.PROBLEM,
+            "throttler_setting",
+            f"instance {measured.instance}",
+            problem,
+            "The queue is held as long as one of its throttlers cannot be used.",
+            "Correct THROTTLERS in the HIPQ setting, and restart the workers.",
+        )
+
+
+# Answers and old jobs
+
+
+def _early(measured: Measured) -> Iterator[Finding]:
+    inbox = measured.inbox
+    is_old = inbox.oldest_early_seconds > inbox.ttl_seconds / 2
+    if inbox.early > MANY_EARLY_ANSWERS or (inbox.early and is_old):
+        yield Finding(
+            Level.WARNING,
+            "early_answers",
+            f"instance {measured.instance}",
+            f"{format_count(inbox.early)} answers wait for a job with their key, the oldest for "
+            f"{span(inbox.oldest_early_seconds)}.",
+            f"After {span(inbox.ttl_seconds)} they count as unmatched, and their jobs time out.",
+            "Compare the keys of the answers with those of the running jobs in the admin.",
+        )
+
+
+def _unmatched(measured: Measured) -> Iterator[Finding]:
+    if measured.inbox.unmatched:
+        yield Finding(
+            Level.WARNING,
+            "unmatched_answers",
+            f"instance {measured.instance}",
+            f"{format_count(measured.inbox.unmatched)} answers of the last day never found a job.",
+            "The jobs that they were meant for, if any, time out.",
+            "Look at them in the admin: is it the key, the job type, or a message of no concern?",
+        )
+
+
+def _unpruned(measured: Measured) -> Iterator[Finding]:
+    if measured.unpruned:
+        yield Finding(
+            Level.WARNING,
+            "not_pruned",
+            f"queue {', '.join(measured.unpruned)}",
+            "final jobs are more than a day past their retention.",
+            "The tables grow for ever; backups and vacuum take longer.",
+            "Run manage.py hipq_prune each day, from cron say.",
+        )
+
+
+_RULES: tuple[Callable[[Measured], Iterator[Finding]], ...] = (
+    _queues,
+    _workers,
+    _consumers,
+    _stuck,
+    _unknown_types,
+    _throttlers,
+    _early,
+    _unmatched,
+    _unpruned,
+)

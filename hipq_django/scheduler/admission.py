@@ -1,0 +1,516 @@
+"""The admission of due jobs of one queue: windows, throttlers, limit and claim."""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import nullcontext
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from django.db import DatabaseError, transaction
+
+from hipq_django import transitions
+from hipq_django.answers import early, effects
+from hipq_django.answers.aggregation import response_of
+from hipq_django.conf.instances import get_throttlers
+from hipq_django.database import clock
+from hipq_django.database.clock import steady
+from hipq_django.database.errors import in_one_line, is_outage
+from hipq_django.database.transactions import worker_transaction, write_transaction
+from hipq_django.domain.ordering import MAX_RANK
+from hipq_django.domain.serialization import error_of, storable_text
+from hipq_django.domain.states import NONE, Phase
+from hipq_django.domain.suspects import is_suspect, was_lost
+from hipq_django.domain.throttling import (
+    Reschedule,
+    Run,
+    ThrottlerError,
+    Verdict,
+    admit_by_weight,
+    ask,
+    candidate_of,
+    may_query,
+    running_job_of,
+)
+from hipq_django.domain.windows import is_open, next_opening, parse_windows
+from hipq_django.engines.values import FIRST, ClaimRequest, Which
+from hipq_django.exceptions import ConfigurationError
+from hipq_django.maintenance.reranking import rank_ahead
+from hipq_django.models import Answer, Job, JobType, Queue
+from hipq_django.scheduler.claiming import (
+    PAGE_SIZE,
+    committed,
+    emit_started,
+    handler_claim,
+    handler_claims,
+)
+from hipq_django.scheduler.context import Admitted
+from hipq_django.scheduler.writing import persist, settle
+from hipq_django.transitions.values import Claim, Persisted, Succeeded, snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from hipq_django.domain.throttling import RunningJob, Throttler
+    from hipq_django.scheduler.context import SchedulerContext
+    from hipq_django.scheduler.current_batch import Lease
+
+logger = logging.getLogger("hipq_django")
+
+MAX_PAGES = 4
+"""How many pages of held candidates one pass looks through; the next pass goes on behind them."""
+
+EXTRA_CANDIDATES = 8
+"""How many candidates more than are likely to fit one look at a limited queue takes."""
+
+
+class Admission:
+    """Admits due jobs of one queue: as many as there are slots, and some that wait for one.
+
+    It claims and returns; the caller starts what is claimed.
+    """
+
+    load = Decimal(0)
+    """The sum of the factors of the jobs that run in a limited queue, those admitted included."""
+    has_critical = False
+    is_full = False
+    looked_at = 0
+    """How many jobs were looked at."""
+    moved = 0
+    locks = True
+    """Whether jobs are locked as they are read; else those that start, before they do."""
+    problem = ""
+    """What keeps some of the queue's jobs, or all of them, from starting."""
+
+    def __init__(
+        self,
+        context: SchedulerContext,
+        queue: Queue,
+        *,
+        lease: Lease | None = None,
+        resume_after: tuple[int, int] | None = None,
+    ) -> None:
+        self.context = context
+        self.using = context.using
+        self.engine = context.engine
+        self.queue = queue
+        self.slots = context.runner.free_slots()
+        # Those of a page run while the next ones are looked at.
+        self.places = max(self.slots, min(self.slots + context.runner.prefetch_slots(), PAGE_SIZE))
+        self.lease = lease
+        self.done = [r for r in lease.results if isinstance(r, Succeeded)] if lease else []
+        """Results of jobs that succeeded in the queue, to be written with the claim."""
+        self.resume_after = resume_after
+        """Where the last pass ended that found nothing but held jobs."""
+        self.now, self.began = clock.now(self.using), steady()
+        self.throttlers: list[Throttler] = []
+        self.running: list[RunningJob] = []
+        """What throttlers see of the jobs that ran before."""
+        self.admitted: list[Job] = []
+        self.put_off: list[tuple[Job, datetime, str]] = []
+        """Jobs that get another time, and why."""
+        self.has_suspect = context.has_suspect
+
+    def claim(self) -> Admitted:
+        """Write what succeeded in the queue, and claim what may start.
+
+        Nothing is claimed where another worker is scheduling the queue. What is written by the
+        fast path may be less than all.
+        """
+        if not self.queue.is_ranked:
+            rank_ahead(self.queue)
+        self._load_throttlers()
+        fast = self._claim_fast() if self._is_simple else Admitted([])
+        if fast.claims:
+            return fast
+        checked, persisted = Admitted([]), Persisted([], [], [])
+        # The lock of a queue, where that is the first statement, says itself when it is to end.
+        locks_first = self._needs_lock and not self.done
+        open_transaction = write_transaction if locks_first else worker_transaction
+        with open_transaction(self.using):
+            if self.done:
+                persisted = persist(self.done, self.context.worker, self.now)
+            if self.problem:
+                self._hold_locked()
+            else:
+                checked = self._claim_checked()
+        self._settle(persisted)
+        return self._confirmed(checked)
+
+    @property
+    def _is_simple(self) -> bool:
+        held = self.problem or self.throttlers or self.queue.throttler_problem != NONE
+        return self.queue.is_limited and not held
+
+    def _claim_fast(self) -> Admitted:
+        """Claim what fits and needs no look, as most jobs do not."""
+        size, sent = min(self._page_size(), self.places), steady()
+        if not size:
+            return Admitted([])
+        wanted = ClaimRequest(self.slots, size, list(self.context.types.by_id))
+        written, jobs = transitions.finish_and_claim(
+            self.done, self.queue, self.context.worker, self.now, wanted
+        )
+        self._settle(Persisted(written, [], []))
+        if not jobs:
+            return Admitted([])
+        is_full = len(jobs) < size
+        claims = handler_claims(self.context, jobs, sent)
+        return Admitted(claims, is_full=is_full, has_more=not is_full and size < self.places)
+
+    def _settle(self, persisted: Persisted) -> None:
+        if self.lease and self.done:
+            settle(self.lease, persisted)
+            self.done = [result for result in self.done if result in self.lease]
+
+    def _confirmed(self, admitted: Admitted) -> Admitted:
+        """Note that claims are committed; where starts are counted, they start in time or not."""
+        claims = committed(admitted.claims)
+        if self._counts_starts and claims:
+            for claim in claims:
+                claim.start_by = self.began + self.context.start_delay.seconds
+            self.context.start_delay.record(steady() - self.began)
+        return admitted
+
+    def _claim_checked(self) -> Admitted:
+        """Claim what windows, throttlers and limit let start, one looked at after the other."""
+        if not self._may_scan():
+            return Admitted([], resume_after=self.resume_after)
+        if self._needs_lock and not self._lock():
+            return Admitted([], resume_after=self.resume_after, is_contended=True)
+        if self.queue.paused:
+            return Admitted([])
+        self._admit()
+        self._note_problem()
+        claims = self._start(self.admitted)
+        has_more = len(self.admitted) >= PAGE_SIZE
+        return Admitted(claims, self.moved, self.is_full, self.resume_after, has_more)
+
+    @property
+    def _needs_lock(self) -> bool:
+        return bool(self.queue.is_limited or self.throttlers)
+
+    def _lock(self) -> bool:
+        """Lock the queue and read it anew; return False where another worker has it."""
+        row = self.engine.lock(self.queue, self.context.worker)
+        if row is None:
+            return False
+        self.queue = row
+        # Starts are counted from here: the way to the lock may have been long.
+        self.now, self.began = clock.now(self.using), steady()
+        return True
+
+    def _load_throttlers(self) -> None:
+        try:
+            self.throttlers = get_throttlers(self.queue.instance, self.queue.name)
+        except ConfigurationError as error:
+            self.problem = str(error)
+        if self.throttlers:
+            self.locks = self.context.held_scans.start_most(self.queue.pk)
+        if self._counts_starts:
+            self.places = self.slots  # a job that waits for a thread has not started
+
+    @property
+    def _counts_starts(self) -> bool:
+        return any(callable(getattr(throttler, "admitted", None)) for throttler in self.throttlers)
+
+    # Choosing
+
+    def _admit(self) -> None:
+        """Choose the locked jobs that may start, in strict order."""
+        began = time.monotonic()
+        if self.throttlers:
+            self.running = self.engine.running(self.queue)
+        self._look_through_pages(self._page_size())
+        if self.is_full and self.has_critical:
+            self._choose_critical()
+        if self.throttlers:
+            self._note_scan(began)
+
+    def _note_scan(self, began: float) -> None:
+        scans, pk = self.context.held_scans, self.queue.pk
+        scans.gave(pk, self.looked_at, len(self.admitted))
+        if not (self.admitted or self.moved):
+            is_whole = self.resume_after is None
+            scans.had(pk, began, time.monotonic(), self._limits, is_whole=is_whole)
+
+    def _may_scan(self) -> bool:
+        """Return whether it is worth while to ask the throttlers again."""
+        scans, now = self.context.held_scans, time.monotonic()
+        return not self.throttlers or scans.may_begin(self.queue.pk, now, self._limits)
+
+    @property
+    def _limits(self) -> object:
+        """What of the queue's row throttlers may go by, beside what they write themselves."""
+        return self.queue.throttle_limit, self.queue.order
+
+    def _page_size(self) -> int:
+        """Return how many jobs may be worth a look; each that is read in vain costs time."""
+        if self.throttlers or not self.queue.is_limited:
+            return PAGE_SIZE if self.throttlers else min(self.places, PAGE_SIZE)
+        likely = len(self.done) * 5 // 4 or int(self.queue.throttle_limit)
+        return min(self.places, PAGE_SIZE, likely + EXTRA_CANDIDATES)
+
+    def _look_through_pages(self, size: int) -> None:
+        """The first page is always the head of the queue.
+
+        With throttlers a held job does not block those behind it; where many are held, later
+        passes go on where the last one stopped.
+        """
+        resume, self.resume_after = self.resume_after, None
+        after: tuple[int, int] | None = None
+        for _ in range(MAX_PAGES):
+            jobs = self._due(size, Which(after=after)) if after else self._first_page(size)
+            self._choose(self._admissible(jobs))
+            if self.is_full or len(self.admitted) >= self.places or len(jobs) < size:
+                return
+            if not (self._needs_lock or self.problem):
+                return
+            after = max((jobs[-1].rank, jobs[-1].pk), resume or (-MAX_RANK, 0))
+            resume = None
+        if self.throttlers or self.problem:
+            self.resume_after = after or (-MAX_RANK, 0)
+
+    def _first_page(self, size: int) -> list[Job]:
+        """Return the first page, and learn what a limit needs to know."""
+        if not self.queue.is_limited:
+            return self._due(size)
+        head = self.engine.first_page(self.queue, self.now, size, self._which(FIRST))
+        self.load, self.has_critical = head.load, head.has_critical
+        return self.context.types.runnable(self.queue, head.jobs)
+
+    def _admissible(self, jobs: list[Job]) -> list[Job]:
+        """Return the jobs that windows and throttlers let start, one suspect among them."""
+        self.looked_at += len(jobs)
+        may_take = not self.has_suspect and len(self.admitted) < self.slots
+        jobs = self._defer_outside_windows(jobs if may_take else _with_suspects(jobs, 0))
+        jobs = self._pass_throttlers(jobs) if self.throttlers else jobs
+        self._reschedule()
+        return _with_suspects(jobs, 1)
+
+    def _choose_critical(self) -> None:
+        """Jobs of factor 0 are not held back by the limit, wherever they stand in the queue."""
+        if len(self.admitted) >= self.places:
+            return
+        taken = {job.pk for job in self.admitted}
+        jobs = [job for job in self._due(PAGE_SIZE, Which(critical=True)) if job.pk not in taken]
+        self._choose(self._admissible(jobs))
+
+    def _choose(self, jobs: Sequence[Job]) -> None:
+        """Admit of these jobs what fits under the limit and has a place."""
+        fitting = self._under_limit(jobs) if self.queue.is_limited else jobs
+        self.is_full = len(fitting) < len(jobs)
+        chosen: list[Job] = []
+        for job in fitting:
+            if self._has_place(job, len(self.admitted) + len(chosen)):
+                chosen.append(job)
+        chosen = self._locked(chosen)
+        if self._counts_starts and chosen and not self._tell_throttlers(len(chosen)):
+            return
+        self.admitted += chosen
+        self.has_suspect = self.has_suspect or bool(_suspects(chosen))
+        if self.queue.is_limited:
+            self.load += sum((job.throttle_factor for job in chosen), Decimal(0))
+
+    def _under_limit(self, jobs: Sequence[Job]) -> Sequence[Job]:
+        factors = [job.throttle_factor for job in jobs]
+        indexes = admit_by_weight(factors, self.load, self.queue.throttle_limit)
+        return [jobs[index] for index in indexes]
+
+    def _has_place(self, job: Job, before: int) -> bool:
+        """A job that lost its worker is never claimed ahead of a free thread.
+
+        So it is certain next time whether it had started, and the count of its losses is exact.
+        """
+        is_lost = job.error != NONE and was_lost(job.error)
+        return before < (self.slots if is_lost else self.places)
+
+    def _locked(self, jobs: list[Job]) -> list[Job]:
+        """Lock what was read without: throttlers may hold very many, which need no lock."""
+        if self.locks:
+            return jobs
+        locked = self.context.types.runnable(self.queue, self.engine.lock_unchanged(jobs))
+        if len(locked) < len(jobs):
+            self.context.held_scans.forget(self.queue.pk)
+        return locked
+
+    def _tell_throttlers(self, count: int) -> bool:
+        """Let throttlers write down that so many jobs start; return whether they could."""
+        try:
+            with transaction.atomic(using=self.using):
+                self._write_starts(count)
+        except Exception as error:  # it is code of the project's
+            if is_outage(error):
+                raise
+            self._hold(f"throttler raised {error_of(error)}")
+            return False
+        return True
+
+    def _write_starts(self, count: int) -> None:
+        before = self.queue.throttler_state
+        latest = self.now + self.context.start_delay.span
+        for throttler in self.throttlers:
+            admitted = getattr(throttler, "admitted", None)
+            if callable(admitted):
+                admitted(self.queue, self.now, count, latest)
+        if self.queue.throttler_state != before:
+            Queue.objects.using(self.using).filter(pk=self.queue.pk).update(
+                throttler_state=self.queue.throttler_state
+            )
+
+    def _pass_throttlers(self, jobs: list[Job]) -> list[Job]:
+        """Return the jobs that all throttlers let run; give the rescheduled their time."""
+        asked = [job for job in jobs if not job.has_pending_answer]
+        try:
+            verdicts = self._ask(asked)
+        except (ThrottlerError, DatabaseError) as error:
+            if is_outage(error):
+                raise
+            self._hold(self._masked(in_one_line(error), asked))
+            return [job for job in jobs if job.has_pending_answer]
+        for job in asked:
+            verdict = verdicts[job.id]
+            # A time that is past would bring the job back at once: it is held.
+            if isinstance(verdict, Reschedule) and verdict.at > self.now:
+                reason = job.masked_reason(str(verdict.reason))
+                self.put_off.append((job, verdict.at, reason))
+        return [j for j in jobs if j.has_pending_answer or isinstance(verdicts[j.id], Run)]
+
+    def _ask(self, jobs: Sequence[Job]) -> dict[int, Verdict]:
+        # A savepoint, so that a query that fails in a throttler does not end our transaction.
+        may_fail = may_query(self.throttlers)
+        with transaction.atomic(using=self.using) if may_fail else nullcontext():
+            running = [*self.running, *map(running_job_of, self.admitted)]
+            candidates = [candidate_of(job) for job in jobs]
+            return ask(self.throttlers, self.queue, self.now, running, candidates)
+
+    def _masked(self, problem: str, asked: Sequence[Job]) -> str:
+        """A throttler's error may quote what it was asked about, and what runs."""
+        for job in (*asked, *self.admitted):
+            problem = job.masked(problem)
+        names = {load.job_type for load in self.running}
+        types = JobType.objects.using(self.using).filter(instance=self.queue.instance)
+        redactors = {row.name: row.redactor for row in types.filter(name__in=names)}
+        for load in self.running:
+            problem = redactors[load.job_type].knowing(load.job_data).mask_text(problem)
+        return problem
+
+    def _due(self, limit: int, which: Which = FIRST) -> list[Job]:
+        rows = self.engine.due(self.queue, self.now, limit, self._which(which))
+        return self.context.types.runnable(self.queue, rows)
+
+    def _which(self, which: Which) -> Which:
+        """Leave out what cannot start here, so that it keeps nothing from being seen."""
+        return which._replace(
+            without_types=tuple(self.context.types.unknown),
+            without_suspects=self.has_suspect,
+            locks=self.locks,
+        )
+
+    def _defer_outside_windows(self, jobs: list[Job]) -> list[Job]:
+        """Return the jobs whose windows are open; the others get their next opening.
+
+        Windows guard the request: a job whose answer is there already does not wait for one.
+        """
+        open_now: list[Job] = []
+        for job in jobs:
+            if job.has_pending_answer or not job.time_windows:
+                open_now.append(job)
+                continue
+            try:
+                opening = self._next_opening(job)
+            except Exception as error:  # a zone that this machine lacks, say
+                self._pass_over(job, error)
+                continue
+            if opening <= self.now:
+                open_now.append(job)
+            else:
+                self.put_off.append((job, opening, "its time window is closed"))
+        return open_now
+
+    def _next_opening(self, job: Job) -> datetime:
+        windows, zone = parse_windows(job.time_windows), job.job_type.zone
+        if is_open(windows, self.now, zone):
+            return self.now
+        return next_opening(windows, self.now, zone)
+
+    def _pass_over(self, job: Job, error: Exception) -> None:
+        """Leave a job that cannot be judged where it is; those behind it go on."""
+        self._hold(f"job {job.pk} cannot start: {error_of(error)}")
+
+    def _reschedule(self) -> None:
+        """Give jobs that are put off their new time."""
+        free = {job.pk for job in self._locked([job for job, _, _ in self.put_off])}
+        for job, moment, reason in self.put_off:
+            if job.pk in free:
+                transitions.reschedule(job, moment, self.now)
+                self.moved += 1
+                logger.info("job=%s rescheduled=%s reason=%r", job.pk, moment.isoformat(), reason)
+        self.put_off = []
+
+    def _hold_locked(self) -> None:
+        if self._lock():
+            self._hold(self.problem)
+            self._note_problem()
+
+    def _hold(self, problem: str) -> None:
+        """Remember what holds the queue back, or a part of it."""
+        self.problem = storable_text(problem)
+        if self.queue.throttler_problem != self.problem:
+            logger.error("queue=%s held: %s", self.queue, self.problem)
+
+    def _note_problem(self) -> None:
+        """Write what is wrong, or that nothing is any more."""
+        problem = self.problem or NONE
+        if self.queue.throttler_problem != problem:
+            self.queue.throttler_problem = problem
+            Queue.objects.using(self.using).filter(pk=self.queue.pk).update(
+                throttler_problem=problem
+            )
+
+    # Starting
+
+    def _start(self, jobs: list[Job]) -> list[Claim]:
+        if not jobs:
+            return []
+        suspects = _suspects(jobs)
+        transitions.claim(jobs, self.context.worker, self.now, room=self.slots)
+        self.context.suspects.claimed(suspects)
+        answers = early.take_early(jobs, self.now, self.using)
+        emit_started(jobs, self.using)
+        return self._claims(jobs, answers)
+
+    def _claims(self, jobs: Sequence[Job], answers: dict[int, Answer]) -> list[Claim]:
+        claims: list[Claim] = []
+        now = steady()
+        for job in jobs:
+            answer = answers.get(job.id)
+            if answer is None:
+                claims.append(handler_claim(job, now))
+            elif answer.kind == Answer.Kind.ERROR or not effects.has_response_handler(job):
+                effects.apply(answer, job, self.now)
+                self.moved += 1
+            else:
+                transitions.expect_response_handler(job)
+                claims.append(
+                    Claim(
+                        job.pk, job.attempt, Phase.RESPONSE, job, snapshot(job),
+                        response_of(answer, job),
+                    )
+                )  # fmt: skip
+        return claims
+
+
+def _suspects(jobs: Sequence[Job]) -> list[Job]:
+    return [job for job in jobs if job.error != NONE and is_suspect(job.error)]
+
+
+def _with_suspects(jobs: list[Job], number: int) -> list[Job]:
+    """Return the jobs without the suspects behind the first so many."""
+    suspects = _suspects(jobs)
+    if len(suspects) <= number:
+        return jobs
+    left_out = {job.pk for job in suspects[number:]}
+    return [job for job in jobs if job.pk not in left_out]

@@ -1,0 +1,435 @@
+"""The batch scheduler: claims due jobs in batches and writes their results in batches.
+
+Source: hipq README, "Batch Processing Algorithm". Made safe for many workers: a claim is
+committed before its handler starts, and one worker at a time admits to a limited queue.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import contextmanager
+from itertools import islice, takewhile
+from math import inf
+from typing import TYPE_CHECKING
+
+from hipq_django import transitions
+from hipq_django.answers import early
+from hipq_django.answers.aggregation import response_of
+from hipq_django.conf.instances import get_instance
+from hipq_django.database import clock
+from hipq_django.database.clock import steady
+from hipq_django.database.errors import is_locked_out, is_refusal
+from hipq_django.database.locks import locked
+from hipq_django.database.transactions import worker_transaction
+from hipq_django.domain.ordering import MAX_RANK
+from hipq_django.domain.serialization import error_of, storable_text
+from hipq_django.domain.states import NONE, Phase
+from hipq_django.engines.values import GivenUpError, ScanBounds
+from hipq_django.models import Job, Queue
+from hipq_django.scheduler.admission import Admission
+from hipq_django.scheduler.claiming import PAGE_SIZE, claim_plain_queues, committed
+from hipq_django.scheduler.context import SchedulerContext
+from hipq_django.scheduler.polling import ProbePacer, QueueRotation, has_startable
+from hipq_django.scheduler.writing import write
+from hipq_django.transitions.values import (
+    RESERVATION_SECONDS,
+    Claim,
+    Released,
+    Result,
+    Succeeded,
+    snapshot,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    from hipq_django.domain.retries import Failure
+    from hipq_django.engines.values import QueueWork
+    from hipq_django.models import Worker
+    from hipq_django.models.job import JobQuerySet
+    from hipq_django.scheduler.context import Admitted
+    from hipq_django.scheduler.current_batch import Lease
+    from hipq_django.scheduler.runner import JobRunner
+
+logger = logging.getLogger("hipq_django")
+
+MAX_QUEUES_PER_CLAIM = 50
+"""How many plain queues one statement claims from; mostly a few of them fill the places."""
+
+
+class BatchScheduler:
+    """One worker's scheduler over some queues, all of the instance where none are named."""
+
+    def __init__(self, worker: Worker, runner: JobRunner) -> None:
+        self.context = SchedulerContext(worker, runner)
+        self.using = worker.using
+        self.engine = self.context.engine
+        self.runner = runner
+        self.batch = runner.batch
+        self.rotation = QueueRotation()
+        self.pacer = ProbePacer()
+        self.full_queues: set[int] = set()
+        """The ids of queues whose last admission ended at a job that did not fit."""
+        self.resume_after: dict[int, tuple[int, int]] = {}
+        """Where the next pass goes on, by the ids of queues with very many jobs that are held."""
+        self.admitted = 0
+        """How many jobs this pass has started."""
+        self.moved = 0
+        """How many it has moved in whatever way."""
+        self.contended = False
+        """Whether another worker was just admitting to a queue that has something due."""
+
+    @property
+    def worker(self) -> Worker:
+        """The row of this worker."""
+        return self.context.worker
+
+    @worker.setter
+    def worker(self, worker: Worker) -> None:
+        self.context.worker = worker
+
+    def run_once(self) -> int:
+        """Do one pass; return how many jobs were admitted.
+
+        Results come first, because they make room. A full queue gets its results written and the
+        next jobs claimed in one transaction: it idles between an end and the next start.
+        """
+        self.admitted, self.moved, self.contended = 0, 0, False
+        self._look_after_reservations()
+        if not self.refill():
+            self.persist_batch(may_wait=not self.full_queues)  # 3
+            for due in self._next_due():  # 1
+                for claims in self.apply_throttler(due):  # 2
+                    self.start_jobs(claims)  # 4 and 5
+        return self.admitted
+
+    @property
+    def found_nothing(self) -> bool:
+        """Whether the last pass moved nothing and left nothing that another one would move."""
+        return not self.moved and not self.contended and not self.resume_after
+
+    # Claims that have not started
+
+    def _look_after_reservations(self) -> None:
+        """Give back what no thread takes, and write down what started in spite of its name."""
+        self.runner.release_stale()
+        before = steady() - RESERVATION_SECONDS
+        slow = [
+            claim
+            for claim in self.runner.executing()
+            if not claim.is_known_as_started and claim.started_at < before
+        ]
+        if slow:
+            transitions.mark_started(slow, self.worker)
+
+    def confirm(self, claim: Claim) -> bool:
+        """Return whether a claim that waited for too long holds, and starts; from any thread."""
+        return transitions.confirm_start(claim, self.worker, clock.now(self.using))
+
+    # 3 write what was done
+
+    def refill(self) -> bool:
+        """Write what was done of one full queue and claim the next; return whether that will do.
+
+        It will where the last probe is recent: then nobody else has waited for long.
+        """
+        done = self.batch.queues_with_results() if self.full_queues else set[int]()
+        # The queue's row of the last probe; the one in the claim is as old as the claim.
+        rows = (self.rotation.queues.get(pk) for pk in done & self.full_queues)
+        queue = next(filter(None, rows), None)
+        if queue is None:
+            return False
+        with self.batch.lease_of(queue.pk) as lease:
+            was_refilled = self._refill(queue, lease)
+        return was_refilled and self.pacer.is_recent(time.monotonic())
+
+    def _refill(self, queue: Queue, lease: Lease) -> bool:
+        before = len(lease.results)
+        rest = [result for result in lease.results if not isinstance(result, Succeeded)]
+        write(lease, rest, self.worker)
+        try:
+            self.start_jobs(self._admit(queue, lease).claims)
+            write(lease, lease.results, self.worker)  # what was passed over, its row is locked say
+        except GivenUpError:
+            raise
+        except Exception as error:
+            if not (is_refusal(error) or is_locked_out(error)):
+                raise
+            return False  # one of the results cannot be stored: left to `persist_batch`
+        finally:
+            self.moved += before - len(lease.results)
+        return True
+
+    def persist_batch(self, *, may_wait: bool = False) -> list[Result]:
+        """Write the results of the batch; return all that left it, also those that came late.
+
+        They may be held back a moment, unless a full queue needs the room.
+        """
+        results = self.batch.lease(more_come=may_wait and self.runner.backlog > 0)
+        written = self.write_leased(results)
+        self.moved += len(written)
+        return written
+
+    def write_leased(self, lease: Lease) -> list[Result]:
+        """Do the same with results that are leased already; also beside a pass, in a thread."""
+        results = lease.results
+        if not results:
+            return []
+        with lease:
+            released = [result for result in results if isinstance(result, Released)]
+            if any(result.claim.start_by < inf for result in released):
+                self.context.start_delay.too_short()
+            written = write(lease, results, self.worker)
+        self.context.held_scans.forget_all(result.claim.snapshot.queue.id for result in written)
+        return written
+
+    # 1 what is due
+
+    def _next_due(self) -> Iterator[Sequence[QueueWork]]:
+        """Yield the queues that are next in the rotation; then, where needed, those of a probe."""
+        first = self.rotation.pop_next()
+        for work in first:
+            self.context.held_scans.forget(work.queue.pk)
+        yield first
+        if not (self.admitted and self.pacer.is_recent(time.monotonic())):
+            yield self.fetch_due()
+
+    def fetch_due(self) -> list[QueueWork]:
+        """Return the queues that have something to do; one query, no locks."""
+        if self._places <= 0:
+            return []
+        return self.rotation.after_probe(self._probe())
+
+    def _probe(self) -> list[QueueWork]:
+        """Scan from the start of each queue, or from its low-water mark where that is slow."""
+        now, began = clock.now(self.using), time.monotonic()
+        full_scan = self.pacer.is_full_scan_due(began)
+        queues = self.rotation.queues.items()
+        bounds = {pk: self._bounds(queue, now, full_scan=full_scan) for pk, queue in queues}
+        found = self.engine.probe_queues(self.worker.instance, self.worker.queues, now, bounds)
+        for work in found:
+            work.queue.low_water_mark = work.queue.low_water_mark_at(work.first_rank, now)
+        self.pacer.record(began, time.monotonic(), full_scan=full_scan)
+        return found
+
+    def _bounds(self, queue: Queue, now: datetime, *, full_scan: bool) -> ScanBounds:
+        is_strict = not (_throttlers_of(queue) or self.context.types.unknown)
+        low = -MAX_RANK if full_scan else queue.low_water_mark
+        return ScanBounds(queue.high_water_mark(now), is_strict, low)
+
+    # 2 which of it may start now
+
+    def apply_throttler(self, due: Sequence[QueueWork]) -> Iterator[list[Claim]]:
+        """Claim, queue by queue, what may start now; yield the claims of each commit.
+
+        Their handlers run while the next ones are claimed.
+        """
+        admitted, places = 0, self._places
+        # Read once for each claim: threads change it meanwhile.
+        while due and (now := self._places) > 0 and admitted < places:
+            plain = list(islice(takewhile(self._is_plain, due), MAX_QUEUES_PER_CLAIM))
+            if plain:
+                claims, due = self._claim_plain(plain, due[len(plain) :], now)
+                admitted += len(claims)
+                yield claims
+                continue
+            for claims in self._claim(due[0]):
+                admitted += len(claims)
+                yield claims
+            due = due[1:]
+        self.rotation.keep_rest(due)
+
+    @property
+    def _places(self) -> int:
+        return self.runner.free_slots() + self.runner.prefetch_slots()
+
+    def _is_plain(self, work: QueueWork) -> bool:
+        """Whether there is nothing but jobs to be started, and nothing to hold them back."""
+        queue = work.queue
+        held_back = _throttlers_of(queue) or queue.is_limited or queue.throttler_problem != NONE
+        held_back = held_back or not queue.is_ranked
+        other = work.has_response or work.has_error or work.needs_check
+        return has_startable(work) and not (other or held_back)
+
+    def _claim_plain(
+        self, plain: Sequence[QueueWork], behind: Sequence[QueueWork], places: int
+    ) -> tuple[list[Claim], Sequence[QueueWork]]:
+        """Claim from plain queues; return the claims, and the queues that have their turn next.
+
+        Queues that yielded nothing are looked at job by job next: a job of theirs is not claimable
+        in SQL, or another worker was quicker.
+        """
+        self.context.types.read()
+        limit = min(places, PAGE_SIZE)
+        found = claim_plain_queues(self.context, [work.queue for work in plain], limit)
+        self._note(plain[0].queue, found)
+        claims = found.claims
+        gave = {claim.snapshot.queue.id for claim in claims}
+        number = len(plain)
+        if len(claims) == limit:
+            number = 1 + max(n for n, work in enumerate(plain) if work.queue.id in gave)
+        self.rotation.served(plain[number - 1].queue)
+        nothing = [work for work in plain[:number] if work.queue.id not in gave]
+        check = [work._replace(needs_check=True) for work in nothing]
+        return claims, [*check, *plain[number:], *behind]
+
+    def _claim(self, work: QueueWork) -> Iterator[list[Claim]]:
+        """Claim from one queue; what is wrong with it stops no other."""
+        self.context.types.read()
+        self.rotation.served(work.queue)
+        with self._failing_alone(work.queue):
+            if work.has_error:
+                yield self._claim_errors(work.queue, self._places)
+            if work.has_response:
+                yield self._claim_responses(work.queue, self._places)
+            # Threads that are quick make room all the time: other queues have their turn too.
+            has_more, places = has_startable(work), self._places
+            while has_more and places > 0 and self._places > 0:
+                admitted = self._admit(work.queue)
+                has_more, places = admitted.has_more, places - len(admitted.claims)
+                yield admitted.claims
+
+    def _admit(self, queue: Queue, lease: Lease | None = None) -> Admitted:
+        resume_after = self.resume_after.pop(queue.pk, None)
+        admission = Admission(self.context, queue, lease=lease, resume_after=resume_after)
+        admitted = admission.claim()
+        self._note(queue, admitted)
+        return admitted
+
+    def _note(self, queue: Queue, admitted: Admitted) -> None:
+        """Note what came of looking at a queue."""
+        self.moved += admitted.moved
+        self.contended = self.contended or admitted.is_contended
+        if admitted.is_full is not None:
+            (self.full_queues.add if admitted.is_full else self.full_queues.discard)(queue.pk)
+        if admitted.resume_after:
+            self.resume_after[queue.pk] = admitted.resume_after
+        if admitted.has_more:
+            claimed = admitted.claims[0].snapshot.queue if admitted.claims else queue
+            self.rotation.put_first(claimed.name)
+
+    @contextmanager
+    def _failing_alone(self, queue: Queue) -> Iterator[None]:
+        """Pass a queue over that raises or is locked; an outage is everybody's business."""
+        try:
+            yield
+        except GivenUpError:
+            raise
+        except Exception as error:
+            if is_locked_out(error):
+                logger.warning("queue=%s passed over: somebody holds a lock it needs", queue)
+            elif is_refusal(error):
+                self._hold(queue, error)
+            else:
+                raise
+
+    def _hold(self, queue: Queue, error: Exception) -> None:
+        problem = storable_text(error_of(error))
+        with worker_transaction(self.using):
+            rows = Queue.objects.using(self.using).filter(pk=queue.pk)
+            row = locked(rows, skip_locked=True).first()
+            if row is not None and row.throttler_problem != problem:
+                rows.update(throttler_problem=problem)
+                logger.error("queue=%s held: %s", queue, problem, exc_info=error)
+
+    # 4 and 5
+
+    def start_jobs(self, claims: list[Claim]) -> list[Claim]:
+        """Put claims, which are committed, into the batch and hand them to the runner."""
+        if claims:
+            self.admitted += len(claims)
+            self.moved += len(claims)
+            self.batch.add(claims)
+            self.runner.start(claims)
+        return claims
+
+    # Work on jobs that are claimed already
+
+    def _claim_responses(self, queue: Queue, limit: int) -> list[Claim]:
+        now = clock.now(self.using)
+        with worker_transaction(self.using):
+            waiting = queue.jobs.using(self.using).awaiting_response_handler()
+            jobs = self._lock(queue, waiting.order_by("id"), limit)
+            transitions.assign(jobs, self.worker, now)
+            answers = early.take_early(jobs, now, self.using)
+            transitions.release([job.pk for job in jobs if job.pk not in answers], self.using, now)
+            taken = [job for job in jobs if job.pk in answers]
+            claims = [
+                Claim(
+                    job.pk, job.attempt, Phase.RESPONSE, job, snapshot(job),
+                    response_of(answers[job.pk], job),
+                )
+                for job in taken
+            ]  # fmt: skip
+        return committed(claims)
+
+    def _claim_errors(self, queue: Queue, limit: int) -> list[Claim]:
+        now = clock.now(self.using)
+        with worker_transaction(self.using):
+            errors = queue.jobs.using(self.using).in_error().filter(worker=None)
+            locked_errors = self._lock(queue, errors.order_by("id"), limit)
+            deciding = self._deciding()
+            jobs = [job for job in locked_errors if job.pk not in deciding]
+            failures = transitions.failures_of(jobs, self.using)
+            jobs = self._without_suspects(jobs, failures)
+            transitions.assign(jobs, self.worker, now)
+            claims = [
+                Claim(
+                    job.pk,
+                    job.attempt,
+                    Phase.DECISION,
+                    job,
+                    snapshot(job),
+                    failure=failures[job.pk],
+                )
+                for job in jobs
+            ]
+        return committed(claims)
+
+    def _without_suspects(self, jobs: Sequence[Job], failures: Mapping[int, Failure]) -> list[Job]:
+        """Leave all but one of those whose decisions may have killed workers, while that is out."""
+        suspects = [job for job in jobs if failures[job.pk].lost_decisions]
+        if not suspects:
+            return list(jobs)
+        taken = [] if self.context.has_suspect else suspects[:1]
+        self.context.suspects.claimed(taken)
+        return [job for job in jobs if job in taken or job not in suspects]
+
+    def _deciding(self) -> set[int]:
+        """Return the ids of jobs that are being decided here.
+
+        An answer may have replaced the error that it is about: then the decision is dropped when it
+        is written, and only then the job is taken up again.
+        """
+        return {claim.id for claim in self.batch if claim.phase is Phase.DECISION}
+
+    def release_unconfirmed(self) -> int:
+        """Release jobs that the database says this worker owns, but that it does not know of.
+
+        They were claimed by a transaction whose commit was never confirmed. Return how many.
+        """
+        rows = Job.objects.using(self.using).filter(worker=self.worker)
+        held = (row for jobs in rows.owned() for row in jobs.values_list("pk", "attempt"))
+        known = self.batch.attempts()
+        ids = [row[0] for row in held if row not in known]
+        if not ids:
+            return 0
+        now = clock.now(self.using)
+        with worker_transaction(self.using):
+            mine = rows.live().filter(pk__in=ids).order_by("pk")
+            strays = list(locked(mine.select_related("queue", "job_type"), skip_locked=True))
+            transitions.release_for_retry(
+                strays, "HandedBack: the claim was not confirmed", now, self.using
+            )
+        return len(strays)
+
+    def _lock(self, queue: Queue, rows: JobQuerySet, limit: int) -> list[Job]:
+        """Lock and return up to `limit` rows that this process has code for."""
+        types = self.context.types
+        return types.runnable(queue, locked(types.among(rows), skip_locked=True)[:limit])
+
+
+def _throttlers_of(queue: Queue) -> Sequence[str]:
+    return get_instance(queue.instance).queue(queue.name).throttlers

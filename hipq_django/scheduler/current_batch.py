@@ -1,0 +1,219 @@
+"""The claims that a worker has in flight, from their commit to the commit of what became of them.
+
+Nothing is ever between two owners: a claim stays in the batch until its result is written, and a
+result that is being written comes back unless the writer has settled it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Self
+
+from hipq_django.database.clock import steady
+from hipq_django.scheduler.stuck import StuckResults
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from hipq_django.transitions.values import Claim, Result
+
+FLUSH_RESULTS = 500
+"""So many results are written at once, whatever the scheduler is doing."""
+
+HOLD_SECONDS = 0.05
+"""How long a result may wait for others."""
+
+DEFER_SECONDS = 0.25
+"""How long a result that could not be written for a reason of its own waits for the next try."""
+
+PATIENCE_SECONDS = 30.0
+"""After so long a result that cannot be written is named in the log."""
+
+
+class Lease:
+    """Results that one writer is at; what it does not settle or defer goes back at the end."""
+
+    def __init__(self, batch: CurrentBatch, results: Sequence[Result]) -> None:
+        self._batch = batch
+        self._left = {id(result): result for result in results}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._batch.put_back(self._left.values())
+
+    def __contains__(self, result: object) -> bool:
+        return id(result) in self._left
+
+    @property
+    def results(self) -> list[Result]:
+        """What is not settled yet, in the order in which it came."""
+        return list(self._left.values())
+
+    def settle(self, results: Iterable[Result]) -> None:
+        """Let go of results: they are committed, or were not this worker's to write."""
+        settled = [self._left.pop(id(result)) for result in results]
+        self._batch.settle(settled)
+
+    def waited(self, result: Result) -> float:
+        """Return for how many seconds the result has been tried again and again."""
+        return self._batch.waited(result)
+
+    def defer(self, results: Iterable[Result]) -> None:
+        """Keep results that cannot be written just now, their row is locked say, for later."""
+        self._batch.defer([self._left.pop(id(result)) for result in results])
+
+
+class CurrentBatch:
+    """Who has what in flight. Every method may be called from any thread."""
+
+    def __init__(self, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        self._lock = threading.Lock()
+        self._stuck = StuckResults(patience_seconds)
+        self._claims: dict[int, Claim] = {}
+        """By their identity: two of them may be for one attempt, its handler and its decision."""
+        self._results: deque[Result] = deque()
+        self._deferred: deque[tuple[float, Result]] = deque()
+        self._first_result = 0.0
+        self.is_left_to_writer = False
+        """Whether the results are for a writer who comes, or is at them."""
+        self._writer_is_closed = False
+        self.unfinished = 0
+        """How many claims have no result yet."""
+
+    def __len__(self) -> int:
+        return len(self._claims)
+
+    def __iter__(self) -> Iterator[Claim]:
+        with self._lock:
+            return iter(list(self._claims.values()))
+
+    @property
+    def ids(self) -> list[int]:
+        """The ids of the jobs in flight, in their order."""
+        return sorted(claim.id for claim in self)
+
+    def attempts(self) -> set[tuple[int, int]]:
+        """Return id and attempt of the jobs in flight."""
+        return {(claim.id, claim.attempt) for claim in self}
+
+    @property
+    def unwritten(self) -> int:
+        """How many results are not committed yet, those that are being written included."""
+        return len(self._claims) - self.unfinished
+
+    def add(self, claims: Iterable[Claim]) -> None:
+        """Take on committed claims."""
+        added = list(claims)
+        with self._lock:
+            self._claims.update(zip(map(id, added), added, strict=True))
+            self.unfinished += len(added)
+
+    def deliver(self, result: Result) -> bool:
+        """Take on the result of a claim; return whether so many wait that a writer should come."""
+        with self._lock:
+            if not self._results:
+                self._first_result = steady()
+            self._results.append(result)
+            self.unfinished -= 1
+            return len(self._results) >= FLUSH_RESULTS
+
+    # Who writes the results
+
+    def lease(self, *, more_come: bool = False) -> Lease:
+        """Lease all results to the scheduler; none while a writer of its own is at them.
+
+        None either where `more_come` in a moment: many at once cost less.
+        """
+        with self._lock:
+            if self._is_writers:
+                return Lease(self, [])
+            young = steady() < self._first_result + HOLD_SECONDS
+            if more_come and young and len(self._results) < FLUSH_RESULTS:
+                return Lease(self, [])
+            return Lease(self, self._take_all())
+
+    def lease_of(self, queue_id: int) -> Lease:
+        """Lease the results of the jobs of one queue to the scheduler."""
+        with self._lock:
+            if self._is_writers:
+                return Lease(self, [])
+            results = self._take_all()
+            mine = [result for result in results if result.claim.snapshot.queue.id == queue_id]
+            if len(mine) < len(results):
+                self._results.extend(r for r in results if r.claim.snapshot.queue.id != queue_id)
+            return Lease(self, mine)
+
+    def lease_to_writer(self) -> Lease:
+        """Lease the results to the writer if they are many; else they are the scheduler's again."""
+        with self._lock:
+            self.is_left_to_writer = len(self._results) >= FLUSH_RESULTS
+            return Lease(self, self._take_all() if self.is_left_to_writer else [])
+
+    def hand_to_writer(self) -> None:
+        """Leave the results to the writer, who will come."""
+        self.is_left_to_writer = True
+
+    def take_from_writer(self) -> None:
+        """Leave no results to the writer any more, from now on."""
+        self._writer_is_closed = True
+
+    def queues_with_results(self) -> set[int]:
+        """Return the ids of the queues that have results to be written."""
+        with self._lock:
+            return {result.claim.snapshot.queue.id for result in self._results}
+
+    @property
+    def _is_writers(self) -> bool:
+        return self.is_left_to_writer and not self._writer_is_closed
+
+    def _take_all(self) -> list[Result]:
+        now = steady()
+        while self._deferred and self._deferred[0][0] <= now:
+            self._results.appendleft(self._deferred.popleft()[1])
+        taken = list(self._results)
+        self._results.clear()
+        return taken
+
+    # What a lease does
+
+    def settle(self, results: Iterable[Result]) -> None:
+        """Forget claims whose results are committed, or are somebody else's business."""
+        claims = [result.claim for result in results]
+        with self._lock:
+            for claim in claims:
+                self._claims.pop(id(claim), None)
+            self._stuck.end(claims)
+
+    def defer(self, results: Iterable[Result]) -> None:
+        """Keep results for a later try."""
+        again = steady() + DEFER_SECONDS
+        with self._lock:
+            for result in results:
+                self._deferred.append((again, result))
+                self._stuck.wait(result.claim)
+
+    def waited(self, result: Result) -> float:
+        """Return how long ago a result was deferred for the first time; 0 if it never was."""
+        with self._lock:
+            return self._stuck.seconds(result.claim)
+
+    def put_back(self, results: Iterable[Result]) -> None:
+        """Keep results that were not written for the next try, before those that came since."""
+        left = list(results)
+        if left:
+            with self._lock:
+                self._results.extendleft(reversed(left))
+                self.is_left_to_writer = False
+
+    # What ends without a result
+
+    def discard(self, claims: Iterable[Claim]) -> None:
+        """Forget claims that never started and are not this worker's any more."""
+        dropped = list(claims)
+        with self._lock:
+            for claim in dropped:
+                if self._claims.pop(id(claim), None) is not None:
+                    self.unfinished -= 1

@@ -1,0 +1,107 @@
+"""Which queues are looked at next, and when they are probed again. Pure.
+
+Moments are those of a clock that never goes back, in seconds.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from hipq_django.engines.values import QueueWork
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hipq_django.models import Queue
+
+PROBE_SECONDS = 0.02
+"""How long a queue that is served again and again may keep the others waiting."""
+
+MAX_SECONDS = 1.0
+"""The same after a slow probe, be it only because the database stood still."""
+
+QUICK_SECONDS = 0.005
+"""A probe this quick scans from the start of each queue; a slower one from its low-water mark."""
+
+SHARE = 0.1
+"""The share of a busy worker's time for probes that are slow, and for full scans."""
+
+
+def has_startable(work: QueueWork) -> bool:
+    """Return whether a job of the queue may start."""
+    return work.first_rank is not None and not work.queue.paused
+
+
+class ProbePacer:
+    """Says when the queues are probed again, and from where, by how long the last probes took."""
+
+    def __init__(self) -> None:
+        self._waiting_since: float | None = None
+        self._seconds = 0.0
+        self._next_full_scan = 0.0
+
+    def is_recent(self, now: float) -> bool:
+        """Return whether the last probe is recent enough to go on without another."""
+        if self._waiting_since is None:
+            self._waiting_since = now
+        wait = min(max(PROBE_SECONDS, self._seconds / SHARE), MAX_SECONDS)
+        return now < self._waiting_since + wait
+
+    def is_full_scan_due(self, now: float) -> bool:
+        """Return whether to scan from the start of each queue; else from its low-water mark."""
+        return now >= self._next_full_scan
+
+    def record(self, began: float, ended: float, *, full_scan: bool) -> None:
+        """Note a probe. A slow full scan says nothing of probes from the low-water marks."""
+        self._waiting_since = None
+        if full_scan and ended - began > QUICK_SECONDS:
+            self._next_full_scan = began + (ended - began) / SHARE
+        else:
+            self._seconds = ended - began
+
+
+class QueueRotation:
+    """The queues as the last probe found them, and which are served before the next one."""
+
+    def __init__(self) -> None:
+        self.queues: dict[int, Queue] = {}
+        """By their ids."""
+        self._called: deque[str] = deque()
+        self._left: list[QueueWork] = []
+        self._last = 0
+
+    def put_first(self, queue: str) -> None:
+        """Let a queue, by its name, be tried first the next time; from any thread."""
+        self._called.append(queue)
+
+    def after_probe(self, found: Sequence[QueueWork]) -> list[QueueWork]:
+        """Return the queues that have something to do, first the one behind the last turn's."""
+        self.queues = {busy.queue.pk: busy.queue for busy in found}
+        self._left = []
+        busy = [q for q in found if q.has_response or q.has_error or has_startable(q)]
+        return sorted(busy, key=lambda q: (q.queue.pk <= self._last, q.queue.pk))
+
+    def pop_next(self) -> list[QueueWork]:
+        """Return, and forget, the queues that were called and those whose turn did not come."""
+        called = {self._called.popleft() for _ in range(len(self._called))}
+        left, self._left = self._left, []
+        first = [
+            QueueWork(queue, first_rank=queue.low_water_mark, has_response=False, has_error=False)
+            for queue in (self.queues.values() if called else [])
+            if queue.name in called
+        ]
+        return first + [busy for busy in left if busy.queue.name not in called]
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there are queues to be tried before the next look."""
+        return bool(self._called or self._left)
+
+    def served(self, queue: Queue) -> None:
+        """Note that a queue had its turn."""
+        self._last = queue.pk
+
+    def keep_rest(self, queues: Sequence[QueueWork]) -> None:
+        """Note whose turn did not come, for want of room."""
+        self._left = list(queues)

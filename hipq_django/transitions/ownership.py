@@ -1,0 +1,156 @@
+"""Which worker owns a job: claim, assign, release."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from django.db.models import F
+
+from hipq_django.database.locks import locked
+from hipq_django.database.transactions import worker_transaction
+from hipq_django.domain.states import NONE, Phase, State
+from hipq_django.engines import engine_for
+from hipq_django.engines.rows import write_claim
+from hipq_django.engines.values import GivenUpError
+from hipq_django.transitions.updates import UNOWNED, chunks, rows_of, update_each
+from hipq_django.transitions.values import RESERVATION_SECONDS
+from hipq_django.transitions.waiting import first_opening, next_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+
+    from hipq_django.engines.values import ClaimRequest
+    from hipq_django.models import Job, Queue, Worker
+    from hipq_django.transitions.values import Claim
+
+
+def claim(jobs: Sequence[Job], worker: Worker, now: datetime, *, room: int) -> None:
+    """Move locked waiting jobs to running, owned by `worker`; count the attempt.
+
+    The deadline counts from here. So many as there is `room` for start at once, those behind may
+    wait in the worker for a free thread. The given copies are brought up to date. Raise
+    `GivenUpError` where the worker was given up.
+    """
+    for job in jobs:
+        job.attempt += 1
+    mark_claimed(jobs, worker, now, room)
+    if engine_for(worker.using).claim(jobs, worker, now) < len(jobs):
+        raise GivenUpError
+
+
+def claim_due(
+    queues: Sequence[Queue], worker: Worker, now: datetime, wanted: ClaimRequest
+) -> list[Job]:
+    """Do the same at once with due jobs of queues without a limit that are claimable in SQL.
+
+    See `Engine.claim_due`.
+    """
+    jobs = engine_for(worker.using).claim_due(queues, worker, now, wanted)
+    mark_claimed(jobs, worker, now, wanted.room)
+    return jobs
+
+
+def mark_claimed(jobs: Sequence[Job], worker: Worker, now: datetime, room: int) -> None:
+    """Bring the copies of claimed jobs up to date."""
+    values = {"state": State.RUNNING, "error": NONE, "worker_id": worker.pk, "update_time": now}
+    values |= {"progress": 0.0, "progress_message": NONE, "extended_seconds": 0.0}
+    values["phase"] = Phase.REQUEST
+    write_claim(jobs[:room], {**values, "prefetched": False}, worker)
+    write_claim(jobs[room:], {**values, "prefetched": True}, worker)
+    deadlines = {timeout: now + timedelta(seconds=timeout) for timeout in {j.timeout for j in jobs}}
+    for job in jobs:
+        job.deadline = deadlines[job.timeout]
+
+
+def assign(jobs: Sequence[Job], worker: Worker, now: datetime) -> None:
+    """Let the worker own locked jobs whose response or error waits to be handled.
+
+    For a response handler the deadline starts anew: the other system has done its part. Raise
+    `GivenUpError` where the worker was given up.
+    """
+    taken = 0
+    for job in jobs:
+        job.worker = worker
+        job.phase = Phase.RESPONSE if job.state == State.RUNNING else Phase.DECISION
+    for (phase, timeout), group in _grouped(jobs, lambda j: (j.phase, j.timeout)).items():
+        values: dict[str, Any] = {"worker": worker, "phase": phase, "prefetched": False}
+        values["update_time"] = now
+        if phase == Phase.RESPONSE:
+            values |= {"deadline": now + timedelta(seconds=timeout), "extended_seconds": 0}
+        rows = rows_of(worker.using, [j.pk for j in group]).filter(worker.is_live())
+        taken += rows.update(**values)
+    if taken < len(jobs):
+        raise GivenUpError
+
+
+def expect_response_handler(job: Job) -> None:
+    """Write that a job claimed just now goes to its response handler: its answer came early."""
+    rows_of(job.using, [job.pk]).update(has_pending_answer=True, phase=Phase.RESPONSE)
+
+
+def mark_started(claims: Sequence[Claim], worker: Worker) -> None:
+    """Write that jobs which were claimed ahead have started; what is locked is left for later.
+
+    They started within the time that a reservation lasts, and their deadlines count from there.
+    """
+    rows = rows_of(worker.using, [claim.id for claim in claims]).running()
+    rows = rows.filter(attempt__in={claim.attempt for claim in claims}, worker=worker)
+    with worker_transaction(worker.using):
+        rows = rows.filter(prefetched=True)
+        free = [row.pk for row in locked(rows, skip_locked=True).only("pk")]
+        waited = timedelta(seconds=RESERVATION_SECONDS)
+        rows_of(worker.using, free).update(prefetched=False, deadline=F("deadline") + waited)
+        left = set(rows.values_list("pk", flat=True)) if len(free) < len(claims) else set()
+    for claim in claims:
+        claim.is_known_as_started = claim.id not in left
+
+
+def confirm_start(claim: Claim, worker: Worker, now: datetime) -> bool:
+    """Write that a claimed job starts now, where that is still right; return whether it is.
+
+    It is not where the job is somebody else's or final, was answered, or should not start any
+    more; nor where somebody has its row locked, and may be about to change just that.
+    """
+    state = State.ERROR if claim.phase is Phase.DECISION else State.RUNNING
+    rows = rows_of(worker.using, [claim.id]).filter(state=state, phase=claim.phase)
+    rows = rows.filter(worker=worker, attempt=claim.attempt)
+    if claim.phase is Phase.REQUEST:
+        rows = rows.filter(has_pending_answer=False, queue__paused=False)
+    values: dict[str, Any] = {"prefetched": False, "update_time": now}
+    if claim.phase is not Phase.DECISION:
+        values["deadline"] = now + timedelta(seconds=claim.snapshot.timeout)
+    with worker_transaction(worker.using):
+        row = locked(rows, skip_locked=True).only("pk").first()
+        guarded = claim.phase is Phase.REQUEST
+        if row is None or (guarded and first_opening(claim.snapshot, now) > now):
+            return False
+        rows_of(worker.using, [claim.id]).update(**values)
+    return True
+
+
+def release(ids: Sequence[int], using: str, now: datetime) -> None:
+    """End the ownership of jobs, their state unchanged."""
+    for rows in chunks(using, ids):
+        rows.update(**UNOWNED, update_time=now)
+
+
+def release_for_retry(jobs: Sequence[Job], reason: str, now: datetime, using: str) -> None:
+    """Put locked jobs that did not start, or were let go, back to where they are claimed.
+
+    Through error to retry without an Attempt; the attempt keeps its number, it only ever grows.
+    """
+    running = [j for j in jobs if j.state == State.RUNNING]
+    errors = {j.pk: {"error": reason} for j in running}
+    update_each(using, errors, state=State.ERROR, update_time=now, **UNOWNED)
+    retries = {j.pk: next_time(j, now, has_pending_answer=j.has_pending_answer) for j in running}
+    update_each(using, retries, state=State.RETRY)
+    release([j.pk for j in jobs if j.state == State.ERROR], using, now)
+
+
+def _grouped(jobs: Iterable[Job], key: Any) -> dict[Any, list[Job]]:
+    groups: dict[Any, list[Job]] = {}
+    for job in jobs:
+        groups.setdefault(key(job), []).append(job)
+    return groups

@@ -1,0 +1,227 @@
+"""What the statements for whole batches leave: results looked at row by row, in one transaction."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from django.db import IntegrityError, OperationalError, transaction
+
+from hipq_django.database.errors import is_locked_out
+from hipq_django.database.locks import locked
+from hipq_django.database.lookups import max_rows_per_statement
+from hipq_django.database.transactions import worker_transaction
+from hipq_django.domain.retries import GiveUp, RetryAt, RetryIn, retry_time
+from hipq_django.domain.states import Phase, State
+from hipq_django.signals import job_failed, job_finished, send_after_commit
+from hipq_django.transitions.decisions import failed_as
+from hipq_django.transitions.history import attempt_of, record_attempts
+from hipq_django.transitions.late_results import ContendedError, is_open, persist_late
+from hipq_django.transitions.outcomes import discard_answers, succeeded_values
+from hipq_django.transitions.ownership import release
+from hipq_django.transitions.updates import UNOWNED, chunks, rows_of, set_values, update_each
+from hipq_django.transitions.values import (
+    Claim,
+    Decided,
+    Failed,
+    Persisted,
+    Released,
+    Result,
+    Snoozed,
+    Succeeded,
+    Waits,
+    WaitsFor,
+)
+from hipq_django.transitions.waiting import next_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from hipq_django.domain.parts import Expects
+    from hipq_django.models import Job, Worker
+
+logger = logging.getLogger("hipq_django")
+
+
+def persist_with_care(results: Sequence[Result], worker: Worker, now: datetime) -> Persisted:
+    """Write results in one transaction; one by one where it would have to wait for a lock."""
+    try:
+        with worker_transaction(worker.using):
+            return _persist(results, worker, now)
+    except ContendedError:
+        pass
+    except OperationalError as error:
+        if not is_locked_out(error):
+            raise
+    if len(results) == 1:
+        return Persisted([], [], list(results))
+    parts = [persist_with_care([result], worker, now) for result in results]
+    return reduce(Persisted.joined, parts, Persisted([], [], []))
+
+
+def _persist(results: Sequence[Result], worker: Worker, now: datetime) -> Persisted:
+    using = worker.using
+    free = _rows(using, [r.claim.id for r in results], is_locking=True)
+    missing = [r for r in results if r.claim.id not in free]
+    others = _rows(using, [r.claim.id for r in missing], is_locking=False)
+    locked_by_others = [r for r in missing if _may_be_written(r.claim, others, worker)]
+    mine = [r for r in results if _is_mine(r.claim, free.get(r.claim.id), worker)]
+    overtaken = {r.claim.id for r in mine if _was_answered_first(r, free[r.claim.id])}
+    release(sorted(overtaken), using, now)
+    _write([r for r in mine if r.claim.id not in overtaken], worker, now)
+    late = [r for r in results if is_open(r.claim, free.get(r.claim.id))]
+    taken = persist_late(late, worker, now) if late else set()
+    written = mine + [r for r in late if r.claim.id in taken]
+    kept = set(map(id, (*written, *locked_by_others)))
+    lost = [r for r in results if id(r) not in kept]
+    for result in lost:
+        claim = result.claim
+        logger.info("job=%s attempt=%s stale: somebody else was first", claim.id, claim.attempt)
+    return Persisted(written, lost, locked_by_others)
+
+
+def _rows(using: str, ids: Iterable[int], *, is_locking: bool) -> dict[int, Job]:
+    """Return the jobs by their ids; locked, then without those that somebody else has locked."""
+    wanted = sorted(ids)
+    size = max_rows_per_statement(using)
+    found: dict[int, Job] = {}
+    for start in range(0, len(wanted), size):
+        rows = rows_of(using, wanted[start : start + size]).order_by("pk")
+        rows = rows.only("state", "attempt", "has_pending_answer", "worker_id")
+        found |= {row.pk: row for row in (locked(rows, skip_locked=True) if is_locking else rows)}
+    return found
+
+
+def _may_be_written(claim: Claim, rows: Mapping[int, Job], worker: Worker) -> bool:
+    row = rows.get(claim.id)
+    return _is_mine(claim, row, worker) or is_open(claim, row)
+
+
+def _is_mine(claim: Claim, row: Job | None, worker: Worker) -> bool:
+    """Whether the job is still where the claim put it: owned by this process."""
+    if row is None or (row.state, row.attempt) != (_state_of(claim), claim.attempt):
+        return False
+    return row.worker_id is not None and row.worker_id in (worker.pk, claim.snapshot.worker_id)
+
+
+def _state_of(claim: Claim) -> State:
+    return State.ERROR if claim.phase is Phase.DECISION else State.RUNNING
+
+
+def _was_answered_first(result: Result, row: Job) -> bool:
+    """Whether the answer came while the handler was still running: the answer was first."""
+    return result.claim.phase is Phase.REQUEST and row.has_pending_answer
+
+
+def _write(results: Sequence[Result], worker: Worker, now: datetime) -> None:
+    using = worker.using
+    expected: dict[int, Expects] = {r.claim.id: [] for r in results if isinstance(r, Waits)}
+    expected |= {r.claim.id: r.expects for r in results if isinstance(r, WaitsFor)}
+    _wait(expected, using, now)
+    _succeed([r for r in results if isinstance(r, Succeeded)], using, now)
+    _snooze([r for r in results if isinstance(r, Snoozed)], using, now)
+    _release([r for r in results if isinstance(r, Released)], using, now)
+    _fail([r for r in results if isinstance(r, Failed)], worker, now)
+    for decided in [r for r in results if isinstance(r, Decided)]:
+        _conclude(decided, using, now)
+
+
+def _wait(expected: Mapping[int, Expects], using: str, now: datetime) -> None:
+    """Let jobs wait, owned by nobody, for what they expect."""
+    values = {pk: {"expects": expects} for pk, expects in expected.items()}
+    update_each(using, values, update_time=now, **UNOWNED)
+
+
+def _succeed(results: Sequence[Succeeded], using: str, now: datetime) -> None:
+    values = {r.claim.id: {"result": r.value} for r in results}
+    update_each(using, values, **succeeded_values(now))
+    for result in results:
+        set_values(result.claim.job, {**succeeded_values(now), "result": result.value})
+    send_after_commit(job_finished, [r.claim.job for r in results], using)
+
+
+def _snooze(results: Sequence[Snoozed], using: str, now: datetime) -> None:
+    """Through error to retry, as the states demand, without an Attempt."""
+    errors = {r.claim.id: {"error": r.reason} for r in results}
+    update_each(using, errors, state=State.ERROR, update_time=now, **UNOWNED)
+    retries = {
+        r.claim.id: next_time(
+            r.claim.snapshot,
+            now + timedelta(seconds=r.seconds),
+            has_pending_answer=r.claim.phase is Phase.RESPONSE,
+        )
+        for r in results
+    }
+    update_each(using, retries, state=State.RETRY)
+
+
+def _release(results: Sequence[Released], using: str, now: datetime) -> None:
+    """Put what did not start back to its place, where any worker claims it.
+
+    A request goes through error to retry, as the states demand, without an Attempt.
+    """
+    release([r.claim.id for r in results if r.claim.phase is not Phase.REQUEST], using, now)
+    requests = [r for r in results if r.claim.phase is Phase.REQUEST]
+    for reason in {r.reason for r in requests}:
+        ids = [r.claim.id for r in requests if r.reason == reason]
+        for rows in chunks(using, ids):
+            rows.update(state=State.ERROR, error=reason, update_time=now, **UNOWNED)
+        for rows in chunks(using, ids):
+            rows.update(state=State.RETRY)
+
+
+def _fail(results: Sequence[Failed], worker: Worker, now: datetime) -> None:
+    """To error, owned by nobody: the retry handler decides in the next batch."""
+    using = worker.using
+    errors = {r.claim.id: {"error": r.error} for r in results}
+    update_each(using, errors, state=State.ERROR, update_time=now, **UNOWNED)
+    record_attempts([attempt_of(result, worker, now) for result in results], using)
+    for result in results:
+        set_values(result.claim.job, {"state": State.ERROR, "error": result.error, **UNOWNED})
+    send_after_commit(job_failed, [r.claim.job for r in results], using)
+
+
+def _conclude(result: Decided, using: str, now: datetime) -> None:
+    """Move one job on from error, as its retry handler decided."""
+    decision = result.decision
+    if not isinstance(decision, GiveUp) and _retry(result, decision, using, now):
+        return
+    claim = result.claim
+    values = {
+        "state": State.FINAL,
+        "outcome": failed_as(claim),
+        "has_pending_answer": False,
+        "update_time": now,
+        **UNOWNED,
+    }
+    rows_of(using, [claim.id]).update(**values)
+    set_values(claim.job, values)
+    send_after_commit(job_finished, [claim.job], using)
+
+
+def _retry(result: Decided, decision: RetryIn | RetryAt, using: str, now: datetime) -> bool:
+    job = result.claim.job
+    set_values(job, result.changes)
+    answered = job.has_pending_answer and not decision.resend
+    values = {
+        **result.changes,
+        **next_time(job, retry_time(decision, now), has_pending_answer=answered),
+    }
+    values |= {"state": State.RETRY, "update_time": now, **UNOWNED}
+    if decision.resend:
+        values["has_pending_answer"] = False
+    try:
+        with transaction.atomic(using=using, savepoint="job_key" in result.changes):
+            rows_of(using, [result.claim.id]).update(**values)
+    except IntegrityError:
+        if "job_key" not in result.changes:
+            raise
+        logger.exception("job=%s key=%r of its retry handler is taken", job.pk, job.job_key)
+        return False
+    if decision.resend:
+        discard_answers([job.pk], using)
+    set_values(job, values)
+    return True

@@ -1,0 +1,56 @@
+"""How rows of jobs are written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.db.models import Case, Value, When
+
+from hipq_django.database.lookups import max_rows_per_statement
+from hipq_django.domain.states import Phase
+from hipq_django.models import Job
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from django.db.models import Model
+
+CASES_PER_STATEMENT = 100
+
+UNOWNED: dict[str, Any] = {"worker": None, "phase": Phase.NONE}
+"""The values of a job that nobody owns."""
+
+
+def rows_of(using: str, ids: Sequence[int]) -> Any:
+    """Return the jobs with these ids."""
+    return Job.objects.using(using).filter(pk__in=ids)
+
+
+def chunks(using: str, ids: Sequence[int]) -> Iterator[Any]:
+    """Yield them in parts that one statement may name."""
+    size = max_rows_per_statement(using)
+    for start in range(0, len(ids), size):
+        yield rows_of(using, ids[start : start + size])
+
+
+def update_each(using: str, changes: Mapping[int, Mapping[str, Any]], **same: Any) -> None:
+    """Update many rows in few statements: `changes` differ by row, `same` do not."""
+    ids = list(changes)
+    for start in range(0, len(ids), CASES_PER_STATEMENT):
+        part = ids[start : start + CASES_PER_STATEMENT]
+        cases = {
+            name: _case(name, {i: changes[i][name] for i in part}) for name in changes[part[0]]
+        }
+        rows_of(using, part).update(**cases, **same)
+
+
+def _case(name: str, values: Mapping[int, Any]) -> Case:
+    output: Any = Job._meta.get_field(name)
+    whens = [When(pk=pk, then=Value(value, output_field=output)) for pk, value in values.items()]
+    return Case(*whens, output_field=output)
+
+
+def set_values(row: Model, values: Mapping[str, Any]) -> None:
+    """Bring a copy up to date."""
+    for name, value in values.items():
+        setattr(row, name, value)

@@ -1,0 +1,136 @@
+"""The callback that the other system POSTs to: progress, and then its answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from django.http import HttpRequest, JsonResponse
+
+from hipq_django.answers.api import answer_callback
+from hipq_django.answers.callback_urls import read_token
+from hipq_django.api.reporting import extend_callback, progress_callback
+from hipq_django.conf.instances import get_instance
+from hipq_django.exceptions import (
+    ConfigurationError,
+    ForgedCallbackError,
+    InvalidAnswerError,
+    InvalidJobError,
+)
+from hipq_django.models import Answer
+from hipq_django.web.receiving import ReceivingView, RefusedError, read_body, read_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hipq_django.answers.callback_urls import SealedToken, Token
+    from hipq_django.conf.instances import InstanceSettings
+
+FORM = (
+    'send one of {"response": …}, {"error": …}, {"progress": {"percent": 40, "message": "…"}} and '
+    '{"extend": seconds}.'
+)
+
+
+class CallbackView(ReceivingView):
+    """Takes `{"response": …}`, `{"error": …}`, `{"progress": {"percent": …, "message": …}}` or
+    `{"extend": seconds}` for the attempt that the URL was signed for.
+
+    200: stored, also when it was stored before. 410: the job was settled otherwise; the answer is
+    kept as late. 409: progress, or more time, of an attempt that is not running. 403: the URL is
+    forged. 400: not JSON, or not of this form. 413: too large. 405: anything but POST. 503: the
+    database failed.
+    """
+
+    def setup(self, request: HttpRequest, *args: Any, **captured: Any) -> None:
+        """Begin, with a request that does not know its token any more."""
+        super().setup(request, *args, **captured)
+        _hide_path(request, self.route)
+
+    def receive(  # type: ignore[override]  # the URL gives it more
+        self, request: HttpRequest, *, token: SealedToken
+    ) -> JsonResponse:
+        """Store what was sent and say what became of it."""
+        checked, config = _read_url(token.text)
+        verb, value = _read_verb(read_body(request, config.callback_max_bytes))
+        try:
+            return _VERBS[verb](checked, value)
+        except InvalidJobError as error:
+            raise InvalidAnswerError(f"{verb}: {error}") from error
+
+
+def _hide_path(request: HttpRequest, route: str) -> None:
+    """Put the route in the place of the path, which is as good as a password.
+
+    Django writes the path of each reply from 400 on into its log and into its mails to the admins,
+    and so does whatever else looks at the request.
+    """
+    path, shown = request.path_info, f"/{route}"
+    for name, value in request.META.items():
+        if isinstance(value, str) and (path in value or path in unquote(value)):
+            request.META[name] = shown
+    request.path = request.path_info = shown
+
+
+def _read_url(text: str) -> tuple[Token, InstanceSettings]:
+    try:
+        token = read_token(text)
+        return token, get_instance(token.instance)
+    except (ForgedCallbackError, ConfigurationError) as error:
+        raise RefusedError(403, str(error)) from error
+
+
+def _read_verb(body: bytes) -> tuple[str, Any]:
+    """Return the one thing that the body says; nulls beside it say nothing."""
+    try:
+        data = read_json(body)
+    except InvalidAnswerError as error:
+        raise InvalidAnswerError(f"{str(error).removesuffix('.')}; {FORM}") from error
+    if not isinstance(data, dict):
+        raise InvalidAnswerError(f"the body is not a JSON object; {FORM}")
+    said = [verb for verb in _VERBS if data.get(verb) is not None]
+    if not said and "response" in data:
+        return "response", None
+    if len(said) != 1:
+        raise InvalidAnswerError(f"the body must say one thing; {FORM}")
+    return said[0], data[said[0]]
+
+
+def _respond(token: Token, response: Any) -> JsonResponse:
+    return _answered(answer_callback(token, Answer.Kind.RESPONSE, response))
+
+
+def _fail(token: Token, error: Any) -> JsonResponse:
+    return _answered(answer_callback(token, Answer.Kind.ERROR, error))
+
+
+def _answered(answer: Answer) -> JsonResponse:
+    unused = answer.status in (Answer.Status.LATE, Answer.Status.UNMATCHED)
+    gone = unused or answer.job_id is None
+    return JsonResponse({"status": answer.status}, status=410 if gone else 200)
+
+
+def _progress(token: Token, report: Any) -> JsonResponse:
+    if not isinstance(report, dict) or "percent" not in report:
+        raise InvalidAnswerError(f"progress is not an object with a percent; {FORM}")
+    known = progress_callback(token, report["percent"], report.get("message", ""))
+    return JsonResponse({"status": "stored"}) if known else _not_running()
+
+
+def _extend(token: Token, seconds: Any) -> JsonResponse:
+    deadline = extend_callback(token, seconds)
+    if deadline is None:
+        return _not_running()
+    return JsonResponse({"status": "stored", "deadline": deadline.isoformat()})
+
+
+def _not_running() -> JsonResponse:
+    return JsonResponse({"error": "this attempt is not running; nothing was changed."}, status=409)
+
+
+_VERBS: dict[str, Callable[[Token, Any], JsonResponse]] = {
+    "response": _respond,
+    "error": _fail,
+    "progress": _progress,
+    "extend": _extend,
+}

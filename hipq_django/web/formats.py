@@ -1,0 +1,147 @@
+"""A partner's own message format: how an answer is read from a message, and stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import reduce
+from inspect import iscoroutinefunction
+from operator import getitem
+from typing import TYPE_CHECKING, Any
+
+from django.db import InterfaceError, OperationalError
+
+from hipq_django.answers.api import complete, fail
+from hipq_django.conf.instances import get_instance
+from hipq_django.conf.rules import DEFAULT
+from hipq_django.domain.validation import checked_type_name
+from hipq_django.exceptions import ConfigurationError, InvalidAnswerError, InvalidJobError
+from hipq_django.job_types.spec import JobTypeSpec
+
+if TYPE_CHECKING:
+    from hipq_django.models import Answer
+
+Reader = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What `outcome` returns for a response to the job: `value` is JSON.
+
+    `part` names the part that is answered, where the job waits for several.
+    """
+
+    value: Any = field(default=None, repr=False)
+    part: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorResponse:
+    """What `outcome` returns for an error; its retry handler decides. `error` is text or JSON."""
+
+    error: Any = field(repr=False)
+    part: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageFormat:
+    """How the parts of an answer are read from the payload of a message.
+
+    `outcome` is a function payload → Response, ErrorResponse, or None for a message that is no
+    answer. `key` and `message_id` are functions payload → text, or the path of a field such as
+    "data.order_id". `job_type` is a name, or a function payload → name. Raise
+    `ConfigurationError` for what can be none of these.
+    """
+
+    job_type: str | Reader
+    key: str | Reader
+    outcome: Reader
+    message_id: str | Reader | None = None
+    instance: str = DEFAULT
+
+    def __post_init__(self) -> None:
+        get_instance(self.instance)
+        _check_job_type(self.job_type)
+        _check_reader("key", self.key, "a function, or the path of a field such as 'data.order'")
+        _check_reader("outcome", self.outcome, "a function", path=False)
+        if self.message_id is not None:
+            _check_reader("message_id", self.message_id, "a function, the path of a field, or None")
+
+    def receive(self, payload: Any) -> Answer | None:
+        """Store the answer that is in a payload and return it; None where there is none in it.
+
+        Raise `InvalidAnswerError` where a part cannot be read or stored; nothing was changed.
+        """
+        outcome = read("outcome", self.outcome, payload)
+        if outcome is None:
+            return None
+        name, key, message_id = self._name(payload), self._key(payload), self._message_id(payload)
+        if isinstance(outcome, Response):
+            return complete(
+                name, key, outcome.value, message_id=message_id, part=outcome.part,
+                instance=self.instance,
+            )  # fmt: skip
+        if isinstance(outcome, ErrorResponse):
+            return fail(
+                name, key, outcome.error, message_id=message_id, part=outcome.part,
+                instance=self.instance,
+            )  # fmt: skip
+        raise InvalidAnswerError(
+            f"the outcome is of type {type(outcome).__name__}; return Response(…), "
+            "ErrorResponse(…), or None for a message that is no answer."
+        )
+
+    def _name(self, payload: Any) -> Any:
+        if isinstance(self.job_type, str):
+            return self.job_type
+        return read("job type", self.job_type, payload)
+
+    def _key(self, payload: Any) -> Any:
+        return read("key", self.key, payload)
+
+    def _message_id(self, payload: Any) -> Any:
+        return None if self.message_id is None else read("message id", self.message_id, payload)
+
+
+def read(part: str, reader: str | Reader, payload: Any) -> Any:
+    """Return what a reader finds in a payload.
+
+    Whatever it raises means that the message is malformed, and is raised as `InvalidAnswerError`;
+    only an outage of the database is not the fault of the message.
+    """
+    try:
+        return _field(reader, payload) if isinstance(reader, str) else reader(payload)
+    except (InvalidAnswerError, InterfaceError, OperationalError):
+        raise
+    except Exception as error:  # the project's code, on data from outside
+        path = f" at {reader!r}" if isinstance(reader, str) else ""
+        raise InvalidAnswerError(
+            f"the {part} cannot be read from the message{path}: {type(error).__name__}."
+        ) from error
+
+
+def _field(path: str, payload: Any) -> Any:
+    """Return the field of nested JSON objects; a whole number is returned as text."""
+    value = reduce(getitem, path.split("."), payload)
+    return str(value) if type(value) is int else value
+
+
+def _check_job_type(job_type: object) -> None:
+    if isinstance(job_type, JobTypeSpec):
+        raise ConfigurationError(
+            f"job_type is the declaration of {job_type.name!r}; give its name, {job_type.name!r}."
+        )
+    if isinstance(job_type, str):
+        try:
+            checked_type_name(job_type)
+        except InvalidJobError as error:
+            raise ConfigurationError(str(error)) from error
+    else:
+        _check_reader("job_type", job_type, "the name of a job type, or a function")
+
+
+def _check_reader(option: str, reader: object, wanted: str, *, path: bool = True) -> None:
+    is_path = path and isinstance(reader, str) and all(reader.split("."))
+    if is_path or (callable(reader) and not iscoroutinefunction(reader)):
+        return
+    raise ConfigurationError(f"{option} is {reader!r:.200}; give {wanted}.")

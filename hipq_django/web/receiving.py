@@ -1,0 +1,132 @@
+"""What the views that other systems call have in common: limits, refusals, outages."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import PurePath
+from traceback import extract_tb
+from typing import TYPE_CHECKING, Any
+
+from django.core.exceptions import RequestDataTooBig
+from django.db import DataError, Error, connections, transaction
+from django.http import HttpRequest, JsonResponse, UnreadablePostError
+from django.http.request import RawPostDataException
+from django.utils.decorators import method_decorator
+from django.views import View
+from django.views.decorators.csrf import csrf_exempt
+
+from hipq_django.database.errors import in_one_line
+from hipq_django.exceptions import ConfigurationError, InvalidAnswerError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from django.http.response import HttpResponseBase
+
+logger = logging.getLogger("hipq_django")
+
+RETRY_AFTER_SECONDS = 30
+
+
+class RefusedError(Exception):
+    """The request is answered with this status and reason; nothing was changed."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+@method_decorator(csrf_exempt, name="dispatch")
+class ReceivingView(View):
+    """Takes POSTs of other systems.
+
+    400: the message is malformed. 413: it is too large. 405: anything but POST. 503: the database
+    or the configuration failed, and the sender should try again. Each of these changes nothing.
+    """
+
+    http_method_names = ["post"]
+
+    @classmethod
+    def as_view(cls, **options: Any) -> Callable[..., HttpResponseBase]:
+        """Return the view; it commits what it confirms, whatever ATOMIC_REQUESTS says."""
+        view = super().as_view(**options)
+        for alias in connections:
+            view = transaction.non_atomic_requests(using=alias)(view)
+        return view
+
+    def post(self, request: HttpRequest, *_: Any, **captured: Any) -> JsonResponse:
+        """Receive the message, and say what became of it or why it is refused."""
+        try:
+            return self.receive(request, **captured)
+        except RefusedError as error:
+            return self.refuse(error.status, str(error), error)
+        except (InvalidAnswerError, DataError) as error:
+            reason = str(error) if isinstance(error, InvalidAnswerError) else _NOT_STORABLE
+            return self.refuse(400, reason, error)
+        except ConfigurationError as error:
+            return self.put_off("this site is not set up for the message", error)
+        except Error as error:
+            return self.put_off("the database failed", error)
+
+    def receive(self, request: HttpRequest, **captured: Any) -> JsonResponse:
+        """Take the message of a request; raise `RefusedError` or `InvalidAnswerError`."""
+        raise NotImplementedError
+
+    def refuse(self, status: int, reason: str, error: Exception) -> JsonResponse:
+        """Tell the sender why; the log has neither content nor secrets."""
+        # What is said of an answer quotes it; what a refusal says is our own words.
+        said = f": {reason}" if isinstance(error, RefusedError) else ""
+        logger.warning("route=%s status=%s %s%s", self.route, status, _cause(error), said)
+        return JsonResponse({"error": reason}, status=status)
+
+    def put_off(self, reason: str, error: Exception) -> JsonResponse:
+        """Ask the sender to try again, because the trouble is on this side."""
+        logger.error("route=%s status=503 %s: %s", self.route, reason, in_one_line(error))
+        headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
+        return JsonResponse({"error": f"{reason}; try again."}, status=503, headers=headers)
+
+    @property
+    def route(self) -> str:
+        """Which address this is, for the log: the pattern, because a path may hold a token."""
+        match = self.request.resolver_match
+        return match.route if match else "-"
+
+
+_NOT_STORABLE = "the database cannot store the message."
+
+
+def _cause(error: BaseException) -> str:
+    """Return the class of what was first raised, and where; its message may quote the request."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    frames = extract_tb(error.__traceback__)
+    place = f" at={PurePath(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    return f"error={type(error).__name__}{place}"
+
+
+def read_body(request: HttpRequest, limit: int) -> bytes:
+    """Return the raw body of a request; raise `RefusedError` beyond `limit` bytes."""
+    too_large = f"the body is larger than {limit} bytes."
+    try:
+        length = int(request.META.get("CONTENT_LENGTH") or 0)
+        body = request.body if length <= limit else b""
+    except RequestDataTooBig as error:
+        raise RefusedError(413, too_large) from error
+    except (RawPostDataException, UnreadablePostError, ValueError) as error:
+        raise RefusedError(400, "the body could not be read.") from error
+    if length > limit or len(body) > limit:
+        raise RefusedError(413, too_large)
+    return body
+
+
+def read_json(body: bytes) -> Any:
+    """Return the JSON of a body; raise `InvalidAnswerError` unless it is JSON in UTF-8."""
+    try:
+        return json.loads(body.decode(), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise InvalidAnswerError("the body is not JSON in UTF-8.") from error
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")

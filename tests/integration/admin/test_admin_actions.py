@@ -1,0 +1,259 @@
+"""Run now, cancel and requeue in the admin: from the list and from a job's page."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.test import Client
+
+import hipq_django as hipq
+from hipq_django.admin import job_actions
+from hipq_django.database import clock
+from hipq_django.models import Job
+from hipq_django.testing import run_due_jobs
+from tests.admin_pages import act, history, html, log_in, messages_of, page_url, press
+from tests.factories import JobFactory
+from tests.hand_worker import HandWorker
+
+pytestmark = pytest.mark.django_db
+
+ACTIONS = {"run_now": "run_job", "cancel": "cancel_job", "requeue": "requeue_job"}
+LABELS = {"run_now": "Run now", "cancel": "Cancel …", "requeue": "Requeue"}
+
+
+def job_in(state: str, **values: Any) -> Job:
+    job: Job = JobFactory.create(state=state, **values)
+    return job
+
+
+def suited_to(action: str) -> Job:
+    """A job to which the action may be done."""
+    return job_in("final" if action == "requeue" else "retry")
+
+
+def in_the_future() -> Job:
+    return hipq.enqueue(
+        "echo",
+        job_key="order-42",
+        scheduled_run_time=clock.now("default") + timedelta(days=9),
+        time_windows=["22:00-22:01"],
+    )
+
+
+# What they do
+
+
+@pytest.mark.parametrize("from_page", [True, False])
+def test_run_now_lets_a_job_run_now(admin_client: Client, from_page: bool) -> None:
+    job = in_the_future()
+
+    response = (
+        press(admin_client, "run_now", job) if from_page else act(admin_client, "run_now", job)
+    )
+
+    assert messages_of(response)[0].startswith("Set to run now, its time windows dropped: ")
+    assert history(job) == ["Set to run now, its time windows dropped."]
+    assert run_due_jobs() == 1
+
+
+@pytest.mark.parametrize("from_page", [True, False])
+@pytest.mark.parametrize("state", ["initial", "running", "error", "retry"])
+def test_cancel_ends_a_live_job(admin_client: Client, state: str, from_page: bool) -> None:
+    job = job_in(state)
+
+    response = press(admin_client, "cancel", job) if from_page else act(admin_client, "cancel", job)
+
+    job.refresh_from_db()
+    assert (job.state, job.outcome) == ("final", "cancelled")
+    assert messages_of(response)[0].startswith("Cancelled: ")
+    assert history(job) == ["Cancelled."]
+
+
+@pytest.mark.parametrize("from_page", [True, False])
+def test_requeue_makes_a_fresh_job_from_a_final_one(admin_client: Client, from_page: bool) -> None:
+    job = job_in("final", outcome="failed", error="boom", job_data={"order": 42}, job_key="k")
+
+    press(admin_client, "requeue", job) if from_page else act(admin_client, "requeue", job)
+
+    fresh = Job.objects.exclude(pk=job.pk).get()
+    assert (fresh.state, fresh.job_data, fresh.job_key, fresh.origin) == (
+        "initial", {"order": 42}, "k", job,
+    )  # fmt: skip
+    assert history(job) == [f"Requeued as job {fresh.pk}."]
+    assert history(fresh) == [f"Requeued from job {job.pk}."]
+
+
+def test_the_button_requeue_leads_to_the_fresh_job(admin_client: Client) -> None:
+    job = job_in("final")
+
+    response = press(admin_client, "requeue", job)
+
+    fresh = Job.objects.exclude(pk=job.pk).get()
+    assert response.redirect_chain == [(page_url(fresh), 302)]
+    assert messages_of(response) == [f"Requeued: job {fresh.pk}."]
+
+
+def test_the_history_names_the_operator(client: Client) -> None:
+    operator = log_in(client, "view_job", "cancel_job")
+    job = job_in("running")
+
+    press(client, "cancel", job)
+
+    entry = LogEntry.objects.get(object_id=str(job.pk))
+    assert (entry.user, entry.object_repr) == (operator, str(job))
+    assert "Cancelled." in html(client, page_url(job, "history"))
+
+
+# Refusals
+
+
+def test_of_several_jobs_the_refused_are_named_and_the_others_go_on(admin_client: Client) -> None:
+    done, running, waiting = job_in("final"), job_in("running"), job_in("retry")
+
+    response = act(admin_client, "run_now", done, running, waiting)
+
+    assert messages_of(response) == [
+        "Set to run now, its time windows dropped: 1 job.",
+        f"job {done.pk}: run_now: job {done.pk} is final (succeeded); use requeue to run it once "
+        "more.",
+        f"job {running.pk}: run_now: job {running.pk} is running; only jobs in initial or retry "
+        "can be run now.",
+    ]
+    assert (history(done), history(running)) == ([], [])
+    assert history(waiting) == ["Set to run now, its time windows dropped."]
+
+
+def test_a_requeue_is_refused_while_another_job_has_the_key(admin_client: Client) -> None:
+    job = job_in("final", job_key="k")
+    live = job_in("retry", job_key="k", job_type=job.job_type)
+
+    for response in (press(admin_client, "requeue", job), act(admin_client, "requeue", job)):
+        assert f"has a live job with key 'k': job {live.pk} is retry" in messages_of(response)[0]
+    assert Job.objects.count() == 2
+    assert history(job) == []
+
+
+def test_many_refusals_are_shortened(admin_client: Client) -> None:
+    jobs = [job_in("final") for _ in range(15)]
+
+    said = messages_of(act(admin_client, "cancel", *jobs))
+
+    assert len(said) == 11
+    assert said[-1] == "5 more jobs were refused."
+
+
+def test_more_jobs_than_a_request_can_take_are_refused_as_a_whole(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_actions, "MAX_JOBS", 2)
+    jobs = [job_in("running") for _ in range(3)]
+
+    response = act(admin_client, "cancel", *jobs)
+
+    assert messages_of(response) == ["Nothing was done: select at most 2 jobs at a time."]
+    assert Job.objects.running().count() == 3
+
+
+def test_a_button_of_a_page_that_is_out_of_date_says_what_happened(admin_client: Client) -> None:
+    job = hipq.enqueue("ask")
+    assert "Run now</button>" in html(admin_client, page_url(job))
+    HandWorker().run_pass()
+
+    response = press(admin_client, "run_now", job)
+
+    assert f"run_now: job {job.pk} is running" in messages_of(response)[0]
+    assert history(job) == []
+
+
+def test_a_button_of_a_pruned_job_leads_to_the_list(admin_client: Client) -> None:
+    job = JobFactory.build(pk=4711)
+
+    response = press(admin_client, "cancel", job)
+
+    assert response.status_code == 200
+    assert messages_of(response) == ["There is no job 4711."]
+
+
+def test_what_cannot_be_logged_is_not_done(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = job_in("retry")
+    monkeypatch.setattr(job_actions.JobActions, "log_change", lambda *_: 1 / 0)
+
+    with pytest.raises(ZeroDivisionError):
+        press(admin_client, "cancel", job)
+
+    assert Job.objects.get(pk=job.pk).state == "retry"
+
+
+# Who may, and when
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_each_action_has_a_permission_of_its_own(client: Client, action: str) -> None:
+    log_in(client, "view_job", "change_job", *(set(ACTIONS.values()) - {ACTIONS[action]}))
+    job = suited_to(action)
+
+    assert LABELS[action] not in html(client, page_url(job))
+    assert press(client, action, job).status_code == 403
+    assert messages_of(act(client, action, job)) == ["No action selected."]
+    assert (Job.objects.get(pk=job.pk).update_time, Job.objects.count()) == (job.update_time, 1)
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_its_permission_and_the_one_to_view_are_enough(client: Client, action: str) -> None:
+    log_in(client, "view_job", ACTIONS[action])
+    one, other = suited_to(action), suited_to(action)
+
+    assert LABELS[action] in html(client, page_url(one))
+    assert press(client, action, one).status_code == 200
+    act(client, action, other)
+    assert len(history(one)) == len(history(other)) == 1
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_without_the_permission_to_view_nothing_can_be_done(client: Client, action: str) -> None:
+    log_in(client, ACTIONS[action])
+    job = suited_to(action)
+
+    assert press(client, action, job).status_code == 403
+    assert history(job) == []
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_get_changes_nothing(admin_client: Client, action: str) -> None:
+    job = suited_to(action)
+
+    assert admin_client.get(page_url(job, action)).status_code == 405
+    assert history(job) == []
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_post_from_another_site_changes_nothing(admin_user: Any, action: str) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(admin_user)
+    job = suited_to(action)
+
+    assert client.post(page_url(job, action)).status_code == 403
+    assert history(job) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "actions"),
+    [
+        ("initial", {"run_now", "cancel"}),
+        ("running", {"cancel"}),
+        ("error", {"cancel"}),
+        ("retry", {"run_now", "cancel"}),
+        ("final", {"requeue"}),
+    ],
+)
+def test_a_page_offers_what_suits_the_state(
+    admin_client: Client, state: str, actions: set[str]
+) -> None:
+    page = html(admin_client, page_url(job_in(state)))
+
+    assert {action for action in ACTIONS if f'id="hipq-{action}"' in page} == actions

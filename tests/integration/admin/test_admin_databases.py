@@ -1,0 +1,115 @@
+"""The admin of an instance whose rows are in another database."""
+
+from __future__ import annotations
+
+import pytest
+from django.test import Client
+
+import hipq_django as hipq
+from hipq_django.conf.instances import get_instance
+from hipq_django.maintenance import reranking
+from hipq_django.models import Answer, Job, JobType, Queue, Worker
+from tests.admin_pages import ACTION_BOX, history, html, list_url, messages_of, page_url
+
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "other"], transaction=True),
+    pytest.mark.urls("tests.other_admin_urls"),
+]
+
+
+def other(url: str) -> str:
+    return url.replace("/admin/", "/other-admin/")
+
+
+@pytest.fixture
+def job() -> Job:
+    """A waiting job in the other database."""
+    return hipq.enqueue("ask", {"order": 42}, job_key="order-42", instance="other")
+
+
+def test_each_site_lists_the_rows_of_its_database(admin_client: Client, job: Job) -> None:
+    assert "order-42" in html(admin_client, other(list_url(Job)))
+    assert "order-42" in html(admin_client, other(list_url(Job)), q="order-42")
+    assert "order-42" in html(admin_client, other(list_url(Job)), queue=job.queue_id)
+    assert "order-42" not in html(admin_client, list_url(Job))
+
+
+@pytest.mark.parametrize("model", [Answer, JobType, Queue, Worker])
+def test_each_list_and_page_opens(admin_client: Client, job: Job, model: type) -> None:
+    hipq.complete("ask", "order-43", "yes", instance="other")
+    Worker.objects.using("other").create(instance="other", name="w")
+
+    page = html(admin_client, other(list_url(model)))
+
+    assert f'href="{other(list_url(Job))}' in page or model is Worker
+    for row in model.objects.using("other"):  # type: ignore[attr-defined]
+        html(admin_client, other(page_url(row)))
+
+
+def test_a_job_of_the_other_database_is_edited_and_run_there(
+    admin_client: Client, job: Job
+) -> None:
+    url = other(page_url(job))
+    assert 'href="/other-admin/hipq/queue/' in html(admin_client, url)
+
+    admin_client.post(
+        url,
+        {
+            "scheduled_run_time_0": "2030-05-01",
+            "scheduled_run_time_1": "12:30:00",
+            "priority": "5",
+            "throttle_factor": "1",
+        },
+    )
+    edited = Job.objects.using("other").get(pk=job.pk)
+    admin_client.post(other(page_url(job, "run_now")))
+    hurried = Job.objects.using("other").get(pk=job.pk)
+
+    assert (edited.priority, edited.scheduled_run_time.year) == (5, 2030)
+    assert hurried.scheduled_run_time < edited.scheduled_run_time
+    assert len(history(job)) == 2
+
+
+def test_queue_and_job_type_of_the_other_database_are_edited_there(
+    admin_client: Client, job: Job
+) -> None:
+    queue, job_type = job.queue, job.job_type
+    said = messages_of(
+        admin_client.post(
+            other(page_url(queue)),
+            {
+                "throttle_limit": "3",
+                "order": "priority",
+                "granularity_seconds": "1",
+                "ageing_seconds": "60",
+                "retention_days": "14",
+            },
+            follow=True,
+        )
+    )
+    admin_client.post(
+        other(page_url(job_type)),
+        {
+            "queue": queue.pk,
+            "default_timeout": "60",
+            "default_priority": "5",
+            "default_throttle_factor": "1",
+        },
+    )
+
+    queue.refresh_from_db()
+    job_type.refresh_from_db()
+    assert (queue.throttle_limit, job_type.default_priority) == (3, 5)
+    assert (
+        "The workers are bringing the waiting jobs of queue other.default into its order." in said
+    )
+    reranking.continue_ranking(get_instance("other"))
+    assert Job.objects.using("other").get().rank == queue.ordering.rank(
+        job.scheduled_run_time, job.priority
+    )
+
+
+def test_actions_of_the_list_reach_the_other_database(admin_client: Client, job: Job) -> None:
+    admin_client.post(other(list_url(Job)), {"action": "cancel", ACTION_BOX: [job.pk]})
+
+    assert Job.objects.using("other").get().outcome == "cancelled"

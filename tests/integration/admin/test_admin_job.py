@@ -1,0 +1,357 @@
+"""A job's page in the admin: what it shows, and editing a job that waits."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.test import Client
+
+import hipq_django as hipq
+from hipq_django.domain.ordering import Order
+from hipq_django.models import Job, Queue
+from hipq_django.testing import run_due_jobs
+from tests.admin_pages import (
+    form_values,
+    history,
+    html,
+    list_url,
+    messages_of,
+    page_url,
+    press,
+    save,
+)
+from tests.factories import (
+    AnswerFactory,
+    AttemptFactory,
+    JobFactory,
+    JobTypeFactory,
+    QueueFactory,
+    WorkerFactory,
+)
+from tests.hand_worker import HandWorker
+
+pytestmark = pytest.mark.django_db
+
+TOMORROW = {"scheduled_run_time_0": "2030-05-01", "scheduled_run_time_1": "12:30:00"}
+HOSTILE = "<script>alert(1)</script></pre><img src=x onerror=alert(2)>"
+
+
+def waiting(**values: Any) -> Job:
+    job: Job = JobFactory.create(**values)
+    return job
+
+
+def editable(client: Client, job: Job) -> set[str]:
+    """The names of the values that the job's page lets a user edit."""
+    names = {name.removesuffix("_0") for name in form_values(client, job)}
+    return names & {field.name for field in Job._meta.get_fields()}
+
+
+# What it shows
+
+
+def test_the_page_says_why_a_job_is_not_running_and_what_to_press(admin_client: Client) -> None:
+    WorkerFactory.create()
+    queue = QueueFactory.create(name="bank", paused=True, throttle_limit=1)
+    job_type = JobTypeFactory.create(name="ask", queue=queue)
+    waiting(job_type=job_type, state="running")
+
+    page = html(admin_client, page_url(waiting(job_type=job_type)))
+
+    assert "Queue bank is paused." in page
+    assert "Resume the queue." in page
+    assert "The limit of queue bank is reached: 1 of 1 running" in page
+    assert f'href="{page_url(queue)}">Open queue bank</a>' in page
+    assert "Run now</button>" in page
+
+
+def test_a_job_that_nothing_holds_says_so(admin_client: Client) -> None:
+    WorkerFactory.create()
+
+    page = html(admin_client, page_url(hipq.enqueue("ask")))
+
+    assert "Nothing holds it: the next free worker starts it." in page
+
+
+def test_the_page_shows_failed_attempts_and_answers(admin_client: Client) -> None:
+    job = waiting(state="retry", attempt=2)
+    AttemptFactory.create(job=job, attempt=1, error="HTTPError: 503", traceback="File jobs.py")
+    AttemptFactory.create(job=job, attempt=2, kind="timed_out", error={"code": 7})
+    AnswerFactory.create(job=job, status="late", payload={"receipt": 4711})
+
+    page = html(admin_client, page_url(job))
+
+    for text in ("HTTPError: 503", "File jobs.py", "timed out", "&quot;code&quot;: 7", "4711"):
+        assert text in page
+    assert "late: the job was final" in page
+
+
+def test_only_the_newest_of_many_attempts_are_shown(admin_client: Client) -> None:
+    job = waiting(state="retry", attempt=30)
+    for number in range(1, 31):
+        AttemptFactory.create(job=job, attempt=number, error=f"error of attempt {number}.")
+
+    page = html(admin_client, page_url(job))
+
+    assert "Failed attempts: the newest 20" in page
+    assert "error of attempt 11." in page
+    assert "error of attempt 10." not in page
+
+
+def test_a_requeued_job_leads_to_its_origin(admin_client: Client) -> None:
+    origin = waiting(state="final")
+
+    page = html(admin_client, page_url(hipq.requeue(origin)))
+
+    assert f'<a href="{page_url(origin)}">job {origin.pk}</a>' in page
+
+
+def test_a_running_job_names_its_worker(admin_client: Client) -> None:
+    worker = WorkerFactory.create(name="shop-1:4711")
+    job = waiting(state="running", worker=worker)
+
+    assert "Worker shop-1:4711 is executing it." in html(admin_client, page_url(job))
+
+
+@pytest.mark.parametrize("state", ["retry", "final"])
+def test_what_others_sent_is_escaped_everywhere(admin_client: Client, state: str) -> None:
+    outcome = "failed" if state == "final" else "NONE"
+    data: Any = {HOSTILE: [HOSTILE]}
+    job = waiting(
+        state=state, outcome=outcome, error=HOSTILE, job_data=data, result=data, job_key=HOSTILE
+    )
+    job.queue.throttler_problem = HOSTILE
+    job.queue.save()
+    AttemptFactory.create(job=job, error=HOSTILE, traceback=HOSTILE, worker=HOSTILE)
+    answer = AnswerFactory.create(job=job, status="late", payload=data, job_key=HOSTILE)
+    worker = WorkerFactory.create(name=HOSTILE, queues=[HOSTILE])
+    rows = [job, answer, worker, job.queue, job.job_type]
+
+    urls = [url for row in rows for url in (page_url(row), list_url(type(row)))]
+
+    for page in [html(admin_client, url) for url in urls]:
+        assert "<script>alert" not in page
+        assert "<img src=x" not in page
+    said = press(admin_client, "requeue", job).content.decode()
+    assert "<script>alert" not in said
+
+
+def test_data_as_deep_as_jobs_may_have_it_is_shown(admin_client: Client) -> None:
+    data: Any = 1
+    for _ in range(500):
+        data = [data]
+
+    assert "1,001 lines" in html(admin_client, page_url(hipq.enqueue("ask", data)))
+
+
+def test_the_page_needs_no_inline_script_or_style(admin_client: Client) -> None:
+    page = html(admin_client, page_url(waiting(state="retry")))
+
+    assert "<script>" not in page
+    assert "style=" not in page
+    assert "hipq_django/admin.css" in page
+
+
+# Which jobs may be edited
+
+
+@pytest.mark.parametrize("state", ["initial", "retry"])
+def test_of_a_waiting_job_time_priority_and_factor_may_be_edited(
+    admin_client: Client, state: str
+) -> None:
+    job = waiting(state=state)
+
+    assert editable(admin_client, job) == {"scheduled_run_time", "priority", "throttle_factor"}
+
+
+@pytest.mark.parametrize("state", ["running", "error", "final"])
+def test_nothing_of_another_job_may_be_edited(admin_client: Client, state: str) -> None:
+    job = waiting(state=state)
+    error = job.error
+
+    response = save(admin_client, job, priority="1", state="initial", error="", job_type="1")
+
+    assert editable(admin_client, job) == set()
+    assert messages_of(response)[0].startswith(f"job {job.pk} was not changed: meanwhile it is")
+    job.refresh_from_db()
+    assert (job.priority, job.state, job.error) == (100, state, error)
+    assert history(job) == []
+
+
+def test_fields_that_the_page_does_not_offer_are_ignored(admin_client: Client) -> None:
+    job, other = waiting(job_data={"order": 1}), JobTypeFactory.create()
+
+    save(
+        admin_client, job, job_type=other.pk, queue=other.queue.pk, job_data="{}", job_key="x",
+        state="final", attempt="9", priority="5",
+    )  # fmt: skip
+
+    fresh = Job.objects.get(pk=job.pk)
+    assert (fresh.priority, fresh.job_type, fresh.queue) == (5, job.job_type, job.queue)
+    assert (fresh.job_data, fresh.job_key, fresh.state, fresh.attempt) == (
+        {"order": 1}, "NONE", "initial", 0,
+    )  # fmt: skip
+
+
+# Editing
+
+
+@pytest.mark.parametrize("order", Order.values)
+def test_an_edit_moves_the_job_to_its_new_place_in_the_queue(
+    admin_client: Client, order: str
+) -> None:
+    queue: Queue = QueueFactory.create(order=order)
+    job = waiting(job_type=JobTypeFactory.create(queue=queue))
+
+    save(admin_client, job, priority="-7", throttle_factor="0.5", **TOMORROW)
+
+    job.refresh_from_db()
+    moment = datetime(2030, 5, 1, 12, 30, tzinfo=UTC)
+    assert (job.scheduled_run_time, job.priority) == (moment, -7)
+    assert job.throttle_factor == Decimal("0.5")
+    assert job.rank == queue.ordering.rank(moment, -7)
+    assert history(job) == [
+        f"Changed scheduled run time from {job.create_time:%Y-%m-%d %H:%M:%S}+00:00 to 2030-05-01 "
+        "12:30:00+00:00, priority from 100 to -7, throttle factor from 1 to 0.5."
+    ]
+
+
+def test_a_time_outside_the_windows_becomes_the_next_opening(admin_client: Client) -> None:
+    job = waiting(time_windows=["22:00-23:00"])
+
+    response = save(admin_client, job, **TOMORROW)
+
+    job.refresh_from_db()
+    assert job.scheduled_run_time == datetime(2030, 5, 1, 22, tzinfo=UTC)
+    assert "Its time windows moved it to 2030-05-01 22:00:00 UTC." in messages_of(response)
+
+
+def test_an_edit_of_the_priority_leaves_the_time_as_it_is(admin_client: Client) -> None:
+    moment = datetime(2025, 1, 6, 12, 0, 0, 123456, tzinfo=UTC)
+    job = waiting(scheduled_run_time=moment, time_windows=["22:00-23:00"])
+
+    save(admin_client, job, priority="1")
+
+    job.refresh_from_db()
+    assert (job.scheduled_run_time, job.priority) == (moment, 1)
+
+
+def test_an_edited_job_runs_at_its_new_time(admin_client: Client) -> None:
+    job = hipq.enqueue("echo", {"order": 42})
+
+    save(admin_client, job, **TOMORROW)
+    assert run_due_jobs() == 0
+    save(admin_client, job, scheduled_run_time_0="2025-01-01")
+
+    assert run_due_jobs() == 1
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        ({"priority": "nan"}, "priority nan: give a whole number"),
+        ({"priority": "1.5"}, "priority 1.5: give a whole number"),
+        ({"priority": "9999999"}, "priority 9999999: give a whole number from -1,000,000"),
+        ({"priority": ""}, "priority &#x27;&#x27;: give a whole number"),
+        ({"throttle_factor": "NaN"}, "throttle_factor nan: give a number from 0"),
+        ({"throttle_factor": "-1"}, "throttle_factor -1: give a number from 0"),
+        ({"throttle_factor": "0.0001"}, "throttle_factor 0.0001: give a number"),
+        ({"throttle_factor": "<b>"}, "throttle_factor &#x27;&lt;b&gt;&#x27;: give a number"),
+        ({"scheduled_run_time_0": "0001-01-01"}, "give a moment from 1970 to 9000"),
+        ({"scheduled_run_time_0": "9999-12-31"}, "give a moment from 1970 to 9000"),
+        ({"scheduled_run_time_0": "tomorrow"}, "Enter a valid date"),
+    ],
+)
+def test_a_value_that_enqueue_would_refuse_is_refused(
+    admin_client: Client, edit: dict[str, str], message: str
+) -> None:
+    job = waiting()
+
+    response = save(admin_client, job, **edit)
+
+    assert message in response.content.decode()
+    fresh = Job.objects.get(pk=job.pk)
+    assert (fresh.priority, fresh.throttle_factor) == (100, 1)
+    assert fresh.scheduled_run_time == job.scheduled_run_time
+    assert history(job) == []
+
+
+# Somebody else was first
+
+
+@pytest.mark.parametrize(
+    ("theirs", "mine"),
+    [
+        ({"priority": 7}, {"priority": "1"}),
+        ({"scheduled_run_time": datetime(2031, 1, 1, tzinfo=UTC)}, TOMORROW),
+    ],
+)
+def test_an_edit_of_what_somebody_else_changed_meanwhile_is_refused(
+    admin_client: Client, theirs: dict[str, Any], mine: dict[str, str]
+) -> None:
+    job = waiting()
+    opened = form_values(admin_client, job)
+    Job.objects.filter(pk=job.pk).update(**theirs)
+    now = Job.objects.filter(pk=job.pk).values().get()
+
+    response = save(admin_client, job, opened, **mine)
+
+    assert "somebody else changed" in messages_of(response)[0]
+    assert Job.objects.filter(pk=job.pk).values().get() == now
+    assert history(job) == []
+
+
+def test_an_edit_is_refused_when_a_worker_claimed_the_job_meanwhile(admin_client: Client) -> None:
+    job = hipq.enqueue("ask")
+    opened = form_values(admin_client, job)
+    HandWorker().run_pass()
+
+    response = save(admin_client, job, opened, priority="1")
+
+    assert messages_of(response) == [
+        f"job {job.pk} was not changed: meanwhile it is running, attempt 1. Only jobs in initial "
+        "or retry can be edited; this page shows it as it is now."
+    ]
+    job.refresh_from_db()
+    assert (job.state, job.priority) == ("running", 100)
+    assert history(job) == []
+
+
+def test_an_edit_is_refused_when_the_job_was_tried_meanwhile_and_waits_again(
+    admin_client: Client,
+) -> None:
+    job = waiting(state="retry", attempt=1)
+    opened = form_values(admin_client, job)
+    Job.objects.filter(pk=job.pk).update(attempt=2)
+
+    response = save(admin_client, job, opened, priority="1")
+
+    assert "meanwhile it is retry, attempt 2" in messages_of(response)[0]
+    assert Job.objects.get(pk=job.pk).priority == 100
+
+
+def test_an_edit_keeps_what_was_rescheduled_since_the_page_was_opened(admin_client: Client) -> None:
+    job = waiting()
+    opened = form_values(admin_client, job)
+    moved = job.scheduled_run_time + timedelta(days=7)
+    Job.objects.filter(pk=job.pk).update(scheduled_run_time=moved)
+
+    save(admin_client, job, opened, priority="1")
+
+    job.refresh_from_db()
+    assert (job.scheduled_run_time, job.priority) == (moved, 1)
+    assert job.rank == job.queue.ordering.rank(moved, 1)
+
+
+def test_an_edit_of_a_pruned_job_leads_to_the_list(admin_client: Client) -> None:
+    job = waiting()
+    opened = form_values(admin_client, job)
+    Job.objects.filter(pk=job.pk).delete()
+
+    response = save(admin_client, job, opened, priority="1")
+
+    assert response.status_code == 200
+    assert "Perhaps it was deleted?" in messages_of(response)[0]

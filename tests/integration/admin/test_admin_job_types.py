@@ -1,0 +1,208 @@
+"""Job types and workers in the admin."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.test import Client
+
+import hipq_django as hipq
+from hipq_django.models import JobType, Worker
+from hipq_django.models.catalog import get_job_type
+from tests.admin_pages import form_values, history, html, list_url, messages_of, page_url, save
+from tests.declaring import Declare
+from tests.factories import JobTypeFactory, QueueFactory, WorkerFactory
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def charge(declare: Declare) -> JobType:
+    """A declared job type with all its handlers."""
+
+    def send(job: object) -> None:
+        del job
+
+    def card_charged(job: object, response: object) -> None:
+        del job, response
+
+    declared: Any = declare("charge", retry=hipq.Fixed(30, max_attempts=3))(send)
+    declared.on_response(card_charged)
+    return get_job_type("default", "charge")
+
+
+def test_the_page_says_which_code_runs_the_jobs(admin_client: Client, charge: JobType) -> None:
+    page = html(admin_client, page_url(charge))
+
+    for text in ("charge.&lt;locals&gt;.send", "card_charged", "Fixed("):
+        assert text in page
+
+
+@pytest.mark.parametrize(
+    ("handler", "text"), [(None, "no retry"), (lambda job: None, "&lt;lambda&gt;")]
+)
+def test_the_page_says_what_happens_after_an_error(
+    admin_client: Client, declare: Declare, handler: Any, text: str
+) -> None:
+    declared: Any = declare("plain")(lambda job: None)
+    if handler:
+        declared.on_error(handler)
+
+    page = html(admin_client, page_url(get_job_type("default", "plain")))
+
+    assert text in page.partition("After an error:")[2]
+
+
+def test_the_page_says_what_is_masked_and_how_long_an_attempt_may_take(
+    admin_client: Client, declare: Declare
+) -> None:
+    declare("order_card", max_timeout=90_000, sensitive=["iban"])(lambda job: None)
+
+    page = html(admin_client, page_url(get_job_type("default", "order_card")))
+
+    assert "90000 s" in page
+    assert "iban" in page
+
+
+def test_a_type_without_code_says_so(admin_client: Client) -> None:
+    unknown = JobTypeFactory.create()
+
+    assert "no code declares it" in html(admin_client, list_url(JobType))
+    assert "no code declares it" in html(admin_client, page_url(unknown))
+
+
+def test_edited_defaults_hold_for_new_jobs_only(admin_client: Client, charge: JobType) -> None:
+    old = hipq.enqueue("charge")
+    queue = QueueFactory.create(name="bank")
+
+    save(
+        admin_client, charge, queue=queue.pk, default_timeout="60", default_priority="5",
+        default_throttle_factor="0.25", time_zone="Europe/Paris",
+        default_time_windows="22:00-02:00\r\n\r\n mon-fri 05:00-07:00\r\n",
+    )  # fmt: skip
+
+    new = hipq.enqueue("charge")
+    assert (new.queue, new.timeout, new.priority) == (queue, 60, 5)
+    assert new.throttle_factor == Decimal("0.25")
+    assert new.time_windows == ["22:00-02:00", "mon-fri 05:00-07:00"]
+    old.refresh_from_db()
+    assert (old.priority, old.time_windows, old.queue.name) == (100, [], "default")
+    assert history(charge) == [
+        "Changed queue from default to bank, default timeout from 86400 to 60, default priority "
+        "from 100 to 5, default throttle factor from 1 to 0.25, default time windows from none to "
+        "22:00-02:00, mon-fri 05:00-07:00, time zone from none to Europe/Paris."
+    ]
+
+
+def test_windows_can_be_taken_away(admin_client: Client) -> None:
+    job_type = JobTypeFactory.create(default_time_windows=["22:00-02:00"])
+
+    save(admin_client, job_type, default_time_windows="")
+
+    job_type.refresh_from_db()
+    assert job_type.default_time_windows == []
+
+
+def test_a_page_that_is_saved_unedited_changes_nothing(admin_client: Client) -> None:
+    job_type = JobTypeFactory.create(
+        default_time_windows=["22:00-02:00", "05:00-07:00"], default_throttle_factor="0.5"
+    )
+    before = JobType.objects.filter(pk=job_type.pk).values().get()
+
+    save(admin_client, job_type)
+
+    assert JobType.objects.filter(pk=job_type.pk).values().get() == before
+    assert history(job_type) == ["No fields changed."]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "mine"),
+    [
+        ({"default_priority": 1}, {"default_priority": "5"}),
+        ({"default_throttle_factor": "0.25"}, {"default_throttle_factor": "2"}),
+        ({"default_time_windows": ["05:00-07:00"]}, {"default_time_windows": "22:00-23:00"}),
+        ({"time_zone": "Europe/Rome"}, {"time_zone": "Europe/Paris"}),
+    ],
+)
+def test_an_edit_of_what_somebody_else_changed_meanwhile_is_refused(
+    admin_client: Client, theirs: dict[str, Any], mine: dict[str, str]
+) -> None:
+    job_type = JobTypeFactory.create()
+    opened = form_values(admin_client, job_type)
+    JobType.objects.filter(pk=job_type.pk).update(**theirs)
+    now = JobType.objects.filter(pk=job_type.pk).values().get()
+
+    response = save(admin_client, job_type, opened, **mine)
+
+    assert "somebody else changed" in messages_of(response)[0]
+    assert JobType.objects.filter(pk=job_type.pk).values().get() == now
+    assert history(job_type) == []
+
+
+def test_an_edit_of_another_default_than_somebody_else_changed_is_written(
+    admin_client: Client,
+) -> None:
+    job_type, queue = JobTypeFactory.create(), QueueFactory.create()
+    opened = form_values(admin_client, job_type)
+    JobType.objects.filter(pk=job_type.pk).update(default_priority=1)
+
+    save(admin_client, job_type, opened, queue=queue.pk)
+
+    job_type.refresh_from_db()
+    assert (job_type.default_priority, job_type.queue) == (1, queue)
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        ({"default_timeout": "0"}, "timeout 0: give seconds above 0"),
+        ({"default_timeout": "nan"}, "timeout nan: give seconds"),
+        ({"default_timeout": "1e99"}, "timeout 1e+99: give seconds"),
+        ({"default_timeout": ""}, "timeout &#x27;&#x27;: give seconds"),
+        ({"default_priority": "1.5"}, "priority 1.5: give a whole number"),
+        ({"default_throttle_factor": "-1"}, "throttle_factor -1: give a number"),
+        ({"default_throttle_factor": "0.0005"}, "throttle_factor 0.0005: give a number"),
+        ({"default_time_windows": "22:00"}, "time window &#x27;22:00&#x27;: not two times"),
+        ({"default_time_windows": "05:00-05:00"}, "start and end are the same"),
+        ({"time_zone": "Mars/Base"}, "time zone &#x27;Mars/Base&#x27; is unknown"),
+        ({"queue": "0"}, "not one of the available choices"),
+    ],
+)
+def test_a_default_that_no_job_may_have_is_refused(
+    admin_client: Client, edit: dict[str, str], message: str
+) -> None:
+    job_type = JobTypeFactory.create()
+    before = JobType.objects.filter(pk=job_type.pk).values().get()
+
+    assert message in save(admin_client, job_type, **edit).content.decode()
+    assert JobType.objects.filter(pk=job_type.pk).values().get() == before
+
+
+def test_a_type_moves_to_queues_of_its_own_instance_only(admin_client: Client) -> None:
+    job_type, foreign = JobTypeFactory.create(), QueueFactory.create(instance="other")
+
+    page = save(admin_client, job_type, queue=str(foreign.pk)).content.decode()
+
+    assert "not one of the available choices" in page
+    assert JobType.objects.get(pk=job_type.pk).queue == job_type.queue
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ({}, ">running<"),
+        ({"silent": True}, ">silent<"),
+        ({"state": "stopped", "silent": True}, ">stopped<"),
+        ({"state": "lost"}, ">lost<"),
+        ({"queues": ["bank", "mail"]}, "bank, mail"),
+    ],
+)
+def test_workers_are_listed_with_their_heartbeat(
+    admin_client: Client, values: dict[str, object], text: str
+) -> None:
+    worker = WorkerFactory.create(**values)
+
+    assert text in html(admin_client, list_url(Worker))
+    assert text in html(admin_client, page_url(worker))

@@ -1,0 +1,195 @@
+"""The admin's lists of jobs and answers: what they show, find and filter."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from hipq_django.database import clock
+from hipq_django.models import Answer, Job, Worker
+from tests.admin_pages import html, list_url
+from tests.factories import AnswerFactory, JobFactory, JobTypeFactory, QueueFactory, WorkerFactory
+
+pytestmark = pytest.mark.django_db
+
+
+def found(client: Client, model: type[Any] = Job, /, **query: Any) -> list[Any]:
+    """The rows that a list shows, in its order."""
+    response = client.get(list_url(model), query)
+    assert response.status_code == 200, response
+    return list(response.context["cl"].result_list)
+
+
+def job_in(state: str, **values: Any) -> Job:
+    job: Job = JobFactory.create(state=state, **values)
+    return job
+
+
+@pytest.fixture
+def jobs() -> dict[str, Job]:
+    """One job of each kind."""
+    later = clock.now("default") + timedelta(days=1)
+    return {
+        "due": job_in("initial"),
+        "future": job_in("initial", scheduled_run_time=later),
+        "retry": job_in("retry", error="HTTPError: 503\nfor url https://bank.example"),
+        "executing": job_in("running", worker=WorkerFactory.create(name="shop-1:4711")),
+        "awaiting": job_in("running"),
+        "error": job_in("error", error={"code": "declined"}),
+        "succeeded": job_in("final"),
+        "failed": job_in("final", outcome="failed", error="KeyError: 'region'"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ({"state": "due"}, ["due", "retry"]),
+        ({"state": "waiting"}, ["due", "future", "retry"]),
+        ({"state": "initial"}, ["due", "future"]),
+        ({"state": "retry"}, ["retry"]),
+        ({"state": "running"}, ["executing", "awaiting"]),
+        ({"state": "awaiting"}, ["awaiting"]),
+        ({"state": "error"}, ["error"]),
+        ({"state": "final"}, ["failed", "succeeded"]),
+        ({"outcome": "failed"}, ["failed"]),
+        ({"outcome": "timed_out"}, []),
+    ],
+)
+def test_jobs_are_filtered_by_where_they_stand_the_longest_living_first(
+    admin_client: Client, jobs: dict[str, Job], query: dict[str, str], names: list[str]
+) -> None:
+    assert found(admin_client, **query) == [jobs[name] for name in names]
+
+
+def test_without_a_filter_the_newest_job_is_first(admin_client: Client) -> None:
+    first, second = job_in("initial"), job_in("final")
+
+    assert found(admin_client) == [second, first]
+
+
+def test_jobs_are_filtered_by_queue_and_by_type(admin_client: Client) -> None:
+    bank = QueueFactory.create(name="bank")
+    charge = JobTypeFactory.create(name="charge", queue=bank)
+    wanted, _ = JobFactory.create(job_type=charge), JobFactory.create()
+
+    assert found(admin_client, queue=bank.pk) == [wanted]
+    assert found(admin_client, type=charge.pk) == [wanted]
+
+
+@pytest.mark.parametrize("value", ["0", "bank", "1 OR 1=1", "9" * 5_000])
+def test_a_queue_that_does_not_exist_has_no_jobs(admin_client: Client, value: str) -> None:
+    JobFactory.create()
+
+    assert found(admin_client, queue=value) == []
+
+
+def test_each_row_says_what_is_up_with_the_job(admin_client: Client, jobs: dict[str, Job]) -> None:
+    page = html(admin_client, list_url(Job))
+
+    for text in (
+        "due for 0 s",
+        "due in 23 h 59 min",
+        "due for 0 s, after HTTPError: 503<",
+        "worker shop-1:4711",
+        "times out in 23 h 59 min",
+        "{&quot;code&quot;: &quot;declined&quot;}",
+        "KeyError: &#x27;region&#x27;",
+        "final: succeeded",
+        "running: waits for answer",
+    ):
+        assert text in page
+
+
+def test_a_job_of_a_paused_queue_says_so(admin_client: Client) -> None:
+    paused = QueueFactory.create(paused=True)
+    JobFactory.create(job_type=JobTypeFactory.create(queue=paused))
+
+    assert "due for 0 s, queue paused" in html(admin_client, list_url(Job))
+
+
+# Search
+
+
+@pytest.mark.parametrize("state", ["initial", "running", "error", "retry", "final"])
+def test_a_job_is_found_by_its_whole_key_in_any_state(admin_client: Client, state: str) -> None:
+    wanted = job_in(state, job_key="order-42")
+    job_in(state, job_key="order-421")
+
+    assert found(admin_client, q=" order-42 ") == [wanted]
+    assert found(admin_client, q="order-4") == []
+
+
+def test_all_jobs_that_ever_had_the_key_are_found(admin_client: Client) -> None:
+    job_type = JobTypeFactory.create()
+    old = job_in("final", job_key="k", job_type=job_type)
+    new = job_in("initial", job_key="k", job_type=job_type)
+    other = job_in("initial", job_key="k")
+
+    assert found(admin_client, q="k") == [other, new, old]
+
+
+def test_a_job_is_found_by_its_id_and_by_a_key_of_digits(admin_client: Client) -> None:
+    one = job_in("final")
+    other = job_in("initial", job_key=str(one.pk))
+
+    assert found(admin_client, q=str(one.pk)) == [other, one]
+    assert found(admin_client, q=str(one.pk), state="final") == [one]
+
+
+@pytest.mark.parametrize("term", ["NONE", "0", "-1", "9" * 19, "9" * 5_000, "²", "'; --", "%"])
+def test_a_search_for_what_is_not_there_finds_nothing(admin_client: Client, term: str) -> None:
+    JobFactory.create()
+
+    assert found(admin_client, q=term) == []
+
+
+# Answers
+
+
+def test_an_answer_without_a_job_is_found_by_filter_and_by_key(admin_client: Client) -> None:
+    job = job_in("final", job_key="k-1")
+    late = AnswerFactory.create(job=job, status="late", job_key="k-1")
+    unmatched = AnswerFactory.create(status="unmatched", job_key="k-2")
+    early = AnswerFactory.create(status="early", job_key="k-3")
+
+    assert found(admin_client, Answer, status="no_job") == [early, unmatched]
+    assert found(admin_client, Answer, status="unmatched") == [unmatched]
+    assert found(admin_client, Answer, q="k-2") == [unmatched]
+    assert found(admin_client, Answer, status="late") == [late]
+    assert f"job {job.pk}" in html(admin_client, list_url(Answer))
+
+
+def test_a_malformed_message_is_found_by_its_kind_and_shown_with_its_problem(
+    admin_client: Client,
+) -> None:
+    AnswerFactory.create(status="early")
+    malformed = AnswerFactory.create(
+        kind="malformed",
+        status="unmatched",
+        problem="KeyError: 'order'",
+        payload={"source": "post", "body": "{}"},
+    )
+
+    assert found(admin_client, Answer, kind="malformed") == [malformed]
+    page = html(admin_client, reverse("admin:hipq_answer_change", args=[malformed.pk]))
+    assert "KeyError: &#x27;order&#x27;" in page
+
+
+def test_a_consumer_is_listed_with_the_source_that_it_reads(admin_client: Client) -> None:
+    WorkerFactory.create(source="post")
+
+    assert "reads post" in html(admin_client, list_url(Worker))
+
+
+def test_a_message_that_is_no_answer_is_found_as_failed(admin_client: Client) -> None:
+    unmatched = AnswerFactory.create(status="unmatched")
+    malformed = AnswerFactory.create(status="unmatched", kind="malformed", problem="KeyError")
+
+    assert found(admin_client, Answer, status="failed") == [malformed]
+    assert found(admin_client, Answer, status="unmatched") == [unmatched]
+    assert found(admin_client, Answer, status="no_job") == [unmatched]

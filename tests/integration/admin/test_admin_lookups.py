@@ -1,0 +1,340 @@
+"""What the address of an admin page may ask for: the filters that are there, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import pytest
+from django.contrib import admin
+from django.db.models import Model
+from django.test import Client, RequestFactory
+from django.urls import reverse
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+import hipq_django as hipq
+from hipq_django.admin import JobAdmin
+from hipq_django.admin.filters import QueueFilter
+from hipq_django.models import Answer, Job, JobType, Queue, Worker
+from hipq_django.testing import run_due_jobs
+from tests.admin_pages import ACTION_BOX, html, list_url, page_url
+from tests.declaring import Declare
+from tests.factories import AnswerFactory, JobFactory, WorkerFactory
+
+pytestmark = pytest.mark.django_db
+
+MODELS: list[type[Model]] = [Answer, Job, JobType, Queue, Worker]
+EACH_MODEL = pytest.mark.parametrize("model", MODELS)
+FINE = {200, 302, 400, 403, 404, 405}
+CARD = "4111111111111111"
+
+fuzzed = settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@pytest.fixture
+def rows() -> list[Model]:
+    """A row of each model."""
+    answer = AnswerFactory.create(status="unmatched")
+    job = JobFactory.create(job_key="k")
+    return [answer, job, job.job_type, job.queue, WorkerFactory.create()]
+
+
+@pytest.fixture
+def operator(admin_client: Client) -> Client:
+    """One whose browser shows an error where a test would raise it."""
+    admin_client.raise_request_exception = False
+    return admin_client
+
+
+# Look-ups
+
+REFUSED = [
+    (Job, "job_data__card__startswith=41"),
+    (Job, "job_data__card=4111111111111111"),
+    (Job, "job_data__contains=4"),
+    (Job, "result__card__gt=1"),
+    (Job, "error__contains=41"),
+    (Job, "error=NONE"),
+    (Job, "progress_message__contains=41"),
+    (Job, "job_key__regex=^(a%2B)%2B$"),
+    (Job, "job_key__regex=("),
+    (Job, "job_key=%00"),
+    (Job, "job_key__exact=k"),
+    (Job, "attempts__error__contains=41"),
+    (Job, "attempts__traceback__regex=."),
+    (Job, "answers__payload__card__startswith=41"),
+    (Job, "origin__job_data__card__startswith=41"),
+    (Job, "job_type__jobs__job_data__card__startswith=41"),
+    (Job, "job_type__declared__contains=x"),
+    (Job, "queue__throttler_problem__contains=41"),
+    (Job, "worker__name__regex=("),
+    (Job, "queue__id__exact=1"),
+    (Job, "pk__in=1,2"),
+    (Job, "no_such_field=1"),
+    (Answer, "payload__card__startswith=41"),
+    (Answer, "problem__contains=41"),
+    (Answer, "job__job_data__card__startswith=41"),
+    (Answer, "job__job_type__name__regex=("),
+    (Answer, "kind__regex=("),
+    (JobType, "jobs__job_data__card__startswith=41"),
+    (JobType, "queue__jobs__job_data__card__startswith=41"),
+    (JobType, "sensitive__contains=card"),
+    (Queue, "jobs__job_data__card__startswith=41"),
+    (Queue, "throttler_state__contains=1"),
+    (Worker, "jobs__job_data__card__startswith=41"),
+    (Worker, "name__regex=("),
+]
+
+
+@pytest.mark.parametrize(("model", "lookup"), REFUSED)
+@pytest.mark.parametrize("page", ["list", "pop-up", "action"])
+def test_what_no_filter_asks_for_is_refused(
+    operator: Client, model: type[Model], lookup: str, page: str
+) -> None:
+    address = f"{list_url(model)}?{lookup}"
+    if page == "action":
+        sent = {"action": "cancel", "select_across": "1", ACTION_BOX: ["1"]}
+        response = operator.post(address, sent)
+    else:
+        response = operator.get(f"{address}{'&_popup=1' if page == 'pop-up' else ''}")
+
+    assert response.status_code == 400
+
+
+def test_a_masked_value_cannot_be_found_out_by_asking(operator: Client, declare: Declare) -> None:
+    declared = declare("charge", sensitive=["card"])(lambda job: hipq.WAIT)
+    declared.enqueue({"card": CARD})
+    run_due_jobs()
+
+    statuses = {
+        operator.get(list_url(Job), {f"job_data__card__{way}": text}).status_code
+        for way in ("startswith", "exact", "gt", "regex", "contains", "isnull", "in")
+        for text in (CARD, CARD[:1], "9")
+    }
+
+    assert statuses == {400}
+
+
+@pytest.mark.parametrize(
+    ("model", "query", "found"),
+    [
+        (Job, {"state": "initial"}, 1),
+        (Job, {"state": "final"}, 0),
+        (Job, {"outcome": "failed"}, 0),
+        (Job, {"q": "k"}, 1),
+        (Job, {"o": "-1"}, 1),
+        (Job, {"state": "initial", "o": "1", "p": "1", "_popup": "1", "_to_field": "id"}, 1),
+        (Answer, {"status": "unmatched"}, 1),
+        (Answer, {"status": "late"}, 0),
+        (Answer, {"kind": "response"}, 1),
+        (Answer, {"kind": "malformed"}, 0),
+        (JobType, {"q": "k_no_such"}, 0),
+    ],
+)
+def test_what_is_there_to_ask_is_answered(
+    admin_client: Client, rows: list[Model], model: type[Model], query: dict[str, str], found: int
+) -> None:
+    page = admin_client.get(list_url(model), query)
+
+    assert page.context["cl"].result_count == found
+
+
+def test_the_job_types_are_found_by_a_part_of_their_name(
+    admin_client: Client, rows: list[Model]
+) -> None:
+    (name,) = JobType.objects.values_list("name", flat=True)
+
+    page = admin_client.get(list_url(JobType), {"q": name[1:].upper()})
+
+    assert page.context["cl"].result_count == 1
+
+
+class FilteredAdmin(JobAdmin):
+    """The pages of a project that wants to filter by more."""
+
+    list_filter = (  # type: ignore[assignment]  # inferred from those of the class above
+        "priority", ("create_time", admin.DateFieldListFilter), "queue", QueueFilter,
+    )  # fmt: skip
+
+
+def test_a_project_may_filter_by_fields_of_its_choice(rf: RequestFactory) -> None:
+    page, request = FilteredAdmin(Job, admin.site), rf.get("/")
+    asked = ["priority", "create_time__gte", "queue__id__exact", "queue"]
+    others = ["state", "priority__regex", "queue__name__exact", "job_data__gte", "job_data"]
+
+    assert [page.lookup_allowed(name, "1", request) for name in asked] == [True] * 4
+    assert [page.lookup_allowed(name, "1", request) for name in others] == [False] * 5
+
+
+def test_a_pop_up_of_another_app_gets_the_choice_that_its_field_allows(
+    operator: Client, rows: list[Model], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = [{"job_key": "k"}, lambda: {"priority": 7}]
+    monkeypatch.setattr(Job._meta, "related_fkey_lookups", limits)
+
+    statuses = [
+        operator.get(list_url(Job), {name: value, "_popup": "1"}).status_code
+        for name, value in [("job_key", "k"), ("priority", "7"), ("job_key", "j")]
+    ]
+
+    assert statuses == [200, 200, 400]
+
+
+# Sorting
+
+
+def sorted_by(client: Client, model: type[Model], order: str) -> Any:
+    return client.get(list_url(model), {"o": order}).context["cl"].queryset.query.order_by[0]
+
+
+def test_jobs_are_sorted_by_their_id_only(admin_client: Client, rows: list[Model]) -> None:
+    assert sorted_by(admin_client, Job, "1") == "id"
+    assert sorted_by(admin_client, Job, "-1") == "-id"
+    assert {sorted_by(admin_client, Job, f"{column}") for column in range(2, 12)} <= {"-id", "-pk"}
+
+
+@EACH_MODEL
+@pytest.mark.parametrize("order", ["1." * 3_000, "-", "x", "9" * 30, "9" * 5_000, "-1.1.\0"])
+def test_an_order_is_never_too_long_or_too_odd(
+    operator: Client, rows: list[Model], model: type[Model], order: str
+) -> None:
+    assert operator.get(list_url(model), {"o": order}).status_code == 200
+
+
+# Whatever else an address may hold
+
+ODD = ["\0", "(", "\ud800", "x" * 60_000, "a " * 3_000, "9" * 19, "9" * 5_000, ""]
+PARAMETERS = [
+    "q", "p", "o", "all", "state", "outcome", "queue", "type", "status", "kind", "_to_field",
+    "_popup", "_changelist_filters", "a__b",
+]  # fmt: skip
+
+
+def query(**values: str) -> str:
+    return urlencode(values, errors="replace")
+
+
+@EACH_MODEL
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_no_parameter_of_a_list_fails(
+    operator: Client, rows: list[Model], model: type[Model], name: str
+) -> None:
+    statuses = {
+        odd[:20]: operator.get(f"{list_url(model)}?{query(**{name: odd})}").status_code
+        for odd in ODD
+    }
+
+    assert set(statuses.values()) <= FINE, statuses
+
+
+@EACH_MODEL
+@pytest.mark.parametrize("page", ["change", "history", "match", "cancel"])
+def test_no_id_in_a_path_fails(
+    operator: Client, rows: list[Model], model: type[Model], page: str
+) -> None:
+    statuses = {}
+    for odd in ODD:
+        address = f"{list_url(model)}{quote(odd, errors='replace')}/{page}/"
+        statuses[odd[:20]] = {operator.get(address).status_code, operator.post(address).status_code}
+
+    assert set.union(*statuses.values()) <= FINE, statuses
+
+
+@EACH_MODEL
+def test_no_parameter_of_a_page_fails(
+    operator: Client, rows: list[Model], model: type[Model]
+) -> None:
+    row = next(row for row in rows if isinstance(row, model))
+    names = ["_to_field", "_changelist_filters"]
+    pages = [(page_url(row), name) for name in names]
+    pages += [(page_url(row, "match"), "job")] if model is Answer else []
+
+    for odd in ODD:
+        for page, name in pages:
+            status = operator.get(f"{page}?{query(**{name: odd})}").status_code
+            assert status in FINE, (name, odd[:20])
+
+
+@EACH_MODEL
+@pytest.mark.parametrize("across", ["0", "1"])
+def test_no_selection_of_an_action_fails(
+    operator: Client, rows: list[Model], model: type[Model], across: str
+) -> None:
+    for odd in ODD:
+        for action in ("cancel" if model is Job else "pause", odd):
+            sent = {"action": action, ACTION_BOX: [odd], "select_across": across, "index": odd}
+            response = operator.post(list_url(model), urlencode(sent, True, errors="replace"),
+                                     content_type="application/x-www-form-urlencoded")  # fmt: skip
+            assert response.status_code in FINE, odd[:20]
+
+
+@pytest.mark.parametrize(
+    ("model", "field"),
+    [
+        ("job", "queue"),
+        ("job", "job_type"),
+        ("job", "origin"),
+        ("answer", "job"),
+        ("jobtype", "queue"),
+        ("job", "worker"),
+    ],
+)
+def test_no_term_of_an_autocomplete_fails(
+    operator: Client, rows: list[Model], model: str, field: str
+) -> None:
+    asked = {"app_label": "hipq", "model_name": model, "field_name": field}
+
+    for odd in ODD:
+        address = f"{reverse('admin:autocomplete')}?{query(**asked, term=odd)}"
+        assert operator.get(address).status_code in FINE, odd[:20]
+
+
+@pytest.mark.parametrize("model", [Job, JobType, Queue])
+def test_no_value_of_a_form_fails(operator: Client, rows: list[Model], model: type[Model]) -> None:
+    row = next(row for row in rows if isinstance(row, model))
+    page = operator.get(page_url(row))
+    names = [*page.context["adminform"].form.fields, "scheduled_run_time_0", "scheduled_run_time_1"]
+
+    for odd in ODD:
+        values = dict.fromkeys([*names, *(f"initial-{name}" for name in names)], odd)
+        sent = urlencode({**values, "_continue": "1"}, errors="replace")
+        response = operator.post(
+            page_url(row), sent, content_type="application/x-www-form-urlencoded"
+        )
+        assert response.status_code in FINE, odd[:20]
+
+
+text = st.text(st.characters(exclude_categories=()), max_size=30)
+fields = st.sampled_from(
+    ["job_data", "result", "error", "job_key", "job", "job_type", "queue", "attempts", "answers",
+     "payload", "id", "pk", "worker", "state", "kind", "status", "q", "p", "o"]
+)  # fmt: skip
+ways = st.sampled_from(
+    ["", "exact", "regex", "iregex", "in", "isnull", "range", "gt", "contains", "year", "card", "0"]
+)
+lookups = st.lists(fields, min_size=1, max_size=3).flatmap(
+    lambda path: ways.map(lambda way: "__".join([*path, *([way] if way else [])]))
+)
+
+
+@fuzzed
+@given(model=st.sampled_from(MODELS), asked=st.dictionaries(lookups | text, text, max_size=3))
+def test_no_address_of_a_list_fails(
+    operator: Client, rows: list[Model], model: type[Model], asked: dict[str, str]
+) -> None:
+    response = operator.get(f"{list_url(model)}?{urlencode(asked, errors='replace')}")
+
+    assert response.status_code in FINE
+
+
+def test_the_list_of_jobs_links_only_to_what_is_allowed(
+    admin_client: Client, rows: list[Model]
+) -> None:
+    for model in (Queue, JobType, Job, Answer):
+        page = html(admin_client, list_url(model))
+        links = {part.partition('"')[0] for part in page.split(' href="')[1:]}
+        for link in (link.replace("&amp;", "&") for link in links if "?" in link):
+            address = link if link.startswith("/") else list_url(model) + link
+            assert admin_client.get(address).status_code == 200, address

@@ -1,0 +1,316 @@
+"""Queues in the admin: what stands in them, and editing them while jobs run."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.test import Client
+
+import hipq_django as hipq
+from hipq_django.conf.instances import get_instance
+from hipq_django.database import clock
+from hipq_django.domain.ordering import Order
+from hipq_django.maintenance import reranking
+from hipq_django.models import Job, Queue
+from hipq_django.monitoring import counts
+from tests.admin_pages import act, form_values, history, html, list_url, messages_of, page_url, save
+from tests.factories import JobFactory, JobTypeFactory, QueueFactory, WorkerFactory
+from tests.hand_worker import HandWorker
+from tests.integration.conftest import ConfigureQueue
+
+pytestmark = pytest.mark.django_db
+
+RANKING_EDITS = [
+    {"order": "priority"},
+    {"order": "ageing"},
+    {"granularity_seconds": "3600"},
+]
+
+
+@pytest.fixture
+def bank() -> Queue:
+    queue: Queue = QueueFactory.create(name="bank", throttle_limit=10)
+    return queue
+
+
+def job_in(queue: Queue, state: str = "initial", **values: Any) -> Job:
+    job: Job = JobFactory.create(job_type=_type_of(queue), state=state, **values)
+    return job
+
+
+def _type_of(queue: Queue) -> Any:
+    return queue.job_types.first() or JobTypeFactory.create(queue=queue)
+
+
+def row_of(page: str, queue: Queue) -> str:
+    """The table row of a queue in the list."""
+    start = page.index(f'href="{page_url(queue)}"')
+    return page[start : page.index("</tr>", start)]
+
+
+def listed(client: Client, queue: Queue) -> str:
+    return row_of(html(client, list_url(Queue)), queue)
+
+
+# What stands in it
+
+
+def test_the_list_counts_what_stands_in_a_queue(admin_client: Client, bank: Queue) -> None:
+    now = clock.now("default")
+    job_in(QueueFactory.create())
+    for hours in (3, 1):
+        job_in(bank, scheduled_run_time=now - timedelta(hours=hours))
+    job_in(bank, scheduled_run_time=now + timedelta(hours=1))
+    for factor in (2, "0.5"):
+        job_in(bank, "running", throttle_factor=factor)
+    job_in(bank, "error")
+    job_in(bank, "final")
+
+    row = listed(admin_client, bank)
+
+    jobs = f"{list_url(Job)}?queue={bank.pk}&amp;state="
+    for state, number in (("due", 2), ("waiting", 3), ("running", 2), ("error", 1)):
+        assert f'<a href="{jobs}{state}">{number}</a>' in row
+    assert ">3 h" in row
+    assert ">2.5 of 10<" in row
+
+
+def test_no_queue_is_counted_beyond_a_bound(
+    admin_client: Client, bank: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counts, "COUNT_LIMIT", 2)
+    for _ in range(5):
+        job_in(bank)
+
+    assert listed(admin_client, bank).count(">2+</a>") == 2
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ({}, "ok"),
+        ({"paused": True}, "paused"),
+        ({"throttle_limit": 2}, "limit reached"),
+        ({"throttler_problem": "throttler by_region raised KeyError"}, "by_region raised KeyError"),
+    ],
+)
+def test_the_list_says_what_holds_a_queue(
+    admin_client: Client, bank: Queue, values: dict[str, Any], text: str
+) -> None:
+    WorkerFactory.create(queues=["bank"])
+    job_in(bank, "running", throttle_factor=2)
+    Queue.objects.filter(pk=bank.pk).update(**values)
+
+    assert text in listed(admin_client, bank)
+    assert text in html(admin_client, page_url(bank))
+
+
+@pytest.mark.parametrize(
+    "worker",
+    [
+        {"queues": ["mail"]},
+        {"instance": "other"},
+        {"silent": True},
+        {"state": "stopped"},
+        {"state": "stopping"},
+    ],
+)
+def test_the_list_says_that_no_worker_serves_a_queue(
+    admin_client: Client, bank: Queue, worker: dict[str, Any]
+) -> None:
+    WorkerFactory.create(**worker)
+
+    assert "no worker" in listed(admin_client, bank)
+    assert "no worker" in html(admin_client, page_url(bank))
+
+
+def test_the_page_names_the_throttlers(
+    admin_client: Client, configure_queue: ConfigureQueue
+) -> None:
+    queue = configure_queue(hipq.KeyLimit("tenant", 5), name="bank")
+
+    assert "tests.testapp.limits.throttler_0" in html(admin_client, page_url(queue))
+
+
+def test_rows_of_an_instance_that_the_setting_lost_can_still_be_seen(
+    admin_client: Client,
+) -> None:
+    queue = QueueFactory.create(instance="gone", name="bank")
+    job = job_in(queue)
+
+    assert "HIPQ has no instance &#x27;gone&#x27;" in html(admin_client, page_url(queue))
+    assert "gone.bank" in listed(admin_client, queue)
+    assert "gone.bank" in html(admin_client, page_url(job))
+
+
+# Editing
+
+
+def test_an_edit_is_written_and_kept_in_the_history(admin_client: Client, bank: Queue) -> None:
+    save(admin_client, bank, throttle_limit="2.5", paused="on", retention_days="30")
+
+    bank.refresh_from_db()
+    assert (bank.throttle_limit, bank.paused, bank.retention_days) == (Decimal("2.5"), True, 30)
+    assert history(bank) == [
+        "Changed paused from no to yes, throttle limit from 10 to 2.5, retention days from 14 to "
+        "30."
+    ]
+
+
+def test_an_edit_holds_for_the_next_claim(admin_client: Client) -> None:
+    jobs = [hipq.enqueue("ask") for _ in range(3)]
+    save(admin_client, jobs[0].queue, throttle_limit="2")
+
+    assert HandWorker().run_pass() == jobs[:2]
+
+
+def test_only_what_was_edited_is_written(admin_client: Client, bank: Queue) -> None:
+    opened = form_values(admin_client, bank)
+    fresh = {"throttler_state": {"RateLimit(1, 1)": [[1, 1]]}, "paused": True, "retention_days": 3}
+    Queue.objects.filter(pk=bank.pk).update(**fresh)
+
+    save(admin_client, bank, opened, throttle_limit="7")
+
+    bank.refresh_from_db()
+    assert {name: getattr(bank, name) for name in fresh} == fresh
+    assert bank.throttle_limit == 7
+
+
+@pytest.mark.parametrize(
+    ("name", "theirs", "mine"),
+    [
+        ("throttle_limit", 20, "5"),
+        ("order", "ageing", "priority"),
+        ("paused", True, "on"),
+        ("retention_days", 3, "30"),
+    ],
+)
+def test_an_edit_of_what_somebody_else_changed_meanwhile_is_refused(
+    admin_client: Client, name: str, theirs: Any, mine: str
+) -> None:
+    queue = QueueFactory.create(throttle_limit=10)
+    opened = form_values(admin_client, queue)
+    Queue.objects.filter(pk=queue.pk).update(**{name: theirs})
+
+    response = save(admin_client, queue, opened, **{name: mine, "ageing_seconds": "90"})
+
+    queue.refresh_from_db()
+    assert (getattr(queue, name), queue.ageing_seconds) == (theirs, 60)
+    words = name.replace("_", " ")
+    assert messages_of(response) == [
+        f"{queue} was not changed: somebody else changed {words} since you opened the page, which "
+        "shows it as it is now."
+    ]
+    assert history(queue) == []
+
+
+def test_a_form_that_says_only_the_new_values_is_understood(
+    admin_client: Client, bank: Queue
+) -> None:
+    Queue.objects.filter(pk=bank.pk).update(paused=True)
+
+    values = {
+        "throttle_limit": "3", "order": "time", "granularity_seconds": "1", "ageing_seconds": "60",
+        "retention_days": "14",
+    }  # fmt: skip
+    admin_client.post(page_url(bank), values)
+
+    bank.refresh_from_db()
+    assert (bank.paused, bank.throttle_limit) == (False, 3)
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        ({"throttle_limit": "nan"}, "throttle_limit nan: give a number"),
+        ({"throttle_limit": "inf"}, "throttle_limit inf: give a number"),
+        ({"throttle_limit": "1.2345"}, "throttle_limit 1.2345: give a number"),
+        ({"throttle_limit": "10000000"}, "throttle_limit 10000000: give a number"),
+        ({"throttle_limit": "ten"}, "throttle_limit &#x27;ten&#x27;: give a number"),
+        ({"granularity_seconds": "0"}, "granularity_seconds 0: give a number from 0.001 to"),
+        ({"ageing_seconds": "-1"}, "ageing_seconds -1: give a number from 0"),
+        ({"ageing_seconds": "nan"}, "ageing_seconds nan: give a number"),
+        ({"retention_days": "40000"}, "retention_days 40000: give a number from 0 to 36,500"),
+        ({"order": "random"}, "random is not one of the available choices"),
+    ],
+)
+def test_a_value_that_the_setting_could_not_have_is_refused(
+    admin_client: Client, bank: Queue, edit: dict[str, str], message: str
+) -> None:
+    before = Queue.objects.filter(pk=bank.pk).values().get()
+
+    assert message in save(admin_client, bank, **edit).content.decode()
+    assert Queue.objects.filter(pk=bank.pk).values().get() == before
+
+
+@pytest.mark.parametrize("limit", ["0", "-3", "0.5"])
+def test_a_limit_below_1_is_none(admin_client: Client, bank: Queue, limit: str) -> None:
+    save(admin_client, bank, throttle_limit=limit)
+
+    bank.refresh_from_db()
+    assert (bank.throttle_limit, bank.is_limited) == (0, False)
+
+
+def test_a_negative_limit_is_shown_as_none_and_edits_of_other_values_leave_it(
+    admin_client: Client, bank: Queue
+) -> None:
+    Queue.objects.filter(pk=bank.pk).update(throttle_limit=-1)
+
+    assert "0, no limit" in listed(admin_client, bank)
+    save(admin_client, bank, retention_days="7")
+
+    bank.refresh_from_db()
+    assert (bank.throttle_limit, bank.retention_days) == (-1, 7)
+    assert "limit reached" not in listed(admin_client, bank)
+
+
+@pytest.mark.parametrize("edit", RANKING_EDITS)
+def test_after_an_edit_of_the_order_the_workers_rank_the_waiting_jobs_anew(
+    admin_client: Client, bank: Queue, edit: dict[str, str]
+) -> None:
+    jobs = [job_in(bank, state, priority=p) for state in ("initial", "retry") for p in (9, 1)]
+    final = job_in(bank, "final")
+
+    said = messages_of(save(admin_client, bank, **edit))
+    bank.refresh_from_db()
+    was_ranked = bank.is_ranked
+    reranking.continue_ranking(get_instance())
+
+    assert not was_ranked
+    assert "The workers are bringing the waiting jobs of queue bank into its order." in said
+    assert [Job.objects.get(pk=job.pk).rank for job in jobs] == [
+        bank.ordering.rank(job.scheduled_run_time, job.priority) for job in jobs
+    ]
+    assert Job.objects.get(pk=final.pk).rank == final.rank
+
+
+def test_the_list_says_that_the_order_is_being_changed(admin_client: Client, bank: Queue) -> None:
+    save(admin_client, bank, order=Order.PRIORITY)
+
+    assert "changing order" in listed(admin_client, bank)
+
+
+def test_another_edit_ranks_nothing(admin_client: Client, bank: Queue) -> None:
+    save(admin_client, bank, throttle_limit="7")
+
+    bank.refresh_from_db()
+    assert bank.is_ranked
+
+
+# Pause and resume
+
+
+def test_queues_are_paused_and_resumed_from_the_list(admin_client: Client, bank: Queue) -> None:
+    other = QueueFactory.create(name="mail", paused=True)
+
+    said = messages_of(act(admin_client, "pause", bank, other))
+
+    bank.refresh_from_db()
+    assert bank.paused
+    assert said == ["Paused: bank."]
+    assert (history(bank), history(other)) == (["Paused."], [])
+    assert messages_of(act(admin_client, "resume", bank, other)) == ["Resumed: bank, mail."]
+    assert not Queue.objects.filter(paused=True).exists()

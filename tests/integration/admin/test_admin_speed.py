@@ -1,0 +1,137 @@
+"""The admin with 100,000 jobs: every page asks few questions, and none that counts them all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from pytest_django import DjangoDbBlocker
+
+import hipq_django as hipq
+from hipq_django.domain.states import State
+from hipq_django.models import Job, JobType, Queue
+from hipq_django.monitoring.counts import COUNT_LIMIT
+from tests.admin_pages import html, list_url, page_url
+from tests.factories import AttemptFactory, JobFactory, JobTypeFactory, QueueFactory
+
+pytestmark = pytest.mark.django_db
+
+JOBS = 100_000
+MAX_QUERIES = 15
+SCAN = re.compile(r"Seq Scan on hipq_job |SCAN hipq_job$", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def many_jobs(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[list[Job]]:
+    """100,000 jobs with keys, every second one final; made once for all tests."""
+    with django_db_blocker.unblock():
+        jobs = hipq.enqueue_many(hipq.NewJob("ask", job_key=f"order-{n}") for n in range(JOBS))
+        done = Job.objects.filter(pk__lte=jobs[JOBS // 2].pk)
+        done.update(state=State.RUNNING, attempt=1)
+        done.update(state=State.FINAL, outcome="succeeded")
+        with connection.cursor() as cursor:
+            cursor.execute("ANALYZE")
+        yield jobs
+        for model in (Job, JobType, Queue):
+            model._default_manager.all()._raw_delete("default")
+
+
+def queries_of(client: Client, url: str, **query: object) -> list[str]:
+    """Open a page and return what it asked the database."""
+    with CaptureQueriesContext(connection) as captured:
+        html(client, url, **query)
+    return [query["sql"] for query in captured.captured_queries]
+
+
+def counts_all_jobs(statement: str) -> bool:
+    """Whether one of the statement's counts is of jobs and has no bound."""
+    counts = statement.split("COUNT(")[1:]
+    return any('"hipq_job"' in count and "LIMIT" not in count for count in counts)
+
+
+def plan_of(statement: str) -> str:
+    explain = "EXPLAIN QUERY PLAN" if connection.vendor == "sqlite" else "EXPLAIN"
+    with connection.cursor() as cursor:
+        cursor.execute(f"{explain} {statement}")
+        return "\n".join(str(row[-1]) for row in cursor.fetchall())
+
+
+def about_jobs(statements: Iterable[str]) -> list[str]:
+    return [statement for statement in statements if '"hipq_job"' in statement]
+
+
+def test_the_number_of_queries_does_not_grow_with_the_rows(admin_client: Client) -> None:
+    def make(number: int) -> None:
+        for _ in range(number):
+            queue = QueueFactory.create()
+            job = JobFactory.create(state="retry", job_type=JobTypeFactory.create(queue=queue))
+            AttemptFactory.create(job=job)
+
+    counts = []
+    for number in (1, 20):
+        make(number)
+        counts.append([len(queries_of(admin_client, list_url(model))) for model in (Job, Queue)])
+
+    assert counts[0] == counts[1]
+
+
+def test_a_list_does_not_fetch_what_may_be_large(admin_client: Client) -> None:
+    JobFactory.create(job_data={"blob": "x" * 1_000_000}, state="error", error="y" * 1_000_000)
+
+    (rows,) = [
+        statement
+        for statement in about_jobs(queries_of(admin_client, list_url(Job)))
+        if "COUNT(" not in statement
+    ]
+
+    for column in ("job_data", "result"):
+        assert f'"hipq_job"."{column}"' not in rows
+    assert "y" * 200 not in html(admin_client, list_url(Job))
+
+
+@pytest.mark.slow
+def test_no_page_counts_100_000_jobs(admin_client: Client, many_jobs: list[Job]) -> None:
+    jobs, queue = list_url(Job), many_jobs[0].queue
+    pages: list[tuple[str, dict[str, Any]]] = [
+        (jobs, {}),
+        (jobs, {"p": COUNT_LIMIT // 50}),
+        *((jobs, {"state": state}) for state in ("due", "waiting", "running", "error", "final")),
+        (jobs, {"outcome": "failed"}),
+        (jobs, {"queue": queue.pk, "type": many_jobs[0].job_type_id}),
+        (jobs, {"q": "order-7"}),
+        (page_url(many_jobs[0]), {}),
+        (page_url(many_jobs[-1]), {}),
+        (list_url(Queue), {}),
+        (page_url(queue), {}),
+    ]
+
+    for url, query in pages:
+        statements = queries_of(admin_client, url, **query)
+
+        assert len(statements) <= MAX_QUERIES, (url, query)
+        assert [s for s in statements if counts_all_jobs(s)] == []
+        assert [s for s in statements if "DISTINCT" in s] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("term", ["order-7", "order-99999", "nobody's", "42"])
+def test_a_search_looks_only_into_indexes(
+    admin_client: Client, many_jobs: list[Job], term: str
+) -> None:
+    statements = about_jobs(queries_of(admin_client, list_url(Job), q=term))
+
+    assert statements
+    assert [s for s in statements if SCAN.search(plan_of(s))] == []
+
+
+@pytest.mark.slow
+def test_the_list_says_that_there_are_more_jobs_than_it_pages_through(
+    admin_client: Client, many_jobs: list[Job]
+) -> None:
+    assert "More than 10000 jobs match" in html(admin_client, list_url(Job))
+    assert "More than" not in html(admin_client, list_url(Job), q="order-7")

@@ -1,0 +1,450 @@
+"""Fields that must not be shown: in the admin, in the log, in errors. Handlers get them whole."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from html import unescape
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.db import DataError
+from django.test import Client
+
+import hipq_django as hipq
+from hipq_django.domain.throttling import candidate_of, running_job_of
+from hipq_django.exceptions import InvalidJobTypeError
+from hipq_django.job_types.spec import JobTypeSpec
+from hipq_django.models import Answer, Attempt, Job, JobType, Queue
+from hipq_django.models.catalog import get_job_type
+from hipq_django.scheduler.executor import execute
+from hipq_django.signals import job_finished
+from hipq_django.testing import assert_enqueued, run_due_jobs
+from hipq_django.transitions.values import Failed, refused
+from tests.admin_pages import html, list_url, page_url
+from tests.declaring import Declare
+from tests.factories import AnswerFactory, JobFactory
+from tests.hand_worker import HandWorker
+from tests.integration.conftest import ConfigureQueue
+
+pytestmark = pytest.mark.django_db
+
+CARD = "4111111111111111"
+IBAN = "DE02120300000000202051"
+DATA = {"card": CARD, "order": 42, "customer": {"iban": IBAN, "name": "Ada"}}
+
+Charge = Callable[[Callable[[Job], Any]], JobTypeSpec]
+
+
+@pytest.fixture
+def charge(declare: Declare) -> Charge:
+    return declare("charge", sensitive=["card", "customer.iban"])
+
+
+def run(declared: JobTypeSpec) -> Job:
+    job = declared.enqueue(DATA, job_key="k")
+    run_due_jobs()
+    job.refresh_from_db()
+    return job
+
+
+def fails(job: Job) -> Any:
+    data = job.job_data
+    job.job_data = {}  # what a handler does to its copy hides nothing from us
+    try:
+        raise OSError(f"no route to {data['customer']['iban']}")
+    except OSError as error:
+        raise ValueError(f"{data} was refused") from error
+
+
+def waits(job: Job) -> Any:
+    return hipq.WAIT
+
+
+def shows_nothing(text: str) -> bool:
+    return CARD not in text and IBAN not in text
+
+
+def every_page(client: Client, job: Job) -> str:
+    rows = [job, *Answer.objects.all()]
+    pages = [html(client, page_url(row)) for row in rows]
+    pages += [html(client, list_url(model)) for model in (Job, Answer, Queue)]
+    pages.append(html(client, list_url(Job), q="k"))
+    return "\n".join(pages)
+
+
+def test_the_handler_gets_the_data_whole_and_it_is_stored_whole(charge: Charge) -> None:
+    seen: list[Any] = []
+    job = run(charge(lambda job: seen.append(job.job_data)))
+
+    assert seen == [DATA]
+    assert job.job_data == DATA
+
+
+def test_the_admin_masks_data_result_and_answers(charge: Charge, admin_client: Client) -> None:
+    job = run(charge(waits))
+    hipq.complete("charge", "k", {"card": CARD, "note": f"charged {CARD}", "receipt": 4711})
+    AnswerFactory.create(job_type="charge", status="unmatched", payload={"card": CARD, "n": "2nd"})
+
+    pages = every_page(admin_client, job)
+
+    job.refresh_from_db()
+    assert job.result["card"] == CARD
+    assert shows_nothing(pages)
+    assert all(shown in pages for shown in ("•••", "4711", "Ada", "charged •••", "2nd"))
+
+
+def test_an_error_is_masked_before_it_is_stored(
+    charge: Charge, admin_client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+
+    job = run(charge(fails))
+
+    attempt = Attempt.objects.get()
+    assert job.error == (
+        "ValueError: {'card': '•••', 'order': 42, 'customer': {'iban': '•••', 'name': 'Ada'}} "
+        "was refused"
+    )
+    assert attempt.error == job.error
+    assert "no route to •••" in attempt.traceback
+    assert shows_nothing(attempt.traceback + caplog.text + every_page(admin_client, job))
+    assert "event=failed error=" in caplog.text
+
+
+def test_what_a_retry_handler_raises_is_masked_in_the_log(
+    charge: Charge, caplog: pytest.LogCaptureFixture
+) -> None:
+    declared = charge(fails)
+    declared.on_error(fails)
+
+    job = run(declared)
+
+    assert job.outcome == "failed"
+    assert "retry handler raised" in caplog.text
+    assert "no route to •••" in caplog.text
+    assert shows_nothing(caplog.text)
+
+
+def test_what_a_response_handler_raises_is_masked_by_the_response_too(charge: Charge) -> None:
+    declared = charge(waits)
+
+    @declared.on_response
+    def charged(job: Job, response: Any) -> None:
+        raise ValueError(f"no such receipt: {response}")
+
+    job = run(declared)
+    hipq.complete("charge", "k", {"card": "5500000000000004", "receipt": 1})
+    run_due_jobs()
+
+    job.refresh_from_db()
+    assert job.error == "ValueError: no such receipt: {'card': '•••', 'receipt': 1}"
+
+
+@pytest.mark.parametrize(
+    ("error", "stored"),
+    [
+        (f"card {CARD} declined", "card ••• declined"),
+        ({"card": CARD, "why": f"{CARD} expired"}, {"card": "•••", "why": "••• expired"}),
+    ],
+)
+def test_an_error_answer_is_masked_and_kept_whole_in_the_inbox(
+    charge: Charge, error: Any, stored: Any
+) -> None:
+    run(charge(waits))
+
+    answer = hipq.fail("charge", "k", error)
+
+    job = Job.objects.get()
+    assert (job.error, Attempt.objects.get().error) == (stored, stored)
+    answer.refresh_from_db()
+    assert answer.payload == error
+    assert hipq.fail("charge", "k", error).status == "duplicate"
+
+
+def test_a_message_of_progress_is_masked(charge: Charge) -> None:
+    job = run(charge(waits))
+
+    hipq.progress("charge", "k", 40, "x" * 490 + f" {CARD}")
+
+    job.refresh_from_db()
+    assert job.progress_message == "x" * 490 + " •••"
+
+
+def test_what_the_database_refuses_is_masked(charge: Charge) -> None:
+    declared = charge(lambda job: {"card": "5500000000000004"})
+    declared.enqueue(DATA)
+    worker = HandWorker()
+    worker.run_pass()
+    returned = execute(worker.claims[0])
+
+    result = refused(returned, DataError(f"out of range: {CARD} 5500000000000004"))
+
+    assert isinstance(result, Failed)
+    assert result.error == "DataError: out of range: ••• •••"
+
+
+def test_a_throttler_that_quotes_the_data_is_masked(
+    charge: Charge, configure_queue: ConfigureQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    def throttler(queue: Any, now: Any, running: Any, candidates: Any) -> Any:
+        raise KeyError(str(candidates[0].job_data))
+
+    queue = configure_queue(throttler)
+    job = run(charge(waits))
+
+    queue.refresh_from_db()
+    reasons = [reason.text for reason in hipq.explain(job)]
+    assert "Ada" in queue.throttler_problem
+    assert shows_nothing(f"{queue.throttler_problem} {reasons} {caplog.text}")
+
+
+LIMITS: dict[str, Callable[[str], Any]] = {
+    "KeyLimit": lambda name: hipq.KeyLimit(name, 1),
+    "ShareLimit": lambda name: hipq.ShareLimit(name, {}),
+}
+SHORT = {"card": CARD, "pin": "7", "cvv": 12, "is_vip": True, "nobody": None, "tax": "o'b"}
+SPELLED = {
+    "card": "4111",
+    "pin": "7",
+    "cvv": "12",
+    "is_vip": "True",
+    "nobody": "None",
+    "tax": "o'b",
+}
+
+
+@pytest.mark.parametrize("limit", LIMITS.values(), ids=LIMITS)
+@pytest.mark.parametrize("name", SHORT)
+def test_the_reason_of_a_limit_is_masked_however_short_the_value(
+    declare: Declare,
+    configure_queue: ConfigureQueue,
+    admin_client: Client,
+    caplog: pytest.LogCaptureFixture,
+    limit: Callable[[str], Any],
+    name: str,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    configure_queue(limit(name), THROTTLE_LIMIT=5)
+    declared = declare("charge", sensitive=list(SHORT))(waits)
+    jobs = [declared.enqueue({name: SHORT[name]}) for _ in range(2)]
+    run_due_jobs()
+
+    reasons = " ".join(r.text for job in jobs for r in hipq.explain(job) if r.code == "throttler")
+    page = html(admin_client, page_url(jobs[1]))
+    panel = page.partition("Why it is not running")[2].partition("</section>")[0]
+
+    assert SPELLED[name] not in reasons
+    assert reasons.split("throttler holds it: ")[-1] in unescape(panel)
+    assert CARD not in caplog.text
+    assert "•••" in reasons or SHORT[name] is None
+
+
+def test_the_reason_of_a_limit_names_what_is_not_sensitive(
+    declare: Declare, configure_queue: ConfigureQueue
+) -> None:
+    configure_queue(hipq.KeyLimit("tenant", 1))
+    declared = declare("charge", sensitive=["card"])(waits)
+    jobs = [declared.enqueue({"tenant": "acme", "card": CARD}) for _ in range(2)]
+    run_due_jobs()
+
+    assert "A throttler holds it: tenant 'acme' has 1 of 1 running." in [
+        reason.text for reason in hipq.explain(jobs[1])
+    ]
+
+
+@pytest.mark.parametrize("verdict", ["Hold", "Reschedule"])
+def test_a_throttlers_reason_that_quotes_a_job_is_masked(
+    charge: Charge,
+    configure_queue: ConfigureQueue,
+    caplog: pytest.LogCaptureFixture,
+    verdict: str,
+) -> None:
+    def throttler(queue: Any, now: Any, running: Any, candidates: Any) -> Any:
+        reasons = [f"{c.job_data} beside {[load.job_data for load in running]}" for c in candidates]
+        if not running:
+            return [hipq.Run() for _ in reasons]
+        if verdict == "Hold":
+            return [hipq.Hold(reason) for reason in reasons]
+        return [hipq.Reschedule(now + timedelta(hours=1), reason) for reason in reasons]
+
+    caplog.set_level(logging.DEBUG)
+    configure_queue(throttler)
+    declared = charge(waits)
+    declared.enqueue({"card": "5500000000000004"})
+    run_due_jobs()
+    job = run(declared)
+
+    reasons = [reason.text for reason in hipq.explain(job)]
+    assert any("Ada" in text for text in (caplog.text, *reasons))
+    assert shows_nothing(f"{reasons}{caplog.text}")
+    assert "5500000000000004" not in str(reasons)
+
+
+def test_a_throttlers_error_that_quotes_what_runs_is_masked(
+    charge: Charge,
+    configure_queue: ConfigureQueue,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def throttler(queue: Any, now: Any, running: Any, candidates: Any) -> Any:
+        if running:
+            raise KeyError(str(running[0].job_data))
+        return [hipq.Run() for _ in candidates]
+
+    queue = configure_queue(throttler)
+    declared = charge(waits)
+    run(declared)
+    waiting = declared.enqueue({"order": 43})
+    run_due_jobs()
+
+    queue.refresh_from_db()
+    reasons = [reason.text for reason in hipq.explain(waiting)]
+    for command in ("hipq_status", "hipq_doctor"):
+        with suppress(SystemExit):
+            call_command(command)
+    printed = capsys.readouterr().out
+    assert queue.throttler_problem in printed
+    assert "Ada" in queue.throttler_problem
+    assert shows_nothing(f"{queue.throttler_problem} {reasons} {caplog.text} {printed}")
+
+
+def test_no_repr_holds_data(charge: Charge) -> None:
+    declared = charge(waits)
+    job = declared.enqueue(DATA, job_key="k")
+    worker = HandWorker()
+    worker.run_pass()
+    answer = hipq.complete("charge", "k", {"card": CARD})
+
+    shown = [
+        job,
+        answer,
+        hipq.NewJob("charge", DATA),
+        hipq.NewAnswer("charge", "k", response=DATA, error=DATA),
+        hipq.Response(DATA),
+        hipq.ErrorResponse(DATA),
+        *worker.claims,
+        running_job_of(job),
+        candidate_of(job),
+        job.job_type.redactor.knowing(DATA),
+    ]
+
+    assert worker.claims
+    assert shows_nothing(repr(shown))
+    assert shows_nothing(str(shown))
+
+
+def test_what_is_not_a_new_job_is_not_quoted() -> None:
+    with pytest.raises(hipq.InvalidJobError) as caught:
+        hipq.enqueue_many([{"job_type": "charge", "job_data": DATA}])  # type: ignore[list-item]
+
+    assert shows_nothing(str(caught.value))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_receiver_that_quotes_the_data_is_masked(
+    charge: Charge, caplog: pytest.LogCaptureFixture
+) -> None:
+    def receiver(job: Job, **_: Any) -> None:
+        raise KeyError(str(job.job_data))
+
+    job_finished.connect(receiver)
+    try:
+        run(charge(lambda job: None))
+    finally:
+        job_finished.disconnect(receiver)
+
+    # Django logs the exception of a receiver under its own name, whatever we do.
+    ours = "".join(r.getMessage() for r in caplog.records if r.name == "hipq_django")
+    assert "Ada" in ours
+    assert shows_nothing(ours)
+
+
+def test_the_test_kit_masks_the_jobs_that_it_lists(charge: Charge) -> None:
+    charge(waits).enqueue(DATA, job_key="k")
+
+    with pytest.raises(AssertionError, match="Ada") as caught:
+        assert_enqueued("charge", job_key="another")
+
+    assert shows_nothing(str(caught.value))
+
+
+# Which fields they are
+
+
+def test_the_row_knows_the_fields_where_the_code_is_gone(
+    declare: Declare, admin_client: Client
+) -> None:
+    job = run(declare("charge", sensitive=["card", "customer.iban"])(waits))
+    declare.forget_all()
+
+    assert shows_nothing(every_page(admin_client, job))
+
+
+def test_the_code_knows_the_fields_before_the_row_does(
+    declare: Declare, admin_client: Client
+) -> None:
+    job = run(declare("charge")(waits))
+    declare.forget_all()
+    declare("charge", sensitive=["card", "customer.iban"])(waits)
+
+    assert JobType.objects.get(name="charge").sensitive == []
+    assert shows_nothing(every_page(admin_client, job))
+
+
+def test_an_error_from_before_its_field_was_sensitive_is_masked_too(
+    declare: Declare, admin_client: Client
+) -> None:
+    declared = declare("charge")(fails)
+    job = run(declared)
+    JobFactory.create(
+        job_type=job.job_type, queue=job.queue, state="retry", attempt=1,
+        error={"card": CARD, "why": "expired"},
+    )  # fmt: skip
+    in_error = JobFactory.create(
+        job_type=job.job_type, queue=job.queue, state="error", attempt=1, job_data=DATA,
+        error=f"no funds on {CARD}",
+    )  # fmt: skip
+    declare.forget_all()
+    declare("charge", sensitive=["card", "customer.iban"])(waits)
+
+    pages = every_page(admin_client, job) + html(admin_client, page_url(in_error))
+    reasons = str(hipq.explain(in_error))
+
+    assert "was refused" in pages
+    assert "no funds on •••" in reasons
+    assert shows_nothing(pages + reasons)
+
+
+@pytest.mark.parametrize("status", ["unmatched", "accepted"])
+def test_what_an_answer_quotes_of_its_own_fields_is_masked(
+    charge: Charge, admin_client: Client, status: str
+) -> None:
+    job = run(charge(waits))
+    payload = {"card": "5500000000000004", "note": "charged 5500000000000004"}
+    owner = job if status == "accepted" else None
+    answer = AnswerFactory.create(job_type="charge", status=status, payload=payload, job=owner)
+
+    page = html(admin_client, page_url(answer))
+
+    assert "charged •••" in page
+    assert "5500000000000004" not in page
+
+
+def test_the_row_follows_the_code(declare: Declare) -> None:
+    declare("charge", sensitive=["card", "pin"])(waits)
+    assert get_job_type("default", "charge").sensitive == ["card", "pin"]
+    declare.forget_all()
+
+    declare("charge", sensitive=["card"])(waits)
+
+    assert get_job_type("default", "charge").sensitive == ["card"]
+
+
+@pytest.mark.parametrize("names", ["card", [7], [""]])
+def test_a_type_whose_fields_are_no_list_of_names_is_refused(names: Any) -> None:
+    with pytest.raises(InvalidJobTypeError, match="job type 'never': sensitive="):
+        hipq.job_type("never", sensitive=names)(waits)

@@ -1,0 +1,442 @@
+"""The consumer process and any source: received, committed, acknowledged, in this order."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.db import DataError, OperationalError
+from pytest_django import Settings
+
+import hipq_django as hipq
+from hipq_django.answers import api, intake
+from hipq_django.exceptions import ConfigurationError
+from hipq_django.models import Answer, Job, Worker
+from hipq_django.processes.consumer import ConsumerOptions, ConsumerProcess
+from hipq_django.sources import Received
+from hipq_django.testing import run_due_jobs
+from tests import mailbox as module
+from tests.mailbox import Mailbox
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+Consume = Callable[..., ConsumerProcess]
+
+
+@pytest.fixture
+def mailbox(monkeypatch: pytest.MonkeyPatch) -> Mailbox:
+    """An empty mailbox."""
+    mailbox = Mailbox()
+    monkeypatch.setattr(module, "mailbox", mailbox)
+    return mailbox
+
+
+@pytest.fixture
+def consume(mailbox: Mailbox, settings: Settings) -> Iterator[Consume]:
+    """Run a consumer until the mailbox is empty."""
+
+    def run(map_function: str = "read", **options: Any) -> ConsumerProcess:
+        settings.HIPQ = {
+            "default": {
+                "HEARTBEAT_SECONDS": 3600,
+                "SOURCES": {
+                    "post": {
+                        "SOURCE": "tests.mailbox.MailboxSource",
+                        "MAP": f"tests.mailbox.{map_function}",
+                        **options,
+                    }
+                },
+            }
+        }
+        process = ConsumerProcess(ConsumerOptions("post"))
+        mailbox.stop = process.stop
+        process.run()
+        return process
+
+    yield run
+    assert mailbox.opened == mailbox.closed
+
+
+def asked(number: int) -> None:
+    hipq.enqueue_many([hipq.NewJob("ask", job_key=f"k-{n}") for n in range(number)])
+    run_due_jobs()
+
+
+def response(number: int, **more: Any) -> bytes:
+    return json.dumps({"key": f"k-{number}", "response": number} | more).encode()
+
+
+def results() -> list[Any]:
+    return list(Job.objects.order_by("pk").values_list("result", flat=True))
+
+
+def malformed() -> Answer:
+    return Answer.objects.get(kind="malformed")
+
+
+def test_messages_settle_their_jobs_in_batches(mailbox: Mailbox, consume: Consume) -> None:
+    asked(5)
+    mailbox.put(*[response(n) for n in range(5)])
+
+    consume(BATCH_SIZE=2)
+
+    assert results() == [0, 1, 2, 3, 4]
+    assert mailbox.batches == [2, 2, 1, 0]
+    assert mailbox.unacknowledged == []
+    assert set(Answer.objects.values_list("message_id", flat=True)) == {f"m-{n}" for n in range(5)}
+
+
+def test_an_error_of_the_partner_fails_the_job(mailbox: Mailbox, consume: Consume) -> None:
+    asked(1)
+    mailbox.put(b'{"key": "k-0", "error": "declined"}')
+
+    consume()
+
+    assert Job.objects.get().state == "error"
+    assert Job.objects.get().error == "declined"
+
+
+def test_a_message_that_is_delivered_again_changes_nothing(
+    mailbox: Mailbox, consume: Consume
+) -> None:
+    asked(2)
+    mailbox.put(response(0), response(1))
+    mailbox.failures.append(("acknowledge", OSError("gone")))
+
+    consume()
+
+    assert mailbox.batches == [2, 2, 0]
+    assert mailbox.opened == 2
+    assert Answer.objects.count() == 2
+    assert results() == [0, 1]
+
+
+def test_an_id_of_the_message_itself_goes_before_that_of_the_broker(
+    mailbox: Mailbox, consume: Consume
+) -> None:
+    asked(1)
+    mailbox.put(response(0, id="theirs"), response(0, id="theirs"))
+
+    consume()
+
+    assert Answer.objects.get().message_id == "theirs"
+
+
+def test_a_message_that_is_not_ours_is_not_stored(mailbox: Mailbox, consume: Consume) -> None:
+    mailbox.put(b'{"topic": "weather"}')
+
+    consume()
+
+    assert mailbox.batches == [1, 0]
+    assert Answer.objects.count() == 0
+
+
+def test_an_answer_for_an_unknown_type_waits_for_its_job(
+    mailbox: Mailbox, consume: Consume
+) -> None:
+    mailbox.put(b'{"type": "nobody_declares", "key": "k"}')
+
+    consume()
+
+    answer = Answer.objects.get()
+    assert (answer.kind, answer.status, answer.job_type) == ("response", "early", "nobody_declares")
+
+
+# Messages that are no answers
+
+DEEP = b"[" * 100_000 + b"]" * 100_000
+DEEP_FOR_US = b'{"key": "k", "response": ' + b"[" * 600 + b"]" * 600 + b"}"
+
+POISON = {
+    "not JSON": (b"{", "ValueError: the body is not JSON in UTF-8"),
+    "empty": (b"", "ValueError: the body is not JSON in UTF-8"),
+    "not UTF-8": (b'{"key": "\xff"}', "ValueError: the body is not JSON in UTF-8"),
+    "too deep to parse": (DEEP, "nested too deeply"),
+    "too deep to store": (DEEP_FOR_US, "nested deeper than 500 levels"),
+    "no key": (b"{}", "KeyError: 'key'"),
+    "not an object": (b"5", "TypeError"),
+    "key is a number": (b'{"key": 5}', "InvalidAnswerError: answer: job_key 5"),
+    "key of 10 MB": (b'{"key": "%s"}' % (b"x" * 10_000_000), "has 10000000 characters"),
+    "type is a list": (b'{"type": ["a"], "key": "k"}', "job type ['a']"),
+    "NaN": (b'{"key": "k", "response": NaN}', "not JSON"),
+    "NUL": (b'{"key": "k", "response": "a\\u0000b"}', "NUL"),
+    "lone surrogate": (b'{"key": "k", "response": "\\ud800"}', "lone surrogate"),
+    "lone surrogate in the key": (b'{"key": "\\ud800"}', "printable"),
+    "an error that says nothing": (b'{"key": "k", "error": ""}', "say what went wrong"),
+    "response and error": (b'{"key": "k", "response": 1, "error": 2}', "give one"),
+    "an id that is none": (b'{"key": "k", "id": ""}', "message_id ''"),
+}
+
+
+@pytest.mark.parametrize("name", list(POISON))
+def test_a_message_that_is_no_answer_is_kept_and_blocks_nobody(
+    name: str, mailbox: Mailbox, consume: Consume
+) -> None:
+    body, problem = POISON[name]
+    asked(2)
+    mailbox.put(response(0), body, response(1))
+
+    consume()
+
+    kept = malformed()
+    assert problem in kept.problem
+    assert (kept.status, kept.job, kept.job_type, kept.message_id) == (
+        "unmatched", None, "NONE", "m-1",
+    )  # fmt: skip
+    assert _body(kept.payload) == body[: intake.MAX_KEPT_BYTES]
+    assert kept.payload["source"] == "post"
+    assert len(kept.problem) < 11_000
+    assert results() == [0, 1]
+    assert mailbox.batches == [3, 0]
+
+
+def _body(kept: dict[str, Any]) -> bytes:
+    if "body_base64" in kept:
+        return base64.b64decode(kept["body_base64"])
+    return str(kept["body"]).encode()
+
+
+def test_a_big_message_is_kept_up_to_a_size_with_its_length(
+    mailbox: Mailbox, consume: Consume
+) -> None:
+    body = "é".encode() * 1_000_000
+    mailbox.put(b"!" + body)
+
+    consume()
+
+    kept = malformed().payload
+    assert kept["body_bytes"] == 2_000_001
+    assert kept["body"].encode() == (b"!" + body)[: intake.MAX_KEPT_BYTES - 1]
+
+
+def test_key_and_headers_of_a_malformed_message_are_kept(
+    mailbox: Mailbox, consume: Consume
+) -> None:
+    mailbox.put(b"{", key=b"\xff\0", headers={"trace": b"a\xff\0", 5: None})
+
+    consume()
+
+    kept = malformed().payload
+    assert base64.b64decode(kept["key_base64"]) == b"\xff\0"
+    assert kept["headers"] == {
+        "trace": "a\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}",
+        "5": "None",
+    }
+
+
+def test_a_malformed_message_that_is_delivered_again_is_kept_once(
+    mailbox: Mailbox, consume: Consume
+) -> None:
+    mailbox.put(b"{")
+    mailbox.failures.append(("acknowledge", OSError("gone")))
+
+    consume()
+
+    assert mailbox.batches == [1, 1, 0]
+    assert Answer.objects.count() == 1
+
+
+@pytest.mark.parametrize("message_id", [None, "x" * 300, 5, "a\nb"])
+def test_a_malformed_message_without_a_usable_id_is_kept_too(
+    message_id: Any, mailbox: Mailbox, consume: Consume
+) -> None:
+    mailbox.put(b"{", message_id=message_id)
+
+    consume()
+
+    assert malformed().message_id == "NONE"
+
+
+def test_a_map_function_that_returns_nothing_loses_nothing(
+    mailbox: Mailbox, consume: Consume
+) -> None:
+    mailbox.put(response(0))
+
+    consume("forgetful")
+
+    said = "the map function returned an object of type NoneType; return a hipq_django.NewAnswer"
+    assert said in malformed().problem
+
+
+def test_a_message_that_the_database_refuses_is_kept_and_the_others_are_taken(
+    mailbox: Mailbox, consume: Consume, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked(3)
+    mailbox.put(*[response(n) for n in range(3)])
+    real = api.receive_messages
+
+    def picky(messages: Any, instance: str) -> Any:
+        if any(message.job_key == "k-1" for message in messages):
+            raise DataError("value out of range")
+        return real(messages, instance)
+
+    monkeypatch.setattr("hipq_django.answers.intake.receive_messages", picky)
+
+    consume()
+
+    assert "DataError: value out of range" in malformed().problem
+    assert results() == [0, None, 2]
+    assert mailbox.batches == [3, 0]
+
+
+# What is away for a while
+
+
+def test_messages_stay_in_hand_while_the_database_is_away(
+    mailbox: Mailbox, consume: Consume, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked(3)
+    mailbox.put(*[response(n) for n in range(3)])
+    outages = [OperationalError("server closed the connection")] * 3
+    real = api.receive_messages
+
+    def sometimes(messages: Any, instance: str) -> Any:
+        if outages:
+            raise outages.pop()
+        return real(messages, instance)
+
+    monkeypatch.setattr("hipq_django.answers.intake.receive_messages", sometimes)
+
+    consume()
+
+    assert mailbox.batches == [3, 0]
+    assert mailbox.opened == 1
+    assert results() == [0, 1, 2]
+    assert not Answer.objects.filter(kind="malformed").exists()
+
+
+def test_a_map_function_that_finds_the_database_away_is_called_again(
+    mailbox: Mailbox, consume: Consume, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked(1)
+    mailbox.put(response(0))
+    outages = [OperationalError("away")] * 2
+    real = module.read
+
+    def read(message: Received) -> Any:
+        if outages:
+            raise outages.pop()
+        return real(message)
+
+    monkeypatch.setattr(module, "read", read)
+
+    consume()
+
+    assert results() == [0]
+    assert not Answer.objects.filter(kind="malformed").exists()
+
+
+def test_a_stop_while_the_database_is_away_leaves_the_messages_to_the_broker(
+    mailbox: Mailbox, consume: Consume, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked(2)
+    mailbox.put(response(0), response(1))
+    tries: list[int] = []
+
+    def away(messages: Any, instance: str) -> Any:
+        tries.append(len(messages))
+        if len(tries) == 3:
+            mailbox.stop()
+        raise OperationalError("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("hipq_django.answers.intake.receive_messages", away)
+        consume()
+
+    assert tries == [2, 1, 1]
+    assert len(mailbox.unacknowledged) == 2
+    assert results() == [None, None]
+
+    consume()
+
+    assert results() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "methods", [["open"], ["receive"], ["acknowledge"], ["receive", "close"]], ids="-".join
+)
+def test_a_source_that_breaks_is_made_anew(
+    methods: list[str], mailbox: Mailbox, consume: Consume
+) -> None:
+    asked(1)
+    mailbox.put(response(0))
+    broken = [(name, OSError("connection reset")) for name in methods]
+    mailbox.failures.extend(broken * 3)
+
+    consume()
+
+    assert results() == [0]
+    assert not mailbox.failures
+
+
+# Belonging
+
+
+def test_a_consumer_is_a_process_that_serves_no_queue(mailbox: Mailbox, consume: Consume) -> None:
+    job = hipq.enqueue("ask")
+    seen: list[Any] = []
+
+    def look() -> None:
+        seen.append(Worker.objects.consumers().values("source", "state").get())
+        seen.append(hipq.explain(job)[0].code)
+
+    mailbox.when_empty = look
+
+    process = consume()
+
+    assert seen == [{"source": "post", "state": "running"}, "no_worker"]
+    process.worker.refresh_from_db()
+    assert process.worker.state == "stopped"
+
+
+def test_a_consumer_that_was_given_up_goes_on_as_a_new_one(
+    mailbox: Mailbox, consume: Consume, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked(1)
+    mailbox.put(response(0))
+    real = ConsumerProcess._register
+
+    def register(self: ConsumerProcess) -> None:
+        real(self)
+        if Worker.objects.consumers().count() == 1:
+            self.worker.state = Worker.State.LOST
+            self.worker.save()
+
+    monkeypatch.setattr(ConsumerProcess, "_register", register)
+    monkeypatch.setattr("hipq_django.processes.heartbeat.Heartbeat.is_fresh", lambda self: False)
+
+    consume()
+
+    states = Worker.objects.consumers().order_by("pk").values_list("state", flat=True)
+    assert list(states) == ["lost", "stopped"]
+    assert results() == [0]
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_a_consumer_of_another_instance_works_in_its_database(
+    mailbox: Mailbox, settings: Settings
+) -> None:
+    source = {"SOURCE": "tests.mailbox.MailboxSource", "MAP": "tests.mailbox.read"}
+    settings.HIPQ = {"other": {"DATABASE": "other", "SOURCES": {"post": source}}}
+    mailbox.put(response(0), b"{")
+    process = ConsumerProcess(ConsumerOptions("post", "other"))
+    mailbox.stop = process.stop
+
+    process.run()
+
+    kept = Answer.objects.using("other").values_list("instance", "kind", "status")
+    assert set(kept) == {("other", "response", "early"), ("other", "malformed", "unmatched")}
+    assert Worker.objects.using("other").consumers().get().state == "stopped"
+    assert not Answer.objects.using("default").exists()
+
+
+def test_options_that_the_source_does_not_take_end_the_process_at_once(
+    mailbox: Mailbox, consume: Consume
+) -> None:
+    with pytest.raises(ConfigurationError, match="unexpected keyword argument 'speed'"):
+        consume(OPTIONS={"speed": 5})
+
+    assert mailbox.opened == 0

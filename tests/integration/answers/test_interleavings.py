@@ -1,0 +1,263 @@
+"""Orders of steps in which something went wrong once, each as short as it can be."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import time_machine
+
+import hipq_django as hipq
+from hipq_django.answers.api import answer_callback
+from hipq_django.answers.callback_urls import Token
+from hipq_django.conf.instances import get_instance
+from hipq_django.domain.states import Outcome, State
+from hipq_django.exceptions import InvalidJobError
+from hipq_django.maintenance import early_answers, recovery
+from hipq_django.models import Answer, Job, Worker
+from hipq_django.testing import run_due_jobs
+from tests.declaring import Declare
+from tests.hand_worker import HandWorker
+
+pytestmark = pytest.mark.django_db
+
+Kind, Status = Answer.Kind, Answer.Status
+
+
+def keep_up() -> None:
+    recovery.time_out_overdue(get_instance("default"))
+
+
+def declare_charge(declare: Declare, *, resend: bool = False, **options: Any) -> list[str]:
+    """Declare a type whose first response is not understood; return what its handlers note."""
+    notes: list[str] = []
+
+    @declare("charge", timeout=60, **options)
+    def charge(job: Job) -> Any:
+        notes.append(f"sent {job.attempt}")
+        return hipq.WAIT
+
+    @charge.on_response
+    def charged(job: Job, response: Any) -> Any:
+        notes.append(f"answered {response}")
+        if resend and len(notes) <= 2:
+            raise ValueError("not understood")
+        return response
+
+    if resend:
+        charge.on_error(lambda job: hipq.RetryIn(0, resend=True))
+    return notes
+
+
+def test_a_response_accepted_while_the_handler_still_runs_survives_the_timeout(
+    declare: Declare, frozen_time: time_machine.Traveller
+) -> None:
+    declare_charge(declare)
+    job = hipq.enqueue("charge", job_key="k")
+    worker = HandWorker()
+    worker.run_pass()
+    assert hipq.complete("charge", "k", "paid").status == Status.ACCEPTED
+    frozen_time.shift(timedelta(seconds=61))
+    keep_up()
+    worker.execute()
+    worker.work()
+    worker.work()
+    job.refresh_from_db()
+    assert (job.outcome, job.result) == (Outcome.SUCCEEDED, "paid")
+
+
+def test_a_response_accepted_by_a_job_that_is_never_retried_survives_its_worker(
+    declare: Declare,
+) -> None:
+    declare_charge(declare, retry=hipq.Never())
+    job = hipq.enqueue("charge", job_key="k")
+    worker = HandWorker()
+    worker.run_pass()
+    assert hipq.complete("charge", "k", "paid").status == Status.ACCEPTED
+    Worker.objects.update(state=Worker.State.LOST)
+    recovery.recover_lost(get_instance("default"))
+    run_due_jobs()
+    job.refresh_from_db()
+    assert (job.outcome, job.result) == (Outcome.SUCCEEDED, "paid")
+
+
+def test_a_response_accepted_while_the_handler_still_runs_is_not_given_up_by_a_retry_handler(
+    declare: Declare, frozen_time: time_machine.Traveller
+) -> None:
+    """The retry handler is not asked: nothing failed, the partner was in time."""
+    asked: list[str] = []
+
+    @declare("decided", timeout=60)
+    def send(job: Job) -> Any:
+        return hipq.WAIT
+
+    @send.on_response
+    def answered(job: Job, response: Any) -> Any:
+        return response
+
+    @send.on_error
+    def give_up(job: Job) -> Any:
+        asked.append(job.error)
+        return hipq.GiveUp()
+
+    job = send.enqueue(job_key="k")
+    HandWorker().run_pass()
+    assert hipq.complete("decided", "k", "paid").status == Status.ACCEPTED
+    frozen_time.shift(timedelta(seconds=61))
+    run_due_jobs()
+    Worker.objects.update(state=Worker.State.LOST)
+    recovery.recover_lost(get_instance("default"))
+    run_due_jobs()
+    job.refresh_from_db()
+    assert asked == []
+    assert (job.outcome, job.result) == (Outcome.SUCCEEDED, "paid")
+
+
+def test_the_same_response_to_a_request_that_was_sent_again_settles_the_job(
+    declare: Declare,
+) -> None:
+    notes = declare_charge(declare, resend=True)
+    job = hipq.enqueue("charge", job_key="k")
+    run_due_jobs()
+    hipq.complete("charge", "k", "paid")
+    run_due_jobs()
+    assert notes == ["sent 1", "answered paid", "sent 2"]
+    assert hipq.complete("charge", "k", "paid").status == Status.ACCEPTED
+    run_due_jobs()
+    job.refresh_from_db()
+    assert (job.outcome, job.result) == (Outcome.SUCCEEDED, "paid")
+
+
+def test_a_repeated_callback_is_a_duplicate_while_the_response_handler_is_retried(
+    declare: Declare,
+) -> None:
+    @declare("ask_twice", retry=hipq.Fixed(0))
+    def ask(job: Job) -> Any:
+        return hipq.WAIT
+
+    @ask.on_response
+    def fail_at_first(job: Job, response: Any) -> Any:
+        if job.attempt == 1:
+            raise ValueError("not understood")
+        raise hipq.Snooze(60)
+
+    job = ask.enqueue()
+    run_due_jobs()
+    token = Token("default", job.pk, 1)
+    assert answer_callback(token, Kind.RESPONSE, "paid").status == Status.ACCEPTED
+    run_due_jobs()
+    assert answer_callback(token, Kind.RESPONSE, "paid").status == Status.DUPLICATE
+
+
+def test_the_callback_of_an_answered_attempt_does_not_answer_the_request_sent_again(
+    declare: Declare,
+) -> None:
+    notes: list[str] = []
+
+    @declare("ask_again")
+    def ask(job: Job) -> Any:
+        notes.append("sent")
+        return hipq.WAIT
+
+    @ask.on_response
+    def never_understand(job: Job, response: Any) -> Any:
+        notes.append("answered")
+        raise ValueError("not understood")
+
+    @ask.on_error
+    def resend_at_the_second(job: Job) -> Any:
+        return hipq.RetryIn(0, resend=job.attempt > 1)
+
+    job = ask.enqueue()
+    run_due_jobs()
+    token = Token("default", job.pk, 1)
+    assert answer_callback(token, Kind.RESPONSE, "paid").status == Status.ACCEPTED
+    run_due_jobs()
+    assert notes == ["sent", "answered", "answered", "sent"]
+    assert answer_callback(token, Kind.RESPONSE, "paid").status == Status.DUPLICATE
+
+
+def test_an_answer_that_came_before_its_job_was_cancelled_does_not_wait_for_ever(
+    declare: Declare, frozen_time: time_machine.Traveller
+) -> None:
+    declare_charge(declare)
+    job = hipq.enqueue("charge", job_key="k")
+    answer = hipq.complete("charge", "k", "paid")
+    hipq.cancel(job)
+    frozen_time.shift(timedelta(days=2))
+    early_answers.expire_early(get_instance("default"))
+    answer.refresh_from_db()
+    assert answer.status != Status.EARLY
+
+
+def test_a_late_result_leaves_the_next_attempt_of_the_job_in_its_worker(
+    declare: Declare, frozen_time: time_machine.Traveller
+) -> None:
+    @declare("slow", timeout=60, retry=hipq.Fixed(0))
+    def slow(job: Job) -> Any:
+        return "done"
+
+    job = slow.enqueue()
+    worker = HandWorker(threads=5)
+    worker.run_pass()
+    frozen_time.shift(timedelta(seconds=61))
+    keep_up()
+    hung, worker.claims = worker.claims, []
+    worker.work()
+    assert worker.run_pass() == [job]
+    second, worker.claims = worker.claims, hung
+    worker.execute()
+    worker.save()
+    job.refresh_from_db()
+    assert (job.state, job.attempt, job.worker_id) == (State.RUNNING, 2, worker.row.pk)
+    assert list(worker.batch) == second
+
+
+def test_what_a_handler_writes_on_its_copy_does_not_change_the_order_of_the_job(
+    declare: Declare,
+) -> None:
+    @declare("scribbler")
+    def scribble(job: Job) -> Any:
+        job.priority = 1
+        raise hipq.Snooze(60)
+
+    job = scribble.enqueue(priority=500)
+    run_due_jobs()
+    job.refresh_from_db()
+    assert job.state == State.RETRY
+    assert job.rank == job.queue.ordering.rank(job.scheduled_run_time, job.priority)
+
+
+@pytest.mark.parametrize("ending", [hipq.Snooze(60), OSError("down")])
+@pytest.mark.parametrize("name", ["timeout", "deadline", "time_windows", "priority", "queue"])
+def test_what_a_handler_writes_on_its_copy_does_not_keep_results_from_being_saved(
+    declare: Declare, name: str, ending: Exception
+) -> None:
+    @declare("breaker", retry=hipq.Never())
+    def break_copy(job: Job) -> Any:
+        job.__dict__[name] = "five"
+        if name == "queue":
+            job._state.fields_cache.clear()
+            job.queue_id = None  # type: ignore[assignment]
+        raise ending
+
+    @declare("innocent")
+    def innocent(job: Job) -> Any:
+        return "done"
+
+    broken, other = break_copy.enqueue(), innocent.enqueue()
+    run_due_jobs()
+    broken.refresh_from_db()
+    other.refresh_from_db()
+    assert other.outcome == Outcome.SUCCEEDED
+    assert broken.state != State.RUNNING
+
+
+def test_requeue_of_a_pruned_job_says_so(declare: Declare) -> None:
+    declare_charge(declare)
+    job = hipq.enqueue("charge")
+    hipq.cancel(job)
+    Job.objects.filter(pk=job.pk).delete()
+    with pytest.raises(InvalidJobError, match="pruned"):
+        hipq.requeue(job)

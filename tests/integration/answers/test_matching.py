@@ -1,0 +1,275 @@
+"""An operator matches an answer that no job has to the job it belongs to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+import hipq_django as hipq
+from hipq_django.answers import api, manual
+from hipq_django.exceptions import InvalidAnswerError
+from hipq_django.models import Answer, Job
+from hipq_django.testing import run_due_jobs
+from tests.admin_pages import history, html, log_in, messages_of, page_url
+from tests.declaring import Declare
+from tests.factories import AnswerFactory, JobFactory, JobTypeFactory
+
+pytestmark = pytest.mark.django_db
+
+
+def unmatched(**values: Any) -> Answer:
+    answer: Answer = AnswerFactory.create(**{"status": "unmatched", "job_key": "lost", **values})
+    return answer
+
+
+def asked(name: str = "ask") -> Job:
+    """Return a job that waits for its answer."""
+    job = hipq.enqueue(name, {"order": 42}, job_key="order-42")
+    run_due_jobs()
+    return row(job)
+
+
+def row(job: Job) -> Job:
+    return Job.objects.get(pk=job.pk)
+
+
+@pytest.mark.parametrize("status", ["unmatched", "early"])
+def test_the_job_takes_the_answer_as_if_it_came_now(status: str) -> None:
+    job, answer = asked(), unmatched(status=status, payload="paid")
+
+    matched = api.assign(answer, job.pk)
+
+    assert (matched.status, matched.job, matched.attempt) == ("accepted", job, 1)
+    assert matched.job_key == "lost"  # as it was received
+    assert (row(job).outcome, row(job).result) == ("succeeded", "paid")
+
+
+def test_an_error_that_is_matched_fails_the_attempt() -> None:
+    job, answer = asked(), unmatched(kind="error", payload="declined")
+
+    api.assign(answer, job.pk)
+
+    assert (row(job).state, row(job).error) == ("error", "declined")
+
+
+def test_a_response_that_is_matched_goes_to_the_response_handler(declare: Declare) -> None:
+    declared = declare("charge")(lambda job: hipq.WAIT)
+    declared.on_response(lambda job, response: [job.job_key, response])
+    job = asked("charge")
+
+    api.assign(unmatched(job_type="charge", payload="paid"), job.pk)
+    run_due_jobs()
+
+    assert row(job).result == ["order-42", "paid"]
+
+
+def test_a_job_that_has_not_run_yet_is_settled_without_a_request(declare: Declare) -> None:
+    requests: list[Job] = []
+    declared = declare("charge")(requests.append)
+    job = declared.enqueue(job_key="order-42")
+
+    matched = api.assign(unmatched(job_type="charge", payload="paid"), job.pk)
+    run_due_jobs()
+
+    assert (matched.status, matched.job) == ("early", job)
+    assert (row(job).result, requests) == ("paid", [])
+    assert Answer.objects.get().status == "accepted"
+
+
+def test_a_job_that_waits_for_its_retry_is_settled() -> None:
+    job = JobFactory.create(state="retry", job_type=JobTypeFactory.create(name="ask"))
+
+    api.assign(unmatched(payload="paid"), job.pk)
+
+    assert (row(job).outcome, row(job).result) == ("succeeded", "paid")
+
+
+# What is refused, with nothing changed
+
+
+def refused(answer: Answer, job_id: int) -> str:
+    before = list(Job.objects.values()), list(Answer.objects.values())
+    with pytest.raises(InvalidAnswerError) as caught:
+        api.assign(answer, job_id)
+    assert (list(Job.objects.values()), list(Answer.objects.values())) == before
+    return str(caught.value)
+
+
+def test_a_job_that_is_not_there_is_refused() -> None:
+    assert "there is no job 4711" in refused(unmatched(), 4711)
+
+
+def test_an_answer_that_was_pruned_is_refused() -> None:
+    answer = unmatched()
+    Answer.objects.all().delete()
+
+    assert "does not exist any more" in refused(answer, asked().pk)
+
+
+def test_a_final_job_is_refused() -> None:
+    job = asked()
+    hipq.cancel(job)
+
+    assert "is final (cancelled) and never changes" in refused(unmatched(), job.pk)
+
+
+def test_a_job_of_another_type_is_refused() -> None:
+    job = hipq.enqueue("echo")
+
+    text = refused(unmatched(), job.pk)
+
+    assert f"it is for job type 'ask' of instance 'default', and job {job.pk} is of type" in text
+
+
+def test_a_job_that_was_answered_is_refused(declare: Declare) -> None:
+    declared = declare("ask_twice")(lambda job: hipq.WAIT)
+    declared.on_response(lambda job, response: response)
+    job = asked("ask_twice")
+    hipq.complete("ask_twice", "order-42", "paid")
+
+    text = refused(unmatched(job_type="ask_twice", payload="paid again"), job.pk)
+
+    assert f"attempt 1 of job {job.pk} (order-42) was answered already" in text
+
+
+def test_a_message_that_is_no_answer_is_refused() -> None:
+    message = Answer(kind="malformed", status="unmatched")
+
+    reason = manual.refusal(message, asked())
+
+    assert not message.is_free
+    assert "it is unmatched, its kind is malformed; only early and unmatched answers" in reason
+
+
+@pytest.mark.parametrize("status", ["accepted", "late", "duplicate"])
+def test_an_answer_that_has_a_job_is_refused(status: str) -> None:
+    answer = unmatched(status=status, job=JobFactory.create(state="final"))
+
+    assert f"it is {status}, its kind is response; only early and" in refused(answer, asked().pk)
+
+
+# The page
+
+
+def look(client: Client, answer: Answer, **query: Any) -> str:
+    return html(client, page_url(answer, "match"), **query)
+
+
+def press(client: Client, answer: Answer, job_id: Any) -> Any:
+    return client.post(page_url(answer, "match"), {"job": job_id}, follow=True)
+
+
+def test_the_page_of_an_answer_leads_to_the_one_for_matching(admin_client: Client) -> None:
+    free, taken = unmatched(), unmatched(status="late", job=JobFactory.create(state="final"))
+
+    assert page_url(free, "match") in html(admin_client, page_url(free))
+    assert page_url(taken, "match") not in html(admin_client, page_url(taken))
+
+
+def test_it_shows_both_before_anything_is_done(admin_client: Client) -> None:
+    job, answer = asked(), unmatched(payload={"receipt": 4711})
+
+    page = look(admin_client, answer, job=job.pk)
+
+    assert "4711" in page
+    assert "order-42" in page
+    assert f"Match answer {answer.pk} to job {job.pk} (order-42)" in page
+    assert row(job).state == "running"
+
+
+def test_it_matches_and_writes_both_histories(admin_client: Client) -> None:
+    job, answer = asked(), unmatched(payload="paid")
+
+    response = press(admin_client, answer, job.pk)
+
+    assert messages_of(response) == [
+        f"Answer {answer.pk} is accepted: it was matched to job {job.pk} (order-42)."
+    ]
+    assert response.redirect_chain == [(page_url(answer), 302)]
+    assert history(answer) == [f"Matched to job {job.pk}."]
+    assert history(job) == [f"Answer {answer.pk} matched to it."]
+    assert row(job).result == "paid"
+
+
+def test_it_says_why_they_cannot_be_matched_and_has_no_button(admin_client: Client) -> None:
+    job, answer = hipq.enqueue("echo"), unmatched()
+
+    page = look(admin_client, answer, job=job.pk)
+
+    assert "They cannot be matched: it is for job type" in page
+    assert "Match answer" not in page.partition("</h1>")[2]
+
+
+def test_what_is_refused_when_it_is_pressed_is_said_and_not_in_the_history(
+    admin_client: Client,
+) -> None:
+    job, answer = asked(), unmatched()
+    hipq.complete("ask", "order-42", "paid meanwhile")
+
+    response = press(admin_client, answer, job.pk)
+
+    assert (
+        f"answer {answer.pk} was not matched: job {job.pk} (order-42) is final"
+        in (messages_of(response)[0])
+    )
+    assert history(answer) == history(job) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("4711", "There is no job 4711."),
+        ("x", "Enter a whole number."),
+        ("", "This field is required."),
+        ("0", "greater than or equal to 1"),
+        ("9" * 30, "less than or equal to"),
+    ],
+)
+def test_what_is_no_job_is_said(admin_client: Client, given: str, said: str) -> None:
+    assert said in look(admin_client, unmatched(), job=given)
+
+
+def test_an_answer_that_is_not_there_leads_to_the_list(admin_client: Client) -> None:
+    answer = unmatched()
+    url = page_url(answer, "match")
+    answer.delete()
+
+    response = admin_client.get(url, follow=True)
+
+    assert "There is no answer" in messages_of(response)[0]
+
+
+def test_matching_needs_its_permission(client: Client) -> None:
+    job, answer = asked(), unmatched()
+    log_in(client, "view_answer", "view_job")
+
+    assert "Match it" not in html(client, page_url(answer))
+    assert client.get(page_url(answer, "match")).status_code == 403
+    assert client.post(page_url(answer, "match"), {"job": job.pk}).status_code == 403
+    assert row(job).state == "running"
+
+
+def test_with_its_permission_an_operator_may_match(client: Client) -> None:
+    job, answer = asked(), unmatched(payload="paid")
+    log_in(client, "view_answer", "view_job", "match_answer")
+
+    press(client, answer, job.pk)
+
+    assert row(job).result == "paid"
+
+
+def test_the_permission_to_match_is_none_to_see(client: Client) -> None:
+    answer = unmatched()
+    log_in(client, "match_answer")
+
+    assert client.get(page_url(answer, "match")).status_code == 403
+
+
+def test_what_a_partner_sent_is_escaped(admin_client: Client) -> None:
+    hostile = "<script>alert(1)</script>"
+    job = hipq.enqueue("ask", {"note": hostile}, job_key=hostile)
+    answer = unmatched(payload=hostile, job_key=hostile)
+
+    assert hostile not in look(admin_client, answer, job=job.pk)

@@ -1,0 +1,277 @@
+"""Many answers at once: the same as one by one, all or none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import IntegrityError, connection
+from django.test.utils import CaptureQueriesContext
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+import hipq_django as hipq
+from hipq_django.answers import bulk
+from hipq_django.models import Answer, Attempt, Job
+from hipq_django.signals import job_failed, job_finished
+from hipq_django.testing import run_due_jobs
+from tests.declaring import Declare
+from tests.hand_worker import HandWorker
+
+pytestmark = pytest.mark.django_db
+
+JOBS = 5
+
+
+def asked(number: int = JOBS, name: str = "ask") -> list[Job]:
+    jobs = hipq.enqueue_many([hipq.NewJob(name, job_key=f"k-{n}") for n in range(number)])
+    run_due_jobs()
+    return jobs
+
+
+def states() -> list[tuple[str, str, Any]]:
+    return list(Job.objects.order_by("pk").values_list("state", "outcome", "result"))
+
+
+def test_each_response_settles_its_job() -> None:
+    jobs = asked()
+
+    answers = hipq.receive_many(
+        hipq.NewAnswer("ask", f"k-{n}", response={"n": n}) for n in reversed(range(JOBS))
+    )
+
+    assert [(a.job_key, a.status, a.attempt) for a in answers] == [
+        (f"k-{n}", "accepted", 1) for n in reversed(range(JOBS))
+    ]
+    assert [a.job_id for a in answers] == [job.pk for job in reversed(jobs)]
+    assert states() == [("final", "succeeded", {"n": n}) for n in range(JOBS)]
+
+
+def test_errors_wait_for_the_retry_handlers() -> None:
+    asked(2)
+
+    hipq.receive_many([hipq.NewAnswer("ask", f"k-{n}", error="declined") for n in range(2)])
+
+    assert [state for state, _, _ in states()] == ["error", "error"]
+    assert set(Attempt.objects.values_list("kind", "error")) == {("answered", "declined")}
+    run_due_jobs()
+    assert {outcome for _, outcome, _ in states()} == {"failed"}
+
+
+def test_responses_with_a_handler_wait_for_a_worker(declare: Declare) -> None:
+    declared = declare("patient")(lambda job: hipq.WAIT)
+    declared.on_response(lambda job, response: response + 1)
+    asked(2, "patient")
+
+    hipq.receive_many([hipq.NewAnswer("patient", f"k-{n}", response=n) for n in range(2)])
+
+    assert Job.objects.running().filter(has_pending_answer=True).count() == 2
+    run_due_jobs()
+    assert [result for _, _, result in states()] == [1, 2]
+
+
+def test_answers_of_several_types_early_late_and_twice_in_one_batch() -> None:
+    asked(2)
+    hipq.complete("ask", "k-1", response="first")
+    hipq.enqueue("echo", job_key="waiting", scheduled_run_time=None)
+
+    answers = hipq.receive_many(
+        [
+            hipq.NewAnswer("ask", "k-0", response=1),
+            hipq.NewAnswer("ask", "k-0", response=2),
+            hipq.NewAnswer("ask", "k-1", response="second"),
+            hipq.NewAnswer("echo", "waiting", response=3),
+            hipq.NewAnswer("ask", "nobody", response=4),
+            hipq.NewAnswer("unknown", "k-0", response=5),
+        ]
+    )
+
+    assert [a.status for a in answers] == ["accepted", "late", "late", "early", "early", "early"]
+    assert [result for _, _, result in states()[:2]] == [1, "first"]
+
+
+def test_an_id_that_is_known_changes_nothing() -> None:
+    asked(2)
+    first = hipq.complete("ask", "k-0", response=1, message_id="m-1")
+
+    answers = hipq.receive_many(
+        [
+            hipq.NewAnswer("ask", "k-0", response=2, message_id="m-1"),
+            hipq.NewAnswer("ask", "k-1", response=3, message_id="m-2"),
+            hipq.NewAnswer("ask", "k-1", response=4, message_id="m-2"),
+        ]
+    )
+
+    assert answers[0] == first
+    assert answers[1] == answers[2]
+    assert Answer.objects.count() == 2
+    assert [result for _, _, result in states()] == [1, 3]
+
+
+BAD_ANSWERS = [
+    ({"job_key": "x" * 10_000_000}, "10000000 characters"),
+    ({"job_key": None}, "names no job"),
+    ({"job_key": 5}, "a key is text"),
+    ({"job_type": ""}, "printable characters"),
+    ({"job_type": None}, "printable characters"),
+    ({"response": {1}}, "not JSON"),
+    ({"response": float("nan")}, "not JSON"),
+    ({"error": ""}, "say what went wrong"),
+    ({"response": 1, "error": "both"}, "a response and an error"),
+    ({"message_id": 7}, "printable"),
+]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"), BAD_ANSWERS, ids=[str(v)[:24] for v, _ in BAD_ANSWERS]
+)
+def test_with_one_that_cannot_be_stored_none_is(values: dict[str, Any], message: str) -> None:
+    asked(1)
+    bad = {"job_type": "ask", "job_key": "k-9"} | values
+
+    with pytest.raises(hipq.InvalidAnswerError, match=message) as caught:
+        hipq.receive_many([hipq.NewAnswer("ask", "k-0", response=1), hipq.NewAnswer(**bad)])
+
+    assert len(str(caught.value)) < 1_000
+    assert Answer.objects.count() == 0
+    assert states() == [("running", "NONE", None)]
+
+
+def test_no_answers_are_no_answers() -> None:
+    assert hipq.receive_many([]) == []
+
+
+def test_an_id_that_another_one_stores_at_the_same_moment_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The other one's row is not seen by the look, and is met by the insert."""
+    asked(3)
+    first = hipq.complete("ask", "k-0", response=1, message_id="m-1")
+    monkeypatch.setattr(bulk, "_find_known", lambda batch: None)
+
+    answers = hipq.receive_many(
+        [
+            hipq.NewAnswer("ask", "k-1", response=2, message_id="m-1"),
+            hipq.NewAnswer("ask", "k-2", response=3, message_id="m-2"),
+        ]
+    )
+
+    assert answers[0] == first
+    assert [result for _, _, result in states()] == [1, None, 3]
+
+
+def test_signals_are_sent_for_each_job(
+    django_capture_on_commit_callbacks: Any,
+) -> None:
+    seen: list[tuple[Any, ...]] = []
+
+    def finished(job: Job, **_: Any) -> None:
+        seen.append((job.job_key, job.outcome, job.result))
+
+    def failed(job: Job, **_: Any) -> None:
+        seen.append((job.job_key, job.error))
+
+    job_finished.connect(finished)
+    job_failed.connect(failed)
+    try:
+        asked(2)
+        with django_capture_on_commit_callbacks(execute=True):
+            hipq.receive_many(
+                [
+                    hipq.NewAnswer("ask", "k-0", response=1),
+                    hipq.NewAnswer("ask", "k-1", error="no"),
+                ]
+            )
+    finally:
+        job_finished.disconnect(finished)
+        job_failed.disconnect(failed)
+
+    assert sorted(seen, key=str) == [("k-0", "succeeded", 1), ("k-1", "no")]
+
+
+def test_the_number_of_statements_does_not_grow_with_the_batch() -> None:
+    counts = []
+    for number in (10, 60):
+        Answer.objects.all().delete()
+        Job.objects.all().delete()
+        asked(number)
+        answers = [hipq.NewAnswer("ask", f"k-{n}", message_id=f"m-{n}") for n in range(number)]
+        with CaptureQueriesContext(connection) as queries:
+            hipq.receive_many(answers)
+        counts.append(len(queries))
+
+    assert counts[0] == counts[1]
+
+
+ANSWERS = st.lists(
+    st.builds(
+        hipq.NewAnswer,
+        st.sampled_from(["ask", "unknown"]),
+        st.sampled_from(["k-0", "k-1", "k-2", "initial", "final", "failed", "nobody"]),
+        response=st.integers(0, 1),
+        message_id=st.sampled_from([None, "m-1", "m-2"]),
+    )
+    | st.builds(
+        hipq.NewAnswer,
+        st.just("ask"),
+        st.sampled_from(["k-0", "k-1", "k-2", "initial", "final", "failed"]),
+        error=st.sampled_from(["no", "never"]),
+    ),
+    max_size=8,
+)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(ANSWERS)
+def test_a_batch_ends_as_its_answers_one_by_one(answers: list[hipq.NewAnswer]) -> None:
+    """The order between different jobs is the only freedom of a batch."""
+
+    def one_by_one() -> None:
+        for answer in answers:
+            receive_one(answer)
+
+    assert play(lambda: hipq.receive_many(answers)) == play(one_by_one)
+
+
+def receive_one(answer: hipq.NewAnswer) -> None:
+    if answer.error is not None:
+        hipq.fail(answer.job_type, answer.job_key, answer.error)
+    else:
+        message_id = answer.message_id
+        hipq.complete(answer.job_type, answer.job_key, answer.response, message_id=message_id)
+
+
+def play(receive: Callable[[], Any]) -> Any:
+    """Return what becomes of jobs in several states and of the answers they receive."""
+    for model in (Answer, Attempt, Job):
+        model.objects.all().delete()
+    for key in ("k-0", "k-1", "k-2", "final", "failed"):
+        hipq.enqueue("ask", job_key=key)
+    HandWorker().work()
+    hipq.complete("ask", "final", response=0)
+    hipq.fail("ask", "failed", error="no")
+    hipq.enqueue("ask", job_key="initial")
+    receive()
+    jobs = Job.objects.order_by("job_key").values_list(
+        "job_key", "state", "outcome", "result", "error", "has_pending_answer"
+    )
+    rows = Answer.objects.order_by("job_type", "job_key", "pk").values_list(
+        "job_type", "job_key", "status", "kind", "payload", "job__job_key", "attempt"
+    )
+    return list(jobs), list(rows)
+
+
+def test_a_database_error_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked(1)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise IntegrityError("refused")
+
+    monkeypatch.setattr("hipq_django.answers.fast_path.settle", refuse)
+    monkeypatch.setattr("hipq_django.answers.effects.apply", refuse)
+
+    with pytest.raises(IntegrityError):
+        hipq.receive_many([hipq.NewAnswer("ask", "k-0", response=1)])
+
+    assert Answer.objects.count() == 0
+    assert states() == [("running", "NONE", None)]

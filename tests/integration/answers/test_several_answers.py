@@ -1,0 +1,865 @@
+"""Several requests, one job: `WAIT_FOR`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import IntegrityError, transaction
+from django.test import Client
+from pytest_django import Settings
+
+import hipq_django as hipq
+from hipq_django.answers.api import assign
+from hipq_django.conf.instances import get_instance
+from hipq_django.job_types.spec import JobTypeSpec
+from hipq_django.maintenance import early_answers, recovery
+from hipq_django.models import Answer, Job
+from hipq_django.testing import run_due_jobs
+from hipq_django.web.formats import MessageFormat
+from tests.declaring import Declare
+from tests.hand_worker import HandWorker
+
+pytestmark = pytest.mark.django_db
+
+PARTS = ("front", "back")
+BOTH = {"front": "F", "back": "B"}
+
+Ask = Callable[[Job], Any]
+
+
+@pytest.fixture(params=["with response handler", "without"])
+def handles(request: pytest.FixtureRequest) -> bool:
+    """Whether the type has a response handler; the result is the same."""
+    return bool(request.param == "with response handler")
+
+
+class Scan:
+    """A type that asks for parts, and writes down what each attempt knew."""
+
+    def __init__(self, declare: Declare, returned: Any, handles: bool, **options: Any) -> None:
+        self.known: list[Any] = []
+        self.handled: list[Any] = []
+        self.returned = returned
+        self.meanwhile: Callable[[], Any] = lambda: None
+        self.type: JobTypeSpec = declare("scan", **options)(self.ask)
+        if handles:
+            self.type.on_response(self.handle)
+
+    def ask(self, job: Job) -> Any:
+        self.known.append(job.answers_so_far)
+        self.meanwhile()
+        return self.returned
+
+    def handle(self, job: Job, response: Any) -> Any:
+        self.handled.append(response)
+        return response
+
+    def asked(self) -> Job:
+        job = self.type.enqueue(job_key="k")
+        run_due_jobs()
+        return job
+
+
+@pytest.fixture
+def scan(declare: Declare, handles: bool) -> Scan:
+    return Scan(declare, hipq.WAIT_FOR(*PARTS), handles)
+
+
+@pytest.fixture
+def count(declare: Declare, handles: bool) -> Scan:
+    return Scan(declare, hipq.WAIT_FOR(3), handles, counted_answers=True)
+
+
+def complete(part: str | None, response: Any = None, **options: Any) -> Answer:
+    response = part[0].upper() if part and response is None else response
+    return hipq.complete("scan", "k", response, part=part, **options)
+
+
+def statuses() -> list[str]:
+    return [str(s) for s in Answer.objects.order_by("pk").values_list("status", flat=True)]
+
+
+def reread(job: Job) -> Job:
+    run_due_jobs()
+    return Job.objects.get(pk=job.pk)
+
+
+# Named parts
+
+
+@pytest.mark.parametrize("order", [PARTS, PARTS[::-1]])
+def test_the_job_is_settled_when_all_parts_are_in(scan: Scan, order: tuple[str, ...]) -> None:
+    job = scan.asked()
+
+    complete(order[0])
+    between = reread(job)
+    complete(order[1])
+
+    assert (between.state, between.has_pending_answer, between.worker) == ("running", False, None)
+    job = reread(job)
+    assert (job.outcome, job.result) == ("succeeded", BOTH)
+    assert statuses() == ["accepted", "accepted"]
+
+
+def test_the_response_handler_runs_once_with_all_parts(declare: Declare) -> None:
+    scan = Scan(declare, hipq.WAIT_FOR(*PARTS), True)
+    job = scan.asked()
+
+    complete("back")
+    complete("front")
+    reread(job)
+
+    assert scan.handled == [BOTH]
+
+
+def test_parts_before_the_job_is_enqueued_count(scan: Scan) -> None:
+    complete("front")
+    complete("back")
+
+    job = scan.asked()
+
+    assert (reread(job).result, statuses()) == (BOTH, ["accepted"] * 2)
+    assert scan.known == [BOTH]  # the handler ran, and could know
+
+
+def test_one_part_before_the_job_is_enqueued_and_one_after(scan: Scan) -> None:
+    complete("front")
+    job = scan.asked()
+
+    complete("back")
+
+    assert (reread(job).result, scan.known) == (BOTH, [{"front": "F"}])
+
+
+def test_a_part_before_the_claim_counts_and_hastens_nothing(scan: Scan) -> None:
+    job = scan.type.enqueue(job_key="k")
+
+    answer = complete("front")
+
+    assert answer.status == "early"
+    assert not Job.objects.get(pk=job.pk).has_pending_answer
+    assert (reread(job).state, scan.known) == ("running", [{"front": "F"}])
+    complete("back")
+    assert reread(job).result == BOTH
+
+
+@pytest.mark.parametrize("early", [PARTS[:1], PARTS, PARTS[::-1]])
+def test_parts_while_the_handler_executes_count(scan: Scan, early: tuple[str, ...]) -> None:
+    scan.meanwhile = lambda: [complete(part) for part in early]
+
+    job = scan.asked()
+    for part in set(PARTS) - set(early):
+        complete(part)
+
+    assert (reread(job).result, statuses()) == (BOTH, ["accepted"] * 2)
+
+
+def test_a_part_that_the_claim_could_not_see_is_found_afterwards(scan: Scan) -> None:
+    job = scan.asked()
+    complete("front")
+    Answer.objects.create(
+        job_type="scan", job_key="k", kind="response", payload="B", part="back", status="early"
+    )
+
+    assert early_answers.match_early(get_instance()) == 1
+
+    assert reread(job).result == BOTH
+
+
+def test_the_same_part_again_is_a_duplicate(scan: Scan) -> None:
+    job = scan.asked()
+    complete("front")
+
+    again, differing = complete("front"), complete("front", "X")
+
+    assert (again.status, differing.status) == ("duplicate", "late")
+    assert reread(job).state == "running"
+    complete("back")
+    assert reread(job).result == BOTH
+    assert (complete("back").status, complete("back", "X").status) == ("duplicate", "late")
+
+
+def test_of_two_early_answers_for_a_part_the_first_wins(scan: Scan) -> None:
+    complete("front")
+    complete("front", "X")
+    complete("front")
+    complete("back")
+
+    job = scan.asked()
+
+    assert reread(job).result == BOTH
+    assert statuses() == ["accepted", "late", "duplicate", "accepted"]
+    assert scan.known == [BOTH]
+
+
+def test_a_part_that_is_not_expected_is_kept_and_changes_nothing(scan: Scan) -> None:
+    scan.meanwhile = lambda: complete("side")
+    job = scan.asked()
+
+    answer = complete("top")
+    unnamed = complete(None, "whole")
+
+    assert (answer.status, unnamed.status, answer.job) == ("unmatched", "unmatched", job)
+    assert statuses() == ["unmatched"] * 3
+    assert reread(job).state == "running"
+
+
+def test_a_part_for_a_job_that_waits_for_one_answer_is_unmatched(declare: Declare) -> None:
+    job = Scan(declare, hipq.WAIT, False).asked()
+
+    answer = complete("front")
+
+    assert answer.status == "unmatched"
+    complete(None, "whole")
+    assert reread(job).result == "whole"
+
+
+def test_parts_of_a_job_that_needed_none_are_late_in_the_end(declare: Declare) -> None:
+    scan = Scan(declare, "done", False)
+    scan.meanwhile = lambda: complete("front")
+    job = scan.asked()
+
+    early_answers.expire_early(get_instance())
+
+    assert (reread(job).result, statuses()) == ("done", ["late"])
+
+
+def test_an_answer_for_the_whole_job_while_the_handler_executes_wins(scan: Scan) -> None:
+    scan.meanwhile = lambda: complete(None, "whole")
+
+    job = scan.asked()
+
+    assert reread(job).result == "whole"
+
+
+def test_an_answer_without_a_part_repeats_no_part(scan: Scan) -> None:
+    scan.asked()
+    complete("front", "same")
+
+    assert complete(None, "same").status == "unmatched"
+
+
+def test_the_same_for_the_whole_job_again_is_a_duplicate_whatever_its_id(
+    declare: Declare, frozen_time: Any
+) -> None:
+    scan = Scan(declare, hipq.WAIT_FOR(*PARTS), False, retry=hipq.Fixed(seconds=60))
+    job = scan.asked()
+    time_out(job, frozen_time)
+    run_due_jobs()
+    frozen_time.shift(60)
+    scan.meanwhile = lambda: complete(None, "whole")
+    run_due_jobs()
+
+    again = hipq.complete("scan", "k", "whole", message_id="again")
+
+    assert (reread(job).result, again.status) == ("whole", "duplicate")
+
+
+def test_a_cancelled_job_sets_its_parts_aside(scan: Scan) -> None:
+    job = scan.asked()
+    complete("front")
+
+    hipq.cancel(job)
+
+    assert complete("back").status == "late"
+
+
+@pytest.mark.parametrize("many", [True, False])
+def test_many_answers_at_once(scan: Scan, many: bool) -> None:
+    job = scan.asked()
+    answers = [hipq.NewAnswer("scan", "k", response=p[0].upper(), part=p) for p in PARTS]
+
+    for batch in [answers] if many else [[answer] for answer in answers]:
+        hipq.receive_many(batch)
+
+    assert reread(job).result == BOTH
+
+
+def test_a_name_that_cannot_be_a_part_is_refused(scan: Scan) -> None:
+    with pytest.raises(hipq.InvalidAnswerError, match="part '#1': give text"):
+        complete("#1")
+
+    assert statuses() == []
+
+
+def test_a_part_that_waited_for_the_key_counts_when_the_handler_sets_it(declare: Declare) -> None:
+    @declare("scan")
+    def scan(job: Job) -> Any:
+        job.set_key("k")
+        return hipq.WAIT_FOR(*PARTS)
+
+    complete("front")
+    job = scan.enqueue()
+    run_due_jobs()
+
+    complete("back")
+
+    assert reread(job).result == BOTH
+
+
+def test_parts_are_matched_by_hand(declare: Declare) -> None:
+    job = Scan(declare, hipq.WAIT_FOR(*PARTS), True).asked()
+    strays = [hipq.complete("scan", f"other {p}", p[0].upper(), part=p) for p in PARTS]
+
+    matched = [assign(answer, job.pk) for answer in strays]
+
+    assert [answer.status for answer in matched] == ["accepted", "accepted"]
+    assert reread(job).result == BOTH
+    stray = hipq.complete("scan", "other", "x", part="side")
+    fresh = hipq.requeue(job)
+    run_due_jobs()
+    with pytest.raises(hipq.InvalidAnswerError, match="does not wait for part 'side'"):
+        assign(stray, fresh.pk)
+
+
+def test_the_database_accepts_a_part_once(scan: Scan) -> None:
+    job = scan.asked()
+    complete("front")
+
+    with pytest.raises(IntegrityError), transaction.atomic():
+        Answer.objects.create(
+            job=job, job_type="scan", kind="response", payload=1, part="front", status="accepted"
+        )
+
+
+def test_many_jobs_that_wait_for_parts_are_written_in_few_statements(
+    declare: Declare, django_assert_max_num_queries: Any
+) -> None:
+    scan = Scan(declare, hipq.WAIT_FOR(*PARTS), True)
+    hipq.enqueue_many([hipq.NewJob("scan") for _ in range(50)])
+    worker = HandWorker()
+    worker.run_pass()
+    worker.execute()
+
+    with django_assert_max_num_queries(12):
+        worker.save()
+
+    assert len(scan.known) == 50
+    assert {tuple(job.expects) for job in Job.objects.all()} == {PARTS}
+
+
+def test_many_messages_about_several_jobs_at_once(declare: Declare) -> None:
+    scan = Scan(declare, hipq.WAIT_FOR(*PARTS), True)
+    jobs = [scan.type.enqueue(job_key=key) for key in ("a", "b")]
+    run_due_jobs()
+
+    for part in PARTS:
+        hipq.receive_many(
+            [hipq.NewAnswer("scan", key, response=part[0].upper(), part=part) for key in ("a", "b")]
+        )
+
+    assert [reread(job).result for job in jobs] == [BOTH, BOTH]
+
+
+def test_a_lost_worker_loses_no_part(declare: Declare) -> None:
+    scan = Scan(declare, hipq.WAIT_FOR(*PARTS), True)
+    job = scan.type.enqueue(job_key="k")
+    worker = HandWorker.crashed()
+    complete("front")
+    recovery.recover_lost(get_instance())
+
+    run_due_jobs()
+    complete("back")
+
+    assert worker.claims[0].job == job
+    assert (reread(job).result, scan.known) == (BOTH, [{"front": "F"}])
+
+
+def test_a_worker_that_comes_back_does_not_say_what_is_expected(declare: Declare) -> None:
+    scan = Scan(declare, hipq.WAIT_FOR("front"), True)
+    job = scan.type.enqueue(job_key="k")
+    worker = HandWorker.crashed()
+    recovery.recover_lost(get_instance())
+    scan.returned = hipq.WAIT_FOR(*PARTS)
+    run_due_jobs()
+
+    scan.returned = hipq.WAIT_FOR("front")
+    worker.execute()
+    worker.save()
+    complete("front")
+
+    assert (reread(job).state, reread(job).expects) == ("running", list(PARTS))
+
+
+# Errors and retries
+
+
+def test_an_error_for_a_part_fails_the_attempt(declare: Declare) -> None:
+    scan = Scan(declare, hipq.WAIT_FOR(*PARTS), True, retry=hipq.Fixed(seconds=0))
+    job = scan.asked()
+    complete("front")
+
+    error = hipq.fail("scan", "k", "no paper", part="back")
+    again = hipq.fail("scan", "k", "no paper", part="back")
+    run_due_jobs()
+    complete("back")
+
+    assert (error.status, error.part, again.status) == ("accepted", "back", "duplicate")
+    job = reread(job)
+    assert (job.result, job.attempt, scan.known) == (BOTH, 2, [{}, {"front": "F"}])
+
+
+def test_an_early_error_fails_the_first_attempt_and_leaves_the_parts(declare: Declare) -> None:
+    scan = Scan(declare, hipq.WAIT_FOR(*PARTS), True, retry=hipq.Fixed(seconds=0))
+    complete("front")
+    hipq.fail("scan", "k", "no paper", part="back")
+
+    job = scan.asked()
+    complete("back")
+
+    assert (reread(job).result, scan.known) == (BOTH, [{"front": "F"}])
+
+
+def test_a_timeout_names_the_missing_parts(scan: Scan, frozen_time: Any) -> None:
+    job = scan.asked()
+    complete("front")
+
+    frozen_time.shift(86_401)
+    recovery.time_out_overdue(get_instance())
+
+    job = reread(job)
+    assert job.outcome == "timed_out"
+    assert job.error == (
+        "JobTimeout: attempt 1 got not all answers within 86400 s: "
+        "1 of 2 parts are in, missing: 'back'"
+    )
+
+
+def time_out(job: Job, frozen_time: Any) -> None:
+    frozen_time.shift(job.timeout + 1)
+    recovery.time_out_overdue(get_instance())
+
+
+def test_a_retry_after_a_timeout_keeps_the_parts(declare: Declare, frozen_time: Any) -> None:
+    scan = Scan(declare, hipq.WAIT_FOR(*PARTS), True, retry=hipq.Fixed(seconds=60))
+    job = scan.asked()
+    complete("front")
+    time_out(job, frozen_time)
+    run_due_jobs()
+
+    frozen_time.shift(60)
+    run_due_jobs()
+    complete("back")
+
+    assert (reread(job).result, scan.known) == (BOTH, [{}, {"front": "F"}])
+
+
+def test_a_retry_may_wait_for_the_missing_parts_only(declare: Declare, frozen_time: Any) -> None:
+    scan = Scan(declare, hipq.WAIT_FOR(*PARTS), True, retry=hipq.Fixed(seconds=60))
+    job = scan.asked()
+    complete("front")
+    time_out(job, frozen_time)
+    run_due_jobs()
+
+    scan.returned = hipq.WAIT_FOR("back")
+    frozen_time.shift(60)
+    run_due_jobs()
+    complete("back")
+
+    assert reread(job).result == BOTH
+
+
+def test_a_retry_that_waits_only_for_what_is_in_is_settled_by_it(
+    declare: Declare, handles: bool
+) -> None:
+    scan = Scan(declare, hipq.WAIT_FOR(*PARTS), handles, retry=hipq.Fixed(seconds=0))
+    job = scan.asked()
+    complete("front")
+    hipq.fail("scan", "k", "no paper", part="back")
+
+    scan.returned = hipq.WAIT_FOR("front")
+    run_due_jobs()
+
+    assert (reread(job).result, reread(job).attempt) == ({"front": "F"}, 2)
+
+
+def test_a_retry_that_waits_for_as_many_as_are_in_is_settled_by_them(
+    declare: Declare, handles: bool
+) -> None:
+    retry = hipq.Fixed(seconds=0)
+    scan = Scan(declare, hipq.WAIT_FOR(2), handles, counted_answers=True, retry=retry)
+    job = scan.asked()
+    hipq.complete("scan", "k", "one")
+    hipq.fail("scan", "k", "no paper")
+
+    scan.returned = hipq.WAIT_FOR(1)
+    run_due_jobs()
+
+    assert reread(job).result == ["one"]
+
+
+def test_the_last_part_while_a_retry_is_due_settles_the_job(
+    declare: Declare, handles: bool, frozen_time: Any
+) -> None:
+    scan = Scan(declare, hipq.WAIT_FOR(*PARTS), handles, retry=hipq.Fixed(seconds=60))
+    job = scan.asked()
+    complete("front")
+    time_out(job, frozen_time)
+    run_due_jobs()
+
+    complete("back")
+
+    job = reread(job)
+    assert (job.outcome, job.result, len(scan.known)) == ("succeeded", BOTH, 1)
+
+
+def test_a_part_while_a_retry_is_due_is_counted(declare: Declare, frozen_time: Any) -> None:
+    scan = Scan(declare, hipq.WAIT_FOR(*PARTS), True, retry=hipq.Fixed(seconds=60))
+    job = scan.asked()
+    time_out(job, frozen_time)
+    run_due_jobs()
+
+    complete("front")
+    assert reread(job).state == "retry"
+    frozen_time.shift(60)
+    run_due_jobs()
+    complete("back")
+
+    assert (reread(job).result, scan.known) == (BOTH, [{}, {"front": "F"}])
+
+
+def test_parts_that_came_before_the_handler_failed_are_kept(declare: Declare) -> None:
+    scan = Scan(declare, hipq.WAIT_FOR(*PARTS), True, retry=hipq.Fixed(seconds=0))
+
+    def break_once() -> None:
+        if len(scan.known) == 1:
+            complete("front")
+            raise OSError("connection reset")
+
+    scan.meanwhile = break_once
+    job = scan.asked()
+
+    complete("back")
+
+    assert (reread(job).result, scan.known) == (BOTH, [{}, {"front": "F"}])
+
+
+def test_a_failed_response_handler_runs_again_on_all_parts(declare: Declare) -> None:
+    scan = declare("scan", retry=hipq.Fixed(seconds=0))(lambda job: hipq.WAIT_FOR(*PARTS))
+    seen: list[Any] = []
+
+    @scan.on_response
+    def handle(job: Job, response: Any) -> Any:
+        seen.append(response)
+        if len(seen) == 1:
+            raise OSError("disk full")
+        return response
+
+    job = scan.enqueue(job_key="k")
+    run_due_jobs()
+    complete("back")
+    complete("front")
+
+    assert (reread(job).result, seen) == (BOTH, [BOTH, BOTH])
+
+
+def test_resend_discards_the_parts(declare: Declare) -> None:
+    scan = Scan(declare, hipq.WAIT_FOR(*PARTS), False)
+
+    @scan.type.on_response
+    def handle(job: Job, response: Any) -> Any:
+        if response["front"] == "F":
+            raise OSError("unreadable")
+        return response
+
+    scan.type.on_error(lambda job: hipq.RetryIn(0, resend=True))
+    job = scan.asked()
+    complete("front")
+    complete("back")
+
+    between = reread(job)
+    assert (between.state, between.has_pending_answer, scan.known) == ("running", False, [{}, {}])
+    assert statuses() == ["discarded", "discarded"]
+    complete("front", "F2")
+    complete("back")
+    assert reread(job).result == {"front": "F2", "back": "B"}
+
+
+# Counted answers
+
+
+def test_a_job_may_wait_for_a_number_of_answers(count: Scan) -> None:
+    job = count.asked()
+
+    for response in ("b", "a", "c"):
+        assert reread(job).state == "running"
+        complete(None, response)
+
+    assert reread(job).result == ["b", "a", "c"]
+    assert complete(None, "d").status == "late"
+
+
+def test_counted_answers_before_the_job_is_enqueued_count(count: Scan) -> None:
+    complete(None, "b")
+    complete(None, "a")
+
+    job = count.asked()
+
+    assert (reread(job).state, count.known) == ("running", [["b", "a"]])
+    complete(None, "c")
+    assert reread(job).result == ["b", "a", "c"]
+
+
+@pytest.mark.parametrize("early", [1, 2, 3, 4])
+def test_counted_answers_while_the_handler_executes_count(count: Scan, early: int) -> None:
+    count.meanwhile = lambda: [complete(None, n) for n in range(early)]
+
+    job = count.asked()
+    for number in range(early, 3):
+        complete(None, number)
+
+    assert reread(job).result == [0, 1, 2]
+    assert statuses() == ["accepted"] * 3 + ["late"] * (early - 3)
+
+
+def test_equal_answers_without_id_count_once(count: Scan) -> None:
+    job = count.asked()
+    complete(None, "yes")
+
+    assert complete(None, "yes").status == "duplicate"
+    assert reread(job).expects == 3
+
+
+def test_equal_answers_with_different_ids_count_each(count: Scan) -> None:
+    job = count.asked()
+
+    for message_id in ("m1", "m2", "m2", "m3"):
+        complete(None, "yes", message_id=message_id)
+
+    assert (reread(job).result, len(statuses())) == (["yes"] * 3, 3)
+
+
+def test_equal_early_answers_with_different_ids_count_each(count: Scan) -> None:
+    for message_id in ("m1", "m2", "m3"):
+        complete(None, "yes", message_id=message_id)
+
+    assert reread(count.asked()).result == ["yes"] * 3
+
+
+def test_named_answers_are_counted_by_their_names(count: Scan) -> None:
+    job = count.asked()
+
+    found = [complete(part, "yes").status for part in ("a", "a", "b", "c")]
+
+    assert found == ["accepted", "duplicate", "accepted", "accepted"]
+    assert reread(job).result == ["yes"] * 3
+
+
+def test_a_timeout_says_how_many_answers_are_in(count: Scan, frozen_time: Any) -> None:
+    job = count.asked()
+    complete(None, "a")
+
+    time_out(job, frozen_time)
+
+    assert reread(job).error.endswith("1 of 3 answers are in")
+
+
+def test_one_answer_may_be_counted(declare: Declare) -> None:
+    job = Scan(declare, hipq.WAIT_FOR(1), True, counted_answers=True).asked()
+
+    complete(None, "a")
+
+    assert reread(job).result == ["a"]
+
+
+def test_resend_discards_counted_answers(declare: Declare) -> None:
+    scan = Scan(declare, hipq.WAIT_FOR(2), False, counted_answers=True)
+
+    @scan.type.on_response
+    def handle(job: Job, response: Any) -> Any:
+        if job.attempt == 1:
+            raise OSError("unreadable")
+        return response
+
+    scan.type.on_error(lambda job: hipq.RetryIn(0, resend=True))
+    job = scan.asked()
+    complete(None, 1)
+    complete(None, 2)
+    run_due_jobs()
+
+    complete(None, 2)
+    complete(None, 1)
+
+    assert reread(job).result == [2, 1]
+
+
+# Mistakes of handlers
+
+
+@pytest.mark.parametrize(
+    ("returned", "options", "said"),
+    [
+        (hipq.WAIT_FOR, {}, "call it"),
+        (hipq.WAIT_FOR(3), {}, "counted_answers=True"),
+        (hipq.WAIT, {"counted_answers": True}, r"return WAIT_FOR(1)"),
+    ],
+)
+def test_a_handler_is_told_what_to_return(
+    declare: Declare, returned: Any, options: dict[str, Any], said: str
+) -> None:
+    job = reread(Scan(declare, returned, False, **options).asked())
+
+    assert job.outcome == "failed"
+    assert said in job.error
+
+
+def test_a_response_handler_cannot_wait_again(declare: Declare) -> None:
+    scan = declare("scan")(lambda job: hipq.WAIT_FOR("front"))
+    scan.on_response(lambda job, response: hipq.WAIT_FOR("back"))
+    job = scan.enqueue(job_key="k")
+    run_due_jobs()
+
+    complete("front")
+
+    assert "returned WAIT_FOR; the answer is there already" in reread(job).error
+
+
+def test_counted_answers_is_true_or_false(declare: Declare) -> None:
+    with pytest.raises(hipq.InvalidJobTypeError, match="counted_answers=3: give True or False"):
+        declare("scan", counted_answers=3)(lambda job: None)
+
+
+# By other ways
+
+
+@pytest.fixture
+def _base_url(settings: Settings) -> None:
+    settings.HIPQ = {"default": {"CALLBACK_BASE_URL": "http://testserver"}}
+
+
+def post(url: str, response: Any) -> Any:
+    content = json.dumps({"response": response})
+    return Client().post(url.removeprefix("http://testserver"), content, "application/json")
+
+
+@pytest.mark.usefixtures("_base_url")
+def test_each_part_has_a_callback_url(declare: Declare) -> None:
+    names = ("front side/1-2", "back.ü%")
+    urls: dict[str, str] = {}
+
+    @declare("scan")
+    def scan(job: Job) -> Any:
+        urls.update({part: hipq.callback_url(job, part=part) for part in (*names, "other")})
+        return hipq.WAIT_FOR(*names)
+
+    job = scan.enqueue()
+    run_due_jobs()
+
+    said = [post(urls[part], part).status_code for part in (names[0], names[0], "other")]
+    differing = post(urls[names[0]], "X").status_code
+    last = post(urls[names[1]], names[1]).status_code
+
+    assert (said, differing, last) == ([200, 200, 410], 410, 200)
+    assert reread(job).result == {name: name for name in names}
+
+
+@pytest.mark.usefixtures("_base_url")
+def test_different_answers_to_one_url_are_counted(declare: Declare) -> None:
+    urls: list[str] = []
+
+    @declare("scan", counted_answers=True)
+    def scan(job: Job) -> Any:
+        urls.append(hipq.callback_url(job))
+        return hipq.WAIT_FOR(2)
+
+    job = scan.enqueue()
+    run_due_jobs()
+
+    for response in ("a", "a", "b"):
+        post(urls[0], response)
+
+    assert reread(job).result == ["a", "b"]
+
+
+@pytest.mark.usefixtures("_base_url")
+def test_a_url_of_a_discarded_attempt_is_late(declare: Declare) -> None:
+    urls: list[str] = []
+
+    @declare("scan")
+    def scan(job: Job) -> Any:
+        urls.append(hipq.callback_url(job, part="front"))
+        return hipq.WAIT_FOR("front")
+
+    @scan.on_response
+    def handle(job: Job, response: Any) -> Any:
+        raise OSError("unreadable")
+
+    scan.on_error(lambda job: hipq.RetryIn(0, resend=True))
+    scan.enqueue()
+    run_due_jobs()
+    post(urls[0], "a")
+    run_due_jobs()
+
+    assert (post(urls[0], "b").status_code, post(urls[1], "b").status_code) == (410, 200)
+
+
+def test_a_name_that_cannot_be_a_part_gets_no_url(scan: Scan) -> None:
+    with pytest.raises(hipq.InvalidJobError, match="part ''"):
+        hipq.callback_url(scan.asked(), part="")
+
+
+def test_a_message_format_reads_the_part(scan: Scan) -> None:
+    job = scan.asked()
+    message_format = MessageFormat(
+        job_type="scan",
+        key="key",
+        outcome=lambda m: (
+            hipq.Response(m["image"], part=m["side"])
+            if m["image"]
+            else hipq.ErrorResponse("no image", part=m["side"])
+        ),
+    )
+
+    for side in PARTS:
+        message_format.receive({"key": "k", "side": side, "image": side[0].upper()})
+
+    assert reread(job).result == BOTH
+    error = message_format.receive({"key": "k", "side": "back", "image": None})
+    assert error is not None
+    assert (error.kind, error.part) == ("error", "back")
+
+
+# What is shown
+
+
+def test_explain_says_which_parts_are_in(scan: Scan) -> None:
+    job = scan.asked()
+    complete("front")
+
+    [reason] = [r for r in hipq.explain(job) if r.code == "waiting_for_answer"]
+
+    assert "waits: 1 of 2 parts are in, missing: 'back'; it times out" in reason.text
+
+
+def test_the_admin_shows_which_parts_are_in(scan: Scan, admin_client: Client) -> None:
+    job = scan.asked()
+    answer = complete("front")
+    assert User.objects.exists()
+
+    page = admin_client.get(f"/admin/hipq/job/{job.pk}/change/").content.decode()
+    answer_page = admin_client.get(f"/admin/hipq/answer/{answer.pk}/change/").content.decode()
+
+    assert "1 of 2 parts are in, missing: &#x27;back&#x27;" in page
+    assert "<td>front</td>" in page
+    assert "front" in answer_page
+
+
+def test_a_wait_for_one_answer_after_several_takes_an_answer_without_part(
+    declare: Declare, frozen_time: Any
+) -> None:
+    scan = Scan(declare, hipq.WAIT_FOR(*PARTS), True, retry=hipq.Fixed(seconds=60))
+    job = scan.asked()
+    complete("front")
+    time_out(job, frozen_time)
+    run_due_jobs()
+
+    scan.returned = hipq.WAIT
+    frozen_time.shift(60)
+    HandWorker().work()
+    complete(None, "whole")
+
+    assert reread(job).result == "whole"

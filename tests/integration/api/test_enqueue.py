@@ -1,0 +1,286 @@
+"""Creating jobs: defaults, values of their own, unknown types, transactions."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.db import connection, transaction
+from pytest_django import DjangoAssertNumQueries
+
+import hipq_django as hipq
+from hipq_django.database import clock
+from hipq_django.engines import functions, statements
+from hipq_django.migrations._scripts import script
+from hipq_django.models import Job, JobType, Queue
+from hipq_django.testing import run_due_jobs
+from tests.declaring import Declare
+
+pytestmark = pytest.mark.django_db
+
+FIELDS_OF_ITS_OWN: dict[str, Any] = {
+    "timeout": 60,
+    "priority": 5,
+    "throttle_factor": Decimal("0.5"),
+    "time_windows": ["00:00-24:00"],
+}
+
+
+def charge(job: Job) -> Any:
+    return job.job_data
+
+
+@pytest.fixture
+def charge_card(declare: Declare) -> Any:
+    return declare(
+        "charge_card", queue="bank", timeout=3_600, priority=10, throttle_factor=2,
+        time_windows=["05:00-07:00"],
+    )(charge)  # fmt: skip
+
+
+def test_a_job_has_the_defaults_of_the_design() -> None:
+    """T2."""
+    before = clock.now("default")
+    job = hipq.enqueue("echo")
+    job.refresh_from_db()
+
+    assert (job.queue.name, job.job_type.name) == ("default", "echo")
+    assert (job.job_data, job.job_key) == ({}, "NONE")
+    assert (job.state, job.outcome, job.error, job.result) == ("initial", "NONE", "NONE", None)
+    assert (job.timeout, job.priority, job.throttle_factor) == (86_400, 100, 1)
+    assert (job.time_windows, job.attempt, job.worker, job.origin) == ([], 0, None, None)
+    assert before <= job.scheduled_run_time == job.create_time <= clock.now("default")
+
+
+def test_no_column_but_a_foreign_key_may_be_null() -> None:
+    """T2: no NULLs except foreign keys."""
+    nullable = [field for field in Job._meta.concrete_fields if field.null]
+
+    assert all(field.is_relation for field in nullable)
+
+
+def test_the_returned_job_is_the_stored_one(charge_card: Any) -> None:
+    job = charge_card.enqueue({"order": (42,)}, job_key="order-42")
+
+    stored = Job.objects.get(pk=job.pk)
+    names = [field.attname for field in Job._meta.concrete_fields]
+    assert {n: getattr(job, n) for n in names} == {n: getattr(stored, n) for n in names}
+    assert stored.job_data == {"order": [42]}
+
+
+def test_values_come_from_the_job_type(charge_card: Any) -> None:
+    """T8."""
+    job = charge_card.enqueue()
+
+    assert job.queue.name == "bank"
+    assert (job.timeout, job.priority, job.throttle_factor) == (3_600, 10, 2)
+    assert job.time_windows == ["05:00-07:00"]
+
+
+def test_values_of_its_own_win(charge_card: Any) -> None:
+    """T8."""
+    job = charge_card.enqueue(queue="fast", **FIELDS_OF_ITS_OWN)
+    job.refresh_from_db()
+
+    assert job.queue.name == "fast"
+    assert {name: getattr(job, name) for name in FIELDS_OF_ITS_OWN} == FIELDS_OF_ITS_OWN
+
+
+def test_an_empty_list_of_windows_is_a_value_of_its_own(charge_card: Any) -> None:
+    """T8."""
+    assert charge_card.enqueue(time_windows=[]).time_windows == []
+
+
+def test_a_later_change_of_the_type_leaves_queued_jobs_alone(charge_card: Any) -> None:
+    """T8: values are copied at creation."""
+    job = charge_card.enqueue()
+    JobType.objects.filter(name="charge_card").update(default_priority=1, default_timeout=5)
+    fresh = charge_card.enqueue()
+    job.refresh_from_db()
+
+    assert (job.priority, job.timeout) == (10, 3_600)
+    assert (fresh.priority, fresh.timeout) == (1, 5)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"job_key": "k"}, {"job_key": "k", "on_conflict": "replace"}]
+)
+def test_a_change_of_the_type_inside_a_transaction_is_seen_and_forgotten_with_it(
+    options: dict[str, Any],
+) -> None:
+    """Also by a process that knows the type already, and with the transaction still usable."""
+    hipq.enqueue("echo", priority=1)
+    with transaction.atomic():
+        JobType.objects.filter(name="echo").update(default_priority=5)
+        inside = hipq.enqueue("echo", **options).priority
+        transaction.set_rollback(True)
+
+    assert (inside, hipq.enqueue("echo", **options).priority) == (5, 100)
+
+
+def test_a_change_of_the_queue_is_seen_by_the_next_enqueue() -> None:
+    before = hipq.enqueue("echo")
+    Queue.objects.filter(name="default").update(order="priority")
+    after = hipq.enqueue("echo")
+
+    queue = Queue.objects.get(name="default")
+    assert before.rank != after.rank
+    assert after.rank == queue.ordering.rank(after.scheduled_run_time, after.priority)
+
+
+def test_a_type_that_was_deleted_is_registered_anew() -> None:
+    hipq.enqueue("nobody_knows").delete()
+    hipq.enqueue("nobody_knows").delete()
+    JobType.objects.filter(name="nobody_knows").delete()
+
+    job = hipq.enqueue("nobody_knows")
+
+    assert job.job_type == JobType.objects.get(name="nobody_knows")
+
+
+@pytest.mark.parametrize("data", [{"a": [1, None]}, "plain text", [1, 2], 5, True, 1.5, "", {}])
+def test_job_data_is_any_json_or_text(data: Any) -> None:
+    job = hipq.enqueue("echo", data)
+    job.refresh_from_db()
+
+    assert job.job_data == data
+    assert type(job.job_data) is type(data)
+
+
+# Types that nobody declared
+
+
+def test_a_type_that_nobody_declared_is_registered_with_the_defaults() -> None:
+    """T7."""
+    job = hipq.enqueue("nobody_knows", {"a": 1})
+
+    row = JobType.objects.get(name="nobody_knows")
+    assert job.job_type == row
+    assert row.queue.name == "default"
+    assert (row.default_timeout, row.default_priority) == (86_400, 100)
+    assert (row.default_throttle_factor, row.default_time_windows) == (1, [])
+
+
+def test_a_job_of_an_unknown_type_is_left_alone() -> None:
+    """T7: it waits; no worker fails it."""
+    job = hipq.enqueue("nobody_knows")
+    other = hipq.enqueue("echo")
+
+    assert run_due_jobs() == 1
+    job.refresh_from_db()
+    other.refresh_from_db()
+    assert (job.state, other.outcome) == ("initial", "succeeded")
+
+
+def test_a_job_of_an_unknown_type_runs_once_a_worker_knows_it(declare: Declare) -> None:
+    """T7."""
+    job = hipq.enqueue("nobody_knew", {"a": 1})
+    declare("nobody_knew")(charge)
+
+    assert run_due_jobs() == 1
+    job.refresh_from_db()
+    assert job.result == {"a": 1}
+
+
+# Transactions
+
+
+@pytest.mark.parametrize("key", [None, "order-42"])
+def test_a_job_of_a_rolled_back_transaction_never_was(key: str | None) -> None:
+    """T1."""
+    with transaction.atomic():
+        hipq.enqueue("echo", job_key=key)
+        transaction.set_rollback(True)
+
+    assert Job.objects.count() == 0
+    assert run_due_jobs() == 0
+
+
+def test_an_enqueue_is_one_insert(django_assert_num_queries: DjangoAssertNumQueries) -> None:
+    hipq.enqueue("echo")
+    hipq.enqueue("echo")
+
+    # PostgreSQL compares the job type and its queue with those known; else they are read anew.
+    with django_assert_num_queries(1 if connection.vendor == "postgresql" else 2):
+        hipq.enqueue("echo")
+
+
+@pytest.mark.postgres
+def test_tables_made_without_migrations_take_jobs_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in tests that skip migrations."""
+    monkeypatch.setattr(functions, "_found", {})
+    with connection.schema_editor() as schema_editor:
+        script("0001_drop_functions")(None, schema_editor)
+    hipq.enqueue("nobody_knows")
+    JobType.objects.filter(name="nobody_knows").update(default_priority=5)
+
+    assert [hipq.enqueue("nobody_knows").priority for _ in range(2)] == [5, 5]
+    hipq.enqueue("echo")
+    assert run_due_jobs() == 1
+
+
+@pytest.mark.postgres
+def test_functions_of_another_version_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(functions, "_found", {})
+    name = statements.FREE.function
+    with connection.cursor() as cursor:
+        cursor.execute(f"ALTER FUNCTION {name} RENAME TO hipq_free_00000000")
+
+    with pytest.raises(hipq.ConfigurationError, match=rf"lacks function {name}.*migrate hipq"):
+        functions.has_functions("default")
+
+
+# Times
+
+
+def test_a_job_of_the_future_waits_for_its_time(frozen_time: Any) -> None:
+    job = hipq.enqueue("echo", scheduled_run_time=clock.now("default") + timedelta(hours=1))
+
+    frozen_time.shift(3_599)
+    early = run_due_jobs()
+    frozen_time.shift(1)
+
+    assert (early, run_due_jobs()) == (0, 1)
+    job.refresh_from_db()
+    assert job.outcome == "succeeded"
+
+
+def test_a_job_of_the_past_is_due_at_once() -> None:
+    hipq.enqueue("echo", scheduled_run_time=datetime(2001, 1, 1, tzinfo=UTC))
+
+    assert run_due_jobs() == 1
+
+
+def test_a_queue_of_its_own_is_created_where_it_is_missing() -> None:
+    job = hipq.enqueue("echo", queue="never_seen")
+
+    assert job.queue == Queue.objects.get(name="never_seen")
+    assert (job.queue.throttle_limit, job.queue.order, job.queue.paused) == (0, "time", False)
+
+
+# Async
+
+
+@pytest.mark.django_db(transaction=True)
+def test_jobs_can_be_created_and_answered_from_async_code() -> None:
+    async def order() -> Any:
+        job = await hipq.aenqueue("ask", {"order": 1}, job_key="order-1")
+        await hipq.aenqueue_many([hipq.NewJob("ask", job_key=key) for key in ("a", "b")])
+        return job
+
+    job = async_to_sync(order)()
+
+    assert Job.objects.get(pk=job.pk).job_data == {"order": 1}
+    assert Job.objects.count() == 3
+    assert async_to_sync(hipq.acomplete)("ask", "a", response=1).status == "early"
+    assert async_to_sync(hipq.afail)("ask", "b", error="no").status == "early"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_declared_type_can_be_enqueued_from_async_code(charge_card: Any) -> None:
+    job = async_to_sync(charge_card.aenqueue)({"order": 1})
+
+    assert Job.objects.get(pk=job.pk).job_type.name == "charge_card"

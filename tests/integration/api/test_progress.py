@@ -1,0 +1,338 @@
+"""The other system says how far it is, and that it needs more time."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import time_machine
+from asgiref.sync import async_to_sync
+from django.test import Client
+from pytest_django import Settings
+
+import hipq_django as hipq
+from hipq_django.database import clock
+from hipq_django.exceptions import InvalidJobError, InvalidJobTypeError
+from hipq_django.models import Job
+from hipq_django.testing import run_due_jobs
+from tests.declaring import Declare
+from tests.hand_worker import HandWorker
+
+pytestmark = pytest.mark.django_db
+
+TIMEOUT = 600
+
+
+def asked(name: str = "ask", **options: Any) -> Job:
+    """Return a job that waits for its answer."""
+    job = hipq.enqueue(name, job_key="k", timeout=TIMEOUT, **options)
+    run_due_jobs()
+    return row(job)
+
+
+def row(job: Job) -> Job:
+    return Job.objects.get(pk=job.pk)
+
+
+def now() -> Any:
+    return clock.now("default")
+
+
+# Progress
+
+
+def test_progress_is_stored_on_the_running_job() -> None:
+    job = asked()
+
+    assert hipq.progress("ask", "k", 40, "page 4 of 10") is True
+
+    assert (row(job).progress, row(job).progress_message) == (40, "page 4 of 10")
+    assert row(job).state == "running"
+
+
+def test_the_last_report_counts_and_its_message_replaces_the_one_before() -> None:
+    job = asked()
+    hipq.progress("ask", "k", 40, "page 4 of 10")
+
+    hipq.progress("ask", "k", 12.5)
+
+    assert (row(job).progress, row(job).progress_message) == (12.5, "NONE")
+
+
+def test_a_new_attempt_begins_at_nothing(declare: Declare) -> None:
+    declare("charge", retry=hipq.Fixed(seconds=0))(lambda job: hipq.WAIT)
+    job = asked("charge")
+    hipq.progress("charge", "k", 40, "page 4 of 10")
+    hipq.extend("charge", "k", 60)
+    hipq.fail("charge", "k", "busy")
+
+    run_due_jobs()
+
+    fresh = row(job)
+    assert (fresh.attempt, fresh.progress, fresh.progress_message) == (2, 0, "NONE")
+    assert fresh.extended_seconds == 0
+
+
+def test_a_handler_reports_its_own_progress(declare: Declare) -> None:
+    seen: list[float] = []
+
+    @declare("charge")
+    def charge(job: Job) -> None:
+        hipq.progress("charge", job.job_key, 70)
+        seen.append(row(job).progress)
+
+    charge.enqueue(job_key="k")
+
+    run_due_jobs()
+
+    assert seen == [70]
+
+
+@pytest.mark.parametrize("verb", [hipq.progress, hipq.extend])
+def test_an_unknown_job_is_no_error_and_is_logged(
+    verb: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert not verb("ask", "nobody's", 40)
+
+    assert f"type=ask key=nobody's {verb.__name__}: no such job is running" in caplog.text
+
+
+@pytest.mark.parametrize("verb", [hipq.progress, hipq.extend])
+def test_a_job_that_does_not_run_stays_as_it_is(verb: Any) -> None:
+    waiting = hipq.enqueue("ask", job_key="k", queue="elsewhere")
+    before = row(waiting).__dict__ | {"_state": None}
+    assert not verb("ask", "k", 40)
+    assert row(waiting).__dict__ | {"_state": None} == before
+
+    hipq.cancel(waiting)
+
+    assert not verb("ask", "k", 40)
+
+
+def test_a_job_without_a_key_is_not_found() -> None:
+    hipq.enqueue("ask")
+    run_due_jobs()
+
+    assert hipq.progress("ask", None, 40) is False  # type: ignore[arg-type]
+    with pytest.raises(InvalidJobError, match="stands for no key"):
+        hipq.progress("ask", "NONE", 40)
+
+
+@pytest.mark.parametrize("percent", [-1, 100.1, float("nan"), True, "40", None])
+def test_a_percent_out_of_range_is_refused(percent: Any) -> None:
+    job = asked()
+
+    with pytest.raises(InvalidJobError, match="give a number from 0 to 100"):
+        hipq.progress("ask", "k", percent)
+
+    assert row(job).progress == 0
+
+
+def test_a_message_that_is_no_text_is_refused() -> None:
+    with pytest.raises(InvalidJobError, match="message 7: give text"):
+        hipq.progress("ask", "k", 40, 7)  # type: ignore[arg-type]
+
+
+def test_a_long_message_is_cut() -> None:
+    job = asked()
+
+    hipq.progress("ask", "k", 40, "x" * 100_000 + "\0")
+
+    assert row(job).progress_message == "x" * 500 + "… (100001 characters)"
+
+
+async def _report() -> tuple[bool, Any]:
+    return await hipq.aprogress("ask", "k", 40), await hipq.aextend("ask", "k", 60)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_async_code_reports_too() -> None:
+    job = asked()
+
+    known, deadline = async_to_sync(_report)()
+
+    assert known
+    assert deadline == row(job).deadline
+
+
+# More time
+
+
+def test_more_time_moves_the_deadline() -> None:
+    job = asked()
+
+    deadline = hipq.extend("ask", "k", 60)
+
+    assert deadline == row(job).deadline == job.deadline + timedelta(seconds=60)
+    assert row(job).start_time == job.start_time
+
+
+def test_a_job_with_more_time_times_out_later(frozen_time: time_machine.Traveller) -> None:
+    job = asked()
+    hipq.extend("ask", "k", 60)
+
+    frozen_time.shift(TIMEOUT + 59)
+    run_due_jobs()
+    assert row(job).state == "running"
+    frozen_time.shift(2)
+    run_due_jobs()
+
+    assert row(job).outcome == "timed_out"
+    assert "got no answer within 660 s" in row(job).error
+    attempt = row(job).attempts.get()
+    assert attempt.start_time == job.start_time
+
+
+def test_a_deadline_that_passed_is_moved_from_now_on(
+    frozen_time: time_machine.Traveller,
+) -> None:
+    asked()
+    frozen_time.shift(TIMEOUT + 30)
+
+    assert hipq.extend("ask", "k", 60) == now() + timedelta(seconds=60)
+
+
+def test_by_default_an_attempt_gets_ten_times_its_timeout_at_most() -> None:
+    job = asked()
+
+    hipq.extend("ask", "k", 5 * TIMEOUT)
+    hipq.extend("ask", "k", 5 * TIMEOUT)
+
+    last = job.start_time + timedelta(seconds=10 * TIMEOUT)
+    assert row(job).deadline == last
+    assert hipq.extend("ask", "k", 1) == last
+
+
+def test_a_job_type_sets_the_most_that_an_attempt_gets(declare: Declare) -> None:
+    declare("charge", timeout=60, max_timeout=90)(lambda job: hipq.WAIT)
+    job = hipq.enqueue("charge", job_key="k")
+    run_due_jobs()
+
+    assert hipq.extend("charge", "k", 3600) == row(job).start_time + timedelta(seconds=90)
+
+
+def test_a_job_whose_own_timeout_is_above_the_most_keeps_it(declare: Declare) -> None:
+    declare("charge", timeout=60, max_timeout=90)(lambda job: hipq.WAIT)
+    job = asked("charge")
+
+    assert hipq.extend("charge", "k", 3600) == job.deadline
+
+
+@pytest.mark.parametrize("most", [599, -1, "x", True, 4e8, float("nan")])
+def test_a_most_below_the_timeout_or_above_ten_years_is_refused(most: Any) -> None:
+    with pytest.raises(InvalidJobTypeError, match=r"max_timeout .* at least the timeout"):
+        hipq.job_type("never", timeout=600, max_timeout=most)(lambda job: None)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, "60", None, True, float("inf"), 4e8])
+def test_what_are_no_seconds_is_refused(seconds: Any) -> None:
+    job = asked()
+
+    with pytest.raises(InvalidJobError, match=r"seconds .* give a number above 0"):
+        hipq.extend("ask", "k", seconds)
+
+    assert row(job).deadline == job.deadline
+
+
+def test_the_deadline_of_a_response_handler_counts_anew(declare: Declare) -> None:
+    """What was added for the other system is not added to the response handler."""
+    declared = declare("charge")(lambda job: hipq.WAIT)
+    declared.on_response(lambda job, response: response)
+    job = asked("charge")
+    hipq.extend("charge", "k", 60)
+    hipq.complete("charge", "k", "paid")
+
+    HandWorker().run_pass()
+
+    assert (row(job).extended_seconds, row(job).worker is None) == (0, False)
+    assert row(job).deadline - now() <= timedelta(seconds=TIMEOUT)
+
+
+# By the callback URL
+
+
+@pytest.fixture
+def url(settings: Settings, declare: Declare) -> str:
+    """The callback URL of the first attempt of a job that waits."""
+    settings.HIPQ = {"default": {"CALLBACK_BASE_URL": "https://shop.example"}}
+    urls: list[str] = []
+
+    @declare("charge", retry=hipq.Fixed(seconds=0))
+    def charge(job: Job) -> Any:
+        urls.append(hipq.callback_url(job))
+        return hipq.WAIT
+
+    charge.enqueue(timeout=TIMEOUT)
+    run_due_jobs()
+    return urls[0].removeprefix("https://shop.example")
+
+
+def post(url: str, body: Any) -> tuple[int, Any]:
+    response = Client().post(url, json.dumps(body), content_type="application/json")
+    return response.status_code, response.json()
+
+
+def test_progress_comes_by_the_callback_url(url: str) -> None:
+    body = {"progress": {"percent": 40, "message": "page 4 of 10"}}
+
+    assert post(url, body) == (200, {"status": "stored"})
+
+    job = Job.objects.get()
+    assert (job.progress, job.progress_message) == (40, "page 4 of 10")
+
+
+def test_more_time_comes_by_the_callback_url(url: str) -> None:
+    before = Job.objects.get()
+
+    status, told = post(url, {"extend": 60})
+
+    deadline = before.deadline + timedelta(seconds=60)
+    assert (status, told) == (200, {"status": "stored", "deadline": deadline.isoformat()})
+    assert Job.objects.get().deadline == deadline
+
+
+def test_after_progress_the_answer_settles_the_job_by_the_same_url(url: str) -> None:
+    post(url, {"progress": {"percent": 40}})
+
+    assert post(url, {"response": "paid"}) == (200, {"status": "accepted"})
+
+    assert Job.objects.get().result == "paid"
+
+
+@pytest.mark.parametrize("body", [{"progress": {"percent": 40}}, {"extend": 60}])
+def test_an_attempt_that_is_over_takes_no_progress(url: str, body: Any) -> None:
+    post(url, {"error": "busy"})
+    run_due_jobs()
+    before = Job.objects.get()
+
+    status, told = post(url, body)
+
+    job = Job.objects.get()
+    assert (status, told["error"]) == (409, "this attempt is not running; nothing was changed.")
+    assert (before.attempt, job.progress, job.deadline) == (2, 0, before.deadline)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"progress": 40},
+        {"progress": {}},
+        {"progress": {"percent": 101}},
+        {"progress": {"percent": 40, "message": 7}},
+        {"extend": -1},
+        {"extend": "60"},
+        {"extend": 60, "progress": {"percent": 40}},
+        {"extend": 60, "response": "paid"},
+        {"progres": {"percent": 40}},
+    ],
+)
+def test_other_bodies_are_refused_with_nothing_changed(url: str, body: Any) -> None:
+    before = row(Job.objects.get()).__dict__ | {"_state": None}
+
+    status, told = post(url, body)
+
+    assert status == 400
+    assert told["error"]
+    assert row(Job.objects.get()).__dict__ | {"_state": None} == before

@@ -1,0 +1,268 @@
+"""A handler gives its job the key under which the other system will answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import hipq_django as hipq
+from hipq_django.exceptions import DuplicateJobKeyError, InvalidJobError
+from hipq_django.job_types.spec import JobTypeSpec
+from hipq_django.models import Answer, Job
+from hipq_django.testing import run_due_jobs
+from tests.declaring import Declare
+from tests.hand_worker import HandWorker
+
+pytestmark = pytest.mark.django_db
+
+Charge = Callable[..., JobTypeSpec]
+
+
+@pytest.fixture
+def charge(declare: Declare) -> Charge:
+    """A type whose handler does what is given, and then waits."""
+
+    def charge(*steps: Callable[[Job], Any], result: Any = hipq.WAIT, **options: Any) -> Any:
+        def handler(job: Job) -> Any:
+            for step in steps:
+                step(job)
+            return result
+
+        return declare("charge", **options)(handler)
+
+    return charge
+
+
+def set_bank_key(job: Job) -> None:
+    job.set_key("bank-77")
+
+
+def row(job: Job) -> Job:
+    return Job.objects.get(pk=job.pk)
+
+
+def test_an_answer_finds_the_job_by_the_key_that_its_handler_set(charge: Charge) -> None:
+    job = charge(set_bank_key).enqueue()
+    run_due_jobs()
+
+    answer = hipq.complete("charge", "bank-77", "paid")
+
+    assert (answer.status, answer.job) == ("accepted", job)
+    assert (row(job).outcome, row(job).result) == ("succeeded", "paid")
+
+
+def test_a_replaced_key_finds_the_job_no_more_and_is_free_again(charge: Charge) -> None:
+    declared = charge(set_bank_key)
+    job = declared.enqueue(job_key="order-42")
+    run_due_jobs()
+
+    assert hipq.complete("charge", "order-42", "paid").status == "early"
+    assert declared.enqueue(job_key="order-42").pk != job.pk
+
+
+def test_the_key_is_in_the_database_before_the_handler_goes_on(charge: Charge) -> None:
+    keys: list[tuple[str, str]] = []
+    job = charge(set_bank_key, lambda job: keys.append((job.job_key, row(job).job_key))).enqueue()
+
+    run_due_jobs()
+
+    assert keys == [("bank-77", "bank-77")]
+    assert row(job).state == "running"
+
+
+def test_an_answer_that_came_before_the_key_settles_the_job_at_once(charge: Charge) -> None:
+    """H100: the answer for that key is already in the inbox."""
+    seen: list[str] = []
+    early = hipq.complete("charge", "bank-77", "paid")
+    job = charge(set_bank_key, lambda job: seen.append(row(job).state)).enqueue()
+
+    run_due_jobs()
+
+    early.refresh_from_db()
+    assert seen == ["final"]
+    assert (row(job).outcome, row(job).result) == ("succeeded", "paid")
+    assert (early.status, early.job, early.attempt) == ("accepted", job, 1)
+
+
+def test_an_early_answer_goes_to_the_response_handler_after_the_handler(charge: Charge) -> None:
+    """H100."""
+    hipq.complete("charge", "bank-77", "paid")
+    declared = charge(set_bank_key)
+    declared.on_response(lambda job, response: [job.job_key, response])
+    job = declared.enqueue()
+
+    run_due_jobs()
+
+    assert (row(job).outcome, row(job).result) == ("succeeded", ["bank-77", "paid"])
+
+
+def test_an_early_error_fails_the_attempt(charge: Charge) -> None:
+    hipq.fail("charge", "bank-77", "declined")
+    job = charge(set_bank_key).enqueue()
+
+    run_due_jobs()
+
+    assert (row(job).outcome, row(job).error) == ("failed", "declined")
+
+
+def test_of_two_early_answers_the_first_wins_and_the_other_is_accounted_for(
+    charge: Charge,
+) -> None:
+    first = hipq.complete("charge", "bank-77", "first")
+    second = hipq.complete("charge", "bank-77", "second")
+    job = charge(set_bank_key).enqueue()
+
+    run_due_jobs()
+
+    assert row(job).result == "first"
+    statuses = dict(Answer.objects.values_list("pk", "status"))
+    assert statuses == {first.pk: "accepted", second.pk: "late"}
+
+
+def test_what_the_handler_returns_after_an_early_answer_is_dropped(charge: Charge) -> None:
+    hipq.complete("charge", "bank-77", "paid")
+    job = charge(set_bank_key, result="the handler's own").enqueue()
+
+    run_due_jobs()
+
+    assert row(job).result == "paid"
+
+
+def test_an_early_answer_of_another_type_stays_where_it_is(charge: Charge) -> None:
+    early = hipq.complete("ask", "bank-77", "paid")
+    job = charge(set_bank_key).enqueue()
+
+    run_due_jobs()
+
+    early.refresh_from_db()
+    assert (early.status, row(job).state) == ("early", "running")
+
+
+def test_the_key_that_is_there_already_may_be_set_again(charge: Charge) -> None:
+    job = charge(set_bank_key, set_bank_key).enqueue()
+
+    run_due_jobs()
+
+    assert (row(job).state, row(job).job_key) == ("running", "bank-77")
+
+
+def test_the_next_attempt_has_the_key_and_may_replace_it(charge: Charge) -> None:
+    keys: list[str] = []
+
+    def step(job: Job) -> None:
+        keys.append(job.job_key)
+        job.set_key(f"bank-{job.attempt}")
+
+    job = charge(step, retry=hipq.Fixed(seconds=0)).enqueue()
+    run_due_jobs()
+    hipq.fail("charge", "bank-1", "busy")
+
+    run_due_jobs()
+
+    assert (keys, row(job).job_key) == (["NONE", "bank-1"], "bank-2")
+
+
+def test_async_handlers_set_keys_too(declare: Declare) -> None:
+    @declare("charge")
+    async def charge(job: Job) -> Any:
+        await job.aset_key("bank-77")
+        return hipq.WAIT
+
+    job = charge.enqueue()
+
+    run_due_jobs()
+
+    assert (row(job).state, row(job).job_key) == ("running", "bank-77")
+
+
+# What is refused
+
+
+def test_a_key_that_a_live_job_has_is_refused_and_changes_nothing(charge: Charge) -> None:
+    charge().enqueue(job_key="order-42")
+    job = HandWorker().run_pass()[0]
+    holder = hipq.enqueue("charge", job_key="bank-77")
+
+    with pytest.raises(DuplicateJobKeyError, match=f"job {holder.pk} is initial") as caught:
+        job.set_key("bank-77")
+
+    assert caught.value.job == holder
+    assert (job.job_key, row(job).job_key) == ("order-42", "order-42")  # the connection is usable
+
+
+def test_a_key_of_a_final_job_is_free(charge: Charge) -> None:
+    declared = charge(set_bank_key)
+    hipq.cancel(declared.enqueue(job_key="bank-77"))
+    job = declared.enqueue()
+
+    run_due_jobs()
+
+    assert row(job).job_key == "bank-77"
+
+
+@pytest.mark.parametrize("key", ["", None, "NONE", 77, "x" * 256, "a\nb"])
+def test_what_is_no_key_is_refused(charge: Charge, key: Any) -> None:
+    job = charge().enqueue(job_key="order-42")
+    run_due_jobs()
+
+    with pytest.raises(InvalidJobError, match="key"):
+        row(job).set_key(key)
+
+    assert row(job).job_key == "order-42"
+
+
+def test_the_key_of_a_waiting_job_is_not_set(charge: Charge) -> None:
+    job = charge().enqueue(job_key="order-42")
+
+    with pytest.raises(InvalidJobError, match="is initial; only the key of a running job"):
+        job.set_key("bank-77")
+
+    assert row(job).job_key == "order-42"
+
+
+def test_a_job_that_waits_for_its_answer_may_get_another_key(charge: Charge) -> None:
+    job = charge().enqueue(job_key="order-42")
+    run_due_jobs()
+
+    assert row(job).set_key("bank-77") is True
+
+    assert hipq.complete("charge", "bank-77", "paid").status == "accepted"
+
+
+def test_a_job_that_was_never_enqueued_has_no_key() -> None:
+    with pytest.raises(InvalidJobError, match="it was pruned, or never was"):
+        Job().set_key("bank-77")
+
+
+def test_an_attempt_that_somebody_else_took_over_sets_no_key(charge: Charge) -> None:
+    charge(retry=hipq.Fixed(seconds=0)).enqueue(job_key="order-42")
+    stale = HandWorker().run_pass()[0]
+    hipq.fail("charge", "order-42", "busy")
+    run_due_jobs()
+
+    with pytest.raises(InvalidJobError, match="in attempt 2, and this is attempt 1: somebody else"):
+        stale.set_key("bank-77")
+
+    assert row(stale).job_key == "order-42"
+
+
+def test_an_answer_that_was_quicker_than_the_key_is_no_error(charge: Charge) -> None:
+    """The partner called the callback URL before it told its id."""
+    charge().enqueue(job_key="order-42")
+    job = HandWorker().run_pass()[0]
+    hipq.complete("charge", "order-42", "paid")
+
+    assert job.set_key("bank-77") is False
+
+    assert (row(job).result, row(job).job_key) == ("paid", "order-42")
+
+
+def test_a_cancelled_job_gets_no_key(charge: Charge) -> None:
+    charge().enqueue(job_key="order-42")
+    job = HandWorker().run_pass()[0]
+    hipq.cancel(row(job))
+
+    with pytest.raises(InvalidJobError, match="is final; only the key of a running job"):
+        job.set_key("bank-77")

@@ -1,0 +1,123 @@
+"""What hipq_django.testing gives to the tests of projects."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import TestCase
+
+import hipq_django as hipq
+from hipq_django.database import clock
+from hipq_django.models import Job, Worker
+from hipq_django.testing import assert_enqueued, run_due_jobs
+from tests.declaring import Declare
+
+pytestmark = pytest.mark.django_db
+
+
+class InATestCase(TestCase):
+    """The kit works inside Django's TestCase, whose transaction is never committed."""
+
+    def test_due_jobs_run(self) -> None:
+        job = hipq.enqueue("echo", "hello")
+
+        assert run_due_jobs() == 1
+
+        job.refresh_from_db()
+        assert job.result == "hello"
+
+    def test_what_runs_may_be_answered(self) -> None:
+        job = hipq.enqueue("ask", job_key="k")
+        run_due_jobs()
+
+        hipq.complete("ask", "k", response="paid")
+
+        job.refresh_from_db()
+        assert job.outcome == "succeeded"
+
+
+def test_what_becomes_due_by_running_is_run_too(declare: Declare) -> None:
+    @declare("first")
+    def first(job: Job) -> None:
+        hipq.enqueue("echo")
+
+    hipq.enqueue("first")
+
+    assert run_due_jobs() == 2
+
+
+def test_each_handler_that_ran_is_counted(declare: Declare) -> None:
+    declare("flaky", retry=hipq.Fixed(seconds=0, max_attempts=3))(lambda job: 1 / 0)
+    hipq.enqueue("flaky")
+
+    assert run_due_jobs() == 3
+
+
+def test_nothing_due_is_nothing_run() -> None:
+    hipq.enqueue("echo", scheduled_run_time=clock.now("default") + timedelta(hours=1))
+
+    assert run_due_jobs() == 0
+
+
+def test_no_worker_is_left_behind() -> None:
+    hipq.enqueue("echo")
+    run_due_jobs()
+
+    assert Worker.objects.count() == 0
+
+
+def test_an_error_of_the_scheduler_is_not_hidden(
+    declare: Declare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The test sees what went wrong, not that the worker's row could not be deleted."""
+
+    def stop(job: Job) -> None:
+        raise KeyboardInterrupt
+
+    declare("stop")(stop)
+    hipq.enqueue("stop")
+
+    with pytest.raises(KeyboardInterrupt):
+        run_due_jobs()
+
+
+# assert_enqueued
+
+
+def test_the_enqueued_job_is_returned() -> None:
+    job = hipq.enqueue("ask", {"order": 42}, job_key="order-42", priority=10)
+
+    assert assert_enqueued("ask") == job
+    assert assert_enqueued("ask", job_key="order-42", priority=10) == job
+    assert assert_enqueued("ask", job_data={"order": 42}, state="initial") == job
+
+
+@pytest.mark.parametrize("values", [{"job_key": "order-43"}, {"priority": 1}, {"job_data": {}}])
+def test_a_job_with_other_values_is_not_the_one(values: dict[str, Any]) -> None:
+    hipq.enqueue("ask", {"order": 42}, job_key="order-42")
+
+    with pytest.raises(AssertionError, match=r"no job enqueued with 'ask', .*order-42.*order"):
+        assert_enqueued("ask", **values)
+
+
+def test_no_job_at_all_says_so() -> None:
+    with pytest.raises(AssertionError, match=r"no job enqueued with 'ask'; live jobs .*: none"):
+        assert_enqueued("ask")
+
+
+def test_two_jobs_are_one_too_many() -> None:
+    hipq.enqueue("ask")
+    hipq.enqueue("ask")
+
+    with pytest.raises(AssertionError, match="more than one job enqueued with 'ask'"):
+        assert_enqueued("ask")
+
+
+def test_a_final_job_is_not_enqueued_any_more() -> None:
+    hipq.enqueue("echo")
+    run_due_jobs()
+
+    with pytest.raises(AssertionError, match="no job enqueued"):
+        assert_enqueued("echo")

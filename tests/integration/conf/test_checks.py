@@ -1,0 +1,311 @@
+"""`manage.py check`: every id, with its hint."""
+
+from __future__ import annotations
+
+from enum import Enum
+from io import StringIO
+from types import ModuleType
+from typing import Any
+
+import pytest
+from django.core.checks import CheckMessage, run_checks
+from django.core.management import call_command
+from django.core.management.base import CommandError, SystemCheckError
+from django.db import connections
+from django.urls import include, path
+from django.views.decorators.cache import never_cache
+from pytest_django import Settings
+
+import hipq_django as hipq
+from hipq_django.checks import check_webhooks
+from hipq_django.conf.instances import get_instance
+from hipq_django.database import clock
+from hipq_django.exceptions import ConfigurationError
+from hipq_django.processes.start_up import check_pool
+from tests.declaring import Declare
+from tests.integration.webhooks import FORMAT
+
+# Django's own checks of models ask every database what it can do.
+pytestmark = pytest.mark.django_db(databases=["default", "other"])
+
+
+class Level(Enum):
+    """Stands for psycopg.IsolationLevel, which SQLite's users do not have."""
+
+    READ_COMMITTED = 2
+    SERIALIZABLE = 4
+
+
+def found() -> list[str]:
+    return [f"{message.id}" for message in complaints()]
+
+
+def complaints() -> list[CheckMessage]:
+    return [message for message in run_checks() if str(message.id).startswith("hipq.")]
+
+
+@pytest.fixture
+def options(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> dict[str, Any]:
+    """The OPTIONS of the default database, which the test may change."""
+    database = settings.DATABASES["default"]
+    monkeypatch.setitem(database, "OPTIONS", dict(database.get("OPTIONS", {})))
+    changed: dict[str, Any] = database["OPTIONS"]
+    return changed
+
+
+def vendor() -> str:
+    return connections["default"].vendor
+
+
+def test_a_good_project_has_nothing_to_complain_of() -> None:
+    assert found() == []
+
+
+def test_a_wrong_setting_fails_the_check_command_with_its_id_and_hint(
+    settings: Settings,
+) -> None:
+    settings.HIPQ = {"default": {"QUEUE": {}}}
+
+    with pytest.raises(SystemCheckError) as caught:
+        call_command("check", stderr=StringIO())
+
+    assert "(hipq.E003)" in str(caught.value)
+    assert "HINT: Correct or remove it." in str(caught.value)
+
+
+def test_a_throttler_without_code_is_e014(settings: Settings) -> None:
+    settings.HIPQ = {"default": {"QUEUES": {"bank": {"THROTTLERS": ["no.such.limit"]}}}}
+
+    assert found() == ["hipq.E014"]
+
+
+def test_a_source_without_code_is_e024(settings: Settings) -> None:
+    values = {"SOURCE": "no.such.Source", "MAP": "tests.mailbox.read"}
+    settings.HIPQ = {"default": {"SOURCES": {"post": values}}}
+
+    assert found() == ["hipq.E024"]
+
+
+def test_a_setting_that_cannot_be_read_is_not_checked_for_throttlers(
+    settings: Settings,
+) -> None:
+    settings.HIPQ = {"default": {"QUEUES": {"bank": {"THROTTLERS": 5}}}}
+
+    assert found() == ["hipq.E013"]
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("level", [Level.SERIALIZABLE, 4])
+def test_an_isolation_level_that_makes_limits_inexact_is_e015(
+    options: dict[str, Any], level: Any
+) -> None:
+    options["isolation_level"] = level
+
+    assert found() == ["hipq.E015"]
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("level", [None, Level.READ_COMMITTED])
+def test_postgresqls_own_isolation_level_is_fine(options: dict[str, Any], level: Any) -> None:
+    options["isolation_level"] = level
+
+    assert found() == []
+
+
+@pytest.mark.parametrize("mode", [None, "DEFERRED"])
+def test_sqlite_that_begins_its_transactions_deferred_is_w001(
+    options: dict[str, Any], mode: str | None
+) -> None:
+    if vendor() != "sqlite":
+        pytest.skip("is about SQLite")
+    options["transaction_mode"] = mode
+
+    assert found() == ["hipq.W001"]
+
+
+def test_only_the_databases_of_instances_are_checked(
+    options: dict[str, Any], settings: Settings
+) -> None:
+    if vendor() != "sqlite":
+        pytest.skip("is about SQLite")
+    options["transaction_mode"] = "DEFERRED"
+    settings.HIPQ = {"default": {"DATABASE": "other"}}
+
+    assert found() == []
+
+
+# What the rest of the project's settings must be
+
+
+def test_a_project_without_time_zones_is_e030_and_refused(settings: Settings) -> None:
+    settings.USE_TZ, settings.HIPQ = False, {}
+
+    assert found() == ["hipq.E030"]
+    with pytest.raises(ConfigurationError, match="USE_TZ is False"):
+        hipq.enqueue("ask")
+
+
+def test_without_time_zones_the_rest_of_the_project_reaches_its_database(
+    settings: Settings,
+) -> None:
+    settings.USE_TZ = False
+
+    clock.measure_on_connect(connections["default"])
+
+
+def test_a_database_that_does_not_commit_is_e031_and_refused(
+    monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    monkeypatch.setitem(settings.DATABASES["other"], "AUTOCOMMIT", False)
+    settings.HIPQ = {"default": {}}
+    assert found() == []
+    settings.HIPQ = {"other": {"DATABASE": "other"}}
+
+    assert found() == ["hipq.E031"]
+    with pytest.raises(ConfigurationError, match="nothing would ever be committed"):
+        hipq.enqueue("ask", instance="other")
+
+
+@pytest.mark.postgres
+def test_psycopg2_is_e032_and_keeps_a_worker_from_starting(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The driver is not installed beside psycopg 3, which Django would take.
+    monkeypatch.setattr(type(connections["default"]), "Database", ModuleType("psycopg2"))
+
+    assert set(found()) == {"hipq.E032"}
+    with pytest.raises(CommandError, match="psycopg2, which hipq_django does not support: install"):
+        call_command("hipq_worker")
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize(
+    "left",
+    [
+        {"transaction_mode": "IMMEDIATE"},
+        {"init_command": "PRAGMA journal_mode=WAL", "transaction_mode": "IMMEDIATE"},
+        {"timeout": 20},
+    ],
+)
+def test_sqlites_options_under_postgresql_are_e033(
+    options: dict[str, Any], left: dict[str, Any]
+) -> None:
+    options.update(left)
+
+    [error] = complaints()
+
+    assert error.id == "hipq.E033"
+    assert all(repr(name) in error.msg for name in left)
+
+
+@pytest.mark.parametrize(
+    ("pool", "threads", "needed"),
+    [(True, 8, 13), ({}, 8, None), ({"min_size": 2}, 1, 6), ({"max_size": 12}, 8, 13)],
+)
+def test_a_worker_says_how_large_its_connection_pool_must_be(
+    options: dict[str, Any], pool: Any, threads: int, needed: int | None
+) -> None:
+    options["pool"] = pool
+
+    if needed is None:
+        check_pool(get_instance(), threads)
+        return
+    with pytest.raises(CommandError, match=f'"max_size": {needed}'):
+        call_command("hipq_worker", threads=threads)
+
+
+@pytest.mark.parametrize("pool", [{"max_size": 13}, {"min_size": 20}, None])
+def test_a_pool_that_is_large_enough_is_fine(options: dict[str, Any], pool: Any) -> None:
+    options["pool"] = pool
+
+    check_pool(get_instance(), 8)
+
+
+def test_without_notify_a_worker_needs_two_connections_less(
+    options: dict[str, Any], settings: Settings
+) -> None:
+    settings.HIPQ = {"default": {"NOTIFY": False}}
+    options["pool"] = {"max_size": 11}
+
+    check_pool(get_instance(), 8)
+
+
+# Webhooks
+
+
+class BankView(hipq.WebhookView):
+    job_type = "attribute"
+    key = FORMAT["key"]
+    outcome = staticmethod(FORMAT["outcome"])
+    verify = FORMAT["verify"]
+
+
+def webhook(job_type: Any, **options: Any) -> Any:
+    return hipq.WebhookView.as_view(**{**FORMAT, "job_type": job_type, **options})
+
+
+def serve(settings: Settings, *patterns: Any) -> None:
+    class Urls:
+        urlpatterns = list(patterns)
+
+    settings.ROOT_URLCONF = Urls
+
+
+def test_a_webhook_for_a_job_type_that_nobody_declared_is_w002(
+    settings: Settings, declare: Declare
+) -> None:
+    declare("charge")(lambda job: hipq.WAIT)
+    serve(settings, path("hooks/bank/", webhook("chrage")))
+
+    [warning] = complaints()
+
+    assert warning.id == "hipq.W002"
+    assert warning.msg == (
+        "WebhookView at 'hooks/bank/': job type 'chrage' is not declared, did you mean 'charge'?"
+    )
+
+
+@pytest.mark.parametrize(
+    "patterns",
+    [
+        [path("hooks/", include([path("bank/", BankView.as_view())]))],
+        [path("hooks/bank/", never_cache(BankView.as_view()))],
+        [path("hooks/bank/", BankView.as_view(job_type="nobody"))],
+    ],
+)
+def test_a_webhook_is_found_wherever_it_stands(settings: Settings, patterns: list[Any]) -> None:
+    serve(settings, *patterns)
+
+    assert found() == ["hipq.W002"]
+
+
+def test_a_webhook_for_a_job_type_of_another_instance_is_w002(
+    settings: Settings, declare: Declare
+) -> None:
+    settings.HIPQ = {"default": {}, "other": {"DATABASE": "other"}}
+    declare("charge")(lambda job: hipq.WAIT)
+    serve(settings, path("hooks/bank/", webhook("charge", instance="other")))
+
+    [warning] = complaints()
+
+    assert warning.msg.endswith("job type 'charge' is not declared; none is known.")
+
+
+def test_webhooks_for_declared_or_computed_job_types_are_fine(
+    settings: Settings, declare: Declare
+) -> None:
+    declare("charge")(lambda job: hipq.WAIT)
+    views = [webhook("charge"), webhook(lambda message: message["type"])]
+    serve(settings, *[path(f"hooks/{place}/", view) for place, view in enumerate(views)])
+
+    assert found() == []
+
+
+def test_without_a_urlconf_no_webhook_is_looked_for(settings: Settings) -> None:
+    settings.ROOT_URLCONF = None
+
+    assert found() == []
+
+
+def test_a_urlconf_that_cannot_be_imported_is_left_to_django(settings: Settings) -> None:
+    settings.ROOT_URLCONF = "no.such.urls"
+
+    assert check_webhooks() == []

@@ -1,0 +1,158 @@
+"""The setting and the code make rows; what an operator changes afterwards wins."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from pytest_django import DjangoAssertNumQueries, Settings
+
+import hipq_django as hipq
+from hipq_django.models import JobType, Queue
+from hipq_django.models.catalog import get_job_type, get_queue, sync
+from tests.declaring import Declare
+
+pytestmark = pytest.mark.django_db
+
+
+def bank(**options: Any) -> dict[str, Any]:
+    return {"default": {"QUEUES": {"bank": options}}}
+
+
+def stored() -> Queue:
+    return Queue.objects.get(name="bank")
+
+
+def synced(settings: Settings, **options: Any) -> Queue:
+    settings.HIPQ = bank(**options)
+    sync("default")
+    return stored()
+
+
+def test_a_queue_of_the_setting_is_created_with_its_options(settings: Settings) -> None:
+    queue = synced(
+        settings, THROTTLE_LIMIT=10, ORDER="ageing", AGEING_SECONDS=30, GRANULARITY_SECONDS=5,
+        RETENTION_DAYS=7,
+    )  # fmt: skip
+
+    assert (queue.throttle_limit, queue.order, queue.ageing_seconds) == (10, "ageing", 30)
+    assert (queue.granularity_seconds, queue.retention_days, queue.paused) == (5, 7, False)
+
+
+@pytest.mark.parametrize("limit", [0, -1, 0.5])
+def test_a_queue_without_limit_can_be_stored(settings: Settings, limit: float) -> None:
+    """T20."""
+    assert not synced(settings, THROTTLE_LIMIT=limit).is_limited
+
+
+def test_a_changed_setting_changes_the_queue(settings: Settings) -> None:
+    synced(settings, THROTTLE_LIMIT=10)
+
+    assert synced(settings, THROTTLE_LIMIT=20, ORDER="priority").throttle_limit == 20
+    assert stored().order == "priority"
+
+
+def test_what_an_operator_changed_wins_over_the_setting(settings: Settings) -> None:
+    """H17: also over a setting that changes later."""
+    synced(settings, THROTTLE_LIMIT=10)
+    Queue.objects.update(throttle_limit=5)
+
+    again = synced(settings, THROTTLE_LIMIT=10).throttle_limit
+    changed = synced(settings, THROTTLE_LIMIT=20, RETENTION_DAYS=3)
+
+    assert (again, changed.throttle_limit, changed.retention_days) == (5, 5, 3)
+
+
+def test_a_queue_that_left_the_setting_keeps_its_row(settings: Settings) -> None:
+    synced(settings, THROTTLE_LIMIT=10)
+    settings.HIPQ = {}
+
+    sync("default")
+
+    assert stored().throttle_limit == 10
+
+
+def test_an_operators_pause_stays(settings: Settings) -> None:
+    synced(settings, THROTTLE_LIMIT=10)
+    Queue.objects.update(paused=True)
+
+    assert synced(settings, THROTTLE_LIMIT=20).paused
+
+
+def test_a_declared_type_gets_a_row_with_its_defaults(declare: Declare) -> None:
+    declare("charge", queue="bank", timeout=60, priority=5, throttle_factor=2.5,
+            time_windows=["05:00-07:00"], time_zone="Europe/Paris")(lambda job: None)  # fmt: skip
+
+    sync("default")
+
+    row = JobType.objects.get(name="charge")
+    assert (row.queue.name, row.default_timeout, row.default_priority) == ("bank", 60, 5)
+    assert (row.default_throttle_factor, row.default_time_windows) == (
+        Decimal("2.5"), ["05:00-07:00"],
+    )  # fmt: skip
+    assert (row.time_zone, row.has_response_handler) == ("Europe/Paris", False)
+
+
+def test_a_changed_declaration_changes_the_row(declare: Declare) -> None:
+    first = declare("charge", priority=5)
+    first(handler)
+    sync("default")
+
+    declare("charge", priority=6, queue="bank")(handler).on_response(lambda job, response: None)
+    sync("default")
+
+    row = JobType.objects.get(name="charge")
+    assert (row.default_priority, row.queue.name, row.has_response_handler) == (6, "bank", True)
+
+
+def handler(job: Any) -> None:
+    """Do nothing."""
+
+
+def test_what_an_operator_changed_wins_over_the_declaration(declare: Declare) -> None:
+    declare("charge", priority=5, timeout=60)(handler)
+    sync("default")
+    JobType.objects.filter(name="charge").update(default_priority=1)
+
+    declare("charge", priority=6, timeout=90)(handler)
+    row = get_job_type("default", "charge")
+
+    assert (row.default_priority, row.default_timeout) == (1, 90)
+
+
+def test_a_declaration_of_a_type_that_was_enqueued_before_is_taken_over(declare: Declare) -> None:
+    """T7: the row was registered with the defaults by the first enqueue."""
+    hipq.enqueue("charge")
+
+    declare("charge", queue="bank", priority=5)(handler)
+    job = hipq.enqueue("charge")
+
+    assert (job.queue.name, job.priority) == ("bank", 5)
+
+
+def test_nothing_is_written_where_nothing_changed(
+    declare: Declare, settings: Settings, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    declare("charge")(handler)
+    synced(settings, THROTTLE_LIMIT=10)
+    before = Queue.objects.get(name="bank").update_time
+    get_job_type("default", "charge")
+
+    with django_assert_num_queries(1):
+        get_job_type("default", "charge")
+    sync("default")
+
+    assert stored().update_time == before
+
+
+def test_the_same_queue_is_created_once() -> None:
+    assert get_queue("default", "bank") == get_queue("default", "bank")
+
+
+def test_a_queue_with_a_wrong_name_is_refused() -> None:
+    """T34."""
+    with pytest.raises(hipq.InvalidJobError, match="queue 'Bank'"):
+        get_queue("default", "Bank")
+
+    assert Queue.objects.count() == 0

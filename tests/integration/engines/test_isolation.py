@@ -1,0 +1,37 @@
+"""The isolation level under which limits are exact."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from django.db import connection
+
+from hipq_django.database.requirements import check_isolation
+from hipq_django.exceptions import ConfigurationError
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def set_level(level: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL {level}")
+
+
+@pytest.fixture
+def repeatable_read(transactional_db: None) -> Iterator[None]:
+    """Transactions see the rows as they were at their first statement."""
+    set_level("REPEATABLE READ")
+    yield
+    set_level("READ COMMITTED")
+
+
+def test_the_databases_own_level_is_fine() -> None:
+    check_isolation("default")
+
+
+@pytest.mark.postgres
+@pytest.mark.usefixtures("repeatable_read")
+def test_any_other_level_is_refused_with_the_way_out() -> None:
+    with pytest.raises(ConfigurationError, match="'repeatable read': exact limits need 'read com"):
+        check_isolation("default")

@@ -1,0 +1,188 @@
+"""A project whose router sends reads to a replica: nothing of ours is read there.
+
+The tests of this file go through everything once. `HIPQ_TEST_ROUTER=replica` runs all others so.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.db import connections
+from django.test import Client
+from pytest_django import Settings
+
+import hipq_django as hipq
+from hipq_django.conf.instances import get_instance
+from hipq_django.database import clock
+from hipq_django.maintenance import recovery, reranking
+from hipq_django.models import Answer, Attempt, Job, JobType, Queue, Worker
+from hipq_django.testing import run_due_jobs
+from tests.admin_pages import ACTION_BOX, html, list_url, page_url
+from tests.declaring import Declare
+from tests.router import REPLICA
+
+pytestmark = pytest.mark.django_db(databases=["default", "other"], transaction=True)
+
+INSTANCES = ("default", "other")
+
+
+@pytest.fixture(autouse=True)
+def _replica(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
+    databases = connections.configure_settings({"default": {}, "replica": dict(REPLICA)})
+    monkeypatch.setitem(connections.settings, "replica", databases["replica"])
+    settings.DATABASE_ROUTERS = ["tests.router.ReplicaRouter"]
+
+
+@pytest.fixture(params=INSTANCES)
+def instance(request: pytest.FixtureRequest, declare: Declare) -> str:
+    """An instance that has job types of all kinds."""
+    name: str = request.param
+    parts = {"credit", "stock"}
+    declare("send", instance=name, retry=hipq.Fixed(0, max_attempts=2))(lambda job: hipq.WAIT)
+    declare("handled", instance=name)(lambda job: hipq.WAIT).on_response(lambda job, answer: answer)
+    declare("several", instance=name)(lambda job: hipq.WAIT_FOR(*parts))
+    declare("keyed", instance=name)(lambda job: job.set_key("bank-77") and hipq.WAIT)
+    declare("seeing", instance=name)(
+        lambda job: [job.queue.name, job.job_type.name, job.answers_so_far]
+    )
+    return name
+
+
+def fresh(job: Job) -> Job:
+    return Job.objects.using(job.using).get(pk=job.pk)
+
+
+def sent(instance: str, name: str, key: str, **options: Any) -> Job:
+    """A job that waits for its answer."""
+    job = hipq.enqueue(name, job_key=key, instance=instance, **options)
+    run_due_jobs(instance=instance)
+    return job
+
+
+def test_the_router_sends_what_names_no_alias_to_the_replica() -> None:
+    """So that the other tests can fail: `figures` is code of ours, and counts what it is given."""
+    from hipq_django.monitoring.counts import capped_count
+
+    with pytest.raises(Exception, match="ENGINE"):
+        capped_count(Job.objects.all())
+
+
+def test_jobs_are_enqueued_and_answered(instance: str) -> None:
+    one = sent(instance, "send", "k1")
+    two = sent(instance, "handled", "k2")
+    three = sent(instance, "several", "k3")
+    four = sent(instance, "keyed", "k4")
+
+    hipq.progress("send", "k1", 50, "half of it", instance=instance)
+    hipq.extend("send", "k1", 60, instance=instance)
+    hipq.complete("send", "k1", "yes", instance=instance)
+    hipq.complete("handled", "k2", "yes", instance=instance)
+    hipq.complete("several", "k3", "A", part="credit", instance=instance)
+    hipq.complete("several", "k3", "B", part="stock", instance=instance)
+    hipq.receive_many([hipq.NewAnswer("keyed", "bank-77", response="yes")], instance=instance)
+    run_due_jobs(instance=instance)
+
+    assert [fresh(job).outcome for job in (one, two, three, four)] == ["succeeded"] * 4
+
+
+def test_errors_early_answers_and_retries_are_worked_off(instance: str) -> None:
+    failed = sent(instance, "send", "k1")
+    hipq.fail("send", "k1", error="no", instance=instance)
+    hipq.complete("send", "k2", "early", instance=instance)
+    early = sent(instance, "send", "k2")
+    run_due_jobs(instance=instance)
+    hipq.fail("send", "k1", error="no", instance=instance)
+    run_due_jobs(instance=instance)
+
+    assert (fresh(failed).outcome, fresh(early).result) == ("failed", "early")
+    assert Attempt.objects.using(failed.using).filter(job=failed).count() == 2
+
+
+def test_operators_move_jobs(instance: str) -> None:
+    later = clock.now(get_instance(instance).database).replace(year=2100)
+    job = hipq.enqueue("seeing", instance=instance, scheduled_run_time=later, job_key="k")
+
+    assert hipq.explain(job)
+    hipq.run_now(job)
+    run_due_jobs(instance=instance)
+    assert fresh(job).result == [job.queue.name, "seeing", {}]
+    again = hipq.requeue(fresh(job))
+    same = hipq.enqueue("seeing", job_key="k", on_conflict="return", instance=instance)
+    instead = hipq.enqueue("seeing", job_key="k", on_conflict="replace", instance=instance)
+    hipq.cancel(instead)
+    hipq.enqueue_many([hipq.NewJob("seeing", job_key="k")], instance=instance)
+
+    assert (same, fresh(again).outcome, fresh(instead).outcome) == (again, *["cancelled"] * 2)
+
+
+def test_a_worker_recovers_ranks_and_prunes(instance: str) -> None:
+    config, out = get_instance(instance), StringIO()
+    hipq.enqueue("seeing", instance=instance)
+    Worker.objects.using(config.database).create(
+        instance=instance, name="gone", heartbeat_time=clock.now(config.database).replace(year=2000)
+    )
+    Queue.objects.using(config.database).update(order="priority")
+
+    recovery.recover_lost(config)
+    while reranking.continue_ranking(config):
+        pass
+    call_command("hipq_worker", "--until-idle", instance=instance, threads=2, verbosity=0)
+    for command in ("hipq_status", "hipq_doctor"):
+        with suppress(SystemExit):  # the doctor's findings
+            call_command(command, instance=instance, stdout=out)
+    call_command("hipq_prune", instance=instance, days=0, stdout=out)
+
+    assert not Job.objects.using(config.database).exists()
+
+
+def test_a_signed_url_is_answered(instance: str, client: Client, settings: Settings) -> None:
+    settings.HIPQ = {
+        name: {"DATABASE": name, "CALLBACK_BASE_URL": "http://testserver"} for name in INSTANCES
+    }
+    job = sent(instance, "send", "k")
+
+    response = client.post(
+        hipq.callback_url(fresh(job)), '{"response": "yes"}', content_type="application/json"
+    )
+
+    assert (response.status_code, fresh(job).result) == (200, "yes")
+
+
+@pytest.mark.urls("tests.other_admin_urls")
+def test_the_admin_shows_and_edits(instance: str, admin_client: Client) -> None:
+    def at(url: str) -> str:
+        return url if instance == "default" else url.replace("/admin/", "/other-admin/")
+
+    job = sent(instance, "send", "k1")
+    waiting = hipq.enqueue("send", instance=instance)
+    hipq.complete("send", "early", "yes", instance=instance)
+    Worker.objects.using(job.using).create(instance=instance, name="w")
+
+    for model in (Answer, Job, JobType, Queue, Worker):
+        html(admin_client, at(list_url(model)))
+        for row in model.objects.using(job.using):
+            html(admin_client, at(page_url(row)))
+    bank = Queue.objects.using(job.using).create(instance=instance, name="bank")
+    admin_client.post(
+        at(page_url(job.job_type)),
+        {
+            "queue": bank.pk,
+            "default_timeout": "60",
+            "default_priority": "5",
+            "default_throttle_factor": "1",
+        },
+    )
+    when = {"scheduled_run_time_0": "2030-05-01", "scheduled_run_time_1": "12:30:00"}
+    admin_client.post(at(page_url(waiting)), {**when, "priority": "5", "throttle_factor": "1"})
+    admin_client.post(at(page_url(waiting, "run_now")))
+    admin_client.post(at(list_url(Job)), {"action": "cancel", ACTION_BOX: [job.pk]})
+    admin_client.post(at(list_url(Queue)), {"action": "pause", ACTION_BOX: [bank.pk]})
+
+    job_type = JobType.objects.using(job.using).get(pk=job.job_type_id)
+    assert (job_type.queue_id, job_type.default_priority) == (bank.pk, 5)
+    assert (fresh(waiting).priority, fresh(job).outcome) == (5, "cancelled")
+    assert Queue.objects.using(job.using).get(pk=bank.pk).paused

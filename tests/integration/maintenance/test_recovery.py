@@ -1,0 +1,265 @@
+"""Crashes: what becomes of the jobs that a dead worker had in its hands."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import hipq_django as hipq
+from hipq_django.conf.instances import get_instance
+from hipq_django.database import clock
+from hipq_django.maintenance import recovery
+from hipq_django.models import Attempt, Job, Worker
+from hipq_django.testing import run_due_jobs
+from tests.declaring import Declare
+from tests.factories import JobFactory, WorkerFactory
+from tests.hand_worker import HandWorker
+
+pytestmark = pytest.mark.django_db
+
+LOST = "WorkerLost: worker {} stopped while it executed attempt 1"
+
+
+def recover() -> int:
+    return recovery.recover_lost(get_instance())
+
+
+# Who is lost
+
+
+def test_a_worker_that_beats_keeps_its_jobs() -> None:
+    """T18."""
+    job = hipq.enqueue("echo")
+    worker = HandWorker()
+    worker.run_pass()
+    Worker.objects.update(heartbeat_time=clock.now("default") - timedelta(seconds=29))
+
+    assert recover() == 0
+
+    job.refresh_from_db()
+    assert (job.state, job.worker) == ("running", worker.row)
+
+
+def test_a_worker_is_lost_after_three_missed_beats() -> None:
+    """T18."""
+    hipq.enqueue("echo")
+    worker = HandWorker.crashed()
+
+    assert recover() == 1
+
+    worker.row.refresh_from_db()
+    assert worker.row.state == "lost"
+
+
+@pytest.mark.parametrize("state", ["running", "stopping"])
+def test_a_draining_worker_can_be_lost_too(state: str) -> None:
+    worker = WorkerFactory.create(silent=True, state=state)
+
+    recover()
+
+    worker.refresh_from_db()
+    assert worker.state == "lost"
+
+
+def test_the_jobs_of_a_worker_whose_row_is_gone_are_recovered() -> None:
+    job = hipq.enqueue("echo")
+    worker = HandWorker()
+    worker.run_pass()
+    Worker.objects.filter(pk=worker.row.pk)._raw_delete("default")
+
+    assert recover() == 1
+
+    run_due_jobs()
+    job.refresh_from_db()
+    assert job.outcome == "succeeded"
+
+
+# What becomes of the jobs
+
+
+def test_a_lost_job_is_an_error_and_runs_again() -> None:
+    """T18."""
+    job = hipq.enqueue("echo", "hello")
+    worker = HandWorker.crashed()
+
+    recover()
+    job.refresh_from_db()
+    error = (job.state, job.error, job.worker)
+    run_due_jobs()
+    job.refresh_from_db()
+
+    assert error == ("error", LOST.format(worker.row.name), None)
+    assert (job.outcome, job.result, job.attempt) == ("succeeded", "hello", 2)
+    attempt = job.attempts.get()
+    assert (attempt.kind, attempt.worker) == (Attempt.Kind.WORKER_LOST, worker.row.name)
+
+
+def test_a_job_that_waits_for_its_answer_is_in_nobodys_hands_and_is_not_lost() -> None:
+    """T18."""
+    job = hipq.enqueue("ask", job_key="k")
+    worker = HandWorker()
+    worker.work()
+    worker.die()
+
+    assert recover() == 0
+
+    job.refresh_from_db()
+    assert job.state == "running"
+
+
+def test_a_job_that_was_claimed_but_had_not_started_is_put_back_uncounted() -> None:
+    jobs = hipq.enqueue_many([hipq.NewJob("echo") for _ in range(3)])
+    HandWorker.crashed(threads=1, ahead=2)
+
+    assert recover() == 3
+
+    states = [Job.objects.get(pk=job.pk).state for job in jobs]
+    assert states == ["error", "retry", "retry"]
+    assert [job.attempts.count() for job in jobs] == [1, 0, 0]
+    assert run_due_jobs() == 3
+
+
+def test_a_job_that_lost_a_worker_is_not_claimed_ahead_again() -> None:
+    """So that it is certain next time whether it had started."""
+    hipq.enqueue_many([hipq.NewJob("echo") for _ in range(3)])
+    HandWorker.crashed(threads=1, ahead=2)
+    recover()
+
+    claimed = HandWorker(threads=1, ahead=9).run_pass()
+
+    assert sum(job.prefetched for job in claimed) == 0
+
+
+def test_three_losses_in_a_row_end_the_job(declare: Declare) -> None:
+    """A13: it may be what kills them."""
+    job = hipq.enqueue("echo")
+
+    for _ in range(3):
+        HandWorker.crashed()
+        recover()
+        HandWorker().work()
+
+    job.refresh_from_db()
+    assert (job.state, job.outcome, job.attempt) == ("final", "failed", 3)
+    assert job.error.startswith("WorkerLost: ")
+
+
+def test_losses_with_an_attempt_between_them_are_not_in_a_row(declare: Declare) -> None:
+    declare("flaky", retry=hipq.Fixed(seconds=0, max_attempts=99, only=(OSError,)))(raise_oserror)
+    job = hipq.enqueue("flaky")
+
+    for _ in range(2):
+        for _ in range(2):
+            HandWorker.crashed()
+            recover()
+            HandWorker().work()
+        work_once()
+
+    job.refresh_from_db()
+    assert job.attempts.filter(kind="worker_lost").count() == 4
+    assert job.state == "retry"
+
+
+def raise_oserror(job: Job) -> None:
+    raise OSError
+
+
+def work_once() -> None:
+    """Run the handler, then let its error be decided about."""
+    for _ in range(2):
+        HandWorker().work()
+
+
+def test_a_policy_that_says_nothing_of_lost_workers_is_not_asked(declare: Declare) -> None:
+    declare("careful", retry=hipq.Fixed(seconds=0, max_attempts=1, only=(OSError,)))(
+        lambda job: "done"
+    )
+    job = hipq.enqueue("careful")
+    HandWorker.crashed()
+    recover()
+
+    run_due_jobs()
+
+    job.refresh_from_db()
+    assert job.outcome == "succeeded"
+
+
+def test_a_policy_for_all_errors_counts_a_loss(declare: Declare, frozen_time: Any) -> None:
+    declare("careful", retry=hipq.Fixed(seconds=60, max_attempts=2))(lambda job: "done")
+    job = hipq.enqueue("careful")
+
+    HandWorker.crashed()
+    recover()
+    run_due_jobs()
+    job.refresh_from_db()
+    after_one = (job.state, (job.scheduled_run_time - clock.now("default")).total_seconds())
+    frozen_time.shift(60)
+    HandWorker.crashed()
+    recover()
+    run_due_jobs()
+
+    job.refresh_from_db()
+    assert after_one == ("retry", 60)
+    assert (job.outcome, job.attempt) == ("failed", 2)
+
+
+def test_never_means_that_a_lost_job_is_final(declare: Declare) -> None:
+    declare("only_once", retry=hipq.Never())(lambda job: "done")
+    job = hipq.enqueue("only_once")
+    worker = HandWorker.crashed()
+    recover()
+
+    run_due_jobs()
+
+    job.refresh_from_db()
+    assert (job.outcome, job.error) == ("failed", LOST.format(worker.row.name))
+
+
+def test_never_does_not_end_a_job_that_had_not_started(declare: Declare) -> None:
+    declare("only_once", retry=hipq.Never())(lambda job: "done")
+    jobs = hipq.enqueue_many([hipq.NewJob("only_once") for _ in range(2)])
+    HandWorker.crashed(threads=1, ahead=1)
+    recover()
+
+    run_due_jobs()
+
+    outcomes = [Job.objects.get(pk=job.pk).outcome for job in jobs]
+    assert outcomes == ["failed", "succeeded"]
+
+
+def test_the_retry_handler_decides_about_a_lost_job(declare: Declare) -> None:
+    seen: list[Any] = []
+    charge = declare("charge")(lambda job: "done")
+    charge.on_error(lambda job: seen.append((job.error, job.attempt)))
+    job = charge.enqueue()
+    worker = HandWorker.crashed()
+    recover()
+
+    run_due_jobs()
+
+    job.refresh_from_db()
+    assert seen == [(LOST.format(worker.row.name), 1)]
+    assert job.outcome == "failed"
+
+
+# The rows of workers
+
+
+def test_the_rows_of_workers_that_ended_are_forgotten_after_a_day() -> None:
+    old = clock.now("default") - timedelta(days=1, seconds=1)
+    for state in ("stopped", "lost", "running"):
+        WorkerFactory.create(state=state, heartbeat_time=old)
+    WorkerFactory.create(state="stopped")
+
+    assert recovery.forget_workers(get_instance()) == 2
+    assert sorted(Worker.objects.values_list("state", flat=True)) == ["running", "stopped"]
+
+
+def test_a_worker_that_still_has_a_job_in_hand_is_not_forgotten() -> None:
+    old = clock.now("default") - timedelta(days=2)
+    worker = WorkerFactory.create(state="lost", heartbeat_time=old)
+    JobFactory.create(state="running", worker=worker)
+
+    assert recovery.forget_workers(get_instance()) == 0

@@ -1,0 +1,257 @@
+"""`hipq_status` and `hipq_prune`."""
+
+import json
+import os
+import subprocess
+import sys
+from datetime import timedelta
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.utils import timezone
+from pytest_django import Settings
+
+import hipq_django as hipq
+from hipq_django.maintenance import retention
+from hipq_django.models import Answer, Attempt, Job, Queue, Worker
+from hipq_django.monitoring import counts
+from hipq_django.testing import run_due_jobs
+from tests.conftest import ROOT
+from tests.factories import AnswerFactory, WorkerFactory
+
+pytestmark = pytest.mark.django_db
+
+
+def said(*arguments: str) -> str:
+    """Return what a command prints."""
+    out = StringIO()
+    call_command(*arguments, stdout=out)
+    return out.getvalue()
+
+
+def status() -> dict[str, object]:
+    """Return what `hipq_status --json` says of queue q."""
+    queues = json.loads(said("hipq_status", "--json"))["queues"]
+    [found] = [queue for queue in queues if queue["name"] == "q"]
+    return dict(found)
+
+
+def test_status_counts_the_live_jobs_of_each_queue() -> None:
+    Queue.objects.create(name="q", throttle_limit=5, order="ageing")
+    now = timezone.now()
+    hipq.enqueue("nobody", queue="q", scheduled_run_time=now - timedelta(seconds=90))
+    hipq.enqueue("nobody", queue="q", scheduled_run_time=now + timedelta(hours=1))
+    waiting = hipq.enqueue("nobody", queue="q", throttle_factor=2)
+    Job.objects.filter(pk=waiting.pk).update(state="running", attempt=1)
+
+    found = status()
+
+    oldest = found.pop("oldest_due_seconds")
+    assert isinstance(oldest, float)
+    assert 90 <= oldest < 100
+    assert found == {
+        "name": "q",
+        "throttle_limit": 5.0,
+        "order": "ageing",
+        "paused": False,
+        "served": False,
+        "due": 1,
+        "scheduled": 1,
+        "running": 1,
+        "awaiting_answer": 1,
+        "in_error": 0,
+        "load": 2.0,
+        "problem": None,
+        "capped": False,
+    }
+
+
+def test_status_shows_a_negative_limit_as_none() -> None:
+    Queue.objects.create(name="q", throttle_limit=-1)
+
+    assert status()["throttle_limit"] == 0
+    assert "none" in said("hipq_status")
+
+
+@pytest.mark.parametrize("command", ["hipq_status", "hipq_prune"])
+def test_a_database_without_the_tables_says_migrate(command: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "django", command, "--settings=tests.settings"],
+        env={**os.environ, "DATABASE_URL": f"sqlite:///{tmp_path}/empty"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines()[-1] == (
+        "CommandError: database 'default' lacks migration hipq.0001_initial: run manage.py migrate."
+    )
+
+
+def test_a_script_is_told_what_holds_a_queue_and_where_counting_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(counts, "COUNT_LIMIT", 2)
+    Queue.objects.create(name="q", throttler_problem="throttler by_region raised KeyError")
+    Queue.objects.create(name="r")
+    for number in range(3):
+        hipq.enqueue("nobody", queue="q")
+        hipq.complete("nobody", f"key-{number}")
+
+    overview = json.loads(said("hipq_status", "--json"))
+
+    found = {queue["name"]: queue for queue in overview["queues"]}
+    assert (found["q"]["due"], found["q"]["capped"]) == (2, True)
+    assert (found["r"]["due"], found["r"]["capped"]) == (0, False)
+    assert found["q"]["problem"] == "throttler by_region raised KeyError"
+    assert found["r"]["problem"] is None
+    assert (overview["unmatched_answers"], overview["capped"]) == (2, True)
+
+
+def test_status_shows_workers_and_answers_without_a_job() -> None:
+    Worker.objects.create(name="shop:7", queues=["q"], threads=3)
+    hipq.complete("nobody", "key", response=1)
+
+    overview = json.loads(said("hipq_status", "--json"))
+
+    assert [(w["name"], w["queues"], w["threads"]) for w in overview["workers"]] == [
+        ("shop:7", ["q"], 3)
+    ]
+    assert overview["unmatched_answers"] == 1
+
+
+def test_status_prints_a_table_that_says_what_holds_a_queue() -> None:
+    Queue.objects.create(name="q", paused=True)
+    Queue.objects.create(name="r", throttler_problem="throttler by_region raised KeyError")
+
+    lines = {line.split()[0]: line for line in said("hipq_status").splitlines() if line}
+
+    assert lines["q"].endswith("paused")
+    assert lines["r"].endswith("held: throttler by_region raised KeyError")
+    assert "No worker is running." in lines.values()
+
+
+def test_status_says_where_nobody_serves_a_queue() -> None:
+    for name in ("q", "r", "s"):
+        Queue.objects.create(name=name)
+    WorkerFactory.create(name="shop:7", queues=["r"])
+    WorkerFactory.create(name="shop:8", queues=["s"], silent=True)
+
+    lines = {line.split()[0]: line for line in said("hipq_status").splitlines() if line}
+
+    assert lines["q"].endswith("no worker")
+    assert lines["r"].endswith("served")
+    assert lines["s"].endswith("no worker")
+    assert lines["shop:7"].split()[1] == "running"
+    assert lines["shop:8"].split()[1] == "silent"
+
+
+def test_status_counts_no_further_than_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counts, "COUNT_LIMIT", 2)
+    later = timezone.now() + timedelta(hours=1)
+    for number in range(5):
+        hipq.enqueue("nobody", queue="q")
+        hipq.enqueue("nobody", queue="q", scheduled_run_time=later)
+        hipq.complete("nobody", f"key-{number}")
+
+    [line] = [line for line in said("hipq_status").splitlines() if line.startswith("q ")]
+
+    assert [status()[name] for name in ("due", "scheduled")] == [2, 2]
+    assert line.split()[4:7] == ["2+", "2+", "0"]
+    assert "Answers without a job: 2+" in said("hipq_status")
+
+
+@pytest.mark.parametrize("command", ["hipq_status", "hipq_prune"])
+def test_an_unknown_instance_is_refused(command: str) -> None:
+    with pytest.raises(CommandError, match="HIPQ has no instance 'shop'"):
+        call_command(command, "--instance", "shop")
+
+
+def final(queue: str, days: float) -> Job:
+    """Return a job that ended this many days ago, with an attempt and an answer."""
+    job = hipq.enqueue("echo", queue=queue, job_key=f"{queue}-{days}")
+    Job.objects.filter(pk=job.pk).update(state="running", attempt=1)
+    then = timezone.now() - timedelta(days=days)
+    Job.objects.filter(pk=job.pk).update(
+        state="final", outcome="failed", error="broken", update_time=then
+    )
+    Attempt.objects.create(job=job, attempt=1, error="broken")
+    hipq.complete("echo", job.job_key, response=1)
+    return job
+
+
+def test_prune_deletes_final_jobs_past_the_retention_of_their_queue() -> None:
+    Queue.objects.create(name="short", retention_days=1)
+    Queue.objects.create(name="long", retention_days=10)
+    kept = [final("short", 0.5), final("long", 9), hipq.enqueue("nobody", queue="short")]
+    for queue, days in (("short", 2), ("long", 11)):
+        final(queue, days)
+
+    printed = said("hipq_prune").splitlines()
+
+    assert set(printed) >= {"short: deleted 1", "long: deleted 1"}
+    assert list(Job.objects.order_by("pk")) == kept
+    assert Attempt.objects.count() == Answer.objects.count() == 2
+
+
+def old_answer(status: str, days: float) -> Answer:
+    then = timezone.now() - timedelta(days=days)
+    answer: Answer = AnswerFactory.create(status=status, receive_time=then)
+    return answer
+
+
+def test_prune_deletes_answers_without_a_job_past_their_own_retention(settings: Settings) -> None:
+    """An early one stays until its time to live is over."""
+    settings.HIPQ = {"default": {"ANSWER_RETENTION_DAYS": 3}}
+    kept = [old_answer("unmatched", 2), old_answer("early", 4)]
+    for _ in range(2):
+        old_answer("unmatched", 4)
+
+    assert "answers: would delete 2" in said("hipq_prune", "--dry-run")
+    assert "answers: deleted 2" in said("hipq_prune")
+
+    assert list(Answer.objects.order_by("pk")) == kept
+
+
+def test_answers_are_pruned_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "BATCH", 2)
+    for _ in range(5):
+        old_answer("unmatched", 20)
+
+    assert "answers: deleted 5" in said("hipq_prune")
+
+
+def test_a_dry_run_counts_and_deletes_nothing() -> None:
+    Queue.objects.create(name="q", retention_days=1)
+    final("q", 2)
+
+    assert "q: would delete 1" in said("hipq_prune", "--dry-run")
+    assert Job.objects.count() == 1
+
+
+def test_days_override_the_retention_of_every_queue() -> None:
+    Queue.objects.create(name="q", retention_days=100)
+    final("q", 2)
+
+    assert "q: deleted 1" in said("hipq_prune", "--days", "1")
+
+
+@pytest.mark.parametrize("days", ["-1", "nan", "1e9"])
+def test_days_out_of_range_are_refused(days: str) -> None:
+    with pytest.raises(CommandError, match="give a number from 0 to 36,500"):
+        call_command("hipq_prune", "--days", days)
+
+
+def test_a_successor_outlives_its_pruned_origin() -> None:
+    Queue.objects.create(name="q", retention_days=1)
+    fresh = hipq.requeue(final("q", 2))
+
+    said("hipq_prune")
+    run_due_jobs()
+
+    fresh.refresh_from_db()
+    assert fresh.outcome == "succeeded"

@@ -1,0 +1,342 @@
+"""`hipq_doctor` finds what is really wrong, in the rows and in the database."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection, connections, transaction
+from pytest_django import Settings
+
+import hipq_django as hipq
+from hipq_django.conf.instances import get_instance
+from hipq_django.database import clock, schema
+from hipq_django.models import Answer, Job, Queue
+from hipq_django.monitoring.doctor import measure
+from hipq_django.monitoring.doctor.measurements import PostgreSQL
+from tests.factories import AnswerFactory, JobFactory, WorkerFactory
+from tests.integration.conftest import ConfigureQueue
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("vacuumed")]
+postgres = pytest.mark.postgres
+
+
+def examined(*arguments: str) -> tuple[int, str]:
+    """Return the exit code of `hipq_doctor`, and what it printed."""
+    out = StringIO()
+    code = 0
+    try:
+        call_command("hipq_doctor", "--no-color", *arguments, stdout=out)
+    except SystemExit as end:
+        code = int(str(end.code))
+    return code, out.getvalue()
+
+
+def found() -> dict[str, str]:
+    """Return the codes that `hipq_doctor --json` gives, and where."""
+    _, text = examined("--json")
+    return {finding["code"]: finding["where"] for finding in json.loads(text)}
+
+
+def execute(sql: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+
+
+def long_ago(**span: float) -> Any:
+    return clock.now("default") - timedelta(**span)
+
+
+# What it says
+
+
+def test_a_healthy_instance_is_told_so() -> None:
+    WorkerFactory.create()
+    hipq.enqueue("echo")
+
+    assert examined() == (0, "Nothing slows the queues.\n")
+    assert examined("--json") == (0, "[]\n")
+
+
+def test_warnings_have_an_exit_code_of_their_own() -> None:
+    WorkerFactory.create()
+    hipq.enqueue("echo", queue="q")
+    Queue.objects.update(paused=True)
+
+    code, text = examined()
+
+    assert code == 3
+    assert text.startswith("WARNING  queue q: paused, and 1 job is due, the oldest for 0:00:")
+    assert "\n         -> Resume it in the admin" in text
+    assert text.endswith("\n0 problems, 1 warning.\n")
+
+
+def test_problems_have_another_and_come_first() -> None:
+    hipq.enqueue("echo", queue="q")
+    AnswerFactory.create(status="unmatched")
+
+    code, text = examined()
+
+    assert code == 4
+    assert text.startswith("PROBLEM  queue q: no worker serves it; 1 job is due")
+    assert "\n         -> Start one: manage.py hipq_worker q\n" in text
+    assert text.endswith("\n1 problem, 1 warning.\n")
+
+
+def test_json_holds_all_of_a_finding() -> None:
+    hipq.enqueue("echo", queue="q")
+
+    [finding] = json.loads(examined("--json")[1])
+
+    assert finding.keys() == {"level", "code", "where", "what", "why", "what_to_do"}
+    assert (finding["level"], finding["code"]) == ("problem", "no_worker")
+
+
+def test_an_unknown_instance_is_refused() -> None:
+    with pytest.raises(CommandError, match="HIPQ has no instance 'shop'"):
+        examined("--instance", "shop")
+
+
+# Queues, workers, jobs
+
+
+def test_jobs_that_are_overdue_though_a_worker_is_there() -> None:
+    WorkerFactory.create()
+    hipq.enqueue("echo", queue="q", scheduled_run_time=long_ago(minutes=2))
+
+    assert found() == {"overdue": "queue q"}
+
+
+def test_a_full_queue_that_does_not_move() -> None:
+    WorkerFactory.create()
+    queue = Queue.objects.create(name="q", throttle_limit=1)
+    JobFactory.create(queue=queue, job_type__name="ask", state="running")
+    hipq.enqueue("ask", queue="q", scheduled_run_time=long_ago(minutes=2))
+
+    assert found() == {"limit_reached": "queue q"}
+
+
+def test_a_worker_without_heartbeat() -> None:
+    WorkerFactory.create(name="shop:7", silent=True)
+
+    assert found() == {"silent_worker": "worker shop:7"}
+
+
+def test_a_source_whose_consumer_is_silent_and_one_that_has_none(settings: Settings) -> None:
+    source = {"SOURCE": "tests.mailbox.MailboxSource", "MAP": "tests.mailbox.read"}
+    settings.HIPQ = {"default": {"SOURCES": dict.fromkeys(("post", "bank", "shop"), source)}}
+    WorkerFactory.create(name="shop:7", source="post", silent=True)
+    WorkerFactory.create(name="shop:8", source="post")
+    WorkerFactory.create(name="shop:9", source="bank")
+
+    assert found() == {"silent_consumer": "consumer shop:7", "no_consumer": "source shop"}
+
+
+def test_jobs_of_a_type_without_code() -> None:
+    WorkerFactory.create()
+    hipq.enqueue("nobody", queue="q")
+
+    assert found() == {"unknown_type": "job type nobody"}
+
+
+def test_time_outs_and_errors_that_nobody_works_off() -> None:
+    WorkerFactory.create()
+    JobFactory.create(state="running", job_type__name="ask", deadline=long_ago(minutes=2))
+    JobFactory.create(state="error", job_type__name="boom", update_time=long_ago(minutes=2))
+
+    assert found() == {"time_outs": "instance default", "undecided": "instance default"}
+
+
+def test_a_throttler_that_raised(configure_queue: ConfigureQueue) -> None:
+    WorkerFactory.create()
+    queue = configure_queue(name="q")
+    Queue.objects.filter(pk=queue.pk).update(throttler_problem="throttler by_region raised")
+
+    assert found() == {"throttler_problem": "queue q"}
+
+
+def test_a_throttler_that_cannot_be_imported(settings: Settings) -> None:
+    settings.HIPQ = {"default": {"QUEUES": {"q": {"THROTTLERS": ["no.such"]}}}}
+
+    assert found() == {"throttler_setting": "instance default"}
+
+
+# Answers and old jobs
+
+
+def test_answers_that_wait_for_their_job_too_long() -> None:
+    AnswerFactory.create(receive_time=long_ago(hours=13))
+
+    assert found() == {"early_answers": "instance default"}
+
+
+def test_only_the_unmatched_answers_of_the_last_day_are_told() -> None:
+    AnswerFactory.create(status="unmatched", receive_time=long_ago(hours=25))
+    assert found() == {}
+
+    AnswerFactory.create(status="unmatched")
+    assert found() == {"unmatched_answers": "instance default"}
+
+
+def test_final_jobs_that_nobody_prunes() -> None:
+    queue = Queue.objects.create(name="q", retention_days=1)
+    JobFactory.create(
+        queue=queue, job_type__name="echo", state="final", update_time=long_ago(days=2.1)
+    )
+
+    assert found() == {"not_pruned": "queue q"}
+
+
+def test_nothing_is_changed() -> None:
+    hipq.enqueue("nobody", queue="q")
+    AnswerFactory.create()
+    before = [list(model.objects.values()) for model in (Job, Queue, Answer)]
+
+    examined()
+
+    assert [list(model.objects.values()) for model in (Job, Queue, Answer)] == before
+
+
+# The database
+
+
+def test_a_missing_index() -> None:
+    execute("DROP INDEX hipq_job_waiting")
+
+    assert found() == {"missing_indexes": "database default"}
+
+
+def test_a_missing_guard() -> None:
+    execute(
+        "DROP TRIGGER hipq_job_guard"
+        + (" ON hipq_job" if connection.vendor == "postgresql" else "")
+    )
+
+    assert found() == {"no_guard": "database default"}
+
+
+@postgres
+def test_a_disabled_guard() -> None:
+    execute("ALTER TABLE hipq_job DISABLE TRIGGER hipq_job_guard")
+
+    assert measure(get_instance()).tables.guard == "disabled"
+
+
+@postgres
+def test_an_index_whose_creation_failed() -> None:
+    execute(
+        "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'hipq_job_waiting'::regclass"
+    )
+
+    assert found() == {"invalid_indexes": "database default"}
+
+
+@postgres
+def test_storage_parameters_that_differ() -> None:
+    execute("ALTER TABLE hipq_job SET (fillfactor = 100)")
+    execute("ALTER TABLE hipq_job RESET (autovacuum_vacuum_threshold)")
+
+    assert measured_server().storage == {
+        "fillfactor": (schema.STORAGE["fillfactor"], 100),
+        "autovacuum_vacuum_threshold": (schema.STORAGE["autovacuum_vacuum_threshold"], None),
+    }
+
+
+@postgres
+def test_autovacuum_that_is_off_for_a_table() -> None:
+    execute("ALTER TABLE hipq_answer SET (autovacuum_enabled = off)")
+
+    assert found() == {"autovacuum_off": "table hipq_answer"}
+
+
+@postgres
+@pytest.mark.django_db(transaction=True)
+def test_the_isolation_level_of_the_session() -> None:
+    execute("SET default_transaction_isolation = 'repeatable read'")
+    try:
+        assert found()["isolation"] == "database default"
+    finally:
+        execute("RESET default_transaction_isolation")
+
+
+@postgres
+@pytest.mark.django_db(transaction=True)
+def test_one_session_is_one_server_process() -> None:
+    assert measured_server().backends == 1
+
+
+@postgres
+@pytest.mark.django_db(transaction=True)
+def test_the_transaction_of_another_session() -> None:
+    with other_session() as other, other.cursor() as cursor:
+        cursor.execute("BEGIN; SET application_name = 'report'")
+        pid = other.info.backend_pid
+        [seen] = [t for t in measured_server().transactions if t.application == "report"]
+        cursor.execute("ROLLBACK")
+
+    assert (seen.pid, seen.state) == (str(pid), "idle in transaction")
+    assert seen.seconds >= 0
+
+
+@postgres
+@pytest.mark.django_db(transaction=True)
+def test_a_session_that_waits_for_a_lock() -> None:
+    queue = Queue.objects.create(name="q")
+    statement = f"UPDATE hipq_queue SET paused = paused WHERE id = {queue.pk}"
+    with other_session() as other, transaction.atomic():
+        execute(statement)
+        pid, mine = other.info.backend_pid, backend_pid()
+        waiting = threading.Thread(target=other.execute, args=(statement,))
+        waiting.start()
+        waits: tuple[Any, ...] = ()
+        while not waits and waiting.is_alive():
+            waits = measured_server().waits
+        transaction.set_rollback(True)
+    waiting.join()
+
+    [wait] = waits
+    assert (wait.pid, wait.blockers) == (pid, (mine,))
+
+
+def measured_server() -> PostgreSQL:
+    server = measure(get_instance()).postgresql
+    assert server is not None
+    return server
+
+
+def backend_pid() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        return int(cursor.fetchone()[0])
+
+
+@contextmanager
+def other_session() -> Iterator[Any]:
+    """A session beside Django's own."""
+    import psycopg
+
+    parameters = connections["default"].get_connection_params()
+    for name in ("cursor_factory", "context", "prepare_threshold"):
+        parameters.pop(name, None)
+    with psycopg.connect(**parameters, autocommit=True) as session:
+        yield session
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="needs SQLite")
+@pytest.mark.django_db(transaction=True)
+def test_sqlite_that_does_not_wait() -> None:
+    options = {"timeout": 1, "init_command": "PRAGMA journal_mode = DELETE"}
+    connection.close()
+    usual, connection.settings_dict["OPTIONS"] = connection.settings_dict["OPTIONS"], options
+    try:
+        assert found().keys() == {"journal_mode", "transaction_mode", "busy_timeout"}
+    finally:
+        connection.close()
+        connection.settings_dict["OPTIONS"] = usual

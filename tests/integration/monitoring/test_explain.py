@@ -1,0 +1,242 @@
+"""Why is this job not running? The most decisive reason first."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from django.db import connection
+
+import hipq_django as hipq
+from hipq_django.database import clock
+from hipq_django.models import Job, Queue, Worker
+from hipq_django.testing import run_due_jobs
+from tests.declaring import Declare
+from tests.factories import JobFactory, WorkerFactory
+from tests.hand_worker import HandWorker
+from tests.integration.conftest import ConfigureQueue
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _worker(frozen_time: Any) -> None:
+    """Somebody serves the queues."""
+    del frozen_time
+    WorkerFactory.create()
+
+
+def codes(job: Job) -> list[str]:
+    return [reason.code for reason in hipq.explain(job)]
+
+
+def text(job: Job) -> str:
+    return str(hipq.explain(job)[0])
+
+
+def test_a_job_that_the_next_pass_starts_has_no_reason() -> None:
+    assert hipq.explain(hipq.enqueue("echo")) == []
+
+
+def test_a_job_whose_handler_executes_has_no_reason() -> None:
+    job = hipq.enqueue("echo")
+    HandWorker().run_pass()
+
+    assert hipq.explain(job) == []
+
+
+def test_explaining_changes_nothing() -> None:
+    job = hipq.enqueue("echo", time_windows=["05:00-07:00"])
+    before = Job.objects.filter(pk=job.pk).values().get()
+
+    hipq.explain(job)
+
+    assert Job.objects.filter(pk=job.pk).values().get() == before
+
+
+def test_a_stale_copy_is_read_anew() -> None:
+    job = hipq.enqueue("echo")
+    run_due_jobs()
+
+    assert codes(job) == ["final"]
+
+
+def test_a_final_job_says_how_it_ended() -> None:
+    job = hipq.cancel(hipq.enqueue("echo"))
+
+    assert text(job) == "It is finished: Cancelled at 2025-01-06 12:00:00 UTC."
+
+
+def test_a_job_that_waits_for_its_answer_says_until_when() -> None:
+    job = hipq.enqueue("ask", timeout=3_600)
+    run_due_jobs()
+
+    assert codes(job) == ["waiting_for_answer"]
+    assert "it times out at 2025-01-06 13:00:00 UTC (in 1:00:00)" in text(job)
+
+
+def test_an_answered_job_waits_for_a_worker(declare: Declare) -> None:
+    declare("charge")(lambda job: hipq.WAIT).on_response(lambda job, response: None)
+    job = hipq.enqueue("charge", job_key="k")
+    run_due_jobs()
+    hipq.complete("charge", "k")
+
+    assert codes(job) == ["answered"]
+
+
+def test_a_job_in_error_waits_for_its_retry_handler() -> None:
+    job = hipq.enqueue("ask", job_key="k")
+    run_due_jobs()
+    hipq.fail("ask", "k", error="declined")
+
+    assert codes(job) == ["error"]
+    assert "declined" in text(job)
+
+
+def test_a_job_that_was_claimed_ahead_says_by_whom() -> None:
+    jobs = hipq.enqueue_many([hipq.NewJob("echo") for _ in range(2)])
+    worker = HandWorker(threads=1, ahead=1)
+    worker.run_pass()
+
+    assert codes(jobs[1]) == ["prefetched"]
+    assert worker.row.name in text(jobs[1])
+
+
+def test_a_job_of_the_future_says_when() -> None:
+    job = hipq.enqueue("echo", scheduled_run_time=clock.now("default") + timedelta(hours=2))
+
+    assert codes(job) == ["scheduled"]
+    assert "2025-01-06 14:00:00 UTC (in 2:00:00)" in text(job)
+
+
+def test_a_job_outside_its_windows_names_them() -> None:
+    job = hipq.enqueue("echo", time_windows=["05:00-07:00"])
+
+    assert set(codes(job)) == {"scheduled", "window"}
+    assert any("05:00-07:00" in str(reason) for reason in hipq.explain(job))
+
+
+def test_a_paused_queue_is_named() -> None:
+    job = hipq.enqueue("echo")
+    Queue.objects.update(paused=True)
+
+    assert codes(job) == ["paused"]
+
+
+def test_a_type_that_nobody_declares_is_named() -> None:
+    job = hipq.enqueue("nobody_knows")
+
+    assert codes(job) == ["unknown_type"]
+    assert "'nobody_knows'" in text(job)
+
+
+def test_a_queue_that_no_worker_serves_is_named() -> None:
+    job = hipq.enqueue("echo", queue="lonely")
+    Worker.objects.update(queues=["default"])
+
+    assert codes(job) == ["no_worker"]
+    assert "manage.py hipq_worker lonely" in text(job)
+
+
+def test_silent_workers_are_named(frozen_time: Any) -> None:
+    job = hipq.enqueue("echo")
+    frozen_time.shift(3_600)
+
+    assert codes(job) == ["silent_workers"]
+
+
+# Limits and throttlers
+
+
+def test_a_full_limit_is_named_with_its_numbers(configure_queue: ConfigureQueue) -> None:
+    configure_queue(THROTTLE_LIMIT=2)
+    hipq.enqueue("ask", throttle_factor=1.5)
+    run_due_jobs()
+    job = hipq.enqueue("ask", throttle_factor=0.75)
+
+    assert codes(job) == ["limit"]
+    assert "1.5 of 2 running" in text(job)
+    assert "this job needs 0.75" in text(job)
+
+
+def test_the_jobs_before_it_are_counted(configure_queue: ConfigureQueue) -> None:
+    configure_queue(THROTTLE_LIMIT=10)
+    hipq.enqueue_many([hipq.NewJob("ask") for _ in range(3)])
+    job = hipq.enqueue("ask")
+
+    assert codes(job) == ["behind"]
+    assert "3 due jobs" in text(job)
+
+
+def test_a_critical_job_is_behind_nobody(configure_queue: ConfigureQueue) -> None:
+    configure_queue(THROTTLE_LIMIT=1)
+    hipq.enqueue_many([hipq.NewJob("ask") for _ in range(3)])
+    run_due_jobs()
+
+    assert codes(hipq.enqueue("ask", throttle_factor=0)) == []
+
+
+def test_a_throttler_that_holds_is_named_with_its_reason(configure_queue: ConfigureQueue) -> None:
+    configure_queue(hipq.KeyLimit("tenant", 1))
+    hipq.enqueue("ask", {"tenant": "a"})
+    run_due_jobs()
+    job = hipq.enqueue("ask", {"tenant": "a"})
+
+    assert codes(job) == ["throttler"]
+    assert "tenant 'a' has 1 of 1 running" in text(job)
+
+
+def test_a_throttler_that_reschedules_is_named_with_its_time(
+    configure_queue: ConfigureQueue,
+) -> None:
+    """In UTC, whatever zone the throttler thinks in."""
+    later = datetime(2100, 1, 1, 12, tzinfo=timezone(timedelta(hours=2)))
+    configure_queue(lambda queue, now, running, candidates: [hipq.Reschedule(later, "holiday")])
+    job = hipq.enqueue("ask")
+
+    assert codes(job) == ["throttler"]
+    assert "2100-01-01 10:00:00 UTC" in text(job)
+    assert "holiday" in text(job)
+
+
+def test_a_broken_throttler_is_named(configure_queue: ConfigureQueue) -> None:
+    configure_queue(lambda *_: 1 / 0)
+    job = hipq.enqueue("ask")
+
+    assert codes(job) == ["throttler_error"]
+    assert "ZeroDivisionError" in text(job)
+
+
+def test_a_throttler_whose_query_fails_does_not_break_the_transaction(
+    configure_queue: ConfigureQueue,
+) -> None:
+    def querying(*_: Any) -> Any:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT * FROM there_is_no_such_table")
+
+    configure_queue(querying)
+    job = hipq.enqueue("ask")
+
+    assert codes(job) == ["throttler_error"]
+    assert Job.objects.count() == 1
+
+
+def test_the_most_decisive_reason_comes_first() -> None:
+    job = hipq.enqueue(
+        "nobody_knows", scheduled_run_time=datetime(2100, 1, 1, tzinfo=UTC),
+        time_windows=["05:00-07:00"],
+    )  # fmt: skip
+    Queue.objects.update(paused=True)
+
+    assert codes(job) == ["unknown_type", "paused", "scheduled", "window"]
+
+
+def test_a_waiting_job_whose_answer_is_in_waits_for_no_window() -> None:
+    job = JobFactory.create(
+        job_type=hipq.enqueue("echo").job_type,
+        has_pending_answer=True,
+        time_windows=["05:00-07:00"],
+    )
+
+    assert codes(job) == []

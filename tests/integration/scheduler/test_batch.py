@@ -1,0 +1,438 @@
+"""The five steps of the batch: what leaves it, what stays in it, what is never read twice."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import DataError, OperationalError, connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+import hipq_django as hipq
+from hipq_django.domain.ordering import Order, Ordering
+from hipq_django.models import Job, Queue
+from hipq_django.scheduler import admission, batch, current_batch, polling, writing
+from hipq_django.testing import run_due_jobs
+from tests.declaring import Declare
+from tests.hand_worker import PROBE, HandWorker
+from tests.integration.conftest import ConfigureQueue
+
+pytestmark = pytest.mark.django_db
+
+
+def enqueue(number: int, name: str = "echo") -> list[Job]:
+    return hipq.enqueue_many([hipq.NewJob(name, {"n": n}) for n in range(number)])
+
+
+def states() -> list[str]:
+    return list(Job.objects.order_by("pk").values_list("state", flat=True))
+
+
+def test_a_claim_is_written_before_the_handler_starts() -> None:
+    """T19: "initial in the database but really running" cannot happen."""
+    (job,) = enqueue(1)
+    worker = HandWorker()
+
+    worker.run_pass()
+
+    job.refresh_from_db()
+    assert (job.state, job.attempt, job.worker) == ("running", 1, worker.row)
+    assert len(worker.claims) == 1
+
+
+def test_a_worker_claims_no_more_than_its_free_threads() -> None:
+    enqueue(5)
+    worker = HandWorker(threads=2)
+
+    assert len(worker.run_pass()) == 2
+    assert len(worker.run_pass()) == 0
+    assert states() == ["running"] * 2 + ["initial"] * 3
+
+
+def test_jobs_that_are_claimed_ahead_are_marked() -> None:
+    enqueue(5)
+    worker = HandWorker(threads=2, ahead=2)
+
+    claimed = worker.run_pass()
+
+    assert [job.prefetched for job in claimed] == [False, False, True, True]
+    assert list(Job.objects.order_by("pk").values_list("prefetched", flat=True)[:4]) == [
+        *(False, False, True, True)
+    ]
+
+
+def test_a_job_in_the_current_batch_is_not_fetched_again() -> None:
+    """T31."""
+    enqueue(2)
+    worker, other = HandWorker(), HandWorker()
+
+    assert len(worker.run_pass()) == 2
+    assert worker.run_pass() == []
+    assert other.run_pass() == []
+
+
+def test_a_job_that_was_admitted_but_not_started_is_not_dropped() -> None:
+    """T31: not running means error, retry or final."""
+    jobs = enqueue(3)
+    worker = HandWorker()
+    worker.run_pass()
+
+    worker.run_pass()
+
+    assert worker.batch.ids == [job.pk for job in jobs]
+    assert len(worker.claims) == 3
+
+
+def test_a_job_that_ends_after_the_results_were_taken_is_saved_by_the_next_pass() -> None:
+    """T31: it is not lost."""
+    enqueue(2)
+    worker = HandWorker()
+    worker.run_pass()
+    late = worker.claims.pop()
+    worker.execute()
+    worker.save()
+    worker.claims.append(late)
+    worker.execute()
+    between = (states(), worker.batch.ids)
+
+    worker.save()
+
+    assert between == (["final", "running"], [late.id])
+    assert (states(), worker.batch.ids) == (["final", "final"], [])
+
+
+def test_a_settled_job_leaves_the_batch_and_an_unsettled_one_stays() -> None:
+    """T31: current batch = current - settled + admitted."""
+    enqueue(3)
+    worker = HandWorker(threads=2)
+    worker.run_pass()
+    first, second = worker.claims
+    worker.claims.remove(second)
+    worker.execute()
+    worker.claims.append(second)
+
+    worker.run_pass()
+
+    assert first.id not in worker.batch.ids
+    assert second.id in worker.batch.ids
+    assert len(worker.batch) == 2
+
+
+def test_a_job_is_read_from_the_database_before_it_runs_again(declare: Declare) -> None:
+    """T32: what was changed in between counts."""
+    seen: list[Any] = []
+
+    @declare("flaky", retry=hipq.Fixed(seconds=0, max_attempts=2))
+    def flaky(job: Job) -> None:
+        seen.append(job.job_data)
+        raise OSError
+
+    job = hipq.enqueue("flaky", {"n": 1})
+    worker = HandWorker()
+    worker.work()
+    Job.objects.filter(pk=job.pk).update(job_data={"n": 2})
+    worker.work()
+
+    assert seen == [{"n": 1}, {"n": 2}]
+
+
+def test_results_are_written_in_few_statements() -> None:
+    """H95: not one statement for each job."""
+    enqueue(200)
+    worker = HandWorker()
+    worker.run_pass()
+    worker.execute()
+
+    with CaptureQueriesContext(connection) as statements:
+        worker.save()
+
+    assert set(states()) == {"final"}
+    assert len(statements) <= 12
+
+
+def test_claims_are_written_in_few_statements() -> None:
+    enqueue(200, "ask")
+    worker = HandWorker()
+
+    with CaptureQueriesContext(connection) as statements:
+        worker.run_pass()
+
+    assert set(states()) == {"running"}
+    assert len(statements) <= 12
+
+
+def is_update_of_jobs(sql: str) -> bool:
+    """Whether it is one by itself or the call of the function that does it."""
+    functions = "finish|claim|claim_due|claim_fitting"
+    update = rf'^\s*UPDATE "?hipq_job"? | hipq_({functions})_[0-9a-f]{{8}}\('
+    return re.search(update, sql) is not None
+
+
+def cut_off_once() -> Any:
+    """Let the connection break at the first statement that updates jobs."""
+    left = [OperationalError("server closed the connection unexpectedly")]
+
+    def execute(run: Any, sql: str, *arguments: Any) -> Any:
+        if is_update_of_jobs(sql) and left:
+            raise left.pop()
+        return run(sql, *arguments)
+
+    return connection.execute_wrapper(execute)
+
+
+def test_results_that_could_not_be_written_are_written_by_a_later_pass() -> None:
+    enqueue(2)
+    worker = HandWorker()
+    worker.run_pass()
+    worker.execute()
+
+    with pytest.raises(OperationalError), cut_off_once():
+        worker.save()
+    worker.save()
+
+    assert states() == ["final", "final"]
+    assert worker.batch.ids == []
+
+
+def test_a_value_that_the_database_refuses_fails_its_job_and_not_the_batch() -> None:
+    jobs = enqueue(3)
+    worker = HandWorker()
+    worker.run_pass()
+    worker.execute()
+
+    def refuse_the_second(run: Any, sql: str, params: Any, *arguments: Any) -> Any:
+        if is_update_of_jobs(sql) and "1}" in str(params):
+            raise DataError("value too large")
+        return run(sql, params, *arguments)
+
+    with connection.execute_wrapper(refuse_the_second):
+        worker.save()
+    run_due_jobs()
+
+    outcomes = [Job.objects.get(pk=job.pk).outcome for job in jobs]
+    assert outcomes == ["succeeded", "failed", "succeeded"]
+    assert "value too large" in str(Job.objects.get(pk=jobs[1].pk).error)
+
+
+class Refusing:
+    """Lets PostgreSQL be short of memory whenever jobs are written."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def __call__(self, run: Any, sql: str, params: Any, *arguments: Any) -> Any:
+        if is_update_of_jobs(sql):
+            self.times += 1
+            raise OperationalError("out of memory") from _ShortOfMemoryError()
+        return run(sql, params, *arguments)
+
+
+class _ShortOfMemoryError(Exception):
+    sqlstate = "53200"
+
+
+def test_a_result_whose_refusal_may_pass_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(current_batch, "DEFER_SECONDS", 0.0)
+    jobs = enqueue(3)
+    worker = HandWorker()
+    worker.run_pass()
+    worker.execute()
+
+    with connection.execute_wrapper(refusing := Refusing()):
+        for _ in range(3):
+            worker.save()
+    worker.save()
+
+    assert refusing.times > 3
+    assert {Job.objects.get(pk=job.pk).outcome for job in jobs} == {"succeeded"}
+
+
+def test_a_result_whose_refusal_does_not_pass_fails_in_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(current_batch, "DEFER_SECONDS", 0.0)
+    monkeypatch.setattr(writing, "PASSING_SECONDS", 0.0)
+    [job] = enqueue(1)
+    worker = HandWorker()
+    worker.run_pass()
+    worker.execute()
+    refused = Refusing()
+
+    def refuse_success(run: Any, sql: str, params: Any, *arguments: Any) -> Any:
+        call = refused if "succeeded" in sql or "hipq_finish" in sql else None
+        return call(run, sql, params, *arguments) if call else run(sql, params, *arguments)
+
+    with connection.execute_wrapper(refuse_success):
+        worker.save()
+    run_due_jobs()
+
+    job.refresh_from_db()
+    assert (job.outcome, job.error) == ("failed", "OperationalError: out of memory")
+
+
+def test_a_claim_that_is_not_committed_starts_nothing() -> None:
+    enqueue(2)
+    worker = HandWorker()
+
+    with pytest.raises(OperationalError), cut_off_once():
+        worker.run_pass()
+
+    assert worker.claims == []
+    assert worker.batch.ids == []
+
+
+def test_queues_take_turns() -> None:
+    """A queue with a long backlog does not keep the others from the only thread."""
+    for name in ("a", "b", "c"):
+        hipq.enqueue_many([hipq.NewJob("echo", queue=name) for _ in range(10)])
+    worker = HandWorker(threads=1)
+
+    served = [worker.work()[0].queue.name for _ in range(9)]
+
+    assert {served.count(name) for name in ("a", "b", "c")} == {3}
+
+
+def test_a_queue_whose_first_job_needs_a_look_is_not_kept_waiting_by_others() -> None:
+    """Most jobs need none, and are claimed of several queues at once."""
+    hipq.enqueue("echo", queue="b", time_windows=["00:00-24:00"])
+    for name in ("a", "c"):
+        hipq.enqueue_many([hipq.NewJob("echo", queue=name) for _ in range(20)])
+    worker = HandWorker(threads=3)
+
+    served = [job.queue.name for _ in range(3) for job in worker.work()]
+
+    assert "b" in served
+
+
+def test_more_queues_than_one_statement_takes_are_served_in_one_pass(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(batch, "MAX_QUEUES_PER_CLAIM", 2)
+    jobs = hipq.enqueue_many([hipq.NewJob("echo", queue=name) for name in "abcde"])
+
+    assert HandWorker(threads=9).run_pass() == jobs
+
+
+def test_a_queue_whose_turn_did_not_come_is_tried_before_the_next_look() -> None:
+    jobs = hipq.enqueue_many([hipq.NewJob("echo", queue=name) for name in ("a", "b", "c")])
+    worker = HandWorker(threads=1)
+    first = worker.work()
+
+    with CaptureQueriesContext(connection) as statements:
+        others = worker.work() + worker.work()
+
+    polling = [query["sql"] for query in statements if PROBE.search(query["sql"])]
+    assert first + others == jobs
+    assert polling == []
+
+
+def test_a_throttled_queue_that_filled_a_page_is_tried_before_the_next_look(
+    configure_queue: ConfigureQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission, "PAGE_SIZE", 3)
+    configure_queue(hipq.KeyLimit("tenant", 1))
+    jobs = hipq.enqueue_many([hipq.NewJob("echo", {"tenant": n}) for n in range(6)])
+    worker = HandWorker(threads=3)
+    first = worker.work()
+
+    with CaptureQueriesContext(connection) as statements:
+        others = worker.run_pass()
+
+    polling = [query["sql"] for query in statements if PROBE.search(query["sql"])]
+    assert first + others == jobs
+    assert polling == []
+
+
+def test_the_look_for_due_jobs_locks_nothing_and_is_one_query() -> None:
+    enqueue(3)
+    worker = HandWorker()
+
+    with CaptureQueriesContext(connection) as statements:
+        queues = worker.scheduler.fetch_due()
+
+    assert [busy.queue.name for busy in queues] == ["default"]
+    assert len(statements) == 1
+    assert "UPDATE" not in statements[0]["sql"]
+
+
+def test_a_pass_over_idle_queues_is_one_query(django_assert_num_queries: Any) -> None:
+    Queue.objects.create(name="idle")
+    worker = HandWorker()
+    worker.run_pass()  # the first one of a process also asks what the database has
+
+    with django_assert_num_queries(1):
+        assert worker.run_pass() == []
+
+
+@pytest.fixture
+def slow_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every look is one that took too long, and after it comes no other from the beginning."""
+    monkeypatch.setattr(polling, "QUICK_SECONDS", 0.0)
+    monkeypatch.setattr(polling, "SHARE", 1e-9)
+
+
+@pytest.mark.parametrize("backlog", [0, 3])
+@pytest.mark.parametrize("order", Order.values)
+def test_where_looks_are_slow_they_begin_at_the_front(
+    slow_looks: None, order: str, backlog: int
+) -> None:
+    """What is enqueued now is found all the same, and before the front by the next whole look."""
+    ranking = Ordering(order).as_ranking()
+    Queue.objects.update_or_create(name="default", defaults={"order": order, "ranking": ranking})
+    long_ago = timezone.now() - timedelta(hours=1)
+    enqueue(backlog + 1)
+    worker = HandWorker(threads=1)
+    worker.work()
+    worker.scheduler.fetch_due()
+
+    early = hipq.enqueue("echo", scheduled_run_time=long_ago, priority=0)
+    enqueue(1)
+    claimed = worker.run_pass()
+
+    has_front = backlog > 0 or order == Order.TIME
+    assert (early in claimed) is not has_front
+    assert len(claimed) == 1
+    assert HandWorker().run_pass()[0] == (early if has_front else Job.objects.order_by("pk").last())
+
+
+def test_whole_looks_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(polling, "QUICK_SECONDS", 0.0)
+    worker = HandWorker()
+    worker.run_pass()
+    early = hipq.enqueue("echo", scheduled_run_time=timezone.now() - timedelta(hours=1))
+
+    claimed: list[Job] = []
+    until = time.monotonic() + 60
+    while not claimed and time.monotonic() < until:
+        claimed = worker.run_pass()
+
+    assert claimed == [early]
+
+
+def test_a_queue_with_a_limit_is_looked_at_from_the_beginning(slow_looks: None) -> None:
+    """Its order is strict."""
+    Queue.objects.update_or_create(name="default", defaults={"throttle_limit": 1})
+    enqueue(2)
+    worker = HandWorker()
+    worker.work()
+    early = hipq.enqueue("echo", scheduled_run_time=timezone.now() - timedelta(hours=1))
+
+    assert worker.run_pass() == [early]
+
+
+def test_a_late_result_is_logged_and_dropped(caplog: pytest.LogCaptureFixture) -> None:
+    (job,) = enqueue(1)
+    worker = HandWorker()
+    worker.run_pass()
+    hipq.cancel(job)
+    worker.execute()
+
+    with caplog.at_level(logging.INFO, logger="hipq_django"):
+        worker.save()
+
+    assert f"job={job.pk} attempt=1 stale: somebody else was first" in caplog.messages

@@ -1,0 +1,132 @@
+"""What a dead worker had in its hands, or brings after all: somebody else was first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import hipq_django as hipq
+from hipq_django.conf.instances import get_instance
+from hipq_django.maintenance import recovery
+from hipq_django.models import Job
+from hipq_django.testing import run_due_jobs
+from tests.declaring import Declare, noting
+from tests.hand_worker import HandWorker
+
+pytestmark = pytest.mark.django_db
+
+
+def recover() -> int:
+    return recovery.recover_lost(get_instance())
+
+
+def raise_oserror(job: Job) -> None:
+    raise OSError
+
+
+def test_what_a_dead_worker_brings_after_all_is_dropped(declare: Declare) -> None:
+    """T19: the job ran twice; the second run counts."""
+    ran: list[int] = []
+    declare("twice")(noting(ran, "attempt", "done"))
+    job = hipq.enqueue("twice")
+    frozen = HandWorker.crashed()
+
+    recover()
+    run_due_jobs()
+    before = Job.objects.filter(pk=job.pk).values().get()
+    frozen.execute()
+    frozen.save()
+
+    assert ran == [2, 1]
+    assert Job.objects.filter(pk=job.pk).values().get() == before
+    assert (before["attempt"], before["outcome"]) == (2, "succeeded")
+
+
+def test_a_decision_that_a_dead_worker_had_in_hand_is_made_by_another(declare: Declare) -> None:
+    flaky = declare("flaky")(raise_oserror)
+    flaky.on_error(lambda job: hipq.RetryIn(60))
+    job = flaky.enqueue()
+    worker = HandWorker()
+    worker.work()
+    worker.run_pass()
+    worker.die()
+
+    assert recover() == 1
+    run_due_jobs()
+
+    job.refresh_from_db()
+    assert (job.state, job.attempts.count()) == ("retry", 1)
+
+
+def test_a_response_that_a_dead_worker_had_in_hand_is_handled_by_another(
+    declare: Declare,
+) -> None:
+    requests: list[int] = []
+    charge = declare("charge")(noting(requests, "attempt", hipq.WAIT))
+    charge.on_response(lambda job, response: [response])
+    job = charge.enqueue(job_key="k")
+    run_due_jobs()
+    hipq.complete("charge", "k", response="paid")
+    HandWorker.crashed()
+
+    assert recover() == 1
+    run_due_jobs()
+
+    job.refresh_from_db()
+    assert (job.outcome, job.result, requests) == ("succeeded", ["paid"], [1])
+
+
+def test_two_that_recover_do_it_once() -> None:
+    job = hipq.enqueue("echo")
+    HandWorker.crashed()
+
+    assert [recover(), recover()] == [1, 0]
+    assert job.attempts.count() == 1
+
+
+def test_more_jobs_than_one_batch_are_recovered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recovery, "BATCH", 2)
+    hipq.enqueue_many([hipq.NewJob("echo") for _ in range(5)])
+    HandWorker.crashed()
+
+    assert [recover() for _ in range(4)] == [2, 2, 1, 0]
+    assert run_due_jobs() == 5
+
+
+def test_a_response_handler_that_kills_its_worker_counts_though_the_request_was_claimed_ahead(
+    declare: Declare,
+) -> None:
+    charge = declare("charge")(lambda job: hipq.WAIT)
+    charge.on_response(lambda job, response: response)
+    jobs = hipq.enqueue_many([hipq.NewJob("charge", job_key=key) for key in "ab"])
+    HandWorker(threads=1, ahead=1).work()
+    hipq.complete("charge", "b", response="paid")
+    HandWorker.crashed()
+
+    assert recover() == 1
+
+    assert jobs[1].attempts.count() == 1
+
+
+def test_the_late_result_of_a_worker_does_not_end_its_own_next_attempt(
+    declare: Declare, frozen_time: Any
+) -> None:
+    """T15: the attempt is the fencing token, not the worker."""
+    declare("slow", timeout=60, retry=hipq.Fixed(seconds=0))(lambda job: job.attempt)
+    job = hipq.enqueue("slow")
+    worker = HandWorker()
+    worker.run_pass()
+    first = worker.claims.pop()
+    frozen_time.shift(61)
+    recovery.time_out_overdue(get_instance())
+    HandWorker().work()
+    worker.run_pass()
+    second = worker.claims.pop()
+
+    worker.claims.append(first)
+    worker.execute()
+    worker.save()
+
+    job.refresh_from_db()
+    assert (second.attempt, job.state, job.attempt) == (2, "running", 2)

@@ -1,0 +1,274 @@
+"""What a handler may return and raise, and what becomes of its job."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, NoReturn
+
+import pytest
+
+import hipq_django as hipq
+from hipq_django.database import clock
+from hipq_django.models import Attempt, Job
+from hipq_django.testing import run_due_jobs
+from tests.declaring import Declare
+from tests.hand_worker import HandWorker
+
+pytestmark = pytest.mark.django_db
+
+
+def run(name: str, **options: Any) -> Job:
+    job = hipq.enqueue(name, **options)
+    run_due_jobs()
+    job.refresh_from_db()
+    return job
+
+
+@pytest.mark.parametrize("value", [None, 0, "", [], {"charged": 42}, "NONE", False, [None]])
+def test_what_a_handler_returns_is_the_result(value: Any, declare: Declare) -> None:
+    declare("plain")(lambda job: value)
+
+    job = run("plain")
+
+    assert (job.state, job.outcome, job.error) == ("final", "succeeded", "NONE")
+    assert job.result == value
+    assert job.attempts.count() == 0
+
+
+def test_a_handler_sees_the_job_as_it_was_claimed(declare: Declare) -> None:
+    seen: list[Any] = []
+
+    @declare("look", timeout=60)
+    def look(job: Job) -> None:
+        seen.extend([job.job_data, job.job_key, job.attempt, job.state, job.error, job.timeout])
+
+    run("look", job_data={"order": 42}, job_key="order-42")
+
+    assert seen == [{"order": 42}, "order-42", 1, "running", "NONE", 60]
+
+
+def test_a_handlers_copy_is_its_own(declare: Declare) -> None:
+    @declare("scribble")
+    def scribble(job: Job) -> str:
+        job.job_data["order"] = 0
+        job.priority, job.attempt, job.state, job.pk = 1, 99, "final", 0
+        return "done"
+
+    job = run("scribble", job_data={"order": 42})
+
+    assert (job.job_data, job.priority, job.attempt) == ({"order": 42}, 100, 1)
+    assert (job.state, job.result) == ("final", "done")
+
+
+def test_a_job_that_waits_stays_running_and_in_nobodys_hands() -> None:
+    job = run("ask")
+
+    assert (job.state, job.attempt, job.worker, job.outcome) == ("running", 1, None, "NONE")
+    assert job.is_awaiting_answer
+
+
+def test_a_waiting_job_is_not_asked_again() -> None:
+    run("ask")
+
+    assert run_due_jobs() == 0
+
+
+# Async
+
+
+def test_an_async_handler_is_awaited(declare: Declare) -> None:
+    @declare("later")
+    async def later(job: Job) -> Any:
+        await asyncio.sleep(0)
+        return job.job_data
+
+    assert run("later", job_data={"a": 1}).result == {"a": 1}
+
+
+def test_an_async_handler_may_wait_fail_and_snooze(declare: Declare) -> None:
+    @declare("later")
+    async def later(job: Job) -> Any:
+        await asyncio.sleep(0)
+        if job.job_data == "wait":
+            return hipq.WAIT
+        raise hipq.Snooze(60) if job.job_data == "snooze" else OSError("no route")
+
+    states = [run("later", job_data=data).state for data in ("wait", "snooze", "fail")]
+
+    assert states == ["running", "retry", "final"]
+
+
+# Errors
+
+
+def test_an_exception_without_a_retry_handler_is_the_end() -> None:
+    """T9."""
+    job = run("boom", job_data={"message": "no such card"})
+
+    assert (job.state, job.outcome) == ("final", "failed")
+    assert job.error == "RuntimeError: no such card"
+    assert job.attempt == 1
+
+
+def test_a_failed_attempt_is_written_down() -> None:
+    before = clock.now("default")
+    job = run("boom", job_data={"message": "no such card"})
+
+    attempt = job.attempts.get()
+    assert (attempt.attempt, attempt.kind) == (1, Attempt.Kind.RAISED)
+    assert attempt.error == "RuntimeError: no such card"
+    assert 'raise RuntimeError(job.job_data.get("message", "boom"))' in attempt.traceback
+    assert attempt.worker == "run_due_jobs"
+    assert before <= attempt.start_time <= attempt.end_time <= clock.now("default")
+
+
+def leave(_: Job) -> NoReturn:
+    sys.exit(3)
+
+
+def recurse(job: Job) -> Any:
+    return recurse(job)
+
+
+def long_message(_: Job) -> NoReturn:
+    raise ValueError("\0" + "x" * 100_000)
+
+
+async def cancelled(_: Job) -> NoReturn:
+    raise asyncio.CancelledError
+
+
+def generator(_: Job) -> Any:
+    yield 1
+
+
+@pytest.mark.parametrize(
+    ("handler", "error"),
+    [
+        (leave, "SystemExit: 3"),
+        (recurse, "RecursionError: "),
+        (long_message, "ValueError: \N{REPLACEMENT CHARACTER}xxx"),
+        (cancelled, "CancelledError"),
+        (generator, "ResultError: "),
+    ],
+)
+def test_whatever_a_handler_does_wrong_fails_its_job_only(
+    handler: Callable[..., Any], error: str, declare: Declare
+) -> None:
+    declare("wild")(handler)
+    after = hipq.enqueue("echo", priority=200)
+
+    job = run("wild")
+
+    after.refresh_from_db()
+    assert (job.outcome, after.outcome) == ("failed", "succeeded")
+    assert error in job.error
+    assert len(job.error) < 11_000
+
+
+def test_an_attempt_is_counted_at_each_claim(declare: Declare) -> None:
+    """T5: 0 → 1 → (retry) → 2."""
+    attempts: list[int] = []
+
+    @declare("twice", retry=hipq.Fixed(seconds=0, max_attempts=2))
+    def twice(job: Job) -> None:
+        attempts.append(job.attempt)
+        raise OSError
+
+    job = hipq.enqueue("twice")
+    before = job.attempt
+    run_due_jobs()
+    job.refresh_from_db()
+
+    assert (before, attempts, job.attempt) == (0, [1, 2], 2)
+
+
+def test_the_error_of_the_last_attempt_is_gone_while_the_next_one_runs(declare: Declare) -> None:
+    """T5."""
+    errors: list[Any] = []
+
+    @declare("twice", retry=hipq.Fixed(seconds=0, max_attempts=2))
+    def twice(job: Job) -> None:
+        errors.append(Job.objects.get(pk=job.pk).error)
+        raise OSError("no route")
+
+    job = run("twice")
+
+    assert errors == ["NONE", "NONE"]
+    assert job.error == "OSError: no route"
+
+
+# Snooze
+
+
+def test_a_snoozed_job_comes_back_after_its_seconds(declare: Declare, frozen_time: Any) -> None:
+    """T5: through error to retry, without an Attempt."""
+
+    @declare("sleepy")
+    def sleepy(job: Job) -> str:
+        if job.attempt == 1:
+            raise hipq.Snooze(60)
+        return "awake"
+
+    job = run("sleepy")
+    snoozed = (job.state, job.attempt, job.attempts.count())
+    wait = job.scheduled_run_time - clock.now("default")
+    frozen_time.shift(59)
+    early = run_due_jobs()
+    frozen_time.shift(1)
+    run_due_jobs()
+    job.refresh_from_db()
+
+    assert (snoozed, wait, early) == (("retry", 1, 0), timedelta(seconds=60), 0)
+    assert (job.result, job.attempt) == ("awake", 2)
+
+
+def test_snoozing_needs_no_retry_policy_and_asks_none(declare: Declare) -> None:
+    declare("sleepy", retry=hipq.Never())(lambda job: (_ for _ in ()).throw(hipq.Snooze(60)))
+
+    assert run("sleepy").state == "retry"
+
+
+def test_a_retry_handler_is_not_asked_about_a_snooze(declare: Declare) -> None:
+    asked: list[Job] = []
+
+    @declare("sleepy")
+    def sleepy(job: Job) -> None:
+        raise hipq.Snooze(60)
+
+    sleepy.on_error(asked.append)
+
+    assert run("sleepy").state == "retry"
+    assert asked == []
+
+
+# The code is not there
+
+
+def test_a_job_whose_code_is_gone_after_the_claim_is_put_back(
+    declare: Declare, caplog: pytest.LogCaptureFixture
+) -> None:
+    declare("gone")(lambda job: None)
+    job = hipq.enqueue("gone")
+    worker = HandWorker()
+    worker.run_pass()
+
+    declare.forget_all()
+    worker.execute()
+    worker.save()
+
+    job.refresh_from_db()
+    assert (job.state, job.attempts.count()) == ("retry", 0)
+
+
+def test_the_log_has_a_line_for_each_event(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="hipq_django"):
+        job = run("boom", job_data={"message": "no such card"}, job_key="order-42")
+
+    lines = [line for line in caplog.messages if line.startswith(f"job={job.pk} ")]
+    assert any("type=boom key=order-42 attempt=1 event=started" in line for line in lines)
+    assert any("event=failed error='RuntimeError: no such card'" in line for line in lines)

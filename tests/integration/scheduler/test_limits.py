@@ -1,0 +1,454 @@
+"""The throttle limit: factors, waiting jobs, changes at run time."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.db import DataError, OperationalError, connection
+from django.test.utils import CaptureQueriesContext
+
+import hipq_django as hipq
+from hipq_django.models import Job, Queue
+from hipq_django.testing import run_due_jobs
+from tests.hand_worker import PROBE, HandWorker
+
+pytestmark = pytest.mark.django_db
+
+CLAIM = re.compile(r"SET state = 'running'|hipq_claim_fitting_\w+\(")
+FINISH = re.compile(r"SET state = 'final'|hipq_finish_\w+\(")
+
+
+def limited(limit: float) -> Queue:
+    queue, _ = Queue.objects.update_or_create(
+        name="default", defaults={"throttle_limit": Decimal(str(limit))}
+    )
+    return queue
+
+
+def enqueue(*factors: float, name: str = "ask", **options: Any) -> list[Job]:
+    new = [hipq.NewJob(name, throttle_factor=factor, **options) for factor in factors]
+    return hipq.enqueue_many(new)
+
+
+def running() -> list[float]:
+    jobs = Job.objects.running().order_by("pk")
+    return [float(job.throttle_factor) for job in jobs]
+
+
+@pytest.mark.parametrize(
+    ("factor", "number"), [(1, 10), (2, 5), (2.5, 4), (3, 3), (4, 2), (0.5, 20), (10, 1)]
+)
+def test_as_many_jobs_start_as_fit_under_the_limit(factor: float, number: int, start: Any) -> None:
+    """T20."""
+    limited(10)
+    enqueue(*[factor] * 25)
+
+    start()
+
+    assert running() == [factor] * number
+
+
+def test_mixed_factors_are_summed(start: Any) -> None:
+    """T20."""
+    limited(10)
+    enqueue(4, 0.5, 3, 2.5, 0.5, 1)
+
+    start()
+
+    assert running() == [4, 0.5, 3, 2.5]
+
+
+@pytest.mark.parametrize("limit", [0, 0.5, 0.999, -1, -1000])
+def test_a_limit_below_one_is_no_limit(limit: float, start: Any) -> None:
+    """T20."""
+    limited(limit)
+    enqueue(*[7] * 25)
+
+    start()
+
+    assert len(running()) == 25
+
+
+def test_a_limit_may_be_a_fraction(start: Any) -> None:
+    """T20."""
+    limited(2.5)
+    enqueue(1, 1, 1)
+
+    start()
+
+    assert running() == [1, 1]
+
+
+def test_ten_tenths_fill_a_limit_of_one(start: Any) -> None:
+    """T20: exactly, because sums of floats are not."""
+    limited(1)
+    enqueue(*[0.1] * 12)
+
+    start()
+
+    assert running() == [0.1] * 10
+
+
+def test_jobs_that_wait_for_their_answer_count(start: Any) -> None:
+    """T21: the limit protects the other system."""
+    limited(2)
+    enqueue(1, 1, 1, 1)
+    start()
+
+    start()
+
+    assert running() == [1, 1]
+
+
+def test_an_answer_makes_room(start: Any) -> None:
+    """T21."""
+    limited(1)
+    for key in "abc":
+        hipq.enqueue("ask", job_key=key)
+    start()
+
+    hipq.complete("ask", "a")
+    start()
+
+    assert [job.job_key for job in Job.objects.running()] == ["b"]
+
+
+def test_a_job_that_failed_makes_room(start: Any) -> None:
+    limited(1)
+    for key in "ab":
+        hipq.enqueue("ask", job_key=key)
+    start()
+
+    hipq.fail("ask", "a", error="declined")
+    start()
+
+    assert [job.job_key for job in Job.objects.running()] == ["b"]
+
+
+def test_jobs_that_return_pass_one_after_the_other() -> None:
+    """T20."""
+    limited(1)
+    enqueue(*[1] * 25, name="echo")
+
+    assert run_due_jobs() == 25
+
+
+# Critical jobs
+
+
+def test_a_critical_job_runs_far_behind_a_full_backlog(start: Any) -> None:
+    """T20: factor 0 is not counted and never held back by the limit."""
+    limited(10)
+    enqueue(*[1] * 600)
+    critical = enqueue(0, 0, priority=999_999)
+
+    start()
+
+    assert running() == [1] * 10 + [0, 0]
+    assert {job.pk for job in critical} <= set(Job.objects.running().values_list("pk", flat=True))
+
+
+def test_critical_jobs_run_beside_a_job_heavier_than_the_limit(start: Any) -> None:
+    limited(10)
+    enqueue(30, 0)
+
+    start()
+
+    assert running() == [30, 0]
+
+
+# Heavy jobs
+
+
+def test_a_heavy_job_is_not_overtaken_by_lighter_ones(start: Any) -> None:
+    """T26: strict order."""
+    limited(10)
+    enqueue(7)
+    start()
+    enqueue(5, 1, 1, 1)
+
+    start()
+
+    assert running() == [7]
+
+
+def test_a_job_heavier_than_the_limit_runs_alone(start: Any) -> None:
+    """T26."""
+    limited(10)
+    hipq.enqueue("ask", job_key="a")
+    start()
+    hipq.enqueue("ask", job_key="heavy", throttle_factor=30)
+    hipq.enqueue("ask", job_key="behind")
+
+    start()
+    while_a_runs = running()
+    hipq.complete("ask", "a")
+    start()
+    alone = running()
+    hipq.complete("ask", "heavy")
+    start()
+
+    assert (while_a_runs, alone, running()) == ([1], [30], [1])
+
+
+# Changes at run time
+
+
+def test_lowering_the_limit_stops_no_running_job(start: Any) -> None:
+    """T25."""
+    limited(5)
+    for number in range(8):
+        hipq.enqueue("ask", job_key=str(number))
+    start()
+
+    limited(2)
+    start()
+    at_once = len(running())
+    for number in range(4):
+        hipq.complete("ask", str(number))
+    start()
+
+    assert at_once == 5
+    assert [job.job_key for job in Job.objects.running().order_by("pk")] == ["4", "5"]
+
+
+def test_raising_the_limit_counts_at_once(start: Any) -> None:
+    """T25."""
+    limited(1)
+    enqueue(*[1] * 10)
+    start()
+
+    limited(4)
+    start()
+
+    assert len(running()) == 4
+
+
+def test_each_queue_has_its_own_limit(start: Any) -> None:
+    limited(2)
+    enqueue(*[1] * 5)
+    enqueue(*[1] * 5, queue="other")
+
+    start()
+
+    assert Job.objects.running().filter(queue__name="default").count() == 2
+    assert Job.objects.running().filter(queue__name="other").count() == 5
+
+
+def test_jobs_of_an_unknown_type_do_not_stand_in_the_way(start: Any) -> None:
+    """T7."""
+    limited(1)
+    enqueue(1, name="nobody_knows")
+    enqueue(1)
+
+    start()
+
+    assert [job.job_type.name for job in Job.objects.running()] == ["ask"]
+
+
+# Pause
+
+
+def test_a_paused_queue_starts_nothing(start: Any) -> None:
+    queue = limited(0)
+    queue.paused = True
+    queue.save()
+    enqueue(1, 0)
+
+    start()
+    paused = running()
+    Queue.objects.update(paused=False)
+    start()
+
+    assert (paused, running()) == ([], [1, 0])
+
+
+def test_a_queue_that_is_paused_just_before_the_claim_starts_nothing() -> None:
+    limited(10)
+    enqueue(1)
+    worker = HandWorker()
+    due = worker.scheduler.fetch_due()
+
+    Queue.objects.update(paused=True)
+
+    assert not any(worker.scheduler.apply_throttler(due))
+    assert running() == []
+
+
+def test_a_called_queue_is_tried_before_the_look() -> None:
+    limited(0)
+    worker = HandWorker()
+    worker.run_pass()
+    [job] = enqueue(1)
+
+    worker.scheduler.rotation.put_first("default")
+    with CaptureQueriesContext(connection) as statements:
+        claimed = worker.run_pass()
+
+    looks = [query["sql"] for query in statements if PROBE.search(query["sql"])]
+    assert (claimed, looks) == ([job], [])
+
+
+@pytest.mark.parametrize("change", [{"paused": True}, {"throttle_limit": 1}])
+def test_a_called_queue_that_was_paused_or_limited_starts_no_more_than_it_may(
+    change: dict[str, Any],
+) -> None:
+    limited(0)
+    worker = HandWorker()
+    worker.run_pass()
+    enqueue(1, 1)
+    Queue.objects.update(**change)
+
+    worker.scheduler.rotation.put_first("default")
+    worker.run_pass()
+
+    assert running() == ([] if "paused" in change else [1])
+
+
+def test_a_full_queue_is_refilled_as_the_last_look_read_it() -> None:
+    """However many times it was refilled since its first look."""
+    limited(1)
+    _, second = enqueue(1, 1, name="echo")
+    worker = HandWorker()
+    worker.run_pass()
+    worker.execute()
+    Queue.objects.update(order="priority")
+
+    worker.scheduler.fetch_due()
+    worker.scheduler.refill()
+
+    [claim] = worker.claims
+    assert (claim.job, claim.snapshot.queue.order) == (second, "priority")
+
+
+def test_the_end_of_a_job_and_the_start_of_the_next_are_one_transaction() -> None:
+    """So that little of the time at the limit is lost."""
+    limited(2)
+    first, second, third = enqueue(2, 1, 1, name="echo")
+    worker = HandWorker()
+    worker.run_pass()
+    worker.execute()
+
+    with CaptureQueriesContext(connection) as statements:
+        claimed = worker.run_pass()
+
+    texts = [" ".join(query["sql"].split()) for query in statements]
+    finish = next(n for n, text in enumerate(texts) if FINISH.search(text))
+    claim = next(n for n, text in enumerate(texts) if CLAIM.search(text))
+    assert [job.pk for job in claimed] == [second.pk, third.pk]
+    assert Job.objects.get(pk=first.pk).outcome == "succeeded"
+    assert finish == claim if connection.vendor == "postgresql" else finish < claim
+    assert not {"COMMIT", "RELEASE"} & {text.split()[0] for text in texts[finish:claim]}, texts
+
+
+def test_a_queue_that_is_refilled_all_the_time_keeps_no_other_waiting() -> None:
+    limited(1)
+    enqueue(*[1] * 500, name="echo")
+    worker = HandWorker()
+    worker.run_pass()
+    other = hipq.enqueue("echo", queue="other")
+
+    while other not in [claim.job for claim in worker.claims]:
+        worker.execute()
+        worker.run_pass()
+
+    assert Job.objects.waiting().exists()
+
+
+def test_in_a_full_queue_a_result_that_cannot_be_stored_fails_its_job_alone() -> None:
+    limited(2)
+    jobs = enqueue(1, 1, 1, 1, name="echo")
+    worker = HandWorker()
+    worker.run_pass()
+    worker.execute()
+
+    def refuse_the_second(run: Any, sql: str, params: Any, *arguments: Any) -> Any:
+        if FINISH.search(sql) and f"[{jobs[1].pk}, 1" in str(params):
+            raise DataError("value too large")
+        return run(sql, params, *arguments)
+
+    with connection.execute_wrapper(refuse_the_second):
+        worker.run_pass()
+    for _ in jobs:
+        worker.execute()
+        worker.run_pass()
+
+    outcomes = [Job.objects.get(pk=job.pk).outcome for job in jobs]
+    assert outcomes == ["succeeded", "failed", "succeeded", "succeeded"]
+
+
+def test_results_of_a_full_queue_that_cannot_be_written_are_kept() -> None:
+    limited(1)
+    enqueue(1, 1, name="echo")
+    worker = HandWorker()
+    worker.run_pass()
+    worker.execute()
+
+    def cut_off(*_: Any) -> None:
+        raise OperationalError("gone")
+
+    with pytest.raises(OperationalError), connection.execute_wrapper(cut_off):
+        worker.run_pass()
+    worker.run_pass()
+
+    assert [job.state for job in Job.objects.order_by("pk")] == ["final", "running"]
+
+
+def test_a_worker_that_stops_writes_what_was_done_and_claims_nothing() -> None:
+    limited(1)
+    enqueue(1, 1, name="echo")
+    worker = HandWorker()
+    worker.run_pass()
+    worker.execute()
+
+    worker.save()
+
+    assert [job.state for job in Job.objects.order_by("pk")] == ["final", "initial"]
+
+
+def test_many_light_jobs_fill_a_limit_page_by_page(start: Any) -> None:
+    limited(10)
+    enqueue(*[0.25] * 50)
+
+    start()
+
+    assert running() == [0.25] * 40
+
+
+def test_a_pass_claims_no_more_than_there_was_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However quickly threads make room again: other queues have their turn too."""
+    limited(1)
+    enqueue(*[0.01] * 60)
+    worker = HandWorker(threads=20)
+    monkeypatch.setattr(worker, "free_slots", lambda: worker.threads)
+
+    claimed = worker.run_pass()
+
+    assert worker.threads <= len(claimed) < 2 * worker.threads
+
+
+def test_a_paused_queue_still_takes_answers_and_decides_about_errors(declare: Any) -> None:
+    ask = declare("patient", retry=hipq.Fixed(seconds=60))(lambda job: hipq.WAIT)
+    ask.on_response(lambda job, response: response)
+    one, other = ask.enqueue(job_key="a"), ask.enqueue(job_key="b")
+    run_due_jobs()
+    Queue.objects.update(paused=True)
+
+    hipq.complete("patient", "a", response="paid")
+    hipq.fail("patient", "b", error="declined")
+    run_due_jobs()
+
+    one.refresh_from_db()
+    other.refresh_from_db()
+    assert (one.outcome, other.state) == ("succeeded", "retry")
+
+
+def test_a_worker_serves_the_queues_it_was_given() -> None:
+    enqueue(1, name="echo", queue="mine")
+    enqueue(1, name="echo", queue="yours")
+
+    assert run_due_jobs("mine") == 1
+    assert Job.objects.live().get().queue.name == "yours"

@@ -1,0 +1,291 @@
+"""Which job is next: the three orders, and what changes them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import time_machine
+
+import hipq_django as hipq
+from hipq_django.conf.instances import get_instance
+from hipq_django.database import clock
+from hipq_django.domain.ordering import MAX_RANK, Ordering
+from hipq_django.engines import engine_for
+from hipq_django.job_types.spec import JobTypeSpec
+from hipq_django.maintenance import reranking
+from hipq_django.models import Job, Queue
+from hipq_django.testing import run_due_jobs
+from tests.declaring import Declare
+from tests.hand_worker import HandWorker
+
+pytestmark = pytest.mark.django_db
+
+started: list[Any] = []
+
+
+@pytest.fixture(autouse=True)
+def note(declare: Declare) -> JobTypeSpec:
+    """A type that writes down the order in which its jobs start."""
+    started.clear()
+    return declare("note")(lambda job: started.append(job.job_data))
+
+
+def ordered(order: str, **options: Any) -> Queue:
+    queue, _ = Queue.objects.update_or_create(name="default", defaults={"order": order, **options})
+    return queue
+
+
+def at(minute: int, *, seconds: float = 0) -> datetime:
+    return datetime(2015, 3, 1, 10, minute, tzinfo=UTC) + timedelta(seconds=seconds)
+
+
+def enqueue(*jobs: tuple[datetime, int]) -> None:
+    for moment, priority in jobs:
+        data = [f"{moment:%M}", priority]
+        hipq.enqueue("note", data, scheduled_run_time=moment, priority=priority)
+
+
+EXAMPLE = [(at(33), 100), (at(40), 7), (at(32), 700), (at(40), 1), (at(33), 50)]
+
+
+def test_time_first_runs_the_example_in_the_readmes_order() -> None:
+    """T27."""
+    enqueue(*EXAMPLE)
+
+    run_due_jobs()
+
+    assert started == [["32", 700], ["33", 50], ["33", 100], ["40", 1], ["40", 7]]
+
+
+def test_priority_first_runs_the_example_by_priority() -> None:
+    """T27."""
+    ordered("priority")
+    enqueue(*EXAMPLE)
+
+    run_due_jobs()
+
+    assert [priority for _, priority in started] == [1, 7, 50, 100, 700]
+
+
+def test_within_a_second_the_priority_decides() -> None:
+    """T27: equal times use the priority."""
+    enqueue((at(33, seconds=0.9), 1), (at(33, seconds=0.1), 2), (at(33, seconds=1), 0))
+
+    run_due_jobs()
+
+    assert [priority for _, priority in started] == [1, 2, 0]
+
+
+def test_the_granularity_says_which_times_are_equal() -> None:
+    """T27."""
+    ordered("time", granularity_seconds=60)
+    enqueue((at(33, seconds=59), 1), (at(33), 2), (at(34), 0))
+
+    run_due_jobs()
+
+    assert [priority for _, priority in started] == [1, 2, 0]
+
+
+@pytest.mark.parametrize("order", Queue.Order.values)
+def test_of_equal_jobs_the_older_is_first(order: str) -> None:
+    """T27: a tie uses the id."""
+    ordered(order)
+    for number in range(5):
+        hipq.enqueue("note", number, scheduled_run_time=at(0))
+
+    run_due_jobs()
+
+    assert started == [0, 1, 2, 3, 4]
+
+
+def starve(queue: Queue) -> None:
+    """One job of priority 10 among jobs of priority 1 that keep coming, one each minute."""
+    queue.throttle_limit = 1
+    queue.save()
+    enqueue((at(0), 10))
+    enqueue(*((at(minute), 1) for minute in range(20)))
+    run_due_jobs()
+
+
+def test_priority_first_starves_the_low_priorities() -> None:
+    """T28."""
+    starve(ordered("priority"))
+
+    assert started[-1] == ["00", 10]
+
+
+def test_ageing_starves_nobody() -> None:
+    """T28: nine points are worth nine minutes at 60 s each."""
+    starve(ordered("ageing", ageing_seconds=60))
+
+    assert started.index(["00", 10]) == 9
+
+
+def test_a_queue_takes_its_order_from_the_setting(settings: Any) -> None:
+    """T27."""
+    settings.HIPQ = {"default": {"QUEUES": {"default": {"ORDER": "priority"}}}}
+    enqueue(*EXAMPLE)
+
+    run_due_jobs()
+
+    assert started[0] == ["40", 1]
+
+
+@pytest.mark.parametrize("order", Queue.Order.values)
+def test_a_job_of_the_future_is_not_due_in_any_order(order: str) -> None:
+    ordered(order)
+    later = clock.now("default") + timedelta(seconds=30)
+    hipq.enqueue("note", "later", scheduled_run_time=later, priority=-1_000_000)
+    hipq.enqueue("note", "now", priority=1_000_000)
+
+    run_due_jobs()
+
+    assert started == ["now"]
+
+
+# A changed order
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "first"),
+    [
+        ("time", "priority", ["40", 1]),
+        ("priority", "time", ["32", 700]),
+        ("time", "ageing", ["40", 1]),
+        ("ageing", "time", ["32", 700]),
+        ("priority", "ageing", ["40", 1]),
+        ("ageing", "priority", ["40", 1]),
+    ],
+)
+def test_a_changed_order_counts_for_waiting_jobs(before: str, after: str, first: Any) -> None:
+    ordered(before)
+    enqueue(*EXAMPLE)
+    ordered(after)
+
+    run_due_jobs()
+
+    assert started[0] == first
+    assert len(started) == 5
+
+
+def ranks_fit(queue: Queue) -> list[bool]:
+    return [
+        job.rank == queue.ordering.rank(job.scheduled_run_time, job.priority)
+        for job in queue.jobs.order_by("pk")
+    ]
+
+
+def test_ranks_are_written_anew_batch_by_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How far it is stands in the database, so any worker goes on."""
+    monkeypatch.setattr(reranking, "BATCH", 2)
+    monkeypatch.setattr(reranking, "SLICE_SECONDS", 0)
+    enqueue(*EXAMPLE)
+    queue = ordered("priority")
+
+    changed = [reranking.continue_ranking(get_instance()) for _ in range(4)]
+
+    assert changed == [2, 2, 1, 0]
+    assert all(ranks_fit(queue))
+
+
+def test_an_order_that_is_changed_again_half_way_begins_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reranking, "BATCH", 2)
+    enqueue(*EXAMPLE)
+    queue = ordered("priority")
+    queue.ranking = {**queue.ordering.as_ranking(), "after": Job.objects.all()[2].pk, "passes": 1}
+    queue.save()
+    queue = ordered("ageing")
+
+    reranking.continue_ranking(get_instance())
+
+    assert all(ranks_fit(queue))
+
+
+def test_a_job_that_was_enqueued_while_the_order_changed_is_ranked_a_minute_later(
+    frozen_time: time_machine.Traveller,
+) -> None:
+    """Its transaction had read the former order and committed after the ranks were written."""
+    hipq.enqueue("note", "late", scheduled_run_time=at(0))
+    queue = ordered("priority")
+    reranking.continue_ranking(get_instance())
+    Job.objects.update(rank=0)
+    queue.refresh_from_db()
+    ranked_once = queue.is_ranked
+
+    frozen_time.shift(timedelta(seconds=61))
+    reranking.continue_ranking(get_instance())
+
+    queue.refresh_from_db()
+    assert (ranked_once, queue.is_ranked, ranks_fit(queue)) == (False, True, [True])
+
+
+def test_due_jobs_are_found_while_their_ranks_are_still_those_of_the_former_order() -> None:
+    ordered("priority")
+    hipq.enqueue("note", "hidden otherwise")
+    queue = ordered("time")
+    rows = engine_for("default").due(queue, clock.now("default"), 10)
+
+    assert [job.job_data for job in rows] == ["hidden otherwise"]
+
+
+def test_a_stray_of_a_former_order_is_found() -> None:
+    """Its transaction took longer than the two times that the jobs are looked through."""
+    hipq.enqueue("note", "lost")
+    queue = Queue.objects.get(name="default")
+    Job.objects.update(rank=MAX_RANK)
+    assert queue.is_ranked
+    before = run_due_jobs()
+
+    found = reranking.find_strays(get_instance())
+
+    assert (before, found, run_due_jobs()) == (0, 1, 1)
+
+
+@pytest.mark.parametrize(("former", "order"), [("time", "ageing"), ("priority", "ageing")])
+def test_a_stray_of_a_former_order_does_not_wait_for_ever(former: str, order: str) -> None:
+    """By its rank it stands behind all jobs to come."""
+    stray = hipq.enqueue("note", "lost")
+    queue = ordered(order)
+    reranking.continue_ranking(get_instance())
+    rank = Ordering(former).rank(stray.scheduled_run_time, stray.priority)
+    Job.objects.update(rank=rank)
+    Queue.objects.update(ranking=queue.ordering.as_ranking())
+    hipq.enqueue("note", "of next year", scheduled_run_time=at(0) + timedelta(days=365))
+
+    found = reranking.find_strays(get_instance()), reranking.find_strays(get_instance())
+
+    assert found == (1, 0)
+    reranking.continue_ranking(get_instance())
+    assert all(ranks_fit(queue))
+
+
+def test_an_order_counts_for_the_first_claim_after_its_change() -> None:
+    """A worker that starts that moment claims in the new order, before any upkeep."""
+    enqueue(*EXAMPLE)
+    ordered("priority")
+
+    claimed = HandWorker(threads=1).run_pass()
+
+    assert [job.job_data for job in claimed] == [["40", 1]]
+
+
+def test_an_order_counts_for_the_first_claim_of_a_limited_queue() -> None:
+    enqueue(*EXAMPLE)
+    ordered("priority", throttle_limit=1)
+
+    claimed = HandWorker().run_pass()
+
+    assert [job.job_data for job in claimed] == [["40", 1]]
+
+
+def test_a_finer_granularity_loses_no_job() -> None:
+    ordered("time", granularity_seconds=60)
+    hipq.enqueue("note", "coarse")
+    ordered("time", granularity_seconds=0.001)
+    hipq.enqueue("note", "fine")
+
+    assert run_due_jobs() == 2

@@ -1,0 +1,228 @@
+"""Retry policies at work: how failures are counted."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db.models import signals
+
+import hipq_django as hipq
+from hipq_django import transitions
+from hipq_django.database import clock
+from hipq_django.domain.retries import Decision, Failure
+from hipq_django.exceptions import ErrorAnswer
+from hipq_django.models import Attempt, Job
+from hipq_django.testing import run_due_jobs
+from tests.declaring import Declare
+from tests.hand_worker import HandWorker
+
+pytestmark = pytest.mark.django_db
+
+
+def run(name: str) -> Job:
+    job = hipq.enqueue(name)
+    run_due_jobs()
+    job.refresh_from_db()
+    return job
+
+
+def test_a_job_is_tried_as_often_as_its_policy_says(declare: Declare, frozen_time: Any) -> None:
+    tried: list[int] = []
+
+    @declare("flaky", retry=hipq.Fixed(seconds=10, max_attempts=3))
+    def flaky(job: Job) -> None:
+        tried.append(job.attempt)
+        raise OSError
+
+    job = run("flaky")
+    for _ in range(5):
+        frozen_time.shift(10)
+        run_due_jobs()
+    job.refresh_from_db()
+
+    assert tried == [1, 2, 3]
+    assert (job.outcome, job.attempts.count()) == ("failed", 3)
+
+
+def test_a_job_that_succeeds_in_the_end_succeeded(declare: Declare) -> None:
+    @declare("flaky", retry=hipq.Fixed(seconds=0, max_attempts=3))
+    def flaky(job: Job) -> str:
+        if job.attempt < 3:
+            raise OSError
+        return "at last"
+
+    job = run("flaky")
+
+    assert (job.outcome, job.result, job.error) == ("succeeded", "at last", "NONE")
+    assert job.attempts.count() == 2
+
+
+def test_a_policy_counts_failures_and_no_snoozes(declare: Declare) -> None:
+    """Ten snoozes and one failure are one failure."""
+
+    @declare("sleepy", retry=hipq.Fixed(seconds=0, max_attempts=2))
+    def sleepy(job: Job) -> str:
+        if job.attempt <= 10:
+            raise hipq.Snooze(0)
+        if job.attempt == 11:
+            raise OSError
+        return "done"
+
+    job = run("sleepy")
+
+    assert (job.outcome, job.attempt, job.attempts.count()) == ("succeeded", 12, 1)
+
+
+@pytest.mark.parametrize("policy", [None, hipq.Never(), hipq.Fixed(60), hipq.Exponential()])
+def test_a_shipped_policy_decides_together_with_the_error(declare: Declare, policy: Any) -> None:
+    """The job is not claimed once more to be decided about."""
+    declare("flaky", retry=policy)(lambda job: 1 / 0)
+    job = hipq.enqueue("flaky")
+    worker = HandWorker()
+    worker.work()
+
+    job.refresh_from_db()
+    assert job.state == ("retry" if policy not in (None, hipq.Never()) else "final")
+    assert (job.attempts.count(), worker.run_pass()) == (1, [])
+
+
+def test_a_projects_own_policy_decides_when_the_error_is_written(declare: Declare) -> None:
+    seen: list[str] = []
+
+    class Curious:
+        def decide(self, failure: Failure) -> Decision:
+            seen.extend(Job.objects.values_list("state", flat=True))
+            return hipq.GiveUp()
+
+    declare("own", retry=Curious())(lambda job: 1 / 0)
+    run("own")
+
+    assert seen == ["error"]
+
+
+def test_a_policy_whose_chance_is_broken_ends_its_job_only(declare: Declare) -> None:
+    def draw(low: float, high: float) -> float:
+        raise KeyError(high)
+
+    declare("flaky", retry=hipq.Exponential(draw=draw))(lambda job: 1 / 0)
+    other = hipq.enqueue("echo", priority=200)
+
+    job = run("flaky")
+
+    other.refresh_from_db()
+    assert (job.outcome, other.outcome) == ("failed", "succeeded")
+
+
+@pytest.mark.parametrize("number", [3, 60])
+def test_to_decide_takes_as_much_reading_however_often_a_job_failed(
+    declare: Declare, number: int, django_assert_max_num_queries: Any
+) -> None:
+    """One row of its history."""
+    declare("flaky", retry=hipq.Fixed(seconds=0, max_attempts=99))(lambda job: 1 / 0)
+    job = hipq.enqueue("flaky")
+    worker = HandWorker()
+    for _ in range(number):
+        worker.work()
+
+    with django_assert_max_num_queries(3):
+        [failure] = transitions.failures_of([job], "default").values()
+    rows: list[Any] = []
+
+    def count(instance: Attempt, **_: Any) -> None:
+        rows.append(instance)
+
+    signals.post_init.connect(count, sender=Attempt)
+    try:
+        transitions.failures_of([job], "default")
+    finally:
+        signals.post_init.disconnect(count, sender=Attempt)
+
+    assert (failure.count, len(rows)) == (number, 1)
+
+
+def test_the_delays_grow(declare: Declare, frozen_time: Any) -> None:
+    policy = hipq.Exponential(max_attempts=9, first_seconds=10, factor=3, jitter=0)
+    declare("flaky", retry=policy)(lambda job: 1 / 0)
+    job = run("flaky")
+
+    delays = []
+    for _ in range(3):
+        job.refresh_from_db()
+        delays.append((job.scheduled_run_time - clock.now("default")) / timedelta(seconds=1))
+        frozen_time.move_to(job.scheduled_run_time + timedelta(seconds=1))
+        run_due_jobs()
+
+    assert delays == [10, 30, 90]
+
+
+def test_a_policy_retries_only_the_exceptions_it_names(declare: Declare) -> None:
+    @declare("flaky", retry=hipq.Fixed(seconds=0, max_attempts=9, only=(OSError,)))
+    def flaky(job: Job) -> None:
+        raise ConnectionResetError if job.attempt == 1 else ValueError
+
+    job = run("flaky")
+
+    assert (job.attempt, job.outcome) == (2, "failed")
+
+
+def test_a_policy_may_name_an_answer_with_an_error(declare: Declare) -> None:
+    declare("asked", retry=hipq.Fixed(seconds=60, only=(ErrorAnswer,)))(lambda job: hipq.WAIT)
+    job = hipq.enqueue("asked", job_key="k")
+    run_due_jobs()
+
+    hipq.fail("asked", "k", error="declined")
+    run_due_jobs()
+
+    job.refresh_from_db()
+    assert job.state == "retry"
+
+
+def test_a_policy_limits_its_own_retry_handler(declare: Declare) -> None:
+    @declare("both", retry=hipq.Fixed(max_attempts=3))
+    def both(job: Job) -> None:
+        raise OSError
+
+    both.on_error(lambda job: hipq.RetryIn(0))
+
+    assert run("both").attempt == 3
+
+
+def test_a_projects_own_policy_decides(declare: Declare) -> None:
+    class Twice:
+        def decide(self, failure: Failure) -> Decision:
+            return hipq.RetryIn(0) if failure.count < 2 else hipq.GiveUp()
+
+    declare("own", retry=Twice())(lambda job: 1 / 0)
+
+    assert run("own").attempt == 2
+
+
+def test_a_projects_own_policy_that_raises_ends_its_job_only(declare: Declare) -> None:
+    class Broken:
+        def decide(self, failure: Failure) -> Decision:
+            raise KeyError(failure.count)
+
+    declare("own", retry=Broken())(lambda job: 1 / 0)
+    other = hipq.enqueue("echo", priority=200)
+
+    job = run("own")
+
+    other.refresh_from_db()
+    assert (job.state, job.error) == ("final", "ZeroDivisionError: division by zero")
+    assert other.outcome == "succeeded"
+
+
+def test_a_projects_own_policy_that_returns_nonsense_ends_its_job_only(declare: Declare) -> None:
+    class Nonsense:
+        def decide(self, failure: Failure) -> Any:
+            return "later"
+
+    declare("own", retry=Nonsense())(lambda job: 1 / 0)
+    other = hipq.enqueue("echo", priority=200)
+
+    job = run("own")
+
+    other.refresh_from_db()
+    assert (job.state, other.outcome) == ("final", "succeeded")

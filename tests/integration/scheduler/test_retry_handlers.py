@@ -1,0 +1,280 @@
+"""Retry handlers: what they see, what they may change, and what becomes of their mistakes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any, NoReturn
+
+import pytest
+
+import hipq_django as hipq
+from hipq_django.database import clock
+from hipq_django.job_types.spec import JobTypeSpec
+from hipq_django.models import Job
+from hipq_django.testing import run_due_jobs
+from tests.declaring import Declare
+from tests.hand_worker import HandWorker
+
+pytestmark = pytest.mark.django_db
+
+ERROR = "RuntimeError: declined"
+
+
+def decline(_: Job) -> NoReturn:
+    raise RuntimeError("declined")
+
+
+@pytest.fixture
+def charge(declare: Declare) -> JobTypeSpec:
+    """A type whose handler always fails; the test adds the retry handler."""
+    return declare("charge")(decline)
+
+
+def run(charge: JobTypeSpec, **options: Any) -> Job:
+    job = charge.enqueue({"card": 1}, **options)
+    run_due_jobs()
+    job.refresh_from_db()
+    return job
+
+
+def test_a_retry_handler_sees_the_error_and_the_attempt(charge: JobTypeSpec) -> None:
+    """T10."""
+    seen: list[Any] = []
+    charge.on_error(lambda job: seen.extend([job.error, job.attempt, job.state, job.job_data]))
+
+    run(charge)
+
+    assert seen == [ERROR, 1, "error", {"card": 1}]
+
+
+def test_a_retry_handler_sets_the_time_and_the_data(charge: JobTypeSpec, frozen_time: Any) -> None:
+    """T10: the retry runs with the new data, after that time."""
+
+    @charge.on_error
+    def other_card(job: Job) -> hipq.RetryIn:
+        job.job_data["card"] += 1
+        return hipq.RetryIn(60)
+
+    job = run(charge)
+    first = (job.state, job.error, job.job_data, job.scheduled_run_time - clock.now("default"))
+    frozen_time.shift(60)
+    run_due_jobs()
+    job.refresh_from_db()
+
+    assert first == ("retry", ERROR, {"card": 2}, timedelta(seconds=60))
+    assert (job.job_data, job.attempt) == ({"card": 3}, 2)
+
+
+def test_a_retry_handler_may_name_the_moment(charge: JobTypeSpec) -> None:
+    """T10."""
+    tomorrow = datetime(2100, 1, 1, tzinfo=UTC)
+    charge.on_error(lambda job: hipq.RetryAt(tomorrow))
+
+    assert run(charge).scheduled_run_time == tomorrow
+
+
+def test_a_moment_in_the_past_is_now(charge: JobTypeSpec) -> None:
+    moments = iter([datetime(2001, 1, 1, tzinfo=UTC)])
+    charge.on_error(lambda job: hipq.RetryAt(next(moments)) if job.attempt == 1 else None)
+
+    job = run(charge)
+
+    assert job.scheduled_run_time >= job.create_time
+    assert job.attempt == 2
+
+
+@pytest.mark.parametrize("decision", [hipq.GiveUp(), None])
+def test_a_retry_handler_may_give_up(charge: JobTypeSpec, decision: Any) -> None:
+    """T11."""
+    charge.on_error(lambda job: decision)
+
+    job = run(charge)
+
+    assert (job.state, job.outcome, job.error) == ("final", "failed", ERROR)
+
+
+def test_an_async_retry_handler_is_awaited(charge: JobTypeSpec) -> None:
+    @charge.on_error
+    async def after_error(job: Job) -> hipq.RetryIn:
+        return hipq.RetryIn(60)
+
+    assert run(charge).state == "retry"
+
+
+def test_a_retry_handler_may_change_what_the_next_attempt_needs(charge: JobTypeSpec) -> None:
+    @charge.on_error
+    def calm_down(job: Job) -> hipq.RetryIn:
+        job.job_key, job.priority, job.throttle_factor = "other", 7, 2.5
+        job.timeout, job.time_windows = 60, [hipq.TimeWindow("00:00", "24:00")]
+        return hipq.RetryIn(60)
+
+    job = run(charge, job_key="k")
+
+    assert (job.job_key, job.priority, job.throttle_factor) == ("other", 7, Decimal("2.5"))
+    assert (job.timeout, job.time_windows) == (60, ["00:00-24:00"])
+
+
+def test_a_changed_priority_counts_in_the_order(charge: JobTypeSpec) -> None:
+    @charge.on_error
+    def hurry(job: Job) -> hipq.RetryIn:
+        job.priority = -5
+        return hipq.RetryIn(60)
+
+    job = run(charge)
+
+    assert job.rank == job.queue.ordering.rank(job.scheduled_run_time, -5)
+
+
+def test_what_a_retry_handler_must_not_change_stays(charge: JobTypeSpec) -> None:
+    @charge.on_error
+    def scribble(job: Job) -> hipq.RetryIn:
+        job.attempt, job.state, job.error, job.result = 9, "final", "other", "done"
+        job.create_time, job.pk = clock.now("default"), 0
+        return hipq.RetryIn(60)
+
+    job = run(charge)
+
+    assert (job.attempt, job.state, job.error, job.result) == (1, "retry", ERROR, None)
+
+
+def test_the_changes_of_one_that_gives_up_are_dropped(charge: JobTypeSpec) -> None:
+    """T11."""
+
+    @charge.on_error
+    def give_up(job: Job) -> None:
+        job.job_data["card"] = 2
+
+    assert run(charge).job_data == {"card": 1}
+
+
+# Mistakes
+
+
+def raising(job: Job) -> NoReturn:
+    job.job_data["card"] = 2
+    job.priority = 1
+    raise KeyError("card")
+
+
+def leaving(job: Job) -> NoReturn:
+    job.job_data["card"] = 2
+    raise SystemExit(1)
+
+
+def nonsense(job: Job) -> Any:
+    job.job_data["card"] = 2
+    return "later"
+
+
+def not_json(job: Job) -> hipq.RetryIn:
+    job.job_data["card"] = object()
+    return hipq.RetryIn(0)
+
+
+def bad_priority(job: Job) -> hipq.RetryIn:
+    job.job_data["card"] = 2
+    job.priority = "high"
+    return hipq.RetryIn(0)
+
+
+def bad_windows(job: Job) -> hipq.RetryIn:
+    job.job_data["card"] = 2
+    job.time_windows = ["05:00-05:00"]
+    return hipq.RetryIn(0)
+
+
+def bad_delay(_: Job) -> hipq.RetryIn:
+    return hipq.RetryIn(-1)
+
+
+@pytest.mark.parametrize(
+    "handler", [raising, leaving, nonsense, not_json, bad_priority, bad_windows, bad_delay]
+)
+def test_a_retry_handler_that_makes_a_mistake_ends_the_job_with_its_own_error(
+    charge: JobTypeSpec, handler: Callable[[Job], Any]
+) -> None:
+    """T12, T13: final, the job's own error kept, the handler's changes dropped."""
+    charge.on_error(handler)
+
+    job = run(charge)
+
+    assert (job.state, job.outcome, job.error) == ("final", "failed", ERROR)
+    assert (job.job_data, job.priority, job.time_windows) == ({"card": 1}, 100, [])
+
+
+def test_the_mistake_is_logged(charge: JobTypeSpec, caplog: pytest.LogCaptureFixture) -> None:
+    """T12."""
+    charge.on_error(raising)
+
+    job = run(charge)
+
+    assert f"job={job.pk} attempt=1 retry handler raised" in caplog.messages
+    assert "KeyError: 'card'" in caplog.text
+
+
+def test_a_key_that_another_job_has_is_not_taken_over(charge: JobTypeSpec) -> None:
+    other = charge.enqueue(job_key="taken", scheduled_run_time=datetime(2100, 1, 1, tzinfo=UTC))
+
+    @charge.on_error
+    def take_key(job: Job) -> hipq.RetryIn:
+        job.job_key = "taken"
+        return hipq.RetryIn(0)
+
+    job = run(charge, job_key="mine")
+
+    assert (job.state, job.error, job.job_key) == ("final", ERROR, "mine")
+    other.refresh_from_db()
+    assert other.state == "initial"
+
+
+@pytest.mark.parametrize("windows", [[], ["00:00-24:00"]])
+@pytest.mark.parametrize("hours", [-12, 0, 12])
+def test_a_moment_that_no_calendar_reaches_harms_no_other_job(
+    charge: JobTypeSpec, windows: list[str], hours: int
+) -> None:
+    never = datetime.max.replace(tzinfo=timezone(timedelta(hours=hours)))
+    charge.on_error(lambda job: hipq.RetryAt(never))
+    job = charge.enqueue({"card": 1})
+    Job.objects.filter(pk=job.pk).update(time_windows=windows, job_data={"card": 1})
+    other = hipq.enqueue("echo", priority=200)
+
+    worker = HandWorker(threads=1)
+    for _ in range(6):
+        worker.work()
+
+    job.refresh_from_db()
+    other.refresh_from_db()
+    assert other.outcome == "succeeded"
+    assert job.state in ("retry", "final")
+
+
+# When the handler runs
+
+
+def test_the_retry_handler_decides_in_the_next_batch(charge: JobTypeSpec) -> None:
+    charge.on_error(lambda job: hipq.RetryIn(60))
+    job = charge.enqueue({"card": 1})
+    worker = HandWorker()
+
+    states = []
+    for _ in range(2):
+        worker.work()
+        job.refresh_from_db()
+        states.append(job.state)
+
+    assert states == ["error", "retry"]
+
+
+def test_a_retry_handler_never_runs_beside_the_handler(charge: JobTypeSpec) -> None:
+    """Nobody decides about a job that is in a worker's hands."""
+    charge.on_error(lambda job: hipq.RetryIn(60))
+    charge.enqueue({"card": 1})
+    worker, other = HandWorker(), HandWorker()
+    worker.work()
+
+    taken = worker.run_pass()
+
+    assert len(taken) == 1
+    assert other.run_pass() == []

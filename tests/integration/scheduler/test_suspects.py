@@ -1,0 +1,355 @@
+"""Jobs that were executing when their worker died: one may have killed it, the others not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+import hipq_django as hipq
+from hipq_django.conf.instances import get_instance
+from hipq_django.domain.retries import RetryPolicy
+from hipq_django.maintenance import recovery
+from hipq_django.models import Job, Queue, Worker
+from tests.declaring import Declare
+from tests.hand_worker import HandWorker
+from tests.integration.conftest import ConfigureQueue
+
+pytestmark = pytest.mark.django_db
+
+POLICIES = [
+    None,
+    hipq.Fixed(seconds=0, max_attempts=9),
+    hipq.Exponential(first_seconds=0, max_attempts=9),
+]
+
+
+def suspects(*names: str, **options: Any) -> list[Job]:
+    """Enqueue jobs, one for each name, that were executing when a worker died."""
+    jobs = hipq.enqueue_many([hipq.NewJob("echo", name, **options) for name in names])
+    recover_all(HandWorker.crashed())
+    return jobs
+
+
+def recover_all(worker: HandWorker) -> None:
+    """Let the worker be dead, and others decide about what it had in hand; nothing is claimed."""
+    worker.die()
+    recovery.recover_lost(get_instance())
+    decide()
+
+
+def decide() -> None:
+    """Decide about all errors, and claim nothing."""
+    Queue.objects.update(paused=True)
+    HandWorker().work()
+    Queue.objects.update(paused=False)
+
+
+def names(jobs: Sequence[Job]) -> list[Any]:
+    return [job.job_data for job in jobs]
+
+
+def kinds(job: Job) -> list[str]:
+    return list(job.attempts.order_by("attempt").values_list("kind", flat=True))
+
+
+# What is claimed
+
+
+def test_a_worker_executes_one_suspect_at_a_time() -> None:
+    suspects("a", "b", "c")
+    worker = HandWorker()
+
+    first = worker.run_pass()
+    while_it_runs = worker.run_pass()
+    worker.execute()
+    second = worker.run_pass()
+
+    assert (names(first), names(while_it_runs), names(second)) == (["a"], [], ["b"])
+
+
+def test_another_worker_executes_the_next_suspect() -> None:
+    suspects("a", "b")
+    workers = HandWorker(), HandWorker()
+
+    assert [names(worker.run_pass()) for worker in workers] == [["a"], ["b"]]
+
+
+@pytest.mark.parametrize("limit", [0, 3])
+def test_suspects_that_wait_for_their_turn_hold_back_nobody(
+    configure_queue: ConfigureQueue, limit: int
+) -> None:
+    """However few jobs a worker looks at, and however many suspects stand before them."""
+    configure_queue(THROTTLE_LIMIT=limit)
+    hipq.enqueue_many([hipq.NewJob("echo", n) for n in range(3)])
+    recover_all(HandWorker.crashed())
+    hipq.enqueue_many([hipq.NewJob("echo", name) for name in ("x", "y")])
+    worker = HandWorker(threads=3)
+
+    claimed = worker.run_pass() + worker.run_pass()
+
+    assert sorted(map(str, names(claimed))) == ["0", "x", "y"]
+
+
+def test_a_suspect_that_waits_takes_nothing_of_what_a_throttler_gives(
+    configure_queue: ConfigureQueue,
+) -> None:
+    configure_queue(hipq.KeyLimit("tenant", 2))
+    hipq.enqueue_many([hipq.NewJob("echo", {"tenant": "t", "n": n}) for n in range(2)])
+    recover_all(HandWorker.crashed())
+    hipq.enqueue("echo", {"tenant": "t", "n": 9})
+    worker = HandWorker()
+
+    claimed = worker.run_pass() + worker.run_pass()
+
+    assert [job.job_data["n"] for job in claimed] == [0, 9]
+
+
+def test_a_suspect_that_a_throttler_holds_does_not_keep_the_next_one_waiting(
+    configure_queue: ConfigureQueue,
+) -> None:
+    suspects("held", "free")
+    configure_queue(
+        lambda queue, now, running, candidates: [
+            hipq.Hold("wait") if c.job_data == "held" else hipq.Run() for c in candidates
+        ]
+    )
+
+    assert names(HandWorker().run_pass()) == ["free"]
+
+
+def test_a_suspect_that_waits_says_why() -> None:
+    _, waiting = suspects("a", "b")
+    Worker.objects.update(state=Worker.State.STOPPED)
+    worker = HandWorker()
+    before = hipq.explain(waiting)
+
+    worker.run_pass()
+
+    assert "suspect" not in [reason.code for reason in before]
+    assert hipq.explain(waiting)[0].code == "suspect"
+    HandWorker()
+    assert hipq.explain(waiting) == []
+
+
+def test_a_pass_that_only_leaves_suspects_waiting_moves_nothing() -> None:
+    """So that the worker sleeps, and does not try for as long as the other suspect takes."""
+    suspects("a", "b")
+    worker = HandWorker()
+    worker.run_pass()
+
+    worker.run_pass()
+
+    assert worker.scheduler.found_nothing
+    assert not worker.scheduler.rotation.has_more
+
+
+def test_a_job_that_ran_to_another_end_is_no_suspect(declare: Declare) -> None:
+    declare("flaky", retry=hipq.Fixed(seconds=0))(lambda job: 1 / 0)
+    for _ in range(2):
+        hipq.enqueue("flaky")
+    recover_all(HandWorker.crashed())
+    workers = HandWorker(), HandWorker()
+    assert [len(worker.run_pass()) for worker in workers] == [1, 1]
+    for worker in workers:
+        worker.execute()
+        worker.save()
+    decide()
+
+    assert len(HandWorker().run_pass()) == 2
+
+
+# What counts
+
+
+def test_where_nobody_is_suspected_each_loss_counts() -> None:
+    jobs = suspects("a", "b")
+
+    assert [kinds(job) for job in jobs] == [["worker_lost"], ["worker_lost"]]
+
+
+def test_the_suspect_is_presumed_to_be_the_killer() -> None:
+    (suspect,) = suspects("a")
+    fresh = hipq.enqueue("echo", "b")
+    worker = HandWorker()
+    worker.run_pass()
+    worker.run_pass()
+
+    recover_all(worker)
+
+    assert kinds(suspect) == ["worker_lost", "worker_lost"]
+    assert kinds(fresh) == ["bystander"]
+    fresh.refresh_from_db()
+    assert fresh.error.startswith("WorkerLost: ")
+
+
+def test_a_bystander_is_a_suspect_too() -> None:
+    """So that two killers never hide behind the same job again."""
+    suspects("a")
+    hipq.enqueue("echo", "b")
+    worker = HandWorker()
+    worker.run_pass()
+    worker.run_pass()
+    recover_all(worker)
+
+    assert names(HandWorker().run_pass()) == ["a"]
+    assert names(HandWorker().run_pass()) == ["b"]
+
+
+def test_a_bystander_has_not_used_up_an_attempt(declare: Declare) -> None:
+    suspects("a")
+    declare("careful", retry=hipq.Fixed(seconds=0, max_attempts=1))(lambda job: "done")
+    careful = hipq.enqueue("careful")
+    worker = HandWorker()
+    worker.run_pass()
+    worker.run_pass()
+    recover_all(worker)
+
+    HandWorker().work_off()
+
+    careful.refresh_from_db()
+    assert (careful.outcome, kinds(careful)) == ("succeeded", ["bystander"])
+
+
+def test_never_means_never_also_for_a_bystander(declare: Declare) -> None:
+    """Its request may have been sent."""
+    suspects("a")
+    declare("single", retry=hipq.Never())(lambda job: "done")
+    once = hipq.enqueue("single")
+    worker = HandWorker()
+    worker.run_pass()
+    worker.run_pass()
+
+    recover_all(worker)
+
+    once.refresh_from_db()
+    assert (once.outcome, kinds(once)) == ("failed", ["bystander"])
+
+
+def test_the_response_of_a_bystander_is_not_thrown_away(declare: Declare) -> None:
+    suspects("a")
+    ask = declare("careful_ask", retry=hipq.Never())(lambda job: hipq.WAIT)
+    ask.on_response(lambda job, response: response)
+    asked = hipq.enqueue("careful_ask", job_key="k")
+    other = HandWorker()
+    while not Job.objects.filter(pk=asked.pk, state="running", worker=None).exists():
+        other.run_pass()
+        other.claims, rest = [c for c in other.claims if c.id == asked.pk], other.claims
+        other.execute()
+        other.save()
+        other.claims = rest
+    hipq.complete("careful_ask", "k", response="yes")
+    other.run_pass()
+    recover_all(other)
+
+    HandWorker().work_off()
+
+    asked.refresh_from_db()
+    assert (asked.outcome, asked.result) == ("succeeded", "yes")
+    assert "bystander" in kinds(asked)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_killer_ends_after_its_third_loss_and_no_innocent_does(
+    declare: Declare, policy: RetryPolicy | None
+) -> None:
+    """Each worker dies whose batch the killer is in."""
+    declare("victim", retry=policy)(lambda job: "done")
+    innocent = [hipq.enqueue("victim") for _ in range(3)]
+    killer = hipq.enqueue("victim")
+    innocent += [hipq.enqueue("victim") for _ in range(4)]
+
+    for _ in range(40):
+        worker = HandWorker(threads=8)
+        worker.run_pass()
+        worker.run_pass()
+        if any(claim.id == killer.pk and claim.phase == "request" for claim in worker.claims):
+            recover_all(worker)
+        else:
+            worker.execute()
+            worker.save()
+
+    killer.refresh_from_db()
+    assert (killer.outcome, kinds(killer)) == ("failed", ["worker_lost"] * 3)
+    for job in innocent:
+        job.refresh_from_db()
+        assert job.outcome == "succeeded"
+        assert kinds(job).count("worker_lost") <= 1
+
+
+# What a retry handler does
+
+
+def deciding(job: Job) -> HandWorker:
+    """Return a worker that has taken up the decision about a job in error, beside other jobs."""
+    worker = HandWorker()
+    worker.run_pass()
+    assert [claim.id for claim in worker.claims if claim.phase == Job.Phase.DECISION] == [job.pk]
+    return worker
+
+
+def bury(worker: HandWorker) -> None:
+    worker.die()
+    recovery.recover_lost(get_instance())
+
+
+@pytest.fixture
+def failed(declare: Declare) -> Job:
+    """A job in error, about which a retry handler is to decide."""
+    declare("deadly")(lambda job: 1 / 0).on_error(lambda job: hipq.RetryIn(0))
+    job = hipq.enqueue("deadly")
+    HandWorker().work()
+    return job
+
+
+def test_a_retry_handler_that_kills_three_workers_ends_its_job(failed: Job) -> None:
+    for _ in range(2):
+        bury(deciding(failed))
+        failed.refresh_from_db()
+        assert (failed.state, failed.worker) == ("error", None)
+
+    bury(deciding(failed))
+
+    failed.refresh_from_db()
+    assert (failed.state, failed.outcome) == ("final", "failed")
+    assert "ZeroDivisionError" in str(failed.error)
+
+
+def test_beside_a_suspect_decision_nobody_is_to_blame(failed: Job) -> None:
+    bury(deciding(failed))
+    innocent = hipq.enqueue("echo")
+    bury(deciding(failed))
+
+    assert kinds(innocent) == ["bystander"]
+
+
+def test_a_decision_beside_a_suspect_is_not_to_blame(failed: Job) -> None:
+    hipq.enqueue("echo", queue="other")
+    dead = HandWorker("other")
+    dead.run_pass()
+    bury(dead)
+    Queue.objects.filter(name="other").update(paused=True)
+    HandWorker("other").work()
+    Queue.objects.update(paused=False)
+
+    worker = deciding(failed)
+    beside = len(worker.claims)
+    bury(worker)
+
+    assert beside == 2
+    assert failed.attempts.get().lost_decisions == 0
+
+
+def test_a_worker_takes_up_one_suspect_decision_at_a_time(declare: Declare) -> None:
+    declare("deadly")(lambda job: 1 / 0).on_error(lambda job: hipq.RetryIn(0))
+    hipq.enqueue_many([hipq.NewJob("deadly") for _ in range(3)])
+    HandWorker().work()
+    worker = HandWorker()
+    worker.run_pass()
+    bury(worker)
+
+    worker = HandWorker()
+    taken = [len(worker.run_pass()) for _ in range(3)]
+
+    assert taken == [1, 0, 0]

@@ -1,0 +1,223 @@
+"""Throttlers that move jobs to another time, and throttlers that make mistakes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any, NoReturn
+
+import pytest
+from django.db import DatabaseError, connection
+
+import hipq_django as hipq
+from hipq_django.database import clock
+from hipq_django.domain.throttling import Verdict
+from hipq_django.models import Job, Queue
+from hipq_django.testing import run_due_jobs
+from tests.integration.conftest import ConfigureQueue
+
+pytestmark = pytest.mark.django_db
+
+
+def enqueue(*data: Any) -> list[Job]:
+    return hipq.enqueue_many([hipq.NewJob("ask", item) for item in data])
+
+
+def running() -> list[Any]:
+    return [job.job_data for job in Job.objects.running().order_by("pk")]
+
+
+# Rescheduling
+
+
+def reschedule(moment: datetime) -> Callable[..., list[Verdict]]:
+    return lambda queue, now, running, candidates: [
+        hipq.Reschedule(moment, "maintenance") for _ in candidates
+    ]
+
+
+def test_a_rescheduled_job_gets_another_time_and_nothing_else_changes(
+    configure_queue: ConfigureQueue,
+) -> None:
+    """T24: neither an error nor an attempt."""
+    later = clock.now("default") + timedelta(hours=1)
+    configure_queue(reschedule(later))
+    (job,) = enqueue("x")
+    before: dict[str, Any] = dict(Job.objects.filter(pk=job.pk).values().get())
+
+    run_due_jobs()
+
+    after: dict[str, Any] = dict(Job.objects.filter(pk=job.pk).values().get())
+    changed = {name for name, value in after.items() if value != before[name]}
+    assert after["scheduled_run_time"] == later
+    assert changed <= {"scheduled_run_time", "rank", "update_time"}
+
+
+def test_a_job_rescheduled_into_the_past_does_not_keep_the_worker_spinning(
+    configure_queue: ConfigureQueue,
+) -> None:
+    """T24."""
+    asked = 0
+
+    def to_the_past(queue: Queue, now: datetime, running: Any, candidates: Any) -> list[Verdict]:
+        nonlocal asked
+        asked += 1
+        assert asked < 50, "asked again and again"
+        return [hipq.Reschedule(now - timedelta(days=1)) for _ in candidates]
+
+    configure_queue(to_the_past)
+    enqueue("x")
+
+    run_due_jobs()
+
+    assert asked < 50
+
+
+@pytest.mark.parametrize("hours", [-12, 0, 12])
+def test_a_job_rescheduled_beyond_the_calendar_harms_no_other_queue(
+    configure_queue: ConfigureQueue, hours: int
+) -> None:
+    never = datetime.max.replace(tzinfo=timezone(timedelta(hours=hours)))
+    configure_queue(reschedule(never))
+    enqueue("x")
+    other = hipq.enqueue("echo", queue="other")
+
+    run_due_jobs()
+
+    other.refresh_from_db()
+    assert other.outcome == "succeeded"
+    assert {job.state for job in Job.objects.live()} == {"initial"}
+
+
+# Mistakes
+
+
+def raising(*_: Any) -> NoReturn:
+    raise KeyError("region")
+
+
+def leaving(*_: Any) -> NoReturn:
+    raise SystemExit(1)
+
+
+def querying(*_: Any) -> NoReturn:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT * FROM there_is_no_such_table")
+    raise AssertionError
+
+
+def hiding_a_failed_query(
+    queue: Queue, now: datetime, running: Any, candidates: Any
+) -> list[Verdict]:
+    try:
+        querying()
+    except DatabaseError:
+        return [hipq.Hold("the table is not there") for _ in candidates]
+
+
+MISTAKES = [
+    raising,
+    leaving,
+    querying,
+    lambda *_: None,
+    lambda *_: [],
+    lambda queue, now, running, candidates: ["run"] * len(candidates),
+    lambda queue, now, running, candidates: [True] * len(candidates),
+    lambda queue, now, running, candidates: [hipq.Reschedule("later")] * len(candidates),  # type: ignore[arg-type]
+    lambda queue, now, running, candidates: [hipq.Run()] * (len(candidates) + 1),
+]
+
+
+@pytest.mark.parametrize("number", range(len(MISTAKES)))
+def test_a_throttler_that_makes_a_mistake_holds_its_queue_only(
+    configure_queue: ConfigureQueue, number: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The queue is held, the problem is logged and shown, the worker goes on."""
+    queue = configure_queue(MISTAKES[number])
+    (job,) = enqueue("x")
+    other = hipq.enqueue("echo", queue="other")
+
+    with caplog.at_level(logging.ERROR, logger="hipq_django"):
+        run_due_jobs()
+
+    for row in (job, other, queue):
+        row.refresh_from_db()
+    assert (job.state, job.attempt, other.outcome) == ("initial", 0, "succeeded")
+    assert queue.throttler_problem.startswith("throttler ")
+    assert f"queue=default held: {queue.throttler_problem}" in caplog.messages
+
+
+def test_a_throttler_that_hides_its_failed_query_harms_no_other_queue(
+    configure_queue: ConfigureQueue,
+) -> None:
+    configure_queue(hiding_a_failed_query)
+    (job,) = enqueue("x")
+    other = hipq.enqueue("echo", queue="other")
+
+    run_due_jobs()
+
+    job.refresh_from_db()
+    other.refresh_from_db()
+    assert (job.state, other.outcome) == ("initial", "succeeded")
+
+
+def test_a_problem_is_logged_once_while_it_lasts(
+    configure_queue: ConfigureQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    configure_queue(raising)
+    enqueue("x")
+
+    with caplog.at_level(logging.ERROR, logger="hipq_django"):
+        for _ in range(3):
+            run_due_jobs()
+
+    assert len([m for m in caplog.messages if "held: throttler" in m]) == 1
+
+
+def test_a_repaired_throttler_lets_the_queue_go(configure_queue: ConfigureQueue) -> None:
+    queue = configure_queue(raising)
+    enqueue("x")
+    run_due_jobs()
+
+    configure_queue(hipq.KeyLimit("tenant", 1))
+    run_due_jobs()
+
+    queue.refresh_from_db()
+    assert (running(), queue.throttler_problem) == (["x"], "NONE")
+
+
+def test_a_throttler_without_code_holds_its_queue(settings: Any) -> None:
+    """E014, at run time."""
+    settings.HIPQ = {"default": {"QUEUES": {"default": {"THROTTLERS": ["no.such.limit"]}}}}
+    (job,) = enqueue("x")
+    other = hipq.enqueue("echo", queue="other")
+
+    run_due_jobs()
+
+    job.refresh_from_db()
+    other.refresh_from_db()
+    assert (job.state, other.outcome) == ("initial", "succeeded")
+    assert "no.such.limit" in Queue.objects.get(name="default").throttler_problem
+
+
+def test_an_answered_job_needs_no_throttler(configure_queue: ConfigureQueue) -> None:
+    configure_queue(raising)
+    job = hipq.enqueue("ask", job_key="k")
+    hipq.complete("ask", "k", response="paid")
+
+    run_due_jobs()
+
+    job.refresh_from_db()
+    assert job.outcome == "succeeded"
+
+
+def test_times_given_by_throttlers_are_utc_in_the_row(configure_queue: ConfigureQueue) -> None:
+    later = datetime(2100, 1, 1, 12, tzinfo=timezone(timedelta(hours=2)))
+    configure_queue(reschedule(later))
+    (job,) = enqueue("x")
+
+    run_due_jobs()
+
+    job.refresh_from_db()
+    assert job.scheduled_run_time == datetime(2100, 1, 1, 10, tzinfo=UTC)

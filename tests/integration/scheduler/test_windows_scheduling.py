@@ -1,0 +1,226 @@
+"""Time windows at work: at enqueue, at the claim, at the retry. The clock stands at Monday noon."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+import hipq_django as hipq
+from hipq_django.database import clock
+from hipq_django.models import Job, JobType
+from hipq_django.testing import run_due_jobs
+from tests.declaring import Declare
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen_time")]
+
+
+def monday(hour: int, minute: int = 0) -> datetime:
+    return datetime(2025, 1, 6, hour, minute, tzinfo=UTC)
+
+
+def tuesday(hour: int, minute: int = 0) -> datetime:
+    return monday(hour, minute) + timedelta(days=1)
+
+
+def enqueue(*windows: Any, scheduled: datetime | None = None) -> Job:
+    return hipq.enqueue("echo", time_windows=list(windows), scheduled_run_time=scheduled)
+
+
+# At enqueue
+
+
+def test_inside_a_window_the_job_is_due_now() -> None:
+    """T29."""
+    job = enqueue("11:00-13:00")
+
+    assert job.scheduled_run_time == clock.now("default")
+    assert run_due_jobs() == 1
+
+
+@pytest.mark.parametrize(
+    ("windows", "opening"),
+    [
+        (["13:00-14:00"], monday(13)),
+        (["10:00-11:00"], tuesday(10)),
+        (["05:00-07:00", "22:00-23:00"], monday(22)),
+        (["22:00-02:00"], monday(22)),
+        (["10:00-12:00"], tuesday(10)),
+        (["12:00:01-13:00"], monday(12) + timedelta(seconds=1)),
+        (["tue 13:00-14:00", "wed 05:00-06:00"], tuesday(13)),
+        ([hipq.TimeWindow("22:00", "02:00", days="mon-fri")], monday(22)),
+    ],
+)
+def test_outside_its_windows_the_job_waits_for_the_next_opening(
+    windows: list[Any], opening: datetime
+) -> None:
+    """T29."""
+    job = enqueue(*windows)
+
+    assert job.scheduled_run_time == opening
+    assert run_due_jobs() == 0
+
+
+def test_a_scheduled_time_inside_a_window_is_kept() -> None:
+    """T29."""
+    assert enqueue("13:00-15:00", scheduled=monday(14)).scheduled_run_time == monday(14)
+
+
+def test_a_scheduled_time_outside_moves_to_the_next_opening() -> None:
+    """T29."""
+    assert enqueue("13:00-15:00", scheduled=monday(15)).scheduled_run_time == tuesday(13)
+
+
+@pytest.mark.parametrize(
+    ("windows", "scheduled", "expected"),
+    [
+        ([], None, monday(12)),
+        ([], monday(14), monday(14)),
+        (["11:00-13:00"], None, monday(12)),
+        (["13:00-14:00"], None, monday(13)),
+        (["13:00-14:00"], monday(15), tuesday(13)),
+        (None, None, monday(22)),
+        (None, monday(14), monday(22)),
+    ],
+)
+def test_a_job_with_windows_of_its_own_does_not_wait_for_those_of_its_type(
+    declare: Declare, windows: Any, scheduled: datetime | None, expected: datetime
+) -> None:
+    declare("nightly", time_windows=["22:00-23:00"])(lambda job: None)
+    options: Any = {"time_windows": windows, "scheduled_run_time": scheduled, "priority": 5}
+
+    job = hipq.enqueue("nightly", **options)
+    (other,) = hipq.enqueue_many([hipq.NewJob("nightly", **options)])
+
+    assert (job.scheduled_run_time, other.scheduled_run_time) == (expected, expected)
+    assert job.rank == job.queue.ordering.rank(expected, 5)
+
+
+def test_windows_over_midnight_are_open_after_midnight() -> None:
+    """T29."""
+    job = enqueue("22:00-02:00", scheduled=tuesday(1, 59))
+
+    assert job.scheduled_run_time == tuesday(1, 59)
+
+
+def test_windows_are_in_the_zone_of_the_job_type(declare: Declare) -> None:
+    """T29: 13:00 in Tokyo is 04:00 in UTC."""
+    declare("tokyo", time_zone="Asia/Tokyo", time_windows=["13:00-14:00"])(lambda job: None)
+
+    assert hipq.enqueue("tokyo").scheduled_run_time == tuesday(4)
+
+
+def test_without_a_zone_of_its_own_a_type_has_the_projects(declare: Declare, settings: Any) -> None:
+    """T29: 13:00 in New York is 18:00 in UTC."""
+    settings.TIME_ZONE = "America/New_York"
+    declare("local", time_windows=["13:00-14:00"])(lambda job: None)
+
+    assert hipq.enqueue("local").scheduled_run_time == monday(18)
+
+
+def test_many_jobs_obey_their_windows_too() -> None:
+    """T29."""
+    (job,) = hipq.enqueue_many([hipq.NewJob("echo", time_windows=["13:00-14:00"])])
+
+    assert job.scheduled_run_time == monday(13)
+
+
+# At the claim
+
+
+def test_a_window_that_closed_meanwhile_puts_the_job_off_to_the_next_opening(
+    frozen_time: Any,
+) -> None:
+    """T29, T30: no worker was there in time; state, attempt and error stay."""
+    job = enqueue("11:00-13:00")
+    frozen_time.move_to(monday(13))
+
+    ran = run_due_jobs()
+
+    job.refresh_from_db()
+    assert (ran, job.scheduled_run_time) == (0, tuesday(11))
+    assert (job.state, job.attempt, job.error, job.attempts.count()) == ("initial", 0, "NONE", 0)
+    assert job.rank == job.queue.ordering.rank(tuesday(11), job.priority)
+
+
+def test_a_job_that_was_put_off_runs_when_its_window_opens(frozen_time: Any) -> None:
+    """T29."""
+    enqueue("11:00-13:00")
+    frozen_time.move_to(monday(13))
+    run_due_jobs()
+
+    frozen_time.move_to(tuesday(10, 59))
+    early = run_due_jobs()
+    frozen_time.move_to(tuesday(11))
+
+    assert (early, run_due_jobs()) == (0, 1)
+
+
+def test_closed_jobs_do_not_stand_in_the_way_of_open_ones(frozen_time: Any) -> None:
+    """T29: also many of them, before an open one."""
+    hipq.enqueue_many([hipq.NewJob("echo", time_windows=["11:00-13:00"]) for _ in range(30)])
+    frozen_time.move_to(monday(13))
+    hipq.enqueue("echo")
+
+    assert run_due_jobs() == 1
+    assert Job.objects.waiting().filter(scheduled_run_time=tuesday(11)).count() == 30
+
+
+def test_a_changed_zone_of_the_type_counts_at_the_claim(declare: Declare) -> None:
+    declare("local", time_windows=["11:00-13:00"], time_zone="UTC")(lambda job: None)
+    job = hipq.enqueue("local")
+    JobType.objects.filter(name="local").update(time_zone="Asia/Tokyo")
+
+    run_due_jobs()
+
+    job.refresh_from_db()
+    assert job.scheduled_run_time == tuesday(2)
+
+
+def test_a_running_job_is_not_stopped_when_its_window_closes(frozen_time: Any) -> None:
+    job = hipq.enqueue("ask", time_windows=["11:00-13:00"])
+    run_due_jobs()
+    frozen_time.move_to(monday(14))
+
+    run_due_jobs()
+
+    job.refresh_from_db()
+    assert job.state == "running"
+
+
+# At the retry
+
+
+def test_a_retry_outside_the_windows_waits_for_the_next_opening(declare: Declare) -> None:
+    """T29."""
+    retry = hipq.Fixed(seconds=3_600)
+    declare("flaky", retry=retry, time_windows=["11:00-13:00"])(lambda job: 1 / 0)
+    job = hipq.enqueue("flaky")
+
+    run_due_jobs()
+
+    job.refresh_from_db()
+    assert (job.state, job.scheduled_run_time) == ("retry", tuesday(11))
+
+
+def test_a_snooze_outside_the_windows_waits_for_the_next_opening(declare: Declare) -> None:
+    """T29."""
+
+    @declare("sleepy", time_windows=["11:00-13:00"])
+    def sleepy(job: Job) -> None:
+        raise hipq.Snooze(3_600)
+
+    job = hipq.enqueue("sleepy")
+    run_due_jobs()
+
+    job.refresh_from_db()
+    assert job.scheduled_run_time == tuesday(11)
+
+
+def test_a_requeued_job_waits_for_its_windows(frozen_time: Any) -> None:
+    job = enqueue("11:00-13:00")
+    run_due_jobs()
+    frozen_time.move_to(monday(14))
+
+    assert hipq.requeue(job).scheduled_run_time == tuesday(11)

@@ -1,0 +1,329 @@
+"""The callback URL: what the other system POSTs, and what it is told."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from django.test import Client, RequestFactory
+from pytest_django import Settings
+
+import hipq_django as hipq
+from hipq_django.answers.callback_urls import Token
+from hipq_django.exceptions import ConfigurationError
+from hipq_django.job_types.spec import JobTypeSpec
+from hipq_django.models import Answer, Job
+from hipq_django.testing import run_due_jobs
+from tests.declaring import Declare
+
+pytestmark = pytest.mark.django_db
+
+LIMIT = 1_000
+
+
+@pytest.fixture(autouse=True)
+def _base_url(settings: Settings) -> None:
+    settings.HIPQ = {
+        "default": {"CALLBACK_BASE_URL": "https://shop.example/", "CALLBACK_MAX_BYTES": LIMIT}
+    }
+
+
+class Charge:
+    """A job type that writes down the callback URL of each attempt."""
+
+    def __init__(self, declare: Declare) -> None:
+        self.urls: list[str] = []
+        self.type: JobTypeSpec = declare("charge", retry=hipq.Fixed(seconds=0))(self.ask)
+
+    def ask(self, job: Job) -> Any:
+        self.urls.append(hipq.callback_url(job))
+        return hipq.WAIT
+
+    def asked(self) -> Job:
+        job = self.type.enqueue()
+        run_due_jobs()
+        return job
+
+
+@pytest.fixture
+def charge(declare: Declare) -> Charge:
+    return Charge(declare)
+
+
+def post(url: str, body: Any, *, client: Client | None = None, **options: Any) -> Any:
+    path = url.removeprefix("https://shop.example")
+    client = client or Client()
+    content = body if isinstance(body, str | bytes) else json.dumps(body)
+    return client.post(path, content, content_type="application/json", **options)
+
+
+def told(response: Any) -> tuple[int, Any]:
+    return response.status_code, json.loads(response.content)
+
+
+def row(job: Job) -> dict[str, Any]:
+    return dict(Job.objects.filter(pk=job.pk).values().get())
+
+
+def test_a_response_settles_the_job(charge: Charge) -> None:
+    job = charge.asked()
+
+    response = post(charge.urls[0], {"response": {"paid": True}})
+
+    job.refresh_from_db()
+    assert told(response) == (200, {"status": "accepted"})
+    assert (job.outcome, job.result) == ("succeeded", {"paid": True})
+
+
+def test_an_error_fails_the_attempt(charge: Charge) -> None:
+    job = charge.asked()
+
+    response = post(charge.urls[0], {"error": "declined"})
+
+    job.refresh_from_db()
+    assert told(response) == (200, {"status": "accepted"})
+    assert (job.state, job.error) == ("error", "declined")
+
+
+@pytest.mark.parametrize("body", [{"response": None}, {"response": None, "error": None}])
+def test_null_is_a_response_like_any_other(charge: Charge, body: Any) -> None:
+    job = charge.asked()
+
+    assert post(charge.urls[0], body).status_code == 200
+
+    job.refresh_from_db()
+    assert (job.outcome, job.result) == ("succeeded", None)
+
+
+def test_no_csrf_token_is_asked_for(charge: Charge) -> None:
+    charge.asked()
+
+    response = post(charge.urls[0], {"response": 1}, client=Client(enforce_csrf_checks=True))
+
+    assert response.status_code == 200
+
+
+# Twice, late, of an earlier attempt
+
+
+def test_the_same_answer_again_is_welcome_and_changes_nothing(charge: Charge) -> None:
+    job = charge.asked()
+    post(charge.urls[0], {"response": "paid"})
+    before = row(job)
+
+    response = post(charge.urls[0], {"response": "paid"})
+
+    assert told(response) == (200, {"status": "duplicate"})
+    assert row(job) == before
+
+
+def test_another_answer_to_an_answered_attempt_is_gone_and_kept_as_late(charge: Charge) -> None:
+    job = charge.asked()
+    post(charge.urls[0], {"response": "paid"})
+
+    response = post(charge.urls[0], {"error": "declined"})
+
+    job.refresh_from_db()
+    assert told(response) == (410, {"status": "late"})
+    assert (job.result, Answer.objects.filter(job=job, status="late").count()) == ("paid", 1)
+
+
+def test_an_answer_to_a_final_job_is_gone_and_kept_as_late(charge: Charge) -> None:
+    job = charge.asked()
+    hipq.cancel(job)
+
+    assert told(post(charge.urls[0], {"response": "paid"})) == (410, {"status": "late"})
+
+    job.refresh_from_db()
+    assert job.outcome == "cancelled"
+    assert Answer.objects.get().job == job
+
+
+def test_an_earlier_attempt_that_was_never_answered_may_still_settle_the_job(
+    charge: Charge, frozen_time: Any
+) -> None:
+    job = charge.asked()
+    frozen_time.shift(86_401)
+    run_due_jobs()
+
+    response = post(charge.urls[0], {"response": "slow but paid"})
+
+    job.refresh_from_db()
+    assert len(charge.urls) == 2
+    assert told(response) == (200, {"status": "accepted"})
+    assert (job.outcome, job.result) == ("succeeded", "slow but paid")
+
+
+def test_an_attempt_that_was_answered_with_an_error_is_over(charge: Charge) -> None:
+    job = charge.asked()
+    post(charge.urls[0], {"error": "declined"})
+    run_due_jobs()
+
+    response = post(charge.urls[0], {"response": "paid"})
+
+    job.refresh_from_db()
+    assert told(response) == (410, {"status": "late"})
+    assert (job.state, job.attempt) == ("running", 2)
+
+
+def test_the_error_of_an_earlier_attempt_does_not_fail_the_present_one(
+    charge: Charge, frozen_time: Any
+) -> None:
+    job = charge.asked()
+    frozen_time.shift(86_401)
+    run_due_jobs()
+
+    response = post(charge.urls[0], {"error": "declined"})
+
+    job.refresh_from_db()
+    assert told(response) == (410, {"status": "late"})
+    assert (job.state, job.attempt) == ("running", 2)
+
+
+def test_each_attempt_has_a_url_of_its_own(charge: Charge) -> None:
+    charge.asked()
+    post(charge.urls[0], {"error": "declined"})
+    run_due_jobs()
+
+    assert told(post(charge.urls[1], {"error": "declined"})) == (200, {"status": "accepted"})
+
+
+def test_a_job_that_was_pruned_is_gone(charge: Charge) -> None:
+    job = charge.asked()
+    Job.objects.filter(pk=job.pk).delete()
+
+    assert post(charge.urls[0], {"response": "paid"}).status_code == 410
+
+    assert Answer.objects.get().job is None
+
+
+# Forged
+
+
+def forged_urls(url: str) -> list[str]:
+    head, _, token = url.rstrip("/").rpartition("/")
+    other = token.replace("default-", "default-1", 1)
+    unsigned = token.partition(".")[0]
+    return [f"{head}/{text}/" for text in (other, unsigned, f"{token}x", token[:-1], "x.y", "%00")]
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_a_forged_url_is_forbidden(charge: Charge, number: int) -> None:
+    job = charge.asked()
+    before = row(job)
+
+    response = post(forged_urls(charge.urls[0])[number], {"response": "paid"})
+
+    assert response.status_code == 403
+    assert (row(job), Answer.objects.count()) == (before, 0)
+
+
+def test_a_url_of_another_secret_key_is_forbidden(charge: Charge, settings: Settings) -> None:
+    charge.asked()
+    settings.SECRET_KEY = "another"
+
+    assert post(charge.urls[0], {"response": "paid"}).status_code == 403
+
+
+def test_a_url_signed_with_the_former_key_is_good(charge: Charge, settings: Settings) -> None:
+    charge.asked()
+    settings.SECRET_KEY_FALLBACKS = [settings.SECRET_KEY]
+    settings.SECRET_KEY = "another"
+
+    assert post(charge.urls[0], {"response": "paid"}).status_code == 200
+
+
+def test_a_url_of_an_instance_that_is_gone_is_forbidden(charge: Charge) -> None:
+    token = Token("nowhere", 1, 1).sign()
+
+    assert post(f"/hipq/callback/{token}/", {"response": "paid"}).status_code == 403
+
+
+# Malformed
+
+MALFORMED: list[Any] = [
+    *("", "paid", "{", '{"response": NaN}', '{"response": Infinity}', "[]", "null", '"x"', "5"),
+    *("{}", '{"answer": 1}', '{"response": 1, "error": "x"}', '{"error": null}', '{"error": ""}'),
+    *('{"error": "NONE"}', b"\xff\xfe", '{"response": "\\ud800"}', '{"response": "\\u0000"}'),
+    '{"response": ' + "[" * 400 + "]" * 399 + "}",
+]
+
+
+@pytest.mark.parametrize("number", range(len(MALFORMED)))
+def test_a_body_of_another_form_is_a_bad_request(charge: Charge, number: int) -> None:
+    job = charge.asked()
+    before = row(job)
+
+    response = post(charge.urls[0], MALFORMED[number])
+
+    assert response.status_code == 400
+    assert (row(job), Answer.objects.count()) == (before, 0)
+
+
+@pytest.mark.parametrize("depth", [400, 100_000])
+def test_a_body_nested_too_deeply_is_refused(
+    charge: Charge, depth: int, settings: Settings
+) -> None:
+    settings.HIPQ = {"default": {"CALLBACK_BASE_URL": "https://shop.example"}}
+    charge.asked()
+
+    response = post(charge.urls[0], '{"response": ' + "[" * depth + "]" * depth + "}")
+
+    assert response.status_code == (200 if depth == 400 else 400)
+
+
+def test_the_largest_body_that_is_allowed_is_taken(charge: Charge) -> None:
+    charge.asked()
+    body = json.dumps({"response": "x" * (LIMIT - 16)})
+
+    assert len(body) == LIMIT
+    assert post(charge.urls[0], body).status_code == 200
+
+
+@pytest.mark.parametrize("excess", [1, 1_000_000, 3_000_000])
+def test_a_body_that_is_too_large_is_refused(charge: Charge, excess: int) -> None:
+    job = charge.asked()
+    body = json.dumps({"response": "x" * (LIMIT - 16 + excess)})
+
+    response = post(charge.urls[0], body)
+
+    assert response.status_code == 413
+    assert (row(job)["state"], Answer.objects.count()) == ("running", 0)
+
+
+@pytest.mark.parametrize("method", ["get", "head", "put", "patch", "delete", "options"])
+def test_only_post_is_allowed(charge: Charge, method: str) -> None:
+    job = charge.asked()
+
+    response = getattr(Client(), method)(charge.urls[0].removeprefix("https://shop.example"))
+
+    assert (response.status_code, response["Allow"]) == (405, "POST")
+    assert row(job)["state"] == "running"
+
+
+# Making the URL
+
+
+def test_the_base_of_a_url_is_the_setting_or_the_request(charge: Charge) -> None:
+    job = charge.asked()
+    request = RequestFactory().get("/", headers={"host": "localhost:8000"})
+
+    assert charge.urls[0].startswith("https://shop.example/hipq/callback/")
+    assert hipq.callback_url(job, request=request).startswith("http://localhost:8000/hipq/callb")
+
+
+def test_without_a_base_there_is_no_url(charge: Charge, settings: Settings) -> None:
+    job = charge.type.enqueue()
+    settings.HIPQ = {}
+
+    with pytest.raises(ConfigurationError, match="no CALLBACK_BASE_URL; set it to the address"):
+        hipq.callback_url(job)
+
+
+def test_without_the_urls_of_hipq_there_is_no_url(charge: Charge, settings: Settings) -> None:
+    job = charge.type.enqueue()
+    settings.ROOT_URLCONF = "django.conf.urls.i18n"
+
+    with pytest.raises(ConfigurationError, match=r"include\(\"hipq_django.urls\"\)"):
+        hipq.callback_url(job)

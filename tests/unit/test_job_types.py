@@ -1,0 +1,254 @@
+"""Declaring job types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+import pytest
+
+import hipq_django as hipq
+from hipq_django.exceptions import InvalidJobTypeError, UnknownOptionError
+from hipq_django.job_types.registry import get_all_declared, get_declared
+from hipq_django.models import Job
+from tests.declaring import Declare
+
+
+@pytest.fixture
+def declare() -> Iterator[Declare]:
+    declare = Declare()
+    yield declare
+    declare.forget_all()
+
+
+def handler(job: Any) -> Any:
+    """Charge the card."""
+    return job
+
+
+def other_handler(job: Any) -> Any:
+    return job
+
+
+def answered(job: Any, response: Any) -> Any:
+    return response
+
+
+def answered_otherwise(job: Any, response: Any) -> Any:
+    return job
+
+
+def test_a_declared_type_is_found_by_instance_and_name(declare: Declare) -> None:
+    declared = declare("charge_card", instance="shop")(handler)
+
+    assert get_declared("shop", "charge_card") is declared
+    assert get_declared("default", "charge_card") is None
+    assert get_all_declared("shop") == [declared]
+
+
+def test_a_declared_type_can_be_called_like_the_function(declare: Declare) -> None:
+    declared = declare("charge_card")(handler)
+    job = Job()
+
+    assert declared(job) is job
+    assert declared.__doc__ == "Charge the card."
+
+
+def test_without_options_a_type_has_the_defaults(declare: Declare) -> None:
+    """T2."""
+    declared = declare("charge_card")(handler)
+
+    assert declared.as_declared == {
+        "queue": "default",
+        "default_timeout": 86_400,
+        "default_priority": 100,
+        "default_throttle_factor": "1.000",
+        "default_time_windows": [],
+        "time_zone": "",
+    }
+
+
+def test_options_are_the_defaults_of_the_types_jobs(declare: Declare) -> None:
+    declared = declare(
+        "charge_card",
+        queue="bank",
+        timeout=3_600,
+        priority=10,
+        throttle_factor=2,
+        time_windows=["05:00-07:00", "22:00-23:00"],
+        time_zone="Europe/Paris",
+    )(handler)
+
+    assert declared.queue == "bank"
+    assert (declared.defaults.timeout, declared.defaults.priority) == (3_600, 10)
+    assert declared.defaults.throttle_factor == Decimal(2)
+    assert [str(w) for w in declared.defaults.time_windows] == ["05:00-07:00", "22:00-23:00"]
+    assert declared.defaults.time_zone == "Europe/Paris"
+
+
+def test_the_other_handlers_stay_plain_functions(declare: Declare) -> None:
+    declared = declare("charge_card")(handler)
+
+    assert declared.on_response(answered) is answered
+    assert declared.on_error(other_handler) is other_handler
+    assert declared.response_handler is answered
+    assert declared.retry_handler is other_handler
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "second"),
+    [("on_response", answered, answered_otherwise), ("on_error", handler, other_handler)],
+)
+def test_a_type_has_one_handler_of_each_kind(
+    declare: Declare, name: str, first: Any, second: Any
+) -> None:
+    declared = declare("charge_card")(handler)
+    getattr(declared, name)(first)
+
+    said = f"'charge_card' has {name} {first.__name__} already"
+    with pytest.raises(InvalidJobTypeError, match=said):
+        getattr(declared, name)(second)
+
+
+def test_one_name_for_two_functions_is_refused(declare: Declare) -> None:
+    declare("charge_card")(handler)
+
+    with pytest.raises(InvalidJobTypeError, match=r"declared twice .*\.handler and .*other_h"):
+        declare("charge_card")(other_handler)
+
+
+def test_the_same_function_may_be_declared_again(declare: Declare) -> None:
+    """A module that is reloaded declares its types anew."""
+    declare("charge_card")(handler)
+
+    again = declare("charge_card", priority=5)(handler)
+
+    assert get_declared("default", "charge_card") is again
+
+
+def test_one_name_may_stand_for_two_types_of_two_instances(declare: Declare) -> None:
+    """T33."""
+    declare("charge_card")(handler)
+    declare("charge_card", instance="shop")(other_handler)
+
+    assert get_declared("default", "charge_card") is not get_declared("shop", "charge_card")
+
+
+def test_an_unknown_option_is_refused_with_the_nearest_name(declare: Declare) -> None:
+    with pytest.raises(UnknownOptionError, match=r"'charge_card': .* 'priorty', did you mean 'pri"):
+        declare("charge_card", priorty=5)(handler)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"timeout": -1}, "timeout -1: give seconds above 0"),
+        ({"timeout": float("nan")}, "timeout nan"),
+        ({"priority": "high"}, "priority 'high'"),
+        ({"throttle_factor": -2}, "throttle_factor -2"),
+        ({"time_windows": "05:00-07:00"}, "must be a list"),
+        ({"time_windows": ["05:00-05:00"]}, "start and end are the same"),
+        ({"time_zone": "Mars/Olympus"}, "time zone 'Mars/Olympus' is unknown"),
+        ({"queue": "Bank"}, "queue 'Bank'"),
+        ({"instance": "Shop"}, "instance 'Shop'"),
+        ({"retry": "always"}, "retry='always' is not a policy"),
+        ({"retry": hipq.Never}, "is not a policy"),
+    ],
+)
+def test_a_bad_option_is_refused_by_the_name_of_the_type(
+    declare: Declare, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidJobTypeError, match=f"job type 'charge_card': .*{message}"):
+        declare("charge_card", **options)(handler)
+
+    assert get_declared("default", "charge_card") is None
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", "x" * 101, None, ["charge"]])
+def test_a_type_without_a_usable_name_is_refused(declare: Declare, name: Any) -> None:
+    with pytest.raises(InvalidJobTypeError, match="1 to 100 printable characters"):
+        declare(name)(handler)
+
+
+@pytest.mark.parametrize("wrong", [None, "handler", partial(handler)])
+def test_a_handler_is_a_function(declare: Declare, wrong: Any) -> None:
+    with pytest.raises(InvalidJobTypeError, match="is not a function"):
+        declare("charge_card")(wrong)
+
+
+def test_a_response_handler_is_a_function(declare: Declare) -> None:
+    declared = declare("charge_card")(handler)
+
+    with pytest.raises(InvalidJobTypeError, match="is not a function"):
+        declared.on_response(None)  # type: ignore[type-var]
+
+
+def test_a_decorator_without_a_name_is_refused() -> None:
+    said = 'job_type has no name; write @hipq.job_type("handler") above handler.'
+    with pytest.raises(InvalidJobTypeError) as caught:
+        hipq.job_type(handler)  # type: ignore[arg-type]
+
+    assert str(caught.value) == said
+
+
+def no_arguments() -> None:
+    """Take too little."""
+
+
+def two_arguments(job: Any, request: Any) -> None:
+    """Take too much."""
+
+
+def keyword_only(*, job: Any) -> None:
+    """Take what nobody gives."""
+
+
+async def async_without(_a: Any, _b: Any, _c: Any) -> None:
+    """Take far too much, later."""
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (no_arguments, r"no_arguments\(\) -> 'None' is called with \(job\): too many positional"),
+        (two_arguments, "missing a required argument: 'request'"),
+        (keyword_only, "too many positional arguments"),
+        (async_without, "missing a required argument"),
+    ],
+)
+def test_a_handler_that_cannot_be_called_is_refused(
+    declare: Declare, wrong: Any, said: str
+) -> None:
+    with pytest.raises(InvalidJobTypeError, match=said):
+        declare("charge")(wrong)
+
+    assert get_declared("default", "charge") is None
+
+
+def test_a_response_handler_takes_the_job_and_the_response(declare: Declare) -> None:
+    declared = declare("charge")(handler)
+
+    with pytest.raises(InvalidJobTypeError, match=r"is called with \(job, response\)"):
+        declared.on_response(other_handler)
+
+    assert declared.response_handler is None
+
+
+def test_a_retry_handler_takes_the_job(declare: Declare) -> None:
+    declared = declare("charge")(handler)
+
+    with pytest.raises(InvalidJobTypeError, match=r"two_arguments.* is called with \(job\)"):
+        declared.on_error(two_arguments)
+
+    assert declared.retry_handler is None
+
+
+@pytest.mark.parametrize(
+    "usable",
+    [lambda *args: None, lambda job, again=False: None, print],
+    ids=["any", "optional", "built in"],
+)
+def test_a_handler_may_take_more_than_it_is_given(declare: Declare, usable: Any) -> None:
+    assert declare("charge")(usable).handler is usable

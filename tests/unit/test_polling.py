@@ -1,0 +1,153 @@
+"""When a scheduler looks through its queues again, and from where."""
+
+from __future__ import annotations
+
+import pytest
+
+from hipq_django.scheduler.polling import (
+    MAX_SECONDS,
+    PROBE_SECONDS,
+    QUICK_SECONDS,
+    SHARE,
+    ProbePacer,
+)
+from hipq_django.scheduler.throttled import SCAN_SHARE, HeldScans
+
+SLOW = 2 * QUICK_SECONDS
+AT = 100.0
+
+
+def looked(*looks: tuple[float, bool]) -> ProbePacer:
+    """Return what remembers looks, each of so many seconds, whole ones and others, until `AT`."""
+    remembered = ProbePacer()
+    for seconds, whole in looks:
+        remembered.record(AT - seconds, AT, full_scan=whole)
+    assert remembered.is_recent(AT)
+    return remembered
+
+
+def test_others_wait_for_a_moment_only() -> None:
+    looks = looked((0.0, True))
+
+    assert looks.is_recent(AT + PROBE_SECONDS * 0.99)
+    assert not looks.is_recent(AT + PROBE_SECONDS * 1.01)
+
+
+def test_they_wait_from_the_first_turn_after_a_look() -> None:
+    looks = ProbePacer()
+    looks.record(AT - 1, AT - 1, full_scan=True)
+
+    assert looks.is_recent(AT)
+    assert looks.is_recent(AT + PROBE_SECONDS * 0.99)
+
+
+@pytest.mark.parametrize("seconds", [0.01, 0.09])
+def test_slow_looks_take_a_share_of_the_time(seconds: float) -> None:
+    looks = looked((seconds, False))
+
+    assert looks.is_recent(AT + seconds / SHARE * 0.99)
+    assert not looks.is_recent(AT + seconds / SHARE * 1.01)
+
+
+def test_a_look_while_the_database_stood_still_does_not_keep_them_waiting_for_long() -> None:
+    looks = looked((60.0, False))
+
+    assert not looks.is_recent(AT + MAX_SECONDS)
+
+
+def test_a_slow_whole_look_does_not_make_the_next_one_late() -> None:
+    looks = looked((0.0, False), (1.0, True))
+
+    assert not looks.is_recent(AT + PROBE_SECONDS * 1.01)
+
+
+def test_quick_looks_are_whole() -> None:
+    looks = ProbePacer()
+    assert looks.is_full_scan_due(0.0)
+
+    looks.record(AT, AT + QUICK_SECONDS / 2, full_scan=True)
+
+    assert looks.is_full_scan_due(AT)
+
+
+def test_slow_ones_are_whole_for_a_share_of_the_time() -> None:
+    looks = ProbePacer()
+    looks.record(AT, AT + SLOW, full_scan=True)
+    looks.record(AT + SLOW, AT + SLOW, full_scan=False)
+
+    assert not looks.is_full_scan_due(AT + SLOW / SHARE * 0.99)
+    assert looks.is_full_scan_due(AT + SLOW / SHARE * 1.01)
+
+
+# Through held jobs
+
+QUEUE, LIMITS = 7, "limits"
+
+
+def scanned(seconds: float, *, is_whole: bool = True) -> HeldScans:
+    """Return what remembers a look through held jobs, of so many seconds until `AT`."""
+    scans = HeldScans()
+    assert scans.may_begin(QUEUE, AT - seconds, LIMITS)
+    scans.had(QUEUE, AT - seconds, AT, LIMITS, is_whole=is_whole)
+    return scans
+
+
+def test_held_jobs_are_looked_through_for_a_share_of_the_time() -> None:
+    scans = scanned(0.02)
+
+    assert not scans.may_begin(QUEUE, AT + 0.02 / SCAN_SHARE * 0.99, LIMITS)
+    assert scans.may_begin(QUEUE, AT + 0.02 / SCAN_SHARE * 1.01, LIMITS)
+
+
+def test_however_many_they_are_they_are_looked_through_each_second() -> None:
+    assert scanned(60.0).may_begin(QUEUE, AT + MAX_SECONDS, LIMITS)
+
+
+def test_few_held_jobs_are_looked_through_at_once() -> None:
+    assert scanned(QUICK_SECONDS).may_begin(QUEUE, AT, LIMITS)
+
+
+def test_a_queue_is_looked_through_to_its_end_without_a_pause() -> None:
+    """Else a job behind very many held ones would be found very late."""
+    assert scanned(0.5, is_whole=False).may_begin(QUEUE, AT, LIMITS)
+
+
+def test_once_that_was_in_vain_the_next_time_has_pauses() -> None:
+    scans = scanned(0.02)
+    scans.had(QUEUE, AT + 1, AT + 1.02, LIMITS, is_whole=False)
+
+    assert not scans.may_begin(QUEUE, AT + 1.03, LIMITS)
+
+
+def test_what_may_change_a_verdict_ends_the_pause() -> None:
+    assert scanned(0.5).may_begin(QUEUE, AT, "other limits")
+    scans = scanned(0.5)
+    scans.forget(QUEUE)
+    assert scans.may_begin(QUEUE, AT, LIMITS)
+
+
+def test_other_queues_do_not_wait() -> None:
+    assert scanned(0.5).may_begin(QUEUE + 1, AT, LIMITS)
+
+
+@pytest.mark.parametrize(
+    ("looked_at", "started", "most"), [(0, 0, False), (500, 249, False), (500, 250, True)]
+)
+def test_most_of_what_a_look_was_for_started_or_not(
+    looked_at: int, started: int, most: bool
+) -> None:
+    scans = HeldScans()
+    assert not scans.start_most(1)
+
+    scans.gave(1, looked_at, started)
+    scans.gave(2, 1, 1)
+
+    assert scans.start_most(1) is most
+
+
+def test_what_started_most_is_forgotten_by_the_next_look() -> None:
+    scans = HeldScans()
+    scans.gave(1, 10, 10)
+    scans.gave(1, 10, 0)
+
+    assert not scans.start_most(1)

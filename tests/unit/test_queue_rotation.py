@@ -1,0 +1,81 @@
+"""Whose turn it is among the queues of a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from hipq_django.engines.values import QueueWork
+from hipq_django.models import Queue
+from hipq_django.scheduler.polling import QueueRotation
+
+A, B, C = (Queue(pk=pk, name=name) for pk, name in enumerate("abc", start=1))
+
+
+def busy(*queues: Queue) -> list[QueueWork]:
+    return [QueueWork(queue, first_rank=1, has_response=False, has_error=False) for queue in queues]
+
+
+def names(found: Sequence[QueueWork]) -> list[str]:
+    return [one.queue.name for one in found]
+
+
+@pytest.mark.parametrize(
+    ("last", "order"),
+    [(None, ["a", "b", "c"]), (A, ["b", "c", "a"]), (B, ["c", "a", "b"]), (C, ["a", "b", "c"])],
+)
+def test_the_first_is_the_one_behind_the_last_turn(last: Queue | None, order: list[str]) -> None:
+    turns = QueueRotation()
+    if last:
+        turns.served(last)
+
+    assert names(turns.after_probe(busy(A, B, C))) == order
+
+
+@pytest.mark.parametrize(
+    ("found", "has_turn"),
+    [
+        (QueueWork(A, None, has_response=False, has_error=False), False),
+        (QueueWork(A, 1, has_response=False, has_error=False), True),
+        (QueueWork(A, None, has_response=True, has_error=False), True),
+        (QueueWork(A, None, has_response=False, has_error=True), True),
+        (QueueWork(Queue(pk=1, paused=True), 1, has_response=False, has_error=False), False),
+        (QueueWork(Queue(pk=1, paused=True), 1, has_response=True, has_error=False), True),
+    ],
+)
+def test_a_queue_without_anything_to_do_has_no_turn(found: QueueWork, has_turn: bool) -> None:
+    assert QueueRotation().after_probe([found]) == ([found] if has_turn else [])
+
+
+def test_those_whose_turn_did_not_come_are_next_in_their_order_and_once() -> None:
+    turns = QueueRotation()
+    turns.served(A)
+    order = turns.after_probe(busy(A, B, C))
+
+    turns.keep_rest(order[1:])
+
+    assert names(turns.pop_next()) == ["c", "a"]
+    assert turns.pop_next() == []
+
+
+def test_a_called_queue_comes_before_those_that_were_left_and_once() -> None:
+    turns = QueueRotation()
+    turns.after_probe(busy(A, B, C))
+    turns.keep_rest(busy(B, C))
+
+    turns.put_first("c")
+    turns.put_first("c")
+    turns.put_first("unknown")
+
+    assert names(turns.pop_next()) == ["c", "b"]
+
+
+def test_a_look_knows_better_than_what_was_left() -> None:
+    turns = QueueRotation()
+    turns.after_probe(busy(A, B))
+    turns.keep_rest(busy(B))
+
+    turns.after_probe(busy(A))
+
+    assert turns.pop_next() == []

@@ -1,0 +1,220 @@
+"""The values of jobs: which are taken, which are refused, and what the refusal says."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+import hipq_django as hipq
+from hipq_django.domain.drafts import JOB_OPTIONS, JobDefaults
+from hipq_django.domain.validation import (
+    MAX_KEY_CHARS,
+    checked_data,
+    checked_factor,
+    checked_key,
+    checked_moment,
+    checked_name,
+    checked_priority,
+    checked_timeout,
+    checked_type_name,
+    checked_windows,
+    checked_zone,
+)
+from hipq_django.exceptions import InvalidJobError
+
+NAN, INFINITE = float("nan"), float("inf")
+GOOGOL = pytest.param(10**400, id="googol")
+
+
+def test_the_defaults_are_those_of_the_design() -> None:
+    """T2: timeout 86,400 s, priority 100, factor 1, no windows."""
+    assert JobDefaults() == JobDefaults(86_400, 100, Decimal(1), (), "")
+
+
+def test_a_new_job_takes_its_data_by_place_and_the_rest_by_name() -> None:
+    new = hipq.NewJob("charge_card", {"order": 42}, job_key="order-42")
+
+    assert (new.job_type, new.job_data, new.job_key) == ("charge_card", {"order": 42}, "order-42")
+    assert [f.name for f in fields(new)] == ["job_type", "job_data", *JOB_OPTIONS]
+    with pytest.raises(TypeError):
+        hipq.NewJob("charge_card", {}, "order-42")  # type: ignore[call-arg]
+
+
+# Names
+
+
+@pytest.mark.parametrize("name", ["a", "bank", "fast_bank", "bank2", "z_9", "x" * 100])
+def test_a_name_has_lower_case_letters_digits_and_underscores(name: str) -> None:
+    """T34."""
+    assert checked_name("queue", name) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("", "Bank", "BANK", "fast-bank", "fast bank", "bank.eu", "bänk", "2bank", "_bank"),
+        *("bank\n", "bank\0", "x" * 101, "٢", None, 5, b"bank", ["bank"]),
+    ],
+)
+def test_any_other_name_is_refused_with_the_rule(name: Any) -> None:
+    """T34."""
+    with pytest.raises(InvalidJobError, match=r"queue .*lower-case letters, digits and"):
+        checked_name("queue", name)
+
+
+@pytest.mark.parametrize("name", ["charge_card", "Charge Card", "payments.charge", "zahlen-ä"])
+def test_a_job_type_may_be_called_anything_printable(name: str) -> None:
+    assert checked_type_name(name) == name
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", "a\0b", "\ud800", "x" * 101, None, 5, ["a"]])
+def test_a_job_type_without_a_printable_name_is_refused(name: Any) -> None:
+    with pytest.raises(InvalidJobError, match="1 to 100 printable characters"):
+        checked_type_name(name)
+
+
+# Keys
+
+
+def test_a_job_without_key_has_the_key_none() -> None:
+    assert checked_key(None) == "NONE"
+
+
+@pytest.mark.parametrize("key", ["order-42", "a", "x" * MAX_KEY_CHARS, "Größe 7", "💳", " "])
+def test_a_key_is_any_printable_text(key: str) -> None:
+    assert checked_key(key) == key
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("", "text that is not empty"),
+        (42, r"job_key 42: a key is text .* use str\(…\)"),
+        (b"order", "a key is text"),
+        (["order"], "a key is text"),
+        ("x" * 256, "has 256 characters, at most 255 are allowed; use a hash"),
+        ("a\0b", "printable characters only"),
+        ("a\nb", "printable characters only"),
+        ("\ud800", "printable characters only"),
+    ],
+)
+def test_any_other_key_is_refused_with_the_way_out(key: Any, message: str) -> None:
+    with pytest.raises(InvalidJobError, match=message):
+        checked_key(key)
+
+
+# Numbers
+
+
+@pytest.mark.parametrize("timeout", [0.001, 1, 86_400, 10 * 366 * 86_400])
+def test_a_timeout_is_seconds_above_zero(timeout: float) -> None:
+    assert checked_timeout(timeout) == timeout
+
+
+@pytest.mark.parametrize(
+    "timeout", [0, -1, NAN, INFINITE, "60", None, True, timedelta(1), 316_224_001, GOOGOL]
+)
+def test_any_other_timeout_is_refused(timeout: Any) -> None:
+    with pytest.raises(InvalidJobError, match=r"timeout .*: give seconds above 0, at most"):
+        checked_timeout(timeout)
+
+
+@pytest.mark.parametrize("priority", [-1_000_000, 0, 100, 1_000_000])
+def test_a_priority_is_a_whole_number(priority: int) -> None:
+    assert checked_priority(priority) == priority
+
+
+@pytest.mark.parametrize(
+    "priority", [1.0, "1", None, True, NAN, Decimal(1), 1_000_001, -1_000_001, GOOGOL]
+)
+def test_any_other_priority_is_refused(priority: Any) -> None:
+    with pytest.raises(InvalidJobError, match=r"priority .*: give a whole number from"):
+        checked_priority(priority)
+
+
+@pytest.mark.parametrize("factor", [0, 1, 0.1, 2.5, Decimal("0.125"), 1_000_000, Decimal("1E+3")])
+def test_a_factor_is_exact_to_a_thousandth(factor: Any) -> None:
+    assert checked_factor(factor) == Decimal(str(factor))
+
+
+@pytest.mark.parametrize(
+    "factor",
+    [
+        *(-1, -0.001, 0.0001, 1_000_001, NAN, INFINITE, "1", None, True, Decimal("sNaN")),
+        *(Decimal("1E+999999"), Decimal("1E-999999"), GOOGOL),
+    ],
+)
+def test_any_other_factor_is_refused(factor: Any) -> None:
+    with pytest.raises(InvalidJobError, match=r"throttle_factor .*: give a number from 0 to"):
+        checked_factor(factor)
+
+
+# Moments
+
+
+def test_a_moment_is_an_aware_datetime_of_any_zone() -> None:
+    moment = datetime(2025, 1, 6, 12, tzinfo=timezone(timedelta(hours=-12)))
+
+    assert checked_moment(moment) == moment
+
+
+@pytest.mark.parametrize(
+    ("moment", "message"),
+    [
+        (datetime(2025, 1, 6), "is naive; give an aware datetime"),  # noqa: DTZ001
+        (datetime(1969, 12, 31, tzinfo=UTC), "from 1970 to 9000"),
+        (datetime(9000, 1, 2, tzinfo=UTC), "from 1970 to 9000"),
+        (datetime.max.replace(tzinfo=timezone(-timedelta(hours=12))), "from 1970 to 9000"),
+        (datetime.min.replace(tzinfo=timezone(timedelta(hours=12))), "from 1970 to 9000"),
+        ("2025-01-06T12:00:00Z", "give an aware datetime"),
+        (datetime(2025, 1, 6, tzinfo=UTC).date(), "give an aware datetime"),
+        (1_736_164_800, "give an aware datetime"),
+        (timedelta(minutes=5), "give an aware datetime"),
+    ],
+)
+def test_any_other_moment_is_refused_with_the_way_out(moment: Any, message: str) -> None:
+    with pytest.raises(InvalidJobError, match=message):
+        checked_moment(moment)
+
+
+# Data, windows, zones
+
+
+def test_data_is_json_or_text() -> None:
+    assert checked_data({"order": (1, 2)}) == {"order": [1, 2]}
+    assert checked_data("order 42") == "order 42"
+
+
+@pytest.mark.parametrize("data", [object(), {"price": NAN}, {1, 2}, b"order"])
+def test_data_that_is_not_json_is_refused_with_the_reason(data: Any) -> None:
+    with pytest.raises(InvalidJobError, match=r"job_data is not JSON: .*[A-Za-z]"):
+        checked_data(data)
+
+
+def test_windows_are_stored_as_text() -> None:
+    windows = ["05:00-07:00", hipq.TimeWindow("22:00", "02:00", days="mon-fri")]
+
+    assert checked_windows(windows) == ["05:00-07:00", "mon-fri 22:00-02:00"]
+
+
+@pytest.mark.parametrize(
+    "windows", ["05:00-07:00", ["05:00"], ["05:00-05:00"], ["25:00-26:00"], [None], 5, {}]
+)
+def test_malformed_windows_are_refused(windows: Any) -> None:
+    with pytest.raises(InvalidJobError, match="time window"):
+        checked_windows(windows)
+
+
+@pytest.mark.parametrize("zone", ["", "Europe/Paris", "UTC"])
+def test_a_zone_is_a_name_that_the_machine_knows(zone: str) -> None:
+    assert checked_zone(zone) == zone
+
+
+@pytest.mark.parametrize("zone", ["Mars/Olympus", "../etc/passwd", "Europe", "a\0b", 5, None])
+def test_an_unknown_zone_is_refused(zone: Any) -> None:
+    with pytest.raises(InvalidJobError, match=r"time zone .* is unknown; give a name such as"):
+        checked_zone(zone)
