@@ -84,7 +84,9 @@ class Proxy:
             except OSError:
                 return
             with suppress(OSError):
-                self._links.append(Link(near, _connected(self._target, near), self.network))
+                link = Link(near, _connected(self._target, near), self.network)
+                self._links.append(link)
+                link.start()  # not before it can be cut: a client may have its answer at once
 
 
 def _connected(target: str, near: socket.socket) -> socket.socket:
@@ -105,6 +107,10 @@ class Link:
         self._near, self._far, self._network = near, far, network
         self.is_silent = network.is_silent
         self._drops_reply = False
+
+    def start(self) -> None:
+        """Pass on what comes from either side, until one of them ends."""
+        near, far = self._near, self._far
         for source, sink, passes in ((near, far, self._may_ask), (far, near, self._may_reply)):
             way: SimpleQueue[tuple[float, bytes]] = SimpleQueue()
             threading.Thread(target=self._take, args=(source, way, passes), daemon=True).start()
@@ -155,10 +161,9 @@ class Link:
                     break
                 time.sleep(max(due - time.monotonic(), 0.0))
                 sink.sendall(data)
-        if self.is_silent:
-            with suppress(OSError):  # the client must hear nothing, not even an end
-                self._far.close()
-            return
+        if self.is_silent and sink is self._near:
+            return  # the server has ended it: the client must not hear of that
         self.close()
-        with suppress(OSError):
-            sink.close()
+        for end in (self._near, self._far):
+            with suppress(OSError):
+                end.close()
