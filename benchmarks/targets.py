@@ -113,6 +113,32 @@ TARGETS = (
     Target(
         "against django-tasks-db", Of("W3"), at_least=50, against=_peer("W3", "django_tasks_db")
     ),
+    *(
+        target
+        for where, system in (("PostgreSQL", OURS), ("SQLite", SQLITE))
+        for workload in ("W3b", "W3c")
+        for target in (
+            Target(
+                f"attempts that fail against jobs that succeed, {where}",
+                Of(workload, "share", system),
+                at_least=0.4,
+            ),
+            Target(
+                f"peak memory meanwhile, {where}",
+                Of(workload, "storm_memory_mb", system),
+                at_most=100,
+                unit="MB",
+            ),
+        )
+    ),
+    *(
+        Target(f"0.4 s from the database, {what}", Of("W3d", figure), at_least=50, unit="jobs/s")
+        for what, figure in (
+            ("no limit", "jobs_per_second"),
+            ("limit 100", "jobs_per_second_limited"),
+            ("100 tenants", "jobs_per_second_many_keys"),
+        )
+    ),
     Target("two workers against one", Of("W4"), at_least=1.5, against=(Of("W3"),)),
     Target(
         "against two workers of pgqueuer", Of("W4"), at_least=1, against=_peer("W4", "pgqueuer")
@@ -149,6 +175,7 @@ TARGETS = (
         for where, system in (("PostgreSQL", OURS), ("SQLite", SQLITE))
         for what, figure, most in (("median", "p50_ms", 30), ("99th percentile", "p99_ms", 120))
     ),
+    Target("beside a storm: 99th percentile", Of("W5d", "p99_ms"), at_most=100, unit="ms"),
     Target("large table against an empty one", Of("W6"), at_least=0.9, against=(Of("W3"),)),
     Target("in a full drain", Of("W7", "transactions_per_job"), at_most=0.01, unit="a job"),
     Target("peak memory of a worker", Of("W7", "memory_mb"), at_most=100, unit="MB"),

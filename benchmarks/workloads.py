@@ -134,6 +134,21 @@ WORKLOADS = (
         charted="share",
     ),
     Workload(
+        "W3d",
+        "Drain far from the database",
+        "Three workers do 5,000 jobs that do nothing, from a queue without a limit, from one with "
+        "limit 100 and from one with a limit for each of 100 tenants, while all that workers and "
+        "PostgreSQL send each other takes 0.2 s each way.",
+        "far",
+        {"jobs": 5_000, "workers": 3, "seconds_each_way": 0.2},
+        {"jobs": 200, "workers": 3, "seconds_each_way": 0.02},
+        (
+            rate("jobs_per_second", "no limit"),
+            rate("jobs_per_second_limited", "limit 100"),
+            rate("jobs_per_second_many_keys", "100 tenants"),
+        ),
+    ),
+    Workload(
         "W4",
         "Drain, two workers",
         "The same with two workers and 40,000 jobs, from the moment when both have begun.",
@@ -205,9 +220,9 @@ WORKLOADS = (
         "W5d",
         "Latency beside a storm of failures",
         "From the enqueue's commit to the first line of the handler, as in W5, while the same "
-        "worker has 60,000 jobs of another queue in hand that all raise.",
+        "worker is at 150,000 jobs of another queue that all raise.",
         "storm_beside",
-        {"failing": 60_000, "jobs": 100, "pause_seconds": 0.03},
+        {"failing": 150_000, "jobs": 100, "pause_seconds": 0.03},
         {"failing": 6_000, "jobs": 20, "pause_seconds": 0.01},
         (
             *DELAYS[:2],

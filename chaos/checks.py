@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from chaos.figures import idle_seconds, recovery_seconds, waits
 from chaos.project.limits import PER_TENANT, RATE
 from chaos.run import THREADS
+from hipq_django.domain.retries import MAX_LOSSES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -86,8 +87,18 @@ def wrong_outcome(evidence: Evidence) -> Iterator[str]:
             allowed.add("failed")
         if evidence.of(row.key, "cancelled"):
             allowed = {"cancelled"}
+        if _was_killed_too_often(row.key, evidence):
+            allowed.add("failed")
         if row.state == "final" and row.outcome not in allowed:
             yield f"{row.key}: {row.outcome}, not {' or '.join(sorted(allowed))}"
+
+
+def _was_killed_too_often(key: str, evidence: Evidence) -> bool:
+    """Whether so many workers were killed in a row with this job in hand that it may do it."""
+    killed = {event.more["worker"] for event in evidence.named("killed")}
+    ended = {event.attempt for event in evidence.of(key, "end")}
+    begun = [event for event in evidence.of(key, "begin") if event.attempt not in ended]
+    return sum(event.pid in killed for event in begun) >= MAX_LOSSES
 
 
 # Starts

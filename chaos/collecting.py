@@ -28,6 +28,10 @@ BULKY = "bulky"
 
 TRACEBACK = re.compile(r"^Traceback \(most recent call last\):$")
 RAISED = re.compile(r"^([A-Za-z_][\w.]*)(?::|$)")
+LINKS = (
+    "The above exception was the direct cause of the following exception:",
+    "During handling of the above exception, another exception occurred:",
+)
 EXPECTED = (
     # What the jobs' code raises, and the database.
     "chaos.project.jobs.",
@@ -107,12 +111,18 @@ def _receipts() -> frozenset[str]:
 
 
 def unexpected(log: Path) -> Iterator[str]:
-    """Return the last lines of tracebacks that neither the jobs nor the database explain."""
+    """Return the last lines of tracebacks that neither the jobs nor the database explain.
+
+    Of exceptions that followed from each other, the last one counts.
+    """
+    found: list[str] = []
     inside = False
     for line in log.read_text(errors="replace").splitlines():
         if TRACEBACK.match(line):
             inside = True
-        elif inside and (raised := RAISED.match(line)):
+        elif inside and RAISED.match(line):
             inside = False
-            if not raised[1].startswith(EXPECTED):
-                yield line
+            found.append(line)
+        elif line in LINKS:
+            found.pop()
+    yield from (line for line in found if not line.startswith(EXPECTED))

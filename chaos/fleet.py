@@ -70,6 +70,7 @@ class Fleet:
     def kill(self, process: subprocess.Popen[bytes]) -> None:
         """Kill a worker, with what it started."""
         self._forget(process)
+        self.ledger.write("killed", worker=process.pid)
         _kill(process)
 
     def suspend(self, process: subprocess.Popen[bytes], seconds: float) -> None:

@@ -8,7 +8,7 @@ SYSTEM = System(
     package="benchmarks.hipq",
     store="postgres",
     workloads=(
-        *("W1", "W2", "W3", "W3b", "W3c", "W4", "W4b", "W4c"),
+        *("W1", "W2", "W3", "W3b", "W3c", "W3d", "W4", "W4b", "W4c"),
         *("W5", "W5b", "W5c", "W5d"),
         *("W6", "W7", "W7b", "W8", "W9", "W10", "W11"),
     ),
