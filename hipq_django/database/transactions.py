@@ -66,6 +66,14 @@ _IDLE = f"""
         THEN set_config('{IDLE_LIMIT}', %s, true) END"""
 
 
+READS_NO_TABLE = "set_config('enable_seqscan', 'off', true)"
+"""Keeps this transaction from reading tables from end to end.
+
+The server keeps the plan by which it checks a foreign key for as long as a session lasts; made
+while the table was small, it would read all of a large one for each new row.
+"""
+
+
 @contextmanager
 def _limited(using: str, limits: str) -> Iterator[None]:
     """For this transaction only: behind a pooler the session is the next one's too."""
@@ -75,7 +83,7 @@ def _limited(using: str, limits: str) -> Iterator[None]:
         if is_outermost and connection.vendor == "postgresql":
             milliseconds = min(int(longest_silence(using) * 1000), MAX_MILLISECONDS)
             with connection.cursor() as cursor:
-                cursor.execute(f"SELECT {limits}", [str(milliseconds)])
+                cursor.execute(f"SELECT {READS_NO_TABLE}, {limits}", [str(milliseconds)])
         yield
 
 

@@ -26,6 +26,8 @@ class Dialect:
     encode_json: Callable[[Any], Any]
     moment: str
     """The column {0}, a time, as what the engine reads one from."""
+    by_key: str
+    """What has the jobs of the rows `v` looked up in the primary key, all at once."""
     lock: str
     """The end of a SELECT that locks what it returns and passes over what others locked."""
 
@@ -39,6 +41,7 @@ POSTGRESQL = Dialect(
     json="(r -> {0})",
     encode_json=lambda value: value,
     moment="(EXTRACT(EPOCH FROM {0}) * 1000000)::bigint",
+    by_key="AND hipq_job.id = ANY (ARRAY(SELECT id FROM v))",
     lock="FOR NO KEY UPDATE SKIP LOCKED",
 )
 
@@ -49,5 +52,6 @@ SQLITE = Dialect(
     json="json_extract(r.value, '$[{0}]')",
     encode_json=encode_json,
     moment="{0}",
+    by_key="",
     lock="",
 )

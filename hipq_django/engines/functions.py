@@ -16,13 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import connections
 
-from hipq_django.database.transactions import IDLE_LIMIT, LOCK_MILLISECONDS
+from hipq_django.database.transactions import IDLE_LIMIT, LOCK_MILLISECONDS, READS_NO_TABLE
 from hipq_django.exceptions import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PREFIX = "hipq_"
+
+KEEPS_PLAN = "SET plan_cache_mode = force_generic_plan"
+LOOKS_UP = "SET enable_hashjoin = off SET enable_mergejoin = off"
+JOINS_SETS = "SET enable_nestloop = off"
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,13 @@ class ServerFunction:
     """What the function locks first, its parameters numbered; without it, it returns no rows.
 
     A statement of its own: `text` sees what was committed before the lock was taken.
+    """
+    joins_sets: bool = False
+    """Whether it joins two sets that may both be large; else each row is looked up by an index."""
+    is_checked_late: bool = False
+    """Whether the commit looks up the rows that new ones belong to.
+
+    Then the limits of the planner last until there, so only transactions of ours may call it.
     """
     patience: int = LOCK_MILLISECONDS
     """For how many milliseconds it waits for a row that somebody has locked, then it is ended.
@@ -104,23 +115,31 @@ class ServerFunction:
     def _signature_and_body(self) -> str:
         """The first plan is kept: others would be for values of parameters, of which none matters.
 
-        Only who waits for a lock pays for its limit.
+        It may be made while the tables are empty, when to read them from end to end seems best, so
+        the ways that get worse as they grow are closed. Only who waits for a lock pays for its
+        limit.
         """
+        planning = [KEEPS_PLAN, JOINS_SETS if self.joins_sets else LOOKS_UP]
+        if not self.is_checked_late:
+            planning.append("SET enable_seqscan = off")
+        if self.patience:
+            planning.append(f"SET lock_timeout = '{self.patience}ms'")
         steps = [*self._limits, *self._locking]
         returns, declare, query = f"TABLE ({', '.join(self.gives)})", "", "RETURN QUERY {};"
         if self.is_single:
             [returns] = self.gives
             declare, query = f"DECLARE found {returns};\n", "{} INTO found;\nRETURN found;"
-        patience = f" SET lock_timeout = '{self.patience}ms'" if self.patience else ""
         body = "\n".join([*steps, query.format(self.numbered)])
         return (
             f"({', '.join(self._parameters)}) RETURNS {returns}\n"
-            f"LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan{patience} AS $$\n"
+            f"LANGUAGE plpgsql {' '.join(planning)} AS $$\n"
             f"#variable_conflict use_column\n{declare}BEGIN\n{body}\nEND $$"
         )
 
     @property
     def _limits(self) -> list[str]:
+        if self.is_checked_late:
+            return [f"PERFORM {READS_NO_TABLE};"]
         if not self.ends_silence:
             return []
         last = len(self._parameters)

@@ -179,7 +179,7 @@ class SqlEngine(Engine, ABC):
     def _finish_params(self, jobs: Sequence[Finished], worker: Worker, now: datetime) -> list[Any]:
         encode = self.dialect.encode_json
         rows = [(pk, attempt, encode(value), first) for pk, attempt, value, first in sorted(jobs)]
-        return [self._moment(now), *batch(rows), worker.pk]
+        return [*batch(rows), self._moment(now), worker.pk]
 
     def park(self, jobs: Iterable[tuple[int, int]], worker: Worker, now: datetime) -> set[int]:
         rows = sorted(jobs)
@@ -187,7 +187,7 @@ class SqlEngine(Engine, ABC):
             return set()
 
         def write(rows: Sequence[tuple[int, int]]) -> set[int]:
-            params = [self._moment(now), *batch(rows), worker.pk]
+            params = [*batch(rows), self._moment(now), worker.pk]
             return self._ids(statements.park(self.dialect), params)
 
         return self._pass_over_locked(rows, write)
@@ -233,12 +233,15 @@ class SqlEngine(Engine, ABC):
         rows = self._call(statements.failures(self.dialect), batch([(pk,) for pk in ids]))
         return {pk: count or 0 for pk, count in rows}
 
-    def _failing(self, failed: Sequence[Failing]) -> list[Any]:
+    def _failing(
+        self, failed: Sequence[Failing], traceback: Callable[[str], object] = str
+    ) -> list[Any]:
+        """Return the parameters of failed attempts, and of each what stands for its traceback."""
         encode, text_of = self.dialect.encode_json, self._moments()
         return batch(
             [
                 (
-                    *row[:6], encode(row.error), encode(row.classes), row.traceback,
+                    *row[:6], encode(row.error), encode(row.classes), traceback(row.traceback),
                     text_of(row.start_time), row.failures,
                 )
                 for row in sorted(failed, key=_id)
@@ -252,7 +255,7 @@ class SqlEngine(Engine, ABC):
         rows = [
             (*row[:4], row[4] and text_of(row[4]), row.rank) for row in sorted(concluded, key=_id)
         ]
-        return [self._moment(now), *batch(rows), worker.pk]
+        return [*batch(rows), self._moment(now), worker.pk]
 
     def _pass_over_locked(self, jobs: Sequence[Row], write: Callable[[Sequence[Row]], T]) -> T:
         """Write rows, without waiting for those that somebody else has locked."""

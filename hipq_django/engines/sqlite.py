@@ -64,7 +64,7 @@ class SqliteEngine(SqlEngine):
         """Do what `statements.fail` does, where one statement writes to one table."""
         document, number, moment = *self._failing(failed), self._moment(now)
         sql = statements.to_error(self.dialect)
-        done = self._ids_of(sql, [moment, document, number, worker.pk])
+        done = self._ids_of(sql, [document, number, moment, worker.pk])
         written = self._failing([row for row in failed if row.id in done])
         sql = statements.attempts_of(self.dialect)
         self._execute(sql, [moment, worker.name, *written])

@@ -112,7 +112,7 @@ def probe_queues(dialect: Dialect) -> ServerFunction:
         ORDER BY q.id"""
     flags = ("first_rank bigint", "has_response boolean", "has_error boolean")
     takes = (*["timestamptz"] * 3, "jsonb", "integer", "text", "text", "jsonb")
-    return ServerFunction("probe_queues", takes, (*_QUEUE_TYPES, *flags), text)
+    return ServerFunction("probe_queues", takes, (*_QUEUE_TYPES, *flags), text, joins_sets=True)
 
 
 HAS_OVERDUE = ServerFunction(
@@ -340,39 +340,58 @@ def claim_rows(dialect: Dialect) -> str:
         WHERE j.id = v.id AND j.state || '' IN ('initial', 'retry') AND {IS_LIVE}"""
 
 
-@cache
-def finish(dialect: Dialect) -> ServerFunction:
-    """Plan: as `claim_rows`. An answer that came while the request was sent goes first."""
-    text = f"""
-        UPDATE hipq_job SET {FINAL}
-        FROM (SELECT {dialect.field.format(0, "bigint")} AS id,
-                {dialect.field.format(1, "integer")} AS attempt,
-                {dialect.json.format(2)} AS result,
-                {dialect.field.format(3, "boolean")} AS is_request FROM {dialect.rows}) v
-        WHERE hipq_job.id = v.id AND {IN_STATE_BY_KEY.format("running")}
-            AND hipq_job.attempt = v.attempt AND hipq_job.worker_id = %s
-            AND NOT (hipq_job.has_pending_answer AND v.is_request)
+def _write_batch(
+    dialect: Dialect, columns: dict[str, str], state: str, changes: str, unless: str = "false"
+) -> str:
+    """Return the UPDATE of a worker's jobs in one state by the rows `v` of a document.
+
+    Plan: one look-up of all ids in the primary key, whatever size the tables seem to have, and a
+    hash join of what it finds.
+    """
+    return f"""
+        WITH v AS {_rows(dialect, columns)}
+        UPDATE hipq_job SET {changes} FROM v
+        WHERE hipq_job.id = v.id {dialect.by_key} AND {IN_STATE_BY_KEY.format(state)}
+            AND hipq_job.attempt = v.attempt AND hipq_job.worker_id = %s AND NOT ({unless})
         RETURNING hipq_job.id"""
-    return ServerFunction("finish", _RESULT_TYPES, ("id bigint",), text, patience=PATIENCE)
+
+
+def _batch_function(
+    name: str, text: str, *more: str, is_checked_late: bool = False
+) -> ServerFunction:
+    return ServerFunction(
+        name,
+        takes=("jsonb", "integer", "timestamptz", "bigint", *more),
+        gives=("id bigint",),
+        text=text,
+        joins_sets=True,
+        is_checked_late=is_checked_late,
+        patience=PATIENCE,
+    )
 
 
 PATIENCE = 20
 """Milliseconds for a row that somebody has locked: as long as others mostly need it."""
 
-_RESULT_TYPES = ("timestamptz", "jsonb", "integer", "bigint")
+FINISHED = {"id": "bigint", "attempt": "integer", "result": "json", "is_request": "boolean"}
+"""The columns of the rows that say which jobs are done."""
+
+_ANSWERED = "hipq_job.has_pending_answer AND v.is_request"
+"""An answer that came while the request was sent goes first."""
+
+
+@cache
+def finish(dialect: Dialect) -> ServerFunction:
+    """Plan: as `_write_batch`."""
+    return _batch_function("finish", _write_batch(dialect, FINISHED, "running", FINAL, _ANSWERED))
 
 
 @cache
 def park(dialect: Dialect) -> ServerFunction:
-    """Plan: as `claim_rows`."""
-    text = f"""
-        UPDATE hipq_job SET worker_id = NULL, phase = 'NONE', expects = '[]', update_time = %s
-        FROM (SELECT {dialect.field.format(0, "bigint")} AS id,
-                {dialect.field.format(1, "integer")} AS attempt FROM {dialect.rows}) v
-        WHERE hipq_job.id = v.id AND {IN_STATE_BY_KEY.format("running")}
-            AND hipq_job.attempt = v.attempt AND hipq_job.worker_id = %s
-        RETURNING hipq_job.id"""
-    return ServerFunction("park", _RESULT_TYPES, ("id bigint",), text, patience=PATIENCE)
+    """Plan: as `_write_batch`."""
+    changes = "worker_id = NULL, phase = 'NONE', expects = '[]', update_time = %s"
+    columns = {"id": "bigint", "attempt": "integer"}
+    return _batch_function("park", _write_batch(dialect, columns, "running", changes))
 
 
 FAILING = {
@@ -393,20 +412,17 @@ FAILING = {
 
 @cache
 def to_error(dialect: Dialect) -> str:
-    """Return the UPDATE of jobs whose attempts failed. Plan: as `claim_rows`."""
-    return f"""
-        UPDATE hipq_job SET state = v.state, outcome = v.outcome, error = v.error,
+    """Return the UPDATE of jobs whose attempts failed. Plan: as `_write_batch`."""
+    changes = """
+            state = v.state, outcome = v.outcome, error = v.error,
             worker_id = CASE WHEN v.is_kept THEN hipq_job.worker_id END,
             phase = CASE WHEN v.is_kept THEN 'decision' ELSE 'NONE' END,
-            has_pending_answer = hipq_job.has_pending_answer AND v.state = 'error', update_time = %s
-        FROM {_rows(dialect, FAILING)} v
-        WHERE hipq_job.id = v.id AND {IN_STATE_BY_KEY.format("running")}
-            AND hipq_job.attempt = v.attempt AND hipq_job.worker_id = %s
-            AND NOT (hipq_job.has_pending_answer AND v.is_request)
-        RETURNING hipq_job.id"""
+            has_pending_answer = hipq_job.has_pending_answer AND v.state = 'error',
+            update_time = %s"""
+    return _write_batch(dialect, FAILING, "running", changes, _ANSWERED)
 
 
-def attempts(failed: str) -> str:
+def attempts(failed: str, traceback: str = "traceback") -> str:
     """Return the INSERT of the rows `failed` into the history of their jobs.
 
     Plan: for each that had an attempt before, and is not counted yet, a look-up of the last one
@@ -416,7 +432,7 @@ def attempts(failed: str) -> str:
         INSERT INTO hipq_attempt (job_id, attempt, kind, error, exception_classes, traceback,
             start_time, end_time, worker, failures, losses, interrupted,
             lost_decisions)
-        SELECT id, attempt, 'raised', error, exception_classes, traceback, start_time, %s, %s,
+        SELECT id, attempt, 'raised', error, exception_classes, {traceback}, start_time, %s, %s,
             CASE WHEN failures > 0 THEN failures WHEN attempt = 1 THEN 1
                 ELSE 1 + COALESCE((SELECT a.failures FROM hipq_attempt a
                     WHERE a.job_id = failed.id AND a.attempt < failed.attempt
@@ -433,13 +449,18 @@ def attempts_of(dialect: Dialect) -> str:
 
 @cache
 def fail(dialect: Dialect) -> ServerFunction:
-    """Do both in one statement."""
+    """Do both in one statement.
+
+    Jobs that fail together mostly fail at the same place, and its text is most of what is sent: the
+    rows have the number of their traceback among those that differ.
+    """
     told = ", ".join(f"v.{name}" for name in list(FAILING)[1:])
+    noted = attempts("failed", traceback="%s::jsonb ->> traceback::integer")
     text = f"""
-        WITH failed AS ({to_error(dialect)}, {told}), noted AS ({attempts("failed")})
+        WITH failed AS ({to_error(dialect)}, {told}), noted AS ({noted})
         SELECT id FROM failed"""
-    takes = (*_RESULT_TYPES, "timestamptz", "text")
-    return ServerFunction("fail", takes, ("id bigint",), text, patience=PATIENCE)
+    more = ("jsonb", "timestamptz", "text")
+    return _batch_function("fail", text, *more, is_checked_late=True)
 
 
 CONCLUDED = {
@@ -465,18 +486,14 @@ def failures(dialect: Dialect) -> ServerFunction:
 
 @cache
 def conclude(dialect: Dialect) -> ServerFunction:
-    """Plan: as `claim_rows`."""
-    text = f"""
-        UPDATE hipq_job SET state = v.state, outcome = v.outcome, worker_id = NULL, phase = 'NONE',
+    """Plan: as `_write_batch`."""
+    changes = """
+            state = v.state, outcome = v.outcome, worker_id = NULL, phase = 'NONE',
             has_pending_answer = hipq_job.has_pending_answer AND v.state = 'retry',
             update_time = %s,
             scheduled_run_time = COALESCE(v.scheduled_run_time, hipq_job.scheduled_run_time),
-            rank = COALESCE(v.rank, hipq_job.rank)
-        FROM {_rows(dialect, CONCLUDED)} v
-        WHERE hipq_job.id = v.id AND {IN_STATE_BY_KEY.format("error")}
-            AND hipq_job.attempt = v.attempt AND hipq_job.worker_id = %s
-        RETURNING hipq_job.id"""
-    return ServerFunction("conclude", _RESULT_TYPES, ("id bigint",), text, patience=PATIENCE)
+            rank = COALESCE(v.rank, hipq_job.rank)"""
+    return _batch_function("conclude", _write_batch(dialect, CONCLUDED, "error", changes))
 
 
 def _rows(dialect: Dialect, columns: dict[str, str]) -> str:

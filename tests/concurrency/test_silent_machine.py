@@ -47,7 +47,7 @@ class SilentMachine:
 
     def _execute(self, execute: Any, sql: str, *rest: Any) -> Any:
         result = execute(sql, *rest)
-        locks = sql.lstrip().startswith(("UPDATE", "INSERT", "DELETE"))
+        locks = sql.lstrip().startswith(("UPDATE", "INSERT", "DELETE", "WITH"))
         locks = locks or "FOR NO KEY UPDATE" in sql
         if connection.in_atomic_block and (locks or "hipq_lock_" in sql or "hipq_due_" in sql):
             self.is_silent.set()

@@ -1,73 +1,73 @@
-DROP FUNCTION hipq_probe_queues_2855c53a
+DROP FUNCTION hipq_probe_queues_213627e0
 
 -- next statement
 
-DROP FUNCTION hipq_lock_2de0c206
+DROP FUNCTION hipq_lock_3410e461
 
 -- next statement
 
-DROP FUNCTION hipq_first_page_2917843c
+DROP FUNCTION hipq_first_page_713352ee
 
 -- next statement
 
-DROP FUNCTION hipq_due_a5ccc980
+DROP FUNCTION hipq_due_b1c9f2bc
 
 -- next statement
 
-DROP FUNCTION hipq_claim_due_df63a85f
+DROP FUNCTION hipq_claim_due_f014c4ff
 
 -- next statement
 
-DROP FUNCTION hipq_claim_fitting_e10d31e6
+DROP FUNCTION hipq_claim_fitting_5c74b280
 
 -- next statement
 
-DROP FUNCTION hipq_claim_293486d4
+DROP FUNCTION hipq_claim_16b96892
 
 -- next statement
 
-DROP FUNCTION hipq_finish_16070f00
+DROP FUNCTION hipq_finish_89f6f3da
 
 -- next statement
 
-DROP FUNCTION hipq_park_c58de970
+DROP FUNCTION hipq_park_c851c141
 
 -- next statement
 
-DROP FUNCTION hipq_fail_5e159514
+DROP FUNCTION hipq_fail_faa218a3
 
 -- next statement
 
-DROP FUNCTION hipq_conclude_e9ff1a27
+DROP FUNCTION hipq_conclude_e8fd2191
 
 -- next statement
 
-DROP FUNCTION hipq_failures_97b7b5ef
+DROP FUNCTION hipq_failures_bb304e2a
 
 -- next statement
 
-DROP FUNCTION hipq_has_overdue_159303e9
+DROP FUNCTION hipq_has_overdue_5ae55553
 
 -- next statement
 
-DROP FUNCTION hipq_has_early_bce9b4fb
+DROP FUNCTION hipq_has_early_625e8f92
 
 -- next statement
 
-DROP FUNCTION hipq_is_early_9dff4dc1
+DROP FUNCTION hipq_is_early_b5a8adf4
 
 -- next statement
 
-DROP FUNCTION hipq_free_7a0d6677
+DROP FUNCTION hipq_free_16f32139
 
 -- next statement
 
-DROP FUNCTION hipq_enqueue_1fe787cc
+DROP FUNCTION hipq_enqueue_8745c24d
 
 -- next statement
 
-DROP FUNCTION hipq_settle_by_key_12cbd863
+DROP FUNCTION hipq_settle_by_key_eac482dc
 
 -- next statement
 
-DROP FUNCTION hipq_settle_by_attempt_edb844e1
+DROP FUNCTION hipq_settle_by_attempt_d415ecef

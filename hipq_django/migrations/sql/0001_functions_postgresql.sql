@@ -1,5 +1,5 @@
-CREATE FUNCTION hipq_probe_queues_2855c53a(timestamptz, timestamptz, timestamptz, jsonb, integer, text, text, jsonb) RETURNS TABLE ("id" hipq_queue."id"%TYPE, "instance" hipq_queue."instance"%TYPE, "name" hipq_queue."name"%TYPE, "throttle_limit" hipq_queue."throttle_limit"%TYPE, "order" hipq_queue."order"%TYPE, "granularity_seconds" hipq_queue."granularity_seconds"%TYPE, "ageing_seconds" hipq_queue."ageing_seconds"%TYPE, "paused" hipq_queue."paused"%TYPE, "throttler_state" hipq_queue."throttler_state"%TYPE, "throttler_problem" hipq_queue."throttler_problem"%TYPE, "ranking" hipq_queue."ranking"%TYPE, first_rank bigint, has_response boolean, has_error boolean)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET lock_timeout = '100ms' AS $$
+CREATE FUNCTION hipq_probe_queues_213627e0(timestamptz, timestamptz, timestamptz, jsonb, integer, text, text, jsonb) RETURNS TABLE ("id" hipq_queue."id"%TYPE, "instance" hipq_queue."instance"%TYPE, "name" hipq_queue."name"%TYPE, "throttle_limit" hipq_queue."throttle_limit"%TYPE, "order" hipq_queue."order"%TYPE, "granularity_seconds" hipq_queue."granularity_seconds"%TYPE, "ageing_seconds" hipq_queue."ageing_seconds"%TYPE, "paused" hipq_queue."paused"%TYPE, "throttler_state" hipq_queue."throttler_state"%TYPE, "throttler_problem" hipq_queue."throttler_problem"%TYPE, "ranking" hipq_queue."ranking"%TYPE, first_rank bigint, has_response boolean, has_error boolean)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_nestloop = off SET enable_seqscan = off SET lock_timeout = '100ms' AS $$
 #variable_conflict use_column
 BEGIN
 RETURN QUERY SELECT q."id", q."instance", q."name", q."throttle_limit", q."order", q."granularity_seconds", q."ageing_seconds", q."paused", q."throttler_state", q."throttler_problem", q."ranking", CASE
@@ -33,8 +33,8 @@ END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_lock_2de0c206(bigint, integer) RETURNS TABLE ("id" hipq_queue."id"%TYPE, "instance" hipq_queue."instance"%TYPE, "name" hipq_queue."name"%TYPE, "throttle_limit" hipq_queue."throttle_limit"%TYPE, "order" hipq_queue."order"%TYPE, "granularity_seconds" hipq_queue."granularity_seconds"%TYPE, "ageing_seconds" hipq_queue."ageing_seconds"%TYPE, "paused" hipq_queue."paused"%TYPE, "throttler_state" hipq_queue."throttler_state"%TYPE, "throttler_problem" hipq_queue."throttler_problem"%TYPE, "ranking" hipq_queue."ranking"%TYPE)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET lock_timeout = '100ms' AS $$
+CREATE FUNCTION hipq_lock_3410e461(bigint, integer) RETURNS TABLE ("id" hipq_queue."id"%TYPE, "instance" hipq_queue."instance"%TYPE, "name" hipq_queue."name"%TYPE, "throttle_limit" hipq_queue."throttle_limit"%TYPE, "order" hipq_queue."order"%TYPE, "granularity_seconds" hipq_queue."granularity_seconds"%TYPE, "ageing_seconds" hipq_queue."ageing_seconds"%TYPE, "paused" hipq_queue."paused"%TYPE, "throttler_state" hipq_queue."throttler_state"%TYPE, "throttler_problem" hipq_queue."throttler_problem"%TYPE, "ranking" hipq_queue."ranking"%TYPE)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET lock_timeout = '100ms' AS $$
 #variable_conflict use_column
 BEGIN
 PERFORM set_config('lock_timeout', '100', true);
@@ -45,8 +45,8 @@ END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_first_page_2917843c(bigint, bigint, bigint, bigint, timestamptz, bigint, bigint, bigint, timestamptz, integer) RETURNS TABLE (id hipq_job.id%TYPE, queue_id hipq_job.queue_id%TYPE, job_type_id hipq_job.job_type_id%TYPE, job_data hipq_job.job_data%TYPE, job_key hipq_job.job_key%TYPE, state hipq_job.state%TYPE, timeout hipq_job.timeout%TYPE, error hipq_job.error%TYPE, attempt hipq_job.attempt%TYPE, scheduled_run_time bigint, priority hipq_job.priority%TYPE, throttle_factor hipq_job.throttle_factor%TYPE, time_windows hipq_job.time_windows%TYPE, rank hipq_job.rank%TYPE, has_pending_answer hipq_job.has_pending_answer%TYPE, origin_id hipq_job.origin_id%TYPE, create_time bigint, load numeric, has_critical boolean)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET lock_timeout = '100ms' AS $$
+CREATE FUNCTION hipq_first_page_713352ee(bigint, bigint, bigint, bigint, timestamptz, bigint, bigint, bigint, timestamptz, integer) RETURNS TABLE (id hipq_job.id%TYPE, queue_id hipq_job.queue_id%TYPE, job_type_id hipq_job.job_type_id%TYPE, job_data hipq_job.job_data%TYPE, job_key hipq_job.job_key%TYPE, state hipq_job.state%TYPE, timeout hipq_job.timeout%TYPE, error hipq_job.error%TYPE, attempt hipq_job.attempt%TYPE, scheduled_run_time bigint, priority hipq_job.priority%TYPE, throttle_factor hipq_job.throttle_factor%TYPE, time_windows hipq_job.time_windows%TYPE, rank hipq_job.rank%TYPE, has_pending_answer hipq_job.has_pending_answer%TYPE, origin_id hipq_job.origin_id%TYPE, create_time bigint, load numeric, has_critical boolean)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET lock_timeout = '100ms' AS $$
 #variable_conflict use_column
 BEGIN
 RETURN QUERY SELECT j.id, j.queue_id, j.job_type_id, j.job_data, j.job_key, j.state, j.timeout, j.error, j.attempt, (EXTRACT(EPOCH FROM j.scheduled_run_time) * 1000000)::bigint, j.priority, j.throttle_factor, j.time_windows, j.rank, j.has_pending_answer, j.origin_id, (EXTRACT(EPOCH FROM j.create_time) * 1000000)::bigint 
@@ -59,8 +59,8 @@ END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_due_a5ccc980(bigint, bigint, bigint, timestamptz, bigint, integer) RETURNS TABLE (id hipq_job.id%TYPE, queue_id hipq_job.queue_id%TYPE, job_type_id hipq_job.job_type_id%TYPE, job_data hipq_job.job_data%TYPE, job_key hipq_job.job_key%TYPE, state hipq_job.state%TYPE, timeout hipq_job.timeout%TYPE, error hipq_job.error%TYPE, attempt hipq_job.attempt%TYPE, scheduled_run_time bigint, priority hipq_job.priority%TYPE, throttle_factor hipq_job.throttle_factor%TYPE, time_windows hipq_job.time_windows%TYPE, rank hipq_job.rank%TYPE, has_pending_answer hipq_job.has_pending_answer%TYPE, origin_id hipq_job.origin_id%TYPE, create_time bigint)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET lock_timeout = '100ms' AS $$
+CREATE FUNCTION hipq_due_b1c9f2bc(bigint, bigint, bigint, timestamptz, bigint, integer) RETURNS TABLE (id hipq_job.id%TYPE, queue_id hipq_job.queue_id%TYPE, job_type_id hipq_job.job_type_id%TYPE, job_data hipq_job.job_data%TYPE, job_key hipq_job.job_key%TYPE, state hipq_job.state%TYPE, timeout hipq_job.timeout%TYPE, error hipq_job.error%TYPE, attempt hipq_job.attempt%TYPE, scheduled_run_time bigint, priority hipq_job.priority%TYPE, throttle_factor hipq_job.throttle_factor%TYPE, time_windows hipq_job.time_windows%TYPE, rank hipq_job.rank%TYPE, has_pending_answer hipq_job.has_pending_answer%TYPE, origin_id hipq_job.origin_id%TYPE, create_time bigint)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET lock_timeout = '100ms' AS $$
 #variable_conflict use_column
 BEGIN
 RETURN QUERY SELECT j.id, j.queue_id, j.job_type_id, j.job_data, j.job_key, j.state, j.timeout, j.error, j.attempt, (EXTRACT(EPOCH FROM j.scheduled_run_time) * 1000000)::bigint, j.priority, j.throttle_factor, j.time_windows, j.rank, j.has_pending_answer, j.origin_id, (EXTRACT(EPOCH FROM j.create_time) * 1000000)::bigint  FROM hipq_job j
@@ -70,8 +70,8 @@ END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_claim_due_df63a85f(bigint[], bigint[], bigint[], bigint[], timestamptz, integer, integer, bigint, timestamptz, timestamptz, bigint, bigint) RETURNS TABLE (id hipq_job.id%TYPE, queue_id hipq_job.queue_id%TYPE, job_type_id hipq_job.job_type_id%TYPE, job_data hipq_job.job_data%TYPE, job_key hipq_job.job_key%TYPE, state hipq_job.state%TYPE, timeout hipq_job.timeout%TYPE, error hipq_job.error%TYPE, attempt hipq_job.attempt%TYPE, scheduled_run_time bigint, priority hipq_job.priority%TYPE, throttle_factor hipq_job.throttle_factor%TYPE, time_windows hipq_job.time_windows%TYPE, rank hipq_job.rank%TYPE, has_pending_answer hipq_job.has_pending_answer%TYPE, origin_id hipq_job.origin_id%TYPE, create_time bigint)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET lock_timeout = '100ms' AS $$
+CREATE FUNCTION hipq_claim_due_f014c4ff(bigint[], bigint[], bigint[], bigint[], timestamptz, integer, integer, bigint, timestamptz, timestamptz, bigint, bigint) RETURNS TABLE (id hipq_job.id%TYPE, queue_id hipq_job.queue_id%TYPE, job_type_id hipq_job.job_type_id%TYPE, job_data hipq_job.job_data%TYPE, job_key hipq_job.job_key%TYPE, state hipq_job.state%TYPE, timeout hipq_job.timeout%TYPE, error hipq_job.error%TYPE, attempt hipq_job.attempt%TYPE, scheduled_run_time bigint, priority hipq_job.priority%TYPE, throttle_factor hipq_job.throttle_factor%TYPE, time_windows hipq_job.time_windows%TYPE, rank hipq_job.rank%TYPE, has_pending_answer hipq_job.has_pending_answer%TYPE, origin_id hipq_job.origin_id%TYPE, create_time bigint)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET lock_timeout = '100ms' AS $$
 #variable_conflict use_column
 BEGIN
 RETURN QUERY WITH head AS MATERIALIZED (
@@ -88,7 +88,7 @@ FROM hipq_job j WHERE j.queue_id = q.id AND j.state IN ('initial', 'retry') AND 
 LIMIT $7
 ), checked AS MATERIALIZED (
     SELECT id, rank, turn, true AND NOT bool_or(
-        needs_check OR CASE WHEN job_key <> 'NONE' THEN (SELECT found FROM hipq_is_early_9dff4dc1(job_key, job_type_id)) ELSE false END
+        needs_check OR CASE WHEN job_key <> 'NONE' THEN (SELECT found FROM hipq_is_early_b5a8adf4(job_key, job_type_id)) ELSE false END
     ) OVER places AS may_start
     FROM head WINDOW places AS (PARTITION BY turn ORDER BY rank, id)
 ), places AS MATERIALIZED (
@@ -105,8 +105,8 @@ END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_claim_fitting_e10d31e6(bigint[], bigint, bigint, bigint, timestamptz, integer, bigint, bigint, bigint, bigint, timestamptz, bigint, timestamptz, timestamptz, bigint, bigint) RETURNS TABLE (id hipq_job.id%TYPE, queue_id hipq_job.queue_id%TYPE, job_type_id hipq_job.job_type_id%TYPE, job_data hipq_job.job_data%TYPE, job_key hipq_job.job_key%TYPE, state hipq_job.state%TYPE, timeout hipq_job.timeout%TYPE, error hipq_job.error%TYPE, attempt hipq_job.attempt%TYPE, scheduled_run_time bigint, priority hipq_job.priority%TYPE, throttle_factor hipq_job.throttle_factor%TYPE, time_windows hipq_job.time_windows%TYPE, rank hipq_job.rank%TYPE, has_pending_answer hipq_job.has_pending_answer%TYPE, origin_id hipq_job.origin_id%TYPE, create_time bigint)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET lock_timeout = '100ms' AS $$
+CREATE FUNCTION hipq_claim_fitting_5c74b280(bigint[], bigint, bigint, bigint, timestamptz, integer, bigint, bigint, bigint, bigint, timestamptz, bigint, timestamptz, timestamptz, bigint, bigint) RETURNS TABLE (id hipq_job.id%TYPE, queue_id hipq_job.queue_id%TYPE, job_type_id hipq_job.job_type_id%TYPE, job_data hipq_job.job_data%TYPE, job_key hipq_job.job_key%TYPE, state hipq_job.state%TYPE, timeout hipq_job.timeout%TYPE, error hipq_job.error%TYPE, attempt hipq_job.attempt%TYPE, scheduled_run_time bigint, priority hipq_job.priority%TYPE, throttle_factor hipq_job.throttle_factor%TYPE, time_windows hipq_job.time_windows%TYPE, rank hipq_job.rank%TYPE, has_pending_answer hipq_job.has_pending_answer%TYPE, origin_id hipq_job.origin_id%TYPE, create_time bigint)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET lock_timeout = '100ms' AS $$
 #variable_conflict use_column
 BEGIN
 PERFORM 1 FROM hipq_queue q WHERE q.id = $2 FOR NO KEY UPDATE SKIP LOCKED;
@@ -125,7 +125,7 @@ SELECT q.throttle_limit - COALESCE((SELECT SUM(j.throttle_factor) FROM hipq_job 
     WHERE j.queue_id = q.id AND j.state IN ('running')), 0)
 FROM hipq_queue q WHERE q.id = $7 AND NOT q.paused AND q.throttle_limit >= 1
     AND (SELECT j.id FROM hipq_job j WHERE j.queue_id = $8 AND j.state IN ('initial', 'retry') AND j.rank BETWEEN $9 AND $10 AND j.scheduled_run_time <= $11 AND j.throttle_factor = 0 ORDER BY j.rank, j.id LIMIT 1) IS NULL), false) AND NOT bool_or(
-        needs_check OR CASE WHEN job_key <> 'NONE' THEN (SELECT found FROM hipq_is_early_9dff4dc1(job_key, job_type_id)) ELSE false END
+        needs_check OR CASE WHEN job_key <> 'NONE' THEN (SELECT found FROM hipq_is_early_b5a8adf4(job_key, job_type_id)) ELSE false END
     ) OVER places AS may_start
     FROM head WINDOW places AS (PARTITION BY turn ORDER BY rank, id)
 ), places AS MATERIALIZED (
@@ -142,8 +142,8 @@ END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_claim_293486d4(bigint, timestamptz, timestamptz, bigint[], bigint[], bigint) RETURNS TABLE (id bigint)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET lock_timeout = '100ms' AS $$
+CREATE FUNCTION hipq_claim_16b96892(bigint, timestamptz, timestamptz, bigint[], bigint[], bigint) RETURNS TABLE (id bigint)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET lock_timeout = '100ms' AS $$
 #variable_conflict use_column
 BEGIN
 RETURN QUERY UPDATE hipq_job j SET state = 'running', error = '"NONE"', worker_id = $1, update_time = $2, phase = 'request', attempt = j.attempt + 1, progress = 0, progress_message = 'NONE', extended_seconds = 0,
@@ -156,55 +156,52 @@ END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_finish_16070f00(timestamptz, jsonb, integer, bigint) RETURNS TABLE (id bigint)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET lock_timeout = '20ms' AS $$
+CREATE FUNCTION hipq_finish_89f6f3da(jsonb, integer, timestamptz, bigint) RETURNS TABLE (id bigint)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_nestloop = off SET enable_seqscan = off SET lock_timeout = '20ms' AS $$
 #variable_conflict use_column
 BEGIN
-RETURN QUERY UPDATE hipq_job SET state = 'final', outcome = 'succeeded', result = v.result, worker_id = NULL, phase = 'NONE', has_pending_answer = false, update_time = $1
-FROM (SELECT (r ->> 0)::bigint AS id,
-        (r ->> 1)::integer AS attempt,
-        (r -> 2) AS result,
-        (r ->> 3)::boolean AS is_request FROM (SELECT r FROM jsonb_array_elements($2::jsonb) AS r LIMIT $3) AS e) v
-WHERE hipq_job.id = v.id AND hipq_job.state || '' = 'running'
-    AND hipq_job.attempt = v.attempt AND hipq_job.worker_id = $4
-    AND NOT (hipq_job.has_pending_answer AND v.is_request)
+RETURN QUERY WITH v AS (SELECT (r ->> 0)::bigint AS id, (r ->> 1)::integer AS attempt, (r -> 2) AS result, (r ->> 3)::boolean AS is_request FROM (SELECT r FROM jsonb_array_elements($1::jsonb) AS r LIMIT $2) AS e)
+UPDATE hipq_job SET state = 'final', outcome = 'succeeded', result = v.result, worker_id = NULL, phase = 'NONE', has_pending_answer = false, update_time = $3 FROM v
+WHERE hipq_job.id = v.id AND hipq_job.id = ANY (ARRAY(SELECT id FROM v)) AND hipq_job.state || '' = 'running'
+    AND hipq_job.attempt = v.attempt AND hipq_job.worker_id = $4 AND NOT (hipq_job.has_pending_answer AND v.is_request)
 RETURNING hipq_job.id;
 END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_park_c58de970(timestamptz, jsonb, integer, bigint) RETURNS TABLE (id bigint)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET lock_timeout = '20ms' AS $$
+CREATE FUNCTION hipq_park_c851c141(jsonb, integer, timestamptz, bigint) RETURNS TABLE (id bigint)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_nestloop = off SET enable_seqscan = off SET lock_timeout = '20ms' AS $$
 #variable_conflict use_column
 BEGIN
-RETURN QUERY UPDATE hipq_job SET worker_id = NULL, phase = 'NONE', expects = '[]', update_time = $1
-FROM (SELECT (r ->> 0)::bigint AS id,
-        (r ->> 1)::integer AS attempt FROM (SELECT r FROM jsonb_array_elements($2::jsonb) AS r LIMIT $3) AS e) v
-WHERE hipq_job.id = v.id AND hipq_job.state || '' = 'running'
-    AND hipq_job.attempt = v.attempt AND hipq_job.worker_id = $4
+RETURN QUERY WITH v AS (SELECT (r ->> 0)::bigint AS id, (r ->> 1)::integer AS attempt FROM (SELECT r FROM jsonb_array_elements($1::jsonb) AS r LIMIT $2) AS e)
+UPDATE hipq_job SET worker_id = NULL, phase = 'NONE', expects = '[]', update_time = $3 FROM v
+WHERE hipq_job.id = v.id AND hipq_job.id = ANY (ARRAY(SELECT id FROM v)) AND hipq_job.state || '' = 'running'
+    AND hipq_job.attempt = v.attempt AND hipq_job.worker_id = $4 AND NOT (false)
 RETURNING hipq_job.id;
 END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_fail_5e159514(timestamptz, jsonb, integer, bigint, timestamptz, text) RETURNS TABLE (id bigint)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET lock_timeout = '20ms' AS $$
+CREATE FUNCTION hipq_fail_faa218a3(jsonb, integer, timestamptz, bigint, jsonb, timestamptz, text) RETURNS TABLE (id bigint)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_nestloop = off SET lock_timeout = '20ms' AS $$
 #variable_conflict use_column
 BEGIN
+PERFORM set_config('enable_seqscan', 'off', true);
 RETURN QUERY WITH failed AS (
-UPDATE hipq_job SET state = v.state, outcome = v.outcome, error = v.error,
+WITH v AS (SELECT (r ->> 0)::bigint AS id, (r ->> 1)::integer AS attempt, (r ->> 2)::boolean AS is_request, (r ->> 3)::text AS state, (r ->> 4)::text AS outcome, (r ->> 5)::boolean AS is_kept, (r -> 6) AS error, (r -> 7) AS exception_classes, (r ->> 8)::text AS traceback, (r ->> 9)::timestamptz AS start_time, (r ->> 10)::integer AS failures FROM (SELECT r FROM jsonb_array_elements($1::jsonb) AS r LIMIT $2) AS e)
+UPDATE hipq_job SET 
+    state = v.state, outcome = v.outcome, error = v.error,
     worker_id = CASE WHEN v.is_kept THEN hipq_job.worker_id END,
     phase = CASE WHEN v.is_kept THEN 'decision' ELSE 'NONE' END,
-    has_pending_answer = hipq_job.has_pending_answer AND v.state = 'error', update_time = $1
-FROM (SELECT (r ->> 0)::bigint AS id, (r ->> 1)::integer AS attempt, (r ->> 2)::boolean AS is_request, (r ->> 3)::text AS state, (r ->> 4)::text AS outcome, (r ->> 5)::boolean AS is_kept, (r -> 6) AS error, (r -> 7) AS exception_classes, (r ->> 8)::text AS traceback, (r ->> 9)::timestamptz AS start_time, (r ->> 10)::integer AS failures FROM (SELECT r FROM jsonb_array_elements($2::jsonb) AS r LIMIT $3) AS e) v
-WHERE hipq_job.id = v.id AND hipq_job.state || '' = 'running'
-    AND hipq_job.attempt = v.attempt AND hipq_job.worker_id = $4
-    AND NOT (hipq_job.has_pending_answer AND v.is_request)
+    has_pending_answer = hipq_job.has_pending_answer AND v.state = 'error',
+    update_time = $3 FROM v
+WHERE hipq_job.id = v.id AND hipq_job.id = ANY (ARRAY(SELECT id FROM v)) AND hipq_job.state || '' = 'running'
+    AND hipq_job.attempt = v.attempt AND hipq_job.worker_id = $4 AND NOT (hipq_job.has_pending_answer AND v.is_request)
 RETURNING hipq_job.id, v.attempt, v.is_request, v.state, v.outcome, v.is_kept, v.error, v.exception_classes, v.traceback, v.start_time, v.failures), noted AS (
 INSERT INTO hipq_attempt (job_id, attempt, kind, error, exception_classes, traceback,
     start_time, end_time, worker, failures, losses, interrupted,
     lost_decisions)
-SELECT id, attempt, 'raised', error, exception_classes, traceback, start_time, $5, $6,
+SELECT id, attempt, 'raised', error, exception_classes, $5::jsonb ->> traceback::integer, start_time, $6, $7,
     CASE WHEN failures > 0 THEN failures WHEN attempt = 1 THEN 1
         ELSE 1 + COALESCE((SELECT a.failures FROM hipq_attempt a
             WHERE a.job_id = failed.id AND a.attempt < failed.attempt
@@ -216,25 +213,26 @@ END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_conclude_e9ff1a27(timestamptz, jsonb, integer, bigint) RETURNS TABLE (id bigint)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET lock_timeout = '20ms' AS $$
+CREATE FUNCTION hipq_conclude_e8fd2191(jsonb, integer, timestamptz, bigint) RETURNS TABLE (id bigint)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_nestloop = off SET enable_seqscan = off SET lock_timeout = '20ms' AS $$
 #variable_conflict use_column
 BEGIN
-RETURN QUERY UPDATE hipq_job SET state = v.state, outcome = v.outcome, worker_id = NULL, phase = 'NONE',
+RETURN QUERY WITH v AS (SELECT (r ->> 0)::bigint AS id, (r ->> 1)::integer AS attempt, (r ->> 2)::text AS state, (r ->> 3)::text AS outcome, (r ->> 4)::timestamptz AS scheduled_run_time, (r ->> 5)::bigint AS rank FROM (SELECT r FROM jsonb_array_elements($1::jsonb) AS r LIMIT $2) AS e)
+UPDATE hipq_job SET 
+    state = v.state, outcome = v.outcome, worker_id = NULL, phase = 'NONE',
     has_pending_answer = hipq_job.has_pending_answer AND v.state = 'retry',
-    update_time = $1,
+    update_time = $3,
     scheduled_run_time = COALESCE(v.scheduled_run_time, hipq_job.scheduled_run_time),
-    rank = COALESCE(v.rank, hipq_job.rank)
-FROM (SELECT (r ->> 0)::bigint AS id, (r ->> 1)::integer AS attempt, (r ->> 2)::text AS state, (r ->> 3)::text AS outcome, (r ->> 4)::timestamptz AS scheduled_run_time, (r ->> 5)::bigint AS rank FROM (SELECT r FROM jsonb_array_elements($2::jsonb) AS r LIMIT $3) AS e) v
-WHERE hipq_job.id = v.id AND hipq_job.state || '' = 'error'
-    AND hipq_job.attempt = v.attempt AND hipq_job.worker_id = $4
+    rank = COALESCE(v.rank, hipq_job.rank) FROM v
+WHERE hipq_job.id = v.id AND hipq_job.id = ANY (ARRAY(SELECT id FROM v)) AND hipq_job.state || '' = 'error'
+    AND hipq_job.attempt = v.attempt AND hipq_job.worker_id = $4 AND NOT (false)
 RETURNING hipq_job.id;
 END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_failures_97b7b5ef(jsonb, integer) RETURNS TABLE (id bigint, failures integer)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET lock_timeout = '100ms' AS $$
+CREATE FUNCTION hipq_failures_bb304e2a(jsonb, integer) RETURNS TABLE (id bigint, failures integer)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET lock_timeout = '100ms' AS $$
 #variable_conflict use_column
 BEGIN
 RETURN QUERY SELECT v.id, (SELECT a.failures FROM hipq_attempt a WHERE a.job_id = v.id
@@ -244,8 +242,8 @@ END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_has_overdue_159303e9(timestamptz, text) RETURNS TABLE (found boolean)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET lock_timeout = '100ms' AS $$
+CREATE FUNCTION hipq_has_overdue_5ae55553(timestamptz, text) RETURNS TABLE (found boolean)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET lock_timeout = '100ms' AS $$
 #variable_conflict use_column
 BEGIN
 RETURN QUERY SELECT COUNT(*) > 0 FROM hipq_queue q WHERE (
@@ -257,8 +255,8 @@ END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_has_early_bce9b4fb(text) RETURNS TABLE (found boolean)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET lock_timeout = '100ms' AS $$
+CREATE FUNCTION hipq_has_early_625e8f92(text) RETURNS TABLE (found boolean)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET lock_timeout = '100ms' AS $$
 #variable_conflict use_column
 BEGIN
 RETURN QUERY SELECT (SELECT a.id FROM hipq_answer a
@@ -268,8 +266,8 @@ END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_is_early_9dff4dc1(text, bigint) RETURNS TABLE (found boolean)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $$
+CREATE FUNCTION hipq_is_early_b5a8adf4(text, bigint) RETURNS TABLE (found boolean)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off AS $$
 #variable_conflict use_column
 BEGIN
 RETURN QUERY SELECT (SELECT a.id FROM hipq_answer a WHERE a.status = 'early'
@@ -280,8 +278,8 @@ END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_free_7a0d6677(bigint[]) RETURNS TABLE (id bigint)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET lock_timeout = '20ms' AS $$
+CREATE FUNCTION hipq_free_16f32139(bigint[]) RETURNS TABLE (id bigint)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET lock_timeout = '20ms' AS $$
 #variable_conflict use_column
 BEGIN
 RETURN QUERY SELECT j.id FROM hipq_job j WHERE j.id = ANY ($1)
@@ -290,8 +288,8 @@ END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_enqueue_1fe787cc(jsonb) RETURNS bigint
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $$
+CREATE FUNCTION hipq_enqueue_8745c24d(jsonb) RETURNS bigint
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE found bigint;
 BEGIN
@@ -304,8 +302,8 @@ END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_settle_by_key_12cbd863(jsonb) RETURNS jsonb
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $$
+CREATE FUNCTION hipq_settle_by_key_eac482dc(jsonb) RETURNS jsonb
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE found jsonb;
 BEGIN
@@ -315,8 +313,8 @@ END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_settle_by_attempt_edb844e1(jsonb) RETURNS jsonb
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $$
+CREATE FUNCTION hipq_settle_by_attempt_d415ecef(jsonb) RETURNS jsonb
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE found jsonb;
 BEGIN

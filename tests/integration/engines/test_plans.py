@@ -58,21 +58,21 @@ def backlog(
     with django_db_blocker.unblock():
         try:
             _set_autovacuum(on=False)
-            _truncate()
+            truncate()
             if kind == "of an empty table":
-                _execute("ANALYZE")
-            _add_final_jobs()
+                execute("ANALYZE")
+            add_final_jobs()
             if kind == "of final jobs only":
-                _execute("ANALYZE")
+                execute("ANALYZE")
             _add_future_jobs()
             if kind == "fresh":
-                _execute("ANALYZE")
+                execute("ANALYZE")
             yield kind
         finally:
             _forget_everything()
 
 
-def _add_final_jobs() -> None:
+def add_final_jobs() -> None:
     """A job in a hundred failed; every job had a key and an answer."""
     job_type, queue = get_job_type("default", "echo"), get_queue("default", "q")
     failed, succeeded = (
@@ -110,7 +110,7 @@ def _copy(model: type[Model], pattern: str, **changed: str) -> None:
         copied[name] = changed.get(name, moved.format(name))
     del copied["id"]
     table = model._meta.db_table
-    _execute(
+    execute(
         f"WITH RECURSIVE copies(number) AS "
         f"(SELECT 2 UNION ALL SELECT number + 1 FROM copies WHERE number < {BACKLOG - 1}) "
         f"INSERT INTO {table} ({', '.join(copied)}) "
@@ -134,23 +134,23 @@ def _add_future_jobs() -> None:
 def _set_autovacuum(*, on: bool) -> None:
     if connection.vendor == "postgresql":
         for table in ("hipq_job", "hipq_answer"):
-            _execute(f"ALTER TABLE {table} SET (autovacuum_enabled = {on})")
+            execute(f"ALTER TABLE {table} SET (autovacuum_enabled = {on})")
 
 
-def _truncate() -> None:
+def truncate() -> None:
     """Statistics tell of pages too, and other tests may have left some with dead rows alone."""
     if connection.vendor == "postgresql":
-        _execute("TRUNCATE hipq_job, hipq_answer, hipq_attempt")
+        execute("TRUNCATE hipq_job, hipq_answer, hipq_attempt")
 
 
 def _forget_everything() -> None:
     if connection.vendor == "postgresql":
-        _truncate()
-        _execute("DELETE FROM pg_statistic WHERE starelid::regclass::text LIKE 'hipq_%'")
-        _execute("ALTER TABLE hipq_job RESET (autovacuum_enabled)")
-        _execute("ALTER TABLE hipq_answer RESET (autovacuum_enabled)")
+        truncate()
+        execute("DELETE FROM pg_statistic WHERE starelid::regclass::text LIKE 'hipq_%'")
+        execute("ALTER TABLE hipq_job RESET (autovacuum_enabled)")
+        execute("ALTER TABLE hipq_answer RESET (autovacuum_enabled)")
     else:
-        _execute("DELETE FROM sqlite_stat1") if _has_statistics() else None
+        execute("DELETE FROM sqlite_stat1") if _has_statistics() else None
     for model in (Answer, Job, JobType, Queue, Worker):
         model._default_manager.all()._raw_delete("default")
 
@@ -159,7 +159,7 @@ def _has_statistics() -> bool:
     return "sqlite_stat1" in connection.introspection.table_names()
 
 
-def _execute(sql: str) -> None:
+def execute(sql: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute(sql)
 
