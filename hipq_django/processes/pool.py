@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 AHEAD_SECONDS = 0.05
 """Claim ahead what the threads will have started by then; slow jobs are never claimed ahead."""
 
-MAX_UNWRITTEN = 2_000
-"""While so many results are not written yet, nothing more is claimed."""
-
 
 class ThreadPool:
     """Threads that share one backlog of claims and deliver their results to the batch.
@@ -77,7 +74,7 @@ class ThreadPool:
 
     def free_slots(self) -> int:
         """Return how many jobs would start at once."""
-        if self.batch.unwritten >= MAX_UNWRITTEN:
+        if self.batch.is_full:
             return 0
         return max(0, self.threads - self.batch.unfinished)
 
@@ -86,7 +83,7 @@ class ThreadPool:
 
         A thread that is at a slow job will start none of them soon.
         """
-        if self.batch.unwritten >= MAX_UNWRITTEN:
+        if self.batch.is_full:
             return 0
         lately = steady() - AHEAD_SECONDS
         slow = sum(claim.started_at < lately for claim in self.executing())

@@ -30,7 +30,12 @@ from hipq_django.models import Job, Queue
 from hipq_django.scheduler.admission import Admission
 from hipq_django.scheduler.claiming import PAGE_SIZE, claim_plain_queues, committed
 from hipq_django.scheduler.context import SchedulerContext
-from hipq_django.scheduler.polling import ProbePacer, QueueRotation, has_startable
+from hipq_django.scheduler.polling import (
+    ProbePacer,
+    QueueRotation,
+    has_startable,
+    with_jobs,
+)
 from hipq_django.scheduler.writing import write
 from hipq_django.transitions.values import (
     RESERVATION_SECONDS,
@@ -259,21 +264,31 @@ class BatchScheduler:
         """Claim from plain queues; return the claims, and the queues that have their turn next.
 
         Queues that yielded nothing are looked at job by job next: a job of theirs is not claimable
-        in SQL, or another worker was quicker.
+        in SQL, or another worker was quicker. Not those that had nothing at the last probe: they
+        are asked as well, so that new jobs need not wait for the next one.
         """
         self.context.types.read()
         limit = min(places, PAGE_SIZE)
-        found = claim_plain_queues(self.context, [work.queue for work in plain], limit)
-        self._note(plain[0].queue, found)
+        queues = self.rotation.in_turn([*plain, *self._other_plain(plain)])
+        found = claim_plain_queues(self.context, [work.queue for work in queues], limit)
+        self._note(queues[0].queue, found)
         claims = found.claims
         gave = {claim.snapshot.queue.id for claim in claims}
-        number = len(plain)
+        number = len(queues)
         if len(claims) == limit:
-            number = 1 + max(n for n, work in enumerate(plain) if work.queue.id in gave)
-        self.rotation.served(plain[number - 1].queue)
-        nothing = [work for work in plain[:number] if work.queue.id not in gave]
+            number = 1 + max(n for n, work in enumerate(queues) if work.queue.id in gave)
+        self.rotation.served(queues[number - 1].queue)
+        asked = [work for work in queues[:number] if work in plain]
+        nothing = [work for work in asked if work.queue.id not in gave]
         check = [work._replace(needs_check=True) for work in nothing]
-        return claims, [*check, *plain[number:], *behind]
+        return claims, [*check, *(work for work in plain if work not in asked), *behind]
+
+    def _other_plain(self, plain: Sequence[QueueWork]) -> list[QueueWork]:
+        """Return the plain queues that the last probe knew, if they are few enough for a claim."""
+        asked = {work.queue.pk for work in plain}
+        others = [with_jobs(q) for pk, q in self.rotation.queues.items() if pk not in asked]
+        others = [work for work in others if self._is_plain(work)]
+        return others if len(asked) + len(others) <= MAX_QUEUES_PER_CLAIM else []
 
     def _claim(self, work: QueueWork) -> Iterator[list[Claim]]:
         """Claim from one queue; what is wrong with it stops no other."""
@@ -307,7 +322,7 @@ class BatchScheduler:
         if admitted.resume_after:
             self.resume_after[queue.pk] = admitted.resume_after
         if admitted.has_more:
-            claimed = admitted.claims[0].snapshot.queue if admitted.claims else queue
+            claimed = admitted.claims[-1].snapshot.queue if admitted.claims else queue
             self.rotation.put_first(claimed.name)
 
     @contextmanager

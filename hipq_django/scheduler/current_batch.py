@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 FLUSH_RESULTS = 500
 """So many results are written at once, whatever the scheduler is doing."""
 
+MAX_UNWRITTEN = 2_000
+"""While so many results are not written yet, nothing more is claimed."""
+
 HOLD_SECONDS = 0.05
 """How long a result may wait for others."""
 
@@ -104,6 +107,11 @@ class CurrentBatch:
         """How many results are not committed yet, those that are being written included."""
         return len(self._claims) - self.unfinished
 
+    @property
+    def is_full(self) -> bool:
+        """Whether so many results wait that nothing more may be claimed."""
+        return self.unwritten >= MAX_UNWRITTEN
+
     def add(self, claims: Iterable[Claim]) -> None:
         """Take on committed claims."""
         added = list(claims)
@@ -123,13 +131,14 @@ class CurrentBatch:
     # Who writes the results
 
     def lease(self, *, more_come: bool = False) -> Lease:
-        """Lease all results to the scheduler; none while a writer of its own is at them.
+        """Lease all results to the scheduler; none where `more_come` in a moment.
 
-        None either where `more_come` in a moment: many at once cost less.
+        None either while a writer of its own is at them, unless so many wait that the scheduler
+        may claim no more: then it writes some beside the writer.
         """
         with self._lock:
             if self._is_writers:
-                return Lease(self, [])
+                return Lease(self, self._take(FLUSH_RESULTS) if self.is_full else [])
             young = steady() < self._first_result + HOLD_SECONDS
             if more_come and young and len(self._results) < FLUSH_RESULTS:
                 return Lease(self, [])
@@ -150,7 +159,7 @@ class CurrentBatch:
         """Lease the results to the writer if they are many; else they are the scheduler's again."""
         with self._lock:
             self.is_left_to_writer = len(self._results) >= FLUSH_RESULTS
-            return Lease(self, self._take_all() if self.is_left_to_writer else [])
+            return Lease(self, self._take(FLUSH_RESULTS) if self.is_left_to_writer else [])
 
     def hand_to_writer(self) -> None:
         """Leave the results to the writer, who will come."""
@@ -169,13 +178,14 @@ class CurrentBatch:
     def _is_writers(self) -> bool:
         return self.is_left_to_writer and not self._writer_is_closed
 
+    def _take(self, number: int) -> list[Result]:
+        return [self._results.popleft() for _ in range(min(number, len(self._results)))]
+
     def _take_all(self) -> list[Result]:
         now = steady()
         while self._deferred and self._deferred[0][0] <= now:
             self._results.appendleft(self._deferred.popleft()[1])
-        taken = list(self._results)
-        self._results.clear()
-        return taken
+        return self._take(len(self._results))
 
     # What a lease does
 

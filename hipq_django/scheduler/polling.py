@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hipq_django.engines.values import QueueWork
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from hipq_django.models import Queue
 
@@ -31,6 +31,11 @@ SHARE = 0.1
 def has_startable(work: QueueWork) -> bool:
     """Return whether a job of the queue may start."""
     return work.first_rank is not None and not work.queue.paused
+
+
+def with_jobs(queue: Queue) -> QueueWork:
+    """Return what a probe would say of a queue that may have jobs by now."""
+    return QueueWork(queue, first_rank=queue.low_water_mark, has_response=False, has_error=False)
 
 
 class ProbePacer:
@@ -80,23 +85,24 @@ class QueueRotation:
         self.queues = {busy.queue.pk: busy.queue for busy in found}
         self._left = []
         busy = [q for q in found if q.has_response or q.has_error or has_startable(q)]
-        return sorted(busy, key=lambda q: (q.queue.pk <= self._last, q.queue.pk))
+        return self.in_turn(busy)
 
     def pop_next(self) -> list[QueueWork]:
         """Return, and forget, the queues that were called and those whose turn did not come."""
         called = {self._called.popleft() for _ in range(len(self._called))}
         left, self._left = self._left, []
-        first = [
-            QueueWork(queue, first_rank=queue.low_water_mark, has_response=False, has_error=False)
-            for queue in (self.queues.values() if called else [])
-            if queue.name in called
-        ]
+        known = self.queues.values() if called else []
+        first = self.in_turn([with_jobs(queue) for queue in known if queue.name in called])
         return first + [busy for busy in left if busy.queue.name not in called]
 
     @property
     def has_more(self) -> bool:
         """Whether there are queues to be tried before the next look."""
         return bool(self._called or self._left)
+
+    def in_turn(self, queues: Iterable[QueueWork]) -> list[QueueWork]:
+        """Return queues in their turn: first the one behind the last, which had its turn before."""
+        return sorted(queues, key=lambda work: (work.queue.pk <= self._last, work.queue.pk))
 
     def served(self, queue: Queue) -> None:
         """Note that a queue had its turn."""

@@ -14,8 +14,8 @@ from django.utils import timezone
 import hipq_django as hipq
 from hipq_django.domain.states import State
 from hipq_django.models import Job, Queue
-from hipq_django.processes import pool
 from hipq_django.processes.pool import ThreadPool
+from hipq_django.scheduler import current_batch
 from hipq_django.transitions.values import RESERVATION_SECONDS
 from tests.concurrency.sessions import PATIENCE_SECONDS, Session
 from tests.declaring import Declare
@@ -284,7 +284,7 @@ def test_threads_at_slow_jobs_claim_nothing_ahead(
 def test_with_too_many_results_unwritten_nothing_is_claimed(
     ran: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "MAX_UNWRITTEN", 3)
+    monkeypatch.setattr(current_batch, "MAX_UNWRITTEN", 3)
     hipq.enqueue_many([hipq.NewJob("swift")] * 3)
     with working(Crew(3)) as crew:
         crew.scheduler.run_once()

@@ -153,6 +153,20 @@ def test_a_pass_leaves_the_results_to_the_writer_that_has_begun(
     assert crew.scheduler.persist_batch() == []
 
 
+def test_a_pass_that_may_claim_no_more_writes_beside_the_writer(
+    crew: WritingCrew, hold: Hold, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(current_batch, "MAX_UNWRITTEN", MANY + 3)
+    hipq.enqueue_many([hipq.NewJob("echo") for _ in range(3)])
+    wait_until(crew.scheduler.run_once)
+    wait_until(lambda: not crew.batch.unfinished)
+
+    crew.scheduler.run_once()
+
+    assert Job.objects.filter(job_type__name="echo").final().count() == 3
+    assert crew.batch.unwritten == MANY
+
+
 def test_what_the_writer_cannot_write_the_next_pass_writes(
     crew: WritingCrew, gate: threading.Event, failing: Callable[[], None]
 ) -> None:

@@ -71,6 +71,18 @@ def test_a_called_queue_comes_before_those_that_were_left_and_once() -> None:
     assert names(turns.pop_next()) == ["c", "b"]
 
 
+def test_of_several_called_queues_the_one_that_was_served_last_comes_last() -> None:
+    """However much it has: others may have been called for a job or two."""
+    turns = QueueRotation()
+    turns.after_probe(busy(A, B, C))
+    turns.served(B)
+
+    for name in "bca":
+        turns.put_first(name)
+
+    assert names(turns.pop_next()) == ["c", "a", "b"]
+
+
 def test_a_look_knows_better_than_what_was_left() -> None:
     turns = QueueRotation()
     turns.after_probe(busy(A, B))

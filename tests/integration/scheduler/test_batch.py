@@ -14,9 +14,11 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 import hipq_django as hipq
+from hipq_django.database import clock
 from hipq_django.domain.ordering import Order, Ordering
 from hipq_django.models import Job, Queue
-from hipq_django.scheduler import admission, batch, current_batch, polling, writing
+from hipq_django.models.catalog import get_queue
+from hipq_django.scheduler import admission, batch, claiming, current_batch, polling, writing
 from hipq_django.testing import run_due_jobs
 from tests.declaring import Declare
 from tests.hand_worker import PROBE, HandWorker
@@ -169,8 +171,8 @@ def test_claims_are_written_in_few_statements() -> None:
 def is_update_of_jobs(sql: str) -> bool:
     """Whether it is one by itself or the call of the function that does it."""
     functions = "finish|claim|claim_due|claim_fitting"
-    update = rf'^\s*UPDATE "?hipq_job"? | hipq_({functions})_[0-9a-f]{{8}}\('
-    return re.search(update, sql) is not None
+    update = rf'^\s*(WITH v AS .*)?UPDATE "?hipq_job"? | hipq_({functions})_[0-9a-f]{{8}}\('
+    return re.search(update, sql, re.DOTALL) is not None
 
 
 def cut_off_once() -> Any:
@@ -328,6 +330,32 @@ def test_a_queue_whose_turn_did_not_come_is_tried_before_the_next_look() -> None
 
     polling = [query["sql"] for query in statements if PROBE.search(query["sql"])]
     assert first + others == jobs
+    assert polling == []
+
+
+@pytest.mark.postgres  # where one statement claims of several queues
+def test_new_jobs_of_another_queue_need_not_wait_for_the_next_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While a queue with very many jobs fills page after page."""
+    monkeypatch.setattr(claiming, "PAGE_SIZE", 3)
+    monkeypatch.setattr(batch, "PAGE_SIZE", 3)
+    get_queue("default", "a_quiet")
+    get_queue("default", "z_quiet")
+    hipq.enqueue_many([hipq.NewJob("echo", queue="many") for _ in range(9)])
+    worker = HandWorker(threads=3)
+    first = worker.work()
+    soon = clock.now("default") - timedelta(milliseconds=1)
+    new = [
+        hipq.enqueue("echo", queue=name, scheduled_run_time=soon) for name in ("a_quiet", "z_quiet")
+    ]
+
+    with CaptureQueriesContext(connection) as statements:
+        second = worker.run_pass()
+
+    polling = [query["sql"] for query in statements if PROBE.search(query["sql"])]
+    assert {job.queue.name for job in first} == {"many"}
+    assert {job.pk for job in new} < {job.pk for job in second}
     assert polling == []
 
 
