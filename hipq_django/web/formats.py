@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from inspect import iscoroutinefunction
 from operator import getitem
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db import InterfaceError, OperationalError
 
@@ -17,9 +17,7 @@ from hipq_django.conf.rules import DEFAULT
 from hipq_django.domain.validation import checked_type_name
 from hipq_django.exceptions import ConfigurationError, InvalidAnswerError, InvalidJobError
 from hipq_django.job_types.spec import JobTypeSpec
-
-if TYPE_CHECKING:
-    from hipq_django.models import Answer
+from hipq_django.models import Answer
 
 Reader = Callable[[Any], Any]
 
@@ -75,32 +73,24 @@ class MessageFormat:
         outcome = read("outcome", self.outcome, payload)
         if outcome is None:
             return None
-        name, key, message_id = self._name(payload), self._key(payload), self._message_id(payload)
+        if not isinstance(outcome, Response | ErrorResponse):
+            raise InvalidAnswerError(
+                f"the outcome is of type {type(outcome).__name__}; return Response(…), "
+                "ErrorResponse(…), or None for a message that is no answer."
+            )
+        name, key, message_id = self.job_type, read("key", self.key, payload), self.message_id
+        if not isinstance(name, str):
+            name = read("job type", name, payload)
+        if message_id is not None:
+            message_id = read("message id", message_id, payload)
+        about: dict[str, Any] = {
+            "message_id": message_id,
+            "part": outcome.part,
+            "instance": self.instance,
+        }
         if isinstance(outcome, Response):
-            return complete(
-                name, key, outcome.value, message_id=message_id, part=outcome.part,
-                instance=self.instance,
-            )  # fmt: skip
-        if isinstance(outcome, ErrorResponse):
-            return fail(
-                name, key, outcome.error, message_id=message_id, part=outcome.part,
-                instance=self.instance,
-            )  # fmt: skip
-        raise InvalidAnswerError(
-            f"the outcome is of type {type(outcome).__name__}; return Response(…), "
-            "ErrorResponse(…), or None for a message that is no answer."
-        )
-
-    def _name(self, payload: Any) -> Any:
-        if isinstance(self.job_type, str):
-            return self.job_type
-        return read("job type", self.job_type, payload)
-
-    def _key(self, payload: Any) -> Any:
-        return read("key", self.key, payload)
-
-    def _message_id(self, payload: Any) -> Any:
-        return None if self.message_id is None else read("message id", self.message_id, payload)
+            return complete(name, key, outcome.value, **about)
+        return fail(name, key, outcome.error, **about)
 
 
 def read(part: str, reader: str | Reader, payload: Any) -> Any:

@@ -16,6 +16,7 @@ import hipq_django as hipq
 
 NOW = 1_700_000_000
 SECRET = "whsec_c2VjcmV0"
+OTHER_SECRET = "whsec_b3RoZXI="
 BODY = b'{"order": "order-1"}'
 
 
@@ -195,7 +196,11 @@ BY_DIALECT: list[Any] = [
     hipq.StripeSignature,
     hipq.GitHubSignature,
     lambda secret: hipq.SharedSecret("X-Token", secret),
+    hipq.StandardWebhooksSignature,
+    hipq.SlackSignature,
+    hipq.ShopifySignature,
 ]
+DIALECTS = ["stripe", "github", "shared", "standard", "slack", "shopify"]
 UNUSABLE: list[tuple[Any, str]] = [
     ("", "the secret is empty"),
     (b"", "the secret is empty"),
@@ -210,7 +215,7 @@ UNUSABLE: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize("make", BY_DIALECT, ids=["stripe", "github", "shared"])
+@pytest.mark.parametrize("make", BY_DIALECT, ids=DIALECTS)
 @pytest.mark.parametrize(("secret", "reason"), UNUSABLE, ids=repr)
 def test_a_secret_that_protects_nothing_is_refused_at_once(
     make: Any, secret: Any, reason: str
@@ -221,13 +226,16 @@ def test_a_secret_that_protects_nothing_is_refused_at_once(
     assert "s3cret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("make", BY_DIALECT, ids=["stripe", "github", "shared"])
+@pytest.mark.parametrize("make", BY_DIALECT, ids=DIALECTS)
 @pytest.mark.parametrize(("secret", "reason"), UNUSABLE, ids=repr)
 def test_a_function_that_returns_no_usable_secret_lets_nobody_in(
     make: Any, secret: Any, reason: str
 ) -> None:
     headers = {"X_Token": "x", "X_Hub_Signature_256": github_header(secret="")}
-    message = request(BODY, Stripe_Signature=stripe_header(secret=""), **headers)
+    headers |= {"X_Slack_Request_Timestamp": f"{NOW}", "X_Slack_Signature": "v0=0"}
+    headers |= {"webhook_id": "1", "webhook_timestamp": f"{NOW}", "webhook_signature": "v1,0"}
+    headers |= {"X_Shopify_Hmac_Sha256": "0", "Stripe_Signature": stripe_header(secret="")}
+    message = request(BODY, **headers)
 
     with pytest.raises(hipq.ConfigurationError, match=reason):
         make(lambda: secret)(message)
@@ -243,14 +251,14 @@ def test_a_function_that_raises_is_named_without_what_it_says() -> None:
     assert "hunter2" not in str(caught.value)
 
 
-@pytest.mark.parametrize("make", BY_DIALECT, ids=["stripe", "github", "shared"])
+@pytest.mark.parametrize("make", BY_DIALECT, ids=DIALECTS)
 def test_no_secret_is_in_what_is_printed(make: Any) -> None:
-    for given_secret in (SECRET, [SECRET, "other-secret"], SECRET.encode()):
+    for given_secret in (SECRET, [SECRET, OTHER_SECRET], SECRET.encode()):
         verify = make(given_secret)
         shown = f"{verify!r} {verify} {vars(verify)}"
 
         assert SECRET not in shown
-        assert "other-secret" not in shown
+        assert OTHER_SECRET not in shown
 
 
 @pytest.mark.parametrize("header", ["", "X Token", "X-Token:", "X\nY", None, "ü"])
