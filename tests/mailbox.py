@@ -23,6 +23,8 @@ class Mailbox:
         """What raises next, and in which method."""
         self.stop: Callable[[], None] = lambda: None
         """Stops the consumer."""
+        self.stays_for = 0
+        """How often the consumer finds nothing before it is stopped."""
         self.when_empty: Callable[[], None] = lambda: None
         """Called before the consumer is stopped because nothing is left."""
 
@@ -56,7 +58,9 @@ class MailboxSource:
             mailbox.waiting.appendleft(mailbox.unacknowledged.pop())
         number = min(max_messages, len(mailbox.waiting))
         mailbox.unacknowledged = [mailbox.waiting.popleft() for _ in range(number)]
-        if not number:
+        if not number and mailbox.stays_for:
+            mailbox.stays_for -= 1
+        elif not number:
             mailbox.when_empty()
             mailbox.stop()
         mailbox.batches.append(number)
