@@ -1,0 +1,22 @@
+"""Whether a worker of this machine lives: exit with 1 if none does. Stands beside manage.py.
+
+The name of a worker is that of its machine, a colon and the number of its process; the name of a
+container's machine is its own. Where the database cannot be asked, this says so and exits with 0: a
+worker waits for the database by itself, and to restart it would only add to the load.
+"""
+
+import json
+import socket
+import subprocess
+import sys
+
+COMMAND = [sys.executable, "manage.py", "hipq_status", "--json"]
+
+status = subprocess.run(COMMAND, capture_output=True, text=True, check=False)
+if status.returncode:
+    sys.stderr.write(status.stderr)
+    sys.exit(0)
+machine = socket.gethostname()
+here = [w for w in json.loads(status.stdout)["workers"] if w["name"].startswith(f"{machine}:")]
+if all(worker["silent"] for worker in here):
+    sys.exit(f"no worker on {machine} has sent a heartbeat lately")

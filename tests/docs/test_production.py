@@ -1,0 +1,493 @@
+"""The page about production: its code, and the commands of its files, run in a project."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from configparser import ConfigParser
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from hipq_django.admin import job_actions, queues
+from hipq_django.monitoring import overview
+from hipq_django.monitoring.endings import Trend
+from tests.conftest import ROOT
+from tests.docs.documents import Document, codes_of
+from tests.docs.project import FreshProject
+from tests.docs.test_operations import LEVELS
+from tests.processes.conftest import eventually
+
+PAGE = Document(ROOT / "docs" / "production.md")
+FILES = ROOT / "docs" / "production"
+LANGUAGES = {"python", "sh", "console", "sql"}
+
+WORKER = ["python", "manage.py", "hipq_worker", "--drain-seconds", "80"]
+ALIVE = ["python", "worker_alive.py"]
+RUN_HERE = [
+    WORKER,
+    [*WORKER, "--processes", "2"],
+    ALIVE,
+    ["python", "manage.py", "migrate", "--no-input"],
+    ["python", "manage.py", "hipq_prune"],
+]
+NOT_RUN_HERE = [
+    ["gunicorn", "--bind=0.0.0.0:8000", "mysite.wsgi"],
+    ["pg_isready", "--username=shop"],
+]
+
+JOBS = """
+import time
+import hipq_django as hipq
+
+@hipq.job_type("sleepy", queue="bank")
+def sleepy(job):
+    time.sleep(2)
+
+@hipq.job_type("boom", queue="bank")
+def boom(job):
+    raise ValueError("no luck")
+"""
+SQLITE = """
+if not environ.Env().bool("DOCS_POSTGRES"):
+    DATABASES["default"]["OPTIONS"] = {
+        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL",
+        "transaction_mode": "IMMEDIATE",
+        "timeout": 20,
+    }
+HIPQ["default"]["HEARTBEAT_SECONDS"] = 1
+"""
+
+
+def read_yaml(path: Path) -> list[Any]:
+    """Return the documents of a file; skip the test where the extra `test` is older than this."""
+    yaml = pytest.importorskip("yaml", reason="needs PyYAML, of the extra test")
+    return list(yaml.safe_load_all(path.read_text()))
+
+
+def unit(name: str) -> ConfigParser:
+    """Return a unit of systemd."""
+    parser = ConfigParser(interpolation=None, delimiters="=", comment_prefixes="#")
+    parser.optionxform = str  # type: ignore[assignment, method-assign]  # names as they are
+    parser.read(FILES / name)
+    return parser
+
+
+def manifests() -> list[dict[str, Any]]:
+    """Return what all files for Kubernetes declare."""
+    files = sorted((FILES / "kubernetes").iterdir())
+    return [manifest for path in files for manifest in read_yaml(path)]
+
+
+def pods() -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Return each manifest that starts containers, with the specification of its pods."""
+    for manifest in manifests():
+        spec = manifest["spec"]
+        spec = spec["jobTemplate"]["spec"] if manifest["kind"] == "CronJob" else spec
+        if "template" in spec:
+            yield manifest, spec["template"]["spec"]
+
+
+def services() -> dict[str, Any]:
+    """Return the services of Compose."""
+    [content] = read_yaml(FILES / "compose.yaml")
+    return dict(content["services"])
+
+
+def image_command() -> list[str]:
+    """Return what a container of the image runs."""
+    [line] = re.findall(r"^CMD (.*)$", (FILES / "Dockerfile").read_text(), re.MULTILINE)
+    return list(json.loads(line))
+
+
+def unit_command(name: str) -> list[str]:
+    """Return what a unit runs, with the plain name of Python."""
+    python, *arguments = shlex.split(unit(name)["Service"]["ExecStart"])
+    assert python == "/srv/shop/.venv/bin/python"
+    return ["python", *arguments]
+
+
+def commands() -> Iterator[list[str]]:
+    """All commands of all files."""
+    yield image_command()
+    yield unit_command("hipq-worker.service")
+    yield unit_command("hipq-prune.service")
+    for service in services().values():
+        yield service.get("command", image_command())
+        if "healthcheck" in service:
+            yield service["healthcheck"]["test"][1:]
+    for _, pod in pods():
+        for container in pod["containers"]:
+            yield container["command"]
+            if "livenessProbe" in container:
+                yield container["livenessProbe"]["exec"]["command"]
+
+
+# A project as the page makes it
+
+
+@pytest.fixture
+def shop(fresh_project: FreshProject) -> FreshProject:
+    """The project of the page, migrated."""
+    project = fresh_project
+    project.create("shop")
+    project.variables |= {
+        "ALLOWED_HOSTS": "shop.example",
+        "SECRET_KEY": "x" * 50,
+        "SITE_URL": "https://shop.example",
+    }
+    if not project.database_url:
+        project.variables["DATABASE_URL"] = f"sqlite:///{project.folder}/db.sqlite3"
+    (project.folder / "shop" / "management" / "commands").mkdir(parents=True)
+    project.write([block for block in PAGE.blocks() if block.language == "python"], SQLITE)
+    with (project.folder / "shop" / "jobs.py").open("a") as file:
+        file.write(JOBS)
+    shutil.copy(FILES / "worker_alive.py", project.folder)
+    project.manage(*["migrate", "--no-input"])
+    return project
+
+
+@contextmanager
+def started(
+    project: FreshProject, command: list[str], log: Path
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a command of a file in the project, as systemd or a container would."""
+    assert command in RUN_HERE
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, *command[1:]],
+            cwd=project.folder,
+            env=environment(project),
+            stdout=output,
+            stderr=output,
+        )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def environment(project: FreshProject) -> dict[str, str]:
+    """Return the environment of the project; `python` is that of the tests."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return dict(project._environment()) | {"PATH": path}
+
+
+def status(project: FreshProject) -> Any:
+    """Return what `hipq_status` says."""
+    return json.loads(project.manage("hipq_status", "--json"))
+
+
+def is_alive(project: FreshProject, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run the probe."""
+    return subprocess.run(
+        [sys.executable, *ALIVE[1:]],
+        cwd=project.folder,
+        env=environment(project) | variables,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def enqueue(project: FreshProject, name: str) -> None:
+    """Enqueue a job."""
+    project.manage("shell", "-c", f"import hipq_django as hipq; hipq.enqueue({name!r})")
+
+
+def outcomes(project: FreshProject) -> list[str]:
+    """Return how the jobs have ended, the oldest first."""
+    code = (
+        "from hipq_django.models import Job; print([j.outcome for j in Job.objects.order_by('id')])"
+    )
+    return list(ast.literal_eval(project.manage("shell", "-c", code).splitlines()[-1]))
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command", [unit_command("hipq-worker.service"), image_command()], ids=["unit", "image"]
+)
+def test_the_worker_runs_as_the_files_say_and_ends_by_sigterm(
+    shop: FreshProject, tmp_path: Path, command: list[str]
+) -> None:
+    log = tmp_path / "worker.log"
+    processes = int(command[-1]) if "--processes" in command else 1
+    shop.variables["LOG_FORMAT"] = "json"
+
+    with started(shop, command, log) as worker:
+        eventually(lambda: len(status(shop)["workers"]) == processes, "the workers run")
+        enqueue(shop, "sleepy")
+        eventually(lambda: "event=job_started" in log.read_text(), "the job runs")
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(timeout=60) == 0
+
+    assert outcomes(shop) == ["succeeded"]
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert {line["logger"] for line in lines} == {"hipq_django"}
+    done = [line for line in lines if line.get("event") == "job_succeeded"]
+    assert [line["job_type"] for line in done] == ["sleepy"]
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+def test_the_probe_says_whether_a_worker_lives_here(shop: FreshProject, tmp_path: Path) -> None:
+    none = f"no worker on {socket.gethostname()} has sent a heartbeat lately\n"
+    assert (is_alive(shop).returncode, is_alive(shop).stderr) == (1, none)
+
+    with started(shop, WORKER, tmp_path / "worker.log") as worker:
+        eventually(lambda: not is_alive(shop).returncode, "the probe sees the worker")
+        worker.send_signal(signal.SIGSTOP)
+        eventually(lambda: is_alive(shop).returncode, "the probe sees that it hangs")
+
+    assert is_alive(shop).stderr == none
+
+
+@pytest.mark.processes
+def test_the_probe_does_not_blame_the_worker_for_the_database(shop: FreshProject) -> None:
+    away = is_alive(
+        shop, DATABASE_URL="postgres://nobody@127.0.0.1:1/nothing", DOCS_POSTGRES="True"
+    )
+
+    assert away.returncode == 0
+    assert away.stderr.startswith("CommandError: database: connection failed")
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+def test_what_fails_is_reported_and_requeued(shop: FreshProject, tmp_path: Path) -> None:
+    enqueue(shop, "boom")
+
+    log = shop.manage("hipq_worker", "--until-idle")
+
+    assert re.search(r" ERROR hipq_django event=job_failed job_id=\d+ job_type=boom .*no luck", log)
+    assert "Traceback (most recent call last)" in log
+    assert outcomes(shop) == ["failed"]
+    shop.manage("requeue_failed", "boom", "24")
+    assert len(outcomes(shop)) == 2
+    assert "bank: deleted 0" in shop.manage(*RUN_HERE[-1][2:])
+
+
+@pytest.mark.processes
+def test_the_settings_are_good_and_hide_tokens(shop: FreshProject) -> None:
+    assert "no issues" in shop.manage("check")
+    said = shop.manage("shell", "-c", LOOK)
+
+    assert "the address is https://shop.example/hipq/callback/…" in said
+    assert "WARNING anything GET /hipq/callback/" in said
+    assert "/default-1-1.•••/" in said
+
+
+LOOK = """
+import logging
+from hipq_django.answers.callback_urls import Token
+from mysite.settings import without_tokens
+path = f"/hipq/callback/{Token('default', 1, 1).sign()}/"
+logging.getLogger("anything").warning("GET %s", path)
+event = {"request": {"url": f"https://shop.example{path}"}}
+print("the address is", without_tokens(event, {})["request"]["url"])
+assert without_tokens({}, {}) == {}
+"""
+
+
+def sh_blocks(program: str) -> list[str]:
+    return [b.text for b in PAGE.blocks() if b.language == "sh" and b.text.startswith(program)]
+
+
+@pytest.mark.processes
+def test_the_figures_of_the_page_are_printed(shop: FreshProject) -> None:
+    [script] = sh_blocks("python")
+    printed = subprocess.run(
+        ["sh", "-c", script],
+        cwd=shop.folder,
+        env=environment(shop),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+
+    assert 'hipq_oldest_due_seconds{queue="bank"} 0' in printed.stdout
+
+
+@pytest.mark.processes
+def test_a_restored_queue_starts_paused_and_with_new_ids(shop: FreshProject) -> None:
+    enqueue(shop, "sleepy")
+    [console] = [block.text for block in PAGE.blocks() if block.language == "console"]
+    for line in console.splitlines():
+        shop.manage(*shlex.split(line.removeprefix("$ python manage.py ")))
+
+    assert {queue["paused"] for queue in status(shop)["queues"]} == {True}
+    if shop.database_url:
+        [statement] = [block.text for block in PAGE.blocks() if block.language == "sql"]
+        with psycopg.connect(shop.database_url, autocommit=True) as connection:
+            connection.execute(statement.encode())
+        enqueue(shop, "sleepy")
+        code = "from hipq_django.models import Job; print(Job.objects.latest('id').id)"
+        assert int(shop.manage("shell", "-c", code).split()[-1]) > 10_000_000
+
+
+# The files
+
+
+def test_every_command_of_the_files_is_run_by_these_tests() -> None:
+    for command in commands():
+        assert command in RUN_HERE + NOT_RUN_HERE
+
+
+def test_every_file_is_named_on_the_page() -> None:
+    linked = {PAGE.path.parent / link for link in PAGE.links()}
+
+    assert {path for path in FILES.rglob("*") if path.is_file()} <= linked
+
+
+def test_every_block_is_of_a_kind_that_these_tests_know() -> None:
+    assert {block.language for block in PAGE.blocks()} == LANGUAGES
+    assert all(block.file for block in PAGE.blocks() if block.language == "python")
+
+
+def test_the_commands_for_kubernetes_name_files_that_are_there() -> None:
+    for script in sh_blocks("kubectl") + sh_blocks("install"):
+        for name in re.findall(r"[\w-]+\.(?:yaml|service|timer|env)\b", script):
+            assert list(FILES.rglob(name)) or name == "hipq-worker.service"
+
+
+def test_a_worker_is_given_the_same_time_to_stop_everywhere() -> None:
+    [pod] = [pod for _, pod in pods() if "livenessProbe" in pod["containers"][0]]
+
+    assert pod["terminationGracePeriodSeconds"] == 90
+    assert unit("hipq-worker.service")["Service"]["TimeoutStopSec"] == "90"
+    assert services()["worker"]["stop_grace_period"] == "90s"
+
+
+def test_a_worker_puts_its_jobs_back_before_it_is_killed() -> None:
+    bounds = [
+        float(command[command.index("--drain-seconds") + 1])
+        for command in commands()
+        if "hipq_worker" in command
+    ]
+
+    assert set(bounds) == {80}
+
+
+def test_systemd_signals_the_supervisor_alone_and_starts_it_again() -> None:
+    service = unit("hipq-worker.service")["Service"]
+
+    assert (service["KillMode"], service["Restart"]) == ("mixed", "always")
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")
+def test_systemd_takes_the_units(tmp_path: Path) -> None:
+    for path in FILES.glob("hipq-*"):
+        text = path.read_text().replace("/srv/shop/.venv/bin/python", sys.executable)
+        (tmp_path / path.name).write_text(text)
+
+    names = [str(path) for path in sorted(tmp_path.iterdir())]
+    verified = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", *names],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert [line for line in verified.stderr.splitlines() if "hipq-" in line] == []
+
+
+def test_every_variable_is_read_by_the_settings() -> None:
+    names = re.findall(r"^(\w+)=", (FILES / "shop.env").read_text(), re.MULTILINE)
+    code = "".join(block.text for block in PAGE.blocks() if block.file == "mysite/settings.py")
+    read = set(re.findall(r"env(?:\.\w+)?\(\"(\w+)\"", code))
+
+    assert set(names) - {"DJANGO_SETTINGS_MODULE"} <= read
+
+
+def test_what_is_declared_for_kubernetes_fits_together() -> None:
+    images = {container["image"] for _, pod in pods() for container in pod["containers"]}
+    secrets = {
+        source["secretRef"]["name"]
+        for _, pod in pods()
+        for container in pod["containers"]
+        for source in container["envFrom"]
+    }
+    labels = []
+    for manifest in manifests():
+        if manifest["kind"] == "Deployment":
+            labels.append(manifest["spec"]["template"]["metadata"]["labels"])
+            assert manifest["spec"]["selector"]["matchLabels"] == labels[-1]
+
+    assert (len(images), secrets) == (1, {"shop"})
+    assert [m["spec"]["selector"] in labels for m in manifests() if m["kind"] == "Service"] == [
+        True
+    ]
+    assert sorted(m["kind"] for m in manifests()) == [
+        *("CronJob", "Deployment", "Deployment", "Job", "Service"),
+    ]
+
+
+def test_the_image_has_a_python_that_is_tested() -> None:
+    [version] = re.findall(r"^FROM python:([\d.]+)", (FILES / "Dockerfile").read_text(), re.M)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+    assert f"Programming Language :: Python :: {version}" in project["classifiers"]
+
+
+def test_compose_migrates_before_web_and_workers() -> None:
+    for name in ("web", "worker"):
+        needs = services()[name]["depends_on"]
+        assert needs == {"migrate": {"condition": "service_completed_successfully"}}
+
+
+# What is said on the page
+
+
+def test_every_event_that_is_named_is_logged() -> None:
+    package = "".join(path.read_text() for path in (ROOT / "hipq_django").rglob("*.py"))
+    for event in re.findall(r"event=(\w+)", PAGE.text):
+        assert f'"{event}"' in package
+
+
+def test_every_finding_that_is_named_is_one() -> None:
+    named = {code for row in PAGE.headed("You see") for code in codes_of(row[0])}
+
+    assert {code for code in named if "_" in code and code.isidentifier()} <= {
+        *LEVELS,
+        "WorkerLost",
+    }
+
+
+def test_every_value_to_watch_is_printed() -> None:
+    known = {field.name for field in fields(overview.Overview)}
+    known |= {f"queues[].{field.name}" for field in fields(overview.QueueCounts)}
+    known |= {f"queues[].{name}" for name in Trend().as_dict()}
+    watched = [row[0] for row in PAGE.headed("Value")]
+    values = [code for cell in watched for code in codes_of(cell) if "=" not in code]
+
+    assert set(values) - known == {"hipq_doctor", "throttle_limit", "silent"}
+    assert "silent" in {field.name for field in fields(overview.ProcessState)}
+
+
+def test_every_action_of_the_admin_is_there() -> None:
+    source = inspect.getsource(job_actions) + inspect.getsource(queues)
+    actions = re.findall(r"\*([A-Z][a-z]+ the selected [a-z]+)\*", PAGE.text)
+
+    assert len(actions) == 3
+    assert all(f'description="{action}"' in source for action in actions)
