@@ -53,7 +53,7 @@ def log_in(page: Page) -> None:
     page.get_by_label("Username").fill("operator")
     page.get_by_label("Password").fill("3 a.m.")
     page.get_by_role("button", name="Log in").click()
-    expect(page.get_by_role("heading", name="Select queue to change")).to_be_visible()
+    expect(page.get_by_role("heading", name="Queues", level=1)).to_be_visible()
 
 
 def look(page: Page, name: str) -> None:
