@@ -10,15 +10,26 @@ if TYPE_CHECKING:
     from hipq_django.answers.api import (
         acomplete as acomplete,
         afail as afail,
+        areceive_many as areceive_many,
         complete as complete,
         fail as fail,
         receive_many as receive_many,
     )
     from hipq_django.answers.callback_urls import callback_url as callback_url
-    from hipq_django.api.control import cancel as cancel, run_now as run_now
+    from hipq_django.api.control import (
+        acancel as acancel,
+        areprioritize as areprioritize,
+        areschedule as areschedule,
+        arun_now as arun_now,
+        cancel as cancel,
+        reprioritize as reprioritize,
+        reschedule as reschedule,
+        run_now as run_now,
+    )
     from hipq_django.api.enqueueing import (
         aenqueue as aenqueue,
         aenqueue_many as aenqueue_many,
+        arequeue as arequeue,
         enqueue as enqueue,
         enqueue_many as enqueue_many,
         requeue as requeue,
@@ -64,13 +75,21 @@ if TYPE_CHECKING:
         UnknownOptionError as UnknownOptionError,
         WorkerLost as WorkerLost,
     )
-    from hipq_django.job_types.decorator import job_type as job_type
-    from hipq_django.monitoring.reasons import Reason as Reason, explain as explain
+    from hipq_django.job_types.registry import job_type as job_type
+    from hipq_django.models import Job as Job, Queue as Queue
+    from hipq_django.monitoring.reasons import (
+        Reason as Reason,
+        aexplain as aexplain,
+        explain as explain,
+    )
     from hipq_django.web.formats import ErrorResponse as ErrorResponse, Response as Response
     from hipq_django.web.verifiers import (
         GitHubSignature as GitHubSignature,
         NoVerification as NoVerification,
         SharedSecret as SharedSecret,
+        ShopifySignature as ShopifySignature,
+        SlackSignature as SlackSignature,
+        StandardWebhooksSignature as StandardWebhooksSignature,
         StripeSignature as StripeSignature,
     )
     from hipq_django.web.webhook_view import WebhookView as WebhookView
@@ -78,10 +97,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "answers.api": "acomplete afail complete fail receive_many",
+    "answers.api": "acomplete afail areceive_many complete fail receive_many",
     "answers.callback_urls": "callback_url",
-    "api.control": "cancel run_now",
-    "api.enqueueing": "aenqueue aenqueue_many enqueue enqueue_many requeue",
+    "api.control": (
+        "acancel areprioritize areschedule arun_now cancel reprioritize reschedule run_now"
+    ),
+    "api.enqueueing": "aenqueue aenqueue_many arequeue enqueue enqueue_many requeue",
     "api.reporting": "aextend aprogress extend progress",
     "domain.drafts": "NewAnswer NewJob",
     "domain.parts": "WAIT_FOR",
@@ -94,9 +115,13 @@ _HOMES = {
         "JobTimeout UnknownOptionError WorkerLost"
     ),
     "web.formats": "ErrorResponse Response",
-    "job_types.decorator": "job_type",
-    "monitoring.reasons": "Reason explain",
-    "web.verifiers": "GitHubSignature NoVerification SharedSecret StripeSignature",
+    "job_types.registry": "job_type",
+    "models": "Job Queue",
+    "monitoring.reasons": "Reason aexplain explain",
+    "web.verifiers": (
+        "GitHubSignature NoVerification SharedSecret ShopifySignature SlackSignature "
+        "StandardWebhooksSignature StripeSignature"
+    ),
     "web.webhook_view": "WebhookView",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
@@ -114,4 +139,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME_OF})
+    return __all__

@@ -2,6 +2,7 @@
 
 from django.apps import AppConfig
 from django.db.backends.signals import connection_created
+from django.utils.module_loading import autodiscover_modules
 
 
 class HipqConfig(AppConfig):
@@ -16,8 +17,7 @@ class HipqConfig(AppConfig):
         """Connect what must run in every process."""
         from hipq_django import checks
         from hipq_django.database import clock
-        from hipq_django.job_types import registry
 
         checks.register()
         connection_created.connect(clock.measure_on_connect)
-        registry.autodiscover()
+        autodiscover_modules("jobs")

@@ -6,19 +6,20 @@ nothing is done.
 
 from __future__ import annotations
 
-import logging
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from django.db import transaction
 from django.dispatch import Signal
 
+from hipq_django import events
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from hipq_django.models import Job
 
-logger = logging.getLogger("hipq_django")
 
 job_enqueued = Signal()
 """A job was created."""
@@ -27,22 +28,37 @@ job_started = Signal()
 """A worker claimed the job; its handler starts next."""
 
 job_failed = Signal()
-"""An attempt ended in an error; `job.state` is error, retry or final."""
+"""An attempt ended in an error; `job.state` is error, retry or final.
+
+`exception` is what the handler raised, None where no handler did (a timeout, a lost worker, an
+error answer). Where the job type has sensitive fields it is a stand-in with the masked text.
+"""
 
 job_finished = Signal()
 """The job is final; `job.outcome` says how it ended."""
 
 
-def send_after_commit(signal: Signal, jobs: Iterable[Job], using: str) -> None:
-    """Send `signal` for each job once the current transaction is committed."""
+def send_after_commit(
+    signal: Signal,
+    jobs: Iterable[Job],
+    using: str,
+    raised: Mapping[int, BaseException | None] = MappingProxyType({}),
+) -> None:
+    """Send `signal` for each job once the current transaction is committed.
+
+    `raised` is what handlers raised, by the ids of their jobs, for `job_failed`.
+    """
     if signal.has_listeners():
         for job in jobs:
-            transaction.on_commit(partial(_send, signal, job), using=using)
+            more = {"exception": raised.get(job.pk)} if signal is job_failed else {}
+            transaction.on_commit(partial(_send, signal, job, **more), using=using)
 
 
-def _send(signal: Signal, job: Job) -> None:
-    results: list[tuple[Any, Any]] = signal.send_robust(type(job), job=job)
+def _send(signal: Signal, job: Job, **more: Any) -> None:
+    results: list[tuple[Any, Any]] = signal.send_robust(type(job), job=job, **more)
     for receiver, result in results:
         if isinstance(result, Exception):
             raised = job.masked(repr(result))
-            logger.error("job=%s receiver=%r raised %s", job.pk, receiver, raised)
+            events.error(
+                "receiver_raised", raised, **events.fields_of(job), receiver=repr(receiver)
+            )

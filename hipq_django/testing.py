@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
-from hipq_django.conf.instances import get_instance
+from hipq_django.conf.instances import InstanceSettings, get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.domain.states import Phase
@@ -13,12 +14,7 @@ from hipq_django.models import Job, Worker, catalog
 from hipq_django.scheduler.batch import BatchScheduler
 from hipq_django.scheduler.current_batch import CurrentBatch
 from hipq_django.scheduler.executor import execute
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hipq_django.conf.instances import InstanceSettings
-    from hipq_django.transitions.values import Claim
+from hipq_django.transitions.values import Claim
 
 __all__ = ["assert_enqueued", "run_due_jobs"]
 

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import date, datetime, timedelta
+from typing import Any
 
+from django.db.models import QuerySet
 from django.db.models.functions import TruncDate
 from django.utils import timezone
 
 from hipq_django.models import Answer
 from hipq_django.monitoring.counts import COUNT_LIMIT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from datetime import datetime
-
-    from django.db.models import QuerySet
 
 DAYS = 14
 STEP, BAR_WIDTH, HEIGHT = 50, 34, 100

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django import forms
 from django.contrib import messages
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
-from django.http import HttpResponseRedirect
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import path
 from django.utils.http import urlencode
@@ -18,13 +19,10 @@ from hipq_django.admin.answer_values import shown_payload
 from hipq_django.admin.base import HipqAdmin
 from hipq_django.admin.display import badge, block, or_dash, when
 from hipq_django.admin.job_panel import standing
-from hipq_django.answers import api, manual
+from hipq_django.answers import api
+from hipq_django.answers.classification import refusal
 from hipq_django.exceptions import HipqError
 from hipq_django.models import Answer, Job
-
-if TYPE_CHECKING:
-    from django.db.models import QuerySet
-    from django.http import HttpRequest, HttpResponse
 
 MAX_ID = 2**63 - 1
 
@@ -99,7 +97,7 @@ class AnswerMatching(HipqAdmin):
             "answer_rows": self._answer_rows(answer),
             "job": job,
             "job_rows": self._job_rows(job) if job else [],
-            "refusal": manual.refusal(answer, job) if job else "",
+            "refusal": refusal(answer, job) if job else "",
             "jobs_url": f"{self.url(Job, 'changelist')}?state=awaiting",
         }
         request.current_app = self.admin_site.name

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
 
 from hipq_django.admin.answer_chart import chart
 from hipq_django.admin.answer_matching import AnswerMatching
 from hipq_django.admin.answer_values import masked, shown_payload, status_badge
-from hipq_django.admin.base import ReadOnlyAdmin
+from hipq_django.admin.base import ReadOnlyAdmin, column
 from hipq_django.admin.display import NOTHING, block, or_dash, when
 from hipq_django.admin.filters import AnswerFilter, KindFilter
 from hipq_django.models import Answer, Job
-
-if TYPE_CHECKING:
-    from django.db.models import QuerySet
-    from django.http import HttpRequest, HttpResponse
 
 
 @admin.register(Answer)
@@ -57,15 +55,8 @@ class AnswerAdmin(AnswerMatching, ReadOnlyAdmin):
         """Return the answers with exactly this key."""
         return rows.filter(job_key=term)
 
-    @admin.display(description="status")
-    def status_badge(self, answer: Answer) -> str:
-        """What became of it."""
-        return status_badge(answer)
-
-    @admin.display(description="that means")
-    def meaning(self, answer: Answer) -> str:
-        """The status in words."""
-        return str(answer.get_status_display())
+    status_badge = column("status", lambda self, answer: status_badge(answer))
+    meaning = column("that means", lambda self, answer: str(answer.get_status_display()))
 
     @admin.display(description="job")
     def to_job(self, answer: Answer) -> str:
@@ -74,27 +65,8 @@ class AnswerAdmin(AnswerMatching, ReadOnlyAdmin):
             return NOTHING
         return self.link(Job, answer.job_id, f"job {answer.job_id}")
 
-    @admin.display(description="part")
-    def part_name(self, answer: Answer) -> str:
-        """Which of several answers it is."""
-        return answer.part or NOTHING
-
-    @admin.display(description="received")
-    def received(self, answer: Answer) -> str:
-        """When it came."""
-        return when(answer.receive_time, self.now)
-
-    @admin.display(description="message id")
-    def message(self, answer: Answer) -> str:
-        """The sender's own id of the message."""
-        return or_dash(answer.message_id)
-
-    @admin.display(description="problem")
-    def what_is_wrong(self, answer: Answer) -> str:
-        """Why a message is no answer."""
-        return or_dash(masked(answer, answer.problem))
-
-    @admin.display(description="payload")
-    def content(self, answer: Answer) -> str:
-        """What the other system sent."""
-        return block(shown_payload(answer))
+    part_name = column("part", lambda self, answer: answer.part or NOTHING)
+    received = column("received", lambda self, answer: when(answer.receive_time, self.now))
+    message = column("message id", lambda self, answer: or_dash(answer.message_id))
+    what_is_wrong = column("problem", lambda self, answer: or_dash(masked(answer, answer.problem)))
+    content = column("payload", lambda self, answer: block(shown_payload(answer)))

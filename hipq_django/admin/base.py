@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from django.contrib import admin, messages
 from django.contrib.admin.exceptions import NotRegistered
@@ -12,29 +14,23 @@ from django.contrib.admin.views.main import ChangeList
 from django.contrib.admin.widgets import url_params_from_lookup_dict
 from django.core.exceptions import BadRequest
 from django.core.paginator import Paginator
-from django.forms import ModelChoiceField
-from django.http import HttpResponseRedirect
+from django.db.models import Model, QuerySet
+from django.forms import ModelChoiceField, ModelForm
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import NoReverseMatch, reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
+from django.utils.text import capfirst
 
-from hipq_django.admin.display import shown, when
-from hipq_django.admin.fields import OutdatedFormError
+from hipq_django.admin.display import badge, shown, when
+from hipq_django.admin.fields import EditForm, OutdatedFormError
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import write_transaction
+from hipq_django.models import Job
 from hipq_django.monitoring.counts import COUNT_LIMIT, capped_count
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from datetime import datetime
-
-    from django.db.models import Model, QuerySet
-    from django.forms import ModelForm
-    from django.http import HttpRequest, HttpResponse
-
-    from hipq_django.admin.fields import EditForm
+from hipq_django.monitoring.endings import Trend
 
 FIELD_LOOKUPS = ("", "__exact", "__isnull", "__gte", "__lt", "__id__exact")
 """What Django's own filters of a field ask for."""
@@ -66,6 +62,10 @@ class CappedPaginator(Paginator):  # type: ignore[type-arg]  # generic in the st
 class RowList(ChangeList):
     """Leaves the values on the database's side that may be large and are not listed."""
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.title = capfirst(str(self.opts.verbose_name_plural))
+
     def get_queryset(self, request: HttpRequest, *args: Any, **kwargs: Any) -> QuerySet[Any]:
         """Return the rows of the list."""
         rows = super().get_queryset(request, *args, **kwargs)
@@ -79,6 +79,11 @@ class RowList(ChangeList):
     def get_ordering(self, request: HttpRequest, queryset: QuerySet[Any]) -> list[Any]:
         """Return each field once, however often the address names it."""
         return list(dict.fromkeys(super().get_ordering(request, queryset)))
+
+
+def column(title: str, show: Callable[[Any, Any], Any]) -> Any:
+    """Return a column of a list, or a line of a page: what `show(page, row)` makes of a row."""
+    return admin.display(description=title)(show)
 
 
 class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the stubs only
@@ -113,6 +118,15 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Return the rows of this page's database, whatever a router would say."""
         return super().get_queryset(request).using(self.database)
+
+    def render_change_form(
+        self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        """Let the title say what row the page shows."""
+        row, name = context["original"], str(self.opts.verbose_name)
+        text = str(row) if str(row).startswith(f"{name} ") else f"{name} {row}"
+        context.update({"title": capfirst(text), "subtitle": None})
+        return super().render_change_form(request, context, *args, **kwargs)
 
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
@@ -227,15 +241,29 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
         self.message_user(request, reason, messages.ERROR)
         return HttpResponseRedirect(self.url(self.model, "change", object_id))
 
-    @admin.display(description="created")
-    def created(self, row: Any) -> str:
-        """When the row was created."""
-        return when(row.create_time, self.now)
+    created = column("created", lambda self, row: when(row.create_time, self.now))
+    updated = column("updated", lambda self, row: when(row.update_time, self.now))
 
-    @admin.display(description="updated")
-    def updated(self, row: Any) -> str:
-        """When the row was last written."""
-        return when(row.update_time, self.now)
+    def endings(self, row: Any, name: str) -> str:
+        """Return how the jobs of a row ended in the last hour; `name` is how jobs are filtered."""
+        lately, jobs = row.trend.lately, self.url(Job, "changelist")
+        more = "+" if lately.capped else ""
+        parts = [f"{lately.ended:,}{more} ended"]
+        for outcome, number in (("failed", lately.failed), ("timed_out", lately.timed_out)):
+            if number:
+                text = f"{number:,} {outcome.replace('_', ' ')}"
+                query = f"{jobs}?{name}={row.pk}&outcome={outcome}"
+                parts.append(format_html('<a href="{}">{}</a>', query, text))
+        if lately.retried:
+            parts.append(f"{lately.retried:,} retried")
+        return format_html_join(", ", "{}", ((part,) for part in parts))
+
+    def trend_badges(self, trend: Trend) -> Iterator[str]:
+        """Yield what is wrong with how jobs end."""
+        if trend.is_failing:
+            yield badge("failing", "error")
+        if trend.is_timing_out:
+            yield badge("timing out", "timed_out")
 
     def link(self, model: type[Model], pk: object, text: object) -> str:
         """Return a link to the page of a row, the text alone where this site has no such page."""

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.utils import timezone
 from django.utils.html import format_html
 
 from hipq_django.domain.states import NONE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 NOTHING = "-"
 MAX_BLOCK_CHARS = 20_000
@@ -84,6 +82,11 @@ def shown(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
     return str(value) if value not in (None, "", NONE) else "none"
+
+
+def windows(lines: Sequence[str], zone_name: str) -> str:
+    """Return time windows with the zone that they are of."""
+    return f"{', '.join(lines)} {zone_name}" if lines else NOTHING
 
 
 def or_dash(text: str) -> str:

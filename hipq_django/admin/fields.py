@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.db.models import Model
 
 from hipq_django.admin.display import plain
 from hipq_django.domain.validation import checked_windows
 from hipq_django.exceptions import InvalidJobError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from django.db.models import Model
-
     Rule = Callable[[Any], Any]
 
 

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
-from django.contrib.admin import SimpleListFilter
-from django.db.models import Q
+from django.contrib.admin import ModelAdmin, SimpleListFilter
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest
 
 from hipq_django.database import clock
 from hipq_django.domain.states import Outcome, State
 from hipq_django.models import Answer, JobType, Queue
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from django.contrib.admin import ModelAdmin
-    from django.db.models import QuerySet
-    from django.http import HttpRequest
-
-    from hipq_django.models.job import JobQuerySet
+from hipq_django.models.job import JobQuerySet
 
 
 class _RowFilter(SimpleListFilter):

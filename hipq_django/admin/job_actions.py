@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import Any
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
-from django.http import HttpResponseRedirect
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import path
 from django.views.decorators.http import require_POST
 
@@ -17,12 +20,6 @@ from hipq_django.api import control, enqueueing
 from hipq_django.domain.states import WAITING, State
 from hipq_django.exceptions import HipqError
 from hipq_django.models import Job
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from django.db.models import QuerySet
-    from django.http import HttpRequest, HttpResponse
 
 MAX_JOBS = 1_000
 """How many jobs one action takes: each is a transaction of its own, and a request is short."""
@@ -41,6 +38,12 @@ class Verb:
     perform: Callable[[Job], Job]
     done: str
     warning: str = ""
+    is_of_use: Callable[[Job, datetime], bool] = lambda job, now: True
+    """Whether it changes anything of a job in one of the states."""
+
+
+def _is_put_off(job: Job, now: datetime) -> bool:
+    return bool(job.time_windows) or job.scheduled_run_time > now
 
 
 VERBS = {
@@ -48,7 +51,7 @@ VERBS = {
     for verb in (
         Verb(
             "run_now", "Run now", "run_job", frozenset(WAITING), control.run_now,
-            done="Set to run now, its time windows dropped",
+            done="Set to run now, its time windows dropped", is_of_use=_is_put_off,
         ),
         Verb(
             "requeue", "Requeue", "requeue_job", frozenset({State.FINAL}), enqueueing.requeue,
@@ -118,7 +121,10 @@ class JobActions(HipqAdmin):
     def _refusal(self, request: HttpRequest, pk: int, verb: Verb) -> str:
         """Do it to one job; return why it was refused, '' where it was not."""
         try:
-            self._perform(request, self.get_queryset(request).get(pk=pk), verb)
+            job = self.get_queryset(request).get(pk=pk)
+            if job.state in verb.states and not verb.is_of_use(job, self.now):
+                return f"job {pk} was left as it is: it is due already, and has no time windows."
+            self._perform(request, job, verb)
         except Job.DoesNotExist:
             return f"job {pk} does not exist any more; it was pruned."
         except HipqError as error:
@@ -156,7 +162,9 @@ class JobActions(HipqAdmin):
                 "warning": verb.warning,
             }
             for verb in VERBS.values()
-            if job.state in verb.states and self._may(request, verb)
+            if job.state in verb.states
+            and verb.is_of_use(job, self.now)
+            and self._may(request, verb)
         ]
 
     def get_urls(self) -> list[Any]:

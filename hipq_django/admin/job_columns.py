@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin
+from django.utils.html import format_html_join
 
-from hipq_django.admin.base import HipqAdmin
+from hipq_django.admin.base import HipqAdmin, column
 from hipq_django.admin.display import (
     NOTHING,
     age,
@@ -17,6 +18,7 @@ from hipq_django.admin.display import (
     span,
     when,
     when_short,
+    windows,
 )
 from hipq_django.admin.job_panel import progress_text, standing
 from hipq_django.domain.states import NONE, WAITING, State
@@ -26,10 +28,7 @@ from hipq_django.models import Job, JobType, Queue
 class JobColumns(HipqAdmin):
     """The columns of the list and the fields of the page, all of them read-only."""
 
-    @admin.display(description="state")
-    def standing(self, job: Job) -> str:
-        """The state, and how it ended or what it waits for."""
-        return badge(*standing(job))
+    standing = column("state", lambda self, job: badge(*standing(job)))
 
     @admin.display(description="what")
     def note(self, job: Any) -> str:
@@ -55,10 +54,7 @@ class JobColumns(HipqAdmin):
         """When the job is, or was, to run."""
         return when_short(job.scheduled_run_time, self.now)
 
-    @admin.display(description="updated")
-    def updated_short(self, job: Job) -> str:
-        """When it last moved."""
-        return when_short(job.update_time, self.now)
+    updated_short = column("updated", lambda self, job: when_short(job.update_time, self.now))
 
     # The page
 
@@ -67,30 +63,11 @@ class JobColumns(HipqAdmin):
         """A link to the job type."""
         return self.link(JobType, job.job_type_id, job.job_type)
 
-    @admin.display(description="queue")
-    def to_queue(self, job: Job) -> str:
-        """A link to the queue."""
-        return self.link(Queue, job.queue_id, job.queue)
-
-    @admin.display(description="key")
-    def key(self, job: Job) -> str:
-        """The job key."""
-        return or_dash(job.job_key)
-
-    @admin.display(description="scheduled")
-    def scheduled(self, job: Job) -> str:
-        """When the job is, or was, to run."""
-        return when(job.scheduled_run_time, self.now)
-
-    @admin.display(description="throttle factor")
-    def factor(self, job: Job) -> str:
-        """What it counts against the limit."""
-        return plain(job.throttle_factor)
-
-    @admin.display(description="attempt")
-    def tries(self, job: Job) -> str:
-        """How often it was claimed."""
-        return str(job.attempt or "none yet")
+    to_queue = column("queue", lambda self, job: self.link(Queue, job.queue_id, job.queue))
+    key = column("key", lambda self, job: or_dash(job.job_key))
+    scheduled = column("scheduled", lambda self, job: when(job.scheduled_run_time, self.now))
+    factor = column("throttle factor", lambda self, job: plain(job.throttle_factor))
+    tries = column("attempt", lambda self, job: str(job.attempt or "none yet"))
 
     @admin.display(description="timeout")
     def time_limit(self, job: Job) -> str:
@@ -102,17 +79,11 @@ class JobColumns(HipqAdmin):
             return limit
         return f"{limit}; this attempt times out {age(job.deadline, self.now)}"
 
-    @admin.display(description="progress")
-    def done(self, job: Job) -> str:
-        """How far the other system is, as it said."""
-        return progress_text(job) or NOTHING
+    done = column("progress", lambda self, job: progress_text(job) or NOTHING)
 
-    @admin.display(description="time windows")
-    def windows(self, job: Job) -> str:
-        """When it may start, and in which time zone."""
-        if not job.time_windows:
-            return NOTHING
-        return f"{', '.join(job.time_windows)} {job.job_type.zone_name}"
+    windows = column(
+        "time windows", lambda self, job: windows(job.time_windows, job.job_type.zone_name)
+    )
 
     @admin.display(description="origin")
     def to_origin(self, job: Job) -> str:
@@ -121,20 +92,16 @@ class JobColumns(HipqAdmin):
             return NOTHING
         return self.link(Job, job.origin_id, f"job {job.origin_id}")
 
-    @admin.display(description="job data")
-    def data(self, job: Job) -> str:
-        """What the job was enqueued with."""
-        return block(job.masked(job.job_data))
+    @admin.display(description="requeued as")
+    def to_successors(self, job: Job) -> str:
+        """The jobs that were made of this one."""
+        ids = job.successors.using(job.using).order_by("pk").values_list("pk", flat=True)[:5]
+        links = ((self.link(Job, pk, f"job {pk}"),) for pk in ids)
+        return format_html_join(", ", "{}", links) or NOTHING
 
-    @admin.display(description="error")
-    def error_block(self, job: Job) -> str:
-        """The error of the last attempt."""
-        return block(job.masked(job.error))
-
-    @admin.display(description="result")
-    def result_block(self, job: Job) -> str:
-        """What the handler returned, or the other system answered."""
-        return block(job.masked(job.result))
+    data = column("job data", lambda self, job: block(job.masked(job.job_data)))
+    error_block = column("error", lambda self, job: block(job.masked(job.error)))
+    result_block = column("result", lambda self, job: block(job.masked(job.result)))
 
 
 def _first_line(error: str) -> str:

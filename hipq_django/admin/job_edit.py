@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django import forms
 
@@ -16,9 +17,6 @@ from hipq_django.domain.states import WAITING
 from hipq_django.domain.validation import aware_moment, checked_factor, checked_priority
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.models import Job
-
-if TYPE_CHECKING:
-    from datetime import datetime
 
 EDITABLE = ("scheduled_run_time", "priority", "throttle_factor")
 

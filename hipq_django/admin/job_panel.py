@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
 
 from django.utils.text import Truncator
 
 from hipq_django.admin.answer_values import status_badge
-from hipq_django.admin.display import age, badge, block, or_dash, plain, span, when
+from hipq_django.admin.display import NOTHING, age, badge, block, or_dash, plain, span, when
 from hipq_django.domain.states import NONE, WAITING, Outcome, State
+from hipq_django.models import Answer, Attempt, Job
 from hipq_django.monitoring.reasons import explain
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from hipq_django.models import Answer, Attempt, Job
 
 MAX_ROWS = 20
 """How many attempts and answers are shown, the newest ones."""
@@ -51,12 +49,13 @@ def panel(job: Job, now: datetime) -> dict[str, Any]:
     attempts = list(job.attempts.order_by("-attempt")[: MAX_ROWS + 1])
     return {
         "standing": badge(*standing(job)),
+        "question": "What it waits for" if job.state == State.RUNNING else "Why it is not running",
         "reasons": [(reason.text, HINTS.get(reason.code, "")) for reason in reasons],
         "is_for_queue": any(reason.code in OF_THE_QUEUE for reason in reasons),
         "summary": _summary(job, now),
         "error": _error_line(job),
         "progress": progress_text(job),
-        "attempts": [_attempt(attempt, job, now) for attempt in attempts[:MAX_ROWS]],
+        "attempts": [*_success(job, now), *(_attempt(a, job, now) for a in attempts[:MAX_ROWS])],
         "max_rows": MAX_ROWS,
         "more_attempts": len(attempts) > MAX_ROWS,
     }
@@ -97,6 +96,20 @@ def progress_text(job: Job) -> str:
     return ": ".join(text for text in (percent, message) if text)
 
 
+def _success(job: Job, now: datetime) -> Iterator[dict[str, Any]]:
+    """Yield the attempt that succeeded; which worker ended it is not kept."""
+    if job.outcome == Outcome.SUCCEEDED and job.attempt:
+        yield {
+            "number": job.attempt,
+            "kind": "succeeded",
+            "error": NOTHING,
+            "worker": NOTHING,
+            "started": when(job.start_time, now),
+            "ended": when(job.update_time, now),
+            "took": span(max(job.update_time - job.start_time, timedelta())),
+        }
+
+
 def _attempt(attempt: Attempt, job: Job, now: datetime) -> dict[str, Any]:
     trace = "" if attempt.traceback == NONE else job.masked(attempt.traceback)
     return {
@@ -105,6 +118,7 @@ def _attempt(attempt: Attempt, job: Job, now: datetime) -> dict[str, Any]:
         "error": block(job.masked(attempt.error)),
         "traceback": block(trace, "Traceback:") if trace else "",
         "worker": or_dash(attempt.worker),
+        "started": when(attempt.start_time, now),
         "ended": when(attempt.end_time, now),
         "took": span(attempt.end_time - attempt.start_time),
     }

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django import forms
 from django.contrib import admin
-from django.utils.html import format_html
+from django.contrib.admin.views.main import ChangeList
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html, format_html_join
 
-from hipq_django.admin.base import HipqAdmin
-from hipq_django.admin.display import NOTHING, badge, plain
+from hipq_django.admin.base import HipqAdmin, RowList, column
+from hipq_django.admin.display import NOTHING, badge, plain, windows
 from hipq_django.admin.fields import CheckedField, EditForm, NumberField, WindowsField
 from hipq_django.domain.validation import (
     checked_factor,
@@ -19,10 +22,7 @@ from hipq_django.domain.validation import (
 )
 from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Job, JobType, Queue
-
-if TYPE_CHECKING:
-    from django.db.models import QuerySet
-    from django.http import HttpRequest
+from hipq_django.monitoring.endings import Trends
 
 
 class JobTypeForm(EditForm):
@@ -51,13 +51,27 @@ class JobTypeForm(EditForm):
             self.fields["queue"].queryset = queues.filter(instance=self.instance.instance)  # type: ignore[attr-defined]
 
 
+class JobTypeList(RowList):
+    """Knows how the jobs of each type on the page have ended lately."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        """Give each job type its trend."""
+        super().get_results(request)
+        self.result_list = list(self.result_list)
+        page: JobTypeAdmin = self.model_admin  # type: ignore[assignment]  # what the list belongs to
+        trends = Trends({row.queue for row in self.result_list}, page.now, page.database)
+        for row in self.result_list:
+            row.trend = trends.of(row)
+
+
 @admin.register(JobType)
 class JobTypeAdmin(HipqAdmin):
     """Name and handler belong to the code; the defaults may be edited."""
 
     form = JobTypeForm
     list_display = (
-        "name", "instance", "to_queue", "timeout", "priority", "factor", "windows", "code", "jobs",
+        "name", "instance", "to_queue", "timeout", "priority", "factor", "windows", "code",
+        "lately", "jobs",
     )  # fmt: skip
     list_select_related = ("queue",)
     search_fields = ("name",)
@@ -67,7 +81,7 @@ class JobTypeAdmin(HipqAdmin):
             {
                 "fields": (
                     "name", "instance", "code", "response_handler", "retrying", "most_time",
-                    "masked", "jobs",
+                    "masked", "lately", "jobs",
                 )
             },
         ),
@@ -84,9 +98,22 @@ class JobTypeAdmin(HipqAdmin):
         ("Times", {"fields": ("created", "updated")}),
     )  # fmt: skip
     readonly_fields = (
-        "name", "instance", "code", "response_handler", "retrying", "most_time", "masked", "jobs",
-        "created", "updated",
+        "name", "instance", "code", "response_handler", "retrying", "most_time", "masked", "lately",
+        "jobs", "created", "updated",
     )  # fmt: skip
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        """Return the list that knows how jobs end."""
+        return JobTypeList
+
+    def get_object(
+        self, request: HttpRequest, object_id: str, from_field: str | None = None
+    ) -> Any:
+        """Return the job type of a page with its trend."""
+        row = super().get_object(request, object_id, from_field)
+        if row is not None:
+            row.trend = Trends([row.queue], self.now, self.database).of(row)
+        return row
 
     def find(self, rows: QuerySet[Any], term: str) -> QuerySet[Any]:
         """Return the types whose name has this in it."""
@@ -101,27 +128,14 @@ class JobTypeAdmin(HipqAdmin):
         """The queue of new jobs."""
         return self.link(Queue, job_type.queue_id, job_type.queue)
 
-    @admin.display(description="timeout")
-    def timeout(self, job_type: JobType) -> str:
-        """Seconds for each attempt."""
-        return f"{plain(job_type.default_timeout)} s"
+    timeout = column("timeout", lambda self, job_type: f"{plain(job_type.default_timeout)} s")
+    priority = column("priority", lambda self, job_type: job_type.default_priority)
+    factor = column("factor", lambda self, job_type: plain(job_type.default_throttle_factor))
 
-    @admin.display(description="priority")
-    def priority(self, job_type: JobType) -> int:
-        """Lower runs sooner."""
-        return job_type.default_priority
-
-    @admin.display(description="factor")
-    def factor(self, job_type: JobType) -> str:
-        """What a job counts against the limit."""
-        return plain(job_type.default_throttle_factor)
-
-    @admin.display(description="time windows")
-    def windows(self, job_type: JobType) -> str:
-        """When jobs may start, and in which time zone."""
-        if not job_type.default_time_windows:
-            return NOTHING
-        return f"{', '.join(job_type.default_time_windows)} {job_type.zone_name}"
+    windows = column(
+        "time windows",
+        lambda self, job_type: windows(job_type.default_time_windows, job_type.zone_name),
+    )
 
     @admin.display(description="handler")
     def code(self, job_type: JobType) -> str:
@@ -160,6 +174,12 @@ class JobTypeAdmin(HipqAdmin):
     def masked(self, job_type: JobType) -> str:
         """The fields of data and answers whose values nobody is shown."""
         return ", ".join(job_type.redactor.fields) or "none"
+
+    @admin.display(description="in the last hour")
+    def lately(self, job_type: Any) -> str:
+        """How its jobs have ended, and whether more fail than usual."""
+        parts = (self.endings(job_type, "type"), *self.trend_badges(job_type.trend))
+        return format_html_join(" ", "{}", ((part,) for part in parts))
 
     @admin.display(description="jobs")
     def jobs(self, job_type: JobType) -> str:

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
+from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
-from django.db.models import TextField
+from django.db.models import QuerySet, TextField
 from django.db.models.functions import Cast, Left
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
 
-from hipq_django.admin.base import RowList
+from hipq_django.admin.base import RowList, is_id
 from hipq_django.admin.filters import JobTypeFilter, OutcomeFilter, QueueFilter, StateFilter
 from hipq_django.admin.job_actions import JobActions
 from hipq_django.admin.job_columns import JobColumns
 from hipq_django.admin.job_edit import JobForm, edit, refusal
 from hipq_django.admin.job_panel import answers_panel, panel
-from hipq_django.admin.job_search import find
-from hipq_django.domain.states import NONE, WAITING
+from hipq_django.domain.states import NONE, WAITING, State
 from hipq_django.exceptions import InvalidJobError
-from hipq_django.models import Answer, Job, Queue
-
-if TYPE_CHECKING:
-    from django.contrib.admin.views.main import ChangeList
-    from django.db.models import QuerySet
-    from django.http import HttpRequest, HttpResponse
+from hipq_django.models import Answer, Job, JobType, Queue
 
 ERROR_HEAD_CHARS = 120
+MAX_FOUND = 1_000
 
 EDITABLE = ("scheduled_run_time", "priority", "throttle_factor", "seen_attempt")
 READ_ONLY = ("scheduled", "priority", "factor")
@@ -44,6 +42,7 @@ SECTIONS = (
             "windows",
             "worker",
             "to_origin",
+            "to_successors",
         ),
     ),
     ("Times", ("created", "updated")),
@@ -72,6 +71,19 @@ class JobList(RowList):
         for pk, data, error in whole if masks else ():
             shown = masks[pk].job_type.redactor.knowing(data).mask(error)
             masks[pk].error_head = json.dumps(shown, ensure_ascii=False)[:ERROR_HEAD_CHARS]
+
+
+def _with_key(jobs: Any, key: str) -> list[int]:
+    """Ask each of the two indexes of keys, in the words of its condition.
+
+    One has the live jobs and one the final jobs; both begin with the job type.
+    """
+    types = list(JobType.objects.using(jobs.db).values_list("pk", flat=True))
+    keyed = jobs.filter(job_type__in=types, job_key=key).keyed().order_by("-pk")
+    found: list[int] = []
+    for part in (keyed.exclude(state=State.FINAL), keyed.final()):
+        found += part.values_list("pk", flat=True)[:MAX_FOUND]
+    return found
 
 
 def _has_secrets(job: Any) -> bool:
@@ -107,8 +119,11 @@ class JobAdmin(JobColumns, JobActions):
         return ("id",) if request.GET.get("state") in StateFilter.oldest_first else ("-id",)
 
     def find(self, rows: QuerySet[Any], term: str) -> QuerySet[Any]:
-        """Return the jobs with exactly this key or id."""
-        return find(rows, term)
+        """Return the jobs with exactly this key or id, so that indexes find them among millions."""
+        ids = _with_key(rows, term) if term != NONE else []
+        if is_id(term):
+            ids.append(int(term))
+        return rows.filter(pk__in=ids)
 
     # The page
 
@@ -162,6 +177,7 @@ class JobAdmin(JobColumns, JobActions):
         """Write the edited values unless a worker was first."""
         row = edit(obj, form)
         if row.scheduled_run_time != obj.scheduled_run_time and "scheduled_run_time" in form.edited:
-            text = f"Its time windows moved it to {row.scheduled_run_time:%Y-%m-%d %H:%M:%S} UTC."
+            opening = timezone.localtime(row.scheduled_run_time)
+            text = f"Its time windows moved it to {opening:%Y-%m-%d %H:%M:%S %Z}."
             self.message_user(request, text, messages.WARNING)
         obj.scheduled_run_time = row.scheduled_run_time

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.contrib import admin, messages
+from django.contrib.admin.views.main import ChangeList
+from django.db.models import QuerySet
+from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 from django.utils.text import Truncator
 
-from hipq_django.admin.base import HipqAdmin, RowList
+from hipq_django.admin.base import HipqAdmin, RowList, column
 from hipq_django.admin.display import badge, plain, span
 from hipq_django.admin.fields import EditForm, NumberField
 from hipq_django.conf.instances import get_instance
@@ -18,13 +22,7 @@ from hipq_django.domain.states import NONE
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.models import Job, Queue
 from hipq_django.monitoring.counts import format_count, is_served, live_workers, with_figures
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from django.contrib.admin.views.main import ChangeList
-    from django.db.models import QuerySet
-    from django.http import HttpRequest
+from hipq_django.monitoring.endings import Trends
 
 
 class QueueForm(EditForm):
@@ -42,8 +40,7 @@ class QueueForm(EditForm):
         help_text="In order 'ageing': how much earlier each better point of priority counts.",
     )
     retention_days = NumberField(
-        partial(checked_queue_number, "retention_days"),
-        help_text="How long final jobs are kept.",
+        partial(checked_queue_number, "retention_days"), help_text="How long final jobs are kept."
     )
 
 
@@ -56,9 +53,11 @@ class QueueList(RowList):
         self.result_list = list(self.result_list)
         page: QueueAdmin = self.model_admin  # type: ignore[assignment]  # what the list belongs to
         workers, shows_problem = live_workers(page.database), page.may_view(request, Job)
+        trends = Trends(self.result_list, page.now, page.database)
         for queue in self.result_list:
             queue.is_served = is_served(queue, workers)
             queue.shows_problem = shows_problem
+            queue.trend = trends.of(queue)
 
 
 @admin.register(Queue)
@@ -68,7 +67,7 @@ class QueueAdmin(HipqAdmin):
     form = QueueForm
     list_display = (
         "__str__", "condition", "due", "oldest_due", "waiting", "running", "in_error", "load",
-        "order",
+        "lately", "order",
     )  # fmt: skip
     actions = ("pause", "resume")
     fieldsets = (
@@ -83,6 +82,7 @@ class QueueAdmin(HipqAdmin):
                     "running",
                     "in_error",
                     "load",
+                    "lately",
                 )
             },
         ),
@@ -91,8 +91,8 @@ class QueueAdmin(HipqAdmin):
         ("Other", {"fields": ("retention_days", "instance", "name", "created", "updated")}),
     )
     readonly_fields = (
-        "condition", "due", "oldest_due", "waiting", "running", "in_error", "load", "throttlers",
-        "instance", "name", "created", "updated",
+        "condition", "due", "oldest_due", "waiting", "running", "in_error", "load", "lately",
+        "throttlers", "instance", "name", "created", "updated",
     )  # fmt: skip
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
@@ -106,6 +106,7 @@ class QueueAdmin(HipqAdmin):
         queue = super().get_object(request, object_id, from_field)
         if queue is not None:
             queue.shows_problem = self.may_view(request, Job)
+            queue.trend = Trends([queue], self.now, self.database).of(queue)
         return queue
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
@@ -132,6 +133,7 @@ class QueueAdmin(HipqAdmin):
             yield badge("no worker", "error")
         if queue.is_limited and (queue.load or 0) >= queue.throttle_limit:
             yield badge("limit reached", "retry")
+        yield from self.trend_badges(queue.trend)
 
     def _problem(self, queue: Any) -> str:
         """Return why a throttler holds the queue; it may quote what it was told of the jobs."""
@@ -144,30 +146,16 @@ class QueueAdmin(HipqAdmin):
             queue.is_served = is_served(queue, live_workers(self.database))
         return bool(queue.is_served)
 
-    @admin.display(description="due, not started")
-    def due(self, queue: Any) -> str:
-        """Waiting jobs whose time has come."""
-        return self._count(queue, "due")
+    due = column("due, not started", lambda self, queue: self._count(queue, "due"))
 
     @admin.display(description="oldest due for")
     def oldest_due(self, queue: Any) -> str:
         """How long the longest waiting due job has been due."""
         return span(self.now - queue.oldest_due) if queue.oldest_due else "-"
 
-    @admin.display(description="waiting")
-    def waiting(self, queue: Any) -> str:
-        """Jobs in initial or retry, also those of the future."""
-        return self._count(queue, "waiting")
-
-    @admin.display(description="running")
-    def running(self, queue: Any) -> str:
-        """Jobs that execute or wait for their answer."""
-        return self._count(queue, "running")
-
-    @admin.display(description="in error")
-    def in_error(self, queue: Any) -> str:
-        """Jobs about which the retry handler has not decided yet."""
-        return self._count(queue, "error")
+    waiting = column("waiting", lambda self, queue: self._count(queue, "waiting"))
+    running = column("running", lambda self, queue: self._count(queue, "running"))
+    in_error = column("in error", lambda self, queue: self._count(queue, "error"))
 
     def _count(self, queue: Any, state: str) -> str:
         number = getattr(queue, f"{state}_count")
@@ -177,6 +165,8 @@ class QueueAdmin(HipqAdmin):
         return format_html(
             '<a href="{}?queue={}&amp;state={}">{}</a>', jobs, queue.pk, state, format_count(number)
         )
+
+    lately = column("in the last hour", lambda self, queue: self.endings(queue, "queue"))
 
     @admin.display(description="load")
     def load(self, queue: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.contrib import admin
 
-from hipq_django.admin.base import ReadOnlyAdmin
+from hipq_django.admin.base import ReadOnlyAdmin, column
 from hipq_django.admin.display import badge, when
 from hipq_django.models import Worker
 
@@ -38,14 +38,7 @@ class WorkerAdmin(ReadOnlyAdmin):
         """The queues that a worker serves, or the source that a consumer reads."""
         if worker.is_consumer:
             return f"reads {worker.source}"
-        return ", ".join(worker.queues) or "all"
+        return worker.queues_text
 
-    @admin.display(description="last heartbeat")
-    def heartbeat(self, worker: Worker) -> str:
-        """When it last wrote that it lives."""
-        return when(worker.heartbeat_time, self.now)
-
-    @admin.display(description="started")
-    def started(self, worker: Worker) -> str:
-        """When the process started."""
-        return when(worker.create_time, self.now)
+    heartbeat = column("last heartbeat", lambda self, worker: when(worker.heartbeat_time, self.now))
+    started = column("started", lambda self, worker: when(worker.create_time, self.now))

@@ -6,22 +6,21 @@ early, linked to its job, and counted then.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from django.db.models import Q
 
 from hipq_django.domain import parts
+from hipq_django.domain.drafts import IncomingAnswer
 from hipq_django.domain.parts import UNNAMED
 from hipq_django.domain.states import NONE, AnswerKind, AnswerStatus, Phase, State
 from hipq_django.job_types.registry import get_declared
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    from hipq_django.domain.drafts import IncomingAnswer
-    from hipq_django.models import Answer, Job, JobType
+from hipq_django.models import Answer, Job, JobType
 
 SETTLED = (AnswerStatus.ACCEPTED, AnswerStatus.DISCARDED)
+KEPT = (AnswerStatus.EARLY, AnswerStatus.ACCEPTED)
+"""The statuses of what a job has, or will have once it asks for it."""
 
 
 def counts_answers(job_type: JobType) -> bool:
@@ -30,11 +29,12 @@ def counts_answers(job_type: JobType) -> bool:
     return declared.counted_answers if declared else job_type.counted_answers
 
 
-def is_part(kind: str, part: str, job: Job) -> bool:
+def is_part(answer: IncomingAnswer | Answer, job: Job) -> bool:
     """Return whether an answer to this job is one of several, or is for the whole job."""
-    if kind != AnswerKind.RESPONSE:
+    if answer.kind != AnswerKind.RESPONSE:
         return False
-    return bool(part) or counts_answers(job.job_type) or (_is_known(job) and bool(job.expects))
+    expects = _is_known(job) and job.expects
+    return bool(answer.part or counts_answers(job.job_type) or expects)
 
 
 def parts_of(job: Job) -> Q:
@@ -132,17 +132,15 @@ def _accepted(job: Job) -> Any:
 
 def answers_so_far(job: Job) -> Any:
     """Do what `Job.answers_so_far` says."""
-    kept = job.answers.using(job.using).filter(
-        status__in=[AnswerStatus.ACCEPTED, AnswerStatus.EARLY]
-    )
-    rows = list(kept.filter(parts_of(job)).order_by("pk").values_list("part", "payload"))
+    kept = job.answers.using(job.using).filter(parts_of(job), status__in=KEPT)
+    rows = list(kept.order_by("pk").values_list("part", "payload"))
     if counts_answers(job.job_type):
         return [response for _, response in rows]
     return dict(reversed(rows))  # of two that came early for a part, the first counts
 
 
-def progress_of(job: Job, names: Collection[str] | None = None) -> str:
+def progress_of(job: Job) -> str:
     """Return in words how many answers are in and which parts are missing; '' for one answer."""
     if not job.expects:
         return ""
-    return parts.progress_of(job.expects, parts_in(job) if names is None else names)
+    return parts.progress_of(job.expects, parts_in(job))

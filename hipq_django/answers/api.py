@@ -6,19 +6,22 @@ that cannot be stored are refused, with nothing changed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.db import IntegrityError
 
-from hipq_django.answers import arrival, bulk, correlation, fast_path, manual
+from hipq_django.answers import arrival, bulk, early, fast_path
+from hipq_django.answers.callback_urls import Token
+from hipq_django.answers.classification import classify, refusal
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import statement_transaction, write_transaction
-from hipq_django.domain.drafts import IncomingAnswer, NewAnswer
+from hipq_django.domain.drafts import IncomingAnswer, NewAnswer, as_incoming
 from hipq_django.domain.parts import UNNAMED, checked_part
 from hipq_django.domain.serialization import to_json
 from hipq_django.domain.states import NONE
@@ -26,11 +29,6 @@ from hipq_django.domain.validation import checked_key, checked_type_name
 from hipq_django.engines import engine_for
 from hipq_django.exceptions import InvalidAnswerError, InvalidJobError
 from hipq_django.models import Answer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from hipq_django.answers.callback_urls import Token
 
 MAX_MESSAGE_ID_CHARS = 255
 
@@ -84,6 +82,9 @@ def receive_many(answers: Iterable[NewAnswer], *, instance: str = DEFAULT) -> li
     `InvalidAnswerError`, with nothing changed, if one of them cannot be stored.
     """
     return receive_messages([incoming_from(answer, instance) for answer in answers], instance)
+
+
+areceive_many = sync_to_async(receive_many)
 
 
 def incoming_from(
@@ -146,18 +147,17 @@ def answer_callback(token: Token, kind: str, payload: Any) -> Answer:
         if settled is not None:
             return settled
     with write_transaction(using):
-        job = correlation.lock_job_by_id(token.job_id, using)
+        job = arrival.lock_job_by_id(token.job_id, using)
         # By now it may have been pruned, or have another key.
         found = (job.job_type.name, job.job_key) if job else ("pruned job", str(token.job_id))
         message = _message_to(token, found, kind, payload)
         return arrival.receive(message, job, clock.now(using), using)
 
 
-def _message_to(
-    token: Token, type_and_key_of: tuple[str, str], kind: str, payload: Any
-) -> IncomingAnswer:
+def _message_to(token: Token, found: tuple[str, str], kind: str, payload: Any) -> IncomingAnswer:
+    """Return the message for a job, of which type and key were found."""
     return IncomingAnswer(
-        token.instance, *type_and_key_of, kind, payload, attempt=token.attempt, part=token.part
+        token.instance, *found, kind, payload, attempt=token.attempt, part=token.part
     )
 
 
@@ -169,13 +169,17 @@ def assign(answer: Answer, job_id: int) -> Answer:
     """
     using = answer.using
     with write_transaction(using):
-        job = correlation.lock_job_by_id(job_id, using)
+        job = arrival.lock_job_by_id(job_id, using)
         fresh: Answer | None = locked(Answer.objects.using(using).filter(pk=answer.pk)).first()
         if fresh is None:
             raise InvalidAnswerError(f"answer {answer.pk} does not exist any more; it was pruned.")
         if job is None:
             raise InvalidAnswerError(f"there is no job {job_id}; it was pruned, or never was.")
-        manual.assign(fresh, job, clock.now(using))
+        reason = refusal(fresh, job)
+        if reason:
+            raise InvalidAnswerError(f"answer {fresh.pk} was not matched: {reason}")
+        early.assign(fresh, job, classify(as_incoming(fresh), job), clock.now(using))
+        fast_path.log_received(fresh, "answer_matched")
     return fresh
 
 

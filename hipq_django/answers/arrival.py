@@ -1,22 +1,18 @@
-"""A message that comes in: it is stored, and acts on its job."""
+"""A message that comes in: its job is looked for, it is stored, and acts on its job."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import datetime
 
 from hipq_django.answers import aggregation
 from hipq_django.answers.classification import attempt_of, classify
-from hipq_django.answers.correlation import lock_job
 from hipq_django.answers.effects import apply_by_status
 from hipq_django.answers.fast_path import log_received
+from hipq_django.database.locks import first_for_key_share, locked
+from hipq_django.domain.drafts import IncomingAnswer
 from hipq_django.domain.states import NONE, AnswerStatus
-from hipq_django.models import Answer
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from hipq_django.domain.drafts import IncomingAnswer
-    from hipq_django.models import Job
+from hipq_django.models import Answer, Job, JobType
+from hipq_django.models.job import JobQuerySet
 
 
 def receive_by_key(message: IncomingAnswer, now: datetime, using: str) -> Answer:
@@ -73,3 +69,38 @@ def new_answer(
         status=status,
         receive_time=now,
     )
+
+
+# Correlation: which job a message is for
+
+
+def lock_job(message: IncomingAnswer, using: str, *, skip_locked: bool = False) -> Job | None:
+    """Return the locked job of a message by its key: the live one, else the newest final one.
+
+    A final one is only kept from being pruned before the answer that names it is stored. With
+    `skip_locked` None is returned where somebody has locked the live one.
+    """
+    if message.job_key == NONE:
+        return None
+    rows = _jobs_with_key(message, using).live()
+    live = next(iter(locked(rows, skip_locked=skip_locked)[:1]), None)
+    if live is None and skip_locked and rows.exists():
+        return None
+    return live or lock_final(message, using)
+
+
+def lock_final(message: IncomingAnswer | Answer, using: str) -> Job | None:
+    """Return the newest final job with the key of a message, kept from being pruned."""
+    rows = _jobs_with_key(message, using).final()
+    final: Job | None = first_for_key_share(rows.order_by("-pk"))
+    return final
+
+
+def _jobs_with_key(message: IncomingAnswer | Answer, using: str) -> JobQuerySet:
+    types = JobType.objects.using(using).filter(instance=message.instance, name=message.job_type)
+    return Job.objects.using(using).filter(job_type__in=types, job_key=message.job_key).keyed()
+
+
+def lock_job_by_id(pk: int, using: str) -> Job | None:
+    """Return one job, locked; None where it was pruned."""
+    return next(iter(locked(Job.objects.using(using).filter(pk=pk))), None)

@@ -7,12 +7,13 @@ is the source of the rules.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from datetime import datetime
+from typing import Any, TypeVar
 
-from hipq_django import transitions
+from hipq_django import events, transitions
 from hipq_django.answers import aggregation, arrival, effects, fast_path
 from hipq_django.database.locks import locked
 from hipq_django.database.lookups import max_rows_per_statement
@@ -21,14 +22,8 @@ from hipq_django.domain.drafts import IncomingAnswer
 from hipq_django.domain.states import NONE, AnswerKind, AnswerStatus, State
 from hipq_django.engines import engine_for
 from hipq_django.models import Answer, Attempt, Job, JobType
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from datetime import datetime
-
-    from hipq_django.models.job import JobQuerySet
-
-logger = logging.getLogger("hipq_django")
+from hipq_django.models.job import JobQuerySet
+from hipq_django.transitions.updates import chunks
 
 T = TypeVar("T")
 Key = tuple[str, str]
@@ -62,21 +57,17 @@ def receive(messages: Sequence[IncomingAnswer], now: datetime, using: str) -> li
     for place in batch.left():
         batch.answers[place] = arrival.receive_by_key(messages[place], now, using)
     answers = [batch.answers[place] for place in range(len(messages))]
-    logger.info("event=answers %s", _counts(answers))
+    counts: dict[str, Any] = Counter(str(answer.status) for answer in answers)
+    events.info("answers_received", **counts)
     return answers
-
-
-def _counts(answers: Sequence[Answer]) -> str:
-    counts = Counter(str(answer.status) for answer in answers)
-    return " ".join(f"{status}={number}" for status, number in sorted(counts.items()))
 
 
 def _find_known(batch: Batch) -> None:
     """Find the messages that were stored before."""
     new = [m for m in batch.messages if m.message_id != NONE]
-    ids, names = {m.message_id for m in new}, {m.job_type for m in new}
+    names = {m.job_type for m in new}
     stored: dict[Key, Answer] = {}
-    for part in _parts(sorted(ids), batch.using):
+    for part in _parts(sorted({m.message_id for m in new}), batch.using):
         rows = Answer.objects.using(batch.using).filter(
             instance=batch.messages[0].instance, job_type__in=names, message_id__in=part
         )
@@ -104,10 +95,9 @@ def _receive_new(batch: Batch) -> None:
     usual = _alone(batch)
     if not usual:
         return
-    live = _lock_live(batch, usual)
+    live = _lock_live(set(usual.values()), batch)
     answered = _answered([job.pk for job in live.values()], batch.using)
-    homeless = {key for key in usual.values() if key not in live}
-    final = _with_final(homeless, batch)
+    final = _with_final(set(usual.values()) - live.keys(), batch)
     new: dict[int, Answer] = {}
     for place, key in usual.items():
         message, job = batch.messages[place], live.get(key)
@@ -124,37 +114,34 @@ def _receive_new(batch: Batch) -> None:
 
 def _alone(batch: Batch) -> dict[int, Key]:
     """Return type and key of the new messages that share neither id nor job with another one."""
-    places = batch.left()
-    keys = {p: (batch.messages[p].job_type, batch.messages[p].job_key) for p in places}
-    ids = {p: (batch.messages[p].job_type, batch.messages[p].message_id) for p in places}
-    of_key, of_id = Counter(keys.values()), Counter(ids.values())
+    left = {place: batch.messages[place] for place in batch.left()}
+    same_key = Counter((m.job_type, m.job_key) for m in left.values() if m.job_key != NONE)
+    same_id = Counter((m.job_type, m.message_id) for m in left.values() if m.message_id != NONE)
     return {
-        place: keys[place]
-        for place in places
-        if (keys[place][1] == NONE or of_key[keys[place]] == 1)
-        and (ids[place][1] == NONE or of_id[ids[place]] == 1)
+        place: (m.job_type, m.job_key)
+        for place, m in left.items()
+        if same_key[m.job_type, m.job_key] <= 1 and same_id[m.job_type, m.message_id] <= 1
     }
 
 
 def _is_usual(message: IncomingAnswer, job: Job) -> bool:
     """Whether the job waits for its answer, and this one is not one of several."""
     waits = job.state == State.RUNNING and not job.has_pending_answer
-    return waits and not aggregation.is_part(message.kind, message.part, job)
+    return waits and not aggregation.is_part(message, job)
 
 
-def _lock_live(batch: Batch, keys: Mapping[int, Key]) -> dict[Key, Job]:
+def _lock_live(keys: set[Key], batch: Batch) -> dict[Key, Job]:
     """Lock and return the live jobs with these keys.
 
     They are looked for first: only all of them together can be locked in the order of their ids.
     """
     types: dict[int, JobType] = {}
-    for job_type, jobs in _with_keys(set(keys.values()), batch):
+    for job_type, jobs in _with_keys(keys, batch):
         ids = jobs.live().keyed().values_list("pk", flat=True)
         types |= dict.fromkeys(ids, job_type)
     found: dict[Key, Job] = {}
-    for part in _parts(sorted(types), batch.using):
-        rows = Job.objects.using(batch.using).filter(pk__in=part).live()
-        for job in locked(rows.order_by("pk")):
+    for rows in chunks(batch.using, sorted(types)):
+        for job in locked(rows.live().order_by("pk")):
             job.job_type = types[job.pk]
             found[job.job_type.name, job.job_key] = job
     return found
@@ -180,10 +167,8 @@ def _with_keys(keys: set[Key], batch: Batch) -> Iterator[tuple[JobType, JobQuery
     for job_type in job_types:
         own = sorted(key for name, key in keys if name == job_type.name)
         for part in _parts(own, batch.using):
-            yield (
-                job_type,
-                Job.objects.using(batch.using).filter(job_type=job_type, job_key__in=part),
-            )
+            jobs = Job.objects.using(batch.using).filter(job_type=job_type, job_key__in=part)
+            yield job_type, jobs
 
 
 def _answered(ids: Sequence[int], using: str) -> set[int]:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 from django.core.signing import BadSignature, Signer
+from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 
 from hipq_django.conf.instances import get_instance
 from hipq_django.domain.parts import UNNAMED, checked_part
 from hipq_django.exceptions import ConfigurationError, ForgedCallbackError
-
-if TYPE_CHECKING:
-    from django.http import HttpRequest
-
-    from hipq_django.models import Job
+from hipq_django.models import Job
 
 _SALT = "hipq_django.callback"
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from django.db.models import Q
 
 from hipq_django.answers import aggregation
+from hipq_django.domain.drafts import IncomingAnswer, as_incoming
 from hipq_django.domain.states import AnswerKind, AnswerStatus, State
-
-if TYPE_CHECKING:
-    from hipq_django.domain.drafts import IncomingAnswer
-    from hipq_django.models import Answer, Job
+from hipq_django.models import Answer, Job
 
 
 def classify(message: IncomingAnswer, job: Job | None) -> AnswerStatus:
@@ -20,8 +16,9 @@ def classify(message: IncomingAnswer, job: Job | None) -> AnswerStatus:
         return AnswerStatus.UNMATCHED
     if job is None:
         return AnswerStatus.EARLY
-    is_part = aggregation.is_part(message.kind, message.part, job)
-    return aggregation.classify_part(message, job) if is_part else _status_alone(message, job)
+    if aggregation.is_part(message, job):
+        return aggregation.classify_part(message, job)
+    return _status_alone(message, job)
 
 
 def _status_alone(message: IncomingAnswer, job: Job) -> AnswerStatus:
@@ -37,7 +34,7 @@ def _is_answered(message: IncomingAnswer, job: Job) -> bool:
     if not job.has_pending_answer or message.kind == AnswerKind.ERROR:
         return job.has_pending_answer
     kept = job.answers.using(job.using).filter(kind=AnswerKind.RESPONSE)
-    return kept.filter(status__in=(AnswerStatus.EARLY, AnswerStatus.ACCEPTED)).exists()
+    return kept.filter(status__in=aggregation.KEPT).exists()
 
 
 def _is_repeat(message: IncomingAnswer, job: Job) -> bool:
@@ -70,6 +67,25 @@ def attempt_of(message: IncomingAnswer, job: Job | None) -> int:
     return job.attempt if job else 0
 
 
-def is_part_of(answer: Answer, job: Job) -> bool:
-    """Whether the answer is one of several that the job waits for."""
-    return aggregation.is_part(answer.kind, answer.part, job)
+def refusal(answer: Answer, job: Job) -> str:
+    """Return why this job cannot take this answer by hand, '' where it can."""
+    if not answer.is_free:
+        return (
+            f"it is {answer.status}, its kind is {answer.kind}; only early and unmatched answers "
+            "without a job can be."
+        )
+    if (job.job_type.instance, job.job_type.name) != (answer.instance, answer.job_type):
+        return (
+            f"it is for job type {answer.job_type!r} of instance {answer.instance!r}, and {job} "
+            f"is of type {job.job_type.name!r} of instance {job.job_type.instance!r}."
+        )
+    if job.is_final:
+        return (
+            f"{job} is final ({job.outcome}) and never changes; requeue it and match the fresh job."
+        )
+    if classify(as_incoming(answer), job) not in (AnswerStatus.ACCEPTED, AnswerStatus.EARLY):
+        return (
+            f"attempt {job.attempt} of {job} was answered already, its error is known, or it does "
+            f"not wait for part {answer.part!r}."
+        )
+    return ""

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
 
 from django.db.models import Q
 
 from hipq_django.answers import aggregation
-from hipq_django.answers.classification import classify, is_part_of
-from hipq_django.answers.correlation import lock_job
+from hipq_django.answers.arrival import lock_final, lock_job
+from hipq_django.answers.classification import classify
 from hipq_django.answers.effects import apply_by_status
 from hipq_django.conf.instances import get_instance
-from hipq_django.database.locks import first_for_key_share, locked
+from hipq_django.database.locks import locked
 from hipq_django.domain.drafts import as_incoming
 from hipq_django.domain.states import NONE, AnswerKind, AnswerStatus, Phase, State
-from hipq_django.models import Answer, Job, JobType
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
+from hipq_django.models import Answer, Job
 
 
 def take_early(jobs: Sequence[Job], now: datetime, using: str) -> dict[int, Answer]:
@@ -51,15 +48,13 @@ def _precedence(answer: Answer) -> tuple[bool, bool, bool, int]:
 def _linked(jobs: Sequence[Job], using: str) -> dict[int, Answer]:
     if not jobs:
         return {}
-    kept = Answer.objects.using(using).filter(
-        job__in=[job.pk for job in jobs], status__in=(AnswerStatus.EARLY, AnswerStatus.ACCEPTED)
-    )
-    answers = kept.exclude(status=AnswerStatus.ACCEPTED, kind=AnswerKind.ERROR)
     by_id = {job.pk: job for job in jobs}
+    kept = Answer.objects.using(using).filter(job__in=list(by_id), status__in=aggregation.KEPT)
+    answers = kept.exclude(status=AnswerStatus.ACCEPTED, kind=AnswerKind.ERROR)
     found: dict[int, Answer] = {}
     for answer in sorted(answers, key=_precedence, reverse=True):
         job = by_id[answer.job_id or 0]
-        if answer.status == AnswerStatus.ACCEPTED or not is_part_of(answer, job):
+        if answer.status == AnswerStatus.ACCEPTED or not aggregation.is_part(answer, job):
             found[job.pk] = answer
     return found
 
@@ -69,8 +64,7 @@ def _by_key(jobs: Sequence[Job], now: datetime, using: str) -> dict[int, Answer]
         return {}
     by_key = {(job.job_type.name, job.job_key): job for job in jobs}
     answers = fresh_early(jobs[0].job_type.instance, now, using).filter(
-        job_type__in={job.job_type.name for job in jobs},
-        job_key__in=[job.job_key for job in jobs],
+        job_type__in={job.job_type.name for job in jobs}, job_key__in=[job.job_key for job in jobs]
     )
     found: dict[int, Answer] = {}
     # Locked, because an operator may be matching one of them to another job.
@@ -78,7 +72,7 @@ def _by_key(jobs: Sequence[Job], now: datetime, using: str) -> dict[int, Answer]
         job = by_key.get((answer.job_type, answer.job_key))
         if job is None or mark_late_if_final(answer, using):
             continue
-        if is_part_of(answer, job):
+        if aggregation.is_part(answer, job):
             # The request is sent: what it is a part of, its handler will say.
             _link(answer, job, AnswerStatus.EARLY)
         else:
@@ -99,9 +93,7 @@ def mark_late_if_final(answer: Answer, using: str) -> bool:
 
     Nobody's payment may be settled by yesterday's message.
     """
-    types = JobType.objects.using(using).filter(instance=answer.instance, name=answer.job_type)
-    finals = Job.objects.using(using).final().filter(job_type__in=types, job_key=answer.job_key)
-    final = first_for_key_share(finals.keyed().order_by("-pk"))
+    final = lock_final(answer, using)
     if final is None:
         return False
     answer.job, answer.status = final, AnswerStatus.LATE
@@ -114,12 +106,8 @@ def _accept(answer: Answer, job: Job) -> None:
         _link(answer, job, AnswerStatus.ACCEPTED)
     same = Q(job=job)
     if job.job_key != NONE:
-        same |= Q(
-            job=None,
-            instance=answer.instance,
-            job_type=job.job_type.name,
-            job_key=job.job_key,
-        )
+        of_key = {"job_type": job.job_type.name, "job_key": job.job_key}
+        same |= Q(job=None, instance=answer.instance, **of_key)
     early = Answer.objects.using(job.using).filter(same, status=AnswerStatus.EARLY)
     early = early.exclude(aggregation.parts_of(job))
     early.update(status=AnswerStatus.DUPLICATE, job=job)
@@ -131,25 +119,22 @@ def count_early(ids: Sequence[int], now: datetime, using: str) -> None:
     What is in from an earlier attempt goes first: it may be all that is waited for.
     """
     kept = Answer.objects.using(using).filter(
-        job__in=ids,
-        status__in=(AnswerStatus.EARLY, AnswerStatus.ACCEPTED),
-        kind=AnswerKind.RESPONSE,
+        job__in=ids, status__in=aggregation.KEPT, kind=AnswerKind.RESPONSE
     )
     found = sorted(kept, key=_precedence)
     waiting = Job.objects.using(using).filter(pk__in={answer.job_id for answer in found})
     waiting = waiting.running().filter(phase=Phase.NONE).select_related("job_type", "queue")
-    jobs = {job.pk: job for job in waiting}
-    in_before = {
-        answer.job_id: answer for answer in found if answer.status == AnswerStatus.ACCEPTED
-    }
-    for job in jobs.values():
-        if job.pk in in_before:
-            apply_by_status(in_before[job.pk], job, now)
-    for answer in found:
-        asked = jobs.get(answer.job_id or 0)
-        if asked is not None and answer.status == AnswerStatus.EARLY and is_part_of(answer, asked):
-            status = aggregation.classify_part(as_incoming(answer), asked, aggregation.SETTLED)
-            assign(answer, asked, status, now)
+    jobs: dict[int | None, Job] = {job.pk: job for job in waiting}
+    of_jobs = [answer for answer in found if answer.job_id in jobs]
+    early = [answer for answer in of_jobs if answer.status == AnswerStatus.EARLY]
+    in_before = {a.job_id: a for a in of_jobs if a.status == AnswerStatus.ACCEPTED}
+    for pk, answer in in_before.items():
+        apply_by_status(answer, jobs[pk], now)
+    for answer in early:
+        job = jobs[answer.job_id]
+        if aggregation.is_part(answer, job):
+            status = aggregation.classify_part(as_incoming(answer), job, aggregation.SETTLED)
+            assign(answer, job, status, now)
 
 
 def mark_early_late(job: Job) -> None:
@@ -160,9 +145,8 @@ def mark_early_late(job: Job) -> None:
 
 def match_by_key(job: Job, now: datetime) -> None:
     """Give a locked running job the early answers that wait for the key it has got now."""
-    name = job.job_type.name
     waiting = fresh_early(job.job_type.instance, now, job.using).filter(
-        job_type=name, job_key=job.job_key
+        job_type=job.job_type.name, job_key=job.job_key
     )
     for answer in sorted(waiting, key=_precedence):
         match(answer, now, job.using)

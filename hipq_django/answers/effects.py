@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import Any
 
 from hipq_django import transitions
 from hipq_django.answers import aggregation
-from hipq_django.answers.classification import is_part_of
 from hipq_django.database.notify import wake_workers
 from hipq_django.domain.states import NONE, AnswerKind, AnswerStatus, Outcome, State
 from hipq_django.job_types.registry import get_declared
-from hipq_django.models import Attempt, Job
+from hipq_django.models import Answer, Attempt, Job
 from hipq_django.signals import job_finished, send_after_commit
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from hipq_django.models import Answer
 
 
 def apply_by_status(answer: Answer, job: Job, now: datetime) -> None:
     """Let an answer that its locked job has got now act on it, by its status."""
     if answer.status == AnswerStatus.ACCEPTED:
         apply(answer, job, now)
-    elif answer.status == AnswerStatus.EARLY and not is_part_of(answer, job):
+    elif answer.status == AnswerStatus.EARLY and not aggregation.is_part(answer, job):
         _make_due(job, now)
     else:
         return
@@ -50,9 +45,7 @@ def apply(answer: Answer, job: Job, now: datetime) -> None:
 def has_response_handler(job: Job) -> bool:
     """Return whether the response of a job is for a handler, or is its result as it is."""
     declared = get_declared(job.job_type.instance, job.job_type.name)
-    if declared is None:
-        return job.job_type.has_response_handler
-    return declared.response_handler is not None
+    return bool(declared.response_handler if declared else job.job_type.has_response_handler)
 
 
 def _fail(job: Job, error: Any, now: datetime) -> None:
@@ -70,13 +63,8 @@ def _fail(job: Job, error: Any, now: datetime) -> None:
 
 
 def _finish(job: Job, response: Any, now: datetime) -> None:
-    values = {
-        "outcome": Outcome.SUCCEEDED,
-        "error": NONE,
-        "result": response,
-        "has_pending_answer": False,
-    }
-    transitions.move(job, State.FINAL, values, now)
+    values = {"outcome": Outcome.SUCCEEDED, "error": NONE, "result": response}
+    transitions.move(job, State.FINAL, {**values, "has_pending_answer": False}, now)
     send_after_commit(job_finished, [job], job.using)
 
 

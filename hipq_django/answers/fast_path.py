@@ -7,27 +7,22 @@ goes by the rules of `classification`.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 
+from hipq_django import events
 from hipq_django.database.notify import wake_workers
 from hipq_django.domain.drafts import IncomingAnswer
 from hipq_django.domain.parts import UNNAMED
 from hipq_django.domain.states import AnswerKind
 from hipq_django.engines import engine_for
 from hipq_django.engines.rows import read_answer
+from hipq_django.engines.values import SettledJob
 from hipq_django.job_types.registry import get_declared
+from hipq_django.job_types.spec import JobTypeSpec
+from hipq_django.models import Answer
 from hipq_django.signals import job_finished, send_after_commit
 from hipq_django.transitions.updates import chunks
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from datetime import datetime
-
-    from hipq_django.job_types.spec import JobTypeSpec
-    from hipq_django.models import Answer
-
-
-logger = logging.getLogger("hipq_django")
 
 
 def settle(
@@ -41,7 +36,15 @@ def settle(
     """
     stored: list[Answer] = []
     for declared, responses in _by_type(messages).items():
-        stored += _settle(declared, responses, now, using, job_id)
+        handled = declared.response_handler is not None
+        settled = engine_for(using).settle(responses, now, handled=handled, job_id=job_id)
+        if not settled:
+            continue
+        _announce(declared, settled, using)
+        if job_id is not None:
+            return [read_answer(responses[0], settled[0], now, using)]
+        by_key = {message.job_key: message for message in responses}
+        stored += [read_answer(by_key[done.job_key], done, now, using) for done in settled]
     return stored
 
 
@@ -57,30 +60,23 @@ def _by_type(messages: Iterable[IncomingAnswer]) -> dict[JobTypeSpec, list[Incom
     return groups
 
 
-def _settle(
-    declared: JobTypeSpec,
-    responses: Sequence[IncomingAnswer],
-    now: datetime,
-    using: str,
-    job_id: int | None,
-) -> list[Answer]:
-    handled = declared.response_handler is not None
-    settled = engine_for(using).settle(responses, now, handled=handled, job_id=job_id)
-    if not settled:
-        return []
-    if not handled and job_finished.has_listeners():
+def _announce(declared: JobTypeSpec, settled: Sequence[SettledJob], using: str) -> None:
+    """Tell that jobs of a type are final, or wake the workers that handle their responses."""
+    if declared.response_handler is None and job_finished.has_listeners():
         for jobs in chunks(using, [done.job_id for done in settled]):
             send_after_commit(job_finished, jobs, using)
     wake_workers(declared.instance, {done.queue_id for done in settled}, using)
-    if job_id is not None:
-        return [read_answer(responses[0], settled[0], now, using)]
-    by_key = {message.job_key: message for message in responses}
-    return [read_answer(by_key[done.job_key], done, now, using) for done in settled]
 
 
-def log_received(answer: Answer) -> None:
+def log_received(answer: Answer, event: str = "answer_received") -> None:
     """Write what became of a message to the log, without its content."""
-    logger.info(
-        "answer=%s type=%s key=%s kind=%s job=%s %s",
-        answer.pk, answer.job_type, answer.job_key, answer.kind, answer.job_id, answer.status,
-    )  # fmt: skip
+    if events.LOGGER.isEnabledFor(logging.INFO):  # most answers come where nobody listens
+        events.info(
+            event,
+            answer_id=answer.pk,
+            job_id=answer.job_id,
+            job_type=answer.job_type,
+            job_key=answer.job_key,
+            kind=answer.kind,
+            status=answer.status,
+        )

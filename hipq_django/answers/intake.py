@@ -7,26 +7,21 @@ in the inbox as malformed, with what came and why it is none.
 from __future__ import annotations
 
 import base64
-import logging
-from typing import TYPE_CHECKING, Any
+import codecs
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from django.db import InterfaceError, OperationalError
 
+from hipq_django import events
 from hipq_django.answers.api import incoming_from, malformed_message, receive_messages
+from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database.transactions import bounded_transaction
-from hipq_django.domain.drafts import NewAnswer
+from hipq_django.domain.drafts import IncomingAnswer, NewAnswer
 from hipq_django.domain.serialization import error_of, storable_text
 from hipq_django.exceptions import InvalidAnswerError
 from hipq_django.sources import IGNORE, Received
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from hipq_django.conf.instances import InstanceSettings
-    from hipq_django.domain.drafts import IncomingAnswer
-    from hipq_django.sources.settings import SourceSettings
-
-logger = logging.getLogger("hipq_django")
+from hipq_django.sources.settings import SourceSettings
 
 MAX_KEPT_BYTES = 1_048_576
 MAX_KEPT_HEADERS = 50
@@ -83,8 +78,8 @@ class Intake:
 
     def _malformed(self, received: Received, error: Exception) -> IncomingAnswer:
         problem = error_of(error)
-        logger.warning(
-            "source=%s message=%s event=malformed %s", self._source, received.message_id, problem
+        events.warning(
+            "malformed_message", problem, source=self._source, message_id=received.message_id
         )
         raw = {"source": self._source, **_kept(received)}
         return malformed_message(self._instance, raw, problem, received.message_id)
@@ -112,13 +107,10 @@ def _kept(received: Received) -> dict[str, Any]:
 
 def _kept_bytes(name: str, data: bytes, limit: int) -> dict[str, Any]:
     """Return the bytes as text where they are text, else in base64; cut ones tell their length."""
-    kept: dict[str, Any] = {}
     start = bytes(data[:limit])
-    text = _decoded(start, cut=len(data) > limit)
-    if text is None:
-        kept[f"{name}_base64"] = base64.b64encode(start).decode()
-    else:
-        kept[name] = text
+    kept: dict[str, Any] = {name: _decoded(start, cut=len(data) > limit)}
+    if kept[name] is None:
+        kept = {f"{name}_base64": base64.b64encode(start).decode()}
     if len(data) > limit:
         kept[f"{name}_bytes"] = len(data)
     return kept
@@ -127,11 +119,9 @@ def _kept_bytes(name: str, data: bytes, limit: int) -> dict[str, Any]:
 def _decoded(data: bytes, *, cut: bool) -> str | None:
     """Return the text, None where it is none that databases take; a cut one may end anywhere."""
     try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        if not (cut and error.start > len(data) - 4):
-            return None
-        text = data[: error.start].decode()
+        text = codecs.getincrementaldecoder("utf-8")().decode(data, final=not cut)
+    except UnicodeDecodeError:
+        return None
     return None if "\0" in text else text
 
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from functools import partial
+from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hipq_django import transitions
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
 from hipq_django.database.transactions import check_commits
+from hipq_django.domain.drafts import NewJob
 from hipq_django.domain.validation import (
+    aware_moment,
     checked_data,
+    checked_delay,
     checked_factor,
     checked_key,
-    checked_moment,
     checked_name,
     checked_priority,
     checked_timeout,
@@ -21,14 +27,9 @@ from hipq_django.domain.validation import (
     checked_windows,
 )
 from hipq_django.engines.rows import copy_of, unsaved_job
+from hipq_django.exceptions import InvalidJobError
+from hipq_django.models import Job, JobType, Queue
 from hipq_django.models.catalog import get_queue
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from datetime import datetime
-
-    from hipq_django.domain.drafts import NewJob
-    from hipq_django.models import Job, JobType, Queue
 
 
 class Builder:
@@ -46,11 +47,8 @@ class Builder:
 
     def look_up(self, jobs: Iterable[NewJob]) -> None:
         """Ask the database for all that building the jobs needs of it."""
-        last: tuple[object, object] | None = None
-        for new in jobs:
-            if (new.job_type, new.queue) != last:
-                self._template(new.job_type, new.queue)
-            last = new.job_type, new.queue
+        for (job_type, queue), _ in groupby(jobs, attrgetter("job_type", "queue")):
+            self._template(job_type, queue)
 
     def build(self, new: NewJob) -> Job:
         """Return the job; raise `InvalidJobError` before anything is written."""
@@ -59,6 +57,8 @@ class Builder:
         values = {"job_data": data, "job_key": key, "time_windows": [*pattern.time_windows]}
         if not own:
             return copy_of(pattern, values)
+        if "delay" in own:
+            own["scheduled_run_time"] = self.now + own.pop("delay")
         # From now on, or the time given: the pattern's time is the first in the type's windows.
         job = copy_of(pattern, values | {"scheduled_run_time": self.now} | own)
         _schedule(job)
@@ -79,7 +79,13 @@ class Builder:
         row = self._job_type(job_type)
         place = row.queue if queue is None else self._queue(queue)
         pattern = self._patterns[job_type, queue] = new_job(
-            place, row, self.now, scheduled_run_time=self.now, **_default_values(row)
+            place,
+            row,
+            self.now,
+            timeout=row.default_timeout,
+            priority=row.default_priority,
+            throttle_factor=row.default_throttle_factor,
+            time_windows=row.default_time_windows,
         )
         return pattern
 
@@ -95,7 +101,8 @@ class Builder:
 
 
 _CHECKS: dict[str, Callable[[Any], Any]] = {
-    "scheduled_run_time": checked_moment,
+    "scheduled_run_time": partial(aware_moment, "scheduled_run_time"),
+    "delay": checked_delay,
     "timeout": checked_timeout,
     "priority": checked_priority,
     "throttle_factor": checked_factor,
@@ -108,22 +115,18 @@ _NOTHING_OWN = (None,) * len(_CHECKS)
 def _given_values(new: NewJob) -> dict[str, Any]:
     if (values := _own(new)) == _NOTHING_OWN:
         return {}
+    if new.delay is not None and new.scheduled_run_time is not None:
+        raise InvalidJobError(
+            f"delay {new.delay!r} and scheduled_run_time {new.scheduled_run_time!r}: give one of "
+            "them, not both."
+        )
     given = zip(_CHECKS.items(), values, strict=True)
     return {name: check(value) for (name, check), value in given if value is not None}
 
 
-def _default_values(row: JobType) -> dict[str, Any]:
-    return {
-        "timeout": row.default_timeout,
-        "priority": row.default_priority,
-        "throttle_factor": row.default_throttle_factor,
-        "time_windows": row.default_time_windows,
-    }
-
-
 def new_job(queue: Queue, job_type: JobType, now: datetime, **values: Any) -> Job:
     """Return an unsaved job; its first time lies in its windows, its rank fits its queue."""
-    times = {"create_time": now, "update_time": now, "deadline": now}
+    times = {"create_time": now, "update_time": now, "deadline": now, "scheduled_run_time": now}
     job = unsaved_job(queue, job_type, times | values)
     _schedule(job)
     return job

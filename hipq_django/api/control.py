@@ -1,8 +1,12 @@
-"""`cancel` and `run_now`: what a project or an operator does to jobs that are there."""
+"""What a project or an operator does to jobs that are there: cancel, run now, put off, prefer."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.db.models import QuerySet
 
 from hipq_django import transitions
 from hipq_django.answers import early
@@ -11,12 +15,10 @@ from hipq_django.database.locks import locked
 from hipq_django.database.notify import wake_workers
 from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.states import WAITING, Outcome, State
+from hipq_django.domain.validation import aware_moment, checked_priority
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.models import Job
 from hipq_django.signals import job_finished, send_after_commit
-
-if TYPE_CHECKING:
-    from django.db.models import QuerySet
 
 
 def cancel(job: Job) -> Job:
@@ -31,23 +33,60 @@ def cancel(job: Job) -> Job:
     return job
 
 
+def reschedule(job: Job, at: datetime) -> Job:
+    """Give a waiting job another time, an aware datetime; bring `job` up to date and return it.
+
+    It becomes the first one inside the job's time windows. Raise `InvalidJobError` unless the job
+    is waiting.
+    """
+    return _edit(job, "reschedule", {"scheduled_run_time": aware_moment("reschedule", at)})
+
+
+def reprioritize(job: Job, priority: int) -> Job:
+    """Give a waiting job another priority, lower is sooner; bring `job` up to date and return it.
+
+    Raise `InvalidJobError` unless the job is waiting.
+    """
+    return _edit(job, "reprioritize", {"priority": checked_priority(priority)})
+
+
+def _edit(job: Job, verb: str, values: dict[str, Any]) -> Job:
+    with write_transaction(job.using):
+        _lock_waiting(job, verb)
+        now = clock.now(job.using)
+        transitions.edit(job, values, now)
+        if job.scheduled_run_time <= now:
+            wake_workers(job.queue.instance, [job.queue_id], job.using)
+    return job
+
+
+def _lock_waiting(job: Job, verb: str) -> None:
+    lock_live(job, verb)
+    if job.state not in WAITING:
+        raise InvalidJobError(
+            f"{verb}: {job} is {job.state}; this is for waiting jobs, in initial or retry."
+        )
+
+
 def run_now(job: Job) -> Job:
     """Let a waiting job run as soon as the limit, throttlers and pause of its queue allow.
 
     Its time windows are dropped. Raise `InvalidJobError` unless it is waiting.
     """
     with write_transaction(job.using):
-        lock_live(job, "run_now")
-        if job.state not in WAITING:
-            raise InvalidJobError(
-                f"run_now: {job} is {job.state}; only jobs in initial or retry can be run now."
-            )
+        _lock_waiting(job, "run_now")
         now = clock.now(job.using)
         job.time_windows = []
         Job.objects.using(job.using).filter(pk=job.pk).update(time_windows=[])
         transitions.reschedule(job, now, now)
         wake_workers(job.queue.instance, [job.queue_id], job.using)
     return job
+
+
+acancel = sync_to_async(cancel)
+arun_now = sync_to_async(run_now)
+areschedule = sync_to_async(reschedule)
+areprioritize = sync_to_async(reprioritize)
 
 
 def lock_live(job: Job, verb: str) -> None:

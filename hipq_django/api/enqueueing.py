@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from datetime import datetime, timedelta
+from decimal import Decimal
+from functools import partial
+from typing import Any, TypedDict, TypeVar, Unpack
 
 from asgiref.sync import sync_to_async
 from django.db import IntegrityError, connections, transaction
@@ -18,6 +22,7 @@ from hipq_django.database.notify import wake_workers
 from hipq_django.database.transactions import check_commits, write_transaction
 from hipq_django.domain.drafts import JOB_OPTIONS, NewJob
 from hipq_django.domain.states import NONE, State
+from hipq_django.domain.windows import TimeWindow
 from hipq_django.engines import engine_for
 from hipq_django.engines.values import StaleJobTypeError
 from hipq_django.exceptions import (
@@ -30,15 +35,13 @@ from hipq_django.models import Job
 from hipq_django.models.catalog import cached_job_type, get_job_type
 from hipq_django.signals import job_enqueued, send_after_commit
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from datetime import datetime
-    from decimal import Decimal
-
-    from hipq_django.domain.windows import TimeWindow
-
 ON_CONFLICT = ("raise", "return", "replace")
 _TRIES = 5
+_WAY_OUT = (
+    "Use another key, or on_conflict='return' or 'replace' ('replace' waits for no running job)."
+)
+
+Result = TypeVar("Result")
 
 
 class JobOptions(TypedDict, total=False):
@@ -46,6 +49,7 @@ class JobOptions(TypedDict, total=False):
 
     job_key: str | None
     scheduled_run_time: datetime | None
+    delay: float | timedelta | None
     priority: int | None
     throttle_factor: float | Decimal | None
     timeout: float | None
@@ -64,30 +68,29 @@ def enqueue(
     """Create a job in the caller's transaction and return it.
 
     `job_data` is JSON. Options: `job_key` (unique among the live jobs of the type; the answer is
-    matched by it), `scheduled_run_time` (aware datetime, now), `priority`, `throttle_factor`,
-    `timeout` (seconds), `time_windows`, `queue`. While another live job has the key, `on_conflict`
-    is "raise" (`DuplicateJobKeyError`), "return" (that job), or "replace" (it is cancelled and
-    the new one takes its place; refused while it is running). Raise `InvalidJobError` for values
-    that cannot be stored, with nothing changed.
+    matched by it), `scheduled_run_time` (aware datetime, now) or `delay` (seconds or a timedelta
+    from now), `priority`, `throttle_factor`, `timeout` (seconds), `time_windows`, `queue`. While
+    another live job has the key, `on_conflict` is "raise" (`DuplicateJobKeyError`), "return" (that
+    job), or "replace" (it is cancelled and the new one takes its place; refused while it is
+    running). Raise `InvalidJobError` for values that cannot be stored, with nothing changed.
     """
     _check_options(job_type, on_conflict, options)
     new = NewJob(job_type, {} if job_data is None else job_data, **options)
     builder = Builder(instance, cached_job_type)
+    insert = _replace if on_conflict == "replace" else _insert
     while True:
         try:
-            return _enqueue(builder.build(new), builder.using, on_conflict)
+            job = builder.build(new)
+            insert(job, builder.using)
+            break
         except StaleJobTypeError:
             builder = Builder(instance, get_job_type)
-
-
-def _enqueue(job: Job, using: str, on_conflict: str) -> Job:
-    taken = _replace(job, using) if on_conflict == "replace" else _insert(job, using)
-    if taken is None:
-        _announce([job], using)
-        return job
-    if on_conflict == "return":
-        return taken
-    raise _duplicate(taken)
+        except DuplicateJobKeyError as error:
+            if on_conflict == "return":
+                return error.job
+            raise
+    _announce([job], builder.using)
+    return job
 
 
 def enqueue_many(jobs: Iterable[NewJob], *, instance: str = DEFAULT) -> list[Job]:
@@ -101,11 +104,12 @@ def enqueue_many(jobs: Iterable[NewJob], *, instance: str = DEFAULT) -> list[Job
         with transaction.atomic(using=builder.using):
             builder.look_up(wanted)
             # Each job is built while the database reads the ones before.
-            return _insert_many(map(builder.build, wanted), len(wanted), builder.using)
+            return _insert_many(map(builder.build, wanted), builder.using, len(wanted))
     with _collector_paused():
         rows = [builder.build(new) for new in wanted]
     _check_distinct(rows)
-    return _insert_keyed(rows, builder.using)
+    insert = partial(_insert_many, count=len(rows), by_key=True)
+    return under_key(insert, _check_all_free, rows, builder.using)
 
 
 @contextmanager
@@ -114,29 +118,16 @@ def _collector_paused() -> Iterator[None]:
 
     New jobs hold none, and to look for it takes a quarter of the time of creating them.
     """
-    if not gc.isenabled():
-        yield
-        return
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.enable()
+        if was_enabled:
+            gc.enable()
 
 
-def _insert_keyed(rows: Sequence[Job], using: str) -> list[Job]:
-    for _ in range(_TRIES - 1):
-        try:
-            return _insert_many(rows, len(rows), using, by_key=True)
-        except IntegrityError:
-            taken = _find_taken(rows, using)
-            if taken is not None:
-                raise _duplicate(taken) from None
-            # That job has become final since, and its key is free again.
-    return _insert_many(rows, len(rows), using, by_key=True)
-
-
-def _insert_many(jobs: Iterable[Job], count: int, using: str, *, by_key: bool = False) -> list[Job]:
+def _insert_many(jobs: Iterable[Job], using: str, count: int, *, by_key: bool = False) -> list[Job]:
     with transaction.atomic(using=using):
         with _collector_paused():
             rows = engine_for(using).insert(jobs, count, by_key=by_key)
@@ -170,80 +161,98 @@ def requeue(job: Job) -> Job:
             "waiting job."
         )
     fresh = _copy_of(job)
-    taken = _insert(fresh, fresh.using)
-    if taken is not None:
-        raise _duplicate(taken)
+    _insert(fresh, fresh.using)
     _announce([fresh], fresh.using)
     return fresh
 
 
 def _copy_of(job: Job) -> Job:
-    now = clock.now(job.using)
     names = ("job_data", "job_key", "timeout", "priority", "throttle_factor", "time_windows")
     values = {name: getattr(job, name) for name in names}
-    fresh = new_job(job.queue, job.job_type, now, scheduled_run_time=now, **values)
+    fresh = new_job(job.queue, job.job_type, clock.now(job.using), **values)
     fresh.origin = job
     return fresh
 
 
-# Inserting under the unique key
+arequeue = sync_to_async(requeue)
 
 
-def _insert(job: Job, using: str) -> Job | None:
-    """Insert the job and return None, or return the live job that has its key."""
+# Writing under the unique key
+
+
+def under_key(write: Callable[..., Result], check_free: Callable[..., None], *given: Any) -> Result:
+    """Return `write(*given)`; `check_free(*given)` raises if another job has its key."""
     for _ in range(_TRIES - 1):
         try:
-            _insert_guarded(job, using)
+            return write(*given)
         except IntegrityError:
-            taken = _live_with_key(job)
-            if taken is not None:
-                return taken
-            if job.job_key == NONE:
-                raise
-            # The other job has become final since, and the key is free again.
-        else:
-            return None
-    _insert_guarded(job, using)
-    return None
+            check_free(*given)
+            # The job that had the key has become final since, and the key is free again.
+    return write(*given)
 
 
-def _insert_guarded(job: Job, using: str) -> None:
-    """Insert; inside a transaction with a savepoint, so that a conflict leaves it usable."""
-    guarded = job.job_key != NONE and connections[using].in_atomic_block
-    try:
-        with transaction.atomic(using=using) if guarded else nullcontext():
-            engine_for(using).insert_one(job)
-    except IntegrityError:
-        job.pk = None
-        raise
+def live_with_key(key: str, job: Job, using: str) -> Job | None:
+    """Return the live job of the same type that has the key."""
+    jobs = Job.objects.using(using).select_related("queue", "job_type")
+    return jobs.live().filter(job_type=job.job_type_id, job_key=key).keyed().first()
 
 
-def _replace(job: Job, using: str) -> Job | None:
-    """Insert the job in the place of the one that has its key, both or nothing.
-
-    Return that one where it is running and cannot be replaced.
-    """
-    with write_transaction(using):
-        while (taken := _insert(job, using)) is not None:
-            if not _cancel_holder(taken):
-                return taken
-    return None
-
-
-def _live_with_key(job: Job) -> Job | None:
-    return (
-        Job.objects.using(job.using)
-        .select_related("queue", "job_type")
-        .live()
-        .filter(job_type=job.job_type, job_key=job.job_key)
-        .keyed()
-        .first()
+def taken_by(holder: Job, way_out: str = _WAY_OUT, verb: str = "") -> DuplicateJobKeyError:
+    """Return the error of who wants the key that another job has."""
+    return DuplicateJobKeyError(
+        f"{verb}job type {holder.job_type.name!r} has a live job with key {holder.job_key!r}: job "
+        f"{holder.pk} is {holder.state}. {way_out}",
+        holder,
     )
 
 
-def _cancel_holder(taken: Job) -> bool:
+def _insert(job: Job, using: str) -> None:
+    if job.job_key == NONE:
+        engine_for(using).insert_one(job)
+    else:
+        under_key(_insert_keyed, _check_free, job, using)
+
+
+def _insert_keyed(job: Job, using: str) -> None:
+    """Insert; inside a transaction with a savepoint, so that a conflict leaves it usable."""
+    with transaction.atomic(using=using) if connections[using].in_atomic_block else nullcontext():
+        engine_for(using).insert_one(job)
+
+
+def _check_free(job: Job, using: str) -> None:
+    holder = live_with_key(job.job_key, job, using)
+    if holder is not None:
+        raise taken_by(holder) from None
+
+
+def _check_all_free(rows: Sequence[Job], using: str) -> None:
+    keyed = {(row.job_type_id, row.job_key) for row in rows if row.job_key != NONE}
+    keys = [key for _, key in keyed]
+    for start in range(0, len(keys), 300):
+        live = Job.objects.using(using).live().filter(job_key__in=keys[start : start + 300])
+        for job in live.select_related("queue", "job_type"):
+            if (job.job_type_id, job.job_key) in keyed:
+                raise taken_by(job) from None
+
+
+def _replace(job: Job, using: str) -> None:
+    """Insert the job in the place of the one that has its key, both or nothing.
+
+    Raise `DuplicateJobKeyError` where that one is running and cannot be replaced.
+    """
+    with write_transaction(using):
+        while True:
+            try:
+                _insert(job, using)
+                return
+            except DuplicateJobKeyError as error:
+                if not _cancel_holder(error.job):
+                    raise
+
+
+def _cancel_holder(holder: Job) -> bool:
     """Cancel the job that has the key; return False while it is running."""
-    row = locked(Job.objects.using(taken.using).filter(pk=taken.pk)).first()
+    row = locked(Job.objects.using(holder.using).filter(pk=holder.pk)).first()
     if row is None or row.is_final:
         return True
     if row.state == State.RUNNING:
@@ -252,38 +261,16 @@ def _cancel_holder(taken: Job) -> bool:
     return True
 
 
-def _duplicate(taken: Job) -> DuplicateJobKeyError:
-    return DuplicateJobKeyError(
-        f"job type {taken.job_type.name!r} has a live job with key {taken.job_key!r}: job "
-        f"{taken.pk} is {taken.state}. Use another key, or on_conflict='return' or 'replace' "
-        "('replace' waits for no running job).",
-        taken,
-    )
-
-
 def _check_distinct(rows: Sequence[Job]) -> None:
     seen: dict[tuple[int, str], Job] = {}
     for row in rows:
-        if row.job_key == NONE:
-            continue
         other = seen.setdefault((row.job_type_id, row.job_key), row)
-        if other is not row:
+        if other is not row and row.job_key != NONE:
             raise DuplicateJobKeyError(
                 f"job type {row.job_type.name!r}: key {row.job_key!r} is given twice in one "
                 "enqueue_many; nothing was created.",
                 other,
             )
-
-
-def _find_taken(rows: Sequence[Job], using: str) -> Job | None:
-    keyed = {(row.job_type_id, row.job_key) for row in rows if row.job_key != NONE}
-    keys = [key for _, key in keyed]
-    for start in range(0, len(keys), 300):
-        live = Job.objects.using(using).live().filter(job_key__in=keys[start : start + 300])
-        for job in live.select_related("queue", "job_type"):
-            if (job.job_type_id, job.job_key) in keyed:
-                return job
-    return None
 
 
 # Checking

@@ -6,16 +6,18 @@ values that cannot be stored are refused, with nothing changed.
 
 from __future__ import annotations
 
-import logging
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import sync_to_async
-from django.db import IntegrityError
 from django.db.models import Q
 
-from hipq_django import transitions
-from hipq_django.answers import correlation, early
+from hipq_django import events, transitions
+from hipq_django.answers import arrival, early
+from hipq_django.answers.callback_urls import Token
+from hipq_django.api.enqueueing import live_with_key, taken_by, under_key
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
@@ -28,43 +30,31 @@ from hipq_django.domain.validation import (
     checked_extension,
     checked_key,
     checked_message,
-    checked_percent,
+    checked_number,
     checked_type_name,
 )
-from hipq_django.exceptions import DuplicateJobKeyError, InvalidJobError
+from hipq_django.exceptions import InvalidJobError
 from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Answer, Job, JobType
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    Lock = Callable[[str], Job | None]
 
-    from hipq_django.answers.callback_urls import Token
-
-logger = logging.getLogger("hipq_django")
 
 CAP_IN_TIMEOUTS = 10
 MAX_MESSAGE_CHARS = 500
-_TRIES = 5
 
 
 def progress(
-    job_type: str,
-    job_key: str,
-    percent: float,
-    message: str = "",
-    *,
-    instance: str = DEFAULT,
+    job_type: str, job_key: str, percent: float, message: str = "", *, instance: str = DEFAULT
 ) -> bool:
     """Store how far the running job with this key is; return whether there is one.
 
     `percent` is from 0 to 100; of `message` 500 characters are kept. A new attempt begins at 0.
     Raise `InvalidJobError` for other values.
     """
-    percent, message = checked_percent(percent), checked_message(message)
-    using = get_instance(instance).database
-    with write_transaction(using):
-        job = _lock_by_key(instance, job_type, job_key, "progress")
-        return _report(job, percent, message)
+    lock = partial(_lock_by_key, instance, job_type, job_key)
+    return _report(instance, lock, percent, message)
 
 
 def extend(
@@ -76,11 +66,7 @@ def extend(
     default ten times the timeout. None where no job with this key is running. Raise
     `InvalidJobError` for values that are no seconds.
     """
-    seconds = checked_extension(seconds)
-    using = get_instance(instance).database
-    with write_transaction(using):
-        job = _lock_by_key(instance, job_type, job_key, "extend")
-        return _extend(job, seconds)
+    return _extend(instance, partial(_lock_by_key, instance, job_type, job_key), seconds)
 
 
 aprogress = sync_to_async(progress)
@@ -89,35 +75,37 @@ aextend = sync_to_async(extend)
 
 def progress_callback(token: Token, percent: Any, message: Any) -> bool:
     """Take a report that came by a signed callback URL, if that attempt is running."""
-    percent, message = checked_percent(percent), checked_message(message)
-    with write_transaction(get_instance(token.instance).database):
-        return _report(_lock_by_token(token, "progress"), percent, message)
+    return _report(token.instance, partial(_lock_by_token, token), percent, message)
 
 
 def extend_callback(token: Token, seconds: Any) -> datetime | None:
     """Move the deadline by a signed callback URL, if that attempt is running."""
-    seconds = checked_extension(seconds)
-    with write_transaction(get_instance(token.instance).database):
-        return _extend(_lock_by_token(token, "extend"), seconds)
+    return _extend(token.instance, partial(_lock_by_token, token), seconds)
 
 
-def _report(job: Job | None, percent: float, message: str) -> bool:
-    if job is None:
-        return False
-    text = storable_text(job.masked(message), MAX_MESSAGE_CHARS) or NONE
-    transitions.set_progress(job, percent, text)
+def _report(instance: str, lock: Lock, percent: Any, message: Any) -> bool:
+    percent, message = checked_number("percent", percent, 0, 100), checked_message(message)
+    with write_transaction(get_instance(instance).database):
+        job = lock("progress")
+        if job is None:
+            return False
+        text = storable_text(job.masked(message), MAX_MESSAGE_CHARS) or NONE
+        transitions.set_progress(job, percent, text)
     return True
 
 
-def _extend(job: Job | None, seconds: float) -> datetime | None:
-    if job is None:
-        return None
-    now = clock.now(job.using)
-    last = job.start_time + timedelta(seconds=_cap(job))
-    deadline = later_deadline(job.deadline, seconds, last, now)
-    if deadline != job.deadline:
-        transitions.set_deadline(job, deadline, now)
-    logger.info("job=%s attempt=%s deadline=%s", job.pk, job.attempt, deadline.isoformat())
+def _extend(instance: str, lock: Lock, seconds: Any) -> datetime | None:
+    seconds = checked_extension(seconds)
+    with write_transaction(get_instance(instance).database):
+        job = lock("extend")
+        if job is None:
+            return None
+        now = clock.now(job.using)
+        last = job.start_time + timedelta(seconds=_cap(job))
+        deadline = later_deadline(job.deadline, seconds, last, now)
+        if deadline != job.deadline:
+            transitions.set_deadline(job, deadline, now)
+        events.info("deadline_moved", **events.fields_of(job), deadline=deadline.isoformat())
     return deadline
 
 
@@ -147,15 +135,16 @@ def _lock_by_key(instance: str, job_type: str, job_key: str, verb: str) -> Job |
     job: Job | None = next(iter(locked(keyed.keyed())[:1]), None)
     if job is not None and job.state == State.RUNNING:
         return job
-    logger.warning("type=%s key=%s %s: no such job is running", job_type, job_key, verb)
+    events.warning(f"{verb}_refused", "no such job is running", job_type=job_type, job_key=job_key)
     return None
 
 
 def _lock_by_token(token: Token, verb: str) -> Job | None:
-    job = correlation.lock_job_by_id(token.job_id, get_instance(token.instance).database)
+    job = arrival.lock_job_by_id(token.job_id, get_instance(token.instance).database)
     if job is not None and (job.state, job.attempt) == (State.RUNNING, token.attempt):
         return job
-    logger.warning("job=%s attempt=%s %s: it is not running", token.job_id, token.attempt, verb)
+    about: dict[str, Any] = {"job_id": token.job_id, "attempt": token.attempt}
+    events.warning(f"{verb}_refused", "it is not running", **about)
     return None
 
 
@@ -169,17 +158,7 @@ def set_key(job: Job, job_key: str) -> bool:
         raise InvalidJobError(
             f"set_key: {job_key!r} names no job; give the id that answers will carry."
         )
-    for tries in range(1, _TRIES + 1):
-        try:
-            return _set_key(job, key)
-        except IntegrityError:
-            holder = _holder(job, key)
-            if holder is not None:
-                raise _taken(holder) from None
-            # That job has become final since, and its key is free again.
-            if tries == _TRIES:
-                raise
-    raise AssertionError("the loop returns or raises")
+    return under_key(_set_key, _check_free, job, key)
 
 
 def _set_key(job: Job, key: str) -> bool:
@@ -192,7 +171,7 @@ def _set_key(job: Job, key: str) -> bool:
         transitions.set_key(row, key, now)
         early.match_by_key(row, now)
     job.job_key = key
-    logger.info("job=%s attempt=%s key=%s old_key=%s", job.pk, job.attempt, key, old)
+    events.info("key_set", **events.fields_of(job), old_key=old)
     return True
 
 
@@ -201,7 +180,7 @@ def _lock_attempt(job: Job) -> Job | None:
 
     Raise `InvalidJobError` where the attempt is not running.
     """
-    row = correlation.lock_job_by_id(job.pk, job.using) if job.pk else None
+    row = arrival.lock_job_by_id(job.pk, job.using) if job.pk else None
     if row is None:
         raise InvalidJobError(f"set_key: job {job.pk} does not exist; it was pruned, or never was.")
     if row.attempt != job.attempt:
@@ -213,7 +192,7 @@ def _lock_attempt(job: Job) -> Job | None:
     if row.state == State.RUNNING:
         return row
     if _is_answered(row):
-        logger.info("job=%s attempt=%s set_key: it was answered already", row.pk, row.attempt)
+        events.info("key_not_needed", "it was answered already", **events.fields_of(row))
         return None
     raise InvalidJobError(
         f"set_key: {row} is {row.state}; only the key of a running job can be set. Give a new job "
@@ -226,14 +205,8 @@ def _is_answered(row: Job) -> bool:
     return accepted.filter(Q(kind=Answer.Kind.RESPONSE) | Q(attempt=row.attempt)).exists()
 
 
-def _holder(job: Job, key: str) -> Job | None:
-    live = Job.objects.using(job.using).live().filter(job_type=job.job_type_id, job_key=key)
-    return live.keyed().exclude(pk=job.pk).select_related("job_type").first()
-
-
-def _taken(holder: Job) -> DuplicateJobKeyError:
-    return DuplicateJobKeyError(
-        f"set_key: job type {holder.job_type.name!r} has a live job with key {holder.job_key!r}: "
-        f"job {holder.pk} is {holder.state}. Two live jobs of a type cannot have the same key.",
-        holder,
-    )
+def _check_free(job: Job, key: str) -> None:
+    holder = live_with_key(key, job, job.using)
+    if holder is not None and holder != job:
+        way_out = "Two live jobs of a type cannot have the same key."
+        raise taken_by(holder, way_out, "set_key: ") from None

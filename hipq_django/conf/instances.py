@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from decimal import Decimal
+from typing import Any
 
 from django.conf import settings
 
@@ -19,16 +20,9 @@ from hipq_django.conf.rules import (
     throttler_at,
 )
 from hipq_django.domain.ordering import Order
+from hipq_django.domain.throttling import Throttler
 from hipq_django.exceptions import ConfigurationError, nearest_name
-from hipq_django.sources.settings import source_settings
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from decimal import Decimal
-
-    from hipq_django.domain.throttling import Throttler
-    from hipq_django.sources.settings import SourceSettings
-
+from hipq_django.sources.settings import SourceSettings, source_settings
 
 LOST_AFTER_BEATS = 3
 
@@ -67,7 +61,7 @@ class InstanceSettings:
 
     def queue(self, name: str) -> QueueSettings:
         """Return the settings of a queue, the defaults for one that is not named."""
-        return self.queues.get(name) or _defaults_of_a_queue()
+        return self.queues.get(name) or _UNNAMED_QUEUE
 
     def source(self, name: str) -> SourceSettings:
         """Return the settings of a source; raise `ConfigurationError` where there is none."""
@@ -123,39 +117,24 @@ def _instances() -> dict[str, InstanceSettings]:
 
 def _read_instances() -> dict[str, InstanceSettings]:
     for problem in problems():
-        raise ConfigurationError(f"{problem.message} {problem.hint}")
+        raise ConfigurationError(f"{problem.msg} {problem.hint}")
     setting = {DEFAULT: {}, **raw_setting()}
     return {name: _instance_settings(name, options) for name, options in setting.items()}
 
 
 def _instance_settings(name: str, options: Mapping[str, Any]) -> InstanceSettings:
-    values = {**INSTANCE_DEFAULTS, **options}
-    return InstanceSettings(
-        name=name,
-        database=values["DATABASE"],
-        callback_base_url=values["CALLBACK_BASE_URL"],
-        callback_max_bytes=values["CALLBACK_MAX_BYTES"],
-        heartbeat_seconds=values["HEARTBEAT_SECONDS"],
-        notify=values["NOTIFY"],
-        answer_ttl_seconds=values["ANSWER_TTL_SECONDS"],
-        answer_retention_days=values["ANSWER_RETENTION_DAYS"],
-        queues={queue: _queue_settings(opts) for queue, opts in values["QUEUES"].items()},
-        sources={key: source_settings(key, opts) for key, opts in values["SOURCES"].items()},
-    )
-
-
-@cache
-def _defaults_of_a_queue() -> QueueSettings:
-    return _queue_settings({})
+    values = {key.lower(): value for key, value in {**INSTANCE_DEFAULTS, **options}.items()}
+    values["queues"] = {key: _queue_settings(opts) for key, opts in values["queues"].items()}
+    values["sources"] = {key: source_settings(key, opts) for key, opts in values["sources"].items()}
+    return InstanceSettings(name, **values)
 
 
 def _queue_settings(options: Mapping[str, Any]) -> QueueSettings:
-    values = {**QUEUE_DEFAULTS, **options}
-    return QueueSettings(
-        throttle_limit=checked_limit(values["THROTTLE_LIMIT"]),
-        order=str(Order(values["ORDER"]).value),
-        ageing_seconds=values["AGEING_SECONDS"],
-        granularity_seconds=values["GRANULARITY_SECONDS"],
-        retention_days=values["RETENTION_DAYS"],
-        throttlers=tuple(values["THROTTLERS"]),
-    )
+    values = {key.lower(): value for key, value in {**QUEUE_DEFAULTS, **options}.items()}
+    values["throttle_limit"] = checked_limit(values["throttle_limit"])
+    values["order"] = Order(values["order"]).value
+    values["throttlers"] = tuple(values["throttlers"])
+    return QueueSettings(**values)
+
+
+_UNNAMED_QUEUE = _queue_settings({})

@@ -5,33 +5,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
-from math import isfinite
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from django.conf import settings
-from django.utils.module_loading import import_string
+from django.core.checks import Error
 
 from hipq_django.domain.ordering import Order
+from hipq_django.domain.throttling import Throttler
 from hipq_django.domain.validation import (
+    ABOVE_ZERO,
     FACTOR_DECIMALS,
     MAX_FACTOR,
     MAX_SECONDS,
     checked_factor,
     checked_name,
+    checked_number,
+    number_in,
 )
 from hipq_django.exceptions import ConfigurationError, InvalidJobError, nearest_name
 from hipq_django.sources.settings import (
+    SOURCE_DEFAULTS,
     check_code,
+    imported,
     source_settings,
-    unknown_options,
     wrong_values,
 )
-
-if TYPE_CHECKING:
-    from hipq_django.domain.throttling import Throttler
 
 DEFAULT = "default"
 
@@ -62,15 +65,6 @@ QUEUE_RANGES: dict[str, tuple[float, float]] = {
 """The lowest and the highest value of a queue's numbers, in the setting and in the admin."""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One thing that is wrong with the setting; `check_id` is the system check that finds it."""
-
-    check_id: str
-    message: str
-    hint: str
-
-
 def checked_limit(limit: Any) -> Decimal:
     """Return a throttle limit; everything below 1 is unlimited and stored as 0."""
     plain = isinstance(limit, int | float) and not isinstance(limit, bool)
@@ -87,48 +81,18 @@ def checked_limit(limit: Any) -> Decimal:
 
 def checked_queue_number(name: str, value: Any) -> float:
     """Return a queue's number; raise `InvalidJobError` unless it is in its range."""
-    low, high = QUEUE_RANGES[name]
-    if _is_number(value) and low <= value <= high:
-        return float(value)
-    raise InvalidJobError(f"{name} {value!r}: give a number from {low:,} to {high:,}.")
+    return checked_number(name, value, *QUEUE_RANGES[name])
 
 
 def throttler_at(path: str) -> Throttler:
     """Return a throttler by its dotted path; raise `ConfigurationError` where it is none."""
-    try:
-        throttler = import_string(path)
-    except Exception as error:  # importing runs the project's code
-        what = error if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
-        raise ConfigurationError(f"throttler {path!r} cannot be imported: {what}.") from error
+    throttler = imported("throttler", path)
     if not callable(throttler) or isinstance(throttler, type):
         raise ConfigurationError(
             f"throttler {path!r} is {throttler!r}; name a function or an instance such as "
             'limits.by_tenant = hipq_django.KeyLimit("tenant", 5).'
         )
     return throttler  # type: ignore[no-any-return]  # imported by its path
-
-
-# The rules, one function for each check id.
-
-Rule = Callable[[], Iterator[Problem]]
-RULES: dict[str, Rule] = {}
-
-
-def problems() -> Iterator[Problem]:
-    """Yield what is wrong with the setting; later rules rely on earlier ones."""
-    for rule in RULES.values():
-        found = list(rule())
-        yield from found
-        if found:
-            return
-
-
-def _rule(check_id: str) -> Callable[[Rule], Rule]:
-    def register(rule: Rule) -> Rule:
-        RULES[check_id] = rule
-        return rule
-
-    return register
 
 
 NOTHING: dict[str, dict[str, Any]] = {}
@@ -139,273 +103,255 @@ def raw_setting() -> dict[str, dict[str, Any]]:
     return getattr(settings, "HIPQ", NOTHING)
 
 
-def _queues() -> Iterator[tuple[str, dict[str, Any]]]:
-    for instance, options in raw_setting().items():
-        for queue, values in options.get("QUEUES", {}).items():
-            yield f"HIPQ[{instance!r}]['QUEUES'][{queue!r}]", values
+def problems() -> Iterator[Error]:
+    """Yield what is wrong with the setting, by the first check that finds anything."""
+    for check_id, rules in groupby(RULES, attrgetter("check_id")):
+        wrong = [Error(text, r.hint, id=check_id) for r in rules for text in r.find(*r.about)]
+        yield from wrong
+        if wrong:
+            return
 
 
-def _sources() -> Iterator[tuple[str, dict[str, Any]]]:
-    for instance, options in raw_setting().items():
-        for source, values in options.get("SOURCES", {}).items():
-            yield f"HIPQ[{instance!r}]['SOURCES'][{source!r}]", values
-
-
-@_rule("hipq.E001")
-def _setting_is_a_dict_of_dicts() -> Iterator[Problem]:
-    setting = raw_setting()
-    hint = 'Write HIPQ = {"default": {…}}.'
-    if not isinstance(setting, dict):
-        yield Problem("hipq.E001", f"HIPQ is {setting!r}, not a dict.", hint)
-        return
-    for name, options in setting.items():
-        if name in INSTANCE_DEFAULTS:
-            said = f'write HIPQ = {{"default": {{"{name}": …}}}}'
-            yield Problem("hipq.E001", f"HIPQ[{name!r}] is an option of an instance; {said}.", hint)
-        elif not isinstance(options, dict):
-            yield Problem("hipq.E001", f"HIPQ[{name!r}] is {options!r}, not a dict.", hint)
-
-
-@_rule("hipq.E002")
-def _instance_names_are_names() -> Iterator[Problem]:
-    for name in raw_setting():
-        try:
-            checked_name("HIPQ instance", name)
-        except InvalidJobError as error:
-            yield Problem("hipq.E002", str(error), "Rename the instance.")
-
-
-@_rule("hipq.E003")
-def _instance_options_are_known() -> Iterator[Problem]:
-    for name, options in raw_setting().items():
-        for key in options.keys() - INSTANCE_DEFAULTS.keys():
-            near = nearest_name(str(key), INSTANCE_DEFAULTS)
-            yield Problem(
-                "hipq.E003",
-                f"HIPQ[{name!r}]: unknown option {key!r}{near}",
-                "Correct or remove it.",
-            )
-
-
-@_rule("hipq.E004")
-def _database_is_an_alias() -> Iterator[Problem]:
-    for name, options in raw_setting().items():
-        alias = options.get("DATABASE", "default")
-        if not isinstance(alias, str) or alias not in settings.DATABASES:
-            near = nearest_name(str(alias), settings.DATABASES)
-            yield Problem(
-                "hipq.E004",
-                f"HIPQ[{name!r}]['DATABASE'] is {alias!r}, which DATABASES does not have{near}",
-                "Name an alias of DATABASES.",
-            )
-
-
-_MOST = {
-    "HEARTBEAT_SECONDS": MAX_SECONDS,
-    "ANSWER_TTL_SECONDS": MAX_SECONDS,
-    "ANSWER_RETENTION_DAYS": 36_500,
-    "CALLBACK_MAX_BYTES": MAX_SECONDS,
-}
-
-
-@_rule("hipq.E005")
-def _durations_are_positive() -> Iterator[Problem]:
-    for name, options in raw_setting().items():
-        for key, most in _MOST.items():
-            value = options.get(key, 1)
-            if not _is_number(value) or not 0 < value <= most:
-                yield Problem(
-                    "hipq.E005",
-                    f"HIPQ[{name!r}][{key!r}] is {value!r}.",
-                    f"Give a number above 0, at most {most:,}.",
-                )
-
-
-@_rule("hipq.E016")
-def _notify_is_yes_or_no() -> Iterator[Problem]:
-    for name, options in raw_setting().items():
-        if not isinstance(value := options.get("NOTIFY", True), bool):
-            yield Problem(
-                "hipq.E016", f"HIPQ[{name!r}]['NOTIFY'] is {value!r}.", "Give True or False."
-            )
-
-
-@_rule("hipq.E006")
-def _callback_base_url_is_a_url() -> Iterator[Problem]:
-    for name, options in raw_setting().items():
-        url = options.get("CALLBACK_BASE_URL", "")
-        if url != "" and not (isinstance(url, str) and url.startswith(("http://", "https://"))):
-            yield Problem(
-                "hipq.E006",
-                f"HIPQ[{name!r}]['CALLBACK_BASE_URL'] is {url!r}.",
-                "Give the address of this site, for example 'https://shop.example'.",
-            )
-
-
-@_rule("hipq.E007")
-def _queues_are_a_dict_of_dicts() -> Iterator[Problem]:
-    for name, options in raw_setting().items():
-        queues = options.get("QUEUES", {})
-        if not isinstance(queues, dict) or not all(isinstance(q, dict) for q in queues.values()):
-            yield Problem(
-                "hipq.E007",
-                f"HIPQ[{name!r}]['QUEUES'] is {queues!r}.",
-                'Write {"bank": {"THROTTLE_LIMIT": 10}}.',
-            )
-
-
-@_rule("hipq.E008")
-def _queue_names_are_names() -> Iterator[Problem]:
-    for name, options in raw_setting().items():
-        for queue in options.get("QUEUES", {}):
-            try:
-                checked_name(f"HIPQ[{name!r}] queue", queue)
-            except InvalidJobError as error:
-                yield Problem("hipq.E008", str(error), "Rename the queue.")
-
-
-@_rule("hipq.E009")
-def _queue_options_are_known() -> Iterator[Problem]:
-    for where, values in _queues():
-        for key in values.keys() - QUEUE_DEFAULTS.keys():
-            near = nearest_name(str(key), QUEUE_DEFAULTS)
-            yield Problem(
-                "hipq.E009", f"{where}: unknown option {key!r}{near}", "Correct or remove it."
-            )
-
-
-@_rule("hipq.E010")
-def _limits_are_numbers() -> Iterator[Problem]:
-    for where, values in _queues():
-        try:
-            checked_limit(values.get("THROTTLE_LIMIT", 0))
-        except InvalidJobError:
-            yield Problem(
-                "hipq.E010",
-                f"{where}['THROTTLE_LIMIT'] is {values['THROTTLE_LIMIT']!r}.",
-                "Give a number; below 1 means unlimited.",
-            )
-
-
-@_rule("hipq.E011")
-def _orders_are_known() -> Iterator[Problem]:
-    for where, values in _queues():
-        order = values.get("ORDER", Order.TIME)
-        if order not in Order.values:
-            yield Problem(
-                "hipq.E011",
-                f"{where}['ORDER'] is {order!r}{nearest_name(str(order), Order.values)}",
-                "Choose one of them.",
-            )
-
-
-@_rule("hipq.E012")
-def _queue_numbers_are_in_range() -> Iterator[Problem]:
-    for where, values in _queues():
-        for name, (low, high) in QUEUE_RANGES.items():
-            key = name.upper()
-            try:
-                checked_queue_number(name, values.get(key, low))
-            except InvalidJobError:
-                yield Problem(
-                    "hipq.E012",
-                    f"{where}[{key!r}] is {values[key]!r}.",
-                    f"Give a number from {low} to {high}.",
-                )
-
-
-@_rule("hipq.E013")
-def _throttlers_are_dotted_paths() -> Iterator[Problem]:
-    for where, values in _queues():
-        paths = values.get("THROTTLERS", [])
-        if not isinstance(paths, list | tuple) or not all(isinstance(p, str) for p in paths):
-            yield Problem(
-                "hipq.E013",
-                f"{where}['THROTTLERS'] is {paths!r}.",
-                'Give a list of dotted paths, for example ["payments.limits.by_region"].',
-            )
-
-
-def throttler_problems() -> Iterator[Problem]:
+def throttler_problems() -> Iterator[Error]:
     """Yield the throttlers that cannot be imported; not a rule, because it imports user code."""
     for where, values in _queues():
         for path in values.get("THROTTLERS", []):
             try:
                 throttler_at(path)
             except ConfigurationError as error:
-                yield Problem("hipq.E014", f"{where}: {error}", "Correct the path.")
+                yield Error(f"{where}: {error}", "Correct the path.", id="hipq.E014")
 
 
-@_rule("hipq.E020")
-def _sources_are_a_dict_of_dicts() -> Iterator[Problem]:
-    hint = 'Write {"payments": {"SOURCE": "…", "OPTIONS": {…}, "MAP": "…"}}.'
-    for name, options in raw_setting().items():
-        sources = options.get("SOURCES", {})
-        where = f"HIPQ[{name!r}]['SOURCES']"
-        if not isinstance(sources, dict):
-            yield Problem("hipq.E020", f"{where} is a {type(sources).__name__}, not a dict.", hint)
-            continue
-        for source, values in sources.items():
-            if not isinstance(values, dict):
-                yield Problem("hipq.E020", f"{where}[{source!r}] is not a dict.", hint)
-
-
-@_rule("hipq.E021")
-def _source_names_are_names() -> Iterator[Problem]:
-    for name, options in raw_setting().items():
-        for source in options.get("SOURCES", {}):
-            try:
-                checked_name(f"HIPQ[{name!r}] source", source)
-            except InvalidJobError as error:
-                yield Problem("hipq.E021", str(error), "Rename the source.")
-
-
-@_rule("hipq.E022")
-def _source_options_are_known() -> Iterator[Problem]:
-    for where, values in _sources():
-        for text in unknown_options(values):
-            yield Problem("hipq.E022", f"{where}: {text}", "Correct or remove it.")
-
-
-@_rule("hipq.E023")
-def _source_values_can_be() -> Iterator[Problem]:
-    for where, values in _sources():
-        for text in wrong_values(values):
-            yield Problem("hipq.E023", f"{where}: {text}", "Correct the value.")
-
-
-def source_problems() -> Iterator[Problem]:
+def source_problems() -> Iterator[Error]:
     """Yield the sources without code that fits; not a rule, because it imports user code."""
     for where, values in _sources():
         try:
             check_code(source_settings("", values))
         except ConfigurationError as error:
-            yield Problem("hipq.E024", f"{where}: {error}", "Correct the path or the options.")
+            hint = "Correct the path or the options."
+            yield Error(f"{where}: {error}", hint, id="hipq.E024")
 
 
-@_rule("hipq.E030")
-def _times_have_a_zone() -> Iterator[Problem]:
+# What has options, and what messages call it
+
+_Places = Iterator[tuple[str, dict[str, Any]]]
+
+
+def _instances() -> _Places:
+    for name, options in raw_setting().items():
+        yield f"HIPQ[{name!r}]", options
+
+
+def _members(key: str) -> _Places:
+    for where, options in _instances():
+        for name, values in options.get(key, {}).items():
+            yield f"{where}[{key!r}][{name!r}]", values
+
+
+_queues = partial(_members, "QUEUES")
+_sources = partial(_members, "SOURCES")
+
+
+# What the rules find: the texts of what is wrong
+
+
+def _not_dicts_of_dicts() -> Iterator[str]:
+    setting = raw_setting()
+    if not isinstance(setting, dict):
+        yield f"HIPQ is {setting!r}, not a dict."
+        return
+    for name, options in setting.items():
+        if name in INSTANCE_DEFAULTS:
+            said = f'write HIPQ = {{"default": {{"{name}": …}}}}'
+            yield f"HIPQ[{name!r}] is an option of an instance; {said}."
+        elif not isinstance(options, dict):
+            yield f"HIPQ[{name!r}] is {options!r}, not a dict."
+
+
+def _wrong_names(what: str, names: Iterable[object]) -> Iterator[str]:
+    for name in names:
+        try:
+            checked_name(what, name)
+        except InvalidJobError as error:
+            yield str(error)
+
+
+def _wrong_instance_names() -> Iterator[str]:
+    return _wrong_names("HIPQ instance", raw_setting())
+
+
+def _wrong_member_names(key: str, what: str) -> Iterator[str]:
+    for where, options in _instances():
+        yield from _wrong_names(f"{where} {what}", options.get(key, {}))
+
+
+def _unknown_options(places: Callable[[], _Places], known: dict[str, Any]) -> Iterator[str]:
+    for where, options in places():
+        for key in options.keys() - known.keys():
+            yield f"{where}: unknown option {key!r}{nearest_name(str(key), known)}"
+
+
+def _wrong_values(
+    places: Callable[[], _Places], key: str, may_be: Callable[[Any], bool]
+) -> Iterator[str]:
+    for where, options in places():
+        if key in options and not may_be(options[key]):
+            yield f"{where}[{key!r}] is {options[key]!r}."
+
+
+def _unknown_databases() -> Iterator[str]:
+    for where, options in _instances():
+        alias = options.get("DATABASE", "default")
+        if not isinstance(alias, str) or alias not in settings.DATABASES:
+            near = nearest_name(str(alias), settings.DATABASES)
+            yield f"{where}['DATABASE'] is {alias!r}, which DATABASES does not have{near}"
+
+
+def _unknown_orders() -> Iterator[str]:
+    for where, values in _queues():
+        order = values.get("ORDER", Order.TIME)
+        if order not in Order.values:
+            yield f"{where}['ORDER'] is {order!r}{nearest_name(str(order), Order.values)}"
+
+
+def _sources_that_are_no_dicts() -> Iterator[str]:
+    for where, options in _instances():
+        sources = options.get("SOURCES", {})
+        if not isinstance(sources, dict):
+            yield f"{where}['SOURCES'] is a {type(sources).__name__}, not a dict."
+            continue
+        for source, values in sources.items():
+            if not isinstance(values, dict):
+                yield f"{where}['SOURCES'][{source!r}] is not a dict."
+
+
+def _wrong_values_of_sources() -> Iterator[str]:
+    for where, values in _sources():
+        for text in wrong_values(values):
+            yield f"{where}: {text}"
+
+
+def _times_without_a_zone() -> Iterator[str]:
     if not settings.USE_TZ:
-        yield Problem(
-            "hipq.E030",
-            "USE_TZ is False, but the times of jobs are moments, in all time zones the same.",
-            "Set USE_TZ = True; TIME_ZONE stays the zone of what people see and of time windows.",
-        )
+        yield "USE_TZ is False, but the times of jobs are moments, in all time zones the same."
 
 
-@_rule("hipq.E031")
-def _databases_commit() -> Iterator[Problem]:
+def _databases_that_do_not_commit() -> Iterator[str]:
     instances = {DEFAULT: {}, **raw_setting()}.values()
     for alias in sorted({options.get("DATABASE", "default") for options in instances}):
         if not settings.DATABASES.get(alias, {}).get("AUTOCOMMIT", True):
-            yield Problem(
-                "hipq.E031",
-                f"DATABASES[{alias!r}]['AUTOCOMMIT'] is False: nothing would ever be committed.",
-                "Remove 'AUTOCOMMIT', or give hipq an alias of its own without it.",
-            )
+            yield f"DATABASES[{alias!r}]['AUTOCOMMIT'] is False: nothing would ever be committed."
 
 
-def _is_number(value: Any) -> bool:
-    if isinstance(value, float):
-        return isfinite(value)
-    return isinstance(value, int) and not isinstance(value, bool)
+# What a value may be
+
+
+def _between(low: float, high: float) -> Callable[[Any], bool]:
+    return lambda value: number_in(value, low, high) is not None
+
+
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_address(value: Any) -> bool:
+    return isinstance(value, str) and (not value or value.startswith(("http://", "https://")))
+
+
+def _is_dict_of_dicts(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(inner, dict) for inner in value.values())
+
+
+def _is_limit(value: Any) -> bool:
+    try:
+        checked_limit(value)
+    except InvalidJobError:
+        return False
+    return True
+
+
+def _is_list_of_text(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
+
+
+def _above_zero(most: float) -> tuple[str, str, Callable[[Any], bool]]:
+    return "hipq.E005", f"Give a number above 0, at most {most:,}.", _between(ABOVE_ZERO, most)
+
+
+# The check of each option's value, its hint, and whether a value may be
+_Values = dict[str, tuple[str, str, Callable[[Any], bool]]]
+
+INSTANCE_VALUES: _Values = {
+    "HEARTBEAT_SECONDS": _above_zero(MAX_SECONDS),
+    "ANSWER_TTL_SECONDS": _above_zero(MAX_SECONDS),
+    "ANSWER_RETENTION_DAYS": _above_zero(36_500),
+    "CALLBACK_MAX_BYTES": _above_zero(MAX_SECONDS),
+    "NOTIFY": ("hipq.E016", "Give True or False.", _is_bool),
+    "CALLBACK_BASE_URL": (
+        "hipq.E006",
+        "Give the address of this site, for example 'https://shop.example'.",
+        _is_address,
+    ),
+    "QUEUES": ("hipq.E007", 'Write {"bank": {"THROTTLE_LIMIT": 10}}.', _is_dict_of_dicts),
+}
+QUEUE_VALUES: _Values = {
+    "THROTTLE_LIMIT": ("hipq.E010", "Give a number; below 1 means unlimited.", _is_limit),
+    **{
+        name.upper(): ("hipq.E012", f"Give a number from {low} to {high}.", _between(low, high))
+        for name, (low, high) in QUEUE_RANGES.items()
+    },
+    "THROTTLERS": (
+        "hipq.E013",
+        'Give a list of dotted paths, for example ["payments.limits.by_region"].',
+        _is_list_of_text,
+    ),
+}
+
+
+# The rules
+
+
+class Rule(NamedTuple):
+    """What a check finds wrong with the setting: `find` yields it, given `about`."""
+
+    check_id: str
+    hint: str
+    find: Callable[..., Iterator[str]]
+    about: tuple[Any, ...] = ()
+
+
+def _of_values(places: Callable[[], _Places], values: _Values) -> Iterator[Rule]:
+    for key, (check_id, hint, may_be) in values.items():
+        yield Rule(check_id, hint, _wrong_values, (places, key, may_be))
+
+
+RULES = (
+    Rule("hipq.E001", 'Write HIPQ = {"default": {…}}.', _not_dicts_of_dicts),
+    Rule("hipq.E002", "Rename the instance.", _wrong_instance_names),
+    Rule("hipq.E003", "Correct or remove it.", _unknown_options, (_instances, INSTANCE_DEFAULTS)),
+    Rule("hipq.E004", "Name an alias of DATABASES.", _unknown_databases),
+    *_of_values(_instances, INSTANCE_VALUES),
+    Rule("hipq.E008", "Rename the queue.", _wrong_member_names, ("QUEUES", "queue")),
+    Rule("hipq.E009", "Correct or remove it.", _unknown_options, (_queues, QUEUE_DEFAULTS)),
+    *_of_values(_queues, QUEUE_VALUES),
+    Rule("hipq.E011", "Choose one of them.", _unknown_orders),
+    Rule(
+        "hipq.E020",
+        'Write {"payments": {"SOURCE": "…", "OPTIONS": {…}, "MAP": "…"}}.',
+        _sources_that_are_no_dicts,
+    ),
+    Rule("hipq.E021", "Rename the source.", _wrong_member_names, ("SOURCES", "source")),
+    Rule("hipq.E022", "Correct or remove it.", _unknown_options, (_sources, SOURCE_DEFAULTS)),
+    Rule("hipq.E023", "Correct the value.", _wrong_values_of_sources),
+    Rule(
+        "hipq.E030",
+        "Set USE_TZ = True; TIME_ZONE stays the zone of what people see and of time windows.",
+        _times_without_a_zone,
+    ),
+    Rule(
+        "hipq.E031",
+        "Remove 'AUTOCOMMIT', or give hipq an alias of its own without it.",
+        _databases_that_do_not_commit,
+    ),
+)
+"""Later ones rely on earlier ones."""

@@ -7,22 +7,19 @@ who asks for the time on an open connection; by the last two at most once a minu
 
 from __future__ import annotations
 
-import logging
 import time
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.db import DatabaseError, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import DateTimeField, Func
 from django.utils import timezone
 
-if TYPE_CHECKING:
-    from django.db.backends.base.base import BaseDatabaseWrapper
-
-logger = logging.getLogger("hipq_django")
+from hipq_django import events
 
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """Where the platform can tell, the time for which the machine was suspended counts too."""
@@ -109,7 +106,7 @@ def measure_on_connect(connection: BaseDatabaseWrapper, **_: Any) -> None:
     try:
         _measure(connection)
     except DatabaseError:
-        logger.warning("database=%s clock could not be measured", connection.alias)
+        events.warning("clock_not_measured", database=connection.alias)
 
 
 def _renewed(using: str, known: _Measured | None) -> _Measured:
@@ -155,7 +152,10 @@ def _keep(using: str, least: datetime, most: datetime, moment: float) -> timedel
     _measured[using] = _Measured(zero, moment)
     offset = zero - ours
     if abs(offset - _offsets.get(using, timedelta())) > _WORTH_A_WARNING:
-        logger.warning("database=%s clock_offset_seconds=%.3f", using, offset.total_seconds())
+        events.warning(
+            "clock_offset", "this machine's clock differs from the database's, which counts",
+            database=using, offset_seconds=offset.total_seconds(),
+        )  # fmt: skip
     _offsets[using] = offset
     return offset
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db import connections
-
-if TYPE_CHECKING:
-    from django.db.models import QuerySet
+from django.db.models import QuerySet
 
 
 def locked(

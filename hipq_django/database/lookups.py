@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from django.db import connections
-from django.db.models import F, Lookup
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import F, Lookup, TextChoices
+from django.db.models.sql.compiler import SQLCompiler
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from django.db.backends.base.base import BaseDatabaseWrapper
-    from django.db.models import TextChoices
-    from django.db.models.sql.compiler import SQLCompiler
-
-    from hipq_django.domain.states import Outcome, State
+from hipq_django.domain.states import Outcome, State
 
 
 class _LiteralIn(Lookup):

@@ -6,21 +6,16 @@ in a while for each queue, and a worker that was woken probes often for as long 
 
 from __future__ import annotations
 
-import logging
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from django.db import Error, connections, transaction
 
+from hipq_django import events
 from hipq_django.conf.instances import get_instance
 from hipq_django.database.errors import in_one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-logger = logging.getLogger("hipq_django")
 
 SHORTEST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 0.4
@@ -68,7 +63,7 @@ def _notify(instance: str, queue: int, using: str) -> None:
         with connections[using].cursor() as cursor:
             cursor.execute(_NOTIFY, [channel_of(instance), queue])
     except Error as error:  # the job is committed: its enqueue must not fail any more
-        logger.warning("queue=%s workers could not be woken: %s", queue, in_one_line(error))
+        events.warning("workers_not_woken", in_one_line(error), queue_id=queue)
 
 
 def _may_notify(key: tuple[str, int], now: float) -> bool:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from django.db import connections, transaction
 
 from hipq_django.conf.instances import longest_silence
 from hipq_django.exceptions import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from hipq_django.domain.states import NONE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from hipq_django.domain.windows import TimeWindow
     from hipq_django.models import Answer
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 class NewJob:
     """One job for `enqueue_many`; what is not given comes from the job type.
 
-    `job_key` identifies the answer, `scheduled_run_time` is an aware datetime, `timeout` is in
-    seconds, `time_windows` a list of text or `TimeWindow`.
+    `job_key` identifies the answer, `scheduled_run_time` is an aware datetime, or `delay` says in
+    how many seconds, or what timedelta, from now; `timeout` is in seconds, `time_windows` a list of
+    text or `TimeWindow`.
     """
 
     job_type: str
@@ -31,6 +32,7 @@ class NewJob:
     _: KW_ONLY
     job_key: str | None = None
     scheduled_run_time: datetime | None = None
+    delay: float | timedelta | None = None
     priority: int | None = None
     throttle_factor: float | Decimal | None = None
     timeout: float | None = None

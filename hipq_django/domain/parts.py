@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Collection, Sequence
+from typing import Any, Final
 
 from hipq_django.exceptions import InvalidJobError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
 
 MAX_PARTS: Final = 1_000
 MAX_PART_CHARS: Final = 100
@@ -45,8 +43,13 @@ WAIT_FOR = WaitFor
 
 
 def _expects(parts: Sequence[Any]) -> Expects:
-    if len(parts) == 1 and isinstance(parts[0], int):
-        return _checked_number(parts[0])
+    if len(parts) == 1 and isinstance(number := parts[0], int):
+        if isinstance(number, bool) or not 1 <= number <= MAX_PARTS:
+            raise InvalidJobError(
+                f"WAIT_FOR({number!r}): give the number of the answers, 1 to {MAX_PARTS:,}; a "
+                "handler that expects none returns its result."
+            )
+        return number
     if not 0 < len(parts) <= MAX_PARTS:
         raise InvalidJobError(
             f"WAIT_FOR with {len(parts):,} arguments: give the number of the answers, WAIT_FOR(3), "
@@ -57,15 +60,6 @@ def _expects(parts: Sequence[Any]) -> Expects:
     if twice is not None:
         raise InvalidJobError(f"WAIT_FOR: part {twice!r} is named twice; give each part once.")
     return names
-
-
-def _checked_number(number: int) -> int:
-    if isinstance(number, bool) or not 1 <= number <= MAX_PARTS:
-        raise InvalidJobError(
-            f"WAIT_FOR({number!r}): give the number of the answers, 1 to {MAX_PARTS:,}; a handler "
-            "that expects none returns its result."
-        )
-    return number
 
 
 def checked_part(part: object) -> str:

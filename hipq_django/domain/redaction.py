@@ -8,15 +8,14 @@ from __future__ import annotations
 import json
 import logging
 import re
+from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, quote_plus
 
+from hipq_django.events import Fields
 from hipq_django.exceptions import InvalidJobError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 MASK = "\N{BULLET}" * 3
 MIN_CHARS = 3
@@ -56,7 +55,7 @@ class WithoutTokens(logging.Filter):
 
 
 def _without_tokens(value: Any) -> Any:
-    return without_tokens(value) if isinstance(value, str) else value
+    return without_tokens(str(value)) if isinstance(value, str | Fields) else value
 
 
 def checked_fields(names: object) -> tuple[str, ...]:

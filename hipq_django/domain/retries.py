@@ -6,15 +6,13 @@ Everything here is pure. Source: hipq README, "Retry".
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from hipq_django.domain.validation import aware_moment, checked_seconds
 from hipq_django.exceptions import InvalidJobError, WorkerLost
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 MAX_LOSSES: Final = 3
 """How often in a row a job without retry handler may lose its worker: it may be the killer."""
@@ -164,7 +162,9 @@ class _Limited:
     only: tuple[type[BaseException], ...] = (Exception,)
 
     def __post_init__(self) -> None:
-        _check_max_attempts(self.max_attempts)
+        most = self.max_attempts
+        if not isinstance(most, int) or isinstance(most, bool) or most < 1:
+            raise InvalidJobError(f"max_attempts={most!r}: give a whole number of at least 1.")
         only = self.only if isinstance(self.only, tuple | list) else (self.only,)
         for kind in only:
             if not (isinstance(kind, type) and issubclass(kind, BaseException)):
@@ -177,11 +177,6 @@ class _Limited:
         """A job that lost so many workers may be what kills them, and gets no further one."""
         may_try = failure.count < self.max_attempts and failure.losses < MAX_LOSSES
         return may_try and failure.is_a(*self.only)
-
-
-def _check_max_attempts(value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InvalidJobError(f"max_attempts={value!r}: give a whole number of at least 1.")
 
 
 @dataclass(frozen=True, slots=True)

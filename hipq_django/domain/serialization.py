@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
-from hipq_django.domain.redaction import without_tokens
+from hipq_django.domain.redaction import Redactor, without_tokens
 from hipq_django.domain.tracebacks import format_exception
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hipq_django.domain.redaction import Redactor
 
 MAX_DEPTH = 500  # SQLite's JSON functions stop at 1,000 levels.
 MAX_ERROR_CHARS = 10_000

@@ -10,6 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from hipq_django.domain.validation import aware_moment
@@ -116,10 +117,11 @@ def ask(
     A candidate that a later throttler holds must not use up the room that an earlier one gave
     it, or it would block others for ever; so the earlier ones are asked again without it.
     """
+    bound = [partial(throttler, queue, now, running) for throttler in throttlers]
     verdicts: dict[int, Verdict] = {}
     while True:
         asked = [c for c in candidates if c.id not in verdicts]
-        refused = _ask_in_turn(throttlers, queue, now, running, asked)
+        refused = _ask_in_turn(bound, asked)
         if not any(turn for turn, _ in refused.values()):
             break
         verdicts |= {pk: verdict for pk, (turn, verdict) in refused.items() if turn}
@@ -128,35 +130,26 @@ def ask(
 
 
 def _ask_in_turn(
-    throttlers: Sequence[Throttler],
-    queue: Queue,
-    now: datetime,
-    running: Sequence[RunningJob],
-    candidates: Sequence[Candidate],
+    throttlers: Sequence[partial[Sequence[Verdict]]], candidates: Sequence[Candidate]
 ) -> dict[int, tuple[int, Verdict]]:
+    """Return which throttler, counted from 0, refuses which candidate, and how."""
     refused: dict[int, tuple[int, Verdict]] = {}
     for turn, throttler in enumerate(throttlers):
         left = [c for c in candidates if c.id not in refused]
         if not left:
             break
-        for candidate, verdict in zip(
-            left, _verdicts(throttler, queue, now, running, left), strict=True
-        ):
+        for candidate, verdict in zip(left, _verdicts(throttler, left), strict=True):
             if not isinstance(verdict, Run):
                 refused[candidate.id] = (turn, verdict)
     return refused
 
 
 def _verdicts(
-    throttler: Throttler,
-    queue: Queue,
-    now: datetime,
-    running: Sequence[RunningJob],
-    candidates: Sequence[Candidate],
+    throttler: partial[Sequence[Verdict]], candidates: Sequence[Candidate]
 ) -> list[Verdict]:
-    name = getattr(throttler, "__qualname__", None) or repr(throttler)
+    name = getattr(throttler.func, "__qualname__", None) or repr(throttler.func)
     try:
-        verdicts = list(throttler(queue, now, running, candidates))
+        verdicts = list(throttler(candidates))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # sys.exit() in a throttler holds the queue only

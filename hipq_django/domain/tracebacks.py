@@ -6,11 +6,7 @@ Jobs that fail together mostly fail at the same places: what is said of a place 
 from __future__ import annotations
 
 import traceback
-from types import CodeType
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from types import TracebackType
+from types import CodeType, TracebackType
 
 MAX_PLACES = 2_000
 """So many places are remembered."""

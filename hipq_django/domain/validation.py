@@ -5,17 +5,22 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
+from math import nextafter
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from hipq_django.domain.ordering import MAX_PRIORITY, MIN_PRIORITY
 from hipq_django.domain.serialization import to_json
 from hipq_django.domain.states import NONE
-from hipq_django.domain.windows import parse_windows, windows_to_json
+from hipq_django.domain.windows import parse_windows
 from hipq_django.exceptions import InvalidJobError
 
 MAX_SECONDS: Final = 10 * 366 * 86_400
 """The longest timeout and delay: ten years, so that every moment stays representable."""
+
+_AT_MOST_TEN_YEARS = f"at most {MAX_SECONDS:,} (ten years)."
+ABOVE_ZERO: Final = nextafter(0, 1)
+"""The least number of all above 0."""
 
 _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST = datetime(9000, 1, 1, tzinfo=UTC)
@@ -86,6 +91,15 @@ def number_in(value: object, low: float, high: float) -> float | None:
     return float(value) if low <= value <= high else None
 
 
+def checked_number(name: str, value: object, low: float, high: float, rule: str = "") -> float:
+    """Return a number from `low` to `high`; else `rule` says what to give instead."""
+    number = number_in(value, low, high)
+    if number is not None:
+        return number
+    rule = rule or f"give a number from {low:,} to {high:,}."
+    raise InvalidJobError(f"{name} {value!r:.200}: {rule}")
+
+
 def checked_seconds(name: str, seconds: object) -> float:
     """Return `seconds` as float; raise `InvalidJobError` unless 0 <= seconds <= ten years."""
     number = number_in(seconds, 0, MAX_SECONDS)
@@ -96,54 +110,41 @@ def checked_seconds(name: str, seconds: object) -> float:
     return number
 
 
+def checked_delay(delay: object) -> timedelta:
+    """Return how much later than now a job is to run, at most ten years."""
+    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    rule = f"give seconds from 0 to {MAX_SECONDS:,} (ten years), or a timedelta."
+    return timedelta(seconds=checked_number("delay", seconds, 0, MAX_SECONDS, rule))
+
+
 def checked_timeout(timeout: object) -> float:
     """Return the timeout in seconds, above 0 and at most ten years."""
-    number = number_in(timeout, 0, MAX_SECONDS)
-    if not number:
-        raise InvalidJobError(
-            f"timeout {timeout!r}: give seconds above 0, at most {MAX_SECONDS:,} (ten years)."
-        )
-    return number
+    rule = f"give seconds above 0, {_AT_MOST_TEN_YEARS}"
+    return checked_number("timeout", timeout, ABOVE_ZERO, MAX_SECONDS, rule)
 
 
 def checked_max_timeout(max_timeout: object, timeout: float) -> float | None:
     """Return how long an attempt may take with all its extensions, at least the timeout."""
-    number = number_in(max_timeout, timeout, MAX_SECONDS)
-    if number is None and max_timeout is not None:
-        raise InvalidJobError(
-            f"max_timeout {max_timeout!r}: give seconds, at least the timeout ({timeout:g}) and at "
-            f"most {MAX_SECONDS:,} (ten years)."
-        )
-    return number
+    if max_timeout is None:
+        return None
+    rule = f"give seconds, at least the timeout ({timeout:g}) and {_AT_MOST_TEN_YEARS}"
+    return checked_number("max_timeout", max_timeout, timeout, MAX_SECONDS, rule)
 
 
 def checked_extension(seconds: object) -> float:
     """Return by how many seconds a deadline is moved, above 0 and at most ten years."""
-    number = number_in(seconds, 0, MAX_SECONDS)
-    if not number:
-        raise InvalidJobError(
-            f"seconds {seconds!r:.200}: give a number above 0, at most {MAX_SECONDS:,} (ten years)."
-        )
-    return number
-
-
-def checked_percent(percent: object) -> float:
-    """Return how much of a job is done, from 0 to 100."""
-    number = number_in(percent, 0, 100)
-    if number is None:
-        raise InvalidJobError(f"percent {percent!r:.200}: give a number from 0 to 100.")
-    return number
+    rule = f"give a number above 0, {_AT_MOST_TEN_YEARS}"
+    return checked_number("seconds", seconds, ABOVE_ZERO, MAX_SECONDS, rule)
 
 
 def checked_priority(priority: object) -> int:
     """Return the priority; lower is sooner."""
-    number = number_in(priority, MIN_PRIORITY, MAX_PRIORITY)
-    if number is None or not isinstance(priority, int):
-        raise InvalidJobError(
-            f"priority {priority!r}: give a whole number from {MIN_PRIORITY:,} to "
-            f"{MAX_PRIORITY:,}; lower runs sooner."
-        )
-    return priority
+    if isinstance(priority, int) and number_in(priority, MIN_PRIORITY, MAX_PRIORITY) is not None:
+        return priority
+    raise InvalidJobError(
+        f"priority {priority!r}: give a whole number from {MIN_PRIORITY:,} to {MAX_PRIORITY:,}; "
+        "lower runs sooner."
+    )
 
 
 def checked_message(message: object) -> str:
@@ -179,7 +180,8 @@ def checked_counted(counted: object) -> bool:
 
 def checked_windows(windows: object) -> list[str]:
     """Return the time windows in the text form that is stored."""
-    return windows_to_json(parse_windows(windows))  # type: ignore[arg-type]  # it checks them
+    parsed = parse_windows(windows)  # type: ignore[arg-type]  # it checks them
+    return [str(window) for window in parsed]
 
 
 def checked_zone(name: object) -> str:
@@ -194,11 +196,6 @@ def checked_zone(name: object) -> str:
             f"time zone {name!r} is unknown; give a name such as 'Europe/Paris'."
         ) from error
     return str(name)
-
-
-def checked_moment(moment: object) -> datetime:
-    """Return the scheduled run time: an aware datetime from 1970 to 9000."""
-    return aware_moment("scheduled_run_time", moment)
 
 
 def aware_moment(name: str, moment: object) -> datetime:

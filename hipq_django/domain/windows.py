@@ -50,6 +50,7 @@ class TimeWindow:
         object.__setattr__(self, "days", opening_days)
 
     def __str__(self) -> str:
+        """Return the text that the database stores and `parse_windows` reads."""
         return _text(self.start, self.end, self.days)
 
     def contains(self, wall: datetime) -> bool:
@@ -72,9 +73,7 @@ class TimeWindow:
         return not self.days or day.weekday() in _weekdays(self.days)
 
 
-def parse_windows(
-    values: Sequence[TimeWindow | str | Mapping[str, str]],
-) -> tuple[TimeWindow, ...]:
+def parse_windows(values: Sequence[TimeWindow | str | Mapping[str, str]]) -> tuple[TimeWindow, ...]:
     """Return the windows of a list of text, `TimeWindow` or `{"start", "end", "days"}`.
 
     Text is "05:00-07:00", with seconds if wanted, or "mon-fri 22:00-02:00". Raise
@@ -85,11 +84,6 @@ def parse_windows(
             f"time windows {values!r}: must be a list, for example ['22:00-02:00']."
         )
     return tuple(_parsed(value) for value in values)
-
-
-def windows_to_json(windows: Sequence[TimeWindow]) -> list[str]:
-    """Return the windows as the text that the database stores and `parse_windows` reads."""
-    return [str(window) for window in windows]
 
 
 def is_open(windows: Sequence[TimeWindow], moment: datetime, zone: tzinfo) -> bool:
@@ -121,21 +115,13 @@ def _parsed(value: TimeWindow | str | Mapping[str, str]) -> TimeWindow:
     if isinstance(value, TimeWindow):
         return value
     if isinstance(value, str):
-        return _from_text(value)
-    if isinstance(value, Mapping):
-        return _from_mapping(value)
-    raise _refused(value, "not a text, a TimeWindow or a dict")
-
-
-def _from_text(text: str) -> TimeWindow:
-    *days, hours = text.split() or [""]
-    start, dash, end = hours.partition("-")
-    if not dash:
-        raise _refused(text, "not two times of day with a dash between them")
-    return TimeWindow(start, end, days=" ".join(days))
-
-
-def _from_mapping(value: Mapping[str, str]) -> TimeWindow:
+        *days, hours = value.split() or [""]
+        start, dash, end = hours.partition("-")
+        if not dash:
+            raise _refused(value, "not two times of day with a dash between them")
+        return TimeWindow(start, end, days=" ".join(days))
+    if not isinstance(value, Mapping):
+        raise _refused(value, "not a text, a TimeWindow or a dict")
     if not {"start", "end"} <= value.keys() <= {"start", "end", "days"}:
         raise _refused(value, "the keys must be 'start', 'end' and, if wanted, 'days'")
     return TimeWindow(**value)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db.models import (
     BigIntegerField,
@@ -23,6 +24,7 @@ from django.db.models.functions import Cast, Coalesce
 from django.db.models.lookups import StartsWith
 
 from hipq_django.database.locks import locked
+from hipq_django.domain.drafts import IncomingAnswer
 from hipq_django.domain.ordering import MAX_RANK
 from hipq_django.domain.states import NONE, Phase, State
 from hipq_django.domain.suspects import SUSPECT
@@ -41,14 +43,7 @@ from hipq_django.engines.values import (
     SettledJob,
     Which,
 )
-from hipq_django.models import Answer, Attempt, Job, Queue
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from datetime import datetime
-
-    from hipq_django.domain.drafts import IncomingAnswer
-    from hipq_django.models import Worker
+from hipq_django.models import Answer, Attempt, Job, Queue, Worker
 
 
 class Engine:
@@ -62,22 +57,20 @@ class Engine:
         self.using = using
 
     def probe_queues(
-        self,
-        instance: str,
-        names: Sequence[str],
-        now: datetime,
-        known: Mapping[int, ScanBounds],
+        self, worker: Worker, now: datetime, known: Mapping[int, ScanBounds]
     ) -> list[QueueWork]:
-        """Return the queues by id and what each has to do; no locks.
+        """Return the queues of a worker by id and what each has to do; no locks.
 
         A limited queue without room has nothing due but critical jobs; a strict one none either
         where the first due job may not fit. `known` is by the queues' ids.
         """
         jobs = Job.objects.using(self.using).filter(queue=OuterRef("pk"))
         whens = [When(pk=pk, then=Value(high)) for pk, (high, _, _) in known.items()]
-        queues = Queue.objects.using(self.using).filter(instance=instance)
-        if names:
-            queues = queues.filter(name__in=names)
+        queues = Queue.objects.using(self.using).filter(instance=worker.instance)
+        if worker.queues:
+            queues = queues.filter(name__in=worker.queues)
+        else:
+            queues = queues.exclude(name__in=worker.excluded_queues)
         due = jobs.due(now).filter(rank__lte=OuterRef("high"))
         running = jobs.running().order_by().values("queue")
         load = Subquery(running.values(total=Sum("throttle_factor")))
@@ -141,11 +134,9 @@ class Engine:
 
         What was committed before the queue was locked is seen.
         """
-        running = queue.jobs.using(self.using).running()
-        load = running.aggregate(total=Sum("throttle_factor"))["total"]
-        critical = queue.jobs.using(self.using).due(now).filter(throttle_factor=0)
-        jobs = self.due(queue, now, limit, which)
-        return DuePage(jobs, Decimal(load or 0), critical.exists())
+        jobs = queue.jobs.using(self.using)
+        load, critical = jobs.load(), jobs.due(now).filter(throttle_factor=0)
+        return DuePage(self.due(queue, now, limit, which), load, critical.exists())
 
     def running(self, queue: Queue) -> list[RunningJob]:
         """Return what throttlers see of the queue's running jobs."""
@@ -253,11 +244,7 @@ class Engine:
         return set()
 
     def fail(
-        self,
-        failed: Sequence[Failing],
-        concluded: Sequence[Concluded],
-        worker: Worker,
-        now: datetime,
+        self, failed: Sequence[Failing], follows: Sequence[Concluded], worker: Worker, now: datetime
     ) -> set[int]:
         """Write failed attempts, and what follows errors: these, or earlier ones.
 

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from textwrap import dedent
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db import connections
 
 from hipq_django.database.transactions import IDLE_LIMIT, LOCK_MILLISECONDS, READS_NO_TABLE
 from hipq_django.exceptions import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 PREFIX = "hipq_"
 

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from math import inf
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import Any
 
 from django.db import OperationalError, connections
 
 from hipq_django.database.errors import is_locked_out
 from hipq_django.database.transactions import MAX_MILLISECONDS, worker_transaction
+from hipq_django.domain.drafts import IncomingAnswer
 from hipq_django.domain.serialization import encode_json
 from hipq_django.engines import statements
-from hipq_django.engines.bulk_insert import copy_in
 from hipq_django.engines.dialects import POSTGRESQL
-from hipq_django.engines.functions import has_functions
-from hipq_django.engines.rows import document_row, is_same, mark_stored
+from hipq_django.engines.functions import ServerFunction, has_functions
+from hipq_django.engines.rows import (
+    CONSTANT_COLUMNS,
+    JOB_COLUMNS,
+    document_row,
+    is_same,
+    mark_stored,
+    shared_row,
+)
 from hipq_django.engines.settling import (
     BY_ATTEMPT,
     BY_KEYS,
@@ -28,20 +38,29 @@ from hipq_django.engines.settling import (
     with_answers,
 )
 from hipq_django.engines.sql import Row, SqlEngine, T, array, batch
-from hipq_django.engines.values import SettledJob, StaleJobTypeError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from hipq_django.domain.drafts import IncomingAnswer
-    from hipq_django.engines.functions import ServerFunction
-    from hipq_django.engines.values import ClaimRequest, Concluded, Failing, Finished
-    from hipq_django.models import Job, Queue, Worker
+from hipq_django.engines.values import (
+    ClaimRequest,
+    Concluded,
+    Failing,
+    Finished,
+    SettledJob,
+    StaleJobTypeError,
+)
+from hipq_django.models import Job, Queue, Worker
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 CONTENDED_SECONDS = 1.0
 """For how long rows are locked before they are written, after one of them was locked."""
+
+LINES_PER_WRITE = 50
+"""So few that a write ends before the server has read it, and the next lines are made meanwhile."""
+
+_COPY = f"COPY hipq_job (id, {', '.join([*JOB_COLUMNS, *CONSTANT_COLUMNS])}) FROM STDIN"
+_SAME_IN_COPY = "\t".join(CONSTANT_COLUMNS.values())
+
+_shared_values = attrgetter(*list(JOB_COLUMNS)[2:])
+_key = attrgetter("job_type_id", "job_key")
 
 _contended: dict[str, float] = {}
 """When a row was last found locked, by database alias."""
@@ -69,15 +88,8 @@ class PostgresEngine(SqlEngine):
             return []
         moment = self._moment(now)
         ids, lows, highs, _ = zip(*(self._place(queue, now) for queue in queues), strict=True)
-        places = [
-            array(ids),
-            array(lows),
-            array(highs),
-            array(wanted.types),
-            moment,
-            wanted.limit,
-            wanted.limit,
-        ]
+        arrays = map(array, (ids, lows, highs, wanted.types))
+        places = [*arrays, moment, wanted.limit, wanted.limit]
         params = [*places, worker.pk, moment, moment, wanted.room, worker.pk]
         rows = self._call(statements.claim_due(self.dialect), params)
         return self._in_order(rows, queues)
@@ -115,19 +127,15 @@ class PostgresEngine(SqlEngine):
         return len(self._call(statements.claim(self.dialect), params))
 
     def _fail(
-        self,
-        failed: Sequence[Failing],
-        concluded: Sequence[Concluded],
-        worker: Worker,
-        now: datetime,
+        self, failed: Sequence[Failing], follows: Sequence[Concluded], worker: Worker, now: datetime
     ) -> set[int]:
         if not failed:
-            return self._conclude(concluded, worker, now)
+            return self._conclude(follows, worker, now)
         fail, params = statements.fail(self.dialect), self._fail_params(failed, worker, now)
-        if not concluded:
+        if not follows:
             return self._ids(fail, params)
         conclude = statements.conclude(self.dialect)
-        more = self._conclude_params(concluded, worker, now)
+        more = self._conclude_params(follows, worker, now)
         if has_functions(self.using):
             # In this order: the second sees what the first has written.
             both = f"{fail.call} UNION ALL {conclude.call}"
@@ -155,17 +163,13 @@ class PostgresEngine(SqlEngine):
                 _contended[self.using] = time.monotonic()
         within = connections[self.using].in_atomic_block
         with nullcontext() if within else worker_transaction(self.using):
-            free = self._free([job[0] for job in jobs])
+            free = self._ids(statements.FREE, [array(job[0] for job in jobs)])
             return write([job for job in jobs if job[0] in free])
 
     def _may_try(self) -> bool:
         contended = time.monotonic() < _contended.get(self.using, -inf) + CONTENDED_SECONDS
         is_alone = not connections[self.using].in_atomic_block
         return is_alone and not contended and has_functions(self.using)
-
-    def _free(self, ids: Sequence[int]) -> set[int]:
-        """Lock the jobs that nobody else has locked; see `statements.FREE`."""
-        return self._ids(statements.FREE, [array(ids)])
 
     def settle(
         self,
@@ -205,28 +209,26 @@ class PostgresEngine(SqlEngine):
             super().insert_one(job)
 
     def insert(self, jobs: Iterable[Job], count: int, *, by_key: bool) -> list[Job]:
-        """One COPY; the ids are reserved first, because several may write at once."""
+        """One COPY; the ids are reserved first, because several may write at once.
+
+        The server reads while we still write.
+        """
         inserted: list[Job] = []
         connection = connections[self.using]
+        [(reserved,)] = self._fetch(statements.RESERVE_IDS, [count])
+        numbered: Iterable[Job] = _numbered(jobs, reserved or (), inserted)
+        lines = _lines(sorted(numbered, key=_key) if by_key else numbered, self._moments())
         # What the driver raises in the middle of a COPY becomes Django's error too.
-        with connection.wrap_database_errors, connection.cursor() as cursor:
-            numbered = self._numbered(jobs, count, inserted)
-            copy_in(cursor, sorted(numbered, key=_key) if by_key else numbered, self._moments())
+        with (
+            connection.wrap_database_errors,
+            connection.cursor() as cursor,
+            cursor.copy(_COPY) as copy,
+        ):
+            while chunk := "".join(islice(lines, LINES_PER_WRITE)):
+                copy.write(chunk)
         for job in inserted:
             mark_stored(job)
         return inserted
-
-    def _numbered(self, jobs: Iterable[Job], count: int, inserted: list[Job]) -> Iterator[Job]:
-        """Return the jobs one by one, each with its id, and note them down in their order."""
-        [(reserved,)] = self._fetch(statements.RESERVE_IDS, [count])
-
-        def number() -> Iterator[Job]:
-            for job, pk in zip(jobs, reserved or (), strict=True):
-                job.id = pk
-                inserted.append(job)
-                yield job
-
-        return number()
 
     def _call_for_value(self, function: ServerFunction, params: Sequence[Any]) -> Any:
         """Return the value of a function that has one, None where there is no row."""
@@ -287,5 +289,20 @@ class PostgresEngine(SqlEngine):
             return rows, cursor.fetchall()
 
 
-def _key(job: Job) -> tuple[int, str]:
-    return job.job_type_id, job.job_key
+def _numbered(jobs: Iterable[Job], ids: Sequence[int], inserted: list[Job]) -> Iterator[Job]:
+    """Yield the jobs one by one, each with its id, and note them down in their order."""
+    for job, pk in zip(jobs, ids, strict=True):
+        job.id = pk
+        inserted.append(job)
+        yield job
+
+
+def _lines(jobs: Iterable[Job], text_of: Callable[[datetime], str]) -> Iterator[str]:
+    """Yield the lines of a COPY."""
+    shared, rest = None, ""
+    for job in jobs:
+        if (values := _shared_values(job)) != shared:
+            shared, rest = values, "\t".join(map(str, shared_row(job, text_of)))
+        data = encode_json(job.job_data).replace("\\", "\\\\")
+        key = job.job_key.replace("\\", "\\\\")
+        yield f"{job.id}\t{data}\t{key}\t{rest}\t{_SAME_IN_COPY}\n"

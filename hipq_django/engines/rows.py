@@ -8,24 +8,20 @@ it from the row when it is asked for.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from decimal import Decimal
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db.models.base import ModelState
 
+from hipq_django.domain.drafts import IncomingAnswer
 from hipq_django.domain.serialization import encode_json
 from hipq_django.domain.states import NONE
 from hipq_django.domain.throttling import RunningJob
-from hipq_django.models import Answer, Job, Queue
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from datetime import datetime
-
-    from hipq_django.domain.drafts import IncomingAnswer
-    from hipq_django.engines.values import SettledJob
-    from hipq_django.models import JobType, Worker
+from hipq_django.engines.values import SettledJob
+from hipq_django.models import Answer, Job, JobType, Queue, Worker
 
 COLUMNS = (
     "id", "queue_id", "job_type_id", "job_data", "job_key", "state", "timeout", "error", "attempt",

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
 
+from hipq_django.engines.dialects import Dialect
 from hipq_django.engines.functions import ServerFunction
-
-if TYPE_CHECKING:
-    from hipq_django.engines.dialects import Dialect
 
 # A job whose type has a response handler waits for that one now; else it is final.
 _SETTLED = (

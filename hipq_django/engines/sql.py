@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from django.db import connections
 
+from hipq_django.domain.drafts import IncomingAnswer
 from hipq_django.domain.serialization import encode_json
+from hipq_django.domain.throttling import RunningJob
 from hipq_django.engines import statements
 from hipq_django.engines.base import Engine
-from hipq_django.engines.bulk_insert import ROWS_PER_INSERT, insert_statement
+from hipq_django.engines.dialects import Dialect
+from hipq_django.engines.functions import ServerFunction
 from hipq_django.engines.rows import (
     COLUMNS,
     document_row,
@@ -26,21 +31,23 @@ from hipq_django.engines.rows import (
     read_queue,
     read_running_jobs,
 )
-from hipq_django.engines.values import FIRST, DuePage, EarlyPlace, QueueWork, Which
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from datetime import datetime
-
-    from hipq_django.domain.drafts import IncomingAnswer
-    from hipq_django.domain.throttling import RunningJob
-    from hipq_django.engines.dialects import Dialect
-    from hipq_django.engines.functions import ServerFunction
-    from hipq_django.engines.values import Concluded, Failing, Finished, ScanBounds
-    from hipq_django.models import Job, Queue, Worker
+from hipq_django.engines.values import (
+    FIRST,
+    Concluded,
+    DuePage,
+    EarlyPlace,
+    Failing,
+    Finished,
+    QueueWork,
+    ScanBounds,
+    Which,
+)
+from hipq_django.models import Job, Queue, Worker
 
 Row = TypeVar("Row", bound=tuple[Any, ...])
 T = TypeVar("T")
+
+ROWS_PER_INSERT = 5_000
 
 _id = itemgetter(0)
 _queue_id = itemgetter(COLUMNS.index("queue_id"))
@@ -53,16 +60,13 @@ class SqlEngine(Engine, ABC):
     dialect: ClassVar[Dialect]
 
     def probe_queues(
-        self,
-        instance: str,
-        names: Sequence[str],
-        now: datetime,
-        known: Mapping[int, ScanBounds],
+        self, worker: Worker, now: datetime, known: Mapping[int, ScanBounds]
     ) -> list[QueueWork]:
         moment = self._moment(now)
-        wanted = json.dumps(list(names))
+        names = json.dumps(worker.queues or worker.excluded_queues)
         places = [(pk, *values) for pk, values in known.items()]
-        params = [moment, moment, moment, *batch(places), instance, wanted, wanted]
+        params = [moment, moment, moment, *batch(places)]
+        params += [worker.instance, names, bool(worker.queues)]
         rows = self._call(statements.probe_queues(self.dialect), params)
         return [
             QueueWork(read_queue(row[:-3], self.using), row[-3], *map(bool, row[-2:]))
@@ -132,10 +136,11 @@ class SqlEngine(Engine, ABC):
 
     def _conditions(self, which: Which) -> tuple[str, list[Any]]:
         """Return what `which` asks for, and its parameters."""
+        types = ", ".join(["%s"] * len(which.without_types))
         conditions = [
             "AND j.throttle_factor = 0" if which.critical else "",
             "AND (j.rank, j.id) > (%s, %s)" if which.after else "",
-            self._in("j.job_type_id", which.without_types, negated=True),
+            f"AND j.job_type_id NOT IN ({types})" if types else "",
             statements.NO_SUSPECT if which.without_suspects else "",
         ]
         return " ".join(conditions), [*(which.after or ()), *which.without_types]
@@ -193,38 +198,30 @@ class SqlEngine(Engine, ABC):
         return self._pass_over_locked(rows, write)
 
     def fail(
-        self,
-        failed: Sequence[Failing],
-        concluded: Sequence[Concluded],
-        worker: Worker,
-        now: datetime,
+        self, failed: Sequence[Failing], follows: Sequence[Concluded], worker: Worker, now: datetime
     ) -> set[int]:
-        ids = {row.id for row in failed} | {row.id for row in concluded}
+        ids = {row.id for row in failed} | {row.id for row in follows}
         if not ids:
             return set()
 
         def write(free: Sequence[tuple[int]]) -> set[int]:
             still = {pk for (pk,) in free}
             first = [row for row in failed if row.id in still]
-            then = [row for row in concluded if row.id in still]
+            then = [row for row in follows if row.id in still]
             return self._fail(first, then, worker, now)
 
         return self._pass_over_locked([(pk,) for pk in sorted(ids)], write)
 
     @abstractmethod
     def _fail(
-        self,
-        failed: Sequence[Failing],
-        concluded: Sequence[Concluded],
-        worker: Worker,
-        now: datetime,
+        self, failed: Sequence[Failing], follows: Sequence[Concluded], worker: Worker, now: datetime
     ) -> set[int]:
         """Write failed attempts and what follows, all of which may be written."""
 
-    def _conclude(self, concluded: Sequence[Concluded], worker: Worker, now: datetime) -> set[int]:
-        if not concluded:
+    def _conclude(self, follows: Sequence[Concluded], worker: Worker, now: datetime) -> set[int]:
+        if not follows:
             return set()
-        params = self._conclude_params(concluded, worker, now)
+        params = self._conclude_params(follows, worker, now)
         return self._ids(statements.conclude(self.dialect), params)
 
     def failures(self, ids: Sequence[int]) -> dict[int, int]:
@@ -249,11 +246,11 @@ class SqlEngine(Engine, ABC):
         )  # fmt: skip
 
     def _conclude_params(
-        self, concluded: Sequence[Concluded], worker: Worker, now: datetime
+        self, follows: Sequence[Concluded], worker: Worker, now: datetime
     ) -> list[Any]:
         text_of = self._moments()
         rows = [
-            (*row[:4], row[4] and text_of(row[4]), row.rank) for row in sorted(concluded, key=_id)
+            (*row[:4], row[4] and text_of(row[4]), row.rank) for row in sorted(follows, key=_id)
         ]
         return [*batch(rows), self._moment(now), worker.pk]
 
@@ -284,17 +281,11 @@ class SqlEngine(Engine, ABC):
     def _insert_part(self, jobs: Sequence[Job]) -> None:
         text_of = self._moments()
         rows = [document_row(job, text_of) for job in jobs]
-        ids = self._ids_of(insert_statement(self.dialect), batch(rows))
+        ids = self._ids_of(statements.insert_jobs(self.dialect), batch(rows))
         # The rows are inserted in the order of the document, so their ids grow with it.
         for job, pk in zip(jobs, sorted(ids), strict=True):
             job.id = pk
             mark_stored(job)
-
-    def _in(self, column: str, values: Sequence[Any], *, negated: bool = False) -> str:
-        if not values:
-            return ""
-        places = ", ".join(["%s"] * len(values))
-        return f"AND {column} {'NOT IN' if negated else 'IN'} ({places})"
 
     def _moment(self, moment: datetime) -> Any:
         return connections[self.using].ops.adapt_datetimefield_value(moment)

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import UTC
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
 
 from django.db import connections
 
 from hipq_django.database.transactions import write_transaction
+from hipq_django.domain.drafts import IncomingAnswer
 from hipq_django.engines import statements
 from hipq_django.engines.dialects import SQLITE
-from hipq_django.engines.settling import (
-    BY_ATTEMPT,
-    BY_KEYS,
-    answers_statement,
-    update_statement,
-)
+from hipq_django.engines.settling import BY_ATTEMPT, BY_KEYS, answers_statement, update_statement
 from hipq_django.engines.sql import SqlEngine, batch
-from hipq_django.engines.values import SettledJob
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
-
-    from hipq_django.domain.drafts import IncomingAnswer
-    from hipq_django.engines.values import Concluded, Failing
-    from hipq_django.models import Job, Worker
+from hipq_django.engines.values import Concluded, Failing, SettledJob
+from hipq_django.models import Job, Worker
 
 
 class SqliteEngine(SqlEngine):
@@ -48,17 +38,13 @@ class SqliteEngine(SqlEngine):
         return self._execute(statements.claim_rows(self.dialect), params)
 
     def _fail(
-        self,
-        failed: Sequence[Failing],
-        concluded: Sequence[Concluded],
-        worker: Worker,
-        now: datetime,
+        self, failed: Sequence[Failing], follows: Sequence[Concluded], worker: Worker, now: datetime
     ) -> set[int]:
         if not failed:
-            return self._conclude(concluded, worker, now)
+            return self._conclude(follows, worker, now)
         with write_transaction(self.using):
             done = self._fail_in_steps(failed, worker, now)
-            return done | self._conclude(_still(concluded, failed, done), worker, now)
+            return done | self._conclude(_still(follows, failed, done), worker, now)
 
     def _fail_in_steps(self, failed: Sequence[Failing], worker: Worker, now: datetime) -> set[int]:
         """Do what `statements.fail` does, where one statement writes to one table."""
@@ -111,8 +97,8 @@ class SqliteEngine(SqlEngine):
 
 
 def _still(
-    concluded: Sequence[Concluded], failed: Sequence[Failing], done: set[int]
+    follows: Sequence[Concluded], failed: Sequence[Failing], done: set[int]
 ) -> list[Concluded]:
     """Return what follows, without those that should have failed first and did not."""
     undone = {row.id for row in failed} - done
-    return [row for row in concluded if row.id not in undone]
+    return [row for row in follows if row.id not in undone]

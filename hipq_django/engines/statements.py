@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
 
 from hipq_django.domain.ordering import MAX_RANK
 from hipq_django.domain.suspects import LOST, SUSPECT
-from hipq_django.engines.dialects import POSTGRESQL
+from hipq_django.engines.dialects import POSTGRESQL, Dialect
 from hipq_django.engines.functions import ServerFunction
 from hipq_django.engines.rows import (
     COLUMNS,
@@ -18,9 +17,6 @@ from hipq_django.engines.rows import (
     QUEUE_COLUMNS,
 )
 from hipq_django.engines.settling import SETTLE_BY_ATTEMPT, SETTLE_BY_KEY
-
-if TYPE_CHECKING:
-    from hipq_django.engines.dialects import Dialect
 
 IN_STATE_BY_KEY = "hipq_job.state || '' = '{}'"
 """The row is in this state, said so that no partial index serves.
@@ -78,7 +74,8 @@ def probe_queues(dialect: Dialect) -> ServerFunction:
 
     A job needs as much room as `throttling.fits` says: a heavier one than the limit needs all
     of it. Where jobs behind the first may start before it, any room will do. The last digit is
-    for SQLite, whose sums are floats.
+    for SQLite, whose sums are floats. The names are of the queues that are asked for, or, where
+    the last parameter is false, of those that are not.
     """
     due = f"FROM hipq_job j WHERE {_DUE.format(queue='q.id', low='q.low', high='q.high')}"
     first = "ORDER BY j.rank, j.id LIMIT 1"
@@ -108,10 +105,10 @@ def probe_queues(dialect: Dialect) -> ServerFunction:
                 {dialect.field.format(2, "boolean")} AS is_strict,
                 {dialect.field.format(3, "bigint")} AS low FROM {dialect.rows}) k
             ON k.id = q.id) q
-        WHERE q.instance = %s AND (%s = '[]' OR q.name IN (SELECT * FROM {dialect.texts}))
+        WHERE q.instance = %s AND (q.name IN (SELECT * FROM {dialect.texts})) = %s
         ORDER BY q.id"""
     flags = ("first_rank bigint", "has_response boolean", "has_error boolean")
-    takes = (*["timestamptz"] * 3, "jsonb", "integer", "text", "text", "jsonb")
+    takes = (*["timestamptz"] * 3, "jsonb", "integer", "text", "jsonb", "boolean")
     return ServerFunction("probe_queues", takes, (*_QUEUE_TYPES, *flags), text, joins_sets=True)
 
 
@@ -331,12 +328,11 @@ def claim(dialect: Dialect) -> ServerFunction:
 @cache
 def claim_rows(dialect: Dialect) -> str:
     """Plan: a nested loop over the document, one look-up by primary key for each row."""
+    columns = {"id": "bigint", "deadline": "timestamptz", "prefetched": "boolean"}
     return f"""
         UPDATE hipq_job AS j SET state = 'running', error = '"NONE"', {CLAIMED},
             deadline = v.deadline, prefetched = v.prefetched
-        FROM (SELECT {dialect.field.format(0, "bigint")} AS id,
-                {dialect.field.format(1, "timestamptz")} AS deadline,
-                {dialect.field.format(2, "boolean")} AS prefetched FROM {dialect.rows}) v
+        FROM {_rows(dialect, columns)} v
         WHERE j.id = v.id AND j.state || '' IN ('initial', 'retry') AND {IS_LIVE}"""
 
 
@@ -480,7 +476,7 @@ def failures(dialect: Dialect) -> ServerFunction:
     text = f"""
         SELECT v.id, (SELECT a.failures FROM hipq_attempt a WHERE a.job_id = v.id
             ORDER BY a.attempt DESC LIMIT 1)
-        FROM (SELECT {dialect.field.format(0, "bigint")} AS id FROM {dialect.rows}) v"""
+        FROM {_rows(dialect, {"id": "bigint"})} v"""
     return ServerFunction("failures", ("jsonb", "integer"), ("id bigint", "failures integer"), text)
 
 
@@ -547,6 +543,17 @@ Plan: the two rows by their places. To ask first would be a round trip.
 """
 
 
+@cache
+def insert_jobs(dialect: Dialect) -> str:
+    """Return the INSERT of a JSON document of `document_row`s; it returns the ids."""
+    fields = [dialect.field.format(index, kind) for index, kind in enumerate(JOB_COLUMNS.values())]
+    columns = ", ".join([*JOB_COLUMNS, *CONSTANT_COLUMNS])
+    return (
+        f"INSERT INTO hipq_job ({columns}) SELECT {', '.join(fields)}, {CONSTANTS_IN_SQL} "
+        f"FROM {dialect.rows} RETURNING id"
+    )
+
+
 # Materialized, or the catalog would be asked for the sequence once for each id.
 RESERVE_IDS = """
     WITH s AS MATERIALIZED (SELECT pg_get_serial_sequence('hipq_job', 'id')::regclass AS ids)
@@ -574,9 +581,8 @@ def lock_jobs(dialect: Dialect) -> str:
 @cache
 def lock_keys(dialect: Dialect) -> str:
     """Plan: as an answer that settles its job, then a sort of what was found."""
-    name, key = dialect.field.format(0, "text"), dialect.field.format(1, "text")
     return f"""
-        SELECT 1 FROM (SELECT {name} AS name, {key} AS key FROM {dialect.rows}) v
+        SELECT 1 FROM {_rows(dialect, {"name": "text", "key": "text"})} v
         JOIN hipq_jobtype t ON t.instance = %s AND t.name = v.name
         JOIN hipq_job j ON j.job_type_id = t.id AND j.job_key = v.key
             AND NOT (j.state = 'final') AND NOT (j.job_key = 'NONE')

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
-    from decimal import Decimal
-
-    from hipq_django.models import Job, Queue
+from hipq_django.models import Job, Queue
 
 
 class QueueWork(NamedTuple):

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.domain.drafts import JobDefaults
-from hipq_django.domain.windows import windows_to_json
 from hipq_django.exceptions import InvalidJobTypeError
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ class JobTypeSpec:
             "default_timeout": self.defaults.timeout,
             "default_priority": self.defaults.priority,
             "default_throttle_factor": str(self.defaults.throttle_factor),
-            "default_time_windows": windows_to_json(self.defaults.time_windows),
+            "default_time_windows": [str(window) for window in self.defaults.time_windows],
             "time_zone": self.defaults.time_zone,
         }
 

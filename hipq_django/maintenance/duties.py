@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from django.db import Error, connections
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-logger = logging.getLogger("hipq_django")
+from hipq_django import events
 
 OFTEN_SECONDS = 1.0
 SELDOM_SECONDS = 60.0
@@ -69,7 +65,10 @@ class Duties:
                 raise
             duty.failures += 1
             pause = duty.seconds * 2 ** min(duty.failures, MAX_DOUBLINGS)
-            logger.exception("duty=%s failed: tried again in %.1f s", duty.name, pause)
+            events.error(
+                "duty_failed", "tried again later", duty=duty.name, seconds=round(pause, 1),
+                exception=error,
+            )  # fmt: skip
             moved = 0
         else:
             duty.failures = 0

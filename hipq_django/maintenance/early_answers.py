@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from datetime import timedelta
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 from django.db import OperationalError
 from django.db.models import Exists, Max, OuterRef
 
 from hipq_django.answers import early
+from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.errors import is_locked_out
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.engines import engine_for
 from hipq_django.engines.values import EarlyPlace
 from hipq_django.models import Answer, Job
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
-
-    from hipq_django.conf.instances import InstanceSettings
 
 BATCH = 500
 """How many answers one call gives to jobs."""
@@ -78,10 +73,7 @@ class EarlyAnswers:
     def _match(self, ids: Sequence[int]) -> int:
         using, now = self._config.database, clock.now(self._config.database)
         fresh = early.fresh_early(self._config.name, now, using).filter(pk__in=ids)
-        matched = 0
-        for answer in fresh.order_by("pk") if ids else ():
-            matched += _match(answer, now, using)
-        return matched
+        return sum(_match(answer, now, using) for answer in fresh.order_by("pk"))
 
     @property
     def is_at_the_beginning(self) -> bool:

@@ -5,14 +5,14 @@ Any worker does it for all queues of its instance; several at once do no harm.
 
 from __future__ import annotations
 
-import logging
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
 
 from django.db.models import Exists, OuterRef
 
-from hipq_django import transitions
+from hipq_django import events, transitions
 from hipq_django.answers import aggregation
+from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import worker_transaction
@@ -21,15 +21,7 @@ from hipq_django.domain.suspects import HARMLESS, loss_text
 from hipq_django.engines import engine_for
 from hipq_django.job_types.registry import get_all_declared
 from hipq_django.models import Attempt, Job, JobType, Queue, Worker
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from datetime import datetime
-
-    from hipq_django.conf.instances import InstanceSettings
-    from hipq_django.models.job import JobQuerySet
-
-logger = logging.getLogger("hipq_django")
+from hipq_django.models.job import JobQuerySet
 
 BATCH = 500
 WORKERS_KEPT = timedelta(days=1)
@@ -53,8 +45,6 @@ def time_out_overdue(config: InstanceSettings) -> int:
         errors = {job.pk: _timeout_text(job) for job in late}
         transitions.fail(late, Attempt.Kind.TIMED_OUT, errors, now, using)
         transitions.release_for_retry(answered, _HARMLESS_TIMEOUT, now, using)
-    for job in late:
-        logger.warning("job=%s attempt=%s event=timed_out", job.pk, job.attempt)
     return len(jobs)
 
 
@@ -66,24 +56,19 @@ def has_overdue(config: InstanceSettings) -> bool:
 
 
 def _overdue(config: InstanceSettings) -> JobQuerySet:
-    jobs = _known_jobs(config).running()
+    """Of types that this process knows: it never fails a job that it does not know."""
+    names = [declared.name for declared in get_all_declared(config.name)]
+    types = JobType.objects.using(config.database).filter(instance=config.name, name__in=names)
+    jobs = _jobs(config).running().filter(job_type__in=types)
     jobs = jobs.filter(deadline__lt=clock.in_statement(config.database))
     jobs = jobs.exclude(has_pending_answer=True, worker__isnull=True)
     return jobs.order_by("queue_id", "deadline")  # as the index of running jobs
 
 
-def _known_jobs(config: InstanceSettings) -> JobQuerySet:
-    """The jobs of types that this process knows: it never fails one that it does not know."""
-    using = config.database
-    names = [declared.name for declared in get_all_declared(config.name)]
-    return Job.objects.using(using).filter(
-        queue__in=list(_queues(config).values_list("pk", flat=True)),
-        job_type__in=JobType.objects.using(using).filter(instance=config.name, name__in=names),
-    )
-
-
-def _queues(config: InstanceSettings) -> Any:
-    return Queue.objects.using(config.database).filter(instance=config.name)
+def _jobs(config: InstanceSettings) -> JobQuerySet:
+    queues = Queue.objects.using(config.database).filter(instance=config.name)
+    ids = list(queues.values_list("pk", flat=True))
+    return Job.objects.using(config.database).filter(queue__in=ids)
 
 
 def _has_sent_in_time(job: Job) -> bool:
@@ -147,25 +132,26 @@ def _declare_lost(worker: Worker) -> None:
         if found:
             silent.update(state=Worker.State.LOST)
     if found:
-        logger.error(
-            "worker=%s event=lost last_heartbeat=%s: its jobs are taken over",
-            worker.name, worker.heartbeat_time.isoformat(),
-        )  # fmt: skip
+        events.error(
+            "worker_lost",
+            "its jobs are taken over",
+            worker=worker.name,
+            last_heartbeat=worker.heartbeat_time.isoformat(),
+        )
 
 
 def _orphaned(config: InstanceSettings) -> tuple[JobQuerySet, JobQuerySet]:
     """Jobs whose owner is not live any more: running ones, and errors."""
-    using = config.database
-    live = Worker.objects.using(using).filter(pk=OuterRef("worker_id"), state__in=Worker.LIVE)
-    queues = list(_queues(config).values_list("pk", flat=True))
-    return Job.objects.using(using).filter(~Exists(live), queue__in=queues).owned()
+    workers = Worker.objects.using(config.database)
+    live = workers.filter(pk=OuterRef("worker_id"), state__in=Worker.LIVE)
+    return _jobs(config).filter(~Exists(live)).owned()
 
 
 def _recover(dead: Sequence[JobQuerySet], now: datetime, using: str) -> int:
     with worker_transaction(using):
         jobs = [job for rows in dead for job in locked(rows, skip_locked=True)[:BATCH]]
         started, others = _split(jobs, _is_loss)
-        deciding, harmless = _split(others, _is_in_error)
+        deciding, harmless = _split(others, lambda job: job.state == State.ERROR)
         beside = _bystanders([*started, *deciding], using)
         _name_workers(jobs, using)
         decisions = [job for job in deciding if job.pk not in beside]
@@ -176,7 +162,7 @@ def _recover(dead: Sequence[JobQuerySet], now: datetime, using: str) -> int:
             transitions.fail(group, kind, {job.pk: loss_text(job) for job in group}, now, using)
         transitions.release_for_retry(harmless, HARMLESS, now, using)
     if jobs:
-        logger.warning("recovered jobs=%s of lost workers, started=%s", len(jobs), len(started))
+        events.warning("jobs_recovered", "of lost workers", jobs=len(jobs), started=len(started))
     return len(jobs)
 
 
@@ -197,11 +183,6 @@ def _bystanders(lost: Sequence[Job], using: str) -> set[int]:
 def _is_loss(job: Job) -> bool:
     """Whether the job may have killed its worker, or its request may have got lost with it."""
     return job.state == State.RUNNING and not job.prefetched and not _has_sent_in_time(job)
-
-
-def _is_in_error(job: Job) -> bool:
-    """Whether its worker was deciding what follows its error."""
-    return bool(job.state == State.ERROR)
 
 
 def forget_workers(config: InstanceSettings) -> int:

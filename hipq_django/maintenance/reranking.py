@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import time
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db.models import OuterRef, Subquery
 
 from hipq_django import transitions
+from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.ordering import Order, Ordering
 from hipq_django.models import Job, Queue
-
-if TYPE_CHECKING:
-    from hipq_django.conf.instances import InstanceSettings
 
 BATCH = 500
 SLICE_SECONDS = 0.25
@@ -36,13 +34,9 @@ COME_BACK = timedelta(seconds=1)
 
 def continue_ranking(config: InstanceSettings) -> int:
     """Write ranks anew for a moment where an order was changed; return how many changed."""
-    using = config.database
     ends = time.monotonic() + SLICE_SECONDS
-    changed = 0
-    for queue in Queue.objects.using(using).filter(instance=config.name).order_by("pk"):
-        if not queue.is_ranked:
-            changed += _rank_until(ends, queue)
-    return changed
+    queues = Queue.objects.using(config.database).filter(instance=config.name).order_by("pk")
+    return sum(_rank_until(ends, queue) for queue in queues if not queue.is_ranked)
 
 
 def rank_ahead(queue: Queue) -> None:
@@ -56,11 +50,11 @@ def rank_ahead(queue: Queue) -> None:
 
 
 def _rank_until(ends: float, queue: Queue) -> int:
-    goes_on, changed = True, 0
-    while goes_on:
-        goes_on, count = _rank_batch(queue.pk, queue.using)
-        goes_on = goes_on and time.monotonic() < ends
+    changed = 0
+    while (count := _rank_batch(queue.pk, queue.using)) is not None:
         changed += count
+        if time.monotonic() >= ends:
+            break
     return changed
 
 
@@ -116,21 +110,21 @@ def _wanted_rank(job: Job, queue: Queue) -> int:
     return queue.ordering.rank(job.scheduled_run_time, job.priority)
 
 
-def _rank_batch(pk: int, using: str) -> tuple[bool, int]:
-    """Rank the next jobs of a queue; return whether to go on at once, and how many changed."""
+def _rank_batch(pk: int, using: str) -> int | None:
+    """Rank the next jobs of a queue; return how many changed, None where there is no need now."""
     now = clock.now(using)
     with worker_transaction(using):
         rows = Queue.objects.using(using).filter(pk=pk)
         queue = locked(rows, skip_locked=True).first()
         if queue is None or queue.is_ranked:
-            return False, 0
+            return None
         progress = _progress(queue, now)
         if now < datetime.fromisoformat(progress["not_before"]):
-            return False, 0
+            return None
         changed = _rank_next(queue, progress, now)
         is_done = progress["passes"] == PASSES
         rows.update(ranking=queue.ordering.as_ranking() if is_done else progress)
-    return True, changed
+    return changed
 
 
 def _rank_next(queue: Queue, progress: dict[str, Any], now: datetime) -> int:

@@ -10,9 +10,8 @@ from django.utils import timezone
 
 from hipq_django.domain.parts import UNNAMED
 from hipq_django.domain.states import NONE, AnswerKind, AnswerStatus
-from hipq_django.models.fields import JsonField
+from hipq_django.models.base import JsonField, Row, RowManager
 from hipq_django.models.job import Job
-from hipq_django.models.manager import Row, RowManager
 
 
 class Answer(Row):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, ClassVar
 
 from django.db import models
@@ -10,12 +11,8 @@ from django.utils import timezone
 
 from hipq_django.domain.states import NONE
 from hipq_django.exceptions import ErrorAnswer, JobTimeout, WorkerLost
-from hipq_django.models.fields import JsonField
+from hipq_django.models.base import JsonField, RowManager
 from hipq_django.models.job import Job
-from hipq_django.models.manager import RowManager
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 
 class AttemptQuerySet(models.QuerySet["Attempt"]):
@@ -23,9 +20,8 @@ class AttemptQuerySet(models.QuerySet["Attempt"]):
 
     def of_suspects(self, workers: Collection[int | None]) -> AttemptQuerySet:
         """The losses that make suspects of jobs which these workers are executing."""
-        executing = (
-            Job.objects.using(self.db).running().filter(worker__in=workers, prefetched=False)
-        )
+        running = Job.objects.using(self.db).running()
+        executing = running.filter(worker__in=workers, prefetched=False)
         kinds = (Attempt.Kind.WORKER_LOST, Attempt.Kind.BYSTANDER)
         return self.filter(job__in=executing, attempt=F("job__attempt") - 1, kind__in=kinds)
 
@@ -85,7 +81,7 @@ class Attempt(models.Model):
         base_manager_name = "objects"
         ordering: ClassVar = ["job", "attempt"]
         constraints: ClassVar = [
-            models.UniqueConstraint(fields=["job", "attempt"], name="hipq_attempt_unique"),
+            models.UniqueConstraint(fields=["job", "attempt"], name="hipq_attempt_unique")
         ]
 
     if TYPE_CHECKING:

@@ -7,30 +7,24 @@ what its code declares, and writes nothing in its caller's transaction that othe
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db import connections, models
+from django.db.models import QuerySet
 
-from hipq_django.conf.instances import get_instance
+from hipq_django.conf.instances import InstanceSettings, get_instance
 from hipq_django.database import clock
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.validation import checked_name, checked_type_name
 from hipq_django.job_types.registry import get_all_declared, get_declared
-from hipq_django.job_types.spec import DEFAULT_QUEUE
+from hipq_django.job_types.spec import DEFAULT_QUEUE, JobTypeSpec
 from hipq_django.models import JobType, Queue
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from django.db.models import QuerySet
-
-    from hipq_django.conf.instances import InstanceSettings
-    from hipq_django.job_types.spec import JobTypeSpec
 
 
 def get_queue(instance: str, name: str) -> Queue:
@@ -63,9 +57,7 @@ def cached_job_type(instance: str, name: str) -> JobType:
     """
     known = _remembered.get((get_instance(instance).database, instance, name))
     declared = get_declared(instance, name)
-    if known is None or known.versions is None:
-        return get_job_type(instance, name)
-    if declared is not None and _is_outdated(known, declared):
+    if known is None or known.versions is None or (declared and _is_outdated(known, declared)):
         return get_job_type(instance, name)
     return known
 
@@ -143,15 +135,12 @@ def _queue_values(config: InstanceSettings, name: str) -> dict[str, Any]:
 def _create_job_type(config: InstanceSettings, name: str, declared: JobTypeSpec | None) -> JobType:
     wanted = declared.as_declared if declared else {}
     queue = get_queue(config.name, wanted.get("queue", DEFAULT_QUEUE))
-    values = _from_stored(JobType, wanted)
-    job_type, _ = (
-        JobType.objects.using(config.database)
-        .select_related("queue")
-        .get_or_create(
-            instance=config.name,
-            name=checked_type_name(name),
-            defaults={**values, **(_of_code(declared) if declared else {}), "queue": queue},
-        )
+    of_code = _of_code(declared) if declared else {}
+    rows = JobType.objects.using(config.database).select_related("queue")
+    job_type, _ = rows.get_or_create(
+        instance=config.name,
+        name=checked_type_name(name),
+        defaults={**_from_stored(JobType, wanted), **of_code, "queue": queue},
     )
     return job_type
 
@@ -206,15 +195,12 @@ def _changes(row: Queue | JobType, wanted: dict[str, Any]) -> dict[str, Any]:
 
 def _from_stored(model: type[models.Model], values: dict[str, Any]) -> dict[str, Any]:
     """Return the values of fields from what is kept of a declaration; the queue is none."""
+    field = model._meta.get_field
     return {
-        name: Decimal(value) if isinstance(_field(model, name), models.DecimalField) else value
+        name: Decimal(value) if isinstance(field(name), models.DecimalField) else value
         for name, value in values.items()
         if name != "queue"
     }
-
-
-def _field(model: type[models.Model], name: str) -> Any:
-    return model._meta.get_field(name)
 
 
 def _row_versions(using: str, instance: str, job_type: str) -> tuple[str, ...] | None:

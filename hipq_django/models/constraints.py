@@ -6,16 +6,13 @@ comparisons as there are rules took longer than the rest of it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import BooleanField, Func
+from django.db.models.sql.compiler import SQLCompiler
 from django.utils.deconstruct import deconstructible
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from django.db.backends.base.base import BaseDatabaseWrapper
-    from django.db.models.sql.compiler import SQLCompiler
 
 
 @deconstructible(path="hipq_django.models.constraints.IsValidCombination")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from asgiref.sync import sync_to_async
@@ -20,16 +22,13 @@ from hipq_django.domain.states import (
     State,
 )
 from hipq_django.domain.validation import started
+from hipq_django.models.base import JsonField, Row, RowManager, factor_field, no_error
 from hipq_django.models.constraints import IsValidCombination
-from hipq_django.models.fields import JsonField, factor_field, no_error
 from hipq_django.models.job_type import JobType
-from hipq_django.models.manager import Row, RowManager
 from hipq_django.models.queue import Queue
 from hipq_django.models.worker import Worker
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from django.db.models.fields.related_descriptors import RelatedManager
 
     from hipq_django.models.answer import Answer
@@ -50,6 +49,11 @@ class JobQuerySet(models.QuerySet["Job"]):
     def running(self) -> JobQuerySet:
         """Jobs that count against the limit: executing or waiting for their answer."""
         return self.filter(state_in(State.RUNNING))
+
+    def load(self) -> Decimal:
+        """Return the sum of the factors of the running ones."""
+        total = self.running().aggregate(total=models.Sum("throttle_factor"))["total"]
+        return Decimal(total or 0)
 
     def awaiting_response_handler(self) -> JobQuerySet:
         """Running jobs whose response is in and that nobody owns."""
@@ -236,6 +240,10 @@ class Job(Row):
                 condition=Q(state__in=["final"]) & ~Q(job_key=NONE),
                 name="hipq_job_final_key",
             ),
+            # What a job was requeued as; jobs without an origin are not in it.
+            models.Index(
+                fields=["origin"], condition=Q(origin__isnull=False), name="hipq_job_origin"
+            ),
             # For operators; a success is not in it and costs nothing.
             models.Index(
                 fields=["outcome", "id"],
@@ -255,9 +263,8 @@ class Job(Row):
     @property
     def is_awaiting_answer(self) -> bool:
         """Whether the request was sent and nobody executes the job now."""
-        return (
-            self.state == State.RUNNING and self.worker_id is None and not self.has_pending_answer
-        )
+        is_unowned = self.state == State.RUNNING and self.worker_id is None
+        return is_unowned and not self.has_pending_answer
 
     @property
     def start_time(self) -> datetime:

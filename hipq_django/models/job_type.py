@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from datetime import tzinfo
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from django.conf import settings
@@ -13,13 +15,8 @@ from django.utils import timezone
 from hipq_django.domain.redaction import NOTHING_SENSITIVE, Redactor
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.job_types.registry import get_declared
-from hipq_django.models.fields import JsonField, factor_field
-from hipq_django.models.manager import RowManager
+from hipq_django.models.base import JsonField, RowManager, factor_field
 from hipq_django.models.queue import Queue
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-    from datetime import tzinfo
 
 
 class JobType(models.Model):

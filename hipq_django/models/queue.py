@@ -12,8 +12,7 @@ from django.utils import timezone
 from hipq_django.conf.rules import QUEUE_RANGES
 from hipq_django.domain.ordering import MAX_RANK, Order, Ordering
 from hipq_django.domain.states import NONE
-from hipq_django.models.fields import JsonField, factor_field
-from hipq_django.models.manager import Row, RowManager
+from hipq_django.models.base import JsonField, Row, RowManager, factor_field
 
 _ordering = lru_cache(maxsize=256)(Ordering)  # asked for by each look, for all queues
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import ClassVar
 
@@ -10,17 +11,8 @@ from django.utils import timezone
 
 from hipq_django.conf.instances import LOST_AFTER_BEATS
 from hipq_django.domain.states import NONE
-from hipq_django.models.fields import JsonField
-from hipq_django.models.manager import Row, RowManager
+from hipq_django.models.base import JsonField, Row, RowManager
 from hipq_django.models.queue import Queue
-
-
-class WorkerQuerySet(models.QuerySet["Worker"]):
-    """Which of the processes are meant."""
-
-    def consumers(self) -> WorkerQuerySet:
-        """Those that read messages and serve no queue."""
-        return self.exclude(source=NONE)
 
 
 class Worker(Row):
@@ -38,11 +30,13 @@ class Worker(Row):
         LOST = "lost"
 
     LIVE = (State.RUNNING, State.STOPPING)
-    LOST_AFTER_BEATS = LOST_AFTER_BEATS
 
     instance = models.CharField(max_length=100, default="default")
     name = models.CharField(max_length=200)
     queues = JsonField(default=list, help_text="Names of the queues served; empty: all.")
+    excluded_queues = JsonField(
+        default=list, help_text="Names of queues that are not served, where all others are."
+    )
     source = models.CharField(
         max_length=100, default=NONE, help_text="The source of messages it reads; none: a worker."
     )
@@ -55,7 +49,7 @@ class Worker(Row):
     )
     create_time = models.DateTimeField(default=timezone.now)
 
-    objects = RowManager.from_queryset(WorkerQuerySet)()
+    objects = RowManager()
 
     class Meta:
         base_manager_name = "objects"
@@ -64,7 +58,7 @@ class Worker(Row):
             models.CheckConstraint(
                 condition=models.Q(state__in=["running", "stopping", "stopped", "lost"]),
                 name="hipq_worker_state_known",
-            ),
+            )
         ]
 
     def __str__(self) -> str:
@@ -78,18 +72,37 @@ class Worker(Row):
     @property
     def silence(self) -> timedelta:
         """How long a silence makes it count as lost."""
-        return timedelta(seconds=self.LOST_AFTER_BEATS * self.heartbeat_seconds)
+        return timedelta(seconds=LOST_AFTER_BEATS * self.heartbeat_seconds)
 
     def is_silent(self, now: datetime) -> bool:
         """Whether a worker that did not end missed so many heartbeats that it counts as lost."""
         return self.state in self.LIVE and now - self.heartbeat_time > self.silence
 
+    def live_row(self) -> models.QuerySet[Worker]:
+        """Return its row if that is live, whatever this copy says."""
+        return Worker.objects.using(self.using).filter(pk=self.pk, state__in=self.LIVE)
+
     def is_live(self) -> models.Exists:
-        """Return the condition of a statement that the row is live, whatever this copy says."""
-        row = Worker.objects.using(self.using).filter(pk=self.pk, state__in=self.LIVE)
-        return models.Exists(row)
+        """Return the condition of a statement that the row is live."""
+        return models.Exists(self.live_row())
 
     def serves(self, queue: Queue) -> bool:
         """Whether it claims jobs of a queue, as long as it runs."""
-        is_named = not self.queues or queue.name in self.queues
-        return self.instance == queue.instance and is_named and not self.is_consumer
+        is_its_own = self.instance == queue.instance and self.is_for(queue.name)
+        return is_its_own and not self.is_consumer
+
+    def is_for(self, name: str) -> bool:
+        """Whether it was started for the queue of this name, which may not be there yet."""
+        return name in self.queues if self.queues else name not in self.excluded_queues
+
+    @property
+    def queues_text(self) -> str:
+        """What it was started for: "bank, exports", "all", or "all but reports"."""
+        return describe_queues(self.queues, self.excluded_queues)
+
+
+def describe_queues(queues: Sequence[str], excluded: Sequence[str]) -> str:
+    """Return in words which queues a worker serves."""
+    if queues:
+        return ", ".join(queues)
+    return f"all but {', '.join(excluded)}" if excluded else "all"

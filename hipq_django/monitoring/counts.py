@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
 
-from django.db.models import (
-    BigIntegerField,
-    Case,
-    DateTimeField,
-    DecimalField,
-    IntegerField,
-    OuterRef,
-    Subquery,
-    Value,
-    When,
-)
+from django.db import models
+from django.db.models import QuerySet
 
 from hipq_django.database import clock
 from hipq_django.domain.ordering import MAX_RANK
-from hipq_django.models import Job, Worker
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
-
-    from django.db.models import QuerySet
-
-    from hipq_django.models import Queue
+from hipq_django.models import Job, Queue, Worker
 
 COUNT_LIMIT = 10_000
 """Nothing is counted beyond; a count of one more means that there are more."""
@@ -42,7 +27,7 @@ def capped_count(rows: QuerySet[Any]) -> int:
     return int(rows.order_by().values("pk")[: COUNT_LIMIT + 1].count())
 
 
-class _OverFirst(Subquery):
+class _OverFirst(models.Subquery):
     """An aggregate over the first rows of a subquery only, however many there are."""
 
     def __init__(self, aggregate: str, rows: QuerySet[Any], column: str, output: Any) -> None:
@@ -61,46 +46,41 @@ def with_figures(queues: QuerySet[Any], now: datetime) -> QuerySet[Any]:
     is asked for in the order of an index, because PostgreSQL would look for the first 10,000 in
     the whole table where it guesses wrongly how many there are.
     """
-    jobs: Any = Job.objects.using(queues.db).filter(queue=OuterRef("pk"))
-    due = jobs.due(now).filter(rank__lte=OuterRef("high_water_mark"))
-    future = jobs.waiting().filter(
-        scheduled_run_time__gt=now, rank__gte=OuterRef("first_future_rank")
+    jobs: Any = Job.objects.using(queues.db).filter(queue=models.OuterRef("pk"))
+    waiting = jobs.waiting().order_by("rank", "id")
+    due = jobs.due(now).filter(rank__lte=models.OuterRef("high_water_mark")).order_by("rank", "id")
+    future = waiting.filter(
+        scheduled_run_time__gt=now, rank__gte=models.OuterRef("first_future_rank")
     )
     running = jobs.running().order_by("deadline")
     rows = list(queues)
+    highest = {queue.pk: queue.high_water_mark(now) for queue in rows}
+    first = {queue.pk: queue.first_future_rank(now) for queue in rows}
     found: QuerySet[Any] = queues.annotate(
-        high_water_mark=_of_each(
-            {queue.pk: queue.high_water_mark(now) for queue in rows}, MAX_RANK
-        ),
-        first_future_rank=_of_each(
-            {queue.pk: queue.first_future_rank(now) for queue in rows}, -MAX_RANK
-        ),
+        high_water_mark=_of_each(highest, MAX_RANK), first_future_rank=_of_each(first, -MAX_RANK)
     ).annotate(
-        waiting_count=_count(jobs.waiting().order_by("rank", "id")),
-        due_count=_count(due.order_by("rank", "id")),
-        scheduled_count=_count(future.order_by("rank", "id")),
+        waiting_count=_count(waiting),
+        due_count=_count(due),
+        scheduled_count=_count(future),
         running_count=_count(running),
         awaiting_count=_count(running.filter(worker=None, has_pending_answer=False)),
         error_count=_count(jobs.in_error().order_by("id")),
         oldest_due=_OverFirst(
-            "MIN(scheduled_run_time)",
-            due.order_by("rank", "id"),
-            "scheduled_run_time",
-            DateTimeField(),
+            "MIN(scheduled_run_time)", due, "scheduled_run_time", models.DateTimeField()
         ),
-        load=_OverFirst("SUM(throttle_factor)", running, "throttle_factor", DecimalField()),
+        load=_OverFirst("SUM(throttle_factor)", running, "throttle_factor", models.DecimalField()),
     )
     return found
 
 
 def _count(rows: QuerySet[Any]) -> _OverFirst:
-    return _OverFirst("COUNT(*)", rows, "pk", IntegerField())
+    return _OverFirst("COUNT(*)", rows, "pk", models.IntegerField())
 
 
-def _of_each(ranks: Mapping[int, int], default: int) -> Case:
+def _of_each(ranks: Mapping[int, int], default: int) -> models.Case:
     """A rank for each queue, by its id."""
-    whens = [When(pk=pk, then=Value(rank)) for pk, rank in ranks.items()]
-    return Case(*whens, default=Value(default), output_field=BigIntegerField())
+    whens = [models.When(pk=pk, then=models.Value(rank)) for pk, rank in ranks.items()]
+    return models.Case(*whens, default=models.Value(default), output_field=models.BigIntegerField())
 
 
 def live_workers(using: str) -> list[Worker]:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
 
+from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.domain.states import NONE
-from hipq_django.models import Answer, Queue, Worker
+from hipq_django.models import Answer, JobType, Queue, Worker
 from hipq_django.monitoring import counts
 from hipq_django.monitoring.counts import capped_count, is_served, with_figures
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from hipq_django.conf.instances import InstanceSettings
+from hipq_django.monitoring.endings import NO_TREND, Trend, Trends
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,31 +38,46 @@ class QueueCounts:
     load: float
     oldest_due_seconds: float
     problem: str
+    trend: Trend = NO_TREND
+    quiet_seconds: float | None = None
+    """For how long no job has ended; None for more than a day."""
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerState:
-    """One worker and how many seconds ago its heart beat; `silent` means that it counts as lost."""
+class JobTypeEndings:
+    """How the jobs of a type ended in the last hour, and usually do."""
 
     name: str
-    state: str
-    queues: list[str]
-    threads: int
-    executing: int
-    heartbeat_age_seconds: float
-    silent: bool
+    queue: str
+    trend: Trend
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerState:
-    """One process that reads messages from a source, and how many it has in flight."""
+class ProcessState:
+    """A worker, or a consumer of a source, and what it has in flight: jobs or messages.
+
+    Its heart beat so many seconds ago; `silent` means that it counts as lost.
+    """
 
     name: str
     source: str
     state: str
+    queues: list[str]
+    excluded_queues: list[str]
+    threads: int
     in_flight: int
     heartbeat_age_seconds: float
     silent: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what there is to say of a worker, or of a consumer, for JSON."""
+        values = asdict(self)
+        if self.source != NONE:
+            del values["queues"], values["excluded_queues"], values["threads"]
+        else:
+            del values["source"]
+            values["executing"] = values.pop("in_flight")
+        return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,54 +86,67 @@ class Overview:
 
     instance: str
     queues: list[QueueCounts]
-    workers: list[WorkerState]
-    consumers: list[ConsumerState]
+    workers: list[ProcessState]
+    consumers: list[ProcessState]
     unmatched_answers: int
     malformed_messages: int
+    job_types: list[JobTypeEndings] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON: no count above 10,000, and no problem where none is."""
         values = _without_caps(asdict(self))
         for queue in values["queues"]:
             queue["problem"] = None if queue["problem"] == NONE else queue["problem"]
-        return {**values, "queues": [_without_caps(queue) for queue in values["queues"]]}
+        rows = (*values["queues"], *values["job_types"])
+        counted: list[QueueCounts | JobTypeEndings] = [*self.queues, *self.job_types]
+        trends = [row.trend for row in counted]
+        for row, trend in zip(rows, trends, strict=True):
+            del row["trend"]
+            row.update(trend.as_dict())
+        return {
+            **values,
+            "queues": [_without_caps(queue) for queue in values["queues"]],
+            "workers": [worker.as_dict() for worker in self.workers],
+            "consumers": [consumer.as_dict() for consumer in self.consumers],
+        }
 
 
 def _without_caps(values: dict[str, Any]) -> dict[str, Any]:
     """Return the values with counts that end at the bound; `capped` says whether one does."""
-    cut = {name: counts.COUNT_LIMIT for name, value in values.items() if _is_capped(value)}
+    limit = counts.COUNT_LIMIT
+    cut = {name: limit for name, value in values.items() if type(value) is int and value > limit}
     return {**values, **cut, "capped": bool(cut)}
 
 
-def _is_capped(value: Any) -> bool:
-    return type(value) is int and value > counts.COUNT_LIMIT
+def take(config: InstanceSettings) -> Overview:
+    """Take the overview of an instance: count its live jobs, and how jobs have ended lately.
 
-
-def look(config: InstanceSettings) -> Overview:
-    """Count the live jobs of an instance.
-
-    Final jobs are not touched, and what is counted is bounded, however many rows there are.
+    What is counted is bounded, however many rows there are.
     """
     using, now = config.database, clock.now(config.database)
-    queues = with_figures(Queue.objects.using(using).filter(instance=config.name), now)
+    queues = list(with_figures(Queue.objects.using(using).filter(instance=config.name), now))
+    types = JobType.objects.using(using).filter(instance=config.name).select_related("queue")
+    trends = Trends(queues, now, using)
     live = Worker.objects.using(using).filter(instance=config.name, state__in=Worker.LIVE)
     processes = list(live)
     claiming = [w for w in processes if w.state == Worker.State.RUNNING and not w.is_silent(now)]
     unmatched = Answer.objects.using(using).filter(
         instance=config.name, status__in=[Answer.Status.UNMATCHED, Answer.Status.EARLY], job=None
     )
-    malformed = unmatched.filter(kind=Answer.Kind.MALFORMED)
     return Overview(
         instance=config.name,
-        queues=[_queue_counts(queue, now, served=is_served(queue, claiming)) for queue in queues],
-        workers=[_worker_state(worker, now) for worker in processes if not worker.is_consumer],
-        consumers=[_consumer_state(worker, now) for worker in processes if worker.is_consumer],
+        queues=[
+            _queue_counts(queue, now, trends, served=is_served(queue, claiming)) for queue in queues
+        ],
+        workers=[_state_of(worker, now) for worker in processes if not worker.is_consumer],
+        consumers=[_state_of(worker, now) for worker in processes if worker.is_consumer],
         unmatched_answers=capped_count(unmatched.exclude(kind=Answer.Kind.MALFORMED)),
-        malformed_messages=capped_count(malformed),
+        malformed_messages=capped_count(unmatched.filter(kind=Answer.Kind.MALFORMED)),
+        job_types=[JobTypeEndings(row.name, row.queue.name, trends.of(row)) for row in types],
     )
 
 
-def _queue_counts(queue: Any, now: datetime, *, served: bool) -> QueueCounts:
+def _queue_counts(queue: Any, now: datetime, trends: Trends, *, served: bool) -> QueueCounts:
     oldest = now - queue.oldest_due if queue.oldest_due else timedelta()
     return QueueCounts(
         name=queue.name,
@@ -137,31 +162,20 @@ def _queue_counts(queue: Any, now: datetime, *, served: bool) -> QueueCounts:
         load=float(queue.load or 0),
         oldest_due_seconds=round(oldest.total_seconds(), 3),
         problem=queue.throttler_problem,
+        trend=trends.of(queue),
+        quiet_seconds=trends.quiet_seconds(queue),
     )
 
 
-def _worker_state(worker: Worker, now: datetime) -> WorkerState:
-    return WorkerState(
-        name=worker.name,
-        state=worker.state,
-        queues=worker.queues,
-        threads=worker.threads,
-        executing=worker.executing,
-        heartbeat_age_seconds=_age(worker, now),
-        silent=worker.is_silent(now),
-    )
-
-
-def _consumer_state(worker: Worker, now: datetime) -> ConsumerState:
-    return ConsumerState(
+def _state_of(worker: Worker, now: datetime) -> ProcessState:
+    return ProcessState(
         name=worker.name,
         source=worker.source,
         state=worker.state,
+        queues=worker.queues,
+        excluded_queues=worker.excluded_queues,
+        threads=worker.threads,
         in_flight=worker.executing,
-        heartbeat_age_seconds=_age(worker, now),
+        heartbeat_age_seconds=round((now - worker.heartbeat_time).total_seconds(), 3),
         silent=worker.is_silent(now),
     )
-
-
-def _age(worker: Worker, now: datetime) -> float:
-    return round((now - worker.heartbeat_time).total_seconds(), 3)

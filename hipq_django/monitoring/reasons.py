@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
+from asgiref.sync import sync_to_async
 from django.db import DatabaseError, transaction
-from django.db.models import Q, Sum
+from django.db.models import Q
+from django.utils import timezone
 
 from hipq_django.answers import aggregation
 from hipq_django.conf.instances import get_throttlers
 from hipq_django.database import clock
 from hipq_django.database.errors import in_one_line
-from hipq_django.domain.states import WAITING, State
+from hipq_django.domain import throttling
+from hipq_django.domain.states import State
 from hipq_django.domain.suspects import is_suspect
-from hipq_django.domain.throttling import (
-    Hold,
-    Reschedule,
-    ThrottlerError,
-    ask,
-    candidate_of,
-    fits,
-    running_job_of,
-)
 from hipq_django.domain.windows import is_open, next_opening, parse_windows
 from hipq_django.exceptions import ConfigurationError, InvalidJobError
 from hipq_django.job_types.registry import get_declared
-from hipq_django.models import Attempt, Job, Queue, Worker
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from datetime import datetime
+from hipq_django.models import Attempt, Job, Worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +44,9 @@ def explain(job: Job) -> list[Reason]:
     """
     row = Job.objects.using(job.using).select_related("queue", "job_type", "worker").get(pk=job.pk)
     return list(_reasons(row, clock.now(job.using)))
+
+
+aexplain = sync_to_async(explain)
 
 
 def _reasons(job: Job, now: datetime) -> Iterator[Reason]:
@@ -86,7 +79,7 @@ def _running(job: Job, now: datetime) -> Iterator[Reason]:
     yield Reason(
         "waiting_for_answer",
         f"Attempt {job.attempt} sent its request and {waits}; it {late} at "
-        f"{_at(job.deadline)} ({_span(job.deadline, now)}).",
+        f"{_when(job.deadline, now)}.",
     )
 
 
@@ -95,17 +88,14 @@ def _waiting(job: Job, now: datetime) -> Iterator[Reason]:
     if job.queue.paused:
         yield Reason("paused", f"Queue {job.queue} is paused.")
     if job.scheduled_run_time > now:
-        yield Reason(
-            "scheduled",
-            f"It is scheduled for {_at(job.scheduled_run_time)} "
-            f"({_span(job.scheduled_run_time, now)}).",
-        )
+        yield Reason("scheduled", f"It is scheduled for {_when(job.scheduled_run_time, now)}.")
     if not job.has_pending_answer:
         yield from _outside_windows(job, now)
         yield from _held(job, now)
     yield from _suspected(job)
-    yield from _limited(job)
-    yield from _behind(job, now)
+    if job.queue.is_limited:
+        yield from _limited(job)
+        yield from _behind(job, now)
 
 
 def _suspected(job: Job) -> Iterator[Reason]:
@@ -168,24 +158,22 @@ def _held(job: Job, now: datetime) -> Iterator[Reason]:
     running: list[Job] = []
     try:
         throttlers = get_throttlers(queue.instance, queue.name)
-        running = _running_jobs(queue) if throttlers else []
+        if throttlers:
+            running = list(queue.jobs.using(queue.using).running().select_related("job_type"))
+        loads = [throttling.running_job_of(other) for other in running]
+        candidates = [throttling.candidate_of(job)]
         with transaction.atomic(using=job.using):
-            loads = [running_job_of(other) for other in running]
-            verdict = ask(throttlers, queue, now, loads, [candidate_of(job)])[job.pk]
-    except (ThrottlerError, ConfigurationError, DatabaseError) as error:
+            verdict = throttling.ask(throttlers, queue, now, loads, candidates)[job.pk]
+    except (throttling.ThrottlerError, ConfigurationError, DatabaseError) as error:
         text = _masked(in_one_line(error), job, running)
         yield Reason("throttler_error", f"The queue is held, because {text}")
         return
-    if isinstance(verdict, Hold):
+    if isinstance(verdict, throttling.Hold):
         reason = _masked(verdict.reason, job, running)
         yield Reason("throttler", f"A throttler holds it: {reason}.")
-    elif isinstance(verdict, Reschedule):
+    elif isinstance(verdict, throttling.Reschedule):
         reason = _masked(verdict.reason, job, running) or "no reason"
         yield Reason("throttler", f"A throttler moves it to {_at(verdict.at)}: {reason}.")
-
-
-def _running_jobs(queue: Queue) -> list[Job]:
-    return list(queue.jobs.using(queue.using).running().select_related("job_type"))
 
 
 def _masked(text: str, job: Job, running: list[Job]) -> str:
@@ -198,11 +186,8 @@ def _masked(text: str, job: Job, running: list[Job]) -> str:
 
 def _limited(job: Job) -> Iterator[Reason]:
     queue = job.queue
-    if not queue.is_limited:
-        return
-    running = queue.jobs.using(job.using).running()
-    load = Decimal(running.aggregate(total=Sum("throttle_factor"))["total"] or 0)
-    if not fits(job.throttle_factor, load, queue.throttle_limit):
+    load = queue.jobs.using(job.using).load()
+    if not throttling.fits(job.throttle_factor, load, queue.throttle_limit):
         yield Reason(
             "limit",
             f"The limit of queue {queue} is reached: {_plain(load)} of "
@@ -212,24 +197,24 @@ def _limited(job: Job) -> Iterator[Reason]:
 
 
 def _behind(job: Job, now: datetime) -> Iterator[Reason]:
-    if job.state not in WAITING or job.scheduled_run_time > now or not job.queue.is_limited:
+    if job.scheduled_run_time > now or job.throttle_factor == 0:
         return
     before = Q(rank__lt=job.rank) | Q(rank=job.rank, pk__lt=job.pk)
     due = job.queue.jobs.using(job.using).due(now).filter(before, throttle_factor__gt=0)
     count = len(due.values_list("pk")[:1_000])
-    if count and job.throttle_factor > 0:
+    if count:
         number = "1,000 or more" if count == 1_000 else f"{count:,}"
         yield Reason("behind", f"{number} due jobs of the queue are before it.")
 
 
 def _at(moment: datetime) -> str:
-    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{timezone.localtime(moment):%Y-%m-%d %H:%M:%S %Z}"
 
 
-def _span(moment: datetime, now: datetime) -> str:
+def _when(moment: datetime, now: datetime) -> str:
     seconds = round((moment - now).total_seconds())
-    text = str(timedelta(seconds=abs(seconds)))
-    return f"in {text}" if seconds >= 0 else f"{text} ago"
+    span = timedelta(seconds=abs(seconds))
+    return f"{_at(moment)} (in {span})" if seconds >= 0 else f"{_at(moment)} ({span} ago)"
 
 
 def _plain(number: Decimal) -> str:

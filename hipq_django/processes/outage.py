@@ -1,18 +1,43 @@
-"""Whether the database is away, as one process sees it."""
+"""While the database, or a broker, is away: how long it has been, and when to try again."""
 
 from __future__ import annotations
 
-import logging
+import random
+from typing import Any
 
+from hipq_django import events
 from hipq_django.database.clock import steady
 
-logger = logging.getLogger("hipq_django")
+FIRST_SECONDS = 0.1
+LAST_SECONDS = 5.0
+
+
+class BackOff:
+    """Waits that double from 0.1 to 5 seconds; chance takes up to half of each away."""
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+
+    def next_seconds(self) -> float:
+        """Return how long to wait this time."""
+        self._seconds = min(max(self._seconds * 2, FIRST_SECONDS), LAST_SECONDS)
+        return self._seconds * random.uniform(0.5, 1.0)  # noqa: S311
+
+    def reset(self) -> None:
+        """Begin with the shortest wait again."""
+        self._seconds = 0.0
 
 
 class Outage:
-    """Counts from the last time that all was well; logs one line when it is over."""
+    """Whether the database is away, as one process sees it.
 
-    def __init__(self) -> None:
+    Counts from the last time that all was well; logs one line when it is over. `kind` and `name`
+    are what the log calls the process.
+    """
+
+    def __init__(self, kind: str, name: str) -> None:
+        self._kind = kind
+        self._name = name
         self.is_on = False
         self._well = steady()
 
@@ -25,12 +50,13 @@ class Outage:
         """Note that the database failed."""
         self.is_on = True
 
-    def end(self, name: str) -> None:
-        """Note that all is well with the process of this name."""
+    def end(self) -> None:
+        """Note that all is well."""
         if self.is_on:
-            logger.warning(
-                "worker=%s event=database_back away_seconds=%.1f: the database is back",
-                name, self.seconds,
-            )  # fmt: skip
+            fields: dict[str, Any] = {
+                self._kind: self._name,
+                "away_seconds": round(self.seconds, 1),
+            }
+            events.warning("database_back", "the database is back", **fields)
         self.is_on = False
         self._well = steady()

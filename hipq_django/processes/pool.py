@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from hipq_django.database.clock import steady
-from hipq_django.processes.handler_connections import HandlerConnections
-from hipq_django.scheduler.claiming import PAGE_SIZE
+from hipq_django.processes.connections import close_old, end_transactions_and_close_old
+from hipq_django.scheduler.context import PAGE_SIZE
+from hipq_django.scheduler.current_batch import CurrentBatch
 from hipq_django.scheduler.executor import execute, left_open, undone
-from hipq_django.transitions.values import Released
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from django.db.backends.base.base import BaseDatabaseWrapper
-
-    from hipq_django.scheduler.current_batch import CurrentBatch
-    from hipq_django.transitions.values import Claim, Result
+from hipq_django.transitions.values import Claim, Released, Result
 
 AHEAD_SECONDS = 0.05
 """Claim ahead what the threads will have started by then; slow jobs are never claimed ahead."""
@@ -50,7 +45,7 @@ class ThreadPool:
         self._backlog: deque[Claim] = deque()
         self._current: dict[int, Claim] = {}
         """What each thread that is at work is at."""
-        self._connections: dict[int, HandlerConnections] = {}
+        self._connections: dict[int, Sequence[BaseDatabaseWrapper]] = {}
         """Those of each thread."""
         self._mean_seconds = AHEAD_SECONDS
         self._work = threading.Condition()
@@ -118,23 +113,23 @@ class ThreadPool:
 
     def release_stale(self) -> None:
         """Give up the reservations that have waited for too long; no thread is free for them."""
-        while len(self._current) >= self.threads and self._backlog and self._backlog[0].is_stale:
-            claim = self._pop()
-            if claim is not None:
-                self._deliver(Released(claim, NO_THREAD))
+        with suppress(IndexError):  # a thread has become free, and has taken the last
+            while len(self._current) >= self.threads and self._backlog[0].is_stale:
+                self._deliver(Released(self._backlog.popleft(), NO_THREAD))
 
     def take_backlog(self) -> list[Claim]:
         """Return, and forget, the claims that have not started."""
         claims: list[Claim] = []
-        while (claim := self._pop()) is not None:
-            claims.append(claim)
+        with suppress(IndexError):  # until there is none; threads take some, too
+            while True:
+                claims.append(self._backlog.popleft())
         return claims
 
     # The threads
 
     def _run(self, number: int) -> None:
         try:
-            own = self._connections[number] = HandlerConnections()
+            own = self._connections[number] = connections.all()
             while (claim := self._next()) is not None:
                 self._work_on(claim, number, own)
         finally:
@@ -154,31 +149,23 @@ class ThreadPool:
                     if len(self._backlog) > 1:
                         self._work.notify()
 
-    def _pop(self) -> Claim | None:
-        try:
-            return self._backlog.popleft()
-        except IndexError:
-            return None
-
-    def _work_on(self, claim: Claim, number: int, own: HandlerConnections) -> None:
+    def _work_on(self, claim: Claim, number: int, own: Sequence[BaseDatabaseWrapper]) -> None:
+        """Deliver how the job ended; whatever its handler does, the thread lives on."""
         began = claim.started_at = steady()
         self._current[number] = claim
-        result = self._result_of(claim, own)
+        try:
+            close_old(own)
+            if claim.is_fresh or self._may_start(claim):
+                result = execute(claim)
+                if aliases := end_transactions_and_close_old(own):
+                    result = left_open(claim, aliases)
+            else:
+                result = Released(claim, TOO_LATE)
+        except BaseException as error:
+            result = undone(claim, error)
         del self._current[number]
         self._mean_seconds += (steady() - began - self._mean_seconds) / 16
         self._deliver(result)
-
-    def _result_of(self, claim: Claim, own: HandlerConnections) -> Result:
-        """Return how the job ended; whatever its handler does, the thread lives on."""
-        try:
-            own.close_old()
-            if not (claim.is_fresh or self._may_start(claim)):
-                return Released(claim, TOO_LATE)
-            result = execute(claim)
-            aliases = own.end_transactions_and_close_old()
-            return left_open(claim, aliases) if aliases else result
-        except BaseException as error:
-            return undone(claim, error)
 
     def _may_start(self, claim: Claim) -> bool:
         """Whether a claim starts in time, and holds still, after it waited for a thread."""

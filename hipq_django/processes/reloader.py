@@ -6,15 +6,13 @@ import logging
 import os
 import sys
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from django.utils.autoreload import iter_all_python_module_files
+from django.utils.autoreload import StatReloader
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-logger = logging.getLogger("hipq_django")
+from hipq_django import events
 
 LOOK_SECONDS = 1.0
 
@@ -24,6 +22,7 @@ class Reloader:
 
     def __init__(self, stop: Callable[[], None]) -> None:
         self._stop = stop
+        self._files = StatReloader()
         self._times: dict[Path, float] = {}
         self.changed: Path | None = None
 
@@ -34,23 +33,18 @@ class Reloader:
 
     def restart(self) -> None:
         """Replace this process by a new one with the same arguments and the same id."""
-        logger.info("event=reload file=%s", self.changed)
+        events.info("reload", changed=self.changed)
         logging.shutdown()
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
 
     def _run(self) -> None:
-        pause = threading.Event()
         while self.changed is None:
             self.changed = self._look()
-            pause.wait(LOOK_SECONDS)
+            time.sleep(LOOK_SECONDS)
         self._stop()
 
     def _look(self) -> Path | None:
-        for path in iter_all_python_module_files():
-            try:
-                modified = path.stat().st_mtime
-            except OSError:
-                continue  # an editor is just replacing it
+        for path, modified in self._files.snapshot_files():
             if self._times.setdefault(path, modified) != modified:
                 return path
         return None

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, Error
 
+from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database.errors import in_one_line
 from hipq_django.database.requirements import check_driver, check_isolation
 from hipq_django.database.schema import missing_migrations
 from hipq_django.exceptions import ConfigurationError
+from hipq_django.processes.connections import adopt
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+logger = logging.getLogger("hipq_django")
 
-    from hipq_django.conf.instances import InstanceSettings
+LEVELS = {0: logging.WARNING, 1: logging.INFO, 2: logging.DEBUG, 3: logging.DEBUG}
+
+
+def set_up_logging(verbosity: int) -> None:
+    """Log to stderr, unless the project says itself where our logger goes."""
+    if logger.handlers or logging.getLogger().handlers:
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(LEVELS[verbosity])
 
 
 @contextmanager
@@ -31,7 +43,11 @@ def reached(config: InstanceSettings) -> Iterator[None]:
 
 
 def check_database(config: InstanceSettings) -> None:
-    """Raise `ConfigurationError` where the database of an instance cannot be used as it is."""
+    """Raise `ConfigurationError` where the database of an instance cannot be used as it is.
+
+    The connection that it opens is one that notices when the server is gone.
+    """
+    adopt(config.database)
     with reached(config):
         check_driver(config.database)
         missing = missing_migrations(config.database)
@@ -65,25 +81,14 @@ def check_pool(config: InstanceSettings, threads: int) -> None:
     pool = settings.DATABASES[config.database].get("OPTIONS", {}).get("pool")
     if not pool:
         return
-    size, needed = _size(pool), connections_needed(config, threads)
+    options = pool if isinstance(pool, dict) else {}
+    size = int(options.get("max_size") or options.get("min_size", 4))  # psycopg's own defaults
+    # One for each thread; the scheduler, the writer of results and the heartbeat; and where NOTIFY
+    # wakes it, one to listen and one to send the message that proves that it hears.
+    needed = threads + 3 + (2 if config.notify else 0)
     if size < needed:
         raise ConfigurationError(
             f"DATABASES[{config.database!r}]['OPTIONS']['pool'] has {size} connections, but a "
             f"worker process with --threads {threads} needs {needed}: set "
             f'"pool": {{"max_size": {needed}}}, or take fewer threads.'
         )
-
-
-def connections_needed(config: InstanceSettings, threads: int) -> int:
-    """Return how many connections a worker process may use at the same moment.
-
-    One for each thread; the scheduler, the writer of results and the heartbeat; and where NOTIFY
-    wakes it, one to listen and one to send the message that proves that it hears.
-    """
-    return threads + 3 + (2 if config.notify else 0)
-
-
-def _size(pool: Any) -> int:
-    """Return the most connections of a pool, by psycopg's own defaults where they are not given."""
-    options = pool if isinstance(pool, dict) else {}
-    return int(options.get("max_size") or options.get("min_size", 4))

@@ -7,13 +7,13 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from select import select
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-logger = logging.getLogger("hipq_django")
+from hipq_django import events
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -33,31 +33,64 @@ def on_stop_signals(stop: Callable[[], None]) -> None:
         signal.signal(number, receive)
 
 
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Hold back the stop signals for a process that is started here until it can take them."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    try:
+        yield
+    finally:
+        take_held_back()
+
+
+def take_held_back() -> None:
+    """Take the stop signals again, first those that came meanwhile."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+
+
 @cache
-def end_at_the_second() -> None:
+def end_at_the_second(drain_seconds: float | None) -> None:
     """Let a second stop signal end the process in any case, whatever its threads wait for.
 
-    Python runs its signal handlers in the main thread, and not while that waits in C code for a
-    name server, say. So a thread of its own hears of each signal too.
+    So does the end of the drain, so many seconds after the first, where there is a bound. Python
+    runs its signal handlers in the main thread, and not while that waits in C code for a name
+    server, say. So a thread of its own hears of each signal too.
     """
     if threading.current_thread() is not threading.main_thread():
         return
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    threading.Thread(target=_listen, args=[reader], name="hipq-last-resort", daemon=True).start()
+    threading.Thread(
+        target=_listen, args=[reader, drain_seconds], name="hipq-last-resort", daemon=True
+    ).start()
 
 
-def _listen(reader: int) -> None:
+def _listen(reader: int, drain_seconds: float | None) -> None:
     stops = 0
     while stops < 2:
+        is_told, _, _ = select([reader], [], [], drain_seconds if stops else None)
+        if not is_told:
+            break
         stops += sum(number in STOP_SIGNALS for number in os.read(reader, 64))
+    end_in_any_case()
+
+
+def end_in_any_case() -> None:
+    """End the process if it has not ended a few seconds from now."""
     time.sleep(LAST_RESORT_SECONDS)
     last_words = threading.Thread(
-        target=logger.critical,
-        args=["process=%s event=killed_itself: told to stop twice, it did not end", os.getpid()],
+        target=events.critical,
+        args=["killed_itself", "it had to stop at once, and did not"],
+        kwargs={"pid": os.getpid()},
         daemon=True,
     )
     last_words.start()
     last_words.join(1.0)  # a thread that hangs may hold the lock of the log
     os._exit(1)
+
+
+def leave() -> None:
+    """End the process at once: handlers that were let go must not hold it back."""
+    logging.shutdown()
+    os._exit(0)

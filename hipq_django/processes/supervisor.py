@@ -1,27 +1,33 @@
-"""Starts worker processes, replaces those that die, passes signals on."""
+"""Starts worker processes, replaces those that die, passes on that they shall stop.
+
+Imports no models: a child reads it before Django's set-up.
+"""
 
 from __future__ import annotations
 
-import logging
 import multiprocessing
 import os
-import signal
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from multiprocessing.connection import wait
-from typing import TYPE_CHECKING
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
 
-from hipq_django.processes.child import ENDED, run_child
-from hipq_django.processes.undertaker import bury
+import django
 
-if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
-    from multiprocessing.context import SpawnProcess
-
-    from hipq_django.processes.options import WorkerOptions
-
-logger = logging.getLogger("hipq_django")
+from hipq_django import events
+from hipq_django.processes.options import WorkerOptions
+from hipq_django.processes.stop_signals import (
+    end_at_the_second,
+    end_in_any_case,
+    held_back,
+    leave,
+    on_stop_signals,
+    take_held_back,
+)
 
 RESTART_SECONDS = 1.0
 """A process that dies again at once is not replaced more often than this."""
@@ -29,7 +35,66 @@ RESTART_SECONDS = 1.0
 BURIAL_SECONDS = 2.0
 """How long the end waits for what is to be written of a process that died."""
 
+ENDED = 0
+"""What a child says last if it ends because it should; whatever ends it, it has an exit code."""
+
+RECYCLED = -1
+"""What it says instead if another one is to take its place."""
+
 _CONTEXT = multiprocessing.get_context("spawn")
+
+
+def run_child(options: WorkerOptions, supervisor: Connection) -> None:
+    """Run one worker in a process of its own; tell the supervisor each row that it registers."""
+    orders = _Orders(supervisor, options.drain_seconds)
+    django.setup()
+    from hipq_django.processes.start_up import set_up_logging
+    from hipq_django.processes.worker import WorkerProcess
+
+    set_up_logging(options.verbosity)
+
+    def tell(word: int) -> None:
+        with suppress(OSError):  # who is gone need not be told
+            supervisor.send(word)
+
+    process = WorkerProcess(options, registered=tell)
+    orders.let_stop(process.stop_with_supervisor)
+    end_at_the_second(options.drain_seconds)
+    on_stop_signals(process.stop)
+    take_held_back()
+    process.run()
+    tell(RECYCLED if process.recycled else ENDED)
+    leave()
+
+
+class _Orders:
+    """Hears from the supervisor how often a child shall stop; the second time it ends anyway.
+
+    In a thread of its own and from the beginning: the project's own start may hang.
+    """
+
+    def __init__(self, supervisor: Connection, drain_seconds: float | None) -> None:
+        self._supervisor = supervisor
+        self._drain_seconds = drain_seconds
+        self._stops = 0
+        self._stop: Callable[[int], None] = lambda stops: None
+        threading.Thread(target=self._hear, name="hipq-orders", daemon=True).start()
+
+    def let_stop(self, stop: Callable[[int], None]) -> None:
+        """Call `stop` with how often it shall stop, from now on."""
+        self._stop = stop
+        stop(self._stops)
+
+    def _hear(self) -> None:
+        with suppress(EOFError, OSError):  # it is gone, which the worker sees by itself
+            while self._stops < 2 and self._supervisor.poll(self._patience):
+                self._stops = self._supervisor.recv()
+                self._stop(self._stops)
+            end_in_any_case()
+
+    @property
+    def _patience(self) -> float | None:
+        return self._drain_seconds if self._stops else None
 
 
 @dataclass(slots=True)
@@ -37,23 +102,29 @@ class _Child:
     """A worker process, and what it has said."""
 
     process: SpawnProcess
-    says: Connection
+    line: Connection
+    """It says what happens to it, and hears how often it shall stop."""
     rows: list[int] = field(default_factory=list)
     """The ids of the rows of workers under which it has registered."""
-    has_ended: bool = False
-    """Whether it said that it ends, told to or idle. A handler can end it with any exit code."""
+    last_word: int | None = None
+    """That it ends, told to, idle or recycled. Else it died: a handler can end it with any code."""
 
     def listen(self) -> None:
         """Hear what it has said since."""
         try:
-            while self.says.poll():
-                word = self.says.recv()
-                if word == ENDED:
-                    self.has_ended = True
+            while self.line.poll():
+                word = self.line.recv()
+                if word in (ENDED, RECYCLED):
+                    self.last_word = word
                 else:
                     self.rows.append(word)
         except (EOFError, OSError):
             return  # it has said all
+
+    def tell(self, stops: int) -> None:
+        """Tell it how often it shall have stopped; to hear it twice does no harm."""
+        with suppress(OSError):  # it has just ended
+            self.line.send(stops)
 
 
 class Supervisor:
@@ -68,7 +139,8 @@ class Supervisor:
 
     def run(self) -> None:
         """Run until every child has ended."""
-        self._children = [self._start() for _ in range(self._processes)]
+        for _ in range(self._processes):
+            self._start()
         while self._children:
             wait([child.process.sentinel for child in self._children], timeout=RESTART_SECONDS)
             self._replace_dead()
@@ -76,11 +148,13 @@ class Supervisor:
             burial.join(BURIAL_SECONDS)
 
     def stop(self) -> None:
-        """Pass the wish to stop on to the children; each counts for itself."""
+        """Pass the wish to stop on to the children.
+
+        By word, not by a signal: Ctrl-C, or who signals a whole process group, reaches them too.
+        """
         self._stops += 1
         for child in self._children:
-            if child.process.is_alive() and child.process.pid is not None:
-                os.kill(child.process.pid, signal.SIGTERM)
+            child.tell(self._stops)
 
     def _replace_dead(self) -> None:
         for child in list(self._children):
@@ -90,21 +164,24 @@ class Supervisor:
                 continue
             self._children.remove(child)
             self._burials = [burial for burial in self._burials if burial.is_alive()]
-            if not child.has_ended:
+            child.line.close()
+            if child.last_word is None:
                 self._mourn(child)
-            if not (child.has_ended or self._stops):
-                time.sleep(RESTART_SECONDS)
                 if not self._stops:
-                    self._children.append(self._start())
-            child.says.close()
+                    time.sleep(RESTART_SECONDS)
+            if child.last_word != ENDED and not self._stops:
+                self._start()
 
     def _mourn(self, child: _Child) -> None:
         """Say that it died, and let others have its jobs at once."""
-        logger.error(
-            "process=%s event=died exit_code=%s: %s",
-            child.process.pid, child.process.exitcode,
+        from hipq_django.processes.registered import bury
+
+        events.error(
+            "process_died",
             "it was to stop" if self._stops else "another one takes its place",
-        )  # fmt: skip
+            pid=child.process.pid,
+            exit_code=child.process.exitcode,
+        )
         # In a thread of its own: the database may be what is wrong.
         burial = threading.Thread(
             target=bury, args=[self.options.instance, list(child.rows)], daemon=True
@@ -112,9 +189,14 @@ class Supervisor:
         burial.start()
         self._burials.append(burial)
 
-    def _start(self) -> _Child:
-        says, told = _CONTEXT.Pipe(duplex=False)
-        process = _CONTEXT.Process(target=run_child, args=(self.options, told))
-        process.start()
-        told.close()
-        return _Child(process, says)
+    def _start(self) -> None:
+        line, childs_end = _CONTEXT.Pipe()
+        process = _CONTEXT.Process(target=run_child, args=(self.options, childs_end))
+        resource_tracker.ensure_running()  # else it is started with the first, and takes signals
+        with held_back():
+            process.start()
+        childs_end.close()
+        child = _Child(process, line)
+        self._children.append(child)
+        if self._stops:  # told before the child was among those that are
+            child.tell(self._stops)

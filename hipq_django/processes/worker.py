@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import gc
-import logging
 import os
 import random
-import socket
 import sys
 import time
-from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from math import inf
 
 from django.db import Error, connections
 
-from hipq_django.conf.instances import get_instance
-from hipq_django.database import clock
+from hipq_django import events
 from hipq_django.database.clock import steady
 from hipq_django.database.errors import in_one_line, is_outage
 from hipq_django.database.locks import takes_writers_together
@@ -23,64 +20,65 @@ from hipq_django.engines.values import GivenUpError
 from hipq_django.maintenance import early_answers, recovery, reranking
 from hipq_django.maintenance.duties import OFTEN_SECONDS, SELDOM_SECONDS, Duties, Duty
 from hipq_django.models import Worker, catalog
-from hipq_django.processes.backoff import BackOff
-from hipq_django.processes.dead_connections import DeadConnections
-from hipq_django.processes.heartbeat import Heartbeat
-from hipq_django.processes.listener import Listener
-from hipq_django.processes.outage import Outage
-from hipq_django.processes.own_connections import adopt
+from hipq_django.processes.connections import DeadConnections
+from hipq_django.processes.heartbeat import LOOKS_IN_A_BEAT, Witness
+from hipq_django.processes.options import WorkerOptions
+from hipq_django.processes.own_threads import Listener, ResultWriter
 from hipq_django.processes.pool import ThreadPool
-from hipq_django.processes.result_writer import ResultWriter
-from hipq_django.processes.watchdog import Watchdog
-from hipq_django.processes.witness import LOOKS_IN_A_BEAT, Witness
+from hipq_django.processes.recycling import Recycling
+from hipq_django.processes.registered import RegisteredProcess
 from hipq_django.scheduler.batch import BatchScheduler
 from hipq_django.scheduler.current_batch import CurrentBatch
-from hipq_django.transitions.values import Released
+from hipq_django.transitions.values import Claim, Released
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from django.db.models import QuerySet
-
-    from hipq_django.processes.options import WorkerOptions
-    from hipq_django.transitions.values import Claim
-
-logger = logging.getLogger("hipq_django")
-
+# How long it waits for results while more is in flight than its threads can be at.
 FLUSH_SECONDS = 0.05
+# How long it gives way where others were claiming from the same queues.
 BUSY_SECONDS = 0.002
+# How long an idle worker pauses between two probes, by itself and where NOTIFY wakes it.
 POLL_SECONDS = 0.05
 LISTENING_POLL_SECONDS = 0.5
+# How long a worker that was woken probes often, longer than the debounce of `notify`; and the first
+# of the pauses, which grow.
 LIVELY_SECONDS = 0.5
-"""How long a worker that was woken probes often; longer than the debounce of `notify`."""
 LIVELY_POLL_SECONDS = 0.005
+# How long the next pass waits for quick handlers that this one started.
 GIVE_WAY_SECONDS = 0.001
-"""How long the next pass waits for quick handlers that this one started."""
+# How many more objects than before make Python look for cyclic garbage.
 COLLECT_AFTER_OBJECTS = 20_000
+# How long a handler may compute while the scheduler, whose statement is done, waits.
 SWITCH_SECONDS = 0.0005
-"""How long a handler may compute while the scheduler, whose statement is done, waits."""
 
 
-class WorkerProcess:
-    """The worker of this process; `registered` is told the id of each row that it has."""
+class WorkerProcess(RegisteredProcess):
+    """The worker of this process; `registered` is told the id of each row that it has.
+
+    Told to stop twice, or once and `drain_seconds` ago, it puts back what its handlers are at.
+    """
+
+    kind = "worker"
 
     def __init__(
         self, options: WorkerOptions, registered: Callable[[int], None] = lambda row: None
     ) -> None:
+        super().__init__(
+            options.instance,
+            queues=list(options.queues),
+            excluded_queues=list(options.exclude),
+            threads=options.threads,
+        )
         self.options = options
         self._registered = registered
-        self.config = get_instance(options.instance)
-        self.using = self.config.database
-        self._awake: SimpleQueue[None] = SimpleQueue()
-        self._stops = 0
+        self._supervisors_stops = 0
+        self._drain_ends = inf
+        self._recycling = Recycling(options)
+        self._claimed = 0
+        self.recycled = ""
+        """Why it ends though nobody told it to; a supervisor starts another one."""
         self._stirred = 0.0
-        self._back_off = BackOff()
-        self._outage = Outage()
-        self.name = f"{socket.gethostname()}:{os.getpid()}"
         self._began_pass = steady()
         self._is_asleep = False
-        self._watchdog = Watchdog(self.name, self.config.silence_seconds, self._pass_sign)
-        self.batch = CurrentBatch(self.config.silence_seconds)
+        self.batch = self.in_flight = CurrentBatch(self.config.silence_seconds)
         self.pool = ThreadPool(
             self.options.threads,
             self.batch,
@@ -89,21 +87,10 @@ class WorkerProcess:
             confirm=self._confirm,
         )
 
-    def run(self) -> None:
-        """Run until stopped, or until idle where that was asked for."""
-        self._watchdog.open()
-        try:
-            self._run()
-        finally:
-            self._watchdog.close()
-
     def _run(self) -> None:
-        adopt(self.using)
         catalog.sync(self.options.instance)
-        self._register()
-        self.heartbeat = Heartbeat(self.worker, lambda: len(self.batch), self._wake)
-        self._watchdog.follow(self.heartbeat)
-        self.listener = Listener(self.config, self.options.queues, self._wake_up)
+        self._begin()
+        self.listener = Listener(self.worker, self.config, self._wake_up)
         self.scheduler = BatchScheduler(self.worker, self.pool)
         self.writer = ResultWriter(self.scheduler, self._wake)
         threads = (self.pool, self.heartbeat, self.listener, self.writer)
@@ -117,16 +104,7 @@ class WorkerProcess:
         finally:
             for thread in threads:
                 thread.close()
-        self._deregister()
-
-    def stop(self) -> None:
-        """Stop after what is in flight; called again, release that too."""
-        self._stops += 1
-        self._wake()
-
-    def _wake(self) -> None:
-        # Also called by signal handlers: an Event could deadlock with the wait it interrupts.
-        self._awake.put(None)
+        self._announce(Worker.State.STOPPED)
 
     def _flush(self) -> None:
         """Have many results written: beside the claims, where the database can do both at once."""
@@ -145,26 +123,58 @@ class WorkerProcess:
             self.scheduler.rotation.put_first(queue)
         self._wake()
 
+    # Being told to stop
+
+    def stop(self) -> None:
+        """Stop after what is executing; called again, put that back."""
+        self._bound_drain()
+        super().stop()
+
+    def stop_with_supervisor(self, stops: int) -> None:
+        """Stop as often as the supervisor was told to, from any thread."""
+        self._supervisors_stops = stops
+        if stops:
+            self._bound_drain()
+            self._wake()
+
+    @property
+    def _stops(self) -> int:
+        """A signal that the whole process group gets counts once, though it comes twice.
+
+        It comes from the system, and from the supervisor, which got it too and passes it on. Each
+        number is written by one thread only.
+        """
+        return max(self._own_stops, self._supervisors_stops)
+
+    def _bound_drain(self) -> None:
+        if self.options.drain_seconds is not None:
+            self._drain_ends = min(self._drain_ends, steady() + self.options.drain_seconds)
+
+    @property
+    def _lets_go(self) -> bool:
+        """Whether it is to put back what is executing."""
+        return self._stops > 1 or steady() >= self._drain_ends
+
     @property
     def has_abandoned_handlers(self) -> bool:
         """Whether handlers may still be running that this worker let go of."""
-        return self._stops > 1
+        return self._lets_go
 
     # Working
 
     def _work(self) -> None:
         self._witness = Witness(self.config, self.heartbeat)
         self._duties = Duties(self.using, self._make_duties())
-        while not self._stops and not self._is_orphaned():
+        while not (self._stops or self._is_orphaned() or self._is_recycled()):
             idle = self._guarded(self._pass)
             if self.options.until_idle and idle:
                 return
 
     def _pass(self) -> bool:
         """Do one pass and wait; return whether there is nothing left to do now."""
-        self._ensure_registered()
+        self._ensure_registered(after_outage=self._outage.is_on)
         was_empty = not self.batch
-        self.scheduler.run_once()
+        self._claimed += self.scheduler.run_once()
         kept_up = self._duties.run(
             all_of_it=self.options.until_idle and was_empty, waits=bool(self.scheduler.moved)
         )
@@ -173,6 +183,14 @@ class WorkerProcess:
         if not (self.options.until_idle and idle):
             self._wait()
         return idle
+
+    def _is_recycled(self) -> bool:
+        """Whether it has run for long enough; what has started still ends."""
+        self.recycled = self._recycling.reason(self._claimed - self.pool.backlog)
+        if self.recycled:
+            sentence = f"{self.recycled}; it finishes what is running and exits"
+            events.info("worker_recycled", sentence, worker=self.name)
+        return bool(self.recycled)
 
     def _make_duties(self) -> list[Duty]:
         config, beat = self.config, self.config.heartbeat_seconds
@@ -208,19 +226,12 @@ class WorkerProcess:
         return (self.options.interval or usual) * random.uniform(0.75, 1.0)  # noqa: S311
 
     def _pass_sign(self) -> object:
-        """Return what stands still while a statement of the scheduler has no answer."""
         return object() if self._is_asleep else self._began_pass
 
     def _sleep(self, seconds: float) -> None:
         self._is_asleep = True
-        try:
-            self._awake.get(timeout=seconds)
-            while True:
-                self._awake.get_nowait()
-        except Empty:
-            return
-        finally:
-            self._is_asleep = False
+        super()._sleep(min(seconds, max(0.0, self._drain_ends - steady())))
+        self._is_asleep = False
 
     def _guarded(self, step: Callable[[], bool]) -> bool:
         """Run a step; after an error of the database back off, then go on."""
@@ -233,22 +244,20 @@ class WorkerProcess:
         except Error as error:
             if is_outage(error):
                 self._outage.begin()
-            self._back_off_after("database: %s", in_one_line(error))
+            self._back_off_after(f"database: {in_one_line(error)}")
             return False
         except Exception as error:  # one bad row must not stop every queue
-            logger.exception("worker=%s error in a pass", self.worker.name)
-            self._back_off_after("pass: %s", repr(error))
+            events.error("pass_failed", worker=self.name, exception=error)
+            self._back_off_after(f"pass: {error!r}")
             return False
         self._back_off.reset()
-        self._outage.end(self.worker.name)
+        self._outage.end()
         return done
 
-    def _back_off_after(self, reason: str, detail: str) -> None:
+    def _back_off_after(self, reason: str) -> None:
         connections[self.using].close()
         seconds = self._back_off.next_seconds()
-        logger.warning(
-            "worker=%s back_off_seconds=%.2f " + reason, self.worker.name, seconds, detail
-        )
+        events.warning("back_off", reason, worker=self.name, seconds=round(seconds, 2))
         self._duties.forget()
         self._sleep(seconds)
 
@@ -259,35 +268,21 @@ class WorkerProcess:
     # Belonging
 
     def _register(self) -> None:
-        self.worker = Worker.objects.using(self.using).create(
-            instance=self.options.instance,
-            name=self.name,
-            queues=list(self.options.queues),
-            threads=self.options.threads,
-            heartbeat_seconds=self.config.heartbeat_seconds,
-            heartbeat_time=clock.now(self.using),
-            create_time=clock.now(self.using),
-        )
+        super()._register()
         self._registered(self.worker.pk)
-        logger.info(
-            "worker=%s event=started queues=%s threads=%s",
-            self.worker.name, ",".join(self.options.queues) or "all", self.options.threads,
-        )  # fmt: skip
+        events.info(
+            "worker_started",
+            worker=self.name,
+            queues=",".join(self.options.queues) or "all",
+            excluded=",".join(self.options.exclude) or "none",
+            threads=self.options.threads,
+        )
 
-    def _ensure_registered(self) -> None:
-        """After a long silence, or an outage, claim nothing before a beat is written.
-
-        A process that was stopped, or cut off, may have been given up by the others; it goes on
-        as a new worker. What has not started is theirs; what runs is written if they left it.
-        """
-        is_fresh = self.heartbeat.is_fresh() and not self._outage.is_on
-        if is_fresh or self.heartbeat.beat():
-            return
-        logger.error("worker=%s event=given_up_by_others", self.worker.name)
+    def _register_anew(self) -> None:
+        """What has not started is the others'; what runs is written if they left it."""
         self.batch.discard(self.pool.take_backlog())
         self._register()
         self.scheduler.worker = self.worker
-        self.heartbeat.begin_anew(self.worker)
 
     # Stopping
 
@@ -295,12 +290,20 @@ class WorkerProcess:
         self._announce(Worker.State.STOPPING)
         self._release(self.pool.take_backlog())
         self.writer.close()
-        while self.batch and self._stops < 2 and not self._is_cut_off():
+        while self.batch and not (self._lets_go or self._is_cut_off()):
             self._try(self._persist)
         if self._is_cut_off():
             self._report_unwritten()
-        self._release(self.pool.executing())
+        self._put_back(self.pool.executing())
         self._try(self._persist)
+
+    def _put_back(self, claims: list[Claim]) -> None:
+        """Give up what is executing; what its handlers have done is forgotten."""
+        if claims:
+            sentence = "they were still running when it had to stop"
+            jobs = [claim.id for claim in claims]
+            events.warning("jobs_put_back", sentence, worker=self.name, jobs=jobs)
+        self._release(claims)
 
     def _try(self, step: Callable[[], bool]) -> None:
         """Do a step of the end; none where that would only make the end late."""
@@ -315,19 +318,15 @@ class WorkerProcess:
     def _report_unwritten(self) -> None:
         """Say whose results nobody will know; others run those jobs again."""
         ids = self.batch.ids
-        logger.error(
-            "worker=%s event=cut_off away_seconds=%.0f: it stops; %s results could not be "
-            "written, jobs=%s",
-            self.name, self._outage.seconds, len(ids), ids,
+        events.error(
+            "worker_cut_off", "it stops; the results of these jobs could not be written",
+            worker=self.name, away_seconds=round(self._outage.seconds), results=len(ids), jobs=ids,
         )  # fmt: skip
 
     def _announce(self, state: Worker.State) -> None:
         self.worker.state = state
-        self._try(lambda: bool(self._own_row().update(state=state)))
-        logger.info("worker=%s event=%s", self.worker.name, state.value)
-
-    def _own_row(self) -> QuerySet[Worker]:
-        return Worker.objects.using(self.using).filter(pk=self.worker.pk, state__in=Worker.LIVE)
+        self._try(lambda: bool(self.worker.live_row().update(state=state)))
+        events.info(f"worker_{state.value}", worker=self.name)
 
     def _persist(self) -> bool:
         if self._outage.is_on:
@@ -340,9 +339,6 @@ class WorkerProcess:
     def _release(self, claims: Iterable[Claim]) -> None:
         for claim in claims:
             self.batch.deliver(Released(claim, "Released: the worker stopped"))
-
-    def _deregister(self) -> None:
-        self._announce(Worker.State.STOPPED)
 
 
 def _tune_garbage_collection() -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import time
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import Any
 
 from django.db import DatabaseError, transaction
 
-from hipq_django import transitions
+from hipq_django import events, transitions
 from hipq_django.answers import early, effects
-from hipq_django.answers.aggregation import response_of
 from hipq_django.conf.instances import get_throttlers
 from hipq_django.database import clock
 from hipq_django.database.clock import steady
@@ -20,11 +20,13 @@ from hipq_django.database.errors import in_one_line, is_outage
 from hipq_django.database.transactions import worker_transaction, write_transaction
 from hipq_django.domain.ordering import MAX_RANK
 from hipq_django.domain.serialization import error_of, storable_text
-from hipq_django.domain.states import NONE, Phase
+from hipq_django.domain.states import NONE
 from hipq_django.domain.suspects import is_suspect, was_lost
 from hipq_django.domain.throttling import (
     Reschedule,
     Run,
+    RunningJob,
+    Throttler,
     ThrottlerError,
     Verdict,
     admit_by_weight,
@@ -33,31 +35,23 @@ from hipq_django.domain.throttling import (
     may_query,
     running_job_of,
 )
-from hipq_django.domain.windows import is_open, next_opening, parse_windows
 from hipq_django.engines.values import FIRST, ClaimRequest, Which
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.maintenance.reranking import rank_ahead
 from hipq_django.models import Answer, Job, JobType, Queue
-from hipq_django.scheduler.claiming import (
+from hipq_django.scheduler.context import (
     PAGE_SIZE,
+    Admitted,
+    SchedulerContext,
     committed,
     emit_started,
     handler_claim,
     handler_claims,
+    response_claim,
 )
-from hipq_django.scheduler.context import Admitted
-from hipq_django.scheduler.writing import persist, settle
-from hipq_django.transitions.values import Claim, Persisted, Succeeded, snapshot
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
-
-    from hipq_django.domain.throttling import RunningJob, Throttler
-    from hipq_django.scheduler.context import SchedulerContext
-    from hipq_django.scheduler.current_batch import Lease
-
-logger = logging.getLogger("hipq_django")
+from hipq_django.scheduler.current_batch import Lease
+from hipq_django.scheduler.persisting import forget_written, persist
+from hipq_django.transitions.values import Claim, Persisted, Succeeded
 
 MAX_PAGES = 4
 """How many pages of held candidates one pass looks through; the next pass goes on behind them."""
@@ -79,6 +73,8 @@ class Admission:
     looked_at = 0
     """How many jobs were looked at."""
     moved = 0
+    counters: Sequence[Callable[..., None]] = ()
+    """The methods of throttlers that count starts."""
     locks = True
     """Whether jobs are locked as they are read; else those that start, before they do."""
     problem = ""
@@ -94,7 +90,6 @@ class Admission:
     ) -> None:
         self.context = context
         self.using = context.using
-        self.engine = context.engine
         self.queue = queue
         self.slots = context.runner.free_slots()
         # Those of a page run while the next ones are looked at.
@@ -122,7 +117,7 @@ class Admission:
         if not self.queue.is_ranked:
             rank_ahead(self.queue)
         self._load_throttlers()
-        fast = self._claim_fast() if self._is_simple else Admitted([])
+        fast = self._claim_fast()
         if fast.claims:
             return fast
         checked, persisted = Admitted([]), Persisted([], [], [])
@@ -132,43 +127,43 @@ class Admission:
         with open_transaction(self.using):
             if self.done:
                 persisted = persist(self.done, self.context.worker, self.now)
-            if self.problem:
-                self._hold_locked()
-            else:
+            if not self.problem:
                 checked = self._claim_checked()
-        self._settle(persisted)
+            elif self._lock():
+                self._hold(self.problem)
+                self._note_problem()
+        self._forget_written(persisted)
         return self._confirmed(checked)
 
-    @property
-    def _is_simple(self) -> bool:
-        held = self.problem or self.throttlers or self.queue.throttler_problem != NONE
-        return self.queue.is_limited and not held
-
     def _claim_fast(self) -> Admitted:
-        """Claim what fits and needs no look, as most jobs do not."""
-        size, sent = min(self._page_size(), self.places), steady()
-        if not size:
+        """Claim what fits and needs no look, as most jobs do not.
+
+        None where more than the limit may hold them back.
+        """
+        may_be_held = self.problem or self.throttlers or self.queue.throttler_problem != NONE
+        size, sent = self._page_size(), steady()
+        if may_be_held or not (size and self.queue.is_limited):
             return Admitted([])
         wanted = ClaimRequest(self.slots, size, list(self.context.types.by_id))
         written, jobs = transitions.finish_and_claim(
             self.done, self.queue, self.context.worker, self.now, wanted
         )
-        self._settle(Persisted(written, [], []))
+        self._forget_written(Persisted(written, [], []))
         if not jobs:
             return Admitted([])
         is_full = len(jobs) < size
         claims = handler_claims(self.context, jobs, sent)
         return Admitted(claims, is_full=is_full, has_more=not is_full and size < self.places)
 
-    def _settle(self, persisted: Persisted) -> None:
+    def _forget_written(self, persisted: Persisted) -> None:
         if self.lease and self.done:
-            settle(self.lease, persisted)
+            forget_written(self.lease, persisted)
             self.done = [result for result in self.done if result in self.lease]
 
     def _confirmed(self, admitted: Admitted) -> Admitted:
         """Note that claims are committed; where starts are counted, they start in time or not."""
         claims = committed(admitted.claims)
-        if self._counts_starts and claims:
+        if self.counters and claims:
             for claim in claims:
                 claim.start_by = self.began + self.context.start_delay.seconds
             self.context.start_delay.record(steady() - self.began)
@@ -194,7 +189,7 @@ class Admission:
 
     def _lock(self) -> bool:
         """Lock the queue and read it anew; return False where another worker has it."""
-        row = self.engine.lock(self.queue, self.context.worker)
+        row = self.context.engine.lock(self.queue, self.context.worker)
         if row is None:
             return False
         self.queue = row
@@ -202,49 +197,18 @@ class Admission:
         self.now, self.began = clock.now(self.using), steady()
         return True
 
-    def _load_throttlers(self) -> None:
-        try:
-            self.throttlers = get_throttlers(self.queue.instance, self.queue.name)
-        except ConfigurationError as error:
-            self.problem = str(error)
-        if self.throttlers:
-            self.locks = self.context.held_scans.start_most(self.queue.pk)
-        if self._counts_starts:
-            self.places = self.slots  # a job that waits for a thread has not started
-
-    @property
-    def _counts_starts(self) -> bool:
-        return any(callable(getattr(throttler, "admitted", None)) for throttler in self.throttlers)
-
     # Choosing
 
     def _admit(self) -> None:
         """Choose the locked jobs that may start, in strict order."""
         began = time.monotonic()
         if self.throttlers:
-            self.running = self.engine.running(self.queue)
+            self.running = self.context.engine.running(self.queue)
         self._look_through_pages(self._page_size())
-        if self.is_full and self.has_critical:
+        if self.is_full and self.has_critical and len(self.admitted) < self.places:
             self._choose_critical()
         if self.throttlers:
             self._note_scan(began)
-
-    def _note_scan(self, began: float) -> None:
-        scans, pk = self.context.held_scans, self.queue.pk
-        scans.gave(pk, self.looked_at, len(self.admitted))
-        if not (self.admitted or self.moved):
-            is_whole = self.resume_after is None
-            scans.had(pk, began, time.monotonic(), self._limits, is_whole=is_whole)
-
-    def _may_scan(self) -> bool:
-        """Return whether it is worth while to ask the throttlers again."""
-        scans, now = self.context.held_scans, time.monotonic()
-        return not self.throttlers or scans.may_begin(self.queue.pk, now, self._limits)
-
-    @property
-    def _limits(self) -> object:
-        """What of the queue's row throttlers may go by, beside what they write themselves."""
-        return self.queue.throttle_limit, self.queue.order
 
     def _page_size(self) -> int:
         """Return how many jobs may be worth a look; each that is read in vain costs time."""
@@ -277,9 +241,21 @@ class Admission:
         """Return the first page, and learn what a limit needs to know."""
         if not self.queue.is_limited:
             return self._due(size)
-        head = self.engine.first_page(self.queue, self.now, size, self._which(FIRST))
+        head = self.context.engine.first_page(self.queue, self.now, size, self._which(FIRST))
         self.load, self.has_critical = head.load, head.has_critical
         return self.context.types.runnable(self.queue, head.jobs)
+
+    def _due(self, limit: int, which: Which = FIRST) -> list[Job]:
+        rows = self.context.engine.due(self.queue, self.now, limit, self._which(which))
+        return self.context.types.runnable(self.queue, rows)
+
+    def _which(self, which: Which) -> Which:
+        """Leave out what cannot start here, so that it keeps nothing from being seen."""
+        return which._replace(
+            without_types=tuple(self.context.types.unknown),
+            without_suspects=self.has_suspect,
+            locks=self.locks,
+        )
 
     def _admissible(self, jobs: list[Job]) -> list[Job]:
         """Return the jobs that windows and throttlers let start, one suspect among them."""
@@ -292,73 +268,96 @@ class Admission:
 
     def _choose_critical(self) -> None:
         """Jobs of factor 0 are not held back by the limit, wherever they stand in the queue."""
-        if len(self.admitted) >= self.places:
-            return
         taken = {job.pk for job in self.admitted}
         jobs = [job for job in self._due(PAGE_SIZE, Which(critical=True)) if job.pk not in taken]
         self._choose(self._admissible(jobs))
 
     def _choose(self, jobs: Sequence[Job]) -> None:
-        """Admit of these jobs what fits under the limit and has a place."""
-        fitting = self._under_limit(jobs) if self.queue.is_limited else jobs
+        """Admit of these jobs what fits under the limit and has a place.
+
+        A job that lost its worker is never claimed ahead of a free thread. So it is certain next
+        time whether it had started, and the count of its losses is exact.
+        """
+        fitting = jobs
+        if self.queue.is_limited:
+            factors = [job.throttle_factor for job in jobs]
+            indexes = admit_by_weight(factors, self.load, self.queue.throttle_limit)
+            fitting = [jobs[index] for index in indexes]
         self.is_full = len(fitting) < len(jobs)
         chosen: list[Job] = []
         for job in fitting:
-            if self._has_place(job, len(self.admitted) + len(chosen)):
+            is_lost = job.error != NONE and was_lost(job.error)
+            if len(self.admitted) + len(chosen) < (self.slots if is_lost else self.places):
                 chosen.append(job)
         chosen = self._locked(chosen)
-        if self._counts_starts and chosen and not self._tell_throttlers(len(chosen)):
+        if self.counters and chosen and not self._tell_throttlers(len(chosen)):
             return
         self.admitted += chosen
         self.has_suspect = self.has_suspect or bool(_suspects(chosen))
         if self.queue.is_limited:
             self.load += sum((job.throttle_factor for job in chosen), Decimal(0))
 
-    def _under_limit(self, jobs: Sequence[Job]) -> Sequence[Job]:
-        factors = [job.throttle_factor for job in jobs]
-        indexes = admit_by_weight(factors, self.load, self.queue.throttle_limit)
-        return [jobs[index] for index in indexes]
-
-    def _has_place(self, job: Job, before: int) -> bool:
-        """A job that lost its worker is never claimed ahead of a free thread.
-
-        So it is certain next time whether it had started, and the count of its losses is exact.
-        """
-        is_lost = job.error != NONE and was_lost(job.error)
-        return before < (self.slots if is_lost else self.places)
-
     def _locked(self, jobs: list[Job]) -> list[Job]:
         """Lock what was read without: throttlers may hold very many, which need no lock."""
         if self.locks:
             return jobs
-        locked = self.context.types.runnable(self.queue, self.engine.lock_unchanged(jobs))
+        locked = self.context.types.runnable(self.queue, self.context.engine.lock_unchanged(jobs))
         if len(locked) < len(jobs):
             self.context.held_scans.forget(self.queue.pk)
         return locked
 
-    def _tell_throttlers(self, count: int) -> bool:
-        """Let throttlers write down that so many jobs start; return whether they could."""
-        try:
-            with transaction.atomic(using=self.using):
-                self._write_starts(count)
-        except Exception as error:  # it is code of the project's
-            if is_outage(error):
-                raise
-            self._hold(f"throttler raised {error_of(error)}")
-            return False
-        return True
+    # Windows and throttlers
 
-    def _write_starts(self, count: int) -> None:
-        before = self.queue.throttler_state
-        latest = self.now + self.context.start_delay.span
-        for throttler in self.throttlers:
-            admitted = getattr(throttler, "admitted", None)
-            if callable(admitted):
-                admitted(self.queue, self.now, count, latest)
-        if self.queue.throttler_state != before:
-            Queue.objects.using(self.using).filter(pk=self.queue.pk).update(
-                throttler_state=self.queue.throttler_state
-            )
+    def _defer_outside_windows(self, jobs: list[Job]) -> list[Job]:
+        """Return the jobs whose windows are open; the others get their next opening.
+
+        Windows guard the request: a job whose answer is there already does not wait for one. A job
+        that cannot be judged is left where it is; those behind it go on.
+        """
+        open_now: list[Job] = []
+        for job in jobs:
+            if job.has_pending_answer or not job.time_windows:
+                open_now.append(job)
+                continue
+            try:
+                opening = transitions.first_opening(job, self.now)
+            except Exception as error:  # a zone that this machine lacks, say
+                self._hold(f"job {job.pk} cannot start: {error_of(error)}")
+                continue
+            if opening <= self.now:
+                open_now.append(job)
+            else:
+                self.put_off.append((job, opening, "its time window is closed"))
+        return open_now
+
+    def _load_throttlers(self) -> None:
+        try:
+            self.throttlers = get_throttlers(self.queue.instance, self.queue.name)
+        except ConfigurationError as error:
+            self.problem = str(error)
+        if self.throttlers:
+            self.locks = self.context.held_scans.start_most(self.queue.pk)
+        counters = [getattr(throttler, "admitted", None) for throttler in self.throttlers]
+        self.counters = [admitted for admitted in counters if callable(admitted)]
+        if self.counters:
+            self.places = self.slots  # a job that waits for a thread has not started
+
+    @property
+    def _limits(self) -> object:
+        """What of the queue's row throttlers may go by, beside what they write themselves."""
+        return self.queue.throttle_limit, self.queue.order
+
+    def _may_scan(self) -> bool:
+        """Return whether it is worth while to ask the throttlers again."""
+        scans, now = self.context.held_scans, time.monotonic()
+        return not self.throttlers or scans.may_begin(self.queue.pk, now, self._limits)
+
+    def _note_scan(self, began: float) -> None:
+        scans, pk = self.context.held_scans, self.queue.pk
+        scans.gave(pk, self.looked_at, len(self.admitted))
+        if not (self.admitted or self.moved):
+            is_whole = self.resume_after is None
+            scans.had(pk, began, time.monotonic(), self._limits, is_whole=is_whole)
 
     def _pass_throttlers(self, jobs: list[Job]) -> list[Job]:
         """Return the jobs that all throttlers let run; give the rescheduled their time."""
@@ -397,48 +396,22 @@ class Admission:
             problem = redactors[load.job_type].knowing(load.job_data).mask_text(problem)
         return problem
 
-    def _due(self, limit: int, which: Which = FIRST) -> list[Job]:
-        rows = self.engine.due(self.queue, self.now, limit, self._which(which))
-        return self.context.types.runnable(self.queue, rows)
-
-    def _which(self, which: Which) -> Which:
-        """Leave out what cannot start here, so that it keeps nothing from being seen."""
-        return which._replace(
-            without_types=tuple(self.context.types.unknown),
-            without_suspects=self.has_suspect,
-            locks=self.locks,
-        )
-
-    def _defer_outside_windows(self, jobs: list[Job]) -> list[Job]:
-        """Return the jobs whose windows are open; the others get their next opening.
-
-        Windows guard the request: a job whose answer is there already does not wait for one.
-        """
-        open_now: list[Job] = []
-        for job in jobs:
-            if job.has_pending_answer or not job.time_windows:
-                open_now.append(job)
-                continue
-            try:
-                opening = self._next_opening(job)
-            except Exception as error:  # a zone that this machine lacks, say
-                self._pass_over(job, error)
-                continue
-            if opening <= self.now:
-                open_now.append(job)
-            else:
-                self.put_off.append((job, opening, "its time window is closed"))
-        return open_now
-
-    def _next_opening(self, job: Job) -> datetime:
-        windows, zone = parse_windows(job.time_windows), job.job_type.zone
-        if is_open(windows, self.now, zone):
-            return self.now
-        return next_opening(windows, self.now, zone)
-
-    def _pass_over(self, job: Job, error: Exception) -> None:
-        """Leave a job that cannot be judged where it is; those behind it go on."""
-        self._hold(f"job {job.pk} cannot start: {error_of(error)}")
+    def _tell_throttlers(self, count: int) -> bool:
+        """Let throttlers write down that so many jobs start; return whether they could."""
+        before = self.queue.throttler_state
+        latest = self.now + timedelta(seconds=self.context.start_delay.seconds)
+        try:
+            with transaction.atomic(using=self.using):
+                for admitted in self.counters:
+                    admitted(self.queue, self.now, count, latest)
+                if self.queue.throttler_state != before:
+                    self._update_queue(throttler_state=self.queue.throttler_state)
+        except Exception as error:  # it is code of the project's
+            if is_outage(error):
+                raise
+            self._hold(f"throttler raised {error_of(error)}")
+            return False
+        return True
 
     def _reschedule(self) -> None:
         """Give jobs that are put off their new time."""
@@ -447,28 +420,28 @@ class Admission:
             if job.pk in free:
                 transitions.reschedule(job, moment, self.now)
                 self.moved += 1
-                logger.info("job=%s rescheduled=%s reason=%r", job.pk, moment.isoformat(), reason)
+                events.info(
+                    "job_rescheduled", reason, **events.fields_of(job), until=moment.isoformat()
+                )
         self.put_off = []
 
-    def _hold_locked(self) -> None:
-        if self._lock():
-            self._hold(self.problem)
-            self._note_problem()
+    # What holds the queue back
 
     def _hold(self, problem: str) -> None:
         """Remember what holds the queue back, or a part of it."""
         self.problem = storable_text(problem)
         if self.queue.throttler_problem != self.problem:
-            logger.error("queue=%s held: %s", self.queue, self.problem)
+            events.error("queue_held", self.problem, queue=self.queue.name)
 
     def _note_problem(self) -> None:
         """Write what is wrong, or that nothing is any more."""
         problem = self.problem or NONE
         if self.queue.throttler_problem != problem:
             self.queue.throttler_problem = problem
-            Queue.objects.using(self.using).filter(pk=self.queue.pk).update(
-                throttler_problem=problem
-            )
+            self._update_queue(throttler_problem=problem)
+
+    def _update_queue(self, **values: Any) -> None:
+        Queue.objects.using(self.using).filter(pk=self.queue.pk).update(**values)
 
     # Starting
 
@@ -477,12 +450,9 @@ class Admission:
             return []
         suspects = _suspects(jobs)
         transitions.claim(jobs, self.context.worker, self.now, room=self.slots)
-        self.context.suspects.claimed(suspects)
+        self.context.note_suspects(suspects)
         answers = early.take_early(jobs, self.now, self.using)
         emit_started(jobs, self.using)
-        return self._claims(jobs, answers)
-
-    def _claims(self, jobs: Sequence[Job], answers: dict[int, Answer]) -> list[Claim]:
         claims: list[Claim] = []
         now = steady()
         for job in jobs:
@@ -494,12 +464,7 @@ class Admission:
                 self.moved += 1
             else:
                 transitions.expect_response_handler(job)
-                claims.append(
-                    Claim(
-                        job.pk, job.attempt, Phase.RESPONSE, job, snapshot(job),
-                        response_of(answer, job),
-                    )
-                )  # fmt: skip
+                claims.append(response_claim(job, answer))
         return claims
 
 
@@ -509,8 +474,5 @@ def _suspects(jobs: Sequence[Job]) -> list[Job]:
 
 def _with_suspects(jobs: list[Job], number: int) -> list[Job]:
     """Return the jobs without the suspects behind the first so many."""
-    suspects = _suspects(jobs)
-    if len(suspects) <= number:
-        return jobs
-    left_out = {job.pk for job in suspects[number:]}
-    return [job for job in jobs if job.pk not in left_out]
+    left_out = {job.pk for job in _suspects(jobs)[number:]}
+    return [job for job in jobs if job.pk not in left_out] if left_out else jobs

@@ -6,16 +6,15 @@ committed before its handler starts, and one worker at a time admits to a limite
 
 from __future__ import annotations
 
-import logging
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from itertools import islice, takewhile
 from math import inf
-from typing import TYPE_CHECKING
 
-from hipq_django import transitions
+from hipq_django import events, transitions
 from hipq_django.answers import early
-from hipq_django.answers.aggregation import response_of
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
 from hipq_django.database.clock import steady
@@ -23,20 +22,25 @@ from hipq_django.database.errors import is_locked_out, is_refusal
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.ordering import MAX_RANK
+from hipq_django.domain.retries import Failure
 from hipq_django.domain.serialization import error_of, storable_text
 from hipq_django.domain.states import NONE, Phase
-from hipq_django.engines.values import GivenUpError, ScanBounds
-from hipq_django.models import Job, Queue
+from hipq_django.engines.values import ClaimRequest, GivenUpError, QueueWork, ScanBounds
+from hipq_django.models import Job, Queue, Worker
+from hipq_django.models.job import JobQuerySet
 from hipq_django.scheduler.admission import Admission
-from hipq_django.scheduler.claiming import PAGE_SIZE, claim_plain_queues, committed
-from hipq_django.scheduler.context import SchedulerContext
-from hipq_django.scheduler.polling import (
-    ProbePacer,
-    QueueRotation,
-    has_startable,
-    with_jobs,
+from hipq_django.scheduler.context import (
+    PAGE_SIZE,
+    Admitted,
+    JobRunner,
+    SchedulerContext,
+    committed,
+    handler_claims,
+    response_claim,
 )
-from hipq_django.scheduler.writing import write
+from hipq_django.scheduler.current_batch import Lease
+from hipq_django.scheduler.persisting import persist_leased
+from hipq_django.scheduler.polling import ProbePacer, QueueRotation, has_startable, with_jobs
 from hipq_django.transitions.values import (
     RESERVATION_SECONDS,
     Claim,
@@ -46,33 +50,15 @@ from hipq_django.transitions.values import (
     snapshot,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from datetime import datetime
-
-    from hipq_django.domain.retries import Failure
-    from hipq_django.engines.values import QueueWork
-    from hipq_django.models import Worker
-    from hipq_django.models.job import JobQuerySet
-    from hipq_django.scheduler.context import Admitted
-    from hipq_django.scheduler.current_batch import Lease
-    from hipq_django.scheduler.runner import JobRunner
-
-logger = logging.getLogger("hipq_django")
-
 MAX_QUEUES_PER_CLAIM = 50
 """How many plain queues one statement claims from; mostly a few of them fill the places."""
 
 
-class BatchScheduler:
-    """One worker's scheduler over some queues, all of the instance where none are named."""
+class BatchScheduler(SchedulerContext):
+    """One worker's scheduler over the queues that its row says."""
 
     def __init__(self, worker: Worker, runner: JobRunner) -> None:
-        self.context = SchedulerContext(worker, runner)
-        self.using = worker.using
-        self.engine = self.context.engine
-        self.runner = runner
-        self.batch = runner.batch
+        super().__init__(worker, runner)
         self.rotation = QueueRotation()
         self.pacer = ProbePacer()
         self.full_queues: set[int] = set()
@@ -85,15 +71,6 @@ class BatchScheduler:
         """How many it has moved in whatever way."""
         self.contended = False
         """Whether another worker was just admitting to a queue that has something due."""
-
-    @property
-    def worker(self) -> Worker:
-        """The row of this worker."""
-        return self.context.worker
-
-    @worker.setter
-    def worker(self, worker: Worker) -> None:
-        self.context.worker = worker
 
     def run_once(self) -> int:
         """Do one pass; return how many jobs were admitted.
@@ -153,10 +130,11 @@ class BatchScheduler:
     def _refill(self, queue: Queue, lease: Lease) -> bool:
         before = len(lease.results)
         rest = [result for result in lease.results if not isinstance(result, Succeeded)]
-        write(lease, rest, self.worker)
+        persist_leased(lease, rest, self.worker)
         try:
             self.start_jobs(self._admit(queue, lease).claims)
-            write(lease, lease.results, self.worker)  # what was passed over, its row is locked say
+            # What was passed over: its row is locked, say.
+            persist_leased(lease, lease.results, self.worker)
         except GivenUpError:
             raise
         except Exception as error:
@@ -173,21 +151,20 @@ class BatchScheduler:
         They may be held back a moment, unless a full queue needs the room.
         """
         results = self.batch.lease(more_come=may_wait and self.runner.backlog > 0)
-        written = self.write_leased(results)
+        written = self.persist_leased(results)
         self.moved += len(written)
         return written
 
-    def write_leased(self, lease: Lease) -> list[Result]:
+    def persist_leased(self, lease: Lease) -> list[Result]:
         """Do the same with results that are leased already; also beside a pass, in a thread."""
         results = lease.results
         if not results:
             return []
         with lease:
-            released = [result for result in results if isinstance(result, Released)]
-            if any(result.claim.start_by < inf for result in released):
-                self.context.start_delay.too_short()
-            written = write(lease, results, self.worker)
-        self.context.held_scans.forget_all(result.claim.snapshot.queue.id for result in written)
+            if any(isinstance(r, Released) and r.claim.start_by < inf for r in results):
+                self.start_delay.too_short()
+            written = persist_leased(lease, results, self.worker)
+        self.held_scans.forget_all(result.claim.snapshot.queue.id for result in written)
         return written
 
     # 1 what is due
@@ -196,31 +173,30 @@ class BatchScheduler:
         """Yield the queues that are next in the rotation; then, where needed, those of a probe."""
         first = self.rotation.pop_next()
         for work in first:
-            self.context.held_scans.forget(work.queue.pk)
+            self.held_scans.forget(work.queue.pk)
         yield first
         if not (self.admitted and self.pacer.is_recent(time.monotonic())):
             yield self.fetch_due()
 
     def fetch_due(self) -> list[QueueWork]:
-        """Return the queues that have something to do; one query, no locks."""
+        """Return the queues that have something to do; one query, no locks.
+
+        It scans from the start of each queue, or from its low-water mark where that is slow.
+        """
         if self._places <= 0:
             return []
-        return self.rotation.after_probe(self._probe())
-
-    def _probe(self) -> list[QueueWork]:
-        """Scan from the start of each queue, or from its low-water mark where that is slow."""
         now, began = clock.now(self.using), time.monotonic()
         full_scan = self.pacer.is_full_scan_due(began)
         queues = self.rotation.queues.items()
         bounds = {pk: self._bounds(queue, now, full_scan=full_scan) for pk, queue in queues}
-        found = self.engine.probe_queues(self.worker.instance, self.worker.queues, now, bounds)
+        found = self.engine.probe_queues(self.worker, now, bounds)
         for work in found:
             work.queue.low_water_mark = work.queue.low_water_mark_at(work.first_rank, now)
         self.pacer.record(began, time.monotonic(), full_scan=full_scan)
-        return found
+        return self.rotation.after_probe(found)
 
     def _bounds(self, queue: Queue, now: datetime, *, full_scan: bool) -> ScanBounds:
-        is_strict = not (_throttlers_of(queue) or self.context.types.unknown)
+        is_strict = not (_throttlers_of(queue) or self.types.unknown)
         low = -MAX_RANK if full_scan else queue.low_water_mark
         return ScanBounds(queue.high_water_mark(now), is_strict, low)
 
@@ -267,12 +243,15 @@ class BatchScheduler:
         in SQL, or another worker was quicker. Not those that had nothing at the last probe: they
         are asked as well, so that new jobs need not wait for the next one.
         """
-        self.context.types.read()
+        self.types.read()
         limit = min(places, PAGE_SIZE)
         queues = self.rotation.in_turn([*plain, *self._other_plain(plain)])
-        found = claim_plain_queues(self.context, [work.queue for work in queues], limit)
-        self._note(queues[0].queue, found)
-        claims = found.claims
+        wanted = ClaimRequest(self.runner.free_slots(), limit, list(self.types.by_id))
+        now, sent = clock.now(self.using), steady()
+        jobs = transitions.claim_due([work.queue for work in queues], self.worker, now, wanted)
+        claims = handler_claims(self, jobs, sent)
+        if len(claims) == PAGE_SIZE:
+            self.rotation.put_first(claims[-1].snapshot.queue.name)  # it has more
         gave = {claim.snapshot.queue.id for claim in claims}
         number = len(queues)
         if len(claims) == limit:
@@ -292,7 +271,7 @@ class BatchScheduler:
 
     def _claim(self, work: QueueWork) -> Iterator[list[Claim]]:
         """Claim from one queue; what is wrong with it stops no other."""
-        self.context.types.read()
+        self.types.read()
         self.rotation.served(work.queue)
         with self._failing_alone(work.queue):
             if work.has_error:
@@ -307,14 +286,9 @@ class BatchScheduler:
                 yield admitted.claims
 
     def _admit(self, queue: Queue, lease: Lease | None = None) -> Admitted:
+        """Admit to one queue, and note what came of it."""
         resume_after = self.resume_after.pop(queue.pk, None)
-        admission = Admission(self.context, queue, lease=lease, resume_after=resume_after)
-        admitted = admission.claim()
-        self._note(queue, admitted)
-        return admitted
-
-    def _note(self, queue: Queue, admitted: Admitted) -> None:
-        """Note what came of looking at a queue."""
+        admitted = Admission(self, queue, lease=lease, resume_after=resume_after).claim()
         self.moved += admitted.moved
         self.contended = self.contended or admitted.is_contended
         if admitted.is_full is not None:
@@ -322,8 +296,8 @@ class BatchScheduler:
         if admitted.resume_after:
             self.resume_after[queue.pk] = admitted.resume_after
         if admitted.has_more:
-            claimed = admitted.claims[-1].snapshot.queue if admitted.claims else queue
-            self.rotation.put_first(claimed.name)
+            self.rotation.put_first(queue.name)
+        return admitted
 
     @contextmanager
     def _failing_alone(self, queue: Queue) -> Iterator[None]:
@@ -334,7 +308,9 @@ class BatchScheduler:
             raise
         except Exception as error:
             if is_locked_out(error):
-                logger.warning("queue=%s passed over: somebody holds a lock it needs", queue)
+                events.warning(
+                    "queue_passed_over", "somebody holds a lock it needs", queue=queue.name
+                )
             elif is_refusal(error):
                 self._hold(queue, error)
             else:
@@ -347,18 +323,17 @@ class BatchScheduler:
             row = locked(rows, skip_locked=True).first()
             if row is not None and row.throttler_problem != problem:
                 rows.update(throttler_problem=problem)
-                logger.error("queue=%s held: %s", queue, problem, exc_info=error)
+                events.error("queue_held", problem, queue=queue.name, exception=error)
 
     # 4 and 5
 
-    def start_jobs(self, claims: list[Claim]) -> list[Claim]:
+    def start_jobs(self, claims: list[Claim]) -> None:
         """Put claims, which are committed, into the batch and hand them to the runner."""
         if claims:
             self.admitted += len(claims)
             self.moved += len(claims)
             self.batch.add(claims)
             self.runner.start(claims)
-        return claims
 
     # Work on jobs that are claimed already
 
@@ -370,14 +345,7 @@ class BatchScheduler:
             transitions.assign(jobs, self.worker, now)
             answers = early.take_early(jobs, now, self.using)
             transitions.release([job.pk for job in jobs if job.pk not in answers], self.using, now)
-            taken = [job for job in jobs if job.pk in answers]
-            claims = [
-                Claim(
-                    job.pk, job.attempt, Phase.RESPONSE, job, snapshot(job),
-                    response_of(answers[job.pk], job),
-                )
-                for job in taken
-            ]  # fmt: skip
+            claims = [response_claim(job, answers[job.pk]) for job in jobs if job.pk in answers]
         return committed(claims)
 
     def _claim_errors(self, queue: Queue, limit: int) -> list[Claim]:
@@ -385,19 +353,16 @@ class BatchScheduler:
         with worker_transaction(self.using):
             errors = queue.jobs.using(self.using).in_error().filter(worker=None)
             locked_errors = self._lock(queue, errors.order_by("id"), limit)
-            deciding = self._deciding()
+            # An answer may have replaced the error that a decision here is about: then that is
+            # dropped when it is written, and only then the job is taken up again.
+            deciding = {claim.id for claim in self.batch if claim.phase is Phase.DECISION}
             jobs = [job for job in locked_errors if job.pk not in deciding]
             failures = transitions.failures_of(jobs, self.using)
             jobs = self._without_suspects(jobs, failures)
             transitions.assign(jobs, self.worker, now)
             claims = [
                 Claim(
-                    job.pk,
-                    job.attempt,
-                    Phase.DECISION,
-                    job,
-                    snapshot(job),
-                    failure=failures[job.pk],
+                    job.pk, job.attempt, Phase.DECISION, job, snapshot(job), None, failures[job.pk]
                 )
                 for job in jobs
             ]
@@ -408,17 +373,9 @@ class BatchScheduler:
         suspects = [job for job in jobs if failures[job.pk].lost_decisions]
         if not suspects:
             return list(jobs)
-        taken = [] if self.context.has_suspect else suspects[:1]
-        self.context.suspects.claimed(taken)
+        taken = [] if self.has_suspect else suspects[:1]
+        self.note_suspects(taken)
         return [job for job in jobs if job in taken or job not in suspects]
-
-    def _deciding(self) -> set[int]:
-        """Return the ids of jobs that are being decided here.
-
-        An answer may have replaced the error that it is about: then the decision is dropped when it
-        is written, and only then the job is taken up again.
-        """
-        return {claim.id for claim in self.batch if claim.phase is Phase.DECISION}
 
     def release_unconfirmed(self) -> int:
         """Release jobs that the database says this worker owns, but that it does not know of.
@@ -442,8 +399,9 @@ class BatchScheduler:
 
     def _lock(self, queue: Queue, rows: JobQuerySet, limit: int) -> list[Job]:
         """Lock and return up to `limit` rows that this process has code for."""
-        types = self.context.types
-        return types.runnable(queue, locked(types.among(rows), skip_locked=True)[:limit])
+        types = self.types
+        known = rows.exclude(job_type__in=types.unknown)
+        return types.runnable(queue, locked(known, skip_locked=True)[:limit])
 
 
 def _throttlers_of(queue: Queue) -> Sequence[str]:

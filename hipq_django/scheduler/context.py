@@ -1,30 +1,63 @@
-"""What the steps of a worker's scheduler share."""
+"""What the steps of a worker's scheduler share: its context, and how jobs become claims."""
 
 from __future__ import annotations
 
+import logging
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Sequence
+from math import inf
+from typing import NamedTuple, Protocol
 
+from hipq_django import events
+from hipq_django.answers.aggregation import response_of
+from hipq_django.database.clock import steady
+from hipq_django.domain.states import Phase
 from hipq_django.engines import engine_for
-from hipq_django.engines.rows import set_parents
+from hipq_django.engines.rows import set_parents, set_types
 from hipq_django.job_types.registry import get_all_declared
-from hipq_django.models import JobType
-from hipq_django.scheduler.throttled import HeldScans, StartDelay
+from hipq_django.models import Answer, Job, JobType, Queue, Worker
+from hipq_django.scheduler.current_batch import CurrentBatch
+from hipq_django.scheduler.polling import HeldScans, StartDelay
+from hipq_django.signals import job_started, send_after_commit
+from hipq_django.transitions.values import Claim, snapshot
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+PAGE_SIZE = 500
+"""How many jobs one statement claims, or reads to be looked at."""
 
-    from hipq_django.models import Job, Queue, Worker
-    from hipq_django.models.job import JobQuerySet
-    from hipq_django.scheduler.current_batch import CurrentBatch
-    from hipq_django.scheduler.runner import JobRunner
-    from hipq_django.transitions.values import Claim
+ANSWER_SECONDS = 1.0
+"""How long the database may take to answer a claim, and the answer still counts as fresh."""
 
 TYPES_SECONDS = 1.0
 """How long a worker may go on with the job types it has read."""
 
 TYPES_SHARE = 0.02
 """The share of its time for reading them, where the database is far away."""
+
+
+class JobRunner(Protocol):
+    """Who runs the claims: threads in a worker, the caller itself in a test."""
+
+    batch: CurrentBatch
+    """Where the results are delivered."""
+
+    @property
+    def backlog(self) -> int:
+        """How many claims have not started."""
+
+    def free_slots(self) -> int:
+        """Return how many jobs would start at once."""
+
+    def prefetch_slots(self) -> int:
+        """Return how many more may be claimed ahead of a free thread."""
+
+    def start(self, claims: Sequence[Claim]) -> None:
+        """Run the claims, in their order."""
+
+    def executing(self) -> list[Claim]:
+        """Return the claims that have started."""
+
+    def release_stale(self) -> None:
+        """Deliver as released the claims that no one is free to start."""
 
 
 class Admitted(NamedTuple):
@@ -67,12 +100,8 @@ class KnownTypes:
         seconds = time.monotonic() - began
         self._read_at = began + max(TYPES_SECONDS, seconds / TYPES_SHARE)
 
-    def among(self, rows: JobQuerySet) -> JobQuerySet:
-        """Return the jobs that this process has code for."""
-        return rows.exclude(job_type__in=self.unknown) if self.unknown else rows
-
     def runnable(self, queue: Queue, jobs: Iterable[Job]) -> list[Job]:
-        """Return the same of jobs of a queue, with their queue and type."""
+        """Return the jobs of a queue that this process has code for, with their queue and type."""
         found: list[Job] = []
         for job in jobs:
             job_type = self.by_id.get(job.job_type_id)
@@ -84,25 +113,11 @@ class KnownTypes:
         return found
 
 
-class Suspects:
-    """The suspects that a worker has claimed."""
-
-    def __init__(self) -> None:
-        self._attempts: dict[int, int] = {}
-
-    def claimed(self, jobs: Sequence[Job]) -> None:
-        """Note suspects that are claimed now, by their ids and attempts."""
-        self._attempts |= {job.pk: job.attempt for job in jobs}
-
-    def has_one_in(self, batch: CurrentBatch) -> bool:
-        """Return whether one of them is in flight still; forget the others."""
-        if self._attempts:
-            self._attempts = dict(self._attempts.items() & batch.attempts())
-        return bool(self._attempts)
-
-
 class SchedulerContext:
-    """Of one worker: its row, its engine, who runs its jobs, and what it remembers of them."""
+    """What the steps may see of a worker's scheduler.
+
+    Its row, its engine, who runs its jobs, and what it remembers of them.
+    """
 
     def __init__(self, worker: Worker, runner: JobRunner) -> None:
         self.worker = worker
@@ -111,11 +126,70 @@ class SchedulerContext:
         self.runner = runner
         self.batch = runner.batch
         self.types = KnownTypes(worker)
-        self.suspects = Suspects()
+        self._suspects: dict[int, int] = {}
+        """The suspects that were claimed: their attempts, by their ids."""
         self.held_scans = HeldScans()
         self.start_delay = StartDelay()
 
+    def note_suspects(self, jobs: Iterable[Job]) -> None:
+        """Note suspects that are claimed now."""
+        self._suspects |= {job.pk: job.attempt for job in jobs}
+
     @property
     def has_suspect(self) -> bool:
-        """Whether this worker has a suspect in flight: it takes one at a time."""
-        return self.suspects.has_one_in(self.batch)
+        """Whether this worker has a suspect in flight still: it takes one at a time."""
+        if self._suspects:
+            self._suspects = dict(self._suspects.items() & self.batch.attempts())
+        return bool(self._suspects)
+
+
+# From jobs to claims
+
+
+def handler_claims(context: SchedulerContext, jobs: Sequence[Job], sent: float) -> list[Claim]:
+    """Return what is to be done for jobs that one statement, `sent` at a moment, has claimed."""
+    set_types(jobs, context.types.by_id)
+    emit_started(jobs, context.using)
+    known_at = known_since(sent)
+    return [handler_claim(job, known_at) for job in jobs]
+
+
+def known_since(sent: float) -> float:
+    """Return since when claims are known to hold whose statement was `sent` at a moment.
+
+    They are as fresh as the answer of the database; unless that was a long time in coming, because
+    this process was stopped say.
+    """
+    now = steady()
+    return now if now < sent + ANSWER_SECONDS else sent
+
+
+def committed(claims: list[Claim]) -> list[Claim]:
+    """Note that claims which were made in one transaction are committed."""
+    if claims:
+        known_at = known_since(claims[0].known_at)
+        for claim in claims:
+            claim.known_at = known_at
+    return claims
+
+
+def emit_started(jobs: Sequence[Job], using: str) -> None:
+    """Say that these jobs are claimed."""
+    send_after_commit(job_started, jobs, using)
+    if events.is_logged(logging.INFO):
+        for job in jobs:
+            events.info("job_started", **events.fields_of(job))
+
+
+def handler_claim(job: Job, known_at: float) -> Claim:
+    """Return what is to be done for a claimed job without an answer: its handler."""
+    return Claim(
+        job.id, job.attempt, Phase.REQUEST, job, snapshot(job), None, None,
+        known_at, inf, 0.0, not job.prefetched,
+    )  # fmt: skip
+
+
+def response_claim(job: Job, answer: Answer) -> Claim:
+    """Return what is to be done for a claimed job whose answer is in: its response handler."""
+    response = response_of(answer, job)
+    return Claim(job.pk, job.attempt, Phase.RESPONSE, job, snapshot(job), response)

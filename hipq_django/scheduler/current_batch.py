@@ -1,22 +1,19 @@
 """The claims that a worker has in flight, from their commit to the commit of what became of them.
 
 Nothing is ever between two owners: a claim stays in the batch until its result is written, and a
-result that is being written comes back unless the writer has settled it.
+result that is being written comes back unless the writer says that it is written.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Self
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Self
 
+from hipq_django import events
 from hipq_django.database.clock import steady
-from hipq_django.scheduler.stuck import StuckResults
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from hipq_django.transitions.values import Claim, Result
+from hipq_django.transitions.values import Claim, Result
 
 FLUSH_RESULTS = 500
 """So many results are written at once, whatever the scheduler is doing."""
@@ -35,7 +32,7 @@ PATIENCE_SECONDS = 30.0
 
 
 class Lease:
-    """Results that one writer is at; what it does not settle or defer goes back at the end."""
+    """Results that one writer is at; what it does not forget or defer goes back at the end."""
 
     def __init__(self, batch: CurrentBatch, results: Sequence[Result]) -> None:
         self._batch = batch
@@ -52,13 +49,13 @@ class Lease:
 
     @property
     def results(self) -> list[Result]:
-        """What is not settled yet, in the order in which it came."""
+        """What is not written yet, in the order in which it came."""
         return list(self._left.values())
 
-    def settle(self, results: Iterable[Result]) -> None:
+    def forget(self, results: Iterable[Result]) -> None:
         """Let go of results: they are committed, or were not this worker's to write."""
-        settled = [self._left.pop(id(result)) for result in results]
-        self._batch.settle(settled)
+        written = [self._left.pop(id(result)) for result in results]
+        self._batch.forget(written)
 
     def waited(self, result: Result) -> float:
         """Return for how many seconds the result has been tried again and again."""
@@ -120,13 +117,16 @@ class CurrentBatch:
             self.unfinished += len(added)
 
     def deliver(self, result: Result) -> bool:
-        """Take on the result of a claim; return whether so many wait that a writer should come."""
+        """Take on the result of a claim; return whether a writer should be called.
+
+        So many results wait, and none has been called yet: a call takes as long as a small handler.
+        """
         with self._lock:
             if not self._results:
                 self._first_result = steady()
             self._results.append(result)
             self.unfinished -= 1
-            return len(self._results) >= FLUSH_RESULTS
+            return len(self._results) >= FLUSH_RESULTS and not self._is_writers
 
     # Who writes the results
 
@@ -189,7 +189,7 @@ class CurrentBatch:
 
     # What a lease does
 
-    def settle(self, results: Iterable[Result]) -> None:
+    def forget(self, results: Iterable[Result]) -> None:
         """Forget claims whose results are committed, or are somebody else's business."""
         claims = [result.claim for result in results]
         with self._lock:
@@ -227,3 +227,42 @@ class CurrentBatch:
             for claim in dropped:
                 if self._claims.pop(id(claim), None) is not None:
                     self.unfinished -= 1
+
+
+class StuckResults:
+    """Says which results cannot be written because somebody keeps their rows locked.
+
+    It names each job once when that lasts, and once when it is over; a moment is nothing special.
+    """
+
+    def __init__(self, patience_seconds: float) -> None:
+        self._patience_seconds = patience_seconds
+        self._since: dict[int, float] = {}
+        self._named: set[int] = set()
+
+    def wait(self, claim: Claim) -> None:
+        """Note that the result of a claim could not be written."""
+        seconds = steady() - self._since.setdefault(claim.id, steady())
+        if seconds >= self._patience_seconds and claim.id not in self._named:
+            self._named.add(claim.id)
+            events.warning(
+                "job_locked",
+                "another transaction has locked the row; the result is kept and written when that "
+                "transaction ends",
+                **claim.fields,
+                seconds=round(seconds),
+            )
+
+    def seconds(self, claim: Claim) -> float:
+        """Return how long ago the result of a claim could not be written for the first time."""
+        now = steady()
+        return now - self._since.get(claim.id, now)
+
+    def end(self, claims: Sequence[Claim]) -> None:
+        """Note that they were written, or are not this worker's to write any more."""
+        for claim in claims if self._since else ():
+            since = self._since.pop(claim.id, 0.0)
+            if claim.id in self._named:
+                self._named.discard(claim.id)
+                seconds = round(steady() - since)
+                events.warning("job_unlocked", **claim.fields, seconds=seconds)

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import copy
 import inspect
-import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from traceback import clear_frames
+from typing import Any
 
 from asgiref.sync import async_to_sync
 
+from hipq_django import events
 from hipq_django.domain.parts import WAIT_FOR
 from hipq_django.domain.retries import (
     WAIT,
     Decision,
-    Failure,
     GiveUp,
     RetryAt,
     RetryIn,
@@ -40,6 +41,7 @@ from hipq_django.domain.validation import (
 from hipq_django.exceptions import HipqError, InvalidJobError
 from hipq_django.job_types.registry import get_declared
 from hipq_django.job_types.spec import JobTypeSpec
+from hipq_django.models import Job
 from hipq_django.transitions.values import (
     Claim,
     Decided,
@@ -50,13 +52,6 @@ from hipq_django.transitions.values import (
     Waits,
     WaitsFor,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from hipq_django.models import Job
-
-logger = logging.getLogger("hipq_django")
 
 CHANGEABLE: dict[str, Callable[[Any], Any]] = {
     "job_data": checked_data,
@@ -69,12 +64,19 @@ CHANGEABLE: dict[str, Callable[[Any], Any]] = {
 """The fields that a retry handler may change, and their rules."""
 
 
+MAX_CAUSES = 20
+"""Exceptions that led to one another may do so in a circle."""
+
 MAX_RESULT_CHARS = 16_000_000
 """Drivers take more than a second for each ten million, and the whole batch waits for it."""
 
 
 class ResultError(HipqError):
     """A handler returned something that cannot be a job's result."""
+
+
+class MaskedError(HipqError):
+    """Stands in logs and signals for an exception whose text may quote sensitive fields."""
 
 
 class OpenTransactionError(HipqError):
@@ -87,24 +89,32 @@ def execute(claim: Claim) -> Result:
     declared = get_declared(job_type.instance, job_type.name)
     if declared is None:
         return Snoozed(claim, 60, f"no code for job type {job_type.name!r} in this worker")
-    if claim.phase is Phase.DECISION:
-        return _decide(claim, declared)
     try:
+        if claim.phase is Phase.DECISION:
+            return _decide(claim, declared)
         return _returned(claim, declared, _call(declared, claim))
     except KeyboardInterrupt:
         raise
-    except Snooze as snooze:
-        return _snoozed(claim, snooze)
-    except BaseException as error:  # sys.exit() in a handler fails the job only
-        return _failed(claim, error)
+    except BaseException as error:  # sys.exit() in a handler ends the job, not the worker
+        if isinstance(error, Snooze) and claim.phase is not Phase.DECISION:
+            return _snoozed(claim, error)
+        return undone(claim, error)
 
 
 def undone(claim: Claim, error: BaseException) -> Result:
     """Return the end of a claim that `error` cut short, wherever that was raised."""
-    if claim.phase is Phase.DECISION:
-        _log_raised(claim, error)
-        return Decided(claim, GiveUp())
-    return _failed(claim, error)
+    if claim.phase is not Phase.DECISION:
+        return _failed(claim, error)
+    # As text where something in it must be masked.
+    redactor = claim.snapshot.redactor
+    events.error(
+        "retry_handler_raised",
+        "the job is final",
+        **claim.fields,
+        exception=None if redactor.fields else error,
+        traceback=traceback_of(error, redactor) if redactor.fields else "",
+    )
+    return Decided(claim, GiveUp())
 
 
 def left_open(claim: Claim, aliases: Sequence[str]) -> Result:
@@ -168,8 +178,9 @@ def _misplaced(value: Any) -> str:
 
 def _waiting(claim: Claim, declared: JobTypeSpec, value: Any) -> Result:
     if claim.phase is Phase.RESPONSE:
+        word = "WAIT" if value is WAIT else "WAIT_FOR"
         raise ResultError(
-            f"the response handler of {declared.name!r} returned {_word(value)}; the answer is "
+            f"the response handler of {declared.name!r} returned {word}; the answer is "
             "there already. Return the result, or raise Snooze(seconds)."
         )
     if value is WAIT_FOR:
@@ -194,10 +205,6 @@ def _waiting(claim: Claim, declared: JobTypeSpec, value: Any) -> Result:
     return WaitsFor(claim, value.expects)
 
 
-def _word(value: Any) -> str:
-    return "WAIT" if value is WAIT else "WAIT_FOR"
-
-
 def _snoozed(claim: Claim, snooze: Snooze) -> Result:
     """Return how long the job is put off; a subclass may lack what it takes to say so."""
     try:
@@ -212,10 +219,22 @@ def _failed(claim: Claim, error: BaseException) -> Failed:
     _leave_out_own_steps(error)
     try:
         redactor = claim.snapshot.redactor.knowing(claim.response, claim.job.job_data)
-        return Failed(claim, error_of(error, redactor), traceback_of(error, redactor), classes)
+        text, steps = error_of(error, redactor), traceback_of(error, redactor)
+        shown = MaskedError(text).with_traceback(error.__traceback__) if redactor.fields else error
+        _let_go_of_locals(error)
+        return Failed(claim, text, steps, classes, shown)
     except BaseException as broken:  # the handler's objects say what they like
         text = f"exception {type(error).__name__}; it cannot be shown: {type(broken).__name__}"
         return Failed(claim, text, NONE, classes)
+
+
+def _let_go_of_locals(error: BaseException | None) -> None:
+    """Free what the frames of an exception hold: it is kept until its result is written."""
+    for _ in range(MAX_CAUSES):
+        if error is None:
+            return
+        clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
 
 
 def _leave_out_own_steps(error: BaseException) -> None:
@@ -231,33 +250,13 @@ def _leave_out_own_steps(error: BaseException) -> None:
 
 
 def _decide(claim: Claim, declared: JobTypeSpec) -> Decided:
-    try:
-        if declared.retry_handler is not None:
-            return _ask_retry_handler(claim, declared, declared.retry_handler)
-        decision = _ask_policy(declared, claim.failure, claim.job.has_pending_answer)
-        return Decided(claim, _checked(decision, f"policy of {declared.name!r}"))
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # sys.exit() in a handler ends the job, not the worker
-        _log_raised(claim, error)
-        return Decided(claim, GiveUp())
-
-
-def _log_raised(claim: Claim, error: BaseException) -> None:
-    """Log what a retry handler raised; as text where something in it must be masked."""
-    redactor = claim.snapshot.redactor
-    shown = f"\n{traceback_of(error, redactor)}" if redactor.fields else ""
-    logger.error(
-        "job=%s attempt=%s retry handler raised%s", claim.id, claim.attempt, shown,
-        exc_info=None if shown else error,
-    )  # fmt: skip
-
-
-def _ask_policy(declared: JobTypeSpec, failure: Failure | None, has_pending_answer: bool) -> Any:
+    if declared.retry_handler is not None:
+        return _ask_retry_handler(claim, declared, declared.retry_handler)
+    failure = claim.failure
     decision = decide(declared.policy, failure) if failure else GiveUp()
-    if has_pending_answer and failure and isinstance(decision, GiveUp):
-        return decide_interrupted(failure)
-    return decision
+    if claim.job.has_pending_answer and failure and isinstance(decision, GiveUp):
+        decision = decide_interrupted(failure)
+    return Decided(claim, _checked(decision, f"policy of {declared.name!r}"))
 
 
 def _checked(decision: Any, whose: str) -> Decision:

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from hipq_django import events
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.sources.protocol import Received
 
@@ -91,7 +92,8 @@ class KafkaSource:
         A commit that never gets there does no harm: a later one covers it, or the messages are
         delivered again.
         """
-        ends = {(topic, partition): offset for topic, partition, offset in _receipts(received)}
+        receipts = sorted(message.receipt for message in received)
+        ends = {(topic, partition): offset for topic, partition, offset in receipts}
         offsets = [
             self._kafka.TopicPartition(topic, partition, offset + 1)
             for (topic, partition), offset in ends.items()
@@ -111,15 +113,11 @@ class KafkaSource:
         if error.fatal():
             raise self._kafka.KafkaException(error)
         if error.code() != self._kafka.KafkaError._PARTITION_EOF:
-            logger.warning("kafka: %s", error.str())
+            events.warning("kafka_warning", error.str(), logger=logger)
         return False
 
 
 logger.addFilter(OnceInAWhile())
-
-
-def _receipts(received: Sequence[Received]) -> list[tuple[str, int, int]]:
-    return sorted(message.receipt for message in received)
 
 
 def _received(message: Message) -> Received:
@@ -144,18 +142,18 @@ def _short(topic: str) -> str:
 
 
 def _log_assigned(_consumer: Any, partitions: Sequence[Any]) -> None:
-    logger.info("kafka: event=assigned partitions=%s", _names(partitions))
+    events.info("partitions_assigned", partitions=_names(partitions))
 
 
 def _log_revoked(_consumer: Any, partitions: Sequence[Any]) -> None:
-    logger.info("kafka: event=revoked partitions=%s", _names(partitions))
+    events.info("partitions_revoked", partitions=_names(partitions))
 
 
 def _log_refused_commit(error: Any, partitions: Sequence[Any]) -> None:
     for partition in partitions:
         refused = error or partition.error
         if refused:
-            logger.warning("kafka: offset of %s not committed: %s", _names([partition]), refused)
+            events.warning("offset_not_committed", str(refused), partitions=_names([partition]))
 
 
 def _names(partitions: Sequence[Any]) -> str:

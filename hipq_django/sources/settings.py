@@ -5,21 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.utils.module_loading import import_string
 
-from hipq_django.exceptions import ConfigurationError, nearest_name
+from hipq_django.exceptions import ConfigurationError
+from hipq_django.sources.protocol import MessageSource, Received
 
-if TYPE_CHECKING:
-    from hipq_django.sources.protocol import MessageSource, Received
-
-SOURCE_DEFAULTS: dict[str, Any] = {
-    "SOURCE": "",
-    "MAP": "",
-    "OPTIONS": {},
-    "BATCH_SIZE": 500,
-}
+SOURCE_DEFAULTS: dict[str, Any] = {"SOURCE": "", "MAP": "", "OPTIONS": {}, "BATCH_SIZE": 500}
 MAX_BATCH_SIZE = 10_000
 
 _METHODS = ("receive", "acknowledge", "close")
@@ -48,19 +41,7 @@ class SourceSettings:
 def source_settings(name: str, values: Mapping[str, Any]) -> SourceSettings:
     """Return the settings of a source that was found to be right."""
     values = {**SOURCE_DEFAULTS, **values}
-    return SourceSettings(
-        name=name,
-        source=values["SOURCE"],
-        map=values["MAP"],
-        options=values["OPTIONS"],
-        batch_size=values["BATCH_SIZE"],
-    )
-
-
-def unknown_options(values: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a text for each option that does not exist."""
-    for key in values.keys() - SOURCE_DEFAULTS.keys():
-        yield f"unknown option {key!r}{nearest_name(str(key), SOURCE_DEFAULTS)}"
+    return SourceSettings(name, **{key.lower(): values[key] for key in SOURCE_DEFAULTS})
 
 
 def wrong_values(values: Mapping[str, Any]) -> Iterator[str]:
@@ -100,12 +81,17 @@ def _source_class(path: str, options: Mapping[str, Any]) -> Callable[..., Any]:
     return source
 
 
-def _callable(what: str, path: str) -> Callable[..., Any]:
+def imported(what: str, path: str) -> Any:
+    """Return what a path of the setting names; raise `ConfigurationError` where that fails."""
     try:
-        found = import_string(path)
+        return import_string(path)
     except Exception as error:  # importing runs the project's code
         why = error if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
         raise ConfigurationError(f"{what} {path!r} cannot be imported: {why}.") from error
+
+
+def _callable(what: str, path: str) -> Callable[..., Any]:
+    found = imported(what, path)
     if not callable(found):
         raise ConfigurationError(f"{what} {path!r} is {found!r:.100}, which cannot be called.")
     return found  # type: ignore[no-any-return]  # imported by its path

@@ -5,50 +5,31 @@ mover left it. No such row means that somebody else was first, and the mover dro
 Rows are locked in the order of their ids.
 """
 
-from hipq_django.transitions.history import failures_of
+from hipq_django.transitions.edits import (
+    edit as edit,
+    first_opening as first_opening,
+    rank as rank,
+    reschedule as reschedule,
+    set_deadline as set_deadline,
+    set_key as set_key,
+    set_progress as set_progress,
+)
+from hipq_django.transitions.history import failures_of as failures_of
 from hipq_django.transitions.outcomes import (
-    fail,
-    finish_answered,
-    lose_decisions,
-    mark_answered,
-    move,
+    fail as fail,
+    finish_answered as finish_answered,
+    lose_decisions as lose_decisions,
+    mark_answered as mark_answered,
+    move as move,
 )
 from hipq_django.transitions.ownership import (
-    assign,
-    claim,
-    claim_due,
-    confirm_start,
-    expect_response_handler,
-    mark_started,
-    release,
-    release_for_retry,
+    assign as assign,
+    claim as claim,
+    claim_due as claim_due,
+    confirm_start as confirm_start,
+    expect_response_handler as expect_response_handler,
+    mark_started as mark_started,
+    release as release,
+    release_for_retry as release_for_retry,
 )
-from hipq_django.transitions.results import finish_and_claim, persist
-from hipq_django.transitions.running import set_deadline, set_key, set_progress
-from hipq_django.transitions.waiting import edit, first_opening, rank, reschedule
-
-__all__ = [
-    "assign",
-    "claim",
-    "claim_due",
-    "confirm_start",
-    "edit",
-    "expect_response_handler",
-    "fail",
-    "failures_of",
-    "finish_and_claim",
-    "finish_answered",
-    "first_opening",
-    "lose_decisions",
-    "mark_answered",
-    "mark_started",
-    "move",
-    "persist",
-    "rank",
-    "release",
-    "release_for_retry",
-    "reschedule",
-    "set_deadline",
-    "set_key",
-    "set_progress",
-]
+from hipq_django.transitions.results import finish_and_claim as finish_and_claim, persist as persist

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import logging
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from datetime import datetime
 
+from hipq_django import events
 from hipq_django.domain.retries import Failure, GiveUp, decide, is_shipped, retry_time
 from hipq_django.domain.states import Outcome, Phase, State
 from hipq_django.engines.values import Concluded
 from hipq_django.exceptions import JobTimeout
 from hipq_django.job_types.registry import get_declared
+from hipq_django.job_types.spec import JobTypeSpec
+from hipq_django.transitions.edits import next_time
 from hipq_django.transitions.history import failures_before
-from hipq_django.transitions.values import Decided, Failed
-from hipq_django.transitions.waiting import next_time
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
-
-    from hipq_django.job_types.spec import JobTypeSpec
-    from hipq_django.transitions.values import Claim
-
-logger = logging.getLogger("hipq_django")
+from hipq_django.transitions.values import Claim, Decided, Failed
 
 
 def decide_at_once(results: Sequence[Failed], using: str) -> list[Decided]:
@@ -38,8 +31,8 @@ def decide_at_once(results: Sequence[Failed], using: str) -> list[Decided]:
         claim.failure = Failure(before[claim.id] + 1, 0, tuple(result.classes))
         try:
             decided.append(Decided(claim, decide(declared.policy, claim.failure)))
-        except Exception:  # `draw` may be the project's: whoever decides later logs it
-            logger.debug("job=%s attempt=%s policy raised", claim.id, claim.attempt, exc_info=True)
+        except Exception as error:  # `draw` may be the project's: whoever decides later logs it
+            events.debug("policy_raised", **claim.fields, exception=error)
     return decided
 
 

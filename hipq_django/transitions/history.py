@@ -5,21 +5,16 @@ Each row counts those before it, so that only the last one is ever read.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from datetime import datetime
 
 from django.db.models import OuterRef, Subquery
 
 from hipq_django.domain.retries import Counts, Failure, failure_of
 from hipq_django.engines import engine_for
-from hipq_django.models import Attempt, Job
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from datetime import datetime
-
-    from hipq_django.models import Worker
-    from hipq_django.transitions.values import Failed
+from hipq_django.models import Attempt, Job, Worker
+from hipq_django.transitions.values import Failed
 
 
 def attempt_of(result: Failed, worker: Worker, now: datetime) -> Attempt:
@@ -31,7 +26,7 @@ def attempt_of(result: Failed, worker: Worker, now: datetime) -> Attempt:
         traceback=result.traceback,
         exception_classes=result.classes,
         worker=worker.name,
-        start_time=result.claim.snapshot.start_time,
+        start_time=result.claim.start_time(now),
         end_time=now,
     )
 
@@ -40,13 +35,10 @@ def record_attempts(attempts: Sequence[Attempt], using: str) -> None:
     """Write down failed attempts; the first that was written for an attempt stays."""
     before = _last([a.job_id for a in attempts if a.attempt > 1], using)
     for attempt in attempts:
-        _count(attempt, before.get(attempt.job_id))
+        last = before.get(attempt.job_id)
+        counts = _counts(last) if last else Counts()
+        attempt.failures, attempt.losses, attempt.interrupted = counts.with_attempt(attempt.kind)
     Attempt.objects.using(using).bulk_create(attempts, ignore_conflicts=True)
-
-
-def _count(attempt: Attempt, before: Attempt | None) -> None:
-    counts = _counts(before) if before else Counts()
-    attempt.failures, attempt.losses, attempt.interrupted = counts.with_attempt(attempt.kind)
 
 
 def _counts(attempt: Attempt) -> Counts:

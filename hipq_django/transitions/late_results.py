@@ -6,28 +6,19 @@ What its handler brings after all is worth more than what was guessed of it.
 
 from __future__ import annotations
 
-from decimal import Decimal
-from typing import TYPE_CHECKING
-
-from django.db.models import Sum
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 
 from hipq_django.conf.instances import get_instance
 from hipq_django.database.locks import locked
 from hipq_django.domain.states import NONE, Outcome, Phase, State
 from hipq_django.domain.throttling import fits
-from hipq_django.models import Attempt, Job, Queue
+from hipq_django.models import Attempt, Job, Queue, Worker
 from hipq_django.signals import job_finished, send_after_commit
 from hipq_django.transitions.history import attempt_of, record_attempts
 from hipq_django.transitions.outcomes import move
 from hipq_django.transitions.updates import rows_of
-from hipq_django.transitions.values import Failed, Succeeded, Waits, WaitsFor
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from datetime import datetime
-
-    from hipq_django.models import Worker
-    from hipq_django.transitions.values import Claim, Result
+from hipq_django.transitions.values import Claim, Failed, Result, Succeeded, Waits, WaitsFor
 
 _GUESSED = (Attempt.Kind.TIMED_OUT, Attempt.Kind.WORKER_LOST)
 
@@ -130,9 +121,7 @@ def _has_room(job: Job) -> bool:
     queue = locked(row, skip_locked=True).first()
     if queue is None:
         raise ContendedError
-    running = queue.jobs.using(job.using).running()
-    load = running.aggregate(total=Sum("throttle_factor"))["total"]
-    return fits(job.throttle_factor, Decimal(load or 0), queue.throttle_limit)
+    return fits(job.throttle_factor, queue.jobs.using(job.using).load(), queue.throttle_limit)
 
 
 def _forget_guess(job: Job) -> None:

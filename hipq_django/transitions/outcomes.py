@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any
 
 from django.db import IntegrityError
 from django.db.models import F
+from django.dispatch import Signal
 
+from hipq_django import events
 from hipq_django.domain.retries import MAX_LOSSES, class_names
 from hipq_django.domain.states import NONE, Outcome, State, steps_between
-from hipq_django.models import Answer, Attempt
+from hipq_django.models import Answer, Attempt, Job
 from hipq_django.signals import job_failed, job_finished, send_after_commit
 from hipq_django.transitions.history import record_attempts
 from hipq_django.transitions.updates import UNOWNED, chunks, rows_of, set_values, update_each
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
-
-    from hipq_django.models import Job
-
-logger = logging.getLogger("hipq_django")
 
 
 def move(job: Job, new: State, values: Mapping[str, Any], now: datetime) -> None:
@@ -48,11 +44,10 @@ def finish_answered(responses: Sequence[tuple[Job, Any]], now: datetime, using: 
     if not responses:
         return
     results = {job.pk: {"result": response} for job, response in responses}
-    update_each(using, results, **succeeded_values(now))
-    if job_finished.has_listeners():
-        for job, response in responses:
-            set_values(job, {**succeeded_values(now), "result": response})
-        send_after_commit(job_finished, [job for job, _ in responses], using)
+    values = final_values(Outcome.SUCCEEDED, now)
+    update_each(using, results, **values)
+    written = ((job, {**values, "result": response}) for job, response in responses)
+    announce(job_finished, written, using)
 
 
 def mark_answered(jobs: Sequence[Job], now: datetime, using: str) -> None:
@@ -85,7 +80,9 @@ def fail(
     update_each(using, rows, state=State.ERROR, update_time=now, **UNOWNED)
     record_attempts([_attempt(job, kind, errors[job.pk], now) for job in jobs], using)
     for job in jobs:
-        set_values(job, {"state": State.ERROR, "error": errors[job.pk], **UNOWNED})
+        set_values(job, failed_values(errors[job.pk]))
+        fields = {**events.fields_of(job), "kind": kind.value, "error": errors[job.pk]}
+        events.warning("attempt_failed", "its policy or retry handler decides", **fields)
     send_after_commit(job_failed, jobs, using)
 
 
@@ -116,17 +113,36 @@ def lose_decisions(jobs: Sequence[Job], now: datetime, using: str) -> set[int]:
         timed_out = kinds[job.pk] == Attempt.Kind.TIMED_OUT
         outcome = Outcome.TIMED_OUT if timed_out else Outcome.FAILED
         move(job, State.FINAL, {"outcome": outcome, "has_pending_answer": False}, now)
-        logger.error("job=%s attempt=%s retry handler lost its workers", job.pk, job.attempt)
+        fields = {**events.fields_of(job), "outcome": outcome.value}
+        events.error("job_failed", "final: its retry handler lost its workers", **fields)
     send_after_commit(job_finished, ended, using)
     return set(kinds)
 
 
-def succeeded_values(now: datetime) -> dict[str, Any]:
-    """Return the values of a job that succeeded."""
-    return {
-        "state": State.FINAL,
-        "outcome": Outcome.SUCCEEDED,
-        "has_pending_answer": False,
-        "update_time": now,
-        **UNOWNED,
-    }
+def final_values(outcome: Outcome | str, now: datetime) -> dict[str, Any]:
+    """Return the values of a job that ended."""
+    values = {"state": State.FINAL, "outcome": outcome, "has_pending_answer": False}
+    return {**values, "update_time": now, **UNOWNED}
+
+
+def failed_values(error: Any) -> dict[str, Any]:
+    """Return the values of a job whose attempt failed."""
+    return {"state": State.ERROR, "error": error, **UNOWNED}
+
+
+def announce(
+    signal: Signal,
+    written: Iterable[tuple[Job, Mapping[str, Any]]],
+    using: str,
+    raised: Mapping[int, BaseException | None] = MappingProxyType({}),
+) -> None:
+    """Send `signal` after the commit for jobs, with the values that were written of them.
+
+    Where nobody listens nothing is worked out. `raised` is by the jobs' ids.
+    """
+    if signal.has_listeners():
+        jobs = []
+        for job, values in written:
+            set_values(job, values)
+            jobs.append(job)
+        send_after_commit(signal, jobs, using, raised)

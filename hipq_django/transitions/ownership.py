@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
 
 from django.db.models import F
 
@@ -12,18 +14,11 @@ from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.states import NONE, Phase, State
 from hipq_django.engines import engine_for
 from hipq_django.engines.rows import write_claim
-from hipq_django.engines.values import GivenUpError
+from hipq_django.engines.values import ClaimRequest, GivenUpError
+from hipq_django.models import Job, Queue, Worker
+from hipq_django.transitions.edits import first_opening, next_time
 from hipq_django.transitions.updates import UNOWNED, chunks, rows_of, update_each
-from hipq_django.transitions.values import RESERVATION_SECONDS
-from hipq_django.transitions.waiting import first_opening, next_time
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from datetime import datetime
-
-    from hipq_django.engines.values import ClaimRequest
-    from hipq_django.models import Job, Queue, Worker
-    from hipq_django.transitions.values import Claim
+from hipq_django.transitions.values import RESERVATION_SECONDS, Claim
 
 
 def claim(jobs: Sequence[Job], worker: Worker, now: datetime, *, room: int) -> None:
@@ -71,15 +66,17 @@ def assign(jobs: Sequence[Job], worker: Worker, now: datetime) -> None:
     `GivenUpError` where the worker was given up.
     """
     taken = 0
+    groups = defaultdict[tuple[Phase, float], list[int]](list)
     for job in jobs:
         job.worker = worker
         job.phase = Phase.RESPONSE if job.state == State.RUNNING else Phase.DECISION
-    for (phase, timeout), group in _grouped(jobs, lambda j: (j.phase, j.timeout)).items():
+        groups[job.phase, job.timeout].append(job.pk)
+    for (phase, timeout), ids in groups.items():
         values: dict[str, Any] = {"worker": worker, "phase": phase, "prefetched": False}
         values["update_time"] = now
         if phase == Phase.RESPONSE:
             values |= {"deadline": now + timedelta(seconds=timeout), "extended_seconds": 0}
-        rows = rows_of(worker.using, [j.pk for j in group]).filter(worker.is_live())
+        rows = rows_of(worker.using, ids).filter(worker.is_live())
         taken += rows.update(**values)
     if taken < len(jobs):
         raise GivenUpError
@@ -139,18 +136,18 @@ def release(ids: Sequence[int], using: str, now: datetime) -> None:
 def release_for_retry(jobs: Sequence[Job], reason: str, now: datetime, using: str) -> None:
     """Put locked jobs that did not start, or were let go, back to where they are claimed.
 
-    Through error to retry without an Attempt; the attempt keeps its number, it only ever grows.
+    The attempt keeps its number, it only ever grows.
     """
     running = [j for j in jobs if j.state == State.RUNNING]
-    errors = {j.pk: {"error": reason} for j in running}
-    update_each(using, errors, state=State.ERROR, update_time=now, **UNOWNED)
-    retries = {j.pk: next_time(j, now, has_pending_answer=j.has_pending_answer) for j in running}
-    update_each(using, retries, state=State.RETRY)
+    places = {j.pk: next_time(j, now, has_pending_answer=j.has_pending_answer) for j in running}
+    put_back(dict.fromkeys(places, reason), places, using, now)
     release([j.pk for j in jobs if j.state == State.ERROR], using, now)
 
 
-def _grouped(jobs: Iterable[Job], key: Any) -> dict[Any, list[Job]]:
-    groups: dict[Any, list[Job]] = {}
-    for job in jobs:
-        groups.setdefault(key(job), []).append(job)
-    return groups
+def put_back(
+    reasons: Mapping[int, str], places: Mapping[int, Mapping[str, Any]], using: str, now: datetime
+) -> None:
+    """Move running jobs through error to retry, as the states demand, without an Attempt."""
+    errors = {pk: {"error": reason} for pk, reason in reasons.items()}
+    update_each(using, errors, state=State.ERROR, update_time=now, **UNOWNED)
+    update_each(using, places, state=State.RETRY)

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import logging
-from datetime import timedelta
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import reduce
-from typing import TYPE_CHECKING
 
 from django.db import IntegrityError, OperationalError, transaction
 
+from hipq_django import events
 from hipq_django.database.errors import is_locked_out
 from hipq_django.database.locks import locked
-from hipq_django.database.lookups import max_rows_per_statement
 from hipq_django.database.transactions import worker_transaction
+from hipq_django.domain.parts import Expects
 from hipq_django.domain.retries import GiveUp, RetryAt, RetryIn, retry_time
-from hipq_django.domain.states import Phase, State
-from hipq_django.signals import job_failed, job_finished, send_after_commit
+from hipq_django.domain.states import Outcome, Phase, State
+from hipq_django.models import Job, Worker
+from hipq_django.signals import job_failed, job_finished
 from hipq_django.transitions.decisions import failed_as
+from hipq_django.transitions.edits import next_time
 from hipq_django.transitions.history import attempt_of, record_attempts
 from hipq_django.transitions.late_results import ContendedError, is_open, persist_late
-from hipq_django.transitions.outcomes import discard_answers, succeeded_values
-from hipq_django.transitions.ownership import release
+from hipq_django.transitions.outcomes import announce, discard_answers, failed_values, final_values
+from hipq_django.transitions.ownership import put_back, release
 from hipq_django.transitions.updates import UNOWNED, chunks, rows_of, set_values, update_each
 from hipq_django.transitions.values import (
     Claim,
@@ -34,16 +36,6 @@ from hipq_django.transitions.values import (
     Waits,
     WaitsFor,
 )
-from hipq_django.transitions.waiting import next_time
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from datetime import datetime
-
-    from hipq_django.domain.parts import Expects
-    from hipq_django.models import Job, Worker
-
-logger = logging.getLogger("hipq_django")
 
 
 def persist_with_care(results: Sequence[Result], worker: Worker, now: datetime) -> Persisted:
@@ -79,18 +71,15 @@ def _persist(results: Sequence[Result], worker: Worker, now: datetime) -> Persis
     lost = [r for r in results if id(r) not in kept]
     for result in lost:
         claim = result.claim
-        logger.info("job=%s attempt=%s stale: somebody else was first", claim.id, claim.attempt)
+        events.info("result_dropped", "somebody else was first", **claim.fields)
     return Persisted(written, lost, locked_by_others)
 
 
 def _rows(using: str, ids: Iterable[int], *, is_locking: bool) -> dict[int, Job]:
     """Return the jobs by their ids; locked, then without those that somebody else has locked."""
-    wanted = sorted(ids)
-    size = max_rows_per_statement(using)
     found: dict[int, Job] = {}
-    for start in range(0, len(wanted), size):
-        rows = rows_of(using, wanted[start : start + size]).order_by("pk")
-        rows = rows.only("state", "attempt", "has_pending_answer", "worker_id")
+    for part in chunks(using, sorted(ids)):
+        rows = part.order_by("pk").only("state", "attempt", "has_pending_answer", "worker_id")
         found |= {row.pk: row for row in (locked(rows, skip_locked=True) if is_locking else rows)}
     return found
 
@@ -137,17 +126,14 @@ def _wait(expected: Mapping[int, Expects], using: str, now: datetime) -> None:
 
 def _succeed(results: Sequence[Succeeded], using: str, now: datetime) -> None:
     values = {r.claim.id: {"result": r.value} for r in results}
-    update_each(using, values, **succeeded_values(now))
-    for result in results:
-        set_values(result.claim.job, {**succeeded_values(now), "result": result.value})
-    send_after_commit(job_finished, [r.claim.job for r in results], using)
+    same = final_values(Outcome.SUCCEEDED, now)
+    update_each(using, values, **same)
+    written = ((r.claim.job, {**same, "result": r.value}) for r in results)
+    announce(job_finished, written, using)
 
 
 def _snooze(results: Sequence[Snoozed], using: str, now: datetime) -> None:
-    """Through error to retry, as the states demand, without an Attempt."""
-    errors = {r.claim.id: {"error": r.reason} for r in results}
-    update_each(using, errors, state=State.ERROR, update_time=now, **UNOWNED)
-    retries = {
+    places = {
         r.claim.id: next_time(
             r.claim.snapshot,
             now + timedelta(seconds=r.seconds),
@@ -155,7 +141,7 @@ def _snooze(results: Sequence[Snoozed], using: str, now: datetime) -> None:
         )
         for r in results
     }
-    update_each(using, retries, state=State.RETRY)
+    put_back({r.claim.id: r.reason for r in results}, places, using, now)
 
 
 def _release(results: Sequence[Released], using: str, now: datetime) -> None:
@@ -179,9 +165,8 @@ def _fail(results: Sequence[Failed], worker: Worker, now: datetime) -> None:
     errors = {r.claim.id: {"error": r.error} for r in results}
     update_each(using, errors, state=State.ERROR, update_time=now, **UNOWNED)
     record_attempts([attempt_of(result, worker, now) for result in results], using)
-    for result in results:
-        set_values(result.claim.job, {"state": State.ERROR, "error": result.error, **UNOWNED})
-    send_after_commit(job_failed, [r.claim.job for r in results], using)
+    raised = {r.claim.id: r.exception for r in results}
+    announce(job_failed, ((r.claim.job, failed_values(r.error)) for r in results), using, raised)
 
 
 def _conclude(result: Decided, using: str, now: datetime) -> None:
@@ -190,16 +175,9 @@ def _conclude(result: Decided, using: str, now: datetime) -> None:
     if not isinstance(decision, GiveUp) and _retry(result, decision, using, now):
         return
     claim = result.claim
-    values = {
-        "state": State.FINAL,
-        "outcome": failed_as(claim),
-        "has_pending_answer": False,
-        "update_time": now,
-        **UNOWNED,
-    }
+    values = final_values(failed_as(claim), now)
     rows_of(using, [claim.id]).update(**values)
-    set_values(claim.job, values)
-    send_after_commit(job_finished, [claim.job], using)
+    announce(job_finished, [(claim.job, values)], using)
 
 
 def _retry(result: Decided, decision: RetryIn | RetryAt, using: str, now: datetime) -> bool:
@@ -216,10 +194,13 @@ def _retry(result: Decided, decision: RetryIn | RetryAt, using: str, now: dateti
     try:
         with transaction.atomic(using=using, savepoint="job_key" in result.changes):
             rows_of(using, [result.claim.id]).update(**values)
-    except IntegrityError:
+    except IntegrityError as error:
         if "job_key" not in result.changes:
             raise
-        logger.exception("job=%s key=%r of its retry handler is taken", job.pk, job.job_key)
+        events.error(
+            "key_taken", "another live job has the key that its retry handler gave it; it is final",
+            **events.fields_of(job), exception=error,
+        )  # fmt: skip
         return False
     if decision.resend:
         discard_answers([job.pk], using)

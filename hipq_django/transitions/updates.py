@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from django.db.models import Case, Value, When
+from django.db.models import Case, Model, Value, When
 
 from hipq_django.database.lookups import max_rows_per_statement
 from hipq_django.domain.states import Phase
 from hipq_django.models import Job
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from django.db.models import Model
 
 CASES_PER_STATEMENT = 100
 

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from datetime import datetime
-
-    from hipq_django.domain.parts import Expects
-    from hipq_django.domain.redaction import Redactor
-    from hipq_django.domain.retries import Decision, Failure
-    from hipq_django.models import Job, JobType, Queue
-
+from hipq_django import events
 from hipq_django.database.clock import steady
-from hipq_django.domain.retries import GiveUp, class_names
+from hipq_django.domain.parts import Expects
+from hipq_django.domain.redaction import Redactor
+from hipq_django.domain.retries import Decision, Failure, GiveUp, class_names
 from hipq_django.domain.serialization import error_of
 from hipq_django.domain.states import Phase
 from hipq_django.domain.validation import started
 from hipq_django.engines.rows import raw_values
+from hipq_django.models import Job, JobType, Queue
 
 RESERVATION_SECONDS = 0.1
 """How long a claim may wait for a thread, and how long ago it was last known to hold, at most."""
-
-logger = logging.getLogger("hipq_django")
 
 
 class JobSnapshot(NamedTuple):
@@ -97,6 +91,24 @@ class Claim:
     """Whether the database knows that it is no reservation any more."""
 
     @property
+    def fields(self) -> dict[str, Any]:
+        """What says in a log line which attempt of which job it is about."""
+        job = self.snapshot
+        return {
+            "job_id": self.id,
+            "job_type": job.job_type.name,
+            "job_key": job.job_key,
+            "queue": job.queue.name,
+            "attempt": self.attempt,
+        }
+
+    def start_time(self, now: datetime) -> datetime:
+        """Return when its handler began, by the clock whose time is `now`."""
+        if not self.started_at:
+            return self.snapshot.start_time
+        return now - timedelta(seconds=steady() - self.started_at)
+
+    @property
     def is_fresh(self) -> bool:
         """Whether it starts in time, and was known to hold at that moment, or just before."""
         began = self.started_at
@@ -124,22 +136,12 @@ class Succeeded:
     size: int = 0
     """Of the value as JSON, in characters."""
 
-    @property
-    def event(self) -> str:
-        """What the log calls it."""
-        return "succeeded"
-
 
 @dataclass(frozen=True, slots=True)
 class Waits(_Small):
     """The handler sent its request; the answer will come by another path."""
 
     claim: Claim
-
-    @property
-    def event(self) -> str:
-        """What the log calls it."""
-        return "waits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +150,6 @@ class WaitsFor(_Small):
 
     claim: Claim
     expects: Expects
-
-    @property
-    def event(self) -> str:
-        """What the log calls it."""
-        return f"waits expects={self.expects}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,11 +160,6 @@ class Snoozed(_Small):
     seconds: float
     reason: str
 
-    @property
-    def event(self) -> str:
-        """What the log calls it."""
-        return f"snoozed seconds={self.seconds:g}"
-
 
 @dataclass(frozen=True, slots=True)
 class Released(_Small):
@@ -176,30 +168,25 @@ class Released(_Small):
     claim: Claim
     reason: str
 
-    @property
-    def event(self) -> str:
-        """What the log calls it."""
-        return f"released reason={self.reason!r}"
-
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The handler, or the response handler, failed; `classes` are those of the exception."""
+    """The handler, or the response handler, failed; `classes` are those of the exception.
+
+    `exception` is what was raised, for logs and signals, without the values of sensitive fields
+    and without what its frames held.
+    """
 
     claim: Claim
     error: Any
     traceback: str
     classes: list[str]
+    exception: BaseException | None = field(default=None, repr=False)
 
     @property
     def size(self) -> int:
         """How much has to be written, in characters, about."""
         return len(self.traceback)
-
-    @property
-    def event(self) -> str:
-        """What the log calls it."""
-        return f"failed error={self.error!r}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,11 +200,6 @@ class Decided(_Small):
     decision: Decision
     changes: dict[str, Any] = field(default_factory=dict)
 
-    @property
-    def event(self) -> str:
-        """What the log calls it."""
-        return f"decided decision={self.decision}"
-
 
 Result = Succeeded | Waits | WaitsFor | Snoozed | Released | Failed | Decided
 
@@ -230,10 +212,13 @@ class Persisted(NamedTuple):
     """Somebody else was first: the job is not this worker's any more."""
     locked: Sequence[Result]
     """Somebody has the row locked: to be tried again."""
+    decided: Sequence[Decided] = ()
+    """What was decided at once about failures among those written."""
 
     def joined(self, other: Persisted) -> Persisted:
         """Return both together."""
-        return Persisted(*([*mine, *theirs] for mine, theirs in zip(self, other, strict=True)))
+        pairs = zip(self, other, strict=True)
+        return Persisted(*([*mine, *theirs] for mine, theirs in pairs))  # type: ignore[arg-type]  # each with its own kind
 
 
 def refused(result: Result, error: Exception) -> Result:
@@ -242,19 +227,6 @@ def refused(result: Result, error: Exception) -> Result:
     value = result.value if isinstance(result, Succeeded) else None
     text = error_of(error, claim.snapshot.redactor.knowing(value))
     if claim.phase is Phase.DECISION:
-        logger.error("job=%s attempt=%s decision refused: %s", claim.id, claim.attempt, text)
+        events.error("decision_refused", text, **claim.fields)
         return Decided(claim, GiveUp())
-    return Failed(claim, text, "", class_names(type(error)))
-
-
-def log_results(results: Iterable[Result]) -> None:
-    """Log one line for each: which job, and what became of it."""
-    if not logger.isEnabledFor(logging.INFO):
-        return
-    for result in results:
-        claim = result.claim
-        logger.info(
-            "job=%s type=%s key=%s attempt=%s event=%s",
-            claim.id, claim.snapshot.job_type.name, claim.snapshot.job_key, claim.attempt,
-            result.event,
-        )  # fmt: skip
+    return Failed(claim, text, "", class_names(type(error)), error)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 from urllib.parse import unquote
 
 from django.http import HttpRequest, JsonResponse
 
 from hipq_django.answers.api import answer_callback
-from hipq_django.answers.callback_urls import read_token
+from hipq_django.answers.callback_urls import SealedToken, Token, read_token
 from hipq_django.api.reporting import extend_callback, progress_callback
-from hipq_django.conf.instances import get_instance
+from hipq_django.conf.instances import InstanceSettings, get_instance
 from hipq_django.exceptions import (
     ConfigurationError,
     ForgedCallbackError,
@@ -19,12 +20,6 @@ from hipq_django.exceptions import (
 )
 from hipq_django.models import Answer
 from hipq_django.web.receiving import ReceivingView, RefusedError, read_body, read_json
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hipq_django.answers.callback_urls import SealedToken, Token
-    from hipq_django.conf.instances import InstanceSettings
 
 FORM = (
     'send one of {"response": …}, {"error": …}, {"progress": {"percent": 40, "message": "…"}} and '

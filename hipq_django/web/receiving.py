@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import json
-import logging
+from collections.abc import Callable
 from pathlib import PurePath
 from traceback import extract_tb
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.core.exceptions import RequestDataTooBig
 from django.db import DataError, Error, connections, transaction
 from django.http import HttpRequest, JsonResponse, UnreadablePostError
 from django.http.request import RawPostDataException
+from django.http.response import HttpResponseBase
 from django.utils.decorators import method_decorator
 from django.views import View
 from django.views.decorators.csrf import csrf_exempt
 
+from hipq_django import events
 from hipq_django.database.errors import in_one_line
 from hipq_django.exceptions import ConfigurationError, InvalidAnswerError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from django.http.response import HttpResponseBase
-
-logger = logging.getLogger("hipq_django")
 
 RETRY_AFTER_SECONDS = 30
 
@@ -76,13 +71,14 @@ class ReceivingView(View):
     def refuse(self, status: int, reason: str, error: Exception) -> JsonResponse:
         """Tell the sender why; the log has neither content nor secrets."""
         # What is said of an answer quotes it; what a refusal says is our own words.
-        said = f": {reason}" if isinstance(error, RefusedError) else ""
-        logger.warning("route=%s status=%s %s%s", self.route, status, _cause(error), said)
+        said = reason if isinstance(error, RefusedError) else ""
+        events.warning("request_refused", said, route=self.route, status=status, **_cause(error))
         return JsonResponse({"error": reason}, status=status)
 
     def put_off(self, reason: str, error: Exception) -> JsonResponse:
         """Ask the sender to try again, because the trouble is on this side."""
-        logger.error("route=%s status=503 %s: %s", self.route, reason, in_one_line(error))
+        sentence = f"{reason}: {in_one_line(error)}"
+        events.error("request_put_off", sentence, route=self.route, status=503)
         headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
         return JsonResponse({"error": f"{reason}; try again."}, status=503, headers=headers)
 
@@ -96,13 +92,13 @@ class ReceivingView(View):
 _NOT_STORABLE = "the database cannot store the message."
 
 
-def _cause(error: BaseException) -> str:
+def _cause(error: BaseException) -> dict[str, Any]:
     """Return the class of what was first raised, and where; its message may quote the request."""
     while error.__cause__ is not None:
         error = error.__cause__
     frames = extract_tb(error.__traceback__)
-    place = f" at={PurePath(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-    return f"error={type(error).__name__}{place}"
+    place = f"{PurePath(frames[-1].filename).name}:{frames[-1].lineno}" if frames else None
+    return {"error": type(error).__name__, "at": place}
 
 
 def read_body(request: HttpRequest, limit: int) -> bytes:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, JsonResponse
+from django.http.response import HttpResponseBase
 
+from hipq_django import events
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.exceptions import ConfigurationError, ForgedWebhookError, UnknownOptionError
 from hipq_django.web.formats import MessageFormat, read
-from hipq_django.web.receiving import ReceivingView, RefusedError, logger, read_body, read_json
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from django.http.response import HttpResponseBase
+from hipq_django.web.receiving import ReceivingView, RefusedError, read_body, read_json
 
 _REQUIRED = {
     "job_type": "the name of the job type that is answered",
@@ -47,7 +45,10 @@ class WebhookView(ReceivingView):
     verify: Any = None
     """Verifier: a callable that takes the request and returns True for an authentic one."""
     message_id: Any = None
-    """Function payload → the sender's id of the message, or the path of a field."""
+    """Function payload → the sender's id of the message, or the path of a field.
+
+    Without it, the verifier's own `message_id` is asked, where it has one.
+    """
     parse: Any = staticmethod(read_json)
     """Function raw body → payload."""
     instance: str = DEFAULT
@@ -71,7 +72,7 @@ class WebhookView(ReceivingView):
         self._authenticate(request)
         answer = self._format().receive(read("payload", self.parse, body))
         if answer is None:
-            logger.info("route=%s status=200 ignored", self.route)
+            events.info("message_ignored", route=self.route, status=200)
             return JsonResponse({"status": "ignored"})
         return JsonResponse({"status": answer.status})
 
@@ -93,9 +94,15 @@ class WebhookView(ReceivingView):
             job_type=self.job_type,
             key=self.key,
             outcome=self.outcome,
-            message_id=self.message_id,
+            message_id=self._message_id_reader(),
             instance=self.instance,
         )
+
+    def _message_id_reader(self) -> Any:
+        of_verifier = getattr(self.verify, "message_id", None)
+        if self.message_id is not None or not callable(of_verifier):
+            return self.message_id
+        return lambda _payload: of_verifier(self.request)
 
     def _check(self) -> None:
         where = type(self).__name__

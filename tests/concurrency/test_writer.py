@@ -12,7 +12,7 @@ from django.db import connection
 
 import hipq_django as hipq
 from hipq_django.models import Job
-from hipq_django.processes.result_writer import ResultWriter
+from hipq_django.processes.own_threads import ResultWriter
 from hipq_django.scheduler import current_batch
 from tests.concurrency.sessions import PATIENCE_SECONDS
 from tests.declaring import Declare

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hipq_django.answers import intake
-from hipq_django.processes import backoff
+from hipq_django.processes import outage
 from hipq_django.sources import MessageSource, Received
 from tests.conftest import ROOT
 from tests.docs.documents import Document, codes_of
@@ -46,7 +46,7 @@ def test_every_method_of_a_source_is_there() -> None:
 def test_the_sizes_and_times_are_those_of_the_code() -> None:
     assert intake.MAX_KEPT_BYTES == 1024 * 1024
     assert "up to 1 MiB" in CONSUMERS.text
-    assert (backoff.FIRST_SECONDS, backoff.LAST_SECONDS) == (0.1, 5)
+    assert (outage.FIRST_SECONDS, outage.LAST_SECONDS) == (0.1, 5)
 
 
 def test_a_source_is_twenty_lines() -> None:

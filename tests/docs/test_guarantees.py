@@ -8,11 +8,12 @@ from xml.etree import ElementTree
 import pytest
 from pytest_django import Settings
 
+from hipq_django.conf.instances import LOST_AFTER_BEATS
 from hipq_django.conf.rules import INSTANCE_DEFAULTS
 from hipq_django.domain.retries import MAX_LOSSES
 from hipq_django.domain.states import MOVES, Outcome
-from hipq_django.models import Answer, Worker
-from hipq_django.processes.witness import LOOKS_IN_A_BEAT
+from hipq_django.models import Answer
+from hipq_django.processes.heartbeat import LOOKS_IN_A_BEAT
 from tests.conftest import ROOT
 from tests.declaring import Declare
 from tests.docs.documents import GUARANTEES, codes_of
@@ -41,9 +42,9 @@ def test_every_outcome_and_every_status_of_an_answer_is_explained() -> None:
 
 def test_the_times_are_those_of_the_code() -> None:
     beat = INSTANCE_DEFAULTS["HEARTBEAT_SECONDS"]
-    silence = beat * Worker.LOST_AFTER_BEATS
+    silence = beat * LOST_AFTER_BEATS
 
-    assert (Worker.LOST_AFTER_BEATS, MAX_LOSSES) == (3, 3)  # the page has both in words
+    assert (LOST_AFTER_BEATS, MAX_LOSSES) == (3, 3)  # the page has both in words
     clocks = " ".join(GUARANTEES.section("Two clocks").split())
     assert f"`HEARTBEAT_SECONDS`, {beat}" in clocks
     looks = 1.2 * beat / LOOKS_IN_A_BEAT  # seconds between two looks at most

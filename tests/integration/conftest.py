@@ -12,6 +12,7 @@ from pytest_django import Settings
 
 from hipq_django.models import Queue
 from hipq_django.models.catalog import get_queue
+from hipq_django.processes.connections import disown_all
 from hipq_django.testing import run_due_jobs
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
@@ -49,6 +50,13 @@ def configure_queue(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Conf
         return get_queue("default", name)
 
     return configure
+
+
+@pytest.fixture(autouse=True)
+def connections_are_the_projects() -> Iterator[None]:
+    """Give back the connection that a worker or consumer in this thread has made its own."""
+    yield
+    disown_all()
 
 
 @pytest.fixture(params=["one at a time", "all at once"])

@@ -8,7 +8,8 @@ from django.db import transaction
 from hypothesis import strategies as st
 
 import hipq_django as hipq
-from hipq_django.answers import api, manual
+from hipq_django.answers import api
+from hipq_django.answers.classification import refusal
 from hipq_django.domain.states import NONE, WAITING, State
 from hipq_django.exceptions import DuplicateJobKeyError, InvalidAnswerError, InvalidJobError
 from hipq_django.maintenance import retention
@@ -31,7 +32,7 @@ class Operators(Life):
         if not (free and job):
             return
         answer, pk = picked(free, pick), job.pk
-        reason = manual.refusal(answer, job)
+        reason = refusal(answer, job)
         step = self.steps.begin(
             "match", lambda: api.assign(answer, pk), until, refusals=(InvalidAnswerError,)
         )

@@ -31,6 +31,8 @@ class Workers:
     environment: dict[str, str]
     log: Path
     started: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    in_own_groups: bool = False
+    """Whether each that is started is, with its children, a process group."""
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
         """Start `hipq_worker` with these arguments; its log goes to the test's file."""
@@ -47,7 +49,11 @@ class Workers:
         command = [sys.executable, "-m", "django", name, *arguments]
         with self.log.open("ab") as log:
             process = subprocess.Popen(
-                command, env=self.environment | environment, stdout=log, stderr=log
+                command,
+                env=self.environment | environment,
+                stdout=log,
+                stderr=log,
+                start_new_session=self.in_own_groups,
             )
         self.started.append(process)
         return process

@@ -1,7 +1,9 @@
 """Workers that are killed, stopped and cut off: no job is lost, none is settled twice."""
 
 import json
+import os
 import random
+import re
 import signal
 import subprocess
 import time
@@ -282,3 +284,87 @@ def test_a_second_sigterm_lets_go_of_running_jobs(workers: Workers, tmp_path: Pa
     assert workers.run("held", "--until-idle") == 0
     job.refresh_from_db()
     assert (job.outcome, job.attempt) == ("succeeded", 2)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_for_the_whole_process_group_counts_once(
+    workers: Workers, tmp_path: Path, number: signal.Signals
+) -> None:
+    """As Ctrl-C in a terminal: the supervisor and its children get it; the second is the second."""
+    notes, gate = tmp_path / "notes", tmp_path / "gate"
+    ending, hanging = (
+        hipq.enqueue("held", {"notes": str(notes), "gate": name})
+        for name in (str(gate), "/no/gate")
+    )
+    workers.in_own_groups = True
+    supervisor = workers.start("held", "--threads", "1", "--processes", "2")
+    eventually(lambda: begun(notes) == 2, "each child runs a handler")
+    stopping = Worker.objects.filter(state=Worker.State.STOPPING)
+
+    os.killpg(supervisor.pid, number)
+    eventually(lambda: stopping.count() == 2, "both children are stopping")
+    gate.touch()
+    eventually(lambda: Job.objects.get(pk=ending.pk).is_final, "one handler has ended")
+    assert (supervisor.poll(), stopping.count()) == (None, 1)
+    os.killpg(supervisor.pid, number)
+
+    assert supervisor.wait(timeout=60) == 0
+    ending.refresh_from_db()
+    hanging.refresh_from_db()
+    assert (ending.outcome, ending.attempt) == ("succeeded", 1)
+    assert (hanging.state, hanging.attempts.count()) == ("retry", 0)
+    assert not re.search("event=process_died|Traceback", workers.log.read_text())
+
+
+def test_a_group_that_is_stopped_while_it_starts_ends_without_a_word_of_failure(
+    workers: Workers,
+) -> None:
+    """The children are not ready to take the signal yet; it is kept for them."""
+    workers.in_own_groups = True
+    supervisor = workers.start("--processes", "2")
+    eventually(lambda: len(children_of(supervisor.pid)) >= 2, "it has started children")
+
+    os.killpg(supervisor.pid, signal.SIGINT)
+
+    assert supervisor.wait(timeout=60) == 0
+    assert not re.search("event=process_died|Traceback", workers.log.read_text())
+
+
+def children_of(pid: int) -> list[str]:
+    """Return the ids of the processes that a process has started."""
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_what_has_not_ended_when_the_drain_is_over_is_put_back(
+    workers: Workers, tmp_path: Path, processes: str
+) -> None:
+    notes, gate = tmp_path / "notes", tmp_path / "gate"
+    job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)})
+    worker = workers.start("held", "--drain-seconds", "0.5", "--processes", processes)
+    eventually(lambda: begun(notes) == 1, "the handler runs")
+
+    worker.terminate()
+
+    assert worker.wait(timeout=60) == 0
+    job.refresh_from_db()
+    assert (job.state, job.attempts.count()) == ("retry", 0)
+    assert f"jobs=[{job.pk}]" in workers.log.read_text()
+    gate.touch()
+    assert workers.run("held", "--until-idle") == 0
+    job.refresh_from_db()
+    assert (job.outcome, job.attempt) == ("succeeded", 2)
+
+
+def test_a_drain_ends_with_the_last_handler(workers: Workers, tmp_path: Path) -> None:
+    notes, gate = tmp_path / "notes", tmp_path / "gate"
+    job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)})
+    worker = workers.start("held", "--drain-seconds", "3600")
+    eventually(lambda: begun(notes) == 1, "the handler runs")
+
+    worker.terminate()
+    gate.touch()
+
+    assert worker.wait(timeout=60) == 0
+    job.refresh_from_db()
+    assert (job.outcome, job.attempt) == ("succeeded", 1)

@@ -16,7 +16,7 @@ from django.db.models import F
 import hipq_django as hipq
 from hipq_django.database import clock
 from hipq_django.models import Attempt, Job, Worker
-from hipq_django.processes import own_connections
+from hipq_django.processes.connections import adopt, shut_all
 from tests.plugin import renamed
 from tests.processes.conftest import Workers, eventually
 from tests.processes.test_crashes import begun
@@ -140,7 +140,7 @@ class Asking(threading.Thread):
         self.error: Exception | None = None
 
     def run(self) -> None:
-        own_connections.adopt("default")
+        adopt("default")
         try:
             with connection.cursor() as cursor:
                 cursor.execute("SELECT pg_advisory_lock(7)")
@@ -160,7 +160,7 @@ def test_whoever_waits_for_an_answer_is_woken(how: str, monkeypatch: pytest.Monk
     asking = Asking()
 
     def is_woken() -> bool:
-        own_connections.shut_all()
+        shut_all()
         return not asking.is_alive()
 
     with connection.cursor() as cursor:
@@ -211,12 +211,12 @@ def test_a_worker_that_is_told_to_stop_and_cut_off_ends_and_says_what_is_lost(
     wire.new = "swallow"
     wire.fall_silent()
     worker.terminate()
-    eventually(lambda: log_of(workers).count("back_off_seconds") > 1, "it has tried again")
+    eventually(lambda: log_of(workers).count("event=back_off") > 1, "it has tried again")
     gate.touch()
 
     assert worker.wait(60) == 0
     assert "event=database_back" not in log_of(workers)
-    assert "event=cut_off" in log_of(workers)
+    assert "event=worker_cut_off" in log_of(workers)
     assert f"jobs=[{job.pk}]" in log_of(workers)
 
 

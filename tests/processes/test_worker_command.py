@@ -1,11 +1,13 @@
 """`hipq_worker` as an operator meets it: its options, its log, its errors, its exit codes."""
 
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
 from datetime import timedelta
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 import hipq_django as hipq
-from hipq_django.models import Job, Queue, Worker
+from hipq_django.models import Attempt, Job, Queue, Worker
 from tests.processes.conftest import Workers, eventually
 
 pytestmark = pytest.mark.processes
@@ -69,15 +71,58 @@ def test_only_the_named_queues_are_served(workers: Workers) -> None:
     assert (mine.state, other.state) == ("final", "initial")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "served"),
+    [
+        (("chaos,elsewhere",), {"chaos", "elsewhere"}),
+        (("chaos,", "elsewhere", "chaos"), {"chaos", "elsewhere"}),
+        (("--exclude", "third"), {"chaos", "elsewhere"}),
+        (("--exclude", "chaos,elsewhere"), {"third"}),
+        (("--exclude", "chaos", "--exclude", "third"), {"elsewhere"}),
+    ],
+)
+def test_queues_are_named_and_excluded_with_commas(
+    workers: Workers, arguments: tuple[str, ...], served: set[str]
+) -> None:
+    for queue in ("chaos", "elsewhere", "third"):
+        quick(queue=queue)
+
+    assert workers.run(*arguments, "--until-idle") == 0
+
+    final = Job.objects.filter(state="final").values_list("queue__name", flat=True)
+    assert set(final) == served
+
+
+def test_a_queue_that_is_made_later_is_served_unless_it_is_excluded(workers: Workers) -> None:
+    """The worker's row says what it serves, and `explain` and `hipq_status` go by it."""
+    quick(queue="slow", scheduled_run_time=timezone.now() + timedelta(days=1))
+    workers.start("--exclude", "slow")
+    eventually(Worker.objects.exists, "it has registered")
+
+    [later], [slow] = quick(queue="made_later"), quick(queue="slow")
+    eventually(lambda: Job.objects.get(pk=later.pk).is_final, "it serves the new queue")
+
+    slow.refresh_from_db()
+    assert slow.state == "initial"
+    assert "No worker serves queue slow" in str(hipq.explain(slow)[0])
+    shown = StringIO()
+    call_command("hipq_status", stdout=shown)
+    assert re.search(r"^slow .* no worker$", shown.getvalue(), re.MULTILINE)
+    assert re.search(r"^made_later .* served$", shown.getvalue(), re.MULTILINE)
+    assert "  all but slow  " in shown.getvalue()
+    assert "queues=all excluded=slow " in log_of(workers)
+
+
 def test_each_event_is_one_line_of_keys_and_values(workers: Workers) -> None:
     [job] = quick(job_key="order-1")
 
     workers.run("chaos", "--until-idle")
 
-    lines = [line for line in workers.log.read_text().splitlines() if f"job={job.pk} " in line]
+    lines = [line for line in workers.log.read_text().splitlines() if f"job_id={job.pk} " in line]
+    about = f"job_id={job.pk} job_type=quick job_key=order-1 queue=chaos attempt=1"
     assert [line.partition("INFO ")[2] for line in lines] == [
-        f"job={job.pk} type=quick key=order-1 attempt=1 event=started",
-        f"job={job.pk} type=quick key=order-1 attempt=1 event=succeeded",
+        f"event=job_started {about}",
+        f"event=job_succeeded {about}",
     ]
 
 
@@ -116,7 +161,34 @@ def test_a_child_that_ends_unasked_is_replaced_and_its_jobs_taken_over_at_once(
     assert job.error.startswith("WorkerLost: ")
     states = sorted(Worker.objects.values_list("state", flat=True))
     assert states == ["lost", "stopped", "stopped"]
-    assert "event=died exit_code=0" in workers.log.read_text()
+    assert "event=process_died " in workers.log.read_text()
+
+
+def test_the_job_of_a_killed_child_is_run_again_at_once_and_status_forgets_it(
+    workers: Workers, tmp_path: Path
+) -> None:
+    """Nobody could find it silent: the beats are ten minutes apart."""
+    notes, gate = tmp_path / "notes", tmp_path / "gate"
+    job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)})
+    workers.start("held", "--processes", "2", HIPQ_TEST_HEARTBEAT_SECONDS="600")
+    eventually(notes.exists, "a child runs it")
+    job.refresh_from_db()
+    victim = job.worker
+    assert victim
+
+    os.kill(int(victim.name.rpartition(":")[2]), signal.SIGKILL)
+    gate.touch()
+
+    eventually(lambda: Job.objects.get(pk=job.pk).is_final, "another child has run it")
+    job.refresh_from_db()
+    assert (job.outcome, job.attempt) == ("succeeded", 2)
+    victim.refresh_from_db()
+    assert victim.state == Worker.State.LOST
+    shown = StringIO()
+    call_command("hipq_status", "--json", stdout=shown)
+    names = {worker["name"] for worker in json.loads(shown.getvalue())["workers"]}
+    assert names
+    assert victim.name not in names
 
 
 def test_a_child_that_has_nothing_left_to_do_is_not_replaced(workers: Workers) -> None:
@@ -125,7 +197,56 @@ def test_a_child_that_has_nothing_left_to_do_is_not_replaced(workers: Workers) -
     assert workers.run("--until-idle", "--processes", "2") == 0
 
     assert Worker.objects.count() == 2
-    assert "event=died" not in workers.log.read_text()
+    assert "event=process_died" not in workers.log.read_text()
+
+
+def test_a_worker_that_has_run_its_jobs_finishes_what_is_running_and_says_why(
+    workers: Workers, tmp_path: Path
+) -> None:
+    """It puts nothing back that has started, and leaves the rest to others."""
+    notes, gate = tmp_path / "notes", tmp_path / "gate"
+    data = {"notes": str(notes), "gate": str(gate)}
+    jobs = [hipq.enqueue("held", data) for _ in range(3)]
+    worker = workers.start("held", "--threads", "2", "--max-jobs", "2")
+    eventually(lambda: ": it has started 2 jobs" in log_of(workers), "it has had enough")
+    assert worker.poll() is None
+    gate.touch()
+
+    assert worker.wait(timeout=60) == 0
+
+    attempts = Job.objects.filter(pk__in=[job.pk for job in jobs]).values_list("state", "attempt")
+    assert sorted(attempts) == [("final", 1), ("final", 1), ("initial", 0)]
+
+
+def test_a_child_that_has_run_its_jobs_is_replaced_at_once(workers: Workers) -> None:
+    quick(60)
+
+    assert workers.run("chaos", "--until-idle", "--processes", "2", "--max-jobs", "10") == 0
+
+    assert set(Job.objects.values_list("outcome", flat=True)) == {"succeeded"}
+    assert not Attempt.objects.exists()
+    assert Worker.objects.count() > 2
+    assert set(Worker.objects.values_list("state", flat=True)) == {"stopped"}
+    assert "event=process_died" not in log_of(workers)
+
+
+def test_a_worker_that_has_grown_runs_a_job_and_makes_way(workers: Workers) -> None:
+    """Any worker has more than a megabyte."""
+    worker = workers.start("chaos", "--max-memory", "1")
+    eventually(lambda: Worker.objects.filter(state="running").exists(), "it runs, and stays")
+    assert worker.poll() is None
+    [job] = quick()
+
+    assert worker.wait(timeout=60) == 0
+
+    job.refresh_from_db()
+    assert job.outcome == "succeeded"
+    assert re.search(r"event=worker_recycled .*: it has \d\d+ MB of memory; ", log_of(workers))
+
+
+def log_of(workers: Workers) -> str:
+    """Return what the workers have logged."""
+    return workers.log.read_text()
 
 
 def test_children_of_a_killed_supervisor_stop_by_themselves(workers: Workers) -> None:
@@ -136,6 +257,29 @@ def test_children_of_a_killed_supervisor_stop_by_themselves(workers: Workers) ->
     supervisor.kill()
 
     eventually(lambda: not live.exists(), "both have signed off")
+
+
+@pytest.mark.slow
+def test_a_child_that_hangs_while_it_starts_ends_at_the_second_signal(
+    workers: Workers, tmp_path: Path
+) -> None:
+    (tmp_path / "hanging_settings.py").write_text(
+        "import multiprocessing, pathlib, time\n"
+        "if multiprocessing.parent_process():\n"
+        f"    pathlib.Path({str(tmp_path / 'hangs')!r}).touch()\n"
+        "    time.sleep(3600)\n"
+        "from tests.settings import *\n"
+    )
+    path = f"{workers.environment['PYTHONPATH']}{os.pathsep}{tmp_path}"
+    supervisor = workers.start(
+        "--processes", "2", PYTHONPATH=path, DJANGO_SETTINGS_MODULE="hanging_settings"
+    )
+    eventually((tmp_path / "hangs").exists, "a child hangs")
+
+    for number in (signal.SIGTERM, signal.SIGINT):  # two of a kind might arrive as one
+        supervisor.send_signal(number)
+
+    assert supervisor.wait(timeout=60) == 0
 
 
 def test_reload_starts_anew_with_the_changed_code(workers: Workers, tmp_path: Path) -> None:
@@ -175,6 +319,24 @@ def test_an_unknown_queue_is_named_with_the_nearest_one(workers: Workers) -> Non
     )
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("held,chaoss",), "unknown queue 'chaoss', did you mean 'chaos'?"),
+        (("--exclude", "chaoss"), "unknown queue 'chaoss', did you mean 'chaos'?"),
+        (("chaos;held",), "unknown queue 'chaos;held'"),
+        (("",), "'' names no queue: give names, such as bank,exports."),
+        (("chaos", ","), "',' names no queue: give names, such as bank,exports."),
+        (("--exclude", ""), "'' names no queue: give names, such as bank,exports."),
+        (("chaos", "--exclude", "held"), "--exclude: give the queues to serve, or those not to"),
+    ],
+)
+@pytest.mark.django_db
+def test_queues_that_cannot_be_served_are_refused(arguments: tuple[str, ...], message: str) -> None:
+    with pytest.raises(CommandError, match=f"^{re.escape(message)}"):
+        call_command("hipq_worker", *arguments)
+
+
 def test_an_unknown_instance_is_named(workers: Workers) -> None:
     line = refused(workers, "--instance", "defalt")
 
@@ -207,6 +369,9 @@ def test_an_option_out_of_range_is_said_in_one_line(workers: Workers) -> None:
         (("--threads", "1001"), "--threads 1001: give a number from 1 to 1,000."),
         (("--processes", "-1"), "--processes -1: give a number from 1 to 1,000."),
         (("--interval", "0"), "--interval 0.0: give 0.001 to 3,600 seconds."),
+        (("--drain-seconds", "-1"), "--drain-seconds -1.0: give 0 to 86,400 seconds."),
+        (("--max-jobs", "0"), "--max-jobs 0: give a number from 1 to 1,000,000,000."),
+        (("--max-memory", "0"), "--max-memory 0: give 1 to 1,000,000 megabytes."),
         (("--interval", "nan"), "--interval nan: give 0.001 to 3,600 seconds."),
     ],
 )

@@ -200,21 +200,23 @@ def test_what_is_wrong_is_named_by_its_check(
 
     found = list(problems())
 
-    assert [problem.check_id for problem in found] == [f"hipq.{check_id}"]
-    assert message in found[0].message
+    assert [problem.id for problem in found] == [f"hipq.{check_id}"]
+    assert message in found[0].msg
     assert found[0].hint
 
 
 def test_every_check_of_the_setting_has_a_case_here() -> None:
     of_other_settings = {"hipq.E030", "hipq.E031"}  # tests/integration/test_checks.py has these
 
-    assert {f"hipq.{check_id}" for check_id, *_ in WRONG} == set(RULES) - of_other_settings
+    assert {f"hipq.{check_id}" for check_id, *_ in WRONG} == {
+        rule.check_id for rule in RULES
+    } - of_other_settings
 
 
 def test_two_wrong_queues_are_both_named(settings: Settings) -> None:
     settings.HIPQ = {"default": {"QUEUES": {"a": {"ORDER": "x"}, "b": {"ORDER": "y"}}}}
 
-    assert [problem.check_id for problem in problems()] == ["hipq.E011"] * 2
+    assert [problem.id for problem in problems()] == ["hipq.E011"] * 2
 
 
 # Sources
@@ -275,8 +277,8 @@ def test_a_source_without_code_that_fits_is_named(
 
     [found] = source_problems()
 
-    assert found.check_id == "hipq.E024"
-    assert message in found.message
+    assert found.id == "hipq.E024"
+    assert message in found.msg
 
 
 @pytest.mark.parametrize(
@@ -327,7 +329,7 @@ def test_a_throttler_that_is_none_is_named_with_its_path(
 
     with pytest.raises(ConfigurationError, match=message):
         get_throttlers("default", "bank")
-    assert [problem.check_id for problem in throttler_problems()] == ["hipq.E014"]
+    assert [problem.id for problem in throttler_problems()] == ["hipq.E014"]
 
 
 def test_a_module_that_breaks_while_it_is_imported_is_a_throttler_that_cannot_be_used(
@@ -340,4 +342,4 @@ def test_a_module_that_breaks_while_it_is_imported_is_a_throttler_that_cannot_be
 
     with pytest.raises(ConfigurationError, match=r"broken_limits\.limit"):
         get_throttlers("default", "bank")
-    assert [problem.check_id for problem in throttler_problems()] == ["hipq.E014"]
+    assert [problem.id for problem in throttler_problems()] == ["hipq.E014"]

@@ -13,15 +13,14 @@ from hipq_django.monitoring.doctor.measurements import (
     Measured,
     PostgreSQL,
     SQLite,
-    Stuck,
     TableRows,
     Tables,
     Transaction,
-    UnknownType,
     Wait,
 )
 from hipq_django.monitoring.doctor.postgresql import notices_dead_peer
-from hipq_django.monitoring.overview import ConsumerState, Overview, QueueCounts, WorkerState
+from hipq_django.monitoring.endings import Endings, Trend
+from hipq_django.monitoring.overview import JobTypeEndings, Overview, ProcessState, QueueCounts
 
 QUEUE = QueueCounts(
     name="bank",
@@ -38,8 +37,8 @@ QUEUE = QueueCounts(
     oldest_due_seconds=0.0,
     problem="NONE",
 )
-WORKER = WorkerState("shop:7", "running", ["bank"], 8, 2, 1.5, silent=False)
-CONSUMER = ConsumerState("shop:8", "bank_answers", "running", 3, 1.5, silent=False)
+WORKER = ProcessState("shop:7", "NONE", "running", ["bank"], [], 8, 2, 1.5, silent=False)
+CONSUMER = ProcessState("shop:8", "bank_answers", "running", [], [], 1, 3, 1.5, silent=False)
 WELL = Measured("default", "default", Overview("default", [QUEUE], [WORKER], [], 0, 0))
 JOBS = TableRows("hipq_job", live=100_000, dead=0, changed=0, autovacuum=True)
 
@@ -50,7 +49,65 @@ def in_queue(**values: Any) -> Measured:
     )
 
 
-def with_consumers(*consumers: ConsumerState, awaiting: int = 0, **values: Any) -> Measured:
+def test_a_limit_that_is_full_without_an_answer_is_a_problem() -> None:
+    full = {"due": 3, "load": 10.0, "awaiting_answer": 10, "oldest_due_seconds": 1_000.0}
+    answered = replace(in_queue(**full, quiet_seconds=30.0))
+
+    [found] = diagnose(in_queue(**full, quiet_seconds=960.0))
+    assert (found.level, found.code) == (Level.PROBLEM, "unanswered")
+    assert "no job of it has ended for 0:16:00" in found.what
+    assert [finding.code for finding in diagnose(in_queue(**full))] == ["unanswered"]
+    assert [finding.code for finding in diagnose(answered)] == ["limit_reached"]
+
+
+def test_a_throttler_that_holds_as_it_was_told_is_no_problem() -> None:
+    overdue = in_queue(due=3, oldest_due_seconds=2_000.0)
+
+    assert [finding.code for finding in diagnose(overdue)] == ["overdue"]
+    assert diagnose(replace(overdue, held=frozenset({"bank"}))) == []
+
+
+@pytest.mark.parametrize(
+    ("lately", "level", "share"),
+    [
+        (Endings(succeeded=80, failed=20), Level.WARNING, "20%"),
+        (Endings(succeeded=50, failed=50), Level.PROBLEM, "50%"),
+    ],
+)
+def test_a_queue_that_fails_more_than_usual_is_told(
+    lately: Endings, level: Level, share: str
+) -> None:
+    usually = Endings(succeeded=99, failed=1)
+    trend = Trend(lately, usually)
+    well = in_queue(trend=trend)
+    assert well.overview is not None
+    types = [
+        JobTypeEndings("charge", "bank", Trend(Endings(failed=15), usually)),
+        JobTypeEndings("refund", "bank", Trend(Endings(failed=5), usually)),
+        JobTypeEndings("fine", "bank", Trend(Endings(succeeded=80), usually)),
+        JobTypeEndings("other", "elsewhere", trend),
+    ]
+    told = replace(well, overview=replace(well.overview, job_types=types))
+
+    [found] = diagnose(told)
+
+    assert (found.level, found.code, found.where) == (level, "failing", "queue bank")
+    assert found.what == (
+        f"{lately.failed} of the last 100 jobs failed within an hour ({share}; 1% the day before): "
+        "charge 15, refund 5."
+    )
+
+
+def test_a_queue_that_times_out_more_than_usual_is_told() -> None:
+    trend = Trend(Endings(succeeded=10, timed_out=30), Endings(succeeded=100))
+
+    [found] = diagnose(in_queue(trend=trend))
+
+    assert (found.level, found.code) == (Level.PROBLEM, "timing_out")
+    assert "30 of the last 40 jobs timed out" in found.what
+
+
+def with_consumers(*consumers: ProcessState, awaiting: int = 0, **values: Any) -> Measured:
     queue = replace(QUEUE, awaiting_answer=awaiting)
     overview = Overview("default", [queue], [WORKER], list(consumers), 0, 0)
     return replace(WELL, overview=overview, **values)
@@ -77,6 +134,13 @@ SICK: dict[str, Measured] = {
     "no_worker warning, it is running": in_queue(served=False, running=1),
     "paused warning": in_queue(paused=True, due=1),
     "limit_reached warning": in_queue(due=1, oldest_due_seconds=60, load=10.0),
+    "unanswered problem": in_queue(
+        due=1, oldest_due_seconds=900, load=10.0, awaiting_answer=10, quiet_seconds=900.0
+    ),
+    "failing warning": in_queue(trend=Trend(Endings(succeeded=80, failed=20))),
+    "failing problem": in_queue(trend=Trend(Endings(failed=20))),
+    "timing_out warning": in_queue(trend=Trend(Endings(succeeded=80, timed_out=20))),
+    "timing_out problem": in_queue(trend=Trend(Endings(timed_out=20))),
     "overdue warning": in_queue(due=1, oldest_due_seconds=60),
     "overdue problem": in_queue(due=1, oldest_due_seconds=900),
     "silent_worker problem": replace(
@@ -88,9 +152,9 @@ SICK: dict[str, Measured] = {
     "no_consumer problem, of another source": with_consumers(
         CONSUMER, awaiting=1, sources=("bank_answers", "shop_answers")
     ),
-    "time_outs problem": replace(WELL, stuck=Stuck(past_deadline=1)),
-    "undecided problem": replace(WELL, stuck=Stuck(undecided=1)),
-    "unknown_type problem": replace(WELL, unknown_types=(UnknownType("gone", 1),)),
+    "time_outs problem": replace(WELL, past_deadline=1),
+    "undecided problem": replace(WELL, undecided=1),
+    "unknown_type problem": replace(WELL, unknown_types={"gone": 1}),
     "throttler_setting problem": replace(WELL, throttler_problems=("no module",)),
     "early_answers warning": replace(WELL, inbox=Inbox(early=1_001)),
     "early_answers warning, old": replace(WELL, inbox=Inbox(early=1, oldest_early_seconds=50_000)),
@@ -125,7 +189,7 @@ HEALTHY: dict[str, Measured] = {
     "a full queue that moves": in_queue(due=5, oldest_due_seconds=59, load=10.0),
     "a source that is read": with_consumers(CONSUMER, awaiting=1, sources=("bank_answers",)),
     "a consumer of a source that was configured once": with_consumers(CONSUMER),
-    "a type of old jobs": replace(WELL, unknown_types=(UnknownType("gone", 0),)),
+    "a type of old jobs": replace(WELL, unknown_types={"gone": 0}),
     "a few early answers": replace(WELL, inbox=Inbox(early=1_000, oldest_early_seconds=43_200)),
     "clocks that nearly agree": replace(WELL, clock_offset_seconds=5),
     "a server as it should be": in_server(tables=(JOBS,), storage={}),

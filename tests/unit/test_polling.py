@@ -8,10 +8,11 @@ from hipq_django.scheduler.polling import (
     MAX_SECONDS,
     PROBE_SECONDS,
     QUICK_SECONDS,
+    SCAN_SHARE,
     SHARE,
+    HeldScans,
     ProbePacer,
 )
-from hipq_django.scheduler.throttled import SCAN_SHARE, HeldScans
 
 SLOW = 2 * QUICK_SECONDS
 AT = 100.0

@@ -21,6 +21,7 @@ PUBLIC_NAMES = {
     *("acomplete", "aenqueue", "afail", "complete", "enqueue", "enqueue_many", "fail"),
     *("ErrorResponse", "Response", "WebhookView"),
     *("GitHubSignature", "NoVerification", "SharedSecret", "StripeSignature"),
+    *("ShopifySignature", "SlackSignature", "StandardWebhooksSignature"),
     *("callback_url", "cancel", "explain", "job_type", "requeue", "run_now"),
 }
 MODELS = {"Answer", "Attempt", "Job", "JobType", "Queue", "Worker"}
@@ -36,6 +37,7 @@ MODELS = {"Answer", "Attempt", "Job", "JobType", "Queue", "Worker"}
         "LICENSE",
         "Makefile",
         "README.md",
+        "SECURITY.md",
         "docs",
         "example_project",
         "manage.py",

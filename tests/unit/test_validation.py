@@ -13,10 +13,10 @@ import hipq_django as hipq
 from hipq_django.domain.drafts import JOB_OPTIONS, JobDefaults
 from hipq_django.domain.validation import (
     MAX_KEY_CHARS,
+    aware_moment,
     checked_data,
     checked_factor,
     checked_key,
-    checked_moment,
     checked_name,
     checked_priority,
     checked_timeout,
@@ -159,7 +159,7 @@ def test_any_other_factor_is_refused(factor: Any) -> None:
 def test_a_moment_is_an_aware_datetime_of_any_zone() -> None:
     moment = datetime(2025, 1, 6, 12, tzinfo=timezone(timedelta(hours=-12)))
 
-    assert checked_moment(moment) == moment
+    assert aware_moment("scheduled_run_time", moment) == moment
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_a_moment_is_an_aware_datetime_of_any_zone() -> None:
 )
 def test_any_other_moment_is_refused_with_the_way_out(moment: Any, message: str) -> None:
     with pytest.raises(InvalidJobError, match=message):
-        checked_moment(moment)
+        aware_moment("scheduled_run_time", moment)
 
 
 # Data, windows, zones

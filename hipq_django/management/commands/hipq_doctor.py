@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import json
+from argparse import ArgumentParser
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
-from django.db import Error
+from django.template.defaultfilters import pluralize
 
-from hipq_django.conf.instances import get_instance
-from hipq_django.conf.rules import DEFAULT
-from hipq_django.database.errors import in_one_line
-from hipq_django.exceptions import HipqError
+from hipq_django.management.instance_command import InstanceCommand
 from hipq_django.monitoring.doctor import Finding, Level, examine
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser
-    from collections.abc import Sequence
 
 # 1 and 2 are what every command exits with that failed, or did not know an option.
 ONLY_WARNINGS = 3
@@ -26,7 +20,7 @@ PROBLEMS = 4
 COLUMN = len("PROBLEM  ")
 
 
-class Command(BaseCommand):
+class Command(InstanceCommand):
     """Looks once, changes nothing, and prints what is wrong, the worst first."""
 
     help = "Say what slows the queues and what to do; exit with 0, 3 (warnings) or 4 (problems)."
@@ -34,23 +28,19 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the options."""
-        parser.add_argument("--instance", default=DEFAULT, help="The hipq instance; %(default)s.")
+        super().add_arguments(parser)
         parser.add_argument("--json", action="store_true", help="Print JSON, for scripts.")
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def run(self, options: dict[str, Any]) -> None:
         """Examine, print and exit."""
-        try:
-            findings = examine(get_instance(options["instance"]))
-        except HipqError as error:
-            raise CommandError(str(error)) from error
-        except Error as error:
-            raise CommandError(f"database: {in_one_line(error)}") from error
+        findings = examine(self.config)
         if options["json"]:
             self.stdout.write(json.dumps([asdict(finding) for finding in findings], indent=2))
         else:
             self._print(findings)
         if findings:
-            raise SystemExit(_exit_code(findings))
+            is_problem = findings[0].level is Level.PROBLEM
+            raise SystemExit(PROBLEMS if is_problem else ONLY_WARNINGS)
 
     def _print(self, findings: Sequence[Finding]) -> None:
         for finding in findings:
@@ -63,17 +53,9 @@ class Command(BaseCommand):
         self.stdout.write(_summary(findings))
 
 
-def _exit_code(findings: Sequence[Finding]) -> int:
-    levels = {finding.level for finding in findings}
-    return PROBLEMS if Level.PROBLEM in levels else ONLY_WARNINGS
-
-
 def _summary(findings: Sequence[Finding]) -> str:
     if not findings:
         return "Nothing slows the queues."
     problems = sum(finding.level is Level.PROBLEM for finding in findings)
-    return f"{_number(problems, 'problem')}, {_number(len(findings) - problems, 'warning')}."
-
-
-def _number(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+    warnings = len(findings) - problems
+    return f"{problems} problem{pluralize(problems)}, {warnings} warning{pluralize(warnings)}."

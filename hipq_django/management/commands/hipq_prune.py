@@ -2,45 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from argparse import ArgumentParser
+from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
-from django.db import Error
+from django.core.management.base import CommandError
 
-from hipq_django.conf.instances import get_instance
-from hipq_django.conf.rules import DEFAULT, QUEUE_RANGES
-from hipq_django.exceptions import HipqError
+from hipq_django.conf.rules import QUEUE_RANGES
 from hipq_django.maintenance.retention import prune
-from hipq_django.processes.start_up import why_failed
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser
+from hipq_django.management.instance_command import InstanceCommand
 
 
-class Command(BaseCommand):
+class Command(InstanceCommand):
     """Deletes in batches, so that it may run while workers do."""
 
     help = "Delete final jobs that are older than the retention of their queue."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the options."""
-        parser.add_argument("--instance", default=DEFAULT, help="The hipq instance; %(default)s.")
+        super().add_arguments(parser)
         parser.add_argument("--days", type=float, help="Instead of each queue's retention_days.")
         parser.add_argument("--dry-run", action="store_true", help="Count, delete nothing.")
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def run(self, options: dict[str, Any]) -> None:
         """Prune and print one line for each queue."""
         days = options["days"]
         low, high = QUEUE_RANGES["retention_days"]
         if days is not None and not low <= days <= high:
             raise CommandError(f"--days {days}: give a number from {low:,} to {high:,}.")
-        try:
-            config = get_instance(options["instance"])
-            counts = prune(config, days=days, dry_run=options["dry_run"])
-        except HipqError as error:
-            raise CommandError(str(error)) from error
-        except Error as error:
-            raise CommandError(why_failed(config, error)) from error
+        counts = prune(self.config, days=days, dry_run=options["dry_run"])
         verb = "would delete" if options["dry_run"] else "deleted"
         for name, number in counts.items():
             self.stdout.write(f"{name}: {verb} {number}")

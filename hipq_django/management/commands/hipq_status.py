@@ -3,92 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from argparse import ArgumentParser
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
-from django.core.management.base import BaseCommand, CommandError
-from django.db import Error
-
-from hipq_django.conf.instances import get_instance
-from hipq_django.conf.rules import DEFAULT
 from hipq_django.domain.states import NONE
-from hipq_django.exceptions import HipqError
+from hipq_django.management.instance_command import InstanceCommand
 from hipq_django.models import catalog
+from hipq_django.models.worker import describe_queues
 from hipq_django.monitoring.counts import format_count
-from hipq_django.monitoring.overview import Overview, QueueCounts, WorkerState, look
-from hipq_django.processes.start_up import why_failed
+from hipq_django.monitoring.endings import Trend
+from hipq_django.monitoring.overview import Overview, ProcessState, QueueCounts, take
 
-if TYPE_CHECKING:
-    from argparse import ArgumentParser
-    from collections.abc import Sequence
-
-QUEUE_HEADS = (
-    "queue", "limit", "load", "order", "due", "scheduled", "running", "waiting for answer",
-    "in error", "oldest due", "state",
-)  # fmt: skip
-WORKER_HEADS = ("worker", "state", "queues", "threads", "executing", "last heartbeat")
-CONSUMER_HEADS = ("consumer", "source", "state", "in flight", "last heartbeat")
-
-
-class Command(BaseCommand):
-    """Prints queues, limits, counts, the oldest due job, the workers and consumers."""
-
-    help = "Show queues, limits, counts, the oldest due job, the workers and consumers."
-
-    def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare the options."""
-        parser.add_argument("--instance", default=DEFAULT, help="The hipq instance; %(default)s.")
-        parser.add_argument("--json", action="store_true", help="Print JSON, for scripts.")
-
-    def handle(self, *args: Any, **options: Any) -> None:
-        """Look once and print."""
-        try:
-            config = get_instance(options["instance"])
-            catalog.sync(config.name)
-            overview = look(config)
-        except HipqError as error:
-            raise CommandError(str(error)) from error
-        except Error as error:
-            raise CommandError(why_failed(config, error)) from error
-        text = json.dumps(overview.as_dict(), indent=2) if options["json"] else _tables(overview)
-        self.stdout.write(text)
-
-
-def _tables(overview: Overview) -> str:
-    workers = _table(WORKER_HEADS, [_worker_row(worker) for worker in overview.workers])
-    return "\n".join(
-        [
-            _table(QUEUE_HEADS, [_queue_row(queue) for queue in overview.queues]),
-            "",
-            workers if overview.workers else "No worker is running.",
-            *_consumers(overview),
-            "",
-            f"Answers without a job: {format_count(overview.unmatched_answers)}",
-            f"Malformed messages: {format_count(overview.malformed_messages)}",
-        ]
-    )
-
-
-def _consumers(overview: Overview) -> list[str]:
-    rows = [
-        [c.name, c.source, c.state, str(c.in_flight), f"{c.heartbeat_age_seconds:.0f} s ago"]
-        for c in overview.consumers
-    ]
-    return ["", _table(CONSUMER_HEADS, rows)] if rows else []
-
-
-def _queue_row(queue: QueueCounts) -> list[str]:
-    limit = f"{queue.throttle_limit:g}" if queue.throttle_limit >= 1 else "none"
-    return [
-        queue.name,
-        limit,
-        f"{queue.load:g}",
-        queue.order,
-        *map(format_count, (queue.due, queue.scheduled, queue.running)),
-        format_count(queue.awaiting_answer),
-        format_count(queue.in_error),
-        f"{queue.oldest_due_seconds:.0f} s" if queue.due else "-",
-        _queue_state(queue),
-    ]
+Row = TypeVar("Row")
+Columns = dict[str, Callable[[Row], str]]
 
 
 def _queue_state(queue: QueueCounts) -> str:
@@ -99,20 +27,95 @@ def _queue_state(queue: QueueCounts) -> str:
     return "served" if queue.served else "no worker"
 
 
-def _worker_row(worker: WorkerState) -> list[str]:
-    return [
-        worker.name,
-        "silent" if worker.silent else worker.state,
-        ", ".join(worker.queues) or "all",
-        str(worker.threads),
-        str(worker.executing),
-        f"{worker.heartbeat_age_seconds:.0f} s ago",
-    ]
+QUEUE_COLUMNS: Columns[QueueCounts] = {
+    "queue": lambda queue: queue.name,
+    "limit": lambda queue: f"{queue.throttle_limit:g}" if queue.throttle_limit >= 1 else "none",
+    "load": lambda queue: f"{queue.load:g}",
+    "order": lambda queue: queue.order,
+    "due": lambda queue: format_count(queue.due),
+    "scheduled": lambda queue: format_count(queue.scheduled),
+    "running": lambda queue: format_count(queue.running),
+    "waiting for answer": lambda queue: format_count(queue.awaiting_answer),
+    "in error": lambda queue: format_count(queue.in_error),
+    "oldest due": lambda queue: f"{queue.oldest_due_seconds:.0f} s" if queue.due else "-",
+    "state": _queue_state,
+}
+WORKER_COLUMNS: Columns[ProcessState] = {
+    "worker": lambda worker: worker.name,
+    "state": lambda worker: "silent" if worker.silent else worker.state,
+    "queues": lambda worker: describe_queues(worker.queues, worker.excluded_queues),
+    "threads": lambda worker: str(worker.threads),
+    "executing": lambda worker: str(worker.in_flight),
+    "last heartbeat": lambda worker: f"{worker.heartbeat_age_seconds:.0f} s ago",
+}
+CONSUMER_COLUMNS: Columns[ProcessState] = {
+    "consumer": lambda consumer: consumer.name,
+    "source": lambda consumer: consumer.source,
+    "state": lambda consumer: consumer.state,
+    "in flight": lambda consumer: str(consumer.in_flight),
+    "last heartbeat": lambda consumer: f"{consumer.heartbeat_age_seconds:.0f} s ago",
+}
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [heads, *rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
+ENDINGS_COLUMNS: Columns[tuple[str, Trend]] = {
+    "in the last hour": lambda row: row[0],
+    "ended": lambda row: _at_least(row[1].lately.ended, row[1]),
+    "failed": lambda row: f"{row[1].lately.failed:,}",
+    "timed out": lambda row: f"{row[1].lately.timed_out:,}",
+    "retried": lambda row: f"{row[1].lately.retried:,}",
+    "against the day before": lambda row: _against_usual(row[1]),
+}
+
+
+def _at_least(number: int, trend: Trend) -> str:
+    return f"{number:,}+" if trend.lately.capped else f"{number:,}"
+
+
+def _against_usual(trend: Trend) -> str:
+    told = {"failing": trend.is_failing, "timing out": trend.is_timing_out}
+    return ", ".join(word for word, is_so in told.items() if is_so) or "as usual"
+
+
+class Command(InstanceCommand):
+    """Prints queues, limits, counts, the oldest due job, the workers and consumers."""
+
+    help = "Show queues, limits, counts, the oldest due job, the workers and consumers."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Declare the options."""
+        super().add_arguments(parser)
+        parser.add_argument("--json", action="store_true", help="Print JSON, for scripts.")
+
+    def run(self, options: dict[str, Any]) -> None:
+        """Look once and print."""
+        catalog.sync(self.config.name)
+        overview = take(self.config)
+        text = json.dumps(overview.as_dict(), indent=2) if options["json"] else _tables(overview)
+        self.stdout.write(text)
+
+
+def _tables(overview: Overview) -> str:
+    workers, consumers = overview.workers, overview.consumers
+    rows = [(f"queue {queue.name}", queue.trend) for queue in overview.queues]
+    rows += [(f"job type {job_type.name}", job_type.trend) for job_type in overview.job_types]
+    endings = [row for row in rows if row[1].lately.ended or row[1].lately.retried]
+    return "\n".join(
+        [
+            _table(QUEUE_COLUMNS, overview.queues),
+            "",
+            _table(WORKER_COLUMNS, workers) if workers else "No worker is running.",
+            *(["", _table(CONSUMER_COLUMNS, consumers)] if consumers else []),
+            *(["", _table(ENDINGS_COLUMNS, endings)] if endings else []),
+            "",
+            f"Answers without a job: {format_count(overview.unmatched_answers)}",
+            f"Malformed messages: {format_count(overview.malformed_messages)}",
+        ]
+    )
+
+
+def _table(columns: Columns[Row], rows: Sequence[Row]) -> str:
+    lines = [[*columns], *([text(row) for text in columns.values()] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
         for line in lines

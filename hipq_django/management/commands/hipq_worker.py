@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from argparse import ArgumentParser, BooleanOptionalAction
+from dataclasses import fields
+from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
-from hipq_django.conf.instances import get_instance
-from hipq_django.conf.rules import DEFAULT
-from hipq_django.exceptions import ConfigurationError, HipqError, nearest_name
+from hipq_django.exceptions import nearest_name
+from hipq_django.management.instance_command import InstanceCommand
 from hipq_django.models import Queue, catalog
-from hipq_django.processes.child import leave
-from hipq_django.processes.logs import set_up_logging
+from hipq_django.processes.connections import disown_all
 from hipq_django.processes.options import WorkerOptions
-from hipq_django.processes.own_connections import adopt, disown_all
+from hipq_django.processes.recycling import can_measure_memory
 from hipq_django.processes.reloader import Reloader
-from hipq_django.processes.start_up import check_database, check_pool, reached
-from hipq_django.processes.stop_signals import end_at_the_second, on_stop_signals
+from hipq_django.processes.start_up import check_database, check_pool, reached, set_up_logging
+from hipq_django.processes.stop_signals import end_at_the_second, leave, on_stop_signals
 from hipq_django.processes.supervisor import Supervisor
 from hipq_django.processes.worker import WorkerProcess
 
-if TYPE_CHECKING:
-    from argparse import ArgumentParser
+RANGES = {
+    "threads": (1, 1_000, "a number from 1 to 1,000"),
+    "processes": (1, 1_000, "a number from 1 to 1,000"),
+    "interval": (0.001, 3_600, "0.001 to 3,600 seconds"),
+    "max_jobs": (1, 1_000_000_000, "a number from 1 to 1,000,000,000"),
+    "max_memory": (1, 1_000_000, "1 to 1,000,000 megabytes"),
+    "drain_seconds": (0, 86_400, "0 to 86,400 seconds"),
+}
 
-    from hipq_django.conf.instances import InstanceSettings
 
-
-class Command(BaseCommand):
+class Command(InstanceCommand):
     """Runs jobs until stopped by SIGTERM or Ctrl-C; a second one puts running jobs back."""
 
     help = (
@@ -38,8 +42,19 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the options."""
-        parser.add_argument("queues", nargs="*", metavar="QUEUE", help="Queues to serve; all.")
-        parser.add_argument("--instance", default=DEFAULT, help="The hipq instance; %(default)s.")
+        super().add_arguments(parser)
+        parser.add_argument(
+            "queues",
+            nargs="*",
+            metavar="QUEUE",
+            help="Queues to serve, with spaces or commas between them; all.",
+        )
+        parser.add_argument(
+            "--exclude",
+            action="append",
+            metavar="QUEUE",
+            help="Serve all queues but these, with commas between them.",
+        )
         parser.add_argument(
             "--threads", type=int, default=8, help="Threads per process; %(default)s."
         )
@@ -53,91 +68,95 @@ class Command(BaseCommand):
             "--until-idle", action="store_true", help="Leave when there is nothing left to do now."
         )
         parser.add_argument(
-            "--reload",
-            action="store_true",
-            default=None,
-            help="Restart when code changes; the default in DEBUG.",
+            "--drain-seconds",
+            type=float,
+            help="How long running jobs may take to finish after SIGTERM; then they are put back.",
         )
         parser.add_argument(
-            "--no-reload", action="store_false", dest="reload", help="Do not restart."
+            "--max-jobs", type=int, help="After so many jobs, make way for a new process."
+        )
+        parser.add_argument(
+            "--max-memory",
+            type=int,
+            metavar="MB",
+            help="With more resident memory than so many megabytes, make way for a new process.",
+        )
+        parser.add_argument(
+            "--reload",
+            action=BooleanOptionalAction,
+            help="Restart when code changes; the default in DEBUG.",
         )
 
-    def handle(self, *queues: str, **options: Any) -> None:
+    def run(self, options: dict[str, Any]) -> None:
         """Run the worker, or several under a supervisor."""
+        options |= {name: _names_in(options[name] or []) for name in ("queues", "exclude")}
         try:
-            self._handle(options)
+            self._check(options)
+            set_up_logging(options["verbosity"])
+            self._run(options)
         finally:
             disown_all()
 
-    def _handle(self, options: dict[str, Any]) -> None:
-        worker_options = self._checked(options)
-        set_up_logging(options["verbosity"])
-        process: WorkerProcess | Supervisor
-        if options["processes"] > 1:
-            process = Supervisor(worker_options, options["processes"])
-        else:
-            process = WorkerProcess(worker_options)
-            end_at_the_second()
+    def _run(self, options: dict[str, Any]) -> None:
+        process = self._process(options)
         on_stop_signals(process.stop)
-        self._run(process, self._wants_reload(options))
-
-    def _run(self, process: WorkerProcess | Supervisor, reload: bool) -> None:
         reloader = Reloader(process.stop)
+        reload = options["reload"]
+        if reload is None:
+            reload = settings.DEBUG and not options["until_idle"]
         if reload:
             reloader.open()
-        try:
-            with reached(get_instance(process.options.instance)):
-                process.run()  # once it has started, it backs off and comes back
-        except ConfigurationError as error:
-            raise CommandError(str(error)) from error
+        with reached(self.config):
+            process.run()  # once it has started, it backs off and comes back
         if reloader.changed:
             reloader.restart()
-        self._leave(process)
-
-    def _leave(self, process: WorkerProcess | Supervisor) -> None:
         if isinstance(process, WorkerProcess) and process.has_abandoned_handlers:
             leave()
 
-    def _wants_reload(self, options: dict[str, Any]) -> bool:
-        if options["reload"] is None:
-            return bool(settings.DEBUG) and not options["until_idle"]
-        return bool(options["reload"])
+    def _process(self, options: dict[str, Any]) -> WorkerProcess | Supervisor:
+        names = {field.name for field in fields(WorkerOptions)}
+        worker_options = WorkerOptions(**{name: options[name] for name in names & options.keys()})
+        if options["processes"] > 1:
+            return Supervisor(worker_options, options["processes"])
+        end_at_the_second(worker_options.drain_seconds)
+        return WorkerProcess(worker_options)
 
     # Whether it can start
 
-    def _checked(self, options: dict[str, Any]) -> WorkerOptions:
-        for name in ("threads", "processes"):
-            if not 1 <= options[name] <= 1_000:
-                raise CommandError(f"--{name} {options[name]}: give a number from 1 to 1,000.")
-        if options["interval"] is not None and not 0.001 <= options["interval"] <= 3_600:
-            raise CommandError(f"--interval {options['interval']}: give 0.001 to 3,600 seconds.")
-        try:
-            config = get_instance(options["instance"])
-            check_pool(config, options["threads"])
-            adopt(config.database)
-            check_database(config)
-            with reached(config):
-                self._check_queues(config, options["queues"])
-        except HipqError as error:
-            raise CommandError(str(error)) from error
-        return WorkerOptions(
-            instance=config.name,
-            queues=tuple(options["queues"]),
-            threads=options["threads"],
-            interval=options["interval"],
-            until_idle=options["until_idle"],
-            verbosity=options["verbosity"],
-        )
+    def _check(self, options: dict[str, Any]) -> None:
+        for name, (low, high, what) in RANGES.items():
+            if options[name] is not None and not low <= options[name] <= high:
+                option = name.replace("_", "-")
+                raise CommandError(f"--{option} {options[name]}: give {what}.")
+        if options["max_memory"] is not None and not can_measure_memory():
+            raise CommandError("--max-memory: this system has no /proc/self/statm, as Linux has.")
+        check_pool(self.config, options["threads"])
+        check_database(self.config)
+        with reached(self.config):
+            self._check_queues(options["queues"], options["exclude"])
 
-    def _check_queues(self, config: InstanceSettings, names: list[str]) -> None:
-        if not names:
+    def _check_queues(self, queues: list[str], excluded: list[str]) -> None:
+        if queues and excluded:
+            raise CommandError(
+                "--exclude: give the queues to serve, or those not to serve, not both."
+            )
+        if not (queues or excluded):
             return
-        catalog.sync(config.name)
-        rows = Queue.objects.using(config.database).filter(instance=config.name)
+        catalog.sync(self.config.name)
+        rows = Queue.objects.using(self.config.database).filter(instance=self.config.name)
         known = set(rows.values_list("name", flat=True))
-        for name in names:
+        for name in [*queues, *excluded]:
             if name not in known:
                 raise CommandError(
                     f"unknown queue {name!r}{nearest_name(name, known)} A queue exists once it is "
                     "in HIPQ, named by a job type, or enqueued to."
                 )
+
+
+def _names_in(texts: list[str]) -> list[str]:
+    """Return the names of queues in arguments such as "bank,exports", each once."""
+    for text in texts:
+        if not text.strip(", "):
+            raise CommandError(f"{text!r} names no queue: give names, such as bank,exports.")
+    found = [name.strip() for text in texts for name in text.split(",")]
+    return list(dict.fromkeys(filter(None, found)))

@@ -1,4 +1,4 @@
-DROP FUNCTION hipq_probe_queues_213627e0
+DROP FUNCTION hipq_probe_queues_5991446c
 
 -- next statement
 

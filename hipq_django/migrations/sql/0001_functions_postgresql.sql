@@ -1,4 +1,4 @@
-CREATE FUNCTION hipq_probe_queues_213627e0(timestamptz, timestamptz, timestamptz, jsonb, integer, text, text, jsonb) RETURNS TABLE ("id" hipq_queue."id"%TYPE, "instance" hipq_queue."instance"%TYPE, "name" hipq_queue."name"%TYPE, "throttle_limit" hipq_queue."throttle_limit"%TYPE, "order" hipq_queue."order"%TYPE, "granularity_seconds" hipq_queue."granularity_seconds"%TYPE, "ageing_seconds" hipq_queue."ageing_seconds"%TYPE, "paused" hipq_queue."paused"%TYPE, "throttler_state" hipq_queue."throttler_state"%TYPE, "throttler_problem" hipq_queue."throttler_problem"%TYPE, "ranking" hipq_queue."ranking"%TYPE, first_rank bigint, has_response boolean, has_error boolean)
+CREATE FUNCTION hipq_probe_queues_5991446c(timestamptz, timestamptz, timestamptz, jsonb, integer, text, jsonb, boolean) RETURNS TABLE ("id" hipq_queue."id"%TYPE, "instance" hipq_queue."instance"%TYPE, "name" hipq_queue."name"%TYPE, "throttle_limit" hipq_queue."throttle_limit"%TYPE, "order" hipq_queue."order"%TYPE, "granularity_seconds" hipq_queue."granularity_seconds"%TYPE, "ageing_seconds" hipq_queue."ageing_seconds"%TYPE, "paused" hipq_queue."paused"%TYPE, "throttler_state" hipq_queue."throttler_state"%TYPE, "throttler_problem" hipq_queue."throttler_problem"%TYPE, "ranking" hipq_queue."ranking"%TYPE, first_rank bigint, has_response boolean, has_error boolean)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_nestloop = off SET enable_seqscan = off SET lock_timeout = '100ms' AS $$
 #variable_conflict use_column
 BEGIN
@@ -27,7 +27,7 @@ FROM (SELECT q.*, COALESCE(k.high, 9223372036854775807) AS high,
         (r ->> 2)::boolean AS is_strict,
         (r ->> 3)::bigint AS low FROM (SELECT r FROM jsonb_array_elements($4::jsonb) AS r LIMIT $5) AS e) k
     ON k.id = q.id) q
-WHERE q.instance = $6 AND ($7 = '[]' OR q.name IN (SELECT * FROM jsonb_array_elements_text($8::jsonb)))
+WHERE q.instance = $6 AND (q.name IN (SELECT * FROM jsonb_array_elements_text($7::jsonb))) = $8
 ORDER BY q.id;
 END $$
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from hipq_django.conf.instances import InstanceSettings
 from hipq_django.monitoring.doctor.findings import Finding, Level
 from hipq_django.monitoring.doctor.measuring import measure
 from hipq_django.monitoring.doctor.rules import diagnose
-
-if TYPE_CHECKING:
-    from hipq_django.conf.instances import InstanceSettings
 
 __all__ = ["Finding", "Level", "diagnose", "examine", "measure"]
 

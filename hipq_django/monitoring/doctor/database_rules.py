@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
-from hipq_django.monitoring.doctor.findings import Finding, Level, span
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from hipq_django.monitoring.doctor.measurements import Measured, TableRows
+from hipq_django.monitoring.doctor.findings import Finding, Level, problem, span, warning
+from hipq_django.monitoring.doctor.measurements import Measured, TableRows
 
 SKEWED_SECONDS = 5.0
 OLD_TRANSACTION_SECONDS = 60.0
@@ -28,8 +24,7 @@ SHORT_BUSY_TIMEOUT_SECONDS = 5.0
 def _tables(measured: Measured) -> Iterator[Finding]:
     tables, where = measured.tables, f"database {measured.database}"
     if tables.missing:
-        yield Finding(
-            Level.PROBLEM,
+        yield problem(
             "missing_indexes",
             where,
             f"indexes or constraints are missing: {', '.join(tables.missing)}.",
@@ -37,8 +32,7 @@ def _tables(measured: Measured) -> Iterator[Finding]:
             "Create them anew: manage.py sqlmigrate hipq 0001 shows how.",
         )
     if tables.invalid:
-        yield Finding(
-            Level.PROBLEM,
+        yield problem(
             "invalid_indexes",
             where,
             f"indexes are invalid: {', '.join(tables.invalid)}.",
@@ -46,8 +40,7 @@ def _tables(measured: Measured) -> Iterator[Finding]:
             f"Run REINDEX INDEX CONCURRENTLY {tables.invalid[0]};",
         )
     if tables.guard != "enabled":
-        yield Finding(
-            Level.PROBLEM,
+        yield problem(
             "no_guard",
             where,
             f"the trigger hipq_job_guard is {tables.guard}.",
@@ -62,8 +55,7 @@ def _clock(measured: Measured) -> Iterator[Finding]:
     offset = measured.clock_offset_seconds
     if abs(offset) > SKEWED_SECONDS:
         side = "behind" if offset > 0 else "ahead of"
-        yield Finding(
-            Level.WARNING,
+        yield warning(
             "clock_skew",
             f"database {measured.database}",
             f"this machine's clock is {abs(offset):.1f} s {side} the database's.",
@@ -80,8 +72,7 @@ def _server(measured: Measured) -> Iterator[Finding]:
     if server is None:
         return
     if server.isolation != "read committed":
-        yield Finding(
-            Level.PROBLEM,
+        yield problem(
             "isolation",
             where,
             f"transactions run at {server.isolation!r}.",
@@ -90,8 +81,7 @@ def _server(measured: Measured) -> Iterator[Finding]:
             "database or its role.",
         )
     if not server.autovacuum:
-        yield Finding(
-            Level.PROBLEM,
+        yield problem(
             "autovacuum_off",
             where,
             "autovacuum is off in the server.",
@@ -99,8 +89,7 @@ def _server(measured: Measured) -> Iterator[Finding]:
             "Set autovacuum = on and track_counts = on in postgresql.conf, and reload it.",
         )
     if server.backends > 1:
-        yield Finding(
-            Level.WARNING,
+        yield warning(
             "pooler",
             where,
             "a connection pooler in transaction mode stands before the database.",
@@ -108,14 +97,10 @@ def _server(measured: Measured) -> Iterator[Finding]:
             "Give the workers a direct connection, or a pool in session mode; for web processes "
             "set DISABLE_SERVER_SIDE_CURSORS.",
         )
-
-
-def _peers(measured: Measured) -> Iterator[Finding]:
-    if measured.postgresql and not measured.postgresql.notices_dead_peer:
-        yield Finding(
-            Level.WARNING,
+    if not server.notices_dead_peer:
+        yield warning(
             "dead_peer",
-            f"database {measured.database}",
+            where,
             "OPTIONS has neither tcp_user_timeout nor keepalives_idle.",
             "Where the network drops a connection without a word, handlers and requests wait for "
             "hours. Workers set them for their own connections only.",
@@ -146,8 +131,7 @@ def _waits(measured: Measured) -> Iterator[Finding]:
     for found in measured.postgresql.waits if measured.postgresql else ():
         if found.seconds >= LONG_WAIT_SECONDS:
             blockers = ", ".join(str(pid) for pid in found.blockers)
-            yield Finding(
-                Level.PROBLEM,
+            yield problem(
                 "lock_wait",
                 f"database {measured.database}",
                 f"process {found.pid} has waited for a lock for {span(found.seconds)}; "
@@ -166,8 +150,7 @@ def _storage(measured: Measured) -> Iterator[Finding]:
             for name, (wanted, found) in storage.items()
         )
         values = ", ".join(f"{name} = {wanted:g}" for name, (wanted, _) in storage.items())
-        yield Finding(
-            Level.WARNING,
+        yield warning(
             "storage",
             "table hipq_job",
             f"{differing}.",
@@ -179,8 +162,7 @@ def _storage(measured: Measured) -> Iterator[Finding]:
 def _rows(measured: Measured) -> Iterator[Finding]:
     for table in measured.postgresql.tables if measured.postgresql else ():
         if not table.autovacuum:
-            yield Finding(
-                Level.PROBLEM,
+            yield problem(
                 "autovacuum_off",
                 f"table {table.name}",
                 "autovacuum is off for this table.",
@@ -192,8 +174,7 @@ def _rows(measured: Measured) -> Iterator[Finding]:
 
 def _row_counts(table: TableRows) -> Iterator[Finding]:
     if table.dead > FEW_ROWS + DEAD_SHARE * table.live:
-        yield Finding(
-            Level.WARNING,
+        yield warning(
             "dead_rows",
             f"table {table.name}",
             f"{table.dead:,} dead rows beside {table.live:,} live ones.",
@@ -201,8 +182,7 @@ def _row_counts(table: TableRows) -> Iterator[Finding]:
             f"Look for an old transaction, then VACUUM (ANALYZE) {table.name};",
         )
     if table.changed > FEW_ROWS + CHANGED_SHARE * table.live:
-        yield Finding(
-            Level.WARNING,
+        yield warning(
             "stale_statistics",
             f"table {table.name}",
             f"{table.changed:,} rows were changed since its statistics were made.",
@@ -241,14 +221,13 @@ def _sqlite(measured: Measured) -> Iterator[Finding]:
     ):
         if is_wrong:
             where = f"database {measured.database}"
-            yield Finding(Level.WARNING, code, where, what, why, what_to_do)
+            yield warning(code, where, what, why, what_to_do)
 
 
 DATABASE_RULES: tuple[Callable[[Measured], Iterator[Finding]], ...] = (
     _tables,
     _clock,
     _server,
-    _peers,
     _transactions,
     _waits,
     _storage,

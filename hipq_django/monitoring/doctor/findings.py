@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
+from functools import partial
 
 
 class Level(StrEnum):
@@ -29,6 +30,10 @@ class Finding:
     what: str
     why: str
     what_to_do: str
+
+
+problem = partial(Finding, Level.PROBLEM)
+warning = partial(Finding, Level.WARNING)
 
 
 def span(seconds: float) -> str:

@@ -2,31 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from hipq_django.monitoring.overview import Overview
-
-
-@dataclass(frozen=True, slots=True)
-class UnknownType:
-    """A job type without code in this project, and how many of its jobs wait."""
-
-    name: str
-    waiting: int
-
-
-@dataclass(frozen=True, slots=True)
-class Stuck:
-    """What any worker would have put right within a second or two."""
-
-    past_deadline: int = 0
-    """Running jobs whose time-out is a minute ago."""
-    undecided: int = 0
-    """Jobs in error that nobody owns, for a minute."""
+from hipq_django.monitoring.overview import Overview
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +99,14 @@ class Measured:
     throttler_problems: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     """Names of the sources of messages in the setting."""
-    unknown_types: tuple[UnknownType, ...] = ()
-    stuck: Stuck = Stuck()
+    unknown_types: Mapping[str, int] = field(default_factory=dict)
+    """Job types without code in this project, and how many jobs of each wait."""
+    past_deadline: int = 0
+    """Running jobs whose time-out is a minute ago: any worker would have ended them."""
+    undecided: int = 0
+    """Jobs in error that nobody owns, for a minute: any worker would have taken them."""
+    held: frozenset[str] = frozenset()
+    """Queues whose first due job does not start because a throttler says so."""
     inbox: Inbox = Inbox()
     unpruned: tuple[str, ...] = ()
     """Queues with final jobs that are a day past their retention."""

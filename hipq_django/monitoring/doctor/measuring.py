@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
 
 from django.apps import apps
 from django.db import connections
 from django.db.models import Min
 
 from hipq_django.conf import rules
+from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.schema import missing_migrations
 from hipq_django.job_types.registry import get_all_declared
@@ -17,13 +19,8 @@ from hipq_django.models import Answer, Job, JobType, Queue
 from hipq_django.monitoring import overview
 from hipq_django.monitoring.counts import capped_count
 from hipq_django.monitoring.doctor import postgresql, sqlite
-from hipq_django.monitoring.doctor.measurements import Inbox, Measured, Stuck, Tables, UnknownType
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from datetime import datetime
-
-    from hipq_django.conf.instances import InstanceSettings
+from hipq_django.monitoring.doctor.measurements import Inbox, Measured, Tables
+from hipq_django.monitoring.reasons import explain
 
 PATIENCE = timedelta(minutes=1)
 """For so long a worker may take over what it does each second."""
@@ -42,11 +39,13 @@ def measure(config: InstanceSettings) -> Measured:
     return Measured(
         instance=config.name,
         database=using,
-        overview=overview.look(config),
-        throttler_problems=tuple(problem.message for problem in rules.throttler_problems()),
+        overview=overview.take(config),
+        throttler_problems=tuple(problem.msg for problem in rules.throttler_problems()),
         sources=tuple(config.sources),
-        unknown_types=tuple(_unknown_types(config)),
-        stuck=_stuck(config, now - PATIENCE),
+        unknown_types=dict(_unknown_types(config)),
+        past_deadline=_past_deadline(config, now - PATIENCE),
+        undecided=_undecided(config, now - PATIENCE),
+        held=frozenset(_held(config, now)),
         inbox=_inbox(config, now),
         unpruned=tuple(_unpruned(config, now - UNPRUNED)),
         tables=_tables(using),
@@ -63,20 +62,29 @@ def _jobs(config: InstanceSettings) -> Any:
     )
 
 
-def _unknown_types(config: InstanceSettings) -> Iterator[UnknownType]:
+def _unknown_types(config: InstanceSettings) -> Iterator[tuple[str, int]]:
     known = {declared.name for declared in get_all_declared(config.name)}
     for row in JobType.objects.using(config.database).filter(instance=config.name):
         if row.name not in known:
-            yield UnknownType(row.name, capped_count(_jobs(config).waiting().filter(job_type=row)))
+            yield row.name, capped_count(_jobs(config).waiting().filter(job_type=row))
 
 
-def _stuck(config: InstanceSettings, before: datetime) -> Stuck:
+def _past_deadline(config: InstanceSettings, before: datetime) -> int:
     late = _jobs(config).running().filter(deadline__lt=before)
-    errors = _jobs(config).in_error().filter(worker=None, update_time__lt=before)
-    return Stuck(
-        past_deadline=capped_count(late.exclude(has_pending_answer=True, worker__isnull=True)),
-        undecided=capped_count(errors),
-    )
+    return capped_count(late.exclude(has_pending_answer=True, worker__isnull=True))
+
+
+def _undecided(config: InstanceSettings, before: datetime) -> int:
+    return capped_count(_jobs(config).in_error().filter(worker=None, update_time__lt=before))
+
+
+def _held(config: InstanceSettings, now: datetime) -> Iterator[str]:
+    for queue in Queue.objects.using(config.database).filter(instance=config.name):
+        if not config.queue(queue.name).throttlers:
+            continue
+        first = queue.jobs.using(config.database).due(now).order_by("rank", "id").first()
+        if first is not None and any(reason.code == "throttler" for reason in explain(first)):
+            yield queue.name
 
 
 def _inbox(config: InstanceSettings, now: datetime) -> Inbox:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from django.db import connections
 
 from hipq_django.database.requirements import isolation_level
 from hipq_django.database.schema import STORAGE, TABLE, TRIGGER
 from hipq_django.monitoring.doctor.measurements import PostgreSQL, TableRows, Transaction, Wait
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 PROBES = 5
 """How many statements ask which server process answers them."""

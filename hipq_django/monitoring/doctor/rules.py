@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterator
 
 from hipq_django.domain.states import NONE
 from hipq_django.monitoring.counts import format_count
 from hipq_django.monitoring.doctor.database_rules import DATABASE_RULES
-from hipq_django.monitoring.doctor.findings import Finding, Level, span
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from hipq_django.monitoring.doctor.measurements import Measured
-    from hipq_django.monitoring.overview import QueueCounts
+from hipq_django.monitoring.doctor.findings import Finding, Level, problem, span, warning
+from hipq_django.monitoring.doctor.measurements import Measured
+from hipq_django.monitoring.overview import QueueCounts
 
 OVERDUE_SECONDS = 60.0
 LONG_OVERDUE_SECONDS = 900.0
 MANY_EARLY_ANSWERS = 1_000
+MOST = 0.5
+"""From this share on it is a problem."""
 
 
 def diagnose(measured: Measured) -> list[Finding]:
@@ -31,8 +29,7 @@ def diagnose(measured: Measured) -> list[Finding]:
 
 def _missing_migrations(measured: Measured) -> Finding:
     names = ", ".join(measured.missing_migrations)
-    return Finding(
-        Level.PROBLEM,
+    return problem(
         "missing_migrations",
         f"database {measured.database}",
         f"migrations are not applied: {names}.",
@@ -46,24 +43,33 @@ def _missing_migrations(measured: Measured) -> Finding:
 
 def _queues(measured: Measured) -> Iterator[Finding]:
     for queue in measured.overview.queues if measured.overview else []:
-        yield from _queue(queue)
+        yield from _queue(queue, measured.held)
 
 
-def _queue(queue: QueueCounts) -> Iterator[Finding]:
-    """One finding for a queue that does not run: what holds it first."""
+def _queue(queue: QueueCounts, held: Collection[str]) -> Iterator[Finding]:
+    """One finding for a queue that does not run: what holds it first.
+
+    None where a throttler holds its first job, as it was told.
+    """
     if queue.problem != NONE:
         yield _held(queue)
     elif not queue.served:
         yield from _unserved(queue)
-    elif queue.paused:
-        yield from _paused(queue)
+    elif queue.paused and queue.due:
+        yield _paused(queue)
     elif queue.due and queue.oldest_due_seconds >= OVERDUE_SECONDS:
-        yield _full(queue) if _is_full(queue) else _overdue(queue)
+        yield from _late(queue, held)
+
+
+def _late(queue: QueueCounts, held: Collection[str]) -> Iterator[Finding]:
+    if _is_full(queue):
+        yield _unanswered(queue) if _is_unanswered(queue) else _full(queue)
+    elif queue.name not in held:
+        yield _overdue(queue)
 
 
 def _held(queue: QueueCounts) -> Finding:
-    return Finding(
-        Level.PROBLEM,
+    return problem(
         "throttler_problem",
         f"queue {queue.name}",
         f"held, because {queue.problem}",
@@ -87,16 +93,14 @@ def _unserved(queue: QueueCounts) -> Iterator[Finding]:
     )
 
 
-def _paused(queue: QueueCounts) -> Iterator[Finding]:
-    if queue.due:
-        yield Finding(
-            Level.WARNING,
-            "paused",
-            f"queue {queue.name}",
-            f"paused, and {_due(queue)}.",
-            "No job of it starts.",
-            "Resume it in the admin when the reason for the pause is gone.",
-        )
+def _paused(queue: QueueCounts) -> Finding:
+    return warning(
+        "paused",
+        f"queue {queue.name}",
+        f"paused, and {_due(queue)}.",
+        "No job of it starts.",
+        "Resume it in the admin when the reason for the pause is gone.",
+    )
 
 
 def _is_full(queue: QueueCounts) -> bool:
@@ -104,13 +108,33 @@ def _is_full(queue: QueueCounts) -> bool:
 
 
 def _full(queue: QueueCounts) -> Finding:
-    return Finding(
-        Level.WARNING,
+    return warning(
         "limit_reached",
         f"queue {queue.name}",
         f"its limit is reached, {queue.load:g} of {queue.throttle_limit:g}; {_due(queue)}.",
         f"{format_count(queue.awaiting_answer)} of its running jobs wait for an answer, and count.",
         "Raise the limit if the other system allows it; see whether its answers still come.",
+    )
+
+
+def _is_unanswered(queue: QueueCounts) -> bool:
+    """Whether what fills the limit waits for answers, and none has come for long."""
+    is_old = queue.oldest_due_seconds >= LONG_OVERDUE_SECONDS
+    is_quiet = queue.quiet_seconds is None or queue.quiet_seconds >= LONG_OVERDUE_SECONDS
+    return bool(queue.awaiting_answer) and is_old and is_quiet
+
+
+def _unanswered(queue: QueueCounts) -> Finding:
+    since = "a day" if queue.quiet_seconds is None else span(queue.quiet_seconds)
+    return problem(
+        "unanswered",
+        f"queue {queue.name}",
+        f"its limit is reached, {queue.load:g} of {queue.throttle_limit:g}, and no job of it has "
+        f"ended for {since}; {_due(queue)}.",
+        f"{format_count(queue.awaiting_answer)} of its running jobs wait for an answer; nothing "
+        "starts before some come, or time out.",
+        "Ask the other system whether it answers; look in the admin for answers without a job, and "
+        "in the log for requests that were refused.",
     )
 
 
@@ -134,18 +158,64 @@ def _due(queue: QueueCounts) -> str:
     return f"{jobs}, the oldest for {span(queue.oldest_due_seconds)}"
 
 
+# How jobs end
+
+
+def _endings(measured: Measured) -> Iterator[Finding]:
+    for queue in measured.overview.queues if measured.overview else []:
+        if queue.trend.is_failing:
+            yield _more_than_usual(measured, queue, "failing", "failed")
+        if queue.trend.is_timing_out:
+            yield _more_than_usual(measured, queue, "timing_out", "timed_out")
+
+
+_WHY = {
+    "failed": "Each was given up: its policy, or its retry handler, tried it no more.",
+    "timed_out": "They were not answered in time, or their handlers took too long.",
+}
+_WHAT_TO_DO = {
+    "failed": "Open the failed jobs of the queue in the admin: their errors say why. Pause the "
+    "queue while the other system is down; requeue them when the cause is gone.",
+    "timed_out": "See whether the other system answers, and whether its answers reach this "
+    "project: webhooks that were refused, answers without a job, a consumer that is not running.",
+}
+
+
+def _more_than_usual(measured: Measured, queue: QueueCounts, code: str, how: str) -> Finding:
+    lately, usually = queue.trend.lately, queue.trend.usually
+    number, share = getattr(lately, how), lately.share(getattr(lately, how))
+    usual = usually.share(getattr(usually, how))
+    return Finding(
+        Level.PROBLEM if share >= MOST else Level.WARNING,
+        code,
+        f"queue {queue.name}",
+        f"{number:,} of the last {lately.ended:,} jobs {how.replace('_', ' ')} within an hour "
+        f"({share:.0%}; {usual:.0%} the day before){_mostly(measured, queue, how)}.",
+        _WHY[how],
+        _WHAT_TO_DO[how],
+    )
+
+
+def _mostly(measured: Measured, queue: QueueCounts, how: str) -> str:
+    """Return the job types that most of them are of."""
+    types = measured.overview.job_types if measured.overview else []
+    here = [row for row in types if row.queue == queue.name]
+    counted = sorted([(getattr(row.trend.lately, how), row.name) for row in here], reverse=True)
+    most = [f"{name} {number:,}" for number, name in counted[:3] if number]
+    return f": {', '.join(most)}" if most else ""
+
+
 # What workers should have done
 
 
 def _workers(measured: Measured) -> Iterator[Finding]:
     for worker in measured.overview.workers if measured.overview else []:
         if worker.silent:
-            yield Finding(
-                Level.PROBLEM,
+            yield problem(
                 "silent_worker",
                 f"worker {worker.name}",
                 f"no heartbeat for {span(worker.heartbeat_age_seconds)}; it had "
-                f"{worker.executing:,} jobs in flight.",
+                f"{worker.in_flight:,} jobs in flight.",
                 "Any live worker of the instance would have taken its jobs over: there is none.",
                 "Start a worker; see the log of this one for why it stopped.",
             )
@@ -156,8 +226,7 @@ def _consumers(measured: Measured) -> Iterator[Finding]:
     consumers = measured.overview.consumers if measured.overview else []
     for consumer in consumers:
         if consumer.silent:
-            yield Finding(
-                Level.PROBLEM,
+            yield problem(
                 "silent_consumer",
                 f"consumer {consumer.name}",
                 f"no heartbeat for {span(consumer.heartbeat_age_seconds)}; it had "
@@ -189,39 +258,33 @@ def _stuck(measured: Measured) -> Iterator[Finding]:
     why = "For a minute already; a worker that knows their types would settle this in a second."
     what_to_do = "Start a worker with this project's code; see the workers' logs for errors."
     for code, number, what in (
-        (
-            "time_outs",
-            measured.stuck.past_deadline,
-            "running jobs are past their time-out",
-        ),
-        ("undecided", measured.stuck.undecided, "failed jobs wait for their retry handler"),
+        ("time_outs", measured.past_deadline, "running jobs are past their time-out"),
+        ("undecided", measured.undecided, "failed jobs wait for their retry handler"),
     ):
         if number:
             text = f"{format_count(number)} {what}."
             where = f"instance {measured.instance}"
-            yield Finding(Level.PROBLEM, code, where, text, why, what_to_do)
+            yield problem(code, where, text, why, what_to_do)
 
 
 def _unknown_types(measured: Measured) -> Iterator[Finding]:
-    for found in measured.unknown_types:
-        if found.waiting:
-            yield Finding(
-                Level.PROBLEM,
+    for name, waiting in measured.unknown_types.items():
+        if waiting:
+            yield problem(
                 "unknown_type",
-                f"job type {found.name}",
-                f"{format_count(found.waiting)} of its jobs wait; no code here declares it.",
+                f"job type {name}",
+                f"{format_count(waiting)} of its jobs wait; no code here declares it.",
                 "They wait until a worker knows the type; nothing is lost.",
                 "Deploy the code that declares it, or cancel the jobs in the admin.",
             )
 
 
 def _throttlers(measured: Measured) -> Iterator[Finding]:
-    for problem in measured.throttler_problems:
-        yield Finding(
-            Level.PROBLEM,
+    for text in measured.throttler_problems:
+        yield problem(
             "throttler_setting",
             f"instance {measured.instance}",
-            problem,
+            text,
             "The queue is held as long as one of its throttlers cannot be used.",
             "Correct THROTTLERS in the HIPQ setting, and restart the workers.",
         )
@@ -230,12 +293,11 @@ def _throttlers(measured: Measured) -> Iterator[Finding]:
 # Answers and old jobs
 
 
-def _early(measured: Measured) -> Iterator[Finding]:
+def _inbox(measured: Measured) -> Iterator[Finding]:
     inbox = measured.inbox
     is_old = inbox.oldest_early_seconds > inbox.ttl_seconds / 2
     if inbox.early > MANY_EARLY_ANSWERS or (inbox.early and is_old):
-        yield Finding(
-            Level.WARNING,
+        yield warning(
             "early_answers",
             f"instance {measured.instance}",
             f"{format_count(inbox.early)} answers wait for a job with their key, the oldest for "
@@ -243,15 +305,11 @@ def _early(measured: Measured) -> Iterator[Finding]:
             f"After {span(inbox.ttl_seconds)} they count as unmatched, and their jobs time out.",
             "Compare the keys of the answers with those of the running jobs in the admin.",
         )
-
-
-def _unmatched(measured: Measured) -> Iterator[Finding]:
-    if measured.inbox.unmatched:
-        yield Finding(
-            Level.WARNING,
+    if inbox.unmatched:
+        yield warning(
             "unmatched_answers",
             f"instance {measured.instance}",
-            f"{format_count(measured.inbox.unmatched)} answers of the last day never found a job.",
+            f"{format_count(inbox.unmatched)} answers of the last day never found a job.",
             "The jobs that they were meant for, if any, time out.",
             "Look at them in the admin: is it the key, the job type, or a message of no concern?",
         )
@@ -259,8 +317,7 @@ def _unmatched(measured: Measured) -> Iterator[Finding]:
 
 def _unpruned(measured: Measured) -> Iterator[Finding]:
     if measured.unpruned:
-        yield Finding(
-            Level.WARNING,
+        yield warning(
             "not_pruned",
             f"queue {', '.join(measured.unpruned)}",
             "final jobs are more than a day past their retention.",
@@ -271,12 +328,12 @@ def _unpruned(measured: Measured) -> Iterator[Finding]:
 
 _RULES: tuple[Callable[[Measured], Iterator[Finding]], ...] = (
     _queues,
+    _endings,
     _workers,
     _consumers,
     _stuck,
     _unknown_types,
     _throttlers,
-    _early,
-    _unmatched,
+    _inbox,
     _unpruned,
 )

@@ -21,7 +21,7 @@ from tests.hand_worker import HandWorker
 pytestmark = pytest.mark.django_db
 
 ACTIONS = {"run_now": "run_job", "cancel": "cancel_job", "requeue": "requeue_job"}
-LABELS = {"run_now": "Run now", "cancel": "Cancel …", "requeue": "Requeue"}
+LABELS = {"run_now": "Run now</button>", "cancel": "Cancel …", "requeue": "Requeue</button>"}
 
 
 def job_in(state: str, **values: Any) -> Job:
@@ -31,6 +31,8 @@ def job_in(state: str, **values: Any) -> Job:
 
 def suited_to(action: str) -> Job:
     """A job to which the action may be done."""
+    if action == "run_now":
+        return job_in("retry", scheduled_run_time=clock.now("default") + timedelta(days=9))
     return job_in("final" if action == "requeue" else "retry")
 
 
@@ -111,7 +113,7 @@ def test_the_history_names_the_operator(client: Client) -> None:
 
 
 def test_of_several_jobs_the_refused_are_named_and_the_others_go_on(admin_client: Client) -> None:
-    done, running, waiting = job_in("final"), job_in("running"), job_in("retry")
+    done, running, waiting = job_in("final"), job_in("running"), suited_to("run_now")
 
     response = act(admin_client, "run_now", done, running, waiting)
 
@@ -119,8 +121,8 @@ def test_of_several_jobs_the_refused_are_named_and_the_others_go_on(admin_client
         "Set to run now, its time windows dropped: 1 job.",
         f"job {done.pk}: run_now: job {done.pk} is final (succeeded); use requeue to run it once "
         "more.",
-        f"job {running.pk}: run_now: job {running.pk} is running; only jobs in initial or retry "
-        "can be run now.",
+        f"job {running.pk}: run_now: job {running.pk} is running; this is for waiting jobs, in "
+        "initial or retry.",
     ]
     assert (history(done), history(running)) == ([], [])
     assert history(waiting) == ["Set to run now, its time windows dropped."]
@@ -158,13 +160,14 @@ def test_more_jobs_than_a_request_can_take_are_refused_as_a_whole(
 
 
 def test_a_button_of_a_page_that_is_out_of_date_says_what_happened(admin_client: Client) -> None:
-    job = hipq.enqueue("ask")
+    job = in_the_future()
     assert "Run now</button>" in html(admin_client, page_url(job))
+    hipq.run_now(job)
     HandWorker().run_pass()
 
     response = press(admin_client, "run_now", job)
 
-    assert f"run_now: job {job.pk} is running" in messages_of(response)[0]
+    assert f"run_now: {job} is running" in messages_of(response)[0]
     assert history(job) == []
 
 
@@ -244,16 +247,19 @@ def test_a_post_from_another_site_changes_nothing(admin_user: Any, action: str) 
 @pytest.mark.parametrize(
     ("state", "actions"),
     [
-        ("initial", {"run_now", "cancel"}),
+        ("initial", {"cancel"}),
         ("running", {"cancel"}),
         ("error", {"cancel"}),
-        ("retry", {"run_now", "cancel"}),
+        ("retry", {"cancel"}),
+        ("put off", {"run_now", "cancel"}),
         ("final", {"requeue"}),
     ],
 )
 def test_a_page_offers_what_suits_the_state(
     admin_client: Client, state: str, actions: set[str]
 ) -> None:
-    page = html(admin_client, page_url(job_in(state)))
+    job = suited_to("run_now") if state == "put off" else job_in(state)
+
+    page = html(admin_client, page_url(job))
 
     assert {action for action in ACTIONS if f'id="hipq-{action}"' in page} == actions

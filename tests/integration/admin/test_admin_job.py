@@ -65,7 +65,7 @@ def test_the_page_says_why_a_job_is_not_running_and_what_to_press(admin_client: 
     assert "Resume the queue." in page
     assert "The limit of queue bank is reached: 1 of 1 running" in page
     assert f'href="{page_url(queue)}">Open queue bank</a>' in page
-    assert "Run now</button>" in page
+    assert "Run now</button>" not in page
 
 
 def test_a_job_that_nothing_holds_says_so(admin_client: Client) -> None:
@@ -96,7 +96,7 @@ def test_only_the_newest_of_many_attempts_are_shown(admin_client: Client) -> Non
 
     page = html(admin_client, page_url(job))
 
-    assert "Failed attempts: the newest 20" in page
+    assert "Attempts: the newest 20" in page
     assert "error of attempt 11." in page
     assert "error of attempt 10." not in page
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,7 +16,8 @@ import hipq_django as hipq
 from hipq_django.answers import api, intake
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.models import Answer, Job, Worker
-from hipq_django.processes.consumer import ConsumerOptions, ConsumerProcess
+from hipq_django.processes.consumer import ConsumerProcess
+from hipq_django.processes.heartbeat import Heartbeat
 from hipq_django.sources import Received
 from hipq_django.testing import run_due_jobs
 from tests import mailbox as module
@@ -51,7 +53,7 @@ def consume(mailbox: Mailbox, settings: Settings) -> Iterator[Consume]:
                 },
             }
         }
-        process = ConsumerProcess(ConsumerOptions("post"))
+        process = ConsumerProcess("post")
         mailbox.stop = process.stop
         process.run()
         return process
@@ -286,8 +288,12 @@ def test_a_message_that_the_database_refuses_is_kept_and_the_others_are_taken(
 
 
 def test_messages_stay_in_hand_while_the_database_is_away(
-    mailbox: Mailbox, consume: Consume, monkeypatch: pytest.MonkeyPatch
+    mailbox: Mailbox,
+    consume: Consume,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """One line says that it is back."""
     asked(3)
     mailbox.put(*[response(n) for n in range(3)])
     outages = [OperationalError("server closed the connection")] * 3
@@ -306,6 +312,29 @@ def test_messages_stay_in_hand_while_the_database_is_away(
     assert mailbox.opened == 1
     assert results() == [0, 1, 2]
     assert not Answer.objects.filter(kind="malformed").exists()
+    [back] = [line for line in caplog.messages if "event=database_back" in line]
+    assert re.fullmatch(
+        r"event=database_back consumer=\S+ away_seconds=[\d.]+: the database is back", back
+    )
+
+
+def test_a_consumer_without_messages_says_that_the_database_is_back(
+    mailbox: Mailbox,
+    consume: Consume,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Only its heart asks the database, and finds it away at the second and third look."""
+    looks = [True, False, False, True, True]
+    monkeypatch.setattr(Heartbeat, "goes_through", lambda self: looks.pop(0))
+    mailbox.stays_for = len(looks) - 1
+
+    consume()
+
+    assert looks == []
+    assert [line.split()[0] for line in caplog.messages if "database" in line] == [
+        "event=database_back"
+    ]
 
 
 def test_a_map_function_that_finds_the_database_away_is_called_again(
@@ -380,7 +409,7 @@ def test_a_consumer_is_a_process_that_serves_no_queue(mailbox: Mailbox, consume:
     seen: list[Any] = []
 
     def look() -> None:
-        seen.append(Worker.objects.consumers().values("source", "state").get())
+        seen.append(Worker.objects.exclude(source="NONE").values("source", "state").get())
         seen.append(hipq.explain(job)[0].code)
 
     mailbox.when_empty = look
@@ -401,7 +430,7 @@ def test_a_consumer_that_was_given_up_goes_on_as_a_new_one(
 
     def register(self: ConsumerProcess) -> None:
         real(self)
-        if Worker.objects.consumers().count() == 1:
+        if Worker.objects.exclude(source="NONE").count() == 1:
             self.worker.state = Worker.State.LOST
             self.worker.save()
 
@@ -410,7 +439,7 @@ def test_a_consumer_that_was_given_up_goes_on_as_a_new_one(
 
     consume()
 
-    states = Worker.objects.consumers().order_by("pk").values_list("state", flat=True)
+    states = Worker.objects.exclude(source="NONE").order_by("pk").values_list("state", flat=True)
     assert list(states) == ["lost", "stopped"]
     assert results() == [0]
 
@@ -422,14 +451,14 @@ def test_a_consumer_of_another_instance_works_in_its_database(
     source = {"SOURCE": "tests.mailbox.MailboxSource", "MAP": "tests.mailbox.read"}
     settings.HIPQ = {"other": {"DATABASE": "other", "SOURCES": {"post": source}}}
     mailbox.put(response(0), b"{")
-    process = ConsumerProcess(ConsumerOptions("post", "other"))
+    process = ConsumerProcess("post", "other")
     mailbox.stop = process.stop
 
     process.run()
 
     kept = Answer.objects.using("other").values_list("instance", "kind", "status")
     assert set(kept) == {("other", "response", "early"), ("other", "malformed", "unmatched")}
-    assert Worker.objects.using("other").consumers().get().state == "stopped"
+    assert Worker.objects.using("other").exclude(source="NONE").get().state == "stopped"
     assert not Answer.objects.using("default").exists()
 
 

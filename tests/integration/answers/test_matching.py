@@ -8,7 +8,8 @@ import pytest
 from django.test import Client
 
 import hipq_django as hipq
-from hipq_django.answers import api, manual
+from hipq_django.answers import api
+from hipq_django.answers.classification import refusal
 from hipq_django.exceptions import InvalidAnswerError
 from hipq_django.models import Answer, Job
 from hipq_django.testing import run_due_jobs
@@ -137,7 +138,7 @@ def test_a_job_that_was_answered_is_refused(declare: Declare) -> None:
 def test_a_message_that_is_no_answer_is_refused() -> None:
     message = Answer(kind="malformed", status="unmatched")
 
-    reason = manual.refusal(message, asked())
+    reason = refusal(message, asked())
 
     assert not message.is_free
     assert "it is unmatched, its kind is malformed; only early and unmatched answers" in reason

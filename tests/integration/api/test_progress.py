@@ -96,7 +96,7 @@ def test_an_unknown_job_is_no_error_and_is_logged(
 ) -> None:
     assert not verb("ask", "nobody's", 40)
 
-    assert f"type=ask key=nobody's {verb.__name__}: no such job is running" in caplog.text
+    assert f"event={verb.__name__}_refused job_type=ask" in caplog.text
 
 
 @pytest.mark.parametrize("verb", [hipq.progress, hipq.extend])

@@ -188,6 +188,24 @@ def test_a_receiver_sees_the_row_as_it_is_told(declare: Declare) -> None:
     assert rows == [("final", "succeeded", "hello", "hello")]
 
 
+@pytest.mark.parametrize("retry", [None, hipq.Never(), hipq.Fixed(seconds=0, max_attempts=2)])
+def test_who_hears_only_of_the_end_sees_the_error_too(retry: Any, declare: Declare) -> None:
+    errors: list[Any] = []
+
+    def look(job: Job, **_: Any) -> None:
+        errors.append((job.error, Job.objects.get(pk=job.pk).error))
+
+    declare("flaky", **({"retry": retry} if retry else {}))(lambda job: 1 / 0)
+    signals.job_finished.connect(look)
+    try:
+        hipq.enqueue("flaky")
+        run_due_jobs()
+    finally:
+        signals.job_finished.disconnect(look)
+
+    assert errors == [("ZeroDivisionError: division by zero",) * 2]
+
+
 def test_a_receiver_that_raises_harms_nobody(
     heard: list[Any], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -308,4 +308,4 @@ def test_without_a_urlconf_no_webhook_is_looked_for(settings: Settings) -> None:
 def test_a_urlconf_that_cannot_be_imported_is_left_to_django(settings: Settings) -> None:
     settings.ROOT_URLCONF = "no.such.urls"
 
-    assert check_webhooks() == []
+    assert list(check_webhooks()) == []

@@ -50,7 +50,7 @@ def looked(engine: Engine, queue: Queue, *, is_strict: bool = False) -> tuple[bo
     """Return what a look sees in a queue that it knows."""
     now = timezone.now()
     known = ScanBounds(queue.ordering.high_water_mark(now), is_strict, -MAX_RANK)
-    [busy] = engine.probe_queues("default", [queue.name], now, {queue.pk: known})
+    [busy] = engine.probe_queues(Worker(queues=[queue.name]), now, {queue.pk: known})
     return busy.first_rank is not None, bool(busy.has_response), bool(busy.has_error)
 
 
@@ -58,6 +58,29 @@ def test_an_empty_queue_has_nothing_to_do(engine: Engine) -> None:
     queue = Queue.objects.create(name="q")
 
     assert looked(engine, queue) == (False, False, False)
+
+
+@pytest.mark.parametrize(
+    ("choice", "names"),
+    [
+        ({}, ["a", "b", "c"]),
+        ({"queues": ["c", "a"]}, ["a", "c"]),
+        ({"queues": ["none"]}, []),
+        ({"excluded_queues": ["b"]}, ["a", "c"]),
+        ({"excluded_queues": ["a", "b", "c"]}, []),
+    ],
+)
+def test_a_look_is_at_the_queues_that_the_worker_serves(
+    engine: Engine, choice: dict[str, list[str]], names: list[str]
+) -> None:
+    queues = [Queue.objects.create(name=name) for name in ("a", "b", "c")]
+    Queue.objects.create(name="a", instance="other")
+    worker = Worker(**choice)
+
+    found = engine.probe_queues(worker, timezone.now(), {})
+
+    assert [work.queue.name for work in found] == names
+    assert [queue.name for queue in queues if worker.serves(queue)] == names
 
 
 @pytest.mark.parametrize("order", Order.values)
@@ -78,7 +101,7 @@ def test_a_look_and_what_is_due_begin_at_the_front(engine: Engine) -> None:
         for hours in (2, 1)
     )
 
-    [busy] = engine.probe_queues("default", ["q"], now, {})
+    [busy] = engine.probe_queues(Worker(queues=["q"]), now, {})
     before = engine.due(queue, now, 9)
     queue.low_water_mark = early.rank + 1
 

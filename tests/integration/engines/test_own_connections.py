@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from hipq_django.processes.own_connections import look_after, tcp_options
+from hipq_django.processes.connections import look_after, tcp_options
 
 
 def options_of(**own: Any) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from hipq_django.maintenance import early_answers, recovery, reranking, retentio
 from hipq_django.models import Answer, Job, JobType, Queue, Worker
 from hipq_django.models.catalog import get_job_type, get_queue
 from hipq_django.monitoring import counts
-from hipq_django.monitoring.overview import look
+from hipq_django.monitoring.overview import take
 from tests.admin_pages import html, list_url
 from tests.declaring import Declare
 from tests.factories import AnswerFactory, WorkerFactory
@@ -389,7 +389,7 @@ def test_an_enqueue(queue: Queue) -> None:
 def test_a_batch_that_is_pruned(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retention, "BATCH", BUSY)
     with watched_plans() as plans:
-        moments = retention._delete_batch(queue, queue.jobs.final())
+        moments = retention._delete_batch(queue.jobs.final(), "update_time")
 
     assert_good(plans)
     assert len(moments) == BUSY
@@ -409,7 +409,7 @@ def test_the_counts_of_hipq_status(queue: Queue, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(counts, "COUNT_LIMIT", BUSY)
 
     with watched_plans() as plans:
-        [found] = [q for q in look(get_instance()).queues if q.name == "q"]
+        [found] = [q for q in take(get_instance()).queues if q.name == "q"]
 
     assert_good(plans)
     assert (found.due, found.scheduled) == (0, BUSY + 1)

@@ -14,8 +14,7 @@ from hipq_django.database import clock
 from hipq_django.engines.values import GivenUpError
 from hipq_django.maintenance.duties import Duties, Duty
 from hipq_django.models import Job, Worker
-from hipq_django.processes.heartbeat import Heartbeat
-from hipq_django.processes.witness import Witness
+from hipq_django.processes.heartbeat import Heartbeat, Witness
 from tests.declaring import Declare
 from tests.factories import WorkerFactory
 from tests.hand_worker import HandWorker
@@ -280,7 +279,7 @@ def test_a_duty_that_fails_keeps_no_other_from_its_work(caplog: pytest.LogCaptur
     assert upkeep.run(all_of_it=True, waits=False) == 0
 
     assert done == ["fail", "work"]
-    assert "duty=rank failed" in caplog.text
+    assert "event=duty_failed duty=rank" in caplog.text
 
 
 def test_a_duty_that_failed_waits_longer_than_the_others() -> None:

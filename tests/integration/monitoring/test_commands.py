@@ -19,7 +19,7 @@ from hipq_django.models import Answer, Attempt, Job, Queue, Worker
 from hipq_django.monitoring import counts
 from hipq_django.testing import run_due_jobs
 from tests.conftest import ROOT
-from tests.factories import AnswerFactory, WorkerFactory
+from tests.factories import AnswerFactory, JobFactory, JobTypeFactory, WorkerFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -65,7 +65,38 @@ def test_status_counts_the_live_jobs_of_each_queue() -> None:
         "load": 2.0,
         "problem": None,
         "capped": False,
+        "quiet_seconds": None,
+        "last_hour": {
+            "ended": 0,
+            "succeeded": 0,
+            "failed": 0,
+            "timed_out": 0,
+            "retried": 0,
+            "capped": False,
+        },
+        "failing": False,
+        "timing_out": False,
     }
+
+
+def test_status_says_how_jobs_ended_in_the_last_hour() -> None:
+    failing, fine = JobTypeFactory.create(), JobTypeFactory.create()
+    for number in range(12):
+        outcome = {"outcome": "failed", "error": "boom"} if number < 10 else {}
+        JobFactory.create(job_type=failing, state="final", **outcome)
+    JobFactory.create(job_type=fine, state="final")
+
+    overview = json.loads(said("hipq_status", "--json"))
+    lines = [" ".join(line.split()) for line in said("hipq_status").splitlines()]
+
+    [queue] = [row for row in overview["queues"] if row["name"] == failing.queue.name]
+    assert (queue["last_hour"]["ended"], queue["last_hour"]["failed"]) == (12, 10)
+    assert (queue["failing"], queue["timing_out"]) == (True, False)
+    assert queue["quiet_seconds"] < 60
+    types = {row["name"]: row["failing"] for row in overview["job_types"]}
+    assert (types[failing.name], types[fine.name]) == (True, False)
+    assert f"queue {failing.queue.name} 12 10 0 0 failing" in lines
+    assert f"job type {fine.name} 1 0 0 0 as usual" in lines
 
 
 def test_status_shows_a_negative_limit_as_none() -> None:

@@ -21,7 +21,7 @@ from hipq_django.database import clock, schema
 from hipq_django.models import Answer, Job, Queue
 from hipq_django.monitoring.doctor import measure
 from hipq_django.monitoring.doctor.measurements import PostgreSQL
-from tests.factories import AnswerFactory, JobFactory, WorkerFactory
+from tests.factories import AnswerFactory, JobFactory, JobTypeFactory, WorkerFactory
 from tests.integration.conftest import ConfigureQueue
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("vacuumed")]
@@ -63,6 +63,32 @@ def test_a_healthy_instance_is_told_so() -> None:
 
     assert examined() == (0, "Nothing slows the queues.\n")
     assert examined("--json") == (0, "[]\n")
+
+
+def test_a_throttler_that_holds_as_it_was_told_is_no_finding(
+    configure_queue: ConfigureQueue,
+) -> None:
+    WorkerFactory.create()
+    configure_queue(hipq.KeyLimit("tenant", 1), name="q")
+    running = hipq.enqueue("echo", {"tenant": "acme"}, queue="q")
+    Job.objects.filter(pk=running.pk).update(state="running", attempt=1)
+    held = hipq.enqueue("echo", {"tenant": "acme"}, queue="q")
+    Job.objects.filter(pk=held.pk).update(scheduled_run_time=long_ago(hours=1))
+
+    assert found() == {}
+
+    free = hipq.enqueue("echo", {"tenant": "globex"}, queue="q")
+    Job.objects.filter(pk=free.pk).update(scheduled_run_time=long_ago(hours=2), rank=-1)
+    assert found() == {"overdue": "queue q"}
+
+
+def test_a_queue_whose_jobs_fail_is_found() -> None:
+    WorkerFactory.create()
+    kind = JobTypeFactory.create(name="echo")
+    for _ in range(10):
+        JobFactory.create(job_type=kind, state="final", outcome="failed", error="boom")
+
+    assert found() == {"failing": f"queue {kind.queue.name}"}
 
 
 def test_warnings_have_an_exit_code_of_their_own() -> None:

@@ -18,7 +18,7 @@ from hipq_django.database import clock
 from hipq_django.domain.ordering import Order, Ordering
 from hipq_django.models import Job, Queue
 from hipq_django.models.catalog import get_queue
-from hipq_django.scheduler import admission, batch, claiming, current_batch, polling, writing
+from hipq_django.scheduler import admission, batch, current_batch, persisting, polling
 from hipq_django.testing import run_due_jobs
 from tests.declaring import Declare
 from tests.hand_worker import PROBE, HandWorker
@@ -258,7 +258,7 @@ def test_a_result_whose_refusal_does_not_pass_fails_in_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(current_batch, "DEFER_SECONDS", 0.0)
-    monkeypatch.setattr(writing, "PASSING_SECONDS", 0.0)
+    monkeypatch.setattr(persisting, "PASSING_SECONDS", 0.0)
     [job] = enqueue(1)
     worker = HandWorker()
     worker.run_pass()
@@ -338,7 +338,6 @@ def test_new_jobs_of_another_queue_need_not_wait_for_the_next_look(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """While a queue with very many jobs fills page after page."""
-    monkeypatch.setattr(claiming, "PAGE_SIZE", 3)
     monkeypatch.setattr(batch, "PAGE_SIZE", 3)
     get_queue("default", "a_quiet")
     get_queue("default", "z_quiet")
@@ -463,4 +462,5 @@ def test_a_late_result_is_logged_and_dropped(caplog: pytest.LogCaptureFixture) -
     with caplog.at_level(logging.INFO, logger="hipq_django"):
         worker.save()
 
-    assert f"job={job.pk} attempt=1 stale: somebody else was first" in caplog.messages
+    [said] = [r for r in caplog.records if getattr(r, "event", "") == "result_dropped"]
+    assert getattr(said, "job_id", 0) == job.pk

@@ -269,6 +269,9 @@ def test_the_log_has_a_line_for_each_event(caplog: pytest.LogCaptureFixture) -> 
     with caplog.at_level(logging.INFO, logger="hipq_django"):
         job = run("boom", job_data={"message": "no such card"}, job_key="order-42")
 
-    lines = [line for line in caplog.messages if line.startswith(f"job={job.pk} ")]
-    assert any("type=boom key=order-42 attempt=1 event=started" in line for line in lines)
-    assert any("event=failed error='RuntimeError: no such card'" in line for line in lines)
+    about = f"job_id={job.pk} job_type=boom job_key=order-42 queue=default attempt=1"
+    assert caplog.messages == [
+        f"event=job_started {about}",
+        f"event=job_failed {about} error='RuntimeError: no such card' outcome=failed: "
+        "final after 1 failed attempt: it has no retry policy",
+    ]

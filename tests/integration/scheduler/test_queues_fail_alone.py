@@ -136,7 +136,10 @@ def test_an_admitted_hook_that_raises_holds_its_queue(
     assert (outcome(job), outcome(healthy)) == ("NONE", "succeeded")
     assert problem() == "throttler raised ZeroDivisionError: oops"
     assert (
-        caplog.messages.count("queue=default held: throttler raised ZeroDivisionError: oops") == 1
+        caplog.messages.count(
+            "event=queue_held queue=default: throttler raised ZeroDivisionError: oops"
+        )
+        == 1
     )
 
 

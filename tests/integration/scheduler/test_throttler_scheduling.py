@@ -13,9 +13,9 @@ from django.db import connection
 import hipq_django as hipq
 from hipq_django.domain.throttling import Candidate, RunningJob, Verdict
 from hipq_django.models import Job, Queue
-from hipq_django.scheduler import throttled
+from hipq_django.scheduler import polling
 from hipq_django.scheduler.admission import MAX_PAGES
-from hipq_django.scheduler.claiming import PAGE_SIZE
+from hipq_django.scheduler.context import PAGE_SIZE
 from hipq_django.testing import run_due_jobs
 from tests.hand_worker import HandWorker
 from tests.integration.conftest import ConfigureQueue
@@ -234,9 +234,9 @@ def asked(monkeypatch: pytest.MonkeyPatch, configure_queue: ConfigureQueue) -> l
         return [hipq.Hold("wait")] * len(candidates)
 
     configure_queue(hold_all)
-    monkeypatch.setattr(throttled, "QUICK_SECONDS", -1.0)
-    monkeypatch.setattr(throttled, "MAX_SECONDS", 3_600.0)
-    monkeypatch.setattr(throttled, "SCAN_SHARE", 1e-9)
+    monkeypatch.setattr(polling, "QUICK_SECONDS", -1.0)
+    monkeypatch.setattr(polling, "MAX_SECONDS", 3_600.0)
+    monkeypatch.setattr(polling, "SCAN_SHARE", 1e-9)
     return asked
 
 
@@ -276,9 +276,9 @@ def test_it_is_asked_about_again_when_the_limit_is_another(asked: list[int]) -> 
 def test_it_is_asked_about_again_when_a_job_of_the_worker_has_ended(
     monkeypatch: pytest.MonkeyPatch, configure_queue: ConfigureQueue
 ) -> None:
-    monkeypatch.setattr(throttled, "QUICK_SECONDS", -1.0)
-    monkeypatch.setattr(throttled, "SCAN_SHARE", 1e-9)
-    monkeypatch.setattr(throttled, "MAX_SECONDS", 3_600.0)
+    monkeypatch.setattr(polling, "QUICK_SECONDS", -1.0)
+    monkeypatch.setattr(polling, "SCAN_SHARE", 1e-9)
+    monkeypatch.setattr(polling, "MAX_SECONDS", 3_600.0)
     configure_queue(hipq.KeyLimit("tenant", 1))
     hipq.enqueue_many([hipq.NewJob("echo", {"tenant": "a", "n": n}) for n in range(2)])
     worker = HandWorker()

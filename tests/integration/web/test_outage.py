@@ -51,7 +51,8 @@ def test_a_webhook_asks_its_sender_to_come_again(
     assert json.loads(response.content) == {"error": "the database failed; try again."}
     [line] = [record.getMessage() for record in caplog.records if record.name == "hipq_django"]
     assert line == (
-        "route=hooks/bank/ status=503 the database failed: unable to open database file"
+        "event=request_put_off route=hooks/bank/ status=503: the database failed: "
+        "unable to open database file"
     )
 
 

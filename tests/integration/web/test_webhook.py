@@ -304,7 +304,7 @@ def test_a_malformed_message_is_refused_and_changes_nothing(
     assert (status, list(reply)) == (400, ["error"])
     assert everything() == before
     [line] = [r.getMessage() for r in caplog.records if r.name == "hipq_django"]
-    assert line.startswith("route=hooks/bank/ status=400 error=")
+    assert line.startswith("event=request_refused route=hooks/bank/ status=400 error=")
 
 
 def test_a_reason_names_the_part_and_what_is_wrong(partner: Partner) -> None:

@@ -1,16 +1,36 @@
-"""What all models share: their manager, and the database that a row is in."""
+"""What the models share: their fields, their manager, and the database that a row is in."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from django.db import models
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import QuerySet
 
-if TYPE_CHECKING:
-    from django.db.models import QuerySet
-
+from hipq_django.domain.states import NONE
 
 AnyRow = TypeVar("AnyRow", bound=models.Model)
+
+
+class JsonField(models.JSONField):
+    """JSON that is never NULL: None is stored as JSON's own null."""
+
+    def get_db_prep_save(self, value: Any, connection: BaseDatabaseWrapper) -> Any:
+        """Prepare None like any other value."""
+        if value is None:
+            return self.get_db_prep_value(value, connection)
+        return super().get_db_prep_save(value, connection)
+
+
+def factor_field(default: int, verbose_name: str) -> models.DecimalField[Any, Any]:
+    """Return a field for weights and limits: exact, because sums of floats are not."""
+    return models.DecimalField(verbose_name, max_digits=12, decimal_places=3, default=default)
+
+
+def no_error() -> str:
+    """Return the value of an error field where there is no error."""
+    return NONE
 
 
 class RowManager(models.Manager[AnyRow]):

@@ -1,0 +1,206 @@
+"""The database connections of a process: its own threads', and its handlers'."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from math import ceil
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from django.db import Error, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from hipq_django import events
+from hipq_django.conf.instances import longest_silence
+from hipq_django.database.clock import steady
+
+# Own connections: they must not wait for a peer that is gone.
+
+MIN_SECONDS = 5.0
+"""However quick the beats are: a busy machine may take long to answer."""
+MAX_CONNECT_SECONDS = 10
+PROBES = 3
+
+_own: WeakKeyDictionary[BaseDatabaseWrapper, dict[str, Any]] = WeakKeyDictionary()
+"""With the settings that they had before."""
+
+
+def adopt(using: str) -> None:
+    """Make this thread's connection to a database one that the process looks after."""
+    look_after(connections[using])
+
+
+def look_after(connection: BaseDatabaseWrapper) -> None:
+    """Let TCP notice when the server is gone, where the project does not say how; remember it.
+
+    Only PostgreSQL is reached by a network; a pool's connections are everybody's.
+    """
+    if connection.vendor != "postgresql":
+        return
+    settings = connection.settings_dict
+    _own.setdefault(connection, settings)
+    if not settings["OPTIONS"].get("pool"):
+        options = {**tcp_options(longest_silence(connection.alias)), **settings["OPTIONS"]}
+        connection.settings_dict = {**settings, "OPTIONS": options}
+
+
+def disown_all() -> None:
+    """Make this thread's connections the project's again; they open as the project says."""
+    for connection in connections.all(initialized_only=True):
+        settings = _own.pop(connection, None)
+        if settings is not None:
+            connection.settings_dict = settings
+
+
+def tcp_options(silence_seconds: float) -> dict[str, Any]:
+    """Return libpq's options by which a connection notices within a silence that it is dead.
+
+    A socket of Unix ignores all but the first.
+    """
+    seconds = max(silence_seconds, MIN_SECONDS)
+    beat = ceil(seconds / PROBES)
+    return {
+        "connect_timeout": min(ceil(seconds), MAX_CONNECT_SECONDS),
+        "keepalives": 1,
+        "keepalives_idle": beat,
+        "keepalives_interval": max(1, beat // PROBES),
+        "keepalives_count": PROBES,
+        "tcp_user_timeout": ceil(seconds * 1000),
+    }
+
+
+def shut_all() -> int:
+    """End the conversation of all own connections, which wakes who waits in one; return how many.
+
+    Called from another thread than theirs: each learns of it as if the server had gone.
+    """
+    return sum(shut(connection) for connection in list(_own))
+
+
+def shut(connection: BaseDatabaseWrapper) -> bool:
+    """End the conversation of a connection of another thread; return whether there was one."""
+    try:
+        # A copy of the descriptor: the driver closes its own when it likes.
+        with socket.socket(fileno=os.dup(connection.connection.fileno())) as end:
+            end.shutdown(socket.SHUT_RDWR)
+    except Exception:  # there is none, or its thread is closing it just now
+        return False
+    return True
+
+
+# Handlers' connections, which are the project's
+
+_WITHOUT_TRANSACTION = (0, 4)
+"""libpq's words for a session that is idle, and for one that is broken."""
+
+
+def close_old(own: Sequence[BaseDatabaseWrapper]) -> None:
+    """Do with a thread's connections what Django does around a request; cheap if none is open."""
+    for connection in own:
+        if connection.connection is not None:
+            connection.close_if_unusable_or_obsolete()
+
+
+def end_transactions_and_close_old(own: Sequence[BaseDatabaseWrapper]) -> list[str]:
+    """Roll back what a handler left open; return the aliases of those databases.
+
+    Else all that later jobs of the thread write would be part of that transaction.
+    """
+    left_open: list[str] = []
+    for connection in own:
+        if connection.connection is None:
+            continue
+        if _is_in_transaction(connection):
+            left_open.append(connection.alias)
+            connection.in_atomic_block = False  # so that it can be opened again
+            with suppress(Error):
+                connection.close()
+        else:
+            connection.close_if_unusable_or_obsolete()
+    return left_open
+
+
+def _is_in_transaction(connection: BaseDatabaseWrapper) -> bool:
+    driver: Any = connection.connection
+    if not connection.settings_dict["AUTOCOMMIT"]:
+        return False
+    if connection.in_atomic_block or not connection.autocommit:
+        return True
+    if connection.vendor == "postgresql":
+        return bool(driver.pgconn.transaction_status not in _WITHOUT_TRANSACTION)
+    return bool(getattr(driver, "in_transaction", False))
+
+
+# A connection that went dead without a word lets a handler wait for hours, and its thread with it.
+# Whether it is dead, or only the statement long, the server knows: it takes the session for idle.
+
+_ACTIVE = 1
+"""libpq's word for a session that has been asked something and has not answered."""
+
+_IDLE = """
+    SELECT pid FROM pg_stat_activity
+    WHERE pid = ANY (%s) AND datname = current_database() AND state LIKE 'idle%%'
+        AND state_change < clock_timestamp() - %s * interval '1 second'"""
+
+
+class DeadConnections:
+    """Looks now and then at the connections of handlers to the queue's database.
+
+    Who has waited for an answer all the time for `silence_seconds`, and whom the server has been
+    waiting for just as long, is disconnected: the handler gets the error that it should have had.
+    Behind a pooler the server knows another session, and nothing is done.
+    """
+
+    def __init__(
+        self,
+        using: str,
+        silence_seconds: float,
+        of_handlers: Callable[[], Iterable[BaseDatabaseWrapper]],
+    ) -> None:
+        self._using = using
+        self._silence_seconds = silence_seconds
+        self._of_handlers = of_handlers
+        self._waiting: dict[int, float] = {}
+        """When a look found each session waiting first; each one since then did."""
+
+    def shut(self) -> int:
+        """Shut those that are dead; return how many."""
+        if connections[self._using].vendor != "postgresql":
+            return 0
+        now = steady()
+        found = {pid: one for one in self._of_handlers() if (pid := self._pid_of(one))}
+        self._waiting = {pid: self._waiting.get(pid, now) for pid in found}
+        ends = now - self._silence_seconds
+        long = [pid for pid, since in self._waiting.items() if since <= ends]
+        return sum(self._shut(pid, found[pid]) for pid in self._idle(long))
+
+    def _pid_of(self, connection: BaseDatabaseWrapper) -> int:
+        """Return the process id of a session that is to answer, else 0."""
+        driver = connection.connection
+        if connection.alias != self._using or driver is None:
+            return 0
+        is_waiting = driver.pgconn.transaction_status == _ACTIVE
+        return int(driver.pgconn.backend_pid) if is_waiting else 0
+
+    def _idle(self, pids: list[int]) -> list[int]:
+        if not pids:
+            return []
+        with connections[self._using].cursor() as cursor:
+            cursor.execute(_IDLE, [pids, self._silence_seconds])
+            return [pid for (pid,) in cursor.fetchall()]
+
+    def _shut(self, pid: int, connection: BaseDatabaseWrapper) -> bool:
+        del self._waiting[pid]
+        if self._pid_of(connection) != pid or not shut(connection):
+            return False
+        events.error(
+            "handler_disconnected",
+            f"a handler has waited for an answer for {self._silence_seconds:.0f} s, and the server "
+            "for the handler; the connection is dead, and was closed",
+            database=self._using,
+            session=pid,
+        )
+        return True

@@ -1,0 +1,168 @@
+"""Threads of a process that are no handlers', each with a connection of its own."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+from django.db import Error, connections
+
+from hipq_django import events
+from hipq_django.conf.instances import InstanceSettings
+from hipq_django.database.errors import in_one_line
+from hipq_django.database.notify import channel_of
+from hipq_django.models import Worker
+from hipq_django.processes.connections import adopt, look_after
+from hipq_django.processes.outage import BackOff
+from hipq_django.scheduler.batch import BatchScheduler
+
+PROOF_SECONDS = 3.0
+"""How long a message to ourselves may take; a pooler that shares connections never delivers it."""
+
+
+class OwnThread(ABC):
+    """Does what `_run` says from `open` on, until it notices that `close` was called."""
+
+    def __init__(self, name: str, using: str) -> None:
+        self.using = using
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._main, name=f"hipq-{name}", daemon=True)
+
+    def open(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Tell the thread to stop."""
+        self._stop.set()
+
+    def _main(self) -> None:
+        adopt(self.using)
+        try:
+            self._run()
+        finally:
+            connections.close_all()
+
+    @abstractmethod
+    def _run(self) -> None:
+        """Do it."""
+
+
+class Listener(OwnThread):
+    """Listens for what `notify` sends, and calls `wake` with the name of the queue that has work.
+
+    One of the worker's; the name is empty where it may be any. Polling goes on beside it.
+    """
+
+    def __init__(
+        self, worker: Worker, config: InstanceSettings, wake: Callable[[str], None]
+    ) -> None:
+        super().__init__("listener", config.database)
+        self._config = config
+        self._worker = worker
+        self._wake = wake
+        self.is_listening = False
+        """Whether messages are known to arrive; else the worker must poll more often."""
+
+    def open(self) -> None:
+        """Start the thread, where the database has such messages and the setting wants them."""
+        if self._config.notify and connections[self.using].vendor == "postgresql":
+            super().open()
+
+    def _run(self) -> None:
+        back_off = BackOff()
+        while not self._stop.is_set():
+            try:
+                if not self._listen(back_off):
+                    break
+            except Error as error:
+                events.warning("listening_failed", in_one_line(error))
+            self.is_listening = False
+            connections.close_all()
+            self._stop.wait(back_off.next_seconds())
+
+    def _listen(self, back_off: BackOff) -> bool:
+        """Listen until stopped; return False where no message ever arrives."""
+        connection = connections[self.using]
+        with connection.cursor() as cursor:
+            cursor.execute(f'LISTEN "{channel_of(self._config.name)}"')
+        driver: Any = connection.connection
+        if not callable(getattr(driver, "notifies", None)):
+            return False  # psycopg 2 cannot wait for messages
+        with connection.wrap_database_errors:
+            if not self._is_heard(driver):
+                events.warning(
+                    "notify_does_not_arrive",
+                    "as behind a pooler that shares connections between transactions: workers poll "
+                    f"instead. HIPQ[{self._config.name!r}]['NOTIFY'] = False says so.",
+                )
+                return False
+            back_off.reset()
+            self.is_listening = True
+            self._wake("")
+            while not self._stop.is_set():
+                for message in driver.notifies(timeout=1.0):
+                    if self._worker.is_for(message.payload):
+                        self._wake(message.payload)
+        return True
+
+    def _is_heard(self, driver: Any) -> bool:
+        """Whether a message that is sent on another connection arrives on this one."""
+        proof = str(uuid.uuid4())
+        with closing(connections[self.using].copy()) as other:
+            look_after(other)
+            other.cursor().execute(
+                "SELECT pg_notify(%s, %s)", [channel_of(self._config.name), proof]
+            )
+        messages = driver.notifies(timeout=PROOF_SECONDS)
+        return any(message.payload == proof for message in messages)
+
+
+class ResultWriter(OwnThread):
+    """Writes large batches of results while the scheduler claims the next jobs.
+
+    For databases that take several writers at a time. It is idle unless results come in by the
+    hundreds. What it cannot write goes back, and the scheduler, which tries next, says what is
+    wrong. `wake` is called when it has written.
+    """
+
+    def __init__(self, scheduler: BatchScheduler, wake: Callable[[], None]) -> None:
+        super().__init__("writer", scheduler.using)
+        self._scheduler = scheduler
+        self._batch = scheduler.batch
+        self._wake = wake
+        self._asked = threading.Event()
+        self._is_well = True
+
+    def ask(self) -> None:
+        """Let it look for results; they are its own while it is well."""
+        if self._is_well:
+            self._batch.hand_to_writer()
+        self._asked.set()
+
+    def close(self) -> None:
+        """Stop it after what it is writing; the rest is for the scheduler."""
+        super().close()
+        self._asked.set()
+        self._thread.join()
+        self._batch.take_from_writer()
+
+    def _run(self) -> None:
+        back_off = BackOff()
+        while self._asked.wait() and not self._stop.is_set():
+            self._asked.clear()
+            try:
+                while self._scheduler.persist_leased(self._batch.lease_to_writer()):
+                    self._wake()
+                back_off.reset()
+                self._is_well = True
+            except Exception as error:
+                self._is_well = False
+                events.debug("results_not_written", exception=error)
+                connections[self.using].close()
+                self._stop.wait(back_off.next_seconds())
+            self._wake()

@@ -1,0 +1,134 @@
+"""A process that has a row, by which the others know it: it registers, beats, and signs off."""
+
+from __future__ import annotations
+
+import os
+import socket
+from abc import ABC, abstractmethod
+from collections.abc import Sequence, Sized
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import Any, ClassVar
+
+from django.db import Error, connections
+
+from hipq_django import events
+from hipq_django.conf.instances import get_instance
+from hipq_django.database import clock
+from hipq_django.database.errors import in_one_line
+from hipq_django.models import Worker
+from hipq_django.processes.connections import adopt
+from hipq_django.processes.heartbeat import Heartbeat, Watchdog
+from hipq_django.processes.outage import BackOff, Outage
+
+
+class RegisteredProcess(ABC):
+    """What workers and consumers have in common."""
+
+    kind: ClassVar[str]
+    """What the log calls such a process."""
+    in_flight: Sized
+    """The jobs or messages that it has in flight."""
+
+    def __init__(self, instance: str, **row: Any) -> None:
+        self.config = get_instance(instance)
+        self.using = self.config.database
+        self.name = f"{socket.gethostname()}:{os.getpid()}"
+        self._row = row
+        self._own_stops = 0
+        self._awake: SimpleQueue[None] = SimpleQueue()
+        self._back_off = BackOff()
+        self._outage = Outage(self.kind, self.name)
+        self._watchdog = Watchdog(self.name, self.config.silence_seconds, self._pass_sign)
+
+    def run(self) -> None:
+        """Run until stopped, or until it has nothing left to do where that was asked for."""
+        self._watchdog.open()
+        try:
+            adopt(self.using)
+            self._run()
+        finally:
+            self._watchdog.close()
+
+    @abstractmethod
+    def _run(self) -> None:
+        """Register, work, sign off."""
+
+    def stop(self) -> None:
+        """Stop after what is in flight; called again, let go of that too."""
+        self._own_stops += 1
+        self._wake()
+
+    @property
+    def _stops(self) -> int:
+        """How often it was told to stop."""
+        return self._own_stops
+
+    def _wake(self) -> None:
+        # Also called by signal handlers: an Event could deadlock with the wait it interrupts.
+        self._awake.put(None)
+
+    def _sleep(self, seconds: float) -> None:
+        """Wait for so long, or until woken."""
+        with suppress(Empty):
+            self._awake.get(timeout=seconds)
+            while True:
+                self._awake.get_nowait()
+
+    def _pass_sign(self) -> object:
+        """Return what stands still while a statement of the main thread has no answer."""
+        return object()
+
+    # Belonging
+
+    def _begin(self) -> None:
+        """Register, and have a heart."""
+        self._register()
+        self.heartbeat = Heartbeat(self.worker, lambda: len(self.in_flight), self._wake)
+        self._watchdog.heartbeat = self.heartbeat
+
+    def _register(self) -> None:
+        now = clock.now(self.using)
+        self.worker = Worker.objects.using(self.using).create(
+            instance=self.config.name,
+            name=self.name,
+            heartbeat_seconds=self.config.heartbeat_seconds,
+            heartbeat_time=now,
+            create_time=now,
+            **self._row,
+        )
+
+    def _ensure_registered(self, *, after_outage: bool = False) -> None:
+        """After a long silence, or an outage, take nothing on before a beat is written.
+
+        A process that was stopped, or cut off, may have been given up by the others; it goes on
+        as a new one.
+        """
+        if (self.heartbeat.is_fresh() and not after_outage) or self.heartbeat.beat():
+            return
+        fields: dict[str, Any] = {self.kind: self.name}
+        events.error("given_up_by_others", **fields)
+        self._register_anew()
+        self.heartbeat.begin_anew(self.worker)
+
+    def _register_anew(self) -> None:
+        self._register()
+
+
+def bury(instance: str, rows: Sequence[int]) -> None:
+    """Mark these workers lost, unless they ended; others take their jobs over.
+
+    Once: where the database is away, those that find them silent do it.
+    """
+    using = get_instance(instance).database
+    adopt(using)
+    live = Worker.objects.using(using).filter(pk__in=rows, state__in=Worker.LIVE)
+    try:
+        lost = [worker.name for worker in live]
+        live.update(state=Worker.State.LOST)
+        for name in lost:
+            events.error("worker_lost", "its process died; its jobs are taken over", worker=name)
+    except Error as error:
+        events.warning("process_not_buried", in_one_line(error), rows=list(rows))
+    finally:
+        connections.close_all()

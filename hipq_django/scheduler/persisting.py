@@ -1,0 +1,117 @@
+"""Persists the results of a batch; each leaves it once it is committed, or is nobody's business.
+
+What the database refuses is written in ever smaller parts: a result that is refused alone fails
+alone. Only what may pass by itself, an outage say, is left for a later try as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from datetime import datetime
+
+from django.db import connections, transaction
+
+from hipq_django import events, transitions
+from hipq_django.answers import early
+from hipq_django.database import clock
+from hipq_django.database.errors import is_refusal, may_pass
+from hipq_django.database.transactions import worker_transaction
+from hipq_django.models import Worker
+from hipq_django.scheduler.current_batch import Lease
+from hipq_django.transitions.reports import log_results
+from hipq_django.transitions.values import Persisted, Result, WaitsFor, refused
+
+MAX_BYTES = 8_000_000
+"""So much is written at once, unless a single result is larger."""
+
+PASSING_SECONDS = 5.0
+"""For how long a result is tried again whose refusal may pass; then it counts as refused."""
+
+
+def persist_leased(lease: Lease, results: Sequence[Result], worker: Worker) -> list[Result]:
+    """Persist leased results; return those that left the batch, also those that came too late."""
+    for part in _parts(results):
+        _persist_part(lease, part, worker)
+    if not lease.results:  # as nearly always
+        return list(results)
+    return [result for result in results if result not in lease]
+
+
+def _parts(results: Sequence[Result]) -> Iterator[list[Result]]:
+    """Yield the results in parts of a size that one statement can take."""
+    if results and sum([result.size for result in results]) <= MAX_BYTES:  # as nearly always
+        yield list(results)
+        return
+    part: list[Result] = []
+    size = 0
+    for result in results:
+        if part and size + result.size > MAX_BYTES:
+            yield part
+            part, size = [], 0
+        part.append(result)
+        size += result.size
+    if part:
+        yield part
+
+
+def _persist_part(lease: Lease, results: list[Result], worker: Worker) -> None:
+    """Persist results; of what is refused each half by itself, a single result as its error."""
+    persisted = _try_to_persist(results, worker)
+    if isinstance(persisted, Persisted):
+        forget_written(lease, persisted)
+    elif len(results) > 1:
+        middle = len(results) // 2
+        _persist_part(lease, results[:middle], worker)
+        _persist_part(lease, results[middle:], worker)
+    elif may_pass(persisted) and lease.waited(results[0]) < PASSING_SECONDS:
+        lease.defer(results)
+    else:
+        _persist_refused(lease, results[0], persisted, worker)
+
+
+def _persist_refused(lease: Lease, result: Result, error: Exception, worker: Worker) -> None:
+    persisted = _try_to_persist([refused(result, error)], worker)
+    if isinstance(persisted, Persisted) and not persisted.locked:
+        lease.forget([result])
+        log_results(persisted)
+        return
+    if isinstance(persisted, Exception):
+        events.error("result_not_written", **result.claim.fields, exception=persisted)
+    lease.defer([result])
+
+
+def _try_to_persist(results: Sequence[Result], worker: Worker) -> Persisted | Exception:
+    """Persist results; return what became of them, or why the database refuses them all.
+
+    A transaction of the caller's stays usable.
+    """
+    is_inside = connections[worker.using].in_atomic_block
+    try:
+        with transaction.atomic(using=worker.using) if is_inside else nullcontext():
+            return persist(results, worker, clock.now(worker.using))
+    except Exception as error:
+        if not is_refusal(error):
+            raise
+        return error
+
+
+def forget_written(lease: Lease, persisted: Persisted) -> None:
+    """Let go of what is committed."""
+    lease.forget([*persisted.written, *persisted.lost])
+    lease.defer(persisted.locked)
+    log_results(persisted)
+
+
+def persist(results: Sequence[Result], worker: Worker, now: datetime) -> Persisted:
+    """Persist results; return what became of them."""
+    several = [result for result in results if isinstance(result, WaitsFor)]
+    if not several:
+        return transitions.persist(results, worker, now)
+    others = [result for result in results if not isinstance(result, WaitsFor)]
+    persisted = transitions.persist(others, worker, now)
+    # With the answers that came before it was known what they are parts of.
+    with worker_transaction(worker.using):
+        waiting = transitions.persist(several, worker, now)
+        early.count_early([result.claim.id for result in waiting.written], now, worker.using)
+    return persisted.joined(waiting)

@@ -1,0 +1,150 @@
+"""A waiting job's time and priority are changed; a new job is put off; async twins."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import time_machine
+from asgiref.sync import async_to_sync
+
+import hipq_django as hipq
+from hipq_django.domain.states import WAITING, State
+from hipq_django.models import Job
+from hipq_django.testing import run_due_jobs
+from tests.factories import JobFactory
+from tests.integration.conftest import MONDAY_NOON
+
+pytestmark = pytest.mark.django_db
+
+NIGHT = datetime(2030, 5, 1, 2, tzinfo=UTC)
+ANYTHING: dict[str, Any] = {"tomorrow": "tomorrow", "half": 1.5}
+NOT_WAITING = [state for state in State if state not in WAITING]
+
+
+def row(job: Job) -> dict[str, Any]:
+    return dict(Job.objects.filter(pk=job.pk).values().get())
+
+
+@pytest.mark.parametrize("state", WAITING)
+def test_a_waiting_job_gets_another_time(state: State) -> None:
+    job = JobFactory.create(state=state)
+
+    assert hipq.reschedule(job, NIGHT) is job
+
+    assert (job.scheduled_run_time, job.state) == (NIGHT, state)
+    stored = row(job)
+    assert stored["scheduled_run_time"] == NIGHT
+    assert stored["rank"] == job.queue.ordering.rank(NIGHT, job.priority)
+    assert run_due_jobs() == 0
+
+
+def test_its_windows_hold(frozen_time: time_machine.Traveller) -> None:
+    job = hipq.enqueue("echo", time_windows=["22:00-23:00"])
+
+    hipq.reschedule(job, MONDAY_NOON + timedelta(days=1))
+
+    assert job.scheduled_run_time == MONDAY_NOON + timedelta(days=1, hours=10)
+
+
+def test_a_job_that_is_made_due_runs(frozen_time: time_machine.Traveller) -> None:
+    job = hipq.enqueue("echo", delay=3_600)
+
+    hipq.reschedule(job, MONDAY_NOON - timedelta(hours=1))
+
+    assert run_due_jobs() == 1
+
+
+def test_a_waiting_job_gets_another_priority() -> None:
+    first, second = hipq.enqueue("echo", queue="q"), hipq.enqueue("echo", queue="q")
+
+    assert hipq.reprioritize(second, first.priority - 1) is second
+
+    assert row(second)["priority"] == first.priority - 1
+    assert row(second)["rank"] == second.queue.ordering.rank(
+        second.scheduled_run_time, second.priority
+    )
+
+
+@pytest.mark.parametrize("state", NOT_WAITING)
+@pytest.mark.parametrize("verb", ["reschedule", "reprioritize"])
+def test_only_waiting_jobs_are_changed(state: State, verb: str) -> None:
+    job = JobFactory.create(state=state)
+    before = row(job)
+
+    with pytest.raises(hipq.InvalidJobError, match=rf"^{verb}: job {job.pk} is "):
+        getattr(hipq, verb)(job, NIGHT if verb == "reschedule" else 1)
+
+    assert row(job) == before
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda job: hipq.reschedule(job, datetime(2030, 1, 1)), "reschedule"),  # noqa: DTZ001
+        (lambda job: hipq.reschedule(job, ANYTHING["tomorrow"]), "reschedule 'tomorrow'"),
+        (lambda job: hipq.reprioritize(job, ANYTHING["half"]), "priority 1.5"),
+    ],
+)
+def test_what_cannot_be_is_refused(change: Any, said: str) -> None:
+    job = hipq.enqueue("echo")
+    before = row(job)
+
+    with pytest.raises(hipq.InvalidJobError, match=said):
+        change(job)
+
+    assert row(job) == before
+
+
+@pytest.mark.parametrize("delay", [90, 90.0, timedelta(seconds=90)])
+def test_a_job_is_put_off(delay: Any, frozen_time: time_machine.Traveller) -> None:
+    single = hipq.enqueue("echo", delay=delay)
+    [one_of_many] = hipq.enqueue_many([hipq.NewJob("echo", delay=delay)])
+
+    for job in (single, one_of_many):
+        job.refresh_from_db()
+        assert job.scheduled_run_time == MONDAY_NOON + timedelta(seconds=90)
+    assert run_due_jobs() == 0
+    frozen_time.shift(90)
+    assert run_due_jobs() == 2
+
+
+@pytest.mark.parametrize("delay", [-1, "soon", True, timedelta(seconds=-1), timedelta(days=10_000)])
+def test_a_delay_that_cannot_be_is_refused(delay: Any) -> None:
+    with pytest.raises(hipq.InvalidJobError, match="delay"):
+        hipq.enqueue("echo", delay=delay)
+
+    assert not Job.objects.exists()
+
+
+def test_a_delay_and_a_time_are_refused() -> None:
+    with pytest.raises(hipq.InvalidJobError, match=r"delay 5 and scheduled_run_time .* not both"):
+        hipq.enqueue("echo", delay=5, scheduled_run_time=NIGHT)
+
+    assert not Job.objects.exists()
+
+
+def test_async_code_has_the_same_verbs() -> None:
+    job = hipq.enqueue("ask", job_key="k")
+
+    async def change() -> list[str]:
+        await hipq.areschedule(job, NIGHT)
+        await hipq.areprioritize(job, 7)
+        reasons = [reason.code for reason in await hipq.aexplain(job)]
+        await hipq.arun_now(job)
+        await hipq.acancel(job)
+        again = await hipq.arequeue(job)
+        answers = await hipq.areceive_many([hipq.NewAnswer("ask", "nobody's", response=1)])
+        return [*reasons, again.job_key, answers[0].status]
+
+    said = async_to_sync(change)()
+
+    assert "scheduled" in said
+    assert said[-2:] == ["k", "early"]
+    assert (job.priority, job.outcome) == (7, "cancelled")
+
+
+def test_the_package_shows_its_public_names_and_no_others() -> None:
+    assert dir(hipq) == sorted(hipq.__all__)
+    assert hipq.Job is Job

@@ -1,0 +1,110 @@
+"""How the jobs of queues and types have ended, counted from the tables."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
+
+from hipq_django.models import JobType, Queue
+from hipq_django.monitoring import endings
+from hipq_django.monitoring.endings import Endings, Trends
+from tests.factories import AttemptFactory, JobFactory, JobTypeFactory
+
+pytestmark = pytest.mark.django_db
+
+
+def ended(kind: JobType, outcome: str, number: int = 1, **ago: float) -> None:
+    """Let so many jobs of a type have ended, so long ago."""
+    moment = timezone.now() - timedelta(**ago)
+    values = {"error": "boom"} if outcome in ("failed", "timed_out") else {}
+    for _ in range(number):
+        JobFactory.create(
+            job_type=kind, state="final", outcome=outcome, update_time=moment, **values
+        )
+
+
+def trends() -> Trends:
+    return Trends(Queue.objects.all(), timezone.now(), "default")
+
+
+def test_the_last_hour_is_counted_beside_the_day_before() -> None:
+    charge, refund = JobTypeFactory.create(), JobTypeFactory.create()
+    ended(charge, "succeeded", 2, minutes=10)
+    ended(charge, "failed", 3, minutes=59)
+    ended(charge, "timed_out", minutes=1)
+    ended(charge, "cancelled", minutes=1)
+    ended(charge, "failed", minutes=61)
+    ended(charge, "succeeded", hours=24)
+    ended(charge, "failed", hours=26)
+    ended(refund, "succeeded", minutes=5)
+
+    trend = trends().of(charge)
+
+    assert trend.lately == Endings(succeeded=2, failed=3, timed_out=1)
+    assert trend.usually == Endings(succeeded=1, failed=1)
+    assert trends().of(charge.queue) == trend
+    assert trends().of(refund).lately == Endings(succeeded=1)
+
+
+def test_types_that_share_a_queue_are_counted_apart() -> None:
+    charge = JobTypeFactory.create()
+    refund = JobTypeFactory.create(queue=charge.queue)
+    ended(charge, "failed", 2)
+    ended(refund, "succeeded", 1)
+
+    counted = trends()
+
+    assert counted.of(charge).lately == Endings(failed=2)
+    assert counted.of(refund).lately == Endings(succeeded=1)
+    assert counted.of(charge.queue).lately == Endings(succeeded=1, failed=2)
+
+
+def test_attempts_count_as_retried_when_the_job_was_tried_again() -> None:
+    kind = JobTypeFactory.create()
+    now, old = timezone.now(), timezone.now() - timedelta(hours=2)
+    waits = JobFactory.create(job_type=kind, state="retry", attempt=2)
+    AttemptFactory.create(job=waits, attempt=1, end_time=old)
+    AttemptFactory.create(job=waits, attempt=2, end_time=now)
+    given_up = JobFactory.create(
+        job_type=kind, state="final", outcome="failed", attempt=2, error="boom"
+    )
+    AttemptFactory.create(job=given_up, attempt=1, end_time=now)
+    AttemptFactory.create(job=given_up, attempt=2, end_time=now)
+
+    lately = trends().of(kind).lately
+
+    assert lately == Endings(failed=1, retried=2)
+    assert trends().of(kind.queue).lately == lately
+
+
+def test_only_the_newest_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endings, "SAMPLE", 3)
+    kind = JobTypeFactory.create()
+    ended(kind, "failed", 3, minutes=20)
+    ended(kind, "succeeded", 2, minutes=10)
+
+    lately = trends().of(kind).lately
+
+    assert lately == Endings(succeeded=2, failed=1, capped=True)
+    assert trends().of(kind.queue).lately == lately
+
+
+def test_what_never_ran_has_no_trend() -> None:
+    kind = JobTypeFactory.create()
+
+    assert trends().of(kind).lately == Endings()
+    assert trends().of(kind.queue).lately.share(0) == 0
+
+
+def test_the_cost_does_not_grow_with_queues_and_types(
+    django_assert_num_queries: DjangoAssertNumQueries,
+) -> None:
+    for _ in range(5):
+        ended(JobTypeFactory.create(), "failed")
+    queues = list(Queue.objects.all())
+
+    with django_assert_num_queries(2):
+        Trends(queues, timezone.now(), "default")

@@ -1,0 +1,242 @@
+"""Each job that has failed for good is one error in the log; what is tried again is a warning."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import weakref
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import sentry_sdk
+from django import VERSION
+from django.core import mail
+from django.utils.log import AdminEmailHandler
+from pytest_django import Settings
+from sentry_sdk.integrations.logging import LoggingIntegration
+
+import hipq_django as hipq
+from hipq_django.database import clock
+from hipq_django.models import Job
+from hipq_django.signals import job_failed
+from hipq_django.testing import run_due_jobs
+from tests.declaring import Declare
+
+pytestmark = pytest.mark.django_db
+
+
+class DeclinedError(Exception):
+    """What the bank says."""
+
+
+def decline(job: Job) -> None:
+    raise DeclinedError(f"no funds for {job.job_data}")
+
+
+@pytest.fixture
+def heard(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """What the package says at the levels that somebody listens to."""
+    with caplog.at_level(logging.WARNING, logger="hipq_django"):
+        yield caplog
+
+
+def run(declared: Any, **options: Any) -> Job:
+    job: Job = declared.enqueue(**options)
+    run_due_jobs()
+    job.refresh_from_db()
+    return job
+
+
+def said(record: logging.LogRecord) -> tuple[str, str, int, str]:
+    """Return level, event, attempt and sentence."""
+    sentence = record.getMessage().rpartition(": ")[2]
+    return record.levelname, record.event, record.attempt, sentence  # type: ignore[attr-defined]  # extra
+
+
+def test_a_job_that_is_given_up_is_one_error_with_its_traceback(
+    declare: Declare, heard: pytest.LogCaptureFixture
+) -> None:
+    job = run(declare("charge", retry=hipq.Never())(decline), job_key="order-7", queue="bank")
+
+    [record] = heard.records
+    assert said(record) == ("ERROR", "job_failed", 1, "Never() gives up")
+    about = ("job_id", "job_type", "job_key", "queue", "attempt", "outcome")
+    assert [getattr(record, name) for name in about] == [
+        job.pk, "charge", "order-7", "bank", 1, "failed",
+    ]  # fmt: skip
+    assert record.exc_info is not None
+    assert isinstance(record.exc_info[1], DeclinedError)
+    text = logging.Formatter().format(record)
+    assert text.count("Traceback (most recent call last)") == 1
+    assert "in decline\n    raise DeclinedError" in text
+    assert record.filename != ""
+
+
+def test_each_retry_is_a_warning_and_the_end_an_error(
+    declare: Declare, heard: pytest.LogCaptureFixture
+) -> None:
+    policy = hipq.Fixed(0, max_attempts=3)
+    run(declare("charge", retry=policy)(decline))
+
+    assert [said(record) for record in heard.records] == [
+        ("WARNING", "attempt_failed", 1, "tried again in 0 s"),
+        ("WARNING", "attempt_failed", 2, "tried again in 0 s"),
+        ("ERROR", "job_failed", 3, f"{policy} gives up"),
+    ]
+    assert all(record.exc_info for record in heard.records)
+    assert "final after 3 failed attempts" in heard.records[-1].getMessage()
+
+
+def test_what_a_retry_handler_decides_is_heard_with_the_traceback(
+    declare: Declare, heard: pytest.LogCaptureFixture
+) -> None:
+    declared = declare("charge")(decline)
+    declared.on_error(lambda job: hipq.RetryIn(0) if job.attempt == 1 else None)
+
+    run(declared)
+
+    asked = "code of the project's decides what follows"
+    assert [said(record) for record in heard.records] == [
+        ("WARNING", "attempt_failed", 1, asked),
+        ("WARNING", "attempt_failed", 2, asked),
+        ("ERROR", "job_failed", 2, "its retry handler gives up"),
+    ]
+    assert "in decline\n" in logging.Formatter().format(heard.records[-1])
+
+
+def test_a_time_out_and_an_error_answer_are_heard_too(
+    declare: Declare, heard: pytest.LogCaptureFixture
+) -> None:
+    declared = declare("waits", retry=hipq.Never())(lambda job: hipq.WAIT)
+    late, refused = run(declared), run(declared, job_key="k")
+    Job.objects.filter(pk=late.pk).update(deadline=clock.now("default") - timedelta(seconds=1))
+    hipq.fail("waits", "k", "no such account")
+    run_due_jobs()
+
+    ends = {r.job_id: r for r in heard.records if r.event == "job_failed"}  # type: ignore[attr-defined]  # extra
+    assert {pk: r.levelname for pk, r in ends.items()} == {late.pk: "ERROR", refused.pk: "ERROR"}
+    assert ends[late.pk].outcome == "timed_out"  # type: ignore[attr-defined]  # extra
+    assert "no such account" in ends[refused.pk].getMessage()
+    warned = [r.job_id for r in heard.records if r.event == "attempt_failed"]  # type: ignore[attr-defined]  # extra
+    assert sorted(warned) == [late.pk, refused.pk]
+
+
+def test_success_and_waiting_are_quiet(declare: Declare, heard: pytest.LogCaptureFixture) -> None:
+    run(declare("fine")(lambda job: 1))
+    run(declare("waits")(lambda job: hipq.WAIT))
+
+    @declare("later")
+    def later(job: Job) -> None:
+        raise hipq.Snooze(60)
+
+    run(later)
+
+    assert heard.records == []
+
+
+def test_sensitive_values_are_not_heard(declare: Declare, heard: pytest.LogCaptureFixture) -> None:
+    run(declare("charge", sensitive=["card"])(decline), job_data={"card": "4111111111111111"})
+
+    [record] = heard.records
+    text = logging.Formatter().format(record) + repr(vars(record))
+    assert "4111" not in text
+    assert "DeclinedError: no funds for {'card': '•••'}" in text
+    assert record.exc_info is not None
+    assert record.exc_info[2] is not None
+    assert "4111" not in str(record.exc_info[1])
+    assert not record.exc_info[2].tb_frame.f_locals
+
+
+def test_what_a_handler_held_is_let_go_of(
+    declare: Declare, heard: pytest.LogCaptureFixture
+) -> None:
+    class Large:
+        pass
+
+    seen: list[weakref.ref[Large]] = []
+
+    @declare("large")
+    def large(job: Job) -> None:
+        held = Large()
+        seen.append(weakref.ref(held))
+        try:
+            raise KeyError("first")
+        except KeyError as error:
+            raise DeclinedError("then") from error
+
+    run(large)
+    gc.collect()
+
+    assert heard.records[0].exc_info is not None
+    assert seen[0]() is None
+
+
+def test_the_signal_carries_the_exception(
+    declare: Declare, django_capture_on_commit_callbacks: Any
+) -> None:
+    raised: list[BaseException | None] = []
+
+    def receiver(job: Job, exception: BaseException | None, **_: Any) -> None:
+        raised.append(exception)
+
+    job_failed.connect(receiver)
+    try:
+        with django_capture_on_commit_callbacks(execute=True):
+            run(declare("charge", retry=hipq.Never())(decline))
+            run(declare("waits", retry=hipq.Never())(lambda job: hipq.WAIT), job_key="k")
+            hipq.fail("waits", "k", "no")
+    finally:
+        job_failed.disconnect(receiver)
+
+    assert [type(exception) for exception in raised] == [DeclinedError, type(None)]
+
+
+def test_admins_get_a_mail_for_each_job_that_failed(declare: Declare, settings: Settings) -> None:
+    settings.ADMINS = [("Ops", "ops@shop.example")] if VERSION < (6,) else ["ops@shop.example"]
+    handler = AdminEmailHandler()
+    handler.setLevel(logging.ERROR)
+    logger = logging.getLogger("hipq_django")
+    logger.addHandler(handler)
+    try:
+        run(declare("charge", retry=hipq.Fixed(0, max_attempts=2))(decline))
+    finally:
+        logger.removeHandler(handler)
+
+    [message] = mail.outbox
+    assert "event=job_failed" in message.subject
+    assert "in decline" in message.body
+
+
+def test_sentry_gets_one_event_for_each_job_that_failed(declare: Declare) -> None:
+    sent: list[dict[str, Any]] = []
+
+    class Kept(sentry_sdk.transport.Transport):
+        def capture_envelope(self, envelope: Any) -> None:
+            sent.extend(item.payload.json for item in envelope.items if item.type == "event")
+
+    with sentry_sdk.isolation_scope():
+        # Without what it does to the rest of the process.
+        client = sentry_sdk.Client(
+            "https://key@sentry.example/1",
+            transport=Kept,
+            default_integrations=False,
+            auto_enabling_integrations=False,
+            integrations=[LoggingIntegration()],
+        )
+        sentry_sdk.get_isolation_scope().set_client(client)
+        try:
+            job = run(declare("charge", retry=hipq.Fixed(0, max_attempts=2))(decline))
+            run(declare("fine")(lambda job: 1))
+        finally:
+            client.close()
+
+    [event] = sent
+    [exception] = event["exception"]["values"]
+    assert (exception["type"], event["level"]) == ("DeclinedError", "error")
+    assert exception["stacktrace"]["frames"][-1]["function"] == "decline"
+    assert event["logger"] == "hipq_django"
+    assert (event["extra"]["job_id"], event["extra"]["attempt"]) == (job.pk, 2)
+    crumbs = [crumb["message"] for crumb in event["breadcrumbs"]["values"]]
+    assert any("event=attempt_failed" in crumb for crumb in crumbs)
