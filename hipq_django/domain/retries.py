@@ -142,9 +142,9 @@ def dotted_name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def class_names(kind: type[BaseException]) -> list[str]:
+def class_names(kind: type[BaseException]) -> tuple[str, ...]:
     """Return the names of an exception class and of all its bases."""
-    return [dotted_name(base) for base in kind.__mro__ if base is not object]
+    return tuple(dotted_name(base) for base in kind.__mro__ if base is not object)
 
 
 class RetryPolicy(Protocol):

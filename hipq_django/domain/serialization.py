@@ -101,7 +101,8 @@ def _children(value: Any) -> list[Any]:
 def storable_text(text: str, limit: int = MAX_ERROR_CHARS) -> str:
     """Return `text` without what databases refuse, cut to `limit` characters."""
     clean = text.replace("\0", "\N{REPLACEMENT CHARACTER}")
-    clean = clean.encode(errors="replace").decode()
+    if not clean.isascii():
+        clean = clean.encode(errors="replace").decode()
     return clean if len(clean) <= limit else f"{clean[:limit]}… ({len(clean)} characters)"
 
 

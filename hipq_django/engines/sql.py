@@ -235,10 +235,11 @@ class SqlEngine(Engine, ABC):
     ) -> list[Any]:
         """Return the parameters of failed attempts, and of each what stands for its traceback."""
         encode, text_of = self.dialect.encode_json, self._moments()
+        classes = {row.classes: encode(row.classes) for row in failed}
         return batch(
             [
                 (
-                    *row[:6], encode(row.error), encode(row.classes), traceback(row.traceback),
+                    *row[:6], encode(row.error), classes[row.classes], traceback(row.traceback),
                     text_of(row.start_time), row.failures,
                 )
                 for row in sorted(failed, key=_id)

@@ -48,12 +48,11 @@ class SqliteEngine(SqlEngine):
 
     def _fail_in_steps(self, failed: Sequence[Failing], worker: Worker, now: datetime) -> set[int]:
         """Do what `statements.fail` does, where one statement writes to one table."""
-        document, number, moment = *self._failing(failed), self._moment(now)
-        sql = statements.to_error(self.dialect)
-        done = self._ids_of(sql, [document, number, moment, worker.pk])
-        written = self._failing([row for row in failed if row.id in done])
-        sql = statements.attempts_of(self.dialect)
-        self._execute(sql, [moment, worker.name, *written])
+        rows, moment = self._failing(failed), self._moment(now)
+        done = self._ids_of(statements.to_error(self.dialect), [*rows, moment, worker.pk])
+        if len(done) < len(failed):
+            rows = self._failing([row for row in failed if row.id in done])
+        self._execute(statements.attempts_of(self.dialect), [moment, worker.name, *rows])
         return done
 
     def settle(

@@ -445,12 +445,13 @@ def attempts_of(dialect: Dialect) -> str:
 
 @cache
 def fail(dialect: Dialect) -> ServerFunction:
-    """Do both in one statement.
+    """Write failures and their history in one statement.
 
     Jobs that fail together mostly fail at the same place, and its text is most of what is sent: the
     rows have the number of their traceback among those that differ.
     """
-    told = ", ".join(f"v.{name}" for name in list(FAILING)[1:])
+    of_history = ("attempt", "error", "exception_classes", "traceback", "start_time", "failures")
+    told = ", ".join(f"v.{name}" for name in of_history)
     noted = attempts("failed", traceback="%s::jsonb ->> traceback::integer")
     text = f"""
         WITH failed AS ({to_error(dialect)}, {told}), noted AS ({noted})

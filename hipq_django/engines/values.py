@@ -90,7 +90,7 @@ class Failing(NamedTuple):
     is_kept: bool
     """Whether the worker owns the error still, because what follows is written next."""
     error: Any
-    classes: Sequence[str]
+    classes: tuple[str, ...]
     traceback: str
     start_time: datetime
     failures: int

@@ -166,6 +166,7 @@ class ThreadPool:
         del self._current[number]
         self._mean_seconds += (steady() - began - self._mean_seconds) / 16
         self._deliver(result)
+        del result  # its exception knows this frame, and would keep it in a circle
 
     def _may_start(self, claim: Claim) -> bool:
         """Whether a claim starts in time, and holds still, after it waited for a thread."""

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, Error
 
+from hipq_django import events
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database.errors import in_one_line
 from hipq_django.database.requirements import check_driver, check_isolation
@@ -25,9 +26,7 @@ def set_up_logging(verbosity: int) -> None:
     """Log to stderr, unless the project says itself where our logger goes."""
     if logger.handlers or logging.getLogger().handlers:
         return
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    logger.addHandler(handler)
+    logger.addHandler(events.LinesHandler())
     logger.setLevel(LEVELS[verbosity])
 
 

@@ -45,7 +45,7 @@ LIVELY_POLL_SECONDS = 0.005
 # How long the next pass waits for quick handlers that this one started.
 GIVE_WAY_SECONDS = 0.001
 # How many more objects than before make Python look for cyclic garbage.
-COLLECT_AFTER_OBJECTS = 20_000
+COLLECT_AFTER_OBJECTS = 50_000
 # How long a handler may compute while the scheduler, whose statement is done, waits.
 SWITCH_SECONDS = 0.0005
 

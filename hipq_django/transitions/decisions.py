@@ -28,7 +28,7 @@ def decide_at_once(results: Sequence[Failed], using: str) -> list[Decided]:
     decided: list[Decided] = []
     for result, declared in asked:
         claim = result.claim
-        claim.failure = Failure(before[claim.id] + 1, 0, tuple(result.classes))
+        claim.failure = Failure(before[claim.id] + 1, 0, result.classes)
         try:
             decided.append(Decided(claim, decide(declared.policy, claim.failure)))
         except Exception as error:  # `draw` may be the project's: whoever decides later logs it

@@ -37,13 +37,14 @@ def log_results(persisted: Persisted) -> None:
     tells_all = events.is_logged(logging.INFO)
     later = [r for r in persisted.written if isinstance(r, Decided) and _gives_up(r)]
     tracebacks = _tracebacks(later) if later else {}
-    for result in persisted.written:
-        if isinstance(result, Failed):
-            _log_failure(result, decided.get(result.claim.id))
-        elif isinstance(result, Decided):
-            _log_decision(result, tracebacks.get(result.claim.id, ""))
-        elif tells_all:
-            _log_progress(result)
+    with events.together():
+        for result in persisted.written:
+            if isinstance(result, Failed):
+                _log_failure(result, decided.get(result.claim.id))
+            elif isinstance(result, Decided):
+                _log_decision(result, tracebacks.get(result.claim.id, ""))
+            elif tells_all:
+                _log_progress(result)
 
 
 def _gives_up(decided: Decided) -> bool:
@@ -51,26 +52,28 @@ def _gives_up(decided: Decided) -> bool:
 
 
 def _log_failure(result: Failed, decided: Decided | None) -> None:
-    error = {"error": result.error, "exception": result.exception, "traceback": result.traceback}
-    fields = {**result.claim.fields, **error}
-    if decided is None:
-        events.warning("attempt_failed", "code of the project's decides what follows", **fields)
-    elif _gives_up(decided):
-        _log_end(decided.claim, fields)
-    else:
-        events.warning("attempt_failed", _when(decided.decision), **fields)
+    fields = result.claim.fields
+    fields["error"] = result.error
+    raised = events.Raised(result.exception, result.traceback)
+    if decided is not None and _gives_up(decided):
+        _log_end(decided.claim, fields, raised)
+    elif events.is_logged(logging.WARNING):
+        when = _when(decided.decision) if decided else "code of the project's decides what follows"
+        events.log_fields(logging.WARNING, "attempt_failed", when, fields, raised)
 
 
 def _log_decision(result: Decided, traceback: str) -> None:
     if _gives_up(result):
-        error = {"error": result.claim.job.error, "traceback": traceback}
-        _log_end(result.claim, {**result.claim.fields, **error})
+        fields = result.claim.fields | {"error": result.claim.job.error}
+        _log_end(result.claim, fields, events.Raised(traceback=traceback))
     else:
         events.info("job_retried", _when(result.decision), **result.claim.fields)
 
 
-def _log_end(claim: Claim, fields: dict[str, Any]) -> None:
+def _log_end(claim: Claim, fields: dict[str, Any], raised: events.Raised) -> None:
     """Say that a job has failed for good, and why it is not tried again."""
+    if not events.is_logged(logging.ERROR):
+        return
     job_type, count = claim.snapshot.job_type, claim.failure.count if claim.failure else 1
     declared = get_declared(job_type.instance, job_type.name)
     if declared is not None and declared.retry_handler is not None:
@@ -81,7 +84,8 @@ def _log_end(claim: Claim, fields: dict[str, Any]) -> None:
         why = "it has no retry policy"
     attempts = "1 failed attempt" if count == 1 else f"{count} failed attempts"
     sentence = f"final after {attempts}: {why}"
-    events.error("job_failed", sentence, **fields, outcome=failed_as(claim).value)
+    fields["outcome"] = failed_as(claim).value
+    events.log_fields(logging.ERROR, "job_failed", sentence, fields, raised)
 
 
 def _when(decision: Decision) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import Any
 
 from hipq_django.domain.retries import GiveUp
 from hipq_django.domain.states import Outcome, Phase, State
@@ -115,17 +116,22 @@ def _fail(batch: _Batch, worker: Worker, now: datetime) -> set[int]:
     ended = {row.id for row in failing if row.state == State.FINAL}
     then = [row for pk, row in follows.items() if pk not in ended]
     ids = engine_for(worker.using).fail(failing, then, worker, now)
-    errors = {r.claim.id: failed_values(r.error) for r in failed if r.claim.id in ids}
-    raised = ((r.claim.job, errors[r.claim.id]) for r in failed if r.claim.id in errors)
+    raised = ((r.claim.job, failed_values(r.error)) for r in failed if r.claim.id in ids)
     announce(job_failed, raised, worker.using, {r.claim.id: r.exception for r in failed})
+    errors = {r.claim.id: r.error for r in failed}
     given_up = (
-        (r.claim.job, errors.get(r.claim.id, {}) | final_values(follows[r.claim.id].outcome, now))
+        (r.claim.job, _given_up(errors.get(r.claim.id), follows[r.claim.id], now))
         for r in (*at_once, *decided)
         if r.claim.id in ids and isinstance(r.decision, GiveUp)
     )
     announce(job_finished, given_up, worker.using)
     batch.at_once = [r for r in at_once if r.claim.id in ids]
     return ids
+
+
+def _given_up(error: Any, follows: Concluded, now: datetime) -> dict[str, Any]:
+    failed = {} if error is None else failed_values(error)
+    return failed | final_values(follows.outcome, now)
 
 
 def _failing(result: Failed, follows: Concluded | None, now: datetime) -> Failing:

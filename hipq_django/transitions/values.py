@@ -169,7 +169,7 @@ class Released(_Small):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)  # not frozen, as above
 class Failed:
     """The handler, or the response handler, failed; `classes` are those of the exception.
 
@@ -180,7 +180,7 @@ class Failed:
     claim: Claim
     error: Any
     traceback: str
-    classes: list[str]
+    classes: tuple[str, ...]
     exception: BaseException | None = field(default=None, repr=False)
 
     @property
@@ -189,7 +189,7 @@ class Failed:
         return len(self.traceback)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)  # not frozen, as above
 class Decided(_Small):
     """The retry handler, or policy, has decided about a job in error.
 

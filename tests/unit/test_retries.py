@@ -32,7 +32,7 @@ NOON = datetime(2025, 1, 6, 12, tzinfo=UTC)
 def failure(
     count: int = 1, kind: type[BaseException] = RuntimeError, *, losses: int = 0
 ) -> Failure:
-    return Failure(count, losses, tuple(class_names(kind)))
+    return Failure(count, losses, class_names(kind))
 
 
 def delays(policy: hipq.Exponential, number: int) -> list[float]:

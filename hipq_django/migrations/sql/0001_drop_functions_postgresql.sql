@@ -34,7 +34,7 @@ DROP FUNCTION hipq_park_c851c141
 
 -- next statement
 
-DROP FUNCTION hipq_fail_faa218a3
+DROP FUNCTION hipq_fail_c8d6bb83
 
 -- next statement
 

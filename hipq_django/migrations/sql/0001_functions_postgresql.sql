@@ -182,7 +182,7 @@ END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_fail_faa218a3(jsonb, integer, timestamptz, bigint, jsonb, timestamptz, text) RETURNS TABLE (id bigint)
+CREATE FUNCTION hipq_fail_c8d6bb83(jsonb, integer, timestamptz, bigint, jsonb, timestamptz, text) RETURNS TABLE (id bigint)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_nestloop = off SET lock_timeout = '20ms' AS $$
 #variable_conflict use_column
 BEGIN
@@ -197,7 +197,7 @@ UPDATE hipq_job SET
     update_time = $3 FROM v
 WHERE hipq_job.id = v.id AND hipq_job.id = ANY (ARRAY(SELECT id FROM v)) AND hipq_job.state || '' = 'running'
     AND hipq_job.attempt = v.attempt AND hipq_job.worker_id = $4 AND NOT (hipq_job.has_pending_answer AND v.is_request)
-RETURNING hipq_job.id, v.attempt, v.is_request, v.state, v.outcome, v.is_kept, v.error, v.exception_classes, v.traceback, v.start_time, v.failures), noted AS (
+RETURNING hipq_job.id, v.attempt, v.error, v.exception_classes, v.traceback, v.start_time, v.failures), noted AS (
 INSERT INTO hipq_attempt (job_id, attempt, kind, error, exception_classes, traceback,
     start_time, end_time, worker, failures, losses, interrupted,
     lost_decisions)

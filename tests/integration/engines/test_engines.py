@@ -485,7 +485,7 @@ def test_only_jobs_still_owned_are_finished_or_parked(worker: Worker) -> None:
 
 def failing(job: Job, **values: Any) -> Failing:
     row = Failing(
-        job.pk, 1, True, "error", "NONE", False, "boom", ["A", "B"], "tb", timezone.now(), 0
+        job.pk, 1, True, "error", "NONE", False, "boom", ("A", "B"), "tb", timezone.now(), 0
     )
     return row._replace(**values)
 

@@ -1,0 +1,117 @@
+"""Log lines: their text, their fields, and how they are written together."""
+
+from __future__ import annotations
+
+import io
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from hipq_django import events
+
+
+class Writes(io.StringIO):
+    """Remembers what was written at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts: list[str] = []
+
+    def write(self, text: str) -> int:
+        self.parts.append(text)
+        return super().write(text)
+
+
+@pytest.fixture
+def written() -> Iterator[Writes]:
+    """What the handler of a worker writes."""
+    handler, stream = events.LinesHandler(), Writes()
+    handler.setStream(stream)
+    events.LOGGER.addHandler(handler)
+    yield stream
+    events.LOGGER.removeHandler(handler)
+
+
+def shown(text: str) -> list[str]:
+    return [line.split(" ", 3)[3] for line in text.splitlines()]
+
+
+def test_a_line_says_when_how_grave_and_what(written: Writes) -> None:
+    events.error(
+        "job_failed", "it has no retry policy", job_id=7, job_type="charge card", gone=None
+    )
+
+    [line] = written.getvalue().splitlines()
+    date, time, level, rest = line.split(" ", 3)
+    assert (len(date), len(time), level) == (10, 12, "ERROR")
+    assert rest == "event=job_failed job_id=7 job_type='charge card': it has no retry policy"
+
+
+def test_the_time_of_a_line_is_its_own() -> None:
+    formatter = events.LineFormatter()
+    moments = [1_000_000_000.25, 1_000_000_000.5, 1_000_000_061.0]
+    records = [
+        logging.makeLogRecord({"created": at, "msecs": at % 1 * 1_000, "levelname": "INFO"})
+        for at in moments
+    ]
+
+    seconds = [formatter.format(record).split(" ")[1][6:] for record in records]
+
+    assert seconds == ["40,250", "40,500", "41,000"]
+
+
+def test_lines_of_a_block_are_one_write(written: Writes) -> None:
+    with events.together():
+        for number in range(3):
+            events.warning("attempt_failed", job_id=number)
+        assert written.getvalue() == ""
+
+    assert [shown(part) for part in written.parts] == [
+        [f"event=attempt_failed job_id={number}" for number in range(3)]
+    ]
+
+
+def test_a_block_that_raises_writes_its_lines(written: Writes) -> None:
+    with suppress(ZeroDivisionError), events.together():
+        events.warning("before", number=1)
+        raise ZeroDivisionError
+
+    events.warning("after", number=2)
+    assert shown(written.getvalue()) == ["event=before number=1", "event=after number=2"]
+
+
+def test_other_threads_write_at_once(written: Writes) -> None:
+    with events.together():
+        events.warning("held", number=1)
+        thread = threading.Thread(target=events.warning, args=("other",), kwargs={"number": 2})
+        thread.start()
+        thread.join()
+        assert shown(written.getvalue()) == ["event=other number=2"]
+
+    assert shown(written.getvalue()) == ["event=other number=2", "event=held number=1"]
+
+
+def test_a_long_block_is_written_in_parts(written: Writes) -> None:
+    text = "x" * (events.LinesHandler.MAX_CHARS // 2)
+    with events.together():
+        for number in range(3):
+            events.warning("long", text, number=number)
+        assert len(written.parts) == 1
+
+    assert len(written.parts) == 2
+    assert written.getvalue().count("event=long") == 3
+
+
+def test_a_closed_stream_stops_nobody(written: Writes) -> None:
+    written.close()
+    with events.together():
+        events.warning("unread")
+
+
+def test_a_traceback_that_is_known_is_not_made_again(written: Writes) -> None:
+    events.error("job_failed", exception=ValueError("x"), traceback="Traceback: as it was\n")
+
+    assert written.getvalue().splitlines()[1:] == ["Traceback: as it was"]
