@@ -1,6 +1,7 @@
-"""A durable job queue in the Django project's own database, for jobs whose answer comes later.
+"""A durable job queue in your Django project's own database, for jobs whose answer comes later.
 
-The package is imported before models may be, so public names are loaded on first use (PEP 562).
+Django imports the package before models can be imported, so public names are loaded on first use
+(PEP 562).
 """
 
 from importlib import import_module
@@ -16,6 +17,14 @@ if TYPE_CHECKING:
         receive_many as receive_many,
     )
     from hipq_django.answers.callback_urls import callback_url as callback_url
+    from hipq_django.api.batches import (
+        abatch as abatch,
+        acancel_batch as acancel_batch,
+        achain as achain,
+        batch as batch,
+        cancel_batch as cancel_batch,
+        chain as chain,
+    )
     from hipq_django.api.control import (
         acancel as acancel,
         areprioritize as areprioritize,
@@ -29,10 +38,18 @@ if TYPE_CHECKING:
     from hipq_django.api.enqueueing import (
         aenqueue as aenqueue,
         aenqueue_many as aenqueue_many,
-        arequeue as arequeue,
         enqueue as enqueue,
         enqueue_many as enqueue_many,
-        requeue as requeue,
+    )
+    from hipq_django.api.finishing import finishing as finishing
+    from hipq_django.api.many import (
+        ManyResult as ManyResult,
+        acancel_many as acancel_many,
+        arequeue_many as arequeue_many,
+        arun_now_many as arun_now_many,
+        cancel_many as cancel_many,
+        requeue_many as requeue_many,
+        run_now_many as run_now_many,
     )
     from hipq_django.api.reporting import (
         aextend as aextend,
@@ -40,8 +57,16 @@ if TYPE_CHECKING:
         extend as extend,
         progress as progress,
     )
+    from hipq_django.api.requeueing import arequeue as arequeue, requeue as requeue
+    from hipq_django.api.results import (
+        aget_job as aget_job,
+        aget_result as aget_result,
+        get_job as get_job,
+        get_result as get_result,
+    )
     from hipq_django.domain.drafts import NewAnswer as NewAnswer, NewJob as NewJob
     from hipq_django.domain.parts import WAIT_FOR as WAIT_FOR
+    from hipq_django.domain.reasons import Reason as Reason
     from hipq_django.domain.retries import (
         WAIT as WAIT,
         Exponential as Exponential,
@@ -52,6 +77,7 @@ if TYPE_CHECKING:
         RetryIn as RetryIn,
         Snooze as Snooze,
     )
+    from hipq_django.domain.schedules import Cron as Cron, Every as Every
     from hipq_django.domain.throttling import (
         Hold as Hold,
         KeyLimit as KeyLimit,
@@ -62,6 +88,7 @@ if TYPE_CHECKING:
     )
     from hipq_django.domain.windows import TimeWindow as TimeWindow
     from hipq_django.exceptions import (
+        ArgumentsError as ArgumentsError,
         ConfigurationError as ConfigurationError,
         DuplicateJobKeyError as DuplicateJobKeyError,
         ErrorAnswer as ErrorAnswer,
@@ -71,17 +98,46 @@ if TYPE_CHECKING:
         InvalidAnswerError as InvalidAnswerError,
         InvalidJobError as InvalidJobError,
         InvalidJobTypeError as InvalidJobTypeError,
+        InvalidScheduleError as InvalidScheduleError,
+        JobCancelled as JobCancelled,
+        JobFailedError as JobFailedError,
+        JobNotFinishedError as JobNotFinishedError,
+        JobNotFoundError as JobNotFoundError,
         JobTimeout as JobTimeout,
+        ResultError as ResultError,
+        ScheduleNotFoundError as ScheduleNotFoundError,
+        StaleAttemptError as StaleAttemptError,
+        StoredArgumentsError as StoredArgumentsError,
         UnknownOptionError as UnknownOptionError,
         WorkerLost as WorkerLost,
     )
-    from hipq_django.job_types.registry import job_type as job_type
-    from hipq_django.models import Job as Job, Queue as Queue
+    from hipq_django.job_types.current import (
+        INPUTS as INPUTS,
+        JOB as JOB,
+        current_job as current_job,
+    )
+    from hipq_django.job_types.job_type import job_type as job_type
+    from hipq_django.job_types.task import task as task
+    from hipq_django.models import Batch as Batch, Job as Job, Queue as Queue
     from hipq_django.monitoring.reasons import (
-        Reason as Reason,
         aexplain as aexplain,
         explain as explain,
     )
+    from hipq_django.schedules.verbs import (
+        abackfill as abackfill,
+        apause_schedule as apause_schedule,
+        aresume_schedule as aresume_schedule,
+        arun_schedule as arun_schedule,
+        aschedule as aschedule,
+        aunschedule as aunschedule,
+        backfill as backfill,
+        pause_schedule as pause_schedule,
+        resume_schedule as resume_schedule,
+        run_schedule as run_schedule,
+        schedule as schedule,
+        unschedule as unschedule,
+    )
+    from hipq_django.tasks_backend.new import new as new
     from hipq_django.web.formats import ErrorResponse as ErrorResponse, Response as Response
     from hipq_django.web.verifiers import (
         GitHubSignature as GitHubSignature,
@@ -102,22 +158,40 @@ _HOMES = {
     "api.control": (
         "acancel areprioritize areschedule arun_now cancel reprioritize reschedule run_now"
     ),
-    "api.enqueueing": "aenqueue aenqueue_many arequeue enqueue enqueue_many requeue",
+    "api.batches": "abatch acancel_batch achain batch cancel_batch chain",
+    "api.enqueueing": "aenqueue aenqueue_many enqueue enqueue_many",
+    "api.finishing": "finishing",
+    "api.requeueing": "arequeue requeue",
+    "api.many": (
+        "ManyResult acancel_many arequeue_many arun_now_many cancel_many requeue_many run_now_many"
+    ),
+    "api.results": "aget_job aget_result get_job get_result",
     "api.reporting": "aextend aprogress extend progress",
     "domain.drafts": "NewAnswer NewJob",
     "domain.parts": "WAIT_FOR",
+    "domain.reasons": "Reason",
     "domain.retries": "Exponential Fixed GiveUp Never RetryAt RetryIn Snooze WAIT",
+    "domain.schedules": "Cron Every",
     "domain.throttling": "Hold KeyLimit RateLimit Reschedule Run ShareLimit",
     "domain.windows": "TimeWindow",
     "exceptions": (
-        "ConfigurationError DuplicateJobKeyError ErrorAnswer ForgedCallbackError "
+        "ArgumentsError ConfigurationError DuplicateJobKeyError ErrorAnswer ForgedCallbackError "
         "ForgedWebhookError HipqError InvalidAnswerError InvalidJobError InvalidJobTypeError "
-        "JobTimeout UnknownOptionError WorkerLost"
+        "JobCancelled JobFailedError JobNotFinishedError JobNotFoundError JobTimeout "
+        "InvalidScheduleError ResultError ScheduleNotFoundError StaleAttemptError "
+        "StoredArgumentsError UnknownOptionError WorkerLost"
+    ),
+    "tasks_backend.new": "new",
+    "schedules.verbs": (
+        "abackfill apause_schedule aresume_schedule arun_schedule aschedule aunschedule backfill "
+        "pause_schedule resume_schedule run_schedule schedule unschedule"
     ),
     "web.formats": "ErrorResponse Response",
-    "job_types.registry": "job_type",
-    "models": "Job Queue",
-    "monitoring.reasons": "Reason aexplain explain",
+    "job_types.current": "INPUTS JOB current_job",
+    "job_types.job_type": "job_type",
+    "job_types.task": "task",
+    "models": "Batch Job Queue",
+    "monitoring.reasons": "aexplain explain",
     "web.verifiers": (
         "GitHubSignature NoVerification SharedSecret ShopifySignature SlackSignature "
         "StandardWebhooksSignature StripeSignature"
@@ -129,13 +203,15 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split
 __all__ = ["__version__", *sorted(_HOME_OF)]  # noqa: PLE0604 - all of them are text
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # a type checker would take any name
+
+    def __getattr__(name: str) -> Any:
+        home = _HOME_OF.get(name)
+        if home is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{__name__}.{home}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

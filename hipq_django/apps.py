@@ -1,23 +1,55 @@
 """The Django app."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from django.apps import AppConfig
 from django.db.backends.signals import connection_created
 from django.utils.module_loading import autodiscover_modules
+from django.utils.translation import gettext_lazy as _
+
+if TYPE_CHECKING:
+    from hipq_django.job_types.declaration import Declaration
 
 
 class HipqConfig(AppConfig):
-    """Registers the checks and imports every app's `jobs` module."""
+    """Registers the checks and imports every app's modules of jobs."""
 
     name = "hipq_django"
     label = "hipq"
-    verbose_name = "Job queue"
+    verbose_name = _("Job queue")
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
         """Connect what must run in every process."""
         from hipq_django import checks
         from hipq_django.database import clock
+        from hipq_django.dependencies.release import release_after
+        from hipq_django.job_types.registry import add_finder
+        from hipq_django.transitions.outcomes import watch
 
         checks.register()
+        add_finder("django.tasks", _find_task)
+        watch(release_after)
         connection_created.connect(clock.measure_on_connect)
-        autodiscover_modules("jobs")
+        for module in _modules_of_jobs():
+            autodiscover_modules(module)
+
+
+def _find_task(instance: str, path: str) -> Declaration | None:
+    """Return the declaration of the task of `django.tasks` at a path."""
+    from hipq_django.tasks_backend.finding import find
+
+    return find(instance, path)
+
+
+def _modules_of_jobs() -> list[str]:
+    from hipq_django.conf.instances import autodiscovered
+    from hipq_django.conf.rules import INSTANCE_DEFAULTS
+    from hipq_django.exceptions import ConfigurationError
+
+    try:
+        return autodiscovered()
+    except ConfigurationError:  # the checks say what is wrong
+        return [*INSTANCE_DEFAULTS["AUTODISCOVER"]]

@@ -5,52 +5,136 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings
 from django.core import checks
-from django.db import connections
+from django.db import DEFAULT_DB_ALIAS, connections
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from hipq_django.conf import instances, rules
-from hipq_django.database.requirements import has_psycopg
-from hipq_django.exceptions import nearest_name
-from hipq_django.job_types.registry import get_all_declared
+from hipq_django.database.requirements import deferred_transactions, has_psycopg
+from hipq_django.domain.validation import checked_name
+from hipq_django.exceptions import InvalidJobError, alike, nearest_name
+from hipq_django.job_types.registry import known_names
+from hipq_django.tasks_backend import configured
 from hipq_django.web.webhook_view import WebhookView
 
 SQLITE_OPTIONS = ("init_command", "transaction_mode", "timeout")
-"""What the recipe for SQLite sets, and libpq takes for a mistake."""
+"""The options that the recipe for SQLite sets, and that libpq rejects."""
 
 
 def register() -> None:
     """Register all checks with Django."""
-    for check in (check_setting, check_databases, check_webhooks):
+    everything = (
+        check_setting, check_instances, check_databases, check_webhooks, check_tasks, check_flow
+    )  # fmt: skip
+    for check in everything:
         checks.register(check)
+    checks.register(check_sqlite, deploy=True)
 
 
 def check_setting(**_: Any) -> list[checks.CheckMessage]:
-    """E001 to E014, E016, E020 to E024, E030, E031, as `hipq_django.conf.rules` finds them.
+    """E001 to E014, E016, E020 to E026, E029, E034, E035, as `hipq_django.conf.rules` finds them.
 
-    The code that the setting names is looked for where all else is right.
+    The code that the setting names is imported only if everything else is right.
     """
-    return [*rules.problems()] or [*rules.throttler_problems(), *rules.source_problems()]
+    return [*rules.problems()] or [
+        *rules.throttler_problems(),
+        *rules.source_problems(),
+        *rules.arguments_problems(),
+    ]
+
+
+def check_instances(**_: Any) -> Iterator[checks.CheckMessage]:
+    """W004, where the instance "default" has no options because its name is misspelt."""
+    if any(rules.problems()):
+        return
+    given = rules.raw_setting()
+    if rules.DEFAULT not in given and (near := alike(rules.DEFAULT, given)):
+        yield checks.Warning(
+            f"HIPQ has no instance {rules.DEFAULT!r}, but {near!r}: job types and verbs that name "
+            f"no instance use {rules.DEFAULT!r}, with the default of each option.",
+            hint="Write 'default', or choose a name that looks less like it.",
+            id="hipq.W004",
+        )
+
+
+def check_flow(**_: Any) -> Iterator[checks.CheckMessage]:
+    """E037, for each instance."""
+    if any(rules.problems()) or apps.is_installed("hipq_django.flow"):
+        return
+    for instance in instances.get_instances():
+        if instance.flow:
+            yield checks.Error(
+                f"HIPQ[{instance.name!r}]['FLOW'] is given, and the app of flows is not installed.",
+                hint="Add 'hipq_django.flow' to INSTALLED_APPS, or remove FLOW.",
+                id="hipq.E037",
+            )
 
 
 def check_databases(**_: Any) -> Iterator[checks.CheckMessage]:
-    """E015, E032, E033 of PostgreSQL and W001 of SQLite, for each database of an instance."""
+    """E015, E027, E028, for each PostgreSQL of an instance."""
+    for alias, options in _databases("postgresql"):
+        yield from _check_postgresql(alias, options)
+
+
+def check_sqlite(**_: Any) -> Iterator[checks.CheckMessage]:
+    """W001 of `check --deploy`, for each SQLite of an instance."""
+    for alias, options in _databases("sqlite"):
+        if problem := deferred_transactions(alias, options):
+            hint = "Set it, or several processes may meet 'database is locked'."
+            yield checks.Warning(problem, hint=hint, id="hipq.W001")
+
+
+def _databases(vendor: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the alias and options of each database of an instance."""
     if any(rules.problems()):
         return
     for alias in sorted({instance.database for instance in instances.get_instances()}):
-        options: dict[str, Any] = settings.DATABASES[alias].get("OPTIONS", {})
-        vendor = connections[alias].vendor
-        if vendor == "postgresql":
-            yield from _check_postgresql(alias, options)
-        elif vendor == "sqlite" and options.get("transaction_mode") != "IMMEDIATE":
-            # It begins its transactions deferred.
-            yield checks.Warning(
-                f"DATABASES[{alias!r}] is SQLite without OPTIONS['transaction_mode'] = "
-                "'IMMEDIATE'.",
-                hint="Set it, or several processes may meet 'database is locked'.",
-                id="hipq.W001",
+        if connections[alias].vendor == vendor:
+            yield alias, settings.DATABASES[alias].get("OPTIONS", {})
+
+
+def check_tasks(**_: Any) -> Iterator[checks.CheckMessage]:
+    """E030, E031 and W003 of the setting TASKS, where it names the backend of this package."""
+    for alias, entry in configured.entries():
+        where, options = f"TASKS[{alias!r}]", entry.get("OPTIONS") or {}
+        for name in options:
+            if name not in configured.OPTIONS:
+                yield checks.Error(
+                    f"{where}['OPTIONS']: unknown option {name!r}"
+                    f"{nearest_name(str(name), configured.OPTIONS)}",
+                    hint="Correct or remove it.",
+                    id="hipq.E030",
+                )
+        for queue in entry.get("QUEUES") or ():
+            try:
+                checked_name("queue", queue)
+            except InvalidJobError as error:
+                hint = "Rename the queue, here and in the tasks."
+                yield checks.Error(f"{where}['QUEUES']: {error}", hint=hint, id="hipq.E031")
+        yield from _check_same_database(where, configured.instance_of(entry))
+
+
+def _check_same_database(where: str, instance: str) -> Iterator[checks.CheckMessage]:
+    known = [known.name for known in instances.get_instances()] if not any(rules.problems()) else []
+    if instance not in known:
+        if known:
+            yield checks.Error(
+                f"{where}['OPTIONS']['INSTANCE']: the setting HIPQ has no instance {instance!r}"
+                f"{nearest_name(instance, known)}",
+                hint="Correct the name, or add the instance.",
+                id="hipq.E030",
             )
+        return
+    database = instances.get_instance(instance).database
+    if database != DEFAULT_DB_ALIAS:
+        yield checks.Warning(
+            f"{where}: the tasks are jobs in database {database!r}, so they are not part of "
+            "transactions in your default database.",
+            hint="Enqueue after the commit: transaction.on_commit(lambda: task.enqueue(…)).",
+            id="hipq.W003",
+        )
 
 
 def _check_postgresql(alias: str, options: dict[str, Any]) -> Iterator[checks.CheckMessage]:
@@ -65,14 +149,14 @@ def _check_postgresql(alias: str, options: dict[str, Any]) -> Iterator[checks.Ch
         yield checks.Error(
             f"DATABASES[{alias!r}] is reached through psycopg2; hipq_django needs psycopg 3.",
             hint="Install psycopg 3: pip install 'psycopg[binary]'. Django prefers it.",
-            id="hipq.E032",
+            id="hipq.E027",
         )
     left = [repr(name) for name in SQLITE_OPTIONS if name in options]
     if left:  # from before the project went from SQLite to PostgreSQL
         yield checks.Error(
             f"DATABASES[{alias!r}] is PostgreSQL, but has SQLite's OPTIONS {', '.join(left)}.",
             hint="Remove them; PostgreSQL needs no options.",
-            id="hipq.E033",
+            id="hipq.E028",
         )
 
 
@@ -80,12 +164,14 @@ def check_webhooks(**_: Any) -> Iterator[checks.CheckMessage]:
     """W002: a webhook whose answers are for a job type that no code declares."""
     try:
         webhooks = list(_webhooks(get_resolver().url_patterns))
-    except Exception:  # the project's code is imported here, and may raise anything; Django tells
+    except (
+        Exception
+    ):  # the project's code is imported here, and may raise anything; Django reports it
         return
     for route, view, options in webhooks:
         job_type = options.get("job_type", view.job_type)  # may be a function of the message
         instance = options.get("instance", view.instance)
-        known = {declared.name for declared in get_all_declared(instance)}
+        known = known_names(instance)
         if isinstance(job_type, str) and job_type not in known:
             yield checks.Warning(
                 f"{view.__name__} at {route!r}: job type {job_type!r} is not declared"
@@ -98,7 +184,7 @@ def check_webhooks(**_: Any) -> Iterator[checks.CheckMessage]:
 def _webhooks(
     patterns: Iterable[URLPattern | URLResolver], prefix: str = ""
 ) -> Iterator[tuple[str, type[WebhookView], dict[str, Any]]]:
-    """Yield each webhook of the URLconf: its route, view and the options of that."""
+    """Yield the route, the view and the view's options of each webhook in the URLconf."""
     for entry in patterns:
         route = f"{prefix}{entry.pattern}"
         if isinstance(entry, URLResolver):

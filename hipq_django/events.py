@@ -1,19 +1,21 @@
-"""All log lines of the package: what happened, as a word, with fields that say to what.
+"""All log lines of the package: an event as a word, with fields that say what it is about.
 
 Each goes to the logger `hipq_django`. The word and the fields are attributes of the record, for
-whoever collects logs by their fields (JSON formatters, Sentry, OpenTelemetry); written as text it
-is `event=job_failed job_id=7 job_type=charge_card attempt=3: its policy gives up`.
+tools that collect logs by their fields (JSON formatters, Sentry, OpenTelemetry); as text it is
+`event=job_failed job_id=7 job_type=charge_card attempt=3: its policy gives up`.
 """
 
 from __future__ import annotations
 
 import logging
 import re
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ _is_plain = re.compile(r"""[^\s"'=]+""").fullmatch
 
 
 class Fields:
-    """Fields as text, which is made when somebody reads it."""
+    """Fields as text, which is made only when it is needed."""
 
     __slots__ = ("_fields", "_sentence")
 
@@ -39,8 +41,12 @@ class Fields:
         text = " ".join([f"{name}={_shown(value)}" for name, value in self._fields.items()])
         return f"{text}: {self._sentence}" if self._sentence else text
 
+    __repr__ = __str__  # Sentry sends the arguments of a line by it
+
 
 def _shown(value: Any) -> str:
+    if type(value) is int:
+        return str(value)
     if type(value) is str:
         return value if _is_plain(value) else repr(value)
     if isinstance(value, float):
@@ -50,12 +56,12 @@ def _shown(value: Any) -> str:
 
 
 def is_logged(level: int) -> bool:
-    """Return whether anybody reads lines of this level; asked before many are made."""
+    """Return whether lines of this level are logged; asked before many are made."""
     return LOGGER.isEnabledFor(level)
 
 
 class Raised(NamedTuple):
-    """What made an event happen, and its traceback as text where that is known already."""
+    """The cause of an event, and its traceback as text if that is known already."""
 
     exception: BaseException | None = None
     traceback: str = ""
@@ -71,7 +77,7 @@ def log(
     logger: logging.Logger = LOGGER,
     **fields: Any,
 ) -> None:
-    """Log one event; `sentence` says what people should know beyond the fields."""
+    """Log one event; `sentence` explains what the fields do not say."""
     if logger.isEnabledFor(level):
         shown = {name: value for name, value in fields.items() if value is not None}
         log_fields(level, event, sentence, shown, Raised(exception, traceback), logger)
@@ -88,37 +94,68 @@ def log_fields(
     """Do the same for a level that is logged, and fields of which none is None."""
     exception, traceback = raised
     info = (type(exception), exception, exception.__traceback__) if exception else None
-    file, line, function, _ = logger.findCaller(stacklevel=3)
-    text, shown = f"event={event} %s", (Fields(fields, sentence),)
-    record = logger.makeRecord(logger.name, level, file, line, text, shown, info, function)
+    caller = sys._getframe(2)  # as `findCaller`, which looks at each frame
+    place = (logger, level, event, caller.f_code, caller.f_lineno)
+    shown = (Fields(fields, sentence),)
+    like = _together.__dict__.get("records")
+    if like is None or place not in like:
+        record = _record(place, shown, info)
+        if like is not None:
+            like[place] = type(record), {**record.__dict__}
+    else:
+        kind, values = like[place]
+        record = kind.__new__(kind)
+        record.__dict__.update(values, args=shown, exc_info=info)
     record.__dict__.update(fields, event=event)
     if traceback:
         record.exc_text = traceback.rstrip()
     logger.handle(record)
 
 
+_Place = tuple[logging.Logger, int, str, CodeType, int]
+"""Logger, level, event, code and line of what is logged."""
+
+_together = threading.local()
+"""`records`: those that the blocks of `together` in this thread made first, by their places."""
+
+
+def _record(place: _Place, shown: tuple[Fields], info: Any) -> logging.LogRecord:
+    logger, level, event, code, line = place
+    text = f"event={event} %s"
+    return logger.makeRecord(
+        logger.name, level, code.co_filename, line, text, shown, info, code.co_name
+    )
+
+
 class LineFormatter(logging.Formatter):
-    """Writes when, how grave, what; the date and time are worked out once a second."""
+    """Writes time, level and message; the date and time are formatted once a second."""
 
     def __init__(self) -> None:
-        super().__init__("%(asctime)s,%(msecs)03d %(levelname)s %(message)s")
+        super().__init__()
         self._last: tuple[int, str] = (0, "")
 
-    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
-        """Return the second of a record in local time."""
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of a record, and its traceback below."""
+        line = f"{self._moment(record)} {record.levelname} {record.getMessage()}"
+        if record.exc_info and not record.exc_text:
+            record.exc_text = self.formatException(record.exc_info)
+        return f"{line}\n{record.exc_text}" if record.exc_text else line
+
+    def _moment(self, record: logging.LogRecord) -> str:
+        """Return when a record was made, in local time."""
         second, text = self._last
         if second != int(record.created):
             second = int(record.created)
-            text = time.strftime(datefmt or self.default_time_format, time.localtime(second))
+            text = time.strftime(self.default_time_format, time.localtime(second))
             self._last = second, text
-        return text
+        return f"{text},{int(record.msecs):03d}"
 
 
 class LinesHandler(logging.StreamHandler[Any]):
-    """Writes lines to stderr; those of one `together` at once, for each write takes long."""
+    """Writes lines to stderr; those of one `together` at once, because each write takes long."""
 
     MAX_CHARS = 1_000_000
-    """So much is kept until it is written."""
+    """How many characters are kept before they are written."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -166,8 +203,14 @@ class LinesHandler(logging.StreamHandler[Any]):
 
 @contextmanager
 def together() -> Iterator[None]:
-    """Let the lines of a block be written at once, by handlers that can."""
+    """Let the lines of a block be written at once, by handlers that can.
+
+    To make a record takes longer than to write it. So records of the block that come from the same
+    place have the time and thread of the first one.
+    """
     with ExitStack() as stack:
+        _together.records = {}
+        stack.callback(_together.__dict__.clear)
         for handler in LOGGER.handlers:
             if isinstance(handler, LinesHandler):
                 stack.enter_context(handler.together())

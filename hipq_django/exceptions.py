@@ -22,11 +22,62 @@ class ConfigurationError(HipqError, ImproperlyConfigured):
 
 
 class InvalidJobError(HipqError, ValueError):
-    """A job cannot be created or moved with these values; nothing was changed."""
+    """A job cannot be created or changed with these values; nothing was changed."""
 
 
 class InvalidJobTypeError(HipqError, ValueError):
-    """A job type cannot be declared like this."""
+    """A job type cannot be declared like this, or, with STRICT, is not declared."""
+
+
+class ArgumentsError(InvalidJobError, TypeError):
+    """The arguments of a task do not fit its function, or cannot be stored; nothing was changed."""
+
+
+class InvalidScheduleError(HipqError, ValueError):
+    """A schedule cannot be due like this, or not be changed; nothing was changed."""
+
+
+class ScheduleNotFoundError(HipqError, LookupError):
+    """There is no schedule with this name; the message suggests the nearest one."""
+
+
+class StoredArgumentsError(HipqError):
+    """The error of a job whose stored arguments do not fit the task's function; not retried."""
+
+
+class JobNotFoundError(HipqError, LookupError):
+    """No job has this id: it was pruned, or never existed."""
+
+
+class JobNotFinishedError(HipqError):
+    """The job has no result yet; `job` is the job as it was read last."""
+
+    def __init__(self, message: str, job: Job) -> None:
+        super().__init__(message)
+        self.job = job
+
+
+class JobFailedError(HipqError):
+    """The job ended without success and has no result; `job` is that job."""
+
+    def __init__(self, message: str, job: Job) -> None:
+        super().__init__(message)
+        self.job = job
+
+
+class JobCancelled(HipqError):  # noqa: N818 - as the outcome
+    """Stands for the end of a cancelled job among the errors of a task result."""
+
+
+class ResultError(HipqError):
+    """A handler, or a step, returned something that cannot be stored as a result."""
+
+
+class StaleAttemptError(HipqError):
+    """The handler's attempt is over: it timed out, was answered, cancelled or taken over.
+
+    Nothing that the handler does from now on has any effect on the job; let this end it.
+    """
 
 
 class InvalidAnswerError(HipqError, ValueError):
@@ -41,7 +92,7 @@ class UnknownOptionError(InvalidJobError, InvalidJobTypeError, TypeError):
 
 
 class DuplicateJobKeyError(HipqError):
-    """A live job of this type has the same key already; `job` is that job."""
+    """A live job of this type already has the same key; `job` is that job."""
 
     def __init__(self, message: str, job: Job) -> None:
         super().__init__(message)
@@ -53,11 +104,11 @@ class ForgedCallbackError(HipqError):
 
 
 class ForgedWebhookError(HipqError):
-    """A webhook message is not authentic, or nobody can tell."""
+    """A webhook message is not authentic, or its authenticity cannot be checked."""
 
 
 class JobTimeout(HipqError):  # noqa: N818 - a kind of error in a job's history
-    """The error of a job that was not successful within its timeout."""
+    """The error of an attempt that did not succeed within its timeout."""
 
 
 class WorkerLost(HipqError):  # noqa: N818 - a kind of error in a job's history
@@ -69,7 +120,7 @@ class ErrorAnswer(HipqError):  # noqa: N818 - a kind of error in a job's history
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str:
-    """Return the end of a sentence, its stop included, with the nearest known name or all."""
+    """Return the end of a sentence, with its full stop: the nearest known name, or all of them."""
     names = sorted(known)
     if not names:
         return "; none is known."
@@ -77,3 +128,8 @@ def nearest_name(name: str, known: Iterable[str]) -> str:
     if near:
         return f", did you mean {near[0]!r}?"
     return f"; known are {', '.join(names)}."
+
+
+def alike(name: str, others: Iterable[str]) -> str | None:
+    """Return the other name that is so near that one of the two is probably misspelt."""
+    return next(iter(get_close_matches(name, list(others), n=1, cutoff=0.8)), None)

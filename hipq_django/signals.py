@@ -1,6 +1,6 @@
-"""Signals, sent after the commit. `sender` is the class Job, `job` the job.
+"""Signals, sent after the commit. `sender` is the class `Job`, `job` is the job.
 
-A receiver that raises is logged and harms neither the job nor the worker. Without a receiver
+If a receiver raises, that is logged and harms neither the job nor the worker. Without a receiver
 nothing is done.
 """
 
@@ -30,8 +30,8 @@ job_started = Signal()
 job_failed = Signal()
 """An attempt ended in an error; `job.state` is error, retry or final.
 
-`exception` is what the handler raised, None where no handler did (a timeout, a lost worker, an
-error answer). Where the job type has sensitive fields it is a stand-in with the masked text.
+`exception` is what the handler raised; None if no handler raised (a timeout, a lost worker, an
+error answer). If the job type has sensitive fields it is a stand-in with the masked text.
 """
 
 job_finished = Signal()

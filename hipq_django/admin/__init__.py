@@ -5,9 +5,19 @@ register the same classes on a site of its own: `site.register(Job, JobAdmin, us
 """
 
 from hipq_django.admin.answers import AnswerAdmin
+from hipq_django.admin.batches import BatchAdmin
 from hipq_django.admin.job_types import JobTypeAdmin
 from hipq_django.admin.jobs import JobAdmin
 from hipq_django.admin.queues import QueueAdmin
+from hipq_django.admin.schedules import ScheduleAdmin
 from hipq_django.admin.workers import WorkerAdmin
 
-__all__ = ["AnswerAdmin", "JobAdmin", "JobTypeAdmin", "QueueAdmin", "WorkerAdmin"]
+__all__ = [
+    "AnswerAdmin",
+    "BatchAdmin",
+    "JobAdmin",
+    "JobTypeAdmin",
+    "QueueAdmin",
+    "ScheduleAdmin",
+    "WorkerAdmin",
+]

@@ -12,6 +12,8 @@ from django.db.models import QuerySet
 from django.db.models.functions import TruncDate
 from django.utils import timezone
 
+from hipq_django.admin.answer_values import name_of
+from hipq_django.admin.display import format_number
 from hipq_django.models import Answer
 from hipq_django.monitoring.counts import COUNT_LIMIT
 
@@ -41,12 +43,13 @@ def chart(using: str, now: datetime) -> dict[str, Any]:
     statuses = [status for status in Answer.Status if any((d, status) in counts for d in days)]
     return {
         "days": days if statuses else [],
+        "zone": timezone.get_current_timezone_name(),
         "width": STEP * DAYS,
         "height": HEIGHT,
         "bar_width": BAR_WIDTH,
         "labels": [(STEP * i + BAR_WIDTH // 2, f"{day:%m-%d}") for i, day in enumerate(days)],
         "bars": list(bars(counts, days, statuses)),
-        "statuses": [(s.value, sum(counts[day, s] for day in days)) for s in statuses],
+        "statuses": [(s.value, name_of(s), sum(counts[day, s] for day in days)) for s in statuses],
         "table": [(day.isoformat(), [counts[day, s] for s in statuses]) for day in reversed(days)],
         "limit": COUNT_LIMIT if is_capped else 0,
     }
@@ -63,7 +66,8 @@ def bars(counts: Counts, days: Sequence[date], statuses: Sequence[str]) -> Itera
                 continue
             height = round(HEIGHT * number / highest, 2)
             top = round(top - height, 2)
-            yield Bar(status, f"{day}: {number:,} {status}", STEP * index, top, height)
+            text = f"{day}: {format_number(number)} {name_of(status)}"
+            yield Bar(status, text, STEP * index, top, height)
 
 
 def _counts(using: str, first: date) -> tuple[Counts, bool]:

@@ -14,10 +14,11 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import path
 from django.utils.http import urlencode
+from django.utils.translation import gettext, gettext_lazy as _
 
-from hipq_django.admin.answer_values import shown_payload
+from hipq_django.admin.answer_values import name_of, shown_payload
 from hipq_django.admin.base import HipqAdmin
-from hipq_django.admin.display import badge, block, or_dash, when
+from hipq_django.admin.display import NOTHING, badge, block, or_dash, title, when
 from hipq_django.admin.job_panel import standing
 from hipq_django.answers import api
 from hipq_django.answers.classification import refusal
@@ -30,7 +31,7 @@ MAX_ID = 2**63 - 1
 class JobIdForm(forms.Form):
     """The job that an answer belongs to."""
 
-    job = forms.IntegerField(min_value=1, max_value=MAX_ID, label="Job id")
+    job = forms.IntegerField(min_value=1, max_value=MAX_ID, label=_("Job id"))
 
 
 class AnswerMatching(HipqAdmin):
@@ -60,7 +61,8 @@ class AnswerMatching(HipqAdmin):
             raise PermissionDenied
         answer = self.get_object(request, unquote(object_id))
         if answer is None:
-            self.message_user(request, f"There is no answer {object_id}.", messages.ERROR)
+            text = _("There is no answer %(id)s.") % {"id": object_id}
+            self.message_user(request, text, messages.ERROR)
             return HttpResponseRedirect(self.url(Answer, "changelist"))
         given = request.POST if request.method == "POST" else request.GET
         form = JobIdForm(given if "job" in given else None)
@@ -80,8 +82,13 @@ class AnswerMatching(HipqAdmin):
             self.message_user(request, str(error), messages.ERROR)
             again = f"{self.url(Answer, 'match', answer.pk)}?{urlencode({'job': job_id})}"
             return HttpResponseRedirect(again)
-        text = f"Answer {matched.pk} is {matched.status}: it was matched to {matched.job}."
-        self.message_user(request, text, messages.SUCCESS)
+        text = _("Answer %(id)s is %(status)s: it was matched to %(job)s.")
+        values = {
+            "id": matched.pk,
+            "status": name_of(matched.status),
+            "job": title(matched.job) if matched.job else NOTHING,
+        }
+        self.message_user(request, text % values, messages.SUCCESS)
         return HttpResponseRedirect(self.url(Answer, "change", matched.pk))
 
     def _match_page(
@@ -91,11 +98,13 @@ class AnswerMatching(HipqAdmin):
             **self.admin_site.each_context(request),
             "opts": self.opts,
             "media": self.media,
-            "title": f"Match answer {answer.pk} to a job",
+            "title": _("Match answer %(id)s to a job") % {"id": answer.pk},
             "original": answer,
+            "row_label": self.heading(answer),
             "form": form,
             "answer_rows": self._answer_rows(answer),
             "job": job,
+            "job_title": title(job) if job else "",
             "job_rows": self._job_rows(job) if job else [],
             "refusal": refusal(answer, job) if job else "",
             "jobs_url": f"{self.url(Job, 'changelist')}?state=awaiting",
@@ -111,26 +120,26 @@ class AnswerMatching(HipqAdmin):
         jobs: QuerySet[Job] = page.get_queryset(request) if page else Job.objects.all()
         job = jobs.using(self.database).select_related("job_type", "queue").filter(pk=pk).first()
         if job is None:
-            form.add_error("job", f"There is no job {pk}.")
+            form.add_error("job", _("There is no job %(id)s.") % {"id": pk})
         return job
 
     def _answer_rows(self, answer: Answer) -> list[tuple[str, str]]:
         return [
-            ("status", str(answer.get_status_display())),
-            ("kind", answer.kind),
-            ("job type", answer.job_type),
-            ("key", or_dash(answer.job_key)),
-            ("received", when(answer.receive_time, self.now)),
-            ("payload", block(shown_payload(answer))),
+            (gettext("status"), str(answer.get_status_display())),
+            (gettext("kind"), str(answer.get_kind_display())),
+            (gettext("job type"), answer.job_type),
+            (gettext("key"), or_dash(answer.job_key)),
+            (gettext("received"), when(answer.receive_time, self.now)),
+            (gettext("payload"), block(shown_payload(answer))),
         ]
 
     def _job_rows(self, job: Job) -> list[tuple[str, str]]:
         return [
-            ("job", self.link(Job, job.pk, job)),
-            ("state", badge(*standing(job))),
-            ("job type", job.job_type.name),
-            ("key", or_dash(job.job_key)),
-            ("attempt", str(job.attempt or "none yet")),
-            ("created", when(job.create_time, self.now)),
-            ("job data", block(job.masked(job.job_data))),
+            (gettext("job"), self.link(Job, job.pk, title(job))),
+            (gettext("state"), badge(*standing(job))),
+            (gettext("job type"), job.job_type.name),
+            (gettext("key"), or_dash(job.job_key)),
+            (gettext("attempt"), str(job.attempt or gettext("none yet"))),
+            (gettext("created"), when(job.create_time, self.now)),
+            (gettext("job data"), block(job.masked(job.job_data))),
         ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.utils.translation import gettext_lazy as _
+
 from hipq_django.admin.display import badge
 from hipq_django.models import Answer, JobType
 
@@ -15,10 +17,25 @@ TONES = {
 }
 
 
+NAMES = {
+    Answer.Status.ACCEPTED: _("accepted"),
+    Answer.Status.EARLY: _("early"),
+    Answer.Status.DUPLICATE: _("duplicate"),
+    Answer.Status.LATE: _("late"),
+    Answer.Status.UNMATCHED: _("unmatched"),
+    Answer.Status.DISCARDED: _("discarded"),
+}
+"""The statuses in a word; their labels say what they mean."""
+
+
+def name_of(status: str) -> str:
+    """Return a status in a word."""
+    return str(NAMES[Answer.Status(status)])
+
+
 def status_badge(answer: Answer) -> str:
     """Return what became of an answer."""
-    # For mypy: the keys are statuses.
-    return badge(answer.status, TONES.get(answer.status, "cancelled"))  # type: ignore[call-overload]
+    return badge(name_of(answer.status), TONES.get(answer.status, "cancelled"))  # type: ignore[call-overload]  # the keys are statuses
 
 
 def shown_payload(answer: Answer) -> Any:

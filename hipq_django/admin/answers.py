@@ -7,6 +7,7 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext, gettext_lazy as _
 
 from hipq_django.admin.answer_chart import chart
 from hipq_django.admin.answer_matching import AnswerMatching
@@ -29,7 +30,7 @@ class AnswerAdmin(AnswerMatching, ReadOnlyAdmin):
     list_filter = (AnswerFilter, KindFilter)
     list_defer = ("payload",)
     search_fields = ("job_key",)
-    search_help_text = "A whole job key."
+    search_help_text = _("A whole job key.")
     fields = (
         "status_badge", "meaning", "kind", "what_is_wrong", "job_type", "job_key", "to_job",
         "attempt", "part_name", "message", "received", "instance", "content",
@@ -51,22 +52,29 @@ class AnswerAdmin(AnswerMatching, ReadOnlyAdmin):
             context["match_url"] = self.url(Answer, "match", answer.pk)
         return super().render_change_form(request, context, *args, **kwargs)
 
+    def label(self, row: Answer) -> str:
+        """Return what an answer is called; there is a word to translate amid its name."""
+        text = gettext("answer %(id)s for %(job_type)s %(job_key)s")
+        return text % {"id": row.pk, "job_type": row.job_type, "job_key": row.job_key}
+
     def find(self, rows: QuerySet[Any], term: str) -> QuerySet[Any]:
         """Return the answers with exactly this key."""
         return rows.filter(job_key=term)
 
-    status_badge = column("status", lambda self, answer: status_badge(answer))
-    meaning = column("that means", lambda self, answer: str(answer.get_status_display()))
+    status_badge = column(_("status"), lambda self, answer: status_badge(answer))
+    meaning = column(_("that means"), lambda self, answer: str(answer.get_status_display()))
 
-    @admin.display(description="job")
+    @admin.display(description=_("job"))
     def to_job(self, answer: Answer) -> str:
         """The job it belongs to."""
         if answer.job_id is None:
             return NOTHING
-        return self.link(Job, answer.job_id, f"job {answer.job_id}")
+        return self.link(Job, answer.job_id, _("job %(id)s") % {"id": answer.job_id})
 
-    part_name = column("part", lambda self, answer: answer.part or NOTHING)
-    received = column("received", lambda self, answer: when(answer.receive_time, self.now))
-    message = column("message id", lambda self, answer: or_dash(answer.message_id))
-    what_is_wrong = column("problem", lambda self, answer: or_dash(masked(answer, answer.problem)))
-    content = column("payload", lambda self, answer: block(shown_payload(answer)))
+    part_name = column(_("part"), lambda self, answer: answer.part or NOTHING)
+    received = column(_("received"), lambda self, answer: when(answer.receive_time, self.now))
+    message = column(_("message id"), lambda self, answer: or_dash(answer.message_id))
+    what_is_wrong = column(
+        _("problem"), lambda self, answer: or_dash(masked(answer, answer.problem))
+    )
+    content = column(_("payload"), lambda self, answer: block(shown_payload(answer)))

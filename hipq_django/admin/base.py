@@ -4,33 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib import admin, messages
 from django.contrib.admin.exceptions import NotRegistered
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.views.main import ChangeList
 from django.contrib.admin.widgets import url_params_from_lookup_dict
-from django.core.exceptions import BadRequest
+from django.core.exceptions import BadRequest, PermissionDenied
 from django.core.paginator import Paginator
 from django.db.models import Model, QuerySet
 from django.forms import ModelChoiceField, ModelForm
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import NoReverseMatch, reverse
+from django.utils.functional import cached_property
 from django.utils.html import format_html, format_html_join
 from django.utils.text import capfirst
+from django.utils.translation import gettext, gettext_lazy as _
 
-from hipq_django.admin.display import badge, shown, when
+from hipq_django.admin.display import badge, format_number, shown, title, when
 from hipq_django.admin.fields import EditForm, OutdatedFormError
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import write_transaction
+from hipq_django.exceptions import HipqError
 from hipq_django.models import Job
 from hipq_django.monitoring.counts import COUNT_LIMIT, capped_count
 from hipq_django.monitoring.endings import Trend
+
+if TYPE_CHECKING:
+    from django.utils.functional import _StrOrPromise
 
 FIELD_LOOKUPS = ("", "__exact", "__isnull", "__gte", "__lt", "__id__exact")
 """What Django's own filters of a field ask for."""
@@ -81,9 +86,9 @@ class RowList(ChangeList):
         return list(dict.fromkeys(super().get_ordering(request, queryset)))
 
 
-def column(title: str, show: Callable[[Any, Any], Any]) -> Any:
+def column(name: _StrOrPromise, show: Callable[[Any, Any], Any]) -> Any:
     """Return a column of a list, or a line of a page: what `show(page, row)` makes of a row."""
-    return admin.display(description=title)(show)
+    return admin.display(description=name)(show)
 
 
 class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the stubs only
@@ -93,6 +98,7 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
     """
 
     using = ""
+    change_form_template = "hipq_django/admin/change_form.html"
     change_list_template = "hipq_django/admin/change_list.html"
     list_defer: ClassVar[tuple[str, ...]] = ()
     list_max_show_all = 0
@@ -123,10 +129,17 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
         self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any
     ) -> HttpResponse:
         """Let the title say what row the page shows."""
-        row, name = context["original"], str(self.opts.verbose_name)
-        text = str(row) if str(row).startswith(f"{name} ") else f"{name} {row}"
-        context.update({"title": capfirst(text), "subtitle": None})
+        if context["original"] is not None:
+            context.update({"title": self.heading(context["original"]), "subtitle": None})
         return super().render_change_form(request, context, *args, **kwargs)
+
+    def label(self, row: Any) -> str:
+        """Return what a row is called in the reader's language; `str(row)` is English."""
+        return title(row)
+
+    def heading(self, row: Any) -> str:
+        """Return the title of a row's page, by which other pages lead back to it."""
+        return capfirst(self.label(row))
 
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
@@ -203,7 +216,7 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
     def construct_change_message(  # type: ignore[override]  # the stubs name other types
         self, request: HttpRequest, form: ModelForm[Any], formsets: Any, add: bool = False
     ) -> str:
-        """Return what the history keeps of an edit: old and new values."""
+        """Return what the history keeps of an edit, in English: old and new values."""
         changes = [
             f"{name.replace('_', ' ')} from {shown(_before(form, name))} to "
             f"{shown(getattr(form.instance, name))}"
@@ -230,40 +243,56 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> Any:
-        """Save nothing, and say so, where somebody else changed an edited value meanwhile."""
+        """Save nothing, and say so, where what happened meanwhile stands in the way."""
         try:
             return super().changeform_view(request, object_id, form_url, extra_context)
-        except OutdatedFormError as error:
-            return self.refused(request, object_id, str(error))
+        except (OutdatedFormError, HipqError) as error:
+            text = str(error)
+        except PermissionDenied:
+            text = self.why_not_edited(request, object_id) if object_id else ""
+            if not text:
+                raise
+        return self.refused(request, object_id, text)
+
+    def why_not_edited(self, request: HttpRequest, object_id: str) -> str:
+        """Return why this row cannot be edited by a user who may edit others, '' otherwise."""
+        return ""
 
     def refused(self, request: HttpRequest, object_id: str | None, reason: str) -> HttpResponse:
         """Say why nothing was saved, and show the row as it is now."""
         self.message_user(request, reason, messages.ERROR)
-        return HttpResponseRedirect(self.url(self.model, "change", object_id))
+        page = ("change", object_id) if object_id else ("add",)
+        return HttpResponseRedirect(self.url(self.model, *page))
 
-    created = column("created", lambda self, row: when(row.create_time, self.now))
-    updated = column("updated", lambda self, row: when(row.update_time, self.now))
+    created = column(_("created"), lambda self, row: when(row.create_time, self.now))
+    updated = column(_("updated"), lambda self, row: when(row.update_time, self.now))
 
     def endings(self, row: Any, name: str) -> str:
         """Return how the jobs of a row ended in the last hour; `name` is how jobs are filtered."""
         lately, jobs = row.trend.lately, self.url(Job, "changelist")
         more = "+" if lately.capped else ""
-        parts = [f"{lately.ended:,}{more} ended"]
-        for outcome, number in (("failed", lately.failed), ("timed_out", lately.timed_out)):
+        parts = [_("%(count)s ended") % {"count": f"{format_number(lately.ended)}{more}"}]
+        for outcome, number, text in (
+            ("failed", lately.failed, _("%(count)s failed")),
+            ("timed_out", lately.timed_out, _("%(count)s timed out")),
+        ):
             if number:
-                text = f"{number:,} {outcome.replace('_', ' ')}"
                 query = f"{jobs}?{name}={row.pk}&outcome={outcome}"
-                parts.append(format_html('<a href="{}">{}</a>', query, text))
+                shown_number = text % {"count": format_number(number)}
+                parts.append(format_html('<a href="{}">{}</a>', query, shown_number))
         if lately.retried:
-            parts.append(f"{lately.retried:,} retried")
+            more = "+" if lately.retried_capped else ""
+            parts.append(
+                _("%(count)s retried") % {"count": f"{format_number(lately.retried)}{more}"}
+            )
         return format_html_join(", ", "{}", ((part,) for part in parts))
 
     def trend_badges(self, trend: Trend) -> Iterator[str]:
         """Yield what is wrong with how jobs end."""
         if trend.is_failing:
-            yield badge("failing", "error")
+            yield badge(gettext("failing"), "error")
         if trend.is_timing_out:
-            yield badge("timing out", "timed_out")
+            yield badge(gettext("timing out"), "timed_out")
 
     def link(self, model: type[Model], pk: object, text: object) -> str:
         """Return a link to the page of a row, the text alone where this site has no such page."""
@@ -282,7 +311,7 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
 class ReadOnlyAdmin(HipqAdmin):
     """Rows that nobody edits."""
 
-    actions = None
+    actions: Any = None
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Return False."""

@@ -6,17 +6,28 @@ import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from django.db.models import Model
 from django.utils import timezone
+from django.utils.formats import number_format
 from django.utils.html import format_html
+from django.utils.translation import gettext as _, ngettext, override, pgettext_lazy
 
 from hipq_django.domain.states import NONE
+
+if TYPE_CHECKING:
+    from django.utils.functional import _StrOrPromise
 
 NOTHING = "-"
 MAX_BLOCK_CHARS = 20_000
 UNFOLDED_LINES = 25
-_UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+_UNITS = (
+    (pgettext_lazy("unit of time", "d"), 86_400),
+    (pgettext_lazy("unit of time", "h"), 3_600),
+    (pgettext_lazy("unit of time", "min"), 60),
+    (pgettext_lazy("unit of time", "s"), 1),
+)
 
 
 def badge(text: str, tone: str) -> str:
@@ -49,17 +60,17 @@ def when_short(moment: datetime, now: datetime) -> str:
 
 def age(moment: datetime, now: datetime, *, parts: int = 2) -> str:
     """Return how long ago, or in how long, a moment is: '3 h 20 min ago'."""
-    text = span(abs(moment - now), parts=parts)
-    return f"in {text}" if moment > now else f"{text} ago"
+    text = _("in %(span)s") if moment > now else _("%(span)s ago")
+    return text % {"span": span(abs(moment - now), parts=parts)}
 
 
 def span(length: timedelta, *, parts: int = 2) -> str:
     """Return a length of time in its largest units."""
-    units = list(_units(int(length.total_seconds()))) or [(0, "s")]
+    units = list(_units(int(length.total_seconds()))) or [(0, _UNITS[-1][0])]
     return " ".join(f"{number} {unit}" for number, unit in units[:parts])
 
 
-def _units(seconds: int) -> Iterator[tuple[int, str]]:
+def _units(seconds: int) -> Iterator[tuple[int, _StrOrPromise]]:
     for unit, size in _UNITS:
         number, seconds = divmod(seconds, size)
         if number:
@@ -71,8 +82,21 @@ def plain(number: float | Decimal) -> str:
     return f"{Decimal(str(number)).normalize():f}"
 
 
+def format_number(number: int) -> str:
+    """Return a number with the separators of the active language: '1,234'."""
+    return number_format(number, force_grouping=True)
+
+
+def title(row: Model) -> str:
+    """Return what a row is called: `str(row)` names its kind in English, as the log does."""
+    with override(None):
+        kind = str(row._meta.verbose_name)
+    name = str(row).removeprefix(f"{kind} ")
+    return f"{row._meta.verbose_name} {name}"
+
+
 def shown(value: Any) -> str:
-    """Return an edited value as the history keeps it."""
+    """Return an edited value as the history keeps it, in English like all that is stored."""
     if isinstance(value, datetime):
         return timezone.localtime(value).isoformat(sep=" ", timespec="seconds")
     if isinstance(value, bool):
@@ -105,12 +129,21 @@ def block(value: Any, name: str = "") -> str:
     return format_html(
         '<details class="hipq-folded"><summary>{}</summary>'
         '<pre class="hipq-block">{}</pre></details>',
-        f"{name} {lines:,} lines, {len(text):,} characters".strip(),
+        f"{name} {_size(lines, len(text))}".strip(),
         _cut(text),
     )
+
+
+def _size(lines: int, chars: int) -> str:
+    text = ngettext(
+        "%(lines)s line, %(chars)s characters", "%(lines)s lines, %(chars)s characters", lines
+    )
+    return text % {"lines": format_number(lines), "chars": format_number(chars)}
 
 
 def _cut(text: str) -> str:
     if len(text) <= MAX_BLOCK_CHARS:
         return text
-    return f"{text[:MAX_BLOCK_CHARS]}\n… the first {MAX_BLOCK_CHARS:,} of {len(text):,} characters"
+    rest = _("… the first %(shown)s of %(chars)s characters")
+    values = {"shown": format_number(MAX_BLOCK_CHARS), "chars": format_number(len(text))}
+    return f"{text[:MAX_BLOCK_CHARS]}\n{rest % values}"

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.core.exceptions import ValidationError
-from django.db.models import Model
+from django.db.models import Field, Model
+from django.utils.text import capfirst, get_text_list
+from django.utils.translation import gettext, gettext_lazy as _
 
 from hipq_django.admin.display import plain
 from hipq_django.domain.validation import checked_windows
@@ -33,6 +35,8 @@ class EditForm(forms.ModelForm):  # type: ignore[type-arg]  # generic in the stu
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for name, field in self.fields.items():
+            if field.label is None:  # Django names the fields only that it made itself
+                field.label = capfirst(self._row_field(name).verbose_name)
             initial = self[name].html_initial_name
             field.show_hidden_initial = not self.is_bound or any(
                 key.startswith(initial) for key in self.data
@@ -50,15 +54,19 @@ class EditForm(forms.ModelForm):  # type: ignore[type-arg]  # generic in the stu
             name
             for name in self.edited
             if self._was_outdated(name)
-            # For mypy: a concrete field.
-            or row._meta.get_field(name).value_from_object(row) != self.initial[name]  # type: ignore[union-attr]
+            or self._row_field(name).value_from_object(row) != self.initial[name]
         ]
         if outdated:
-            names = " and ".join(name.replace("_", " ") for name in outdated)
-            raise OutdatedFormError(
-                f"{row} was not changed: somebody else changed {names} since you opened the page, "
-                "which shows it as it is now."
+            text = _(
+                "%(row)s was not changed: somebody else changed %(fields)s since you opened the "
+                "page, which shows it as it is now."
             )
+            names = [str(self._row_field(name).verbose_name) for name in outdated]
+            values = {"row": row, "fields": get_text_list(names, gettext("and"))}
+            raise OutdatedFormError(text % values)
+
+    def _row_field(self, name: str) -> Field[Any, Any]:
+        return self.instance._meta.get_field(name)  # type: ignore[no-any-return]  # a concrete field
 
     def _was_outdated(self, name: str) -> bool:
         """Whether the page showed another value than the row had when the form was sent."""

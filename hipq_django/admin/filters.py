@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.contrib.admin import ModelAdmin, SimpleListFilter
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
 
+from hipq_django.admin.base import MAX_ID_DIGITS, is_id
 from hipq_django.database import clock
 from hipq_django.domain.states import Outcome, State
 from hipq_django.models import Answer, JobType, Queue
 from hipq_django.models.job import JobQuerySet
+
+if TYPE_CHECKING:
+    from django.utils.functional import _StrOrPromise
 
 
 class _RowFilter(SimpleListFilter):
@@ -21,10 +26,11 @@ class _RowFilter(SimpleListFilter):
     model: type[Queue | JobType]
     field: str
 
-    def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
+    def lookups(
+        self, request: HttpRequest, model_admin: ModelAdmin[Any]
+    ) -> list[tuple[str, _StrOrPromise]]:
         """Return the rows there are; a queue or a job type is a row, so they are few."""
-        # For mypy: a HipqAdmin.
-        rows = self.model._default_manager.using(model_admin.database)  # type: ignore[attr-defined]
+        rows = self.model._default_manager.using(model_admin.database)  # type: ignore[attr-defined]  # a HipqAdmin
         return [(str(row.pk), str(row)) for row in rows.order_by("instance", "name")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
@@ -39,7 +45,7 @@ class _RowFilter(SimpleListFilter):
 class QueueFilter(_RowFilter):
     """Jobs of one queue."""
 
-    title = "queue"
+    title = _("queue")
     parameter_name = "queue"
     model = Queue
     field = "queue_id"
@@ -48,30 +54,53 @@ class QueueFilter(_RowFilter):
 class JobTypeFilter(_RowFilter):
     """Jobs of one type."""
 
-    title = "job type"
+    title = _("job type")
     parameter_name = "type"
     model = JobType
     field = "job_type_id"
 
 
+class BatchFilter(SimpleListFilter):
+    """Jobs of one batch, which its page leads to; there may be too many to choose from."""
+
+    title = _("batch")
+    parameter_name = "batch"
+
+    def lookups(
+        self, request: HttpRequest, model_admin: ModelAdmin[Any]
+    ) -> list[tuple[str, _StrOrPromise]]:
+        """Return the batch that the address names, if it names one."""
+        value = self.value()
+        return [] if value is None else [(value, value[:MAX_ID_DIGITS])]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Return the jobs of the batch."""
+        value = self.value()
+        if value is None:
+            return queryset
+        return queryset.filter(batch_id=int(value)) if is_id(value) else queryset.none()
+
+
 class StateFilter(SimpleListFilter):
     """Where jobs stand, by conditions that have an index."""
 
-    title = "state"
+    title = _("state")
     parameter_name = "state"
     labels = {
-        "due": "due, not started",
-        "waiting": "waiting (initial, retry)",
-        "initial": "initial",
-        "retry": "retry",
-        "running": "running",
-        "awaiting": "running, waits for its answer",
-        "error": "error",
-        "final": "final",
+        "due": _("due, not started"),
+        "waiting": _("waiting (initial, retry)"),
+        "initial": State.INITIAL.label,
+        "retry": State.RETRY.label,
+        "running": State.RUNNING.label,
+        "awaiting": _("running, waits for its answer"),
+        "error": State.ERROR.label,
+        "final": State.FINAL.label,
     }
     oldest_first = labels.keys() - {"final"}
 
-    def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
+    def lookups(
+        self, request: HttpRequest, model_admin: ModelAdmin[Any]
+    ) -> list[tuple[str, _StrOrPromise]]:
         """Return the choices."""
         return list(self.labels.items())
 
@@ -96,12 +125,14 @@ _STATES: dict[str, Callable[[JobQuerySet], JobQuerySet]] = {
 class OutcomeFilter(SimpleListFilter):
     """How final jobs ended."""
 
-    title = "outcome"
+    title = _("outcome")
     parameter_name = "outcome"
 
-    def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
+    def lookups(
+        self, request: HttpRequest, model_admin: ModelAdmin[Any]
+    ) -> list[tuple[str, _StrOrPromise]]:
         """Return the choices."""
-        return [(o.value, o.label.lower()) for o in Outcome if o != Outcome.NONE]
+        return [(o.value, o.label) for o in Outcome if o != Outcome.NONE]
 
     def queryset(self, request: HttpRequest, queryset: Any) -> Any:
         """Return the jobs that ended so."""
@@ -114,15 +145,17 @@ class OutcomeFilter(SimpleListFilter):
 class AnswerFilter(SimpleListFilter):
     """What became of an answer."""
 
-    title = "status"
+    title = _("status")
     parameter_name = "status"
 
-    def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
+    def lookups(
+        self, request: HttpRequest, model_admin: ModelAdmin[Any]
+    ) -> list[tuple[str, _StrOrPromise]]:
         """Return the choices."""
         return [
-            ("no_job", "no job has it (early or unmatched)"),
+            ("no_job", _("without a job (early or unmatched)")),
             *Answer.Status.choices,
-            ("failed", "failed: a message that is no answer"),
+            ("failed", _("malformed message")),
         ]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
@@ -143,10 +176,12 @@ class AnswerFilter(SimpleListFilter):
 class KindFilter(SimpleListFilter):
     """What another system sent: a response, an error, or what is no answer."""
 
-    title = "kind"
+    title = _("kind")
     parameter_name = "kind"
 
-    def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
+    def lookups(
+        self, request: HttpRequest, model_admin: ModelAdmin[Any]
+    ) -> list[tuple[str, _StrOrPromise]]:
         """Return the choices."""
         return list(Answer.Kind.choices)
 

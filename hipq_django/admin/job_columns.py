@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin
-from django.utils.html import format_html_join
+from django.utils.html import format_html, format_html_join
+from django.utils.translation import gettext, gettext_lazy as _
 
 from hipq_django.admin.base import HipqAdmin, column
 from hipq_django.admin.display import (
@@ -28,80 +29,106 @@ from hipq_django.models import Job, JobType, Queue
 class JobColumns(HipqAdmin):
     """The columns of the list and the fields of the page, all of them read-only."""
 
-    standing = column("state", lambda self, job: badge(*standing(job)))
+    standing = column(_("state"), lambda self, job: badge(*standing(job)))
 
-    @admin.display(description="what")
+    @admin.display(description=_("what"))
     def note(self, job: Any) -> str:
         """What an operator asks first: since when, by whom, what went wrong."""
         if job.state in WAITING:
             return self._waiting_note(job)
         if job.state == State.RUNNING and job.is_awaiting_answer:
-            done = f"{plain(job.progress)} % done, " if job.progress else ""
-            return f"{done}times out {age(job.deadline, self.now)}"
+            text = _("times out %(age)s")
+            if job.progress:
+                text = _("%(percent)s %% done, times out %(age)s")
+            return text % {"percent": plain(job.progress), "age": age(job.deadline, self.now)}
+        if job.state == State.RUNNING and job.worker:
+            return _("worker %(worker)s") % {"worker": job.worker}
         if job.state == State.RUNNING:
-            return f"worker {job.worker}" if job.worker else "answer is in, for a worker to take"
+            return gettext("answer has come; a worker will process it")
         return _first_line(job.error_head)
 
     def _waiting_note(self, job: Any) -> str:
         moment = job.scheduled_run_time
-        due = age(moment, self.now) if moment > self.now else f"for {span(self.now - moment)}"
-        paused = ", queue paused" if job.queue.paused else ""
+        if job.hold_time is not None:
+            parts = [gettext("waits for other jobs")]
+        elif moment > self.now:
+            parts = [_("due %(age)s") % {"age": age(moment, self.now)}]
+        else:
+            parts = [_("due for %(span)s") % {"span": span(self.now - moment)}]
+        if job.queue.paused:
+            parts.append(gettext("queue paused"))
         error = _first_line(job.error_head)
-        return f"due {due}{paused}" if error == NOTHING else f"due {due}{paused}, after {error}"
+        if error != NOTHING:
+            parts.append(_("after %(error)s") % {"error": error})
+        return ", ".join(parts)
 
-    @admin.display(description="scheduled")
+    @admin.display(description=_("scheduled"))
     def scheduled_short(self, job: Job) -> str:
-        """When the job is, or was, to run."""
-        return when_short(job.scheduled_run_time, self.now)
+        """When the job is, or was, to run; of one that waits for others, from when on."""
+        return when_short(job.hold_time or job.scheduled_run_time, self.now)
 
-    updated_short = column("updated", lambda self, job: when_short(job.update_time, self.now))
+    updated_short = column(_("updated"), lambda self, job: when_short(job.update_time, self.now))
 
     # The page
 
-    @admin.display(description="job type")
+    @admin.display(description=_("job type"))
     def to_job_type(self, job: Job) -> str:
         """A link to the job type."""
         return self.link(JobType, job.job_type_id, job.job_type)
 
-    to_queue = column("queue", lambda self, job: self.link(Queue, job.queue_id, job.queue))
-    key = column("key", lambda self, job: or_dash(job.job_key))
-    scheduled = column("scheduled", lambda self, job: when(job.scheduled_run_time, self.now))
-    factor = column("throttle factor", lambda self, job: plain(job.throttle_factor))
-    tries = column("attempt", lambda self, job: str(job.attempt or "none yet"))
+    to_queue = column(_("queue"), lambda self, job: self.link(Queue, job.queue_id, job.queue))
+    key = column(_("key"), lambda self, job: or_dash(job.job_key))
+    scheduled = column(
+        _("scheduled"), lambda self, job: when(job.hold_time or job.scheduled_run_time, self.now)
+    )
+    factor = column(_("throttle factor"), lambda self, job: plain(job.throttle_factor))
+    tries = column(_("attempt"), lambda self, job: str(job.attempt or gettext("none yet")))
 
-    @admin.display(description="timeout")
+    @admin.display(description=_("timeout"))
     def time_limit(self, job: Job) -> str:
         """How long an attempt may take, and until when a running one may."""
-        limit = f"{plain(job.timeout)} s for each attempt"
+        parts = [_("%(seconds)s s for each attempt") % {"seconds": plain(job.timeout)}]
         if job.extended_seconds:
-            limit = f"{limit}, {plain(round(job.extended_seconds, 3))} s more for this one"
+            more = plain(round(job.extended_seconds, 3))
+            parts.append(_("%(seconds)s s more for this one") % {"seconds": more})
+        limit = ", ".join(parts)
         if job.state != State.RUNNING:
             return limit
-        return f"{limit}; this attempt times out {age(job.deadline, self.now)}"
+        text = _("%(limit)s; this attempt times out %(age)s")
+        return text % {"limit": limit, "age": age(job.deadline, self.now)}
 
-    done = column("progress", lambda self, job: progress_text(job) or NOTHING)
+    done = column(_("progress"), lambda self, job: progress_text(job) or NOTHING)
 
     windows = column(
-        "time windows", lambda self, job: windows(job.time_windows, job.job_type.zone_name)
+        _("time windows"), lambda self, job: windows(job.time_windows, job.job_type.zone_name)
     )
 
-    @admin.display(description="origin")
+    @admin.display(description=_("origin"))
     def to_origin(self, job: Job) -> str:
         """The final job that this one was requeued from."""
         if job.origin_id is None:
             return NOTHING
-        return self.link(Job, job.origin_id, f"job {job.origin_id}")
+        return self.link(Job, job.origin_id, _("job %(id)s") % {"id": job.origin_id})
 
-    @admin.display(description="requeued as")
+    @admin.display(description=_("requeued as"))
     def to_successors(self, job: Job) -> str:
         """The jobs that were made of this one."""
         ids = job.successors.using(job.using).order_by("pk").values_list("pk", flat=True)[:5]
-        links = ((self.link(Job, pk, f"job {pk}"),) for pk in ids)
+        links = ((self.link(Job, pk, _("job %(id)s") % {"id": pk}),) for pk in ids)
         return format_html_join(", ", "{}", links) or NOTHING
 
-    data = column("job data", lambda self, job: block(job.masked(job.job_data)))
-    error_block = column("error", lambda self, job: block(job.masked(job.error)))
-    result_block = column("result", lambda self, job: block(job.masked(job.result)))
+    @admin.display(description=_("job data"))
+    def data(self, job: Job) -> str:
+        """What the handler is given; of a task its arguments by name."""
+        data = job.masked(job.job_data)
+        if not (job.job_type.signature and isinstance(data, dict) and data):
+            return block(data)
+        rows = ((name, block(value) if value != "" else '""') for name, value in data.items())
+        body = format_html_join("", '<tr><th scope="row">{}</th><td>{}</td></tr>', rows)
+        return format_html('<table class="hipq-facts">{}</table>', body)
+
+    error_block = column(_("error"), lambda self, job: block(job.masked(job.error)))
+    result_block = column(_("result"), lambda self, job: block(job.masked(job.result)))
 
 
 def _first_line(error: str) -> str:

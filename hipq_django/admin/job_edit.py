@@ -7,8 +7,10 @@ from functools import partial
 from typing import Any
 
 from django import forms
+from django.utils.translation import gettext_lazy as _
 
 from hipq_django import transitions
+from hipq_django.admin.display import title
 from hipq_django.admin.fields import EditForm, NumberField, checked
 from hipq_django.database import clock
 from hipq_django.database.locks import locked
@@ -34,11 +36,11 @@ class SeenAttempt(forms.IntegerField):
 class JobForm(EditForm):
     """What of a waiting job may be edited; it carries the attempt that the operator saw."""
 
-    priority = NumberField(checked_priority, help_text="Lower runs sooner.")
+    priority = NumberField(checked_priority, help_text=_("Lower runs sooner."))
     throttle_factor = NumberField(
-        checked_factor, help_text="What it counts against the limit; 0 is never held back."
+        checked_factor, help_text=_("Weight under the limit; the limit never holds back 0.")
     )
-    seen_attempt = SeenAttempt(required=False)
+    seen_attempt = SeenAttempt(required=False, label="")
     edits = EDITABLE
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -62,7 +64,8 @@ def edit(job: Job, form: JobForm) -> Job:
     with write_transaction(job.using):
         row: Job | None = locked(Job.objects.using(job.using).filter(pk=job.pk)).first()
         if row is None:
-            raise InvalidJobError(f"{job} was not changed: it was pruned meanwhile.")
+            text = _("%(job)s was not changed: it was pruned meanwhile.")
+            raise InvalidJobError(text % {"job": title(job)})
         if row.state not in WAITING or seen_attempt not in (None, row.attempt):
             raise InvalidJobError(refusal(row))
         form.check_current(row)
@@ -73,7 +76,12 @@ def edit(job: Job, form: JobForm) -> Job:
 
 def refusal(job: Job) -> str:
     """Return why a job was not edited."""
-    return (
-        f"{job} was not changed: meanwhile it is {job.state}, attempt {job.attempt}. Only jobs in "
+    text = _(
+        "%(job)s was not changed: meanwhile it is %(state)s, attempt %(attempt)s. Only jobs in "
         "initial or retry can be edited; this page shows it as it is now."
     )
+    return text % {
+        "job": title(job),
+        "state": job.get_state_display(),
+        "attempt": job.attempt,
+    }

@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.utils.text import Truncator
+from django.utils.translation import gettext, gettext_lazy as _
 
 from hipq_django.admin.answer_values import status_badge
 from hipq_django.admin.display import NOTHING, age, badge, block, or_dash, plain, span, when
 from hipq_django.domain.states import NONE, WAITING, Outcome, State
-from hipq_django.models import Answer, Attempt, Job
+from hipq_django.models import Answer, Attempt, Job, Worker
 from hipq_django.monitoring.reasons import explain
 
 MAX_ROWS = 20
 """How many attempts and answers are shown, the newest ones."""
 
+MAX_ANSWER_TIMES = 1_000
+"""How many of the newest answers are asked when they came."""
+
 HINTS = {
-    "paused": "Resume the queue.",
-    "limit": "Raise the queue's limit, or wait.",
-    "behind": "A better priority moves it forward.",
-    "scheduled": "“Run now” makes it due.",
-    "window": "“Run now” drops the windows.",
-    "throttler_error": "Correct the throttler; nothing of this queue starts before.",
-    "waiting_for_answer": "If its answer is in the inbox without a job, match it there; if it is "
-    "lost, cancel and requeue.",
+    "paused": _("Resume the queue."),
+    "limit": _("Raise the queue's limit, or wait."),
+    "behind": _("A better priority moves it forward."),
+    "scheduled": _("“Run now” makes it due."),
+    "window": _("“Run now” drops the windows."),
+    "throttler_error": _("Correct the throttler; nothing of this queue starts before."),
+    "waiting_for_answer": _(
+        "If its answer is in the inbox without a job, match it there; if it is lost, cancel and "
+        "requeue."
+    ),
 }
 """What to press, by the code of the reason."""
 
@@ -37,25 +43,32 @@ OF_THE_QUEUE = {"paused", "limit", "behind", "throttler", "throttler_error"}
 def standing(job: Job) -> tuple[str, str]:
     """Return the text and the tone of a job's badge."""
     if job.is_final:
-        return f"final: {Outcome(job.outcome).label.lower()}", job.outcome
+        text = _("final: %(outcome)s") % {"outcome": job.get_outcome_display()}
+        return text, job.outcome
     if job.is_awaiting_answer:
-        return "running: waits for answer", "awaiting"
-    return job.state, job.state
+        return gettext("running: waits for answer"), "awaiting"
+    return job.get_state_display(), job.state
 
 
 def panel(job: Job, now: datetime) -> dict[str, Any]:
     """Return what the page's template shows of a job beside its fields."""
     reasons = [] if job.is_final else explain(job)
     attempts = list(job.attempts.order_by("-attempt")[: MAX_ROWS + 1])
+    answered = _answer_times(job)
     return {
         "standing": badge(*standing(job)),
-        "question": "What it waits for" if job.state == State.RUNNING else "Why it is not running",
+        "question": _("What the job waits for")
+        if job.state == State.RUNNING
+        else _("Why it is not running"),
         "reasons": [(reason.text, HINTS.get(reason.code, "")) for reason in reasons],
         "is_for_queue": any(reason.code in OF_THE_QUEUE for reason in reasons),
         "summary": _summary(job, now),
         "error": _error_line(job),
         "progress": progress_text(job),
-        "attempts": [*_success(job, now), *(_attempt(a, job, now) for a in attempts[:MAX_ROWS])],
+        "attempts": [
+            *_success(job, now, answered),
+            *(_attempt(a, job, now, answered) for a in attempts[:MAX_ROWS]),
+        ],
         "max_rows": MAX_ROWS,
         "more_attempts": len(attempts) > MAX_ROWS,
     }
@@ -74,12 +87,14 @@ def answers_panel(job: Job, now: datetime) -> dict[str, Any]:
 def _summary(job: Job, now: datetime) -> str:
     """Return what to say where there is no reason to give."""
     if job.is_final:
-        return f"It ended {age(job.update_time, now)}."
+        return _("It ended %(age)s.") % {"age": age(job.update_time, now)}
     if job.state in WAITING:
-        return "Nothing holds it: the next free worker starts it."
+        return gettext("Nothing holds it: the next free worker starts it.")
+    if job.state == State.RUNNING and job.worker:
+        return _("Worker %(worker)s is executing it.") % {"worker": job.worker}
     if job.state == State.RUNNING:
-        return f"Worker {job.worker or 'that is gone'} is executing it."
-    return "Its retry handler decides next."
+        return gettext("Its answer has come; the next free worker processes it.")
+    return gettext("Its retry handler decides next.")
 
 
 def _error_line(job: Job) -> str:
@@ -90,37 +105,68 @@ def _error_line(job: Job) -> str:
 
 
 def progress_text(job: Job) -> str:
-    """Return how far the other system is, as it said; '' where it said nothing."""
+    """Return how far the handler or the other system is, as it said; '' where none said."""
     percent = f"{plain(job.progress)} %" if job.progress else ""
     message = "" if job.progress_message == NONE else job.masked(job.progress_message)
-    return ": ".join(text for text in (percent, message) if text)
+    return ", ".join(text for text in (percent, message) if text)
 
 
-def _success(job: Job, now: datetime) -> Iterator[dict[str, Any]]:
-    """Yield the attempt that succeeded; which worker ended it is not kept."""
+def _answer_times(job: Job) -> dict[int, datetime]:
+    """Return when the answers came that its attempts took, the last one of each; newest first."""
+    rows = job.answers.filter(
+        kind__in=(Answer.Kind.RESPONSE, Answer.Kind.ERROR),
+        status__in=(Answer.Status.ACCEPTED, Answer.Status.DISCARDED),
+    )
+    found = rows.order_by("-pk").values_list("attempt", "receive_time")[:MAX_ANSWER_TIMES]
+    return dict(reversed(found))
+
+
+def took(start: datetime, end: datetime, answered: datetime | None) -> str:
+    """Return how long an attempt took; the time until its answer apart from what came after it.
+
+    When the handler returned that sent the request is not stored: its time is in the first part.
+    """
+    if answered is None or not start <= answered <= end:
+        return span(max(end - start, timedelta()))
+    text = gettext("%(wait)s until its answer, %(own)s after it")
+    return text % {"wait": span(answered - start), "own": span(end - answered)}
+
+
+def _success(job: Job, now: datetime, answered: Mapping[int, datetime]) -> Iterator[dict[str, Any]]:
+    """Yield the attempt that succeeded."""
     if job.outcome == Outcome.SUCCEEDED and job.attempt:
         yield {
             "number": job.attempt,
-            "kind": "succeeded",
+            "kind": Outcome.SUCCEEDED.label,
             "error": NOTHING,
-            "worker": NOTHING,
+            "worker": _last_worker(job),
             "started": when(job.start_time, now),
             "ended": when(job.update_time, now),
-            "took": span(max(job.update_time - job.start_time, timedelta())),
+            "took": took(job.start_time, job.update_time, answered.get(job.attempt)),
         }
 
 
-def _attempt(attempt: Attempt, job: Job, now: datetime) -> dict[str, Any]:
+def _last_worker(job: Job) -> str:
+    """Return who claimed the job last; its row may be gone."""
+    if job.last_worker_id is None:
+        return NOTHING
+    row = Worker.objects.using(job.using).filter(pk=job.last_worker_id).first()
+    return row.name if row else gettext("worker %(id)s") % {"id": job.last_worker_id}
+
+
+def _attempt(
+    attempt: Attempt, job: Job, now: datetime, answered: Mapping[int, datetime]
+) -> dict[str, Any]:
     trace = "" if attempt.traceback == NONE else job.masked(attempt.traceback)
     return {
         "number": attempt.attempt,
         "kind": attempt.get_kind_display(),
         "error": block(job.masked(attempt.error)),
-        "traceback": block(trace, "Traceback:") if trace else "",
+        "traceback": block(trace, gettext("Traceback:")) if trace else "",
         "worker": or_dash(attempt.worker),
         "started": when(attempt.start_time, now),
         "ended": when(attempt.end_time, now),
-        "took": span(attempt.end_time - attempt.start_time),
+        "took": took(attempt.start_time, attempt.end_time, answered.get(attempt.attempt)),
     }
 
 
@@ -128,7 +174,7 @@ def _answer(answer: Answer, job: Job, now: datetime) -> dict[str, Any]:
     return {
         "status": status_badge(answer),
         "meaning": answer.get_status_display(),
-        "kind": answer.kind,
+        "kind": answer.get_kind_display(),
         "part": answer.part,
         "attempt": answer.attempt,
         "received": when(answer.receive_time, now),

@@ -10,10 +10,12 @@ from django.contrib.admin.views.main import ChangeList
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
+from django.utils.translation import gettext, gettext_lazy as _
 
 from hipq_django.admin.base import HipqAdmin, RowList, column
 from hipq_django.admin.display import NOTHING, badge, plain, windows
 from hipq_django.admin.fields import CheckedField, EditForm, NumberField, WindowsField
+from hipq_django.conf.instances import get_arguments
 from hipq_django.domain.validation import (
     checked_factor,
     checked_priority,
@@ -28,27 +30,28 @@ from hipq_django.monitoring.endings import Trends
 class JobTypeForm(EditForm):
     """What of a job type may be edited; jobs that exist keep their values."""
 
-    default_timeout = NumberField(checked_timeout, help_text="Seconds for each attempt.")
-    default_priority = NumberField(checked_priority, help_text="Lower runs sooner.")
+    default_timeout = NumberField(checked_timeout, help_text=_("Seconds for each attempt."))
+    default_priority = NumberField(checked_priority, help_text=_("Lower runs sooner."))
     default_throttle_factor = NumberField(
-        checked_factor, help_text="What a job counts against the limit; 0 is never held back."
+        checked_factor, help_text=_("What a job counts against the limit; 0 is never held back.")
     )
     default_time_windows = WindowsField(
-        help_text="One on each line, such as 22:00-02:00 or mon-fri 05:00-07:00; none: any time."
+        help_text=_(
+            "One on each line, such as 22:00-02:00 or mon-fri 05:00-07:00; empty: any time."
+        )
     )
     time_zone = CheckedField(
         checked_zone,
         required=False,
         widget=forms.TextInput,
-        help_text="Of the time windows, such as Europe/Paris; empty: the site's.",
+        help_text=_("Of the time windows, such as Europe/Paris; empty: the site's."),
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if "queue" in self.fields:
             queues = Queue.objects.using(self.instance.queue.using)
-            # For mypy: a ModelChoiceField.
-            self.fields["queue"].queryset = queues.filter(instance=self.instance.instance)  # type: ignore[attr-defined]
+            self.fields["queue"].queryset = queues.filter(instance=self.instance.instance)  # type: ignore[attr-defined]  # a ModelChoiceField
 
 
 class JobTypeList(RowList):
@@ -80,26 +83,26 @@ class JobTypeAdmin(HipqAdmin):
             None,
             {
                 "fields": (
-                    "name", "instance", "code", "response_handler", "retrying", "most_time",
-                    "masked", "lately", "jobs",
+                    "name", "instance", "code", "takes", "names", "response_handler", "retrying",
+                    "most_time", "masked", "lately", "jobs",
                 )
             },
         ),
         (
-            "Defaults of new jobs",
+            _("Defaults of new jobs"),
             {
-                "description": "Jobs that exist keep their values.",
+                "description": _("Existing jobs keep their values."),
                 "fields": (
                     "queue", "default_timeout", "default_priority", "default_throttle_factor",
                     "default_time_windows", "time_zone",
                 ),
             },
         ),
-        ("Times", {"fields": ("created", "updated")}),
+        (_("Times"), {"fields": ("created", "updated")}),
     )  # fmt: skip
     readonly_fields = (
-        "name", "instance", "code", "response_handler", "retrying", "most_time", "masked", "lately",
-        "jobs", "created", "updated",
+        "name", "instance", "code", "takes", "names", "response_handler", "retrying", "most_time",
+        "masked", "lately", "jobs", "created", "updated",
     )  # fmt: skip
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
@@ -123,36 +126,51 @@ class JobTypeAdmin(HipqAdmin):
         """Write the edited fields."""
         self.save_changes(obj, form)
 
-    @admin.display(description="queue")
+    @admin.display(description=_("queue"))
     def to_queue(self, job_type: JobType) -> str:
         """The queue of new jobs."""
         return self.link(Queue, job_type.queue_id, job_type.queue)
 
-    timeout = column("timeout", lambda self, job_type: f"{plain(job_type.default_timeout)} s")
-    priority = column("priority", lambda self, job_type: job_type.default_priority)
-    factor = column("factor", lambda self, job_type: plain(job_type.default_throttle_factor))
+    timeout = column(_("timeout"), lambda self, job_type: f"{plain(job_type.default_timeout)} s")
+    priority = column(_("priority"), lambda self, job_type: job_type.default_priority)
+    factor = column(_("factor"), lambda self, job_type: plain(job_type.default_throttle_factor))
 
     windows = column(
-        "time windows",
+        _("time windows"),
         lambda self, job_type: windows(job_type.default_time_windows, job_type.zone_name),
     )
 
-    @admin.display(description="handler")
+    @admin.display(description=_("handler"))
     def code(self, job_type: JobType) -> str:
         """The function that runs the jobs."""
         declared = get_declared(job_type.instance, job_type.name)
         if declared is None:
-            return badge("no code declares it", "error")
+            return badge(gettext("no code declares it"), "error")
         return f"{declared.handler.__module__}.{declared.handler.__qualname__}"
 
-    @admin.display(description="response handler")
+    @admin.display(description=_("arguments"))
+    def takes(self, job_type: JobType) -> str:
+        """What the function of a task takes, and what converts its arguments."""
+        if not job_type.signature:
+            return gettext("the whole job")
+        converter = get_arguments(job_type.instance)
+        name = f"{type(converter).__module__}.{type(converter).__qualname__}"
+        return format_html("<code>{}</code> ({})", job_type.signature, name)
+
+    @admin.display(description=_("aliases"))
+    def names(self, job_type: JobType) -> str:
+        """The former names whose jobs this code runs, too."""
+        declared = get_declared(job_type.instance, job_type.name)
+        return ", ".join(declared.aliases if declared else ()) or NOTHING
+
+    @admin.display(description=_("response handler"))
     def response_handler(self, job_type: JobType) -> str:
         """The function that runs when the answer is in."""
         declared = get_declared(job_type.instance, job_type.name)
         handler = declared.response_handler if declared else None
-        return handler.__qualname__ if handler else "none: the response is the result"
+        return handler.__qualname__ if handler else gettext("none: the response is the result")
 
-    @admin.display(description="after an error")
+    @admin.display(description=_("after an error"))
     def retrying(self, job_type: JobType) -> str:
         """What decides whether a job is tried again."""
         declared = get_declared(job_type.instance, job_type.name)
@@ -160,30 +178,30 @@ class JobTypeAdmin(HipqAdmin):
             return NOTHING
         if declared.retry_handler:
             return declared.retry_handler.__qualname__
-        return repr(declared.policy) if declared.policy else "no retry"
+        return repr(declared.policy) if declared.policy else gettext("no retry")
 
-    @admin.display(description="longest attempt")
+    @admin.display(description=_("longest attempt"))
     def most_time(self, job_type: JobType) -> str:
         """How long an attempt may take when the other system asks for more time."""
         declared = get_declared(job_type.instance, job_type.name)
         if declared is None or declared.max_timeout is None:
-            return "ten times its timeout"
+            return gettext("ten times its timeout")
         return f"{plain(declared.max_timeout)} s"
 
-    @admin.display(description="masked fields")
+    @admin.display(description=_("masked fields"))
     def masked(self, job_type: JobType) -> str:
         """The fields of data and answers whose values nobody is shown."""
-        return ", ".join(job_type.redactor.fields) or "none"
+        return ", ".join(job_type.redactor.fields) or gettext("none")
 
-    @admin.display(description="in the last hour")
+    @admin.display(description=_("in the last hour"))
     def lately(self, job_type: Any) -> str:
         """How its jobs have ended, and whether more fail than usual."""
         parts = (self.endings(job_type, "type"), *self.trend_badges(job_type.trend))
         return format_html_join(" ", "{}", ((part,) for part in parts))
 
-    @admin.display(description="jobs")
+    @admin.display(description=_("jobs"))
     def jobs(self, job_type: JobType) -> str:
         """A link to the jobs of this type."""
         return format_html(
-            '<a href="{}?type={}">list</a>', self.url(Job, "changelist"), job_type.pk
+            '<a href="{}?type={}">{}</a>', self.url(Job, "changelist"), job_type.pk, _("list")
         )

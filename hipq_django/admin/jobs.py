@@ -8,20 +8,26 @@ from typing import Any
 from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import ChangeList
-from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet, TextField
 from django.db.models.functions import Cast, Left
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
 
 from hipq_django.admin.base import RowList, is_id
-from hipq_django.admin.filters import JobTypeFilter, OutcomeFilter, QueueFilter, StateFilter
+from hipq_django.admin.filters import (
+    BatchFilter,
+    JobTypeFilter,
+    OutcomeFilter,
+    QueueFilter,
+    StateFilter,
+)
 from hipq_django.admin.job_actions import JobActions
 from hipq_django.admin.job_columns import JobColumns
 from hipq_django.admin.job_edit import JobForm, edit, refusal
 from hipq_django.admin.job_panel import answers_panel, panel
+from hipq_django.admin.job_relations import candidates, relations
 from hipq_django.domain.states import NONE, WAITING, State
-from hipq_django.exceptions import InvalidJobError
 from hipq_django.models import Answer, Job, JobType, Queue
 
 ERROR_HEAD_CHARS = 120
@@ -31,7 +37,7 @@ EDITABLE = ("scheduled_run_time", "priority", "throttle_factor", "seen_attempt")
 READ_ONLY = ("scheduled", "priority", "factor")
 SECTIONS = (
     (
-        "Job",
+        _("Job"),
         (
             "to_job_type",
             "to_queue",
@@ -45,8 +51,8 @@ SECTIONS = (
             "to_successors",
         ),
     ),
-    ("Times", ("created", "updated")),
-    ("Data", ("data", "error_block", "result_block")),
+    (_("Times"), ("created", "updated")),
+    (_("Data"), ("data", "error_block", "result_block")),
 )
 
 
@@ -101,10 +107,10 @@ class JobAdmin(JobColumns, JobActions):
         "id", "standing", "note", "to_job_type", "key", "to_queue", "attempt", "scheduled_short",
         "updated_short",
     )  # fmt: skip
-    list_filter = (StateFilter, OutcomeFilter, QueueFilter, JobTypeFilter)
+    list_filter = (StateFilter, OutcomeFilter, QueueFilter, JobTypeFilter, BatchFilter)
     list_select_related = ("queue", "job_type", "worker")
     search_fields = ("job_key",)
-    search_help_text = "A whole job key or id."
+    search_help_text = _("A whole job key or id.")
     sortable_by = ("id",)
     readonly_fields = ("scheduled", "factor", *(name for _, names in SECTIONS for name in names))
 
@@ -150,34 +156,24 @@ class JobAdmin(JobColumns, JobActions):
         context.update(panel(job, self.now))
         if self.may_view(request, Answer):
             context.update(answers_panel(job, self.now))
-        context["buttons"] = self.buttons(request, job)
+            context["candidates"] = candidates(job, self.now, self.link)
+        context["relations"] = list(relations(job, self.link))
         context["queue_url"] = self.url(Queue, "change", job.queue_id)
         return super().render_change_form(request, context, *args, **kwargs)
 
-    def changeform_view(
-        self,
-        request: HttpRequest,
-        object_id: str | None = None,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> Any:
-        """Save nothing, and say so, where a worker claimed the job meanwhile."""
-        try:
-            return super().changeform_view(request, object_id, form_url, extra_context)
-        except InvalidJobError as error:
-            text = str(error)
-        except PermissionDenied:
-            job = self.get_object(request, unquote(object_id or ""))
-            if job is None or not super().has_change_permission(request):
-                raise
-            text = refusal(job)  # the user may edit, but not this job
-        return self.refused(request, object_id, text)
+    def why_not_edited(self, request: HttpRequest, object_id: str) -> str:
+        """Return why this job cannot be edited by a user who may edit jobs."""
+        job = self.get_object(request, unquote(object_id))
+        if job is None or not super().has_change_permission(request):
+            return ""
+        return refusal(job)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """Write the edited values unless a worker was first."""
         row = edit(obj, form)
         if row.scheduled_run_time != obj.scheduled_run_time and "scheduled_run_time" in form.edited:
             opening = timezone.localtime(row.scheduled_run_time)
-            text = f"Its time windows moved it to {opening:%Y-%m-%d %H:%M:%S %Z}."
-            self.message_user(request, text, messages.WARNING)
+            text = _("Its time windows moved it to %(time)s.")
+            values = {"time": f"{opening:%Y-%m-%d %H:%M:%S %Z}"}
+            self.message_user(request, text % values, messages.WARNING)
         obj.scheduled_run_time = row.scheduled_run_time

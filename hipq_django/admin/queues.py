@@ -12,9 +12,10 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 from django.utils.text import Truncator
+from django.utils.translation import gettext, gettext_lazy as _
 
 from hipq_django.admin.base import HipqAdmin, RowList, column
-from hipq_django.admin.display import badge, plain, span
+from hipq_django.admin.display import badge, format_number, plain, span
 from hipq_django.admin.fields import EditForm, NumberField
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import checked_limit, checked_queue_number
@@ -29,18 +30,19 @@ class QueueForm(EditForm):
     """What of a queue may be edited."""
 
     throttle_limit = NumberField(
-        checked_limit, help_text="Sum of the factors that run at a time; 0 is unlimited."
+        checked_limit, help_text=_("Sum of the factors that run at a time; 0 is unlimited.")
     )
     granularity_seconds = NumberField(
         partial(checked_queue_number, "granularity_seconds"),
-        help_text="In order 'time': times in the same span are equal and priority decides.",
+        help_text=_("In order 'time': times in the same span are equal and priority decides."),
     )
     ageing_seconds = NumberField(
         partial(checked_queue_number, "ageing_seconds"),
-        help_text="In order 'ageing': how much earlier each better point of priority counts.",
+        help_text=_("In order 'ageing': how much earlier each better point of priority counts."),
     )
     retention_days = NumberField(
-        partial(checked_queue_number, "retention_days"), help_text="How long final jobs are kept."
+        partial(checked_queue_number, "retention_days"),
+        help_text=_("How long final jobs are kept."),
     )
 
 
@@ -72,7 +74,7 @@ class QueueAdmin(HipqAdmin):
     actions = ("pause", "resume")
     fieldsets = (
         (
-            "Now",
+            _("Now"),
             {
                 "fields": (
                     "condition",
@@ -86,9 +88,9 @@ class QueueAdmin(HipqAdmin):
                 )
             },
         ),
-        ("Limits", {"fields": ("paused", "throttle_limit", "throttlers")}),
-        ("Order", {"fields": ("order", "granularity_seconds", "ageing_seconds")}),
-        ("Other", {"fields": ("retention_days", "instance", "name", "created", "updated")}),
+        (_("Limits"), {"fields": ("paused", "throttle_limit", "throttlers")}),
+        (_("Order"), {"fields": ("order", "granularity_seconds", "ageing_seconds")}),
+        (_("Other"), {"fields": ("retention_days", "instance", "name", "created", "updated")}),
     )
     readonly_fields = (
         "condition", "due", "oldest_due", "waiting", "running", "in_error", "load", "lately",
@@ -115,30 +117,30 @@ class QueueAdmin(HipqAdmin):
 
     # What stands in a queue
 
-    @admin.display(description="condition")
+    @admin.display(description=_("condition"))
     def condition(self, queue: Any) -> str:
         """What holds the queue, if anything does."""
-        found = list(self._problems(queue)) or [badge("ok", "succeeded")]
+        found = list(self._problems(queue)) or [badge(gettext("ok"), "succeeded")]
         return format_html_join(" ", "{}", ((problem,) for problem in found))
 
     def _problems(self, queue: Any) -> Iterator[str]:
         if queue.paused:
-            yield badge("paused", "retry")
+            yield badge(gettext("paused"), "retry")
         if queue.throttler_problem != NONE:
-            yield badge("held", "error")
+            yield badge(gettext("held"), "error")
             yield self._problem(queue)
         if not queue.is_ranked:
-            yield badge("changing order", "retry")
+            yield badge(gettext("changing order"), "retry")
         if not self._is_served(queue):
-            yield badge("no worker", "error")
+            yield badge(gettext("no worker"), "error")
         if queue.is_limited and (queue.load or 0) >= queue.throttle_limit:
-            yield badge("limit reached", "retry")
+            yield badge(gettext("limit reached"), "retry")
         yield from self.trend_badges(queue.trend)
 
     def _problem(self, queue: Any) -> str:
         """Return why a throttler holds the queue; it may quote what it was told of the jobs."""
         if not getattr(queue, "shows_problem", False):
-            return "by a throttler: who may view jobs is shown why"
+            return gettext("by a throttler; users who may view jobs see the reason")
         return Truncator(queue.throttler_problem).chars(300)
 
     def _is_served(self, queue: Any) -> bool:
@@ -146,16 +148,16 @@ class QueueAdmin(HipqAdmin):
             queue.is_served = is_served(queue, live_workers(self.database))
         return bool(queue.is_served)
 
-    due = column("due, not started", lambda self, queue: self._count(queue, "due"))
+    due = column(_("due, not started"), lambda self, queue: self._count(queue, "due"))
 
-    @admin.display(description="oldest due for")
+    @admin.display(description=_("oldest due for"))
     def oldest_due(self, queue: Any) -> str:
         """How long the longest waiting due job has been due."""
         return span(self.now - queue.oldest_due) if queue.oldest_due else "-"
 
-    waiting = column("waiting", lambda self, queue: self._count(queue, "waiting"))
-    running = column("running", lambda self, queue: self._count(queue, "running"))
-    in_error = column("in error", lambda self, queue: self._count(queue, "error"))
+    waiting = column(_("waiting"), lambda self, queue: self._count(queue, "waiting"))
+    running = column(_("running"), lambda self, queue: self._count(queue, "running"))
+    in_error = column(_("in error"), lambda self, queue: self._count(queue, "error"))
 
     def _count(self, queue: Any, state: str) -> str:
         number = getattr(queue, f"{state}_count")
@@ -163,27 +165,29 @@ class QueueAdmin(HipqAdmin):
             return "0"
         jobs = self.url(Job, "changelist")
         return format_html(
-            '<a href="{}?queue={}&amp;state={}">{}</a>', jobs, queue.pk, state, format_count(number)
+            '<a href="{}?queue={}&amp;state={}">{}</a>',
+            jobs,
+            queue.pk,
+            state,
+            format_count(number, format_number),
         )
 
-    lately = column("in the last hour", lambda self, queue: self.endings(queue, "queue"))
+    lately = column(_("in the last hour"), lambda self, queue: self.endings(queue, "queue"))
 
-    @admin.display(description="load")
+    @admin.display(description=_("load"))
     def load(self, queue: Any) -> str:
         """The sum of the factors that run, and the limit."""
-        load = plain(queue.load or 0)
-        return (
-            f"{load} of {plain(queue.throttle_limit)}" if queue.is_limited else f"{load}, no limit"
-        )
+        text = _("%(load)s of %(limit)s") if queue.is_limited else _("%(load)s, no limit")
+        return text % {"load": plain(queue.load or 0), "limit": plain(queue.throttle_limit)}
 
-    @admin.display(description="throttlers")
+    @admin.display(description=_("throttlers"))
     def throttlers(self, queue: Any) -> str:
         """The throttlers that the setting names."""
         try:
             paths = get_instance(queue.instance).queue(queue.name).throttlers
         except ConfigurationError as error:
             return str(error)
-        return ", ".join(paths) or "none"
+        return ", ".join(paths) or gettext("none")
 
     # What an operator does
 
@@ -191,29 +195,30 @@ class QueueAdmin(HipqAdmin):
         """Write the edited fields; the workers bring the waiting jobs into a changed order."""
         self.save_changes(obj, form)
         if not obj.is_ranked:
-            self.message_user(
-                request, f"The workers are bringing the waiting jobs of queue {obj} into its order."
-            )
+            text = _("The workers are bringing the waiting jobs of queue %(queue)s into its order.")
+            self.message_user(request, text % {"queue": obj})
 
-    @admin.action(permissions=["change"], description="Pause the selected queues")
+    @admin.action(permissions=["change"], description=_("Pause the selected queues"))
     def pause(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Start no more jobs of these queues."""
         self._set_paused(request, queryset, paused=True)
 
-    @admin.action(permissions=["change"], description="Resume the selected queues")
+    @admin.action(permissions=["change"], description=_("Resume the selected queues"))
     def resume(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Let the jobs of these queues start again."""
         self._set_paused(request, queryset, paused=False)
 
     def _set_paused(self, request: HttpRequest, rows: QuerySet[Any], *, paused: bool) -> None:
-        verb = "Paused" if paused else "Resumed"
         changed = []
         for queue in rows:
             row = Queue.objects.using(self.database).filter(pk=queue.pk, paused=not paused)
             if row.update(paused=paused, update_time=self.now):
-                self.log_change(request, queue, f"{verb}.")
+                self.log_change(request, queue, "Paused." if paused else "Resumed.")
                 changed.append(str(queue))
         if changed:
-            self.message_user(request, f"{verb}: {', '.join(changed)}.", messages.SUCCESS)
+            text = _("Paused: %(queues)s.") if paused else _("Resumed: %(queues)s.")
+            values = {"queues": ", ".join(changed)}
+            self.message_user(request, text % values, messages.SUCCESS)
         else:
-            self.message_user(request, "Nothing changed: they were so already.", messages.WARNING)
+            unchanged = gettext("Nothing changed: they were in this state already.")
+            self.message_user(request, unchanged, messages.WARNING)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.contrib import admin
+from django.utils.translation import gettext, gettext_lazy as _
 
 from hipq_django.admin.base import ReadOnlyAdmin, column
 from hipq_django.admin.display import badge, when
@@ -25,20 +26,21 @@ class WorkerAdmin(ReadOnlyAdmin):
     )  # fmt: skip
     fields = list_display
 
-    @admin.display(description="state")
+    @admin.display(description=_("state"))
     def condition(self, worker: Worker) -> str:
         """The state, or that the heartbeat stopped."""
         if worker.is_silent(self.now):
-            return badge("silent", "error")
-        # For mypy: the keys are states.
-        return badge(worker.state, TONES.get(worker.state, "cancelled"))  # type: ignore[call-overload]
+            return badge(gettext("silent"), "error")
+        return badge(worker.get_state_display(), TONES.get(worker.state, "cancelled"))  # type: ignore[call-overload]  # the keys are states
 
-    @admin.display(description="serves")
+    @admin.display(description=_("serves"))
     def served(self, worker: Worker) -> str:
         """The queues that a worker serves, or the source that a consumer reads."""
         if worker.is_consumer:
-            return f"reads {worker.source}"
+            return _("reads %(source)s") % {"source": worker.source}
         return worker.queues_text
 
-    heartbeat = column("last heartbeat", lambda self, worker: when(worker.heartbeat_time, self.now))
-    started = column("started", lambda self, worker: when(worker.create_time, self.now))
+    heartbeat = column(
+        _("last heartbeat"), lambda self, worker: when(worker.heartbeat_time, self.now)
+    )
+    started = column(_("started"), lambda self, worker: when(worker.create_time, self.now))

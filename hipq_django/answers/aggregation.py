@@ -1,7 +1,7 @@
-"""The answers of a job that expects several: which of them count, and what they come to.
+"""The answers of a job that expects several: which of them count, and the response they make.
 
-What is expected is known once the handler has returned `WAIT_FOR`; what comes before is kept as
-early, linked to its job, and counted then.
+The expected answers are known once the handler has returned `WAIT_FOR`. Answers that come before
+are kept as early, linked to their job, and counted then.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hipq_django.models import Answer, Job, JobType
 
 SETTLED = (AnswerStatus.ACCEPTED, AnswerStatus.DISCARDED)
 KEPT = (AnswerStatus.EARLY, AnswerStatus.ACCEPTED)
-"""The statuses of what a job has, or will have once it asks for it."""
+"""The statuses of answers that a job has, or will have once it asks for them."""
 
 
 def counts_answers(job_type: JobType) -> bool:
@@ -30,7 +30,7 @@ def counts_answers(job_type: JobType) -> bool:
 
 
 def is_part(answer: IncomingAnswer | Answer, job: Job) -> bool:
-    """Return whether an answer to this job is one of several, or is for the whole job."""
+    """Return whether an answer to this job is one of several, and not for the whole job."""
     if answer.kind != AnswerKind.RESPONSE:
         return False
     expects = _is_known(job) and job.expects
@@ -52,7 +52,7 @@ def classify_part(
     It is compared with the job's answers that have one of the statuses `kept`.
     """
     before = job.answers.using(job.using).filter(status__in=list(kept))
-    if _is_repeat(message, job, before):
+    if _is_repeated_part(message, job, before):
         return AnswerStatus.DUPLICATE
     if job.is_final or _is_over(message, job, before):
         return AnswerStatus.LATE
@@ -63,14 +63,14 @@ def classify_part(
 
 
 def _is_known(job: Job) -> bool:
-    """Whether `expects` holds: not while a handler executes, which says it anew."""
+    """Whether `expects` is valid: not while a handler executes, which will set it again."""
     return job.phase != Phase.REQUEST
 
 
-def _is_repeat(message: IncomingAnswer, job: Job, before: Any) -> bool:
-    """Whether the same was said: of this part, or, where answers are counted, at all.
+def _is_repeated_part(message: IncomingAnswer, job: Job, before: Any) -> bool:
+    """Whether the same answer came before: for this part or, if answers are counted, for any.
 
-    Counted messages with ids were told apart by these.
+    Counted messages with ids are already distinguished by these.
     """
     before = before.filter(kind=AnswerKind.RESPONSE)
     if message.part or not counts_answers(job.job_type):
@@ -79,11 +79,16 @@ def _is_repeat(message: IncomingAnswer, job: Job, before: Any) -> bool:
         return False
     attempt = job.attempt if message.attempt is None else message.attempt
     counts = before.exclude(~Q(attempt=attempt), status=AnswerStatus.DISCARDED)
-    return any(answer.payload == message.payload for answer in counts)
+    return is_among(message, counts)
+
+
+def is_among(message: IncomingAnswer, answers: Iterable[Answer]) -> bool:
+    """Return whether one of the answers says the same."""
+    return any(answer.payload == message.payload for answer in answers)
 
 
 def _is_over(message: IncomingAnswer, job: Job, before: Any) -> bool:
-    """Whether all answers are in, this part is, or what the URL was made for was set aside."""
+    """Whether all answers have come, this part has, or the request of the URL was set aside."""
     live = before.exclude(status=AnswerStatus.DISCARDED)
     if (
         job.has_pending_answer
@@ -101,7 +106,7 @@ def _is_over(message: IncomingAnswer, job: Job, before: Any) -> bool:
 
 
 def number_part(answer: Answer, job: Job) -> None:
-    """Give a response without a name, that is about to be accepted, a name of its own."""
+    """Give a response without a name that is about to be accepted its own name."""
     unnamed = answer.kind == AnswerKind.RESPONSE and answer.part == UNNAMED
     if unnamed and isinstance(job.expects, int):
         answer.part = parts.counted_name(len(parts_in(job)) + 1)
@@ -113,12 +118,12 @@ def parts_in(job: Job) -> set[str]:
 
 
 def is_complete(job: Job) -> bool:
-    """Return whether all that the job expects is in."""
+    """Return whether all expected answers have come."""
     return parts.is_complete(job.expects, parts_in(job))
 
 
 def response_of(answer: Answer, job: Job) -> Any:
-    """Return what an accepted response settles the job with: itself, or all parts together."""
+    """Return the response that settles the job: this accepted one, or all parts together."""
     if answer.part == UNNAMED:
         return answer.payload
     rows = _accepted(job).order_by("pk").values_list("part", "payload")
@@ -140,7 +145,7 @@ def answers_so_far(job: Job) -> Any:
 
 
 def progress_of(job: Job) -> str:
-    """Return in words how many answers are in and which parts are missing; '' for one answer."""
+    """Return in words how many answers have come and which parts are missing; '' for one answer."""
     if not job.expects:
         return ""
     return parts.progress_of(job.expects, parts_in(job))

@@ -1,6 +1,6 @@
-"""`complete`, `fail` and `receive_many`: answers of another system arrive.
+"""`complete`, `fail` and `receive_many`: receive the answers of another system.
 
-Late, early, repeated and unknown answers are stored and are no error for the sender; only values
+Late, early, repeated and unknown answers are stored, and are no error for the sender. Only values
 that cannot be stored are refused, with nothing changed.
 """
 
@@ -12,6 +12,7 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.db import IntegrityError
+from django.utils import translation
 
 from hipq_django.answers import arrival, bulk, early, fast_path
 from hipq_django.answers.callback_urls import Token
@@ -21,6 +22,7 @@ from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import statement_transaction, write_transaction
+from hipq_django.database.twins import has_twin
 from hipq_django.domain.drafts import IncomingAnswer, NewAnswer, as_incoming
 from hipq_django.domain.parts import UNNAMED, checked_part
 from hipq_django.domain.serialization import to_json
@@ -28,60 +30,82 @@ from hipq_django.domain.states import NONE
 from hipq_django.domain.validation import checked_key, checked_type_name
 from hipq_django.engines import engine_for
 from hipq_django.exceptions import InvalidAnswerError, InvalidJobError
-from hipq_django.models import Answer
+from hipq_django.job_types.registry import check_declared, names_of
+from hipq_django.models import Answer, Job
+from hipq_django.models.references import Keyed, pruned, twin, verb
 
 MAX_MESSAGE_ID_CHARS = 255
 
 
+@verb
 def complete(
-    job_type: str,
-    job_key: str,
+    job: Job | Keyed,
     response: Any = None,
     *,
     message_id: str | None = None,
     part: str | None = None,
     instance: str = DEFAULT,
 ) -> Answer:
-    """Store the response to the job with this key and settle the job by it.
+    """Store the response to a job and settle the job by it.
 
-    Without a response handler the job is final at once, inside the caller's transaction; with one
-    a worker runs it. `message_id` is the sender's own id of the message: a second message with
-    the same id changes nothing. `part` names the part that is answered, where the job waits for
-    several: it is settled once all are in. Return the stored answer; its `status` says what became
-    of it.
+    Without a response handler the job is final at once, inside the caller's transaction; with one a
+    worker runs the handler. `message_id` is the sender's own id of the message: a second message
+    with the same id changes nothing. If the job waits for several answers, `part` names the one
+    that is given; the job is settled once all have come. Return the stored answer; its `status`
+    says what became of it.
     """
-    answer = NewAnswer(job_type, job_key, message_id=message_id, part=part)
-    return _receive_by_key(_message(instance, answer, Answer.Kind.RESPONSE, response))
+    kind = Answer.Kind.RESPONSE
+    if isinstance(job, Job):
+        return _receive_for(job, kind, response, message_id, part)
+    check_declared(instance, job.job_type, "complete")
+    answer = NewAnswer(*job, message_id=message_id, part=part)
+    return receive_one(answer, kind, response, instance)
 
 
+@verb
 def fail(
-    job_type: str,
-    job_key: str,
+    job: Job | Keyed,
     error: Any,
     *,
     message_id: str | None = None,
     part: str | None = None,
     instance: str = DEFAULT,
 ) -> Answer:
-    """Store the error that the job with this key was answered with; its retry handler decides.
+    """Store an error as the answer to a job; its retry handler or policy decides what follows.
 
-    `error` is text or JSON. Otherwise as `complete`.
+    `error` is text or JSON. The rest is as for `complete`.
     """
-    answer = NewAnswer(job_type, job_key, message_id=message_id, part=part)
-    return _receive_by_key(_message(instance, answer, Answer.Kind.ERROR, error))
+    kind = Answer.Kind.ERROR
+    if isinstance(job, Job):
+        return _receive_for(job, kind, error, message_id, part)
+    check_declared(instance, job.job_type, "fail")
+    answer = NewAnswer(*job, message_id=message_id, part=part)
+    return receive_one(answer, kind, error, instance)
 
 
-acomplete = sync_to_async(complete)
-afail = sync_to_async(fail)
+acomplete = twin(complete)
+afail = twin(fail)
 
 
+def receive_one(answer: NewAnswer, kind: str, payload: Any, instance: str) -> Answer:
+    """Store the answer of another system; of `answer` its payload does not count.
+
+    Job types that this process does not declare are taken too: the sender is not to blame.
+    """
+    return _receive_by_key(_message(instance, answer, kind, payload))
+
+
+@has_twin
 def receive_many(answers: Iterable[NewAnswer], *, instance: str = DEFAULT) -> list[Answer]:
     """Store many answers in one transaction, all or none, and settle their jobs by them.
 
-    Each does what `complete` or `fail` would do. Return the stored answers in their order. Raise
+    Each does what `complete` or `fail` would do. Return the stored answers in the same order. Raise
     `InvalidAnswerError`, with nothing changed, if one of them cannot be stored.
     """
-    return receive_messages([incoming_from(answer, instance) for answer in answers], instance)
+    messages = [incoming_from(answer, instance) for answer in answers]
+    for name in {message.job_type for message in messages}:
+        check_declared(instance, name, "receive_many")
+    return receive_messages(messages, instance)
 
 
 areceive_many = sync_to_async(receive_many)
@@ -90,9 +114,9 @@ areceive_many = sync_to_async(receive_many)
 def incoming_from(
     answer: NewAnswer, instance: str, message_id: str | None = None
 ) -> IncomingAnswer:
-    """Return the checked message of an answer; `message_id` is taken where it has none of its own.
+    """Return the checked message of an answer; `message_id` is used if it has no id of its own.
 
-    Raise `InvalidAnswerError` where it cannot be stored.
+    Raise `InvalidAnswerError` if it cannot be stored.
     """
     kind, payload = Answer.Kind.RESPONSE, answer.response
     if answer.error is not None:
@@ -107,7 +131,7 @@ def incoming_from(
 
 
 def malformed_message(instance: str, raw: Any, problem: str, message_id: object) -> IncomingAnswer:
-    """Return a message that is no answer, to be kept: `raw` is what came, `problem` why it is none.
+    """Return a malformed message, to be kept: `raw` is its content, `problem` says what is wrong.
 
     A message id that cannot be stored is dropped.
     """
@@ -124,6 +148,7 @@ def receive_messages(messages: Sequence[IncomingAnswer], instance: str) -> list[
     using = get_instance(instance).database
     if not messages:
         return []
+    messages = [_addressed(message, using) for message in messages]
     try:
         with write_transaction(using):
             return bulk.receive(messages, clock.now(using), using)
@@ -134,9 +159,9 @@ def receive_messages(messages: Sequence[IncomingAnswer], instance: str) -> list[
 
 
 def answer_callback(token: Token, kind: str, payload: Any) -> Answer:
-    """Take an answer that came by a signed callback URL; return it as stored.
+    """Store an answer that came by a signed callback URL; return it as stored.
 
-    The URL is good as long as the job lives: an attempt that was never answered may still settle
+    The URL is valid as long as the job lives: an attempt that was never answered may still settle
     the job after its timeout.
     """
     using = get_instance(token.instance).database
@@ -155,17 +180,17 @@ def answer_callback(token: Token, kind: str, payload: Any) -> Answer:
 
 
 def _message_to(token: Token, found: tuple[str, str], kind: str, payload: Any) -> IncomingAnswer:
-    """Return the message for a job, of which type and key were found."""
+    """Return the message for a job whose type and key are known."""
     return IncomingAnswer(
         token.instance, *found, kind, payload, attempt=token.attempt, part=token.part
     )
 
 
 def assign(answer: Answer, job_id: int) -> Answer:
-    """Match an answer that no job has to a job by hand; return it as it is stored then.
+    """Match an answer that has no job to a job by hand; return the answer as stored.
 
-    The job takes it as if it came for it now. Raise `InvalidAnswerError`, with nothing changed,
-    where it cannot, or where one of the two is gone.
+    The job takes it as if it had just arrived. Raise `InvalidAnswerError`, with nothing changed, if
+    it cannot, or if one of the two no longer exists.
     """
     using = answer.using
     with write_transaction(using):
@@ -174,8 +199,9 @@ def assign(answer: Answer, job_id: int) -> Answer:
         if fresh is None:
             raise InvalidAnswerError(f"answer {answer.pk} does not exist any more; it was pruned.")
         if job is None:
-            raise InvalidAnswerError(f"there is no job {job_id}; it was pruned, or never was.")
-        reason = refusal(fresh, job)
+            raise InvalidAnswerError(f"there is no job {job_id}; it was pruned, or never existed.")
+        with translation.override(None):  # what is raised is English
+            reason = refusal(fresh, job)
         if reason:
             raise InvalidAnswerError(f"answer {fresh.pk} was not matched: {reason}")
         early.assign(fresh, job, classify(as_incoming(fresh), job), clock.now(using))
@@ -184,7 +210,7 @@ def assign(answer: Answer, job_id: int) -> Answer:
 
 
 def _message(instance: str, answer: NewAnswer, kind: str, payload: Any) -> IncomingAnswer:
-    """Return the checked message; of `answer` its payload does not count."""
+    """Return the checked message; the payload of `answer` is ignored."""
     job_type, job_key = answer.job_type, answer.job_key
     if job_key is None or job_key == NONE:
         raise InvalidAnswerError(
@@ -193,10 +219,9 @@ def _message(instance: str, answer: NewAnswer, kind: str, payload: Any) -> Incom
         )
     try:
         name, key = checked_type_name(job_type), checked_key(job_key)
-        part = UNNAMED if answer.part is None else checked_part(answer.part)
     except InvalidJobError as error:
         raise InvalidAnswerError(f"answer: {error}") from error
-    payload = _checked_payload(kind, payload)
+    payload, part = _checked_payload(kind, payload), _checked_part(answer.part)
     message_id = _checked_message_id(answer.message_id)
     return IncomingAnswer(instance, name, key, kind, payload, message_id, part=part)
 
@@ -214,6 +239,13 @@ def _checked_payload(kind: str, payload: Any) -> Any:
     return stored
 
 
+def _checked_part(part: str | None) -> str:
+    try:
+        return UNNAMED if part is None else checked_part(part)
+    except InvalidJobError as error:
+        raise InvalidAnswerError(f"answer: {error}") from error
+
+
 def _checked_message_id(message_id: object) -> str:
     if message_id is None:
         return NONE
@@ -226,8 +258,16 @@ def _checked_message_id(message_id: object) -> str:
     )
 
 
+def _addressed(message: IncomingAnswer, using: str) -> IncomingAnswer:
+    """Return the message under the name of its job's type, which may have several."""
+    if len(names_of(message.instance, message.job_type)) == 1:
+        return message
+    return arrival.under_name_of_job(message, using)
+
+
 def _receive_by_key(message: IncomingAnswer) -> Answer:
     using = get_instance(message.instance).database
+    message = _addressed(message, using)
     try:
         settled = _settled(message, using)
         if settled is not None:
@@ -242,8 +282,31 @@ def _receive_by_key(message: IncomingAnswer) -> Answer:
         return known
 
 
+def _receive_for(
+    job: Job, kind: str, payload: Any, message_id: str | None, part: str | None
+) -> Answer:
+    """Store an answer to a job, whatever the job's key is now, and let it act."""
+    payload, checked_id = _checked_payload(kind, payload), _checked_message_id(message_id)
+    named = _checked_part(part)
+
+    def store() -> Answer:
+        with write_transaction(job.using):
+            row = arrival.lock_job_by_id(job.pk, job.using)
+            if row is None:
+                raise pruned(job)
+            place = row.job_type.instance, row.job_type.name, row.job_key
+            message = IncomingAnswer(*place, kind, payload, checked_id, part=named)
+            known = arrival.find_by_message_id(message, job.using)
+            return known or arrival.receive(message, row, clock.now(job.using), job.using)
+
+    try:
+        return store()
+    except IntegrityError:  # another message with its id was first, at the same moment
+        return store()
+
+
 def _settled(message: IncomingAnswer, using: str, job_id: int | None = None) -> Answer | None:
-    """Settle a job that waits for just this message; return the answer, None where none does."""
+    """Settle a job that waits for exactly this message; return the answer, or None."""
     with statement_transaction(using):
         answers = fast_path.settle([message], clock.now(using), using, job_id=job_id)
     for answer in answers:

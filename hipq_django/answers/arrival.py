@@ -1,7 +1,8 @@
-"""A message that comes in: its job is looked for, it is stored, and acts on its job."""
+"""Receives a message: finds its job, stores it as an answer, and lets it act on the job."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 from hipq_django.answers import aggregation
@@ -11,6 +12,7 @@ from hipq_django.answers.fast_path import log_received
 from hipq_django.database.locks import first_for_key_share, locked
 from hipq_django.domain.drafts import IncomingAnswer
 from hipq_django.domain.states import NONE, AnswerStatus
+from hipq_django.job_types.registry import names_of
 from hipq_django.models import Answer, Job, JobType
 from hipq_django.models.job import JobQuerySet
 
@@ -18,7 +20,7 @@ from hipq_django.models.job import JobQuerySet
 def receive_by_key(message: IncomingAnswer, now: datetime, using: str) -> Answer:
     """Store a message and let it act on the job with its key, in the current transaction.
 
-    Return the answer that has its id already, where there is one.
+    If an answer already has the message's id, return that answer.
     """
     return find_by_message_id(message, using) or receive(
         message, lock_job(message, using), now, using
@@ -26,7 +28,7 @@ def receive_by_key(message: IncomingAnswer, now: datetime, using: str) -> Answer
 
 
 def find_by_message_id(message: IncomingAnswer, using: str) -> Answer | None:
-    """Return the answer that was stored of a message with this id, None where none was."""
+    """Return the answer that was stored for a message with this id, or None."""
     if message.message_id == NONE:
         return None
     answers = Answer.objects.using(using).filter(
@@ -38,7 +40,7 @@ def find_by_message_id(message: IncomingAnswer, using: str) -> Answer | None:
 def receive(message: IncomingAnswer, job: Job | None, now: datetime, using: str) -> Answer:
     """Store the message and let it act on `job`, in the current transaction.
 
-    `job` is the locked live job, else the newest final one, else None.
+    `job` is the locked live job or, if there is none, the newest final one, or None.
     """
     status = classify(message, job)
     answer = new_answer(message, job, status, now)
@@ -54,7 +56,7 @@ def receive(message: IncomingAnswer, job: Job | None, now: datetime, using: str)
 def new_answer(
     message: IncomingAnswer, job: Job | None, status: AnswerStatus, now: datetime
 ) -> Answer:
-    """Return the row of a message, not stored yet."""
+    """Return the unsaved row of a message."""
     return Answer(
         instance=message.instance,
         job_type=message.job_type,
@@ -74,11 +76,26 @@ def new_answer(
 # Correlation: which job a message is for
 
 
-def lock_job(message: IncomingAnswer, using: str, *, skip_locked: bool = False) -> Job | None:
-    """Return the locked job of a message by its key: the live one, else the newest final one.
+def under_name_of_job(message: IncomingAnswer, using: str) -> IncomingAnswer:
+    """Return the message under the name that its job has, where the code knows the type by several.
 
-    A final one is only kept from being pruned before the answer that names it is stored. With
-    `skip_locked` None is returned where somebody has locked the live one.
+    The live job with its key counts, else the newest final one; a message for none keeps its name.
+    """
+    names = names_of(message.instance, message.job_type)
+    if len(names) == 1 or message.job_key == NONE:
+        return message
+    types = JobType.objects.using(using).filter(instance=message.instance, name__in=names)
+    jobs = Job.objects.using(using).filter(job_type__in=types, job_key=message.job_key).keyed()
+    of_job = jobs.select_related("job_type")
+    found = of_job.live().first() or of_job.final().order_by("-pk").first()
+    return replace(message, job_type=found.job_type.name) if found else message
+
+
+def lock_job(message: IncomingAnswer, using: str, *, skip_locked: bool = False) -> Job | None:
+    """Return the job with a message's key: the live one, locked, or else the newest final one.
+
+    A final job is only kept from being pruned before the answer that names it is stored. With
+    `skip_locked`, return None if another transaction has locked the live job.
     """
     if message.job_key == NONE:
         return None
@@ -102,5 +119,5 @@ def _jobs_with_key(message: IncomingAnswer | Answer, using: str) -> JobQuerySet:
 
 
 def lock_job_by_id(pk: int, using: str) -> Job | None:
-    """Return one job, locked; None where it was pruned."""
+    """Return one job, locked, or None if it was pruned."""
     return next(iter(locked(Job.objects.using(using).filter(pk=pk))), None)

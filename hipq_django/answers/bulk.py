@@ -1,8 +1,8 @@
-"""Many answers in one transaction and few statements.
+"""Receives many answers in one transaction and few statements.
 
 The usual case is decided for all at once: a message with a new id, whose job is running and was
 never answered, or has no job at all. Every other message goes through `arrival`, one by one, which
-is the source of the rules.
+has the rules.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from hipq_django import events, transitions
 from hipq_django.answers import aggregation, arrival, effects, fast_path
 from hipq_django.database.locks import locked
 from hipq_django.database.lookups import max_rows_per_statement
-from hipq_django.database.notify import wake_workers
 from hipq_django.domain.drafts import IncomingAnswer
 from hipq_django.domain.states import NONE, AnswerKind, AnswerStatus, State
 from hipq_django.engines import engine_for
@@ -38,10 +37,10 @@ class Batch:
     now: datetime
     using: str
     answers: dict[int, Answer] = field(default_factory=dict)
-    """What was made of the messages, by their place."""
+    """The answers that were stored for the messages, by their place."""
 
     def left(self) -> list[int]:
-        """Return the places of the messages of which nothing was made yet."""
+        """Return the places of the messages that have no answer yet."""
         return [place for place in range(len(self.messages)) if place not in self.answers]
 
 
@@ -71,7 +70,7 @@ def _find_known(batch: Batch) -> None:
         rows = Answer.objects.using(batch.using).filter(
             instance=batch.messages[0].instance, job_type__in=names, message_id__in=part
         )
-        # Said once more for the partial index.
+        # Repeated so that the partial index is used.
         rows = rows.exclude(message_id=NONE)
         stored |= {(row.job_type, row.message_id): row for row in rows}
     for place, message in enumerate(batch.messages):
@@ -81,7 +80,7 @@ def _find_known(batch: Batch) -> None:
 
 
 def _settle(batch: Batch) -> None:
-    """Settle the jobs that wait for just one of these messages; first lock those of all."""
+    """Settle the jobs that wait for exactly one of these messages; first lock the jobs of all."""
     places = {key: place for place, key in _alone(batch).items()}
     engine_for(batch.using).lock_jobs_by_key(
         batch.messages[0].instance, {(m.job_type, m.job_key) for m in batch.messages}
@@ -133,7 +132,7 @@ def _is_usual(message: IncomingAnswer, job: Job) -> bool:
 def _lock_live(keys: set[Key], batch: Batch) -> dict[Key, Job]:
     """Lock and return the live jobs with these keys.
 
-    They are looked for first: only all of them together can be locked in the order of their ids.
+    They are searched for first: only all of them together can be locked in the order of their ids.
     """
     types: dict[int, JobType] = {}
     for job_type, jobs in _with_keys(keys, batch):
@@ -181,7 +180,7 @@ def _answered(ids: Sequence[int], using: str) -> set[int]:
 
 
 def _parts(values: Sequence[T], using: str) -> Iterator[Sequence[T]]:
-    """Yield the values in parts that a statement can take."""
+    """Yield the values in parts that fit into a statement."""
     size = max_rows_per_statement(using)
     for start in range(0, len(values), size):
         yield values[start : start + size]
@@ -200,9 +199,9 @@ def _act(accepted: Sequence[Answer], batch: Batch) -> None:
             handled.append(job)
         else:
             responses.append((job, answer.payload))
-    transitions.finish_answered(responses, batch.now, batch.using)
+    transitions.finish_locked(responses, batch.now, batch.using)
     transitions.mark_answered(handled, batch.now, batch.using)
     texts = {job.pk: error for job, error in errors.items()}
     transitions.fail(list(errors), Attempt.Kind.ANSWERED, texts, batch.now, batch.using)
     queues = {answer.job.queue_id for answer in accepted if answer.job}
-    wake_workers(batch.messages[0].instance, queues, batch.using)
+    engine_for(batch.using).wake_workers(batch.messages[0].instance, queues)

@@ -19,7 +19,7 @@ _SALT = "hipq_django.callback"
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What a callback URL says, and proves: which attempt, or part, of which job is answered."""
+    """The signed content of a callback URL: which attempt, or part, of which job is answered."""
 
     instance: str
     job_id: int
@@ -27,43 +27,43 @@ class Token:
     part: str = UNNAMED
 
     def sign(self) -> str:
-        """Return the text that stands in the URL."""
+        """Return the text for the URL."""
         part = f"-{quote(self.part, safe='')}" if self.part else ""
         return _signer().sign(f"{self.instance}-{self.job_id}-{self.attempt}{part}")
 
 
 @dataclass(frozen=True, slots=True)
 class SealedToken:
-    """The text of a token between URL and view: who shows the arguments of a view shows none."""
+    """The text of a token between URL and view; its `repr` hides the token."""
 
     text: str = field(repr=False)
 
 
 class TokenConverter:
-    """Takes all that follows, also what is no token any more because a partner mangled it.
+    """Matches the rest of the path, even if a partner has mangled the token.
 
-    It may still hold a good one, and Django would log the path of what no view takes.
+    It may still contain a valid token, and Django would log a path that no view matches.
     """
 
     regex = r"[\s\S]+"
 
     def to_python(self, value: str) -> SealedToken:
-        """Return what the view is given."""
+        """Return the argument for the view."""
         return SealedToken(value)
 
     def to_url(self, value: SealedToken) -> str:
-        """Return what stands in the URL."""
+        """Return the text for the URL."""
         return value.text
 
 
 def read_token(text: str) -> Token:
-    """Return what a signed token says; raise `ForgedCallbackError` where nobody here signed it."""
+    """Return the content of a token; raise `ForgedCallbackError` unless this project signed it."""
     try:
         signed = _signer().unsign(text)
         instance, job_id, attempt, *part = signed.split("-", 3)
         return Token(instance, int(job_id), int(attempt), unquote("".join(part)))
     except (BadSignature, ValueError) as error:
-        raise ForgedCallbackError("the callback token was not signed here.") from error
+        raise ForgedCallbackError("the callback token was not signed by this project.") from error
 
 
 def callback_url(job: Job, *, part: str | None = None, request: HttpRequest | None = None) -> str:
@@ -71,10 +71,10 @@ def callback_url(job: Job, *, part: str | None = None, request: HttpRequest | No
 
     `part` names the part that is answered there, for a handler that returns `WAIT_FOR`.
     The body is JSON: `{"response": …}` or `{"error": …}`, and before that any number of
-    `{"progress": {"percent": 40, "message": "…"}}` and `{"extend": seconds}`. The base is that of
-    `request`, or the setting CALLBACK_BASE_URL. Raise `ConfigurationError` where there is neither,
-    or where the project's URLs do not include `hipq_django.urls`; `InvalidJobError` for what is
-    no name of a part.
+    `{"progress": {"percent": 40, "message": "…"}}` and `{"extend": seconds}`. The site's address is
+    that of `request`, or else the setting CALLBACK_BASE_URL. Raise `ConfigurationError` if there is
+    neither, or if the project's URLs do not include `hipq_django.urls`; raise `InvalidJobError` for
+    an invalid name of a part.
     """
     instance = job.queue.instance
     name = UNNAMED if part is None else checked_part(part)
@@ -98,5 +98,5 @@ def callback_url(job: Job, *, part: str | None = None, request: HttpRequest | No
 
 
 def _signer() -> Signer:
-    # Made anew each time, so that a SECRET_KEY changed by settings or tests counts.
+    # Created each time, so that a changed SECRET_KEY, as in tests, takes effect.
     return Signer(salt=_SALT, sep=".")

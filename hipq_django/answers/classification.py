@@ -1,8 +1,9 @@
-"""What an answer counts for, by what its job is and had before."""
+"""Finds the status of an answer from the state of its job and the answers before it."""
 
 from __future__ import annotations
 
 from django.db.models import Q
+from django.utils.translation import gettext as _
 
 from hipq_django.answers import aggregation
 from hipq_django.domain.drafts import IncomingAnswer, as_incoming
@@ -11,7 +12,7 @@ from hipq_django.models import Answer, Job
 
 
 def classify(message: IncomingAnswer, job: Job | None) -> AnswerStatus:
-    """Return what the message counts for; `job` is locked, None where nobody waits for it."""
+    """Return the status of a message; `job` is locked, or None if no job waits for it."""
     if message.kind == AnswerKind.MALFORMED:
         return AnswerStatus.UNMATCHED
     if job is None:
@@ -30,7 +31,7 @@ def _status_alone(message: IncomingAnswer, job: Job) -> AnswerStatus:
 
 
 def _is_answered(message: IncomingAnswer, job: Job) -> bool:
-    """Whether another answer was first; a response goes before an error that waits."""
+    """Whether another answer was first; a response takes precedence over a pending error."""
     if not job.has_pending_answer or message.kind == AnswerKind.ERROR:
         return job.has_pending_answer
     kept = job.answers.using(job.using).filter(kind=AnswerKind.RESPONSE)
@@ -38,17 +39,17 @@ def _is_answered(message: IncomingAnswer, job: Job) -> bool:
 
 
 def _is_repeat(message: IncomingAnswer, job: Job) -> bool:
-    """Whether the same was answered before, for this attempt where it matters."""
+    """Whether the same answer came before, for this attempt if that matters."""
     this_attempt = Q(attempt=attempt_of(message, job))
     counts = Q(status__in=aggregation.SETTLED) & this_attempt | Q(status=AnswerStatus.EARLY)
     if message.kind == AnswerKind.RESPONSE and message.attempt is None:
         counts |= Q(status=AnswerStatus.ACCEPTED)
     before = job.answers.using(job.using).filter(counts, kind=message.kind)
-    return any(answer.payload == message.payload for answer in before)
+    return aggregation.is_among(message, before)
 
 
 def _is_spent(message: IncomingAnswer, job: Job) -> bool:
-    """Whether the attempt that is answered was answered before, or its error is old news."""
+    """Whether that attempt was answered before, or the error is about an attempt that is over."""
     attempt = attempt_of(message, job)
     if message.kind == AnswerKind.ERROR and attempt < job.attempt:
         return True
@@ -61,31 +62,48 @@ def _is_spent(message: IncomingAnswer, job: Job) -> bool:
 
 
 def attempt_of(message: IncomingAnswer, job: Job | None) -> int:
-    """Return the attempt that the message answers."""
+    """Return the attempt that the message is for."""
     if message.attempt is not None:
         return message.attempt
     return job.attempt if job else 0
 
 
 def refusal(answer: Answer, job: Job) -> str:
-    """Return why this job cannot take this answer by hand, '' where it can."""
+    """Return why this answer cannot be matched to this job by hand; '' if it can.
+
+    In the active language.
+    """
     if not answer.is_free:
-        return (
-            f"it is {answer.status}, its kind is {answer.kind}; only early and unmatched answers "
-            "without a job can be."
+        text = _(
+            "it is %(status)s, its kind is %(kind)s; only early and unmatched answers without a "
+            "job can be."
         )
+        return text % {"status": answer.status, "kind": answer.kind}
     if (job.job_type.instance, job.job_type.name) != (answer.instance, answer.job_type):
-        return (
-            f"it is for job type {answer.job_type!r} of instance {answer.instance!r}, and {job} "
-            f"is of type {job.job_type.name!r} of instance {job.job_type.instance!r}."
-        )
+        return _of_another_type(answer, job)
     if job.is_final:
-        return (
-            f"{job} is final ({job.outcome}) and never changes; requeue it and match the fresh job."
+        text = _(
+            "%(job)s is final (%(outcome)s) and never changes; requeue it and match the fresh job."
         )
+        return text % {"job": job, "outcome": job.outcome}
     if classify(as_incoming(answer), job) not in (AnswerStatus.ACCEPTED, AnswerStatus.EARLY):
-        return (
-            f"attempt {job.attempt} of {job} was answered already, its error is known, or it does "
-            f"not wait for part {answer.part!r}."
+        text = _(
+            "attempt %(attempt)s of %(job)s was answered already, its error is known, or it does "
+            "not wait for part '%(part)s'."
         )
+        return text % {"attempt": job.attempt, "job": job, "part": answer.part}
     return ""
+
+
+def _of_another_type(answer: Answer, job: Job) -> str:
+    text = _(
+        "it is for job type '%(answer_type)s' of instance '%(answer_instance)s', and %(job)s "
+        "is of type '%(job_type)s' of instance '%(job_instance)s'."
+    )
+    return text % {
+        "answer_type": answer.job_type,
+        "answer_instance": answer.instance,
+        "job": job,
+        "job_type": job.job_type.name,
+        "job_instance": job.job_type.instance,
+    }

@@ -1,4 +1,4 @@
-"""Answers that came before their job asked for them."""
+"""Early answers: those that came before their job asked for them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from django.db.models import Q
 
+from hipq_django import transitions
 from hipq_django.answers import aggregation
 from hipq_django.answers.arrival import lock_final, lock_job
 from hipq_django.answers.classification import classify
@@ -31,15 +32,14 @@ def take_early(jobs: Sequence[Job], now: datetime, using: str) -> dict[int, Answ
         if job.id in found:
             _accept(found[job.id], job)
         elif job.has_pending_answer:
-            job.has_pending_answer = False
-            Job.objects.using(using).filter(pk=job.pk).update(has_pending_answer=False)
+            transitions.clear_pending_answer(job)
     return found
 
 
 def _precedence(answer: Answer) -> tuple[bool, bool, bool, int]:
-    """An answer that was accepted already goes first, then a response, then what came first.
+    """Accepted answers go first, then responses, then the earliest.
 
-    One for the whole job goes before its parts.
+    An answer for the whole job goes before its parts.
     """
     is_error = answer.kind == AnswerKind.ERROR
     return (answer.status != AnswerStatus.ACCEPTED, is_error, bool(answer.part), answer.pk)
@@ -73,7 +73,7 @@ def _by_key(jobs: Sequence[Job], now: datetime, using: str) -> dict[int, Answer]
         if job is None or mark_late_if_final(answer, using):
             continue
         if aggregation.is_part(answer, job):
-            # The request is sent: what it is a part of, its handler will say.
+            # The request is sent: its handler will say which parts it waits for.
             _link(answer, job, AnswerStatus.EARLY)
         else:
             found[job.pk] = answer
@@ -81,7 +81,7 @@ def _by_key(jobs: Sequence[Job], now: datetime, using: str) -> dict[int, Answer]
 
 
 def fresh_early(instance: str, now: datetime, using: str) -> Any:
-    """Return the early answers that no job was there for and that may still be matched."""
+    """Return the early answers that found no job and may still be matched."""
     ttl = timedelta(seconds=get_instance(instance).answer_ttl_seconds)
     return Answer.objects.using(using).filter(
         instance=instance, status=AnswerStatus.EARLY, job=None, receive_time__gt=now - ttl
@@ -89,9 +89,9 @@ def fresh_early(instance: str, now: datetime, using: str) -> Any:
 
 
 def mark_late_if_final(answer: Answer, using: str) -> bool:
-    """Set an early answer aside as late if a job with its key is final already; return whether.
+    """Mark an early answer as late if a job with its key is final already; return whether it was.
 
-    Nobody's payment may be settled by yesterday's message.
+    Yesterday's message must not settle today's payment.
     """
     final = lock_final(answer, using)
     if final is None:
@@ -116,7 +116,7 @@ def _accept(answer: Answer, job: Job) -> None:
 def count_early(ids: Sequence[int], now: datetime, using: str) -> None:
     """Count the parts that came before their jobs, locked, had said what they wait for.
 
-    What is in from an earlier attempt goes first: it may be all that is waited for.
+    Parts from an earlier attempt go first: they may be all that the job waits for.
     """
     kept = Answer.objects.using(using).filter(
         job__in=ids, status__in=aggregation.KEPT, kind=AnswerKind.RESPONSE
@@ -137,14 +137,14 @@ def count_early(ids: Sequence[int], now: datetime, using: str) -> None:
             assign(answer, job, status, now)
 
 
-def mark_early_late(job: Job) -> None:
-    """Set the answers aside that waited for a job which ended before it was claimed."""
-    waiting = Answer.objects.using(job.using).filter(job=job, status=AnswerStatus.EARLY)
+def mark_early_late(jobs: Sequence[Job], using: str) -> None:
+    """Mark as late the answers that waited for jobs which ended before they were claimed."""
+    waiting = Answer.objects.using(using).filter(job__in=jobs, status=AnswerStatus.EARLY)
     waiting.update(status=AnswerStatus.LATE)
 
 
 def match_by_key(job: Job, now: datetime) -> None:
-    """Give a locked running job the early answers that wait for the key it has got now."""
+    """Give a locked running job the early answers that wait for its new key."""
     waiting = fresh_early(job.job_type.instance, now, job.using).filter(
         job_type=job.job_type.name, job_key=job.job_key
     )
@@ -153,9 +153,9 @@ def match_by_key(job: Job, now: datetime) -> None:
 
 
 def match(answer: Answer, now: datetime, using: str, *, skip_locked: bool = False) -> bool:
-    """Give an early answer to the job with its key if that is running or in retry by now.
+    """Give an early answer to the job with its key if that job is now running or in retry.
 
-    With `skip_locked` it is left where somebody has locked the job or the answer.
+    With `skip_locked` do nothing if another transaction has locked the job or the answer.
     """
     message = as_incoming(answer)
     job = lock_job(message, using, skip_locked=skip_locked)

@@ -1,4 +1,4 @@
-"""What an answer that counts does to its job."""
+"""What an accepted answer does to its job."""
 
 from __future__ import annotations
 
@@ -7,28 +7,29 @@ from typing import Any
 
 from hipq_django import transitions
 from hipq_django.answers import aggregation
-from hipq_django.database.notify import wake_workers
-from hipq_django.domain.states import NONE, AnswerKind, AnswerStatus, Outcome, State
+from hipq_django.domain.states import AnswerKind, AnswerStatus, State
+from hipq_django.engines import engine_for
 from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Answer, Attempt, Job
 from hipq_django.signals import job_finished, send_after_commit
+from hipq_django.transitions.outcomes import note_ended
 
 
 def apply_by_status(answer: Answer, job: Job, now: datetime) -> None:
-    """Let an answer that its locked job has got now act on it, by its status."""
+    """Let an answer act on its locked job, according to its status."""
     if answer.status == AnswerStatus.ACCEPTED:
         apply(answer, job, now)
     elif answer.status == AnswerStatus.EARLY and not aggregation.is_part(answer, job):
         _make_due(job, now)
     else:
         return
-    wake_workers(answer.instance, [job.queue_id], job.using)
+    engine_for(job.using).wake_workers(answer.instance, [job.queue_id])
 
 
 def apply(answer: Answer, job: Job, now: datetime) -> None:
     """Let an accepted answer act on its locked job, which is running, in error or in retry.
 
-    One of several does nothing until all are in.
+    One of several answers does nothing until all have come.
     """
     if answer.kind == AnswerKind.ERROR:
         _fail(job, answer.payload, now)
@@ -43,28 +44,27 @@ def apply(answer: Answer, job: Job, now: datetime) -> None:
 
 
 def has_response_handler(job: Job) -> bool:
-    """Return whether the response of a job is for a handler, or is its result as it is."""
+    """Return whether a response handler gets the job's response; otherwise it is the result."""
     declared = get_declared(job.job_type.instance, job.job_type.name)
     return bool(declared.response_handler if declared else job.job_type.has_response_handler)
 
 
 def _fail(job: Job, error: Any, now: datetime) -> None:
     if job.state in (State.ERROR, State.RETRY):
-        # What the other system says of this attempt replaces what was guessed, a timeout say. A
-        # decision about that, which some worker is making just now, is dropped by it.
+        # The other system's answer to this attempt replaces a guess such as a timeout. If a worker
+        # is just deciding about the guess, its decision will be dropped.
         job.attempts.using(job.using).filter(attempt=job.attempt).delete()
         job.worker = None
     if job.state == State.RETRY:
         transitions.move(job, State.RUNNING, {}, now)
-    if job.has_pending_answer:  # by this error, which is worked off here
-        job.has_pending_answer = False
-        Job.objects.using(job.using).filter(pk=job.pk).update(has_pending_answer=False)
+    if job.has_pending_answer:  # by this error, which is processed here
+        transitions.clear_pending_answer(job)
     transitions.fail([job], Attempt.Kind.ANSWERED, {job.pk: error}, now, job.using)
 
 
 def _finish(job: Job, response: Any, now: datetime) -> None:
-    values = {"outcome": Outcome.SUCCEEDED, "error": NONE, "result": response}
-    transitions.move(job, State.FINAL, {**values, "has_pending_answer": False}, now)
+    transitions.move(job, State.FINAL, transitions.success_values(response), now)
+    note_ended([job.pk], job.using)
     send_after_commit(job_finished, [job], job.using)
 
 
@@ -75,7 +75,6 @@ def _retry_with_response(job: Job, now: datetime) -> None:
 
 
 def _make_due(job: Job, now: datetime) -> None:
-    """Let a waiting job be claimed at once: what it would ask for is there."""
-    job.has_pending_answer = True
-    Job.objects.using(job.using).filter(pk=job.pk).update(has_pending_answer=True, update_time=now)
+    """Let a waiting job be claimed at once, because its answer has come."""
+    transitions.mark_answered([job], now, job.using)
     transitions.reschedule(job, min(job.scheduled_run_time, now), now)

@@ -1,7 +1,7 @@
-"""The usual answer: a response to a job that waits for just this, and never got any answer.
+"""The fast path for the usual answer: a response to a job that waits for exactly this one.
 
-It is stored and settles its job in one statement. Every other message is left to `arrival`, which
-goes by the rules of `classification`.
+The job has had no answer before. One statement stores the response and settles the job. Every other
+message is left to `arrival`, which follows the rules of `classification`.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from hipq_django import events
-from hipq_django.database.notify import wake_workers
 from hipq_django.domain.drafts import IncomingAnswer
 from hipq_django.domain.parts import UNNAMED
 from hipq_django.domain.states import AnswerKind
 from hipq_django.engines import engine_for
 from hipq_django.engines.rows import read_answer
 from hipq_django.engines.values import SettledJob
+from hipq_django.job_types.declaration import Declaration
 from hipq_django.job_types.registry import get_declared
-from hipq_django.job_types.spec import JobTypeSpec
 from hipq_django.models import Answer
 from hipq_django.signals import job_finished, send_after_commit
+from hipq_django.transitions.outcomes import note_ended
 from hipq_django.transitions.updates import chunks
 
 
 def settle(
     messages: Iterable[IncomingAnswer], now: datetime, using: str, *, job_id: int | None = None
 ) -> list[Answer]:
-    """Settle waiting jobs by those of the messages that are all they wait for.
+    """Settle the waiting jobs that wait for exactly one of the messages.
 
-    The messages are of one instance and differ in their keys, or it is one for the job with an
-    id. Return the answers that were stored, in no order; of all other messages nothing was made.
-    Raise `IntegrityError` where a message's id is known.
+    The messages are of one instance and have different keys, or there is one, for the job with an
+    id. Return the stored answers, in no order; all other messages are not stored. Raise
+    `IntegrityError` if a message's id is known.
     """
     stored: list[Answer] = []
     for declared, responses in _by_type(messages).items():
@@ -48,9 +48,9 @@ def settle(
     return stored
 
 
-def _by_type(messages: Iterable[IncomingAnswer]) -> dict[JobTypeSpec, list[IncomingAnswer]]:
+def _by_type(messages: Iterable[IncomingAnswer]) -> dict[Declaration, list[IncomingAnswer]]:
     """Return the whole responses to jobs whose type this process knows, and which expect one."""
-    groups: dict[JobTypeSpec, list[IncomingAnswer]] = {}
+    groups: dict[Declaration, list[IncomingAnswer]] = {}
     for message in messages:
         declared = get_declared(message.instance, message.job_type)
         if declared is None or declared.counted_answers:
@@ -60,17 +60,20 @@ def _by_type(messages: Iterable[IncomingAnswer]) -> dict[JobTypeSpec, list[Incom
     return groups
 
 
-def _announce(declared: JobTypeSpec, settled: Sequence[SettledJob], using: str) -> None:
-    """Tell that jobs of a type are final, or wake the workers that handle their responses."""
-    if declared.response_handler is None and job_finished.has_listeners():
-        for jobs in chunks(using, [done.job_id for done in settled]):
+def _announce(declared: Declaration, settled: Sequence[SettledJob], using: str) -> None:
+    """Tell that jobs of a type are final, unless their responses have a handler."""
+    if declared.response_handler is not None:
+        return
+    ids = [done.job_id for done in settled]
+    note_ended(ids, using)
+    if job_finished.has_listeners():
+        for jobs in chunks(using, ids):
             send_after_commit(job_finished, jobs, using)
-    wake_workers(declared.instance, {done.queue_id for done in settled}, using)
 
 
 def log_received(answer: Answer, event: str = "answer_received") -> None:
     """Write what became of a message to the log, without its content."""
-    if events.LOGGER.isEnabledFor(logging.INFO):  # most answers come where nobody listens
+    if events.LOGGER.isEnabledFor(logging.INFO):  # often nobody reads this level
         events.info(
             event,
             answer_id=answer.pk,

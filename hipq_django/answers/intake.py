@@ -1,7 +1,7 @@
-"""What becomes of the messages of a source: read by the project's function, stored as answers.
+"""Takes in the messages of a source: the project's function reads them, and they are stored.
 
-No message is lost and none blocks those behind it: what is no answer, for whatever reason, is kept
-in the inbox as malformed, with what came and why it is none.
+No message is lost, and none blocks those behind it: a message that is no answer, for whatever
+reason, is kept in the inbox as malformed, with its content and the reason.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ MAX_KEPT_HEADERS = 50
 MAX_KEPT_CHARS = 1_000
 
 OUTAGES = (OperationalError, InterfaceError)
-"""Errors of a database that is not there; every other one is the message's own."""
+"""Errors of a database that is away; every other error is caused by the message."""
 
 
 class Intake:
-    """Takes messages of one source in."""
+    """Takes in the messages of one source."""
 
     def __init__(self, config: InstanceSettings, settings: SourceSettings) -> None:
         self._instance = config.name
@@ -41,14 +41,14 @@ class Intake:
         self._map: Callable[[Received], Any] = settings.map_function()
 
     def take_all(self, received: Sequence[Received]) -> None:
-        """Read and store messages, all in one transaction; raise where that cannot be."""
+        """Read and store messages, all in one transaction; raise if that is not possible."""
         messages = [message for each in received if (message := self._read(each)) is not None]
         self._store(messages)
 
     def take_one(self, received: Received) -> None:
-        """Read and store one message; where the database refuses it, keep it as malformed.
+        """Read and store one message; if the database refuses it, keep it as malformed.
 
-        Raise only where the database is not there.
+        Raise only if the database is away.
         """
         message = self._read(received)
         if message is None:
@@ -72,7 +72,7 @@ class Intake:
                 return None
             return incoming_from(_checked(answer), self._instance, received.message_id)
         except OUTAGES:
-            raise  # the function asked the database
+            raise  # the function queried the database
         except Exception as error:
             return self._malformed(received, error)
 
@@ -96,7 +96,7 @@ def _checked(answer: object) -> NewAnswer:
 
 
 def _kept(received: Received) -> dict[str, Any]:
-    """Return what is kept of a message: all of it, up to a size."""
+    """Return what is kept of a message: its content, up to a maximum size."""
     headers = list(dict(received.headers).items())[:MAX_KEPT_HEADERS]
     return {
         **_kept_bytes("body", received.body, MAX_KEPT_BYTES),
@@ -106,7 +106,7 @@ def _kept(received: Received) -> dict[str, Any]:
 
 
 def _kept_bytes(name: str, data: bytes, limit: int) -> dict[str, Any]:
-    """Return the bytes as text where they are text, else in base64; cut ones tell their length."""
+    """Return the bytes as text if they are text, else in base64; if cut, with their length."""
     start = bytes(data[:limit])
     kept: dict[str, Any] = {name: _decoded(start, cut=len(data) > limit)}
     if kept[name] is None:
@@ -117,7 +117,7 @@ def _kept_bytes(name: str, data: bytes, limit: int) -> dict[str, Any]:
 
 
 def _decoded(data: bytes, *, cut: bool) -> str | None:
-    """Return the text, None where it is none that databases take; a cut one may end anywhere."""
+    """Return the text, or None if databases cannot store it; cut text may end anywhere."""
     try:
         text = codecs.getincrementaldecoder("utf-8")().decode(data, final=not cut)
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""New jobs from what was asked for: checked, with the defaults of their types."""
+"""Builds new jobs from the given values: checks them and adds the defaults of their types."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from hipq_django import transitions
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
 from hipq_django.database.transactions import check_commits
-from hipq_django.domain.drafts import NewJob
+from hipq_django.domain.dependencies import HELD_UNTIL
+from hipq_django.domain.drafts import BoundJob, NewJob
+from hipq_django.domain.ordering import HELD_RANK
+from hipq_django.domain.states import NONE
+from hipq_django.domain.uniqueness import KEY_FIELDS, Unique, checked_unique_key
 from hipq_django.domain.validation import (
     aware_moment,
     checked_data,
@@ -28,57 +32,115 @@ from hipq_django.domain.validation import (
 )
 from hipq_django.engines.rows import copy_of, unsaved_job
 from hipq_django.exceptions import InvalidJobError
+from hipq_django.job_types.current import RUNNING
+from hipq_django.job_types.declaration import Declaration
+from hipq_django.job_types.registry import check_declared, get_declared
 from hipq_django.models import Job, JobType, Queue
-from hipq_django.models.catalog import get_queue
+from hipq_django.models.catalog import get_named_queue, get_queue
 
 
 class Builder:
-    """Makes unsaved jobs; looks each job type and queue up once."""
+    """Builds unsaved jobs; looks up each job type and queue once."""
 
-    def __init__(self, instance: str, find_type: Callable[[str, str], JobType]) -> None:
+    def __init__(
+        self, instance: str, find_type: Callable[[str, str], JobType], *, new_names: bool = True
+    ) -> None:
+        """Names of job types that are not `new_names` were checked when they were stored."""
         self.instance = instance
+        self._new_names = new_names
         self._find_type = find_type
-        self.using = get_instance(instance).database
+        config = get_instance(instance)
+        self.using, self._max_bytes = config.database, config.max_data_bytes
         check_commits(self.using)
         self.now = clock.now(self.using)
         self._types: dict[str, JobType] = {}
         self._queues: dict[str, Queue] = {}
-        self._patterns: dict[tuple[str, str | None], Job] = {}
+        self._templates: dict[tuple[str, str | None], Job] = {}
+        self._tasks: dict[str, Declaration] = {}
+        self._unique: dict[str, Unique] = {}
+        self._has_links = False
+        running = RUNNING.get()
+        self._parent_id = running.pk if running and running.using == self.using else None
+
+    @property
+    def has_unique(self) -> bool:
+        """Return whether one of the job types that were looked up has unique jobs."""
+        return bool(self._unique)
+
+    @property
+    def has_extra(self) -> bool:
+        """Return whether the jobs have values in columns that are NULL in most jobs."""
+        return self._parent_id is not None or bool(self._unique) or self._has_links
 
     def look_up(self, jobs: Iterable[NewJob]) -> None:
-        """Ask the database for all that building the jobs needs of it."""
+        """Read everything from the database that building the jobs needs."""
+        jobs = list(jobs)
+        self._has_links = any(new.batch is not None for new in jobs)
         for (job_type, queue), _ in groupby(jobs, attrgetter("job_type", "queue")):
             self._template(job_type, queue)
 
-    def build(self, new: NewJob) -> Job:
-        """Return the job; raise `InvalidJobError` before anything is written."""
-        data, key, own = checked_data(new.job_data), checked_key(new.job_key), _given_values(new)
-        pattern = self._template(new.job_type, new.queue)
-        values = {"job_data": data, "job_key": key, "time_windows": [*pattern.time_windows]}
-        if not own:
-            return copy_of(pattern, values)
+    def build(self, new: NewJob, *, held: bool = False) -> Job:
+        """Return the job, `held` until others have ended.
+
+        Raise `InvalidJobError` before anything is written.
+        """
+        data = checked_data(new.job_data, self._max_bytes)
+        key, own = checked_key(new.job_key), given_values(new)
+        template = self._template(new.job_type, new.queue)
+        if (task := self._tasks.get(new.job_type)) and type(new) is not BoundJob:
+            data = checked_data(task.checked_data(data), self._max_bytes)
+        values = {"job_data": data, "job_key": key, "time_windows": [*template.time_windows]}
+        if self._unique or new.unique_key is not None or new.batch is not None:
+            values |= self._rare_values(new, data, key)
+        if not own and not held:
+            return copy_of(template, values)
         if "delay" in own:
             own["scheduled_run_time"] = self.now + own.pop("delay")
-        # From now on, or the time given: the pattern's time is the first in the type's windows.
-        job = copy_of(pattern, values | {"scheduled_run_time": self.now} | own)
+        # From now, or from the given time: the template's time already lies in the type's windows.
+        job = copy_of(template, values | {"scheduled_run_time": self.now} | own)
         _schedule(job)
+        if held:
+            hold(job)
+            self._has_links = True
         return job
+
+    def _rare_values(self, new: NewJob, data: Any, key: str) -> dict[str, Any]:
+        """Return the keys that keep other jobs with these arguments away, and the batch."""
+        values: dict[str, Any] = {}
+        if new.batch is not None:
+            self._has_links = True
+            values["batch_id"] = new.batch if isinstance(new.batch, int) else new.batch.pk
+        if new.job_type in self._unique or new.unique_key is not None:
+            values |= self._unique_values(new, data, key)
+        return values
+
+    def _unique_values(self, new: NewJob, data: Any, key: str) -> dict[str, Any]:
+        unique = self._unique.get(new.job_type)
+        if unique is None:
+            raise InvalidJobError(
+                f"job type {new.job_type!r}: unique_key is given, but its jobs are not unique; "
+                "declare it with unique='live', 'waiting' or 'kept'."
+            )
+        if unique.scope == "live" and key != NONE:
+            return {}  # its own key wins
+        given = None if new.unique_key is None else checked_unique_key(new.unique_key)
+        return {KEY_FIELDS[unique.scope]: unique.key(data, given)}
 
     def _template(self, job_type: str, queue: str | None) -> Job:
         """Return the job that has all the defaults, to be copied."""
         try:
-            pattern = self._patterns.get((job_type, queue))
+            template = self._templates.get((job_type, queue))
         except TypeError:  # one of the two is no text at all; the checks say so
-            pattern = None
-        return pattern or self._new_pattern(job_type, queue)
+            template = None
+        return template or self._new_template(job_type, queue)
 
-    def _new_pattern(self, job_type: str, queue: str | None) -> Job:
+    def _new_template(self, job_type: str, queue: str | None) -> Job:
         checked_type_name(job_type)
         if queue is not None:
             checked_name("queue", queue)
         row = self._job_type(job_type)
-        place = row.queue if queue is None else self._queue(queue)
-        pattern = self._patterns[job_type, queue] = new_job(
+        place = row.queue if queue is None else self._queue(queue, job_type)
+        template = self._templates[job_type, queue] = new_job(
             place,
             row,
             self.now,
@@ -86,17 +148,29 @@ class Builder:
             priority=row.default_priority,
             throttle_factor=row.default_throttle_factor,
             time_windows=row.default_time_windows,
+            parent_id=self._parent_id,
         )
-        return pattern
+        return template
 
     def _job_type(self, name: str) -> JobType:
         if name not in self._types:
+            if self._new_names:
+                check_declared(self.instance, name, "enqueue")
+            declared = get_declared(self.instance, name)
+            if declared is not None and declared.signature:
+                self._tasks[name] = declared
+            if declared is not None and declared.unique:
+                self._unique[name] = declared.unique
             self._types[name] = self._find_type(self.instance, name)
         return self._types[name]
 
-    def _queue(self, name: str) -> Queue:
+    def _queue(self, name: str, job_type: str) -> Queue:
         if name not in self._queues:
-            self._queues[name] = get_queue(self.instance, name)
+            declared = get_declared(self.instance, job_type)
+            # The names of tasks of `django.tasks` are checked by the setting TASKS.
+            is_given = self._new_names and not (declared is not None and declared.kind)
+            find = get_named_queue if is_given else get_queue
+            self._queues[name] = find(self.instance, name)
         return self._queues[name]
 
 
@@ -112,7 +186,8 @@ _own = attrgetter(*_CHECKS)
 _NOTHING_OWN = (None,) * len(_CHECKS)
 
 
-def _given_values(new: NewJob) -> dict[str, Any]:
+def given_values(new: NewJob) -> dict[str, Any]:
+    """Return the options that a job is given, as they are stored; raise `InvalidJobError`."""
     if (values := _own(new)) == _NOTHING_OWN:
         return {}
     if new.delay is not None and new.scheduled_run_time is not None:
@@ -130,6 +205,12 @@ def new_job(queue: Queue, job_type: JobType, now: datetime, **values: Any) -> Jo
     job = unsaved_job(queue, job_type, times | values)
     _schedule(job)
     return job
+
+
+def hold(job: Job) -> None:
+    """Let a new job wait for others: its time is kept, and comes when they have ended."""
+    job.hold_time = job.scheduled_run_time
+    job.scheduled_run_time, job.rank = HELD_UNTIL, HELD_RANK
 
 
 def _schedule(job: Job) -> None:

@@ -1,115 +1,141 @@
-"""What a project or an operator does to jobs that are there: cancel, run now, put off, prefer."""
+"""What projects and operators do to existing jobs: cancel, run now, reschedule, reprioritize."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
 
-from asgiref.sync import sync_to_async
 from django.db.models import QuerySet
 
 from hipq_django import transitions
-from hipq_django.answers import early
+from hipq_django.answers.cancelling import cancel_locked
+from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.database.locks import locked
-from hipq_django.database.notify import wake_workers
 from hipq_django.database.transactions import write_transaction
-from hipq_django.domain.states import WAITING, Outcome, State
-from hipq_django.domain.validation import aware_moment, checked_priority
+from hipq_django.dependencies.following import drop_needs
+from hipq_django.domain.states import WAITING
+from hipq_django.domain.validation import aware_moment, checked_priority, checked_reason
+from hipq_django.engines import engine_for
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.models import Job
-from hipq_django.signals import job_finished, send_after_commit
+from hipq_django.models.references import Keyed, live_job, pruned, twin, verb
+
+PAGE = 300
+"""How many jobs are cancelled in one transaction."""
 
 
-def cancel(job: Job) -> Job:
+@verb
+def cancel(
+    job: Job | Keyed, reason: str = "", *, descendants: bool = False, instance: str = DEFAULT
+) -> Job:
     """Make a live job final with the outcome cancelled; bring `job` up to date and return it.
 
-    A handler that is executing it is not stopped, but what it returns is dropped. Raise
+    A handler that is executing it is not stopped, but what it returns is dropped. `reason` becomes
+    its error. With `descendants`, all live jobs that it has enqueued while it ran, and those that
+    they have, are cancelled too, and a final job is left as it is; without, raise
     `InvalidJobError` for a final job.
     """
-    with write_transaction(job.using):
-        lock_live(job, "cancel")
-        cancel_locked(job, "Cancelled")
-    return job
+    found = live_job(job, "cancel", instance)
+    said = checked_reason(reason) or "Cancelled"
+    with write_transaction(found.using):
+        read_row(found, locked(Job.objects.using(found.using)))
+        if not found.is_final:
+            cancel_locked([found], said, found.using)
+        elif not descendants:
+            raise _final(found)
+    if descendants:
+        _cancel_descendants(found, said)
+    return found
 
 
-def reschedule(job: Job, at: datetime) -> Job:
+def _cancel_descendants(job: Job, reason: str) -> None:
+    """Cancel the live jobs below a job, level by level; each page is a transaction of its own."""
+    using, parents = job.using, [job.pk]
+    while parents:
+        children = Job.objects.using(using).filter(parent__in=parents[:PAGE])
+        ids = list(children.values_list("pk", flat=True))
+        for start in range(0, len(ids), PAGE):
+            with write_transaction(using):
+                page = Job.objects.using(using).live().filter(pk__in=ids[start : start + PAGE])
+                rows = page.select_related("queue", "job_type").order_by("pk")
+                cancel_locked(list(locked(rows)), reason, using)
+        parents = [*parents[PAGE:], *ids]
+
+
+@verb
+def reschedule(job: Job | Keyed, at: datetime, *, instance: str = DEFAULT) -> Job:
     """Give a waiting job another time, an aware datetime; bring `job` up to date and return it.
 
-    It becomes the first one inside the job's time windows. Raise `InvalidJobError` unless the job
-    is waiting.
+    If the time is outside the job's time windows, the next time inside them is used. Raise
+    `InvalidJobError` unless the job is waiting.
     """
-    return _edit(job, "reschedule", {"scheduled_run_time": aware_moment("reschedule", at)})
+    moment = aware_moment("at", at)
+    found = live_job(job, "reschedule", instance)
+    return _edit(found, {"scheduled_run_time": moment})
 
 
-def reprioritize(job: Job, priority: int) -> Job:
+@verb
+def reprioritize(job: Job | Keyed, priority: int, *, instance: str = DEFAULT) -> Job:
     """Give a waiting job another priority, lower is sooner; bring `job` up to date and return it.
 
     Raise `InvalidJobError` unless the job is waiting.
     """
-    return _edit(job, "reprioritize", {"priority": checked_priority(priority)})
+    values = {"priority": checked_priority(priority)}
+    return _edit(live_job(job, "reprioritize", instance), values)
 
 
-def _edit(job: Job, verb: str, values: dict[str, Any]) -> Job:
+def _edit(job: Job, values: dict[str, Any]) -> Job:
     with write_transaction(job.using):
-        _lock_waiting(job, verb)
+        _lock_waiting(job)
         now = clock.now(job.using)
         transitions.edit(job, values, now)
         if job.scheduled_run_time <= now:
-            wake_workers(job.queue.instance, [job.queue_id], job.using)
+            engine_for(job.using).wake_workers(job.queue.instance, [job.queue_id])
     return job
 
 
-def _lock_waiting(job: Job, verb: str) -> None:
-    lock_live(job, verb)
+def _lock_waiting(job: Job) -> None:
+    """Lock the row of a waiting job and bring the given copy up to date."""
+    read_row(job, locked(Job.objects.using(job.using)))
+    if job.is_final:
+        raise _final(job)
     if job.state not in WAITING:
         raise InvalidJobError(
-            f"{verb}: {job} is {job.state}; this is for waiting jobs, in initial or retry."
+            f"{job} is {job.state}; this is for waiting jobs, in initial or retry."
         )
 
 
-def run_now(job: Job) -> Job:
+@verb
+def run_now(job: Job | Keyed, *, instance: str = DEFAULT) -> Job:
     """Let a waiting job run as soon as the limit, throttlers and pause of its queue allow.
 
-    Its time windows are dropped. Raise `InvalidJobError` unless it is waiting.
+    Its time windows are dropped, and so is what it waits for. Raise `InvalidJobError` unless it is
+    waiting.
     """
-    with write_transaction(job.using):
-        _lock_waiting(job, "run_now")
-        now = clock.now(job.using)
-        job.time_windows = []
-        Job.objects.using(job.using).filter(pk=job.pk).update(time_windows=[])
-        transitions.reschedule(job, now, now)
-        wake_workers(job.queue.instance, [job.queue_id], job.using)
-    return job
+    found = live_job(job, "run_now", instance)
+    with write_transaction(found.using):
+        _lock_waiting(found)
+        drop_needs([found], found.using)
+        transitions.run_now([found], clock.now(found.using), found.using)
+        engine_for(found.using).wake_workers(found.queue.instance, [found.queue_id])
+    return found
 
 
-acancel = sync_to_async(cancel)
-arun_now = sync_to_async(run_now)
-areschedule = sync_to_async(reschedule)
-areprioritize = sync_to_async(reprioritize)
+acancel = twin(cancel)
+arun_now = twin(run_now)
+areschedule = twin(reschedule)
+areprioritize = twin(reprioritize)
 
 
-def lock_live(job: Job, verb: str) -> None:
-    """Lock the row of a live job and bring the given copy up to date."""
-    read_row(job, locked(Job.objects.using(job.using)), verb)
-    if job.is_final:
-        raise InvalidJobError(
-            f"{verb}: {job} is final ({job.outcome}); use requeue to run it once more."
-        )
+def _final(job: Job) -> InvalidJobError:
+    return InvalidJobError(f"{job} is final ({job.outcome}); use requeue to run it once more.")
 
 
-def read_row(job: Job, rows: QuerySet[Job], verb: str) -> None:
-    if job.pk is None:
-        raise InvalidJobError(f"{verb}: the job was never enqueued.")
+def read_row(job: Job, rows: QuerySet[Job]) -> None:
+    """Bring a copy of a job up to date; raise `InvalidJobError` if it was pruned."""
     row = rows.filter(pk=job.pk).first()
     if row is None:
-        raise InvalidJobError(f"{verb}: job {job.pk} does not exist any more; it was pruned.")
+        raise pruned(job)
     for field in Job._meta.concrete_fields:
         setattr(job, field.attname, getattr(row, field.attname))
-
-
-def cancel_locked(job: Job, reason: str) -> None:
-    values = {"outcome": Outcome.CANCELLED, "error": reason, "has_pending_answer": False}
-    transitions.move(job, State.FINAL, values, clock.now(job.using))
-    early.mark_early_late(job)
-    send_after_commit(job_finished, [job], job.using)

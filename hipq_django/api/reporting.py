@@ -1,6 +1,6 @@
-"""What is said of a running job before its answer: its partner's key, its progress, more time.
+"""Reports about a running job before its answer: the partner's key, progress, more time.
 
-Who reports about a job that is not running, or unknown, is told so and gets no exception; only
+A report about a job that is unknown or not running is no exception; the return value says so. Only
 values that cannot be stored are refused, with nothing changed.
 """
 
@@ -11,18 +11,17 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from asgiref.sync import sync_to_async
 from django.db.models import Q
 
 from hipq_django import events, transitions
 from hipq_django.answers import arrival, early
 from hipq_django.answers.callback_urls import Token
-from hipq_django.api.enqueueing import live_with_key, taken_by, under_key
+from hipq_django.api.keys import live_with_key, taken_by, under_key
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.database.locks import locked
-from hipq_django.database.transactions import write_transaction
+from hipq_django.database.transactions import bounded_transaction
 from hipq_django.domain.serialization import storable_text
 from hipq_django.domain.states import NONE, State
 from hipq_django.domain.validation import (
@@ -31,11 +30,11 @@ from hipq_django.domain.validation import (
     checked_key,
     checked_message,
     checked_number,
-    checked_type_name,
 )
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.job_types.registry import get_declared
-from hipq_django.models import Answer, Job, JobType
+from hipq_django.models import Answer, Job
+from hipq_django.models.references import Keyed, jobs_with_key, refusing, twin, verb
 
 if TYPE_CHECKING:
     Lock = Callable[[str], Job | None]
@@ -45,47 +44,58 @@ CAP_IN_TIMEOUTS = 10
 MAX_MESSAGE_CHARS = 500
 
 
+@verb
 def progress(
-    job_type: str, job_key: str, percent: float, message: str = "", *, instance: str = DEFAULT
+    job: Job | Keyed, percent: float, message: str = "", *, instance: str = DEFAULT
 ) -> bool:
-    """Store how far the running job with this key is; return whether there is one.
+    """Store the progress of a running job; return whether it is running.
 
-    `percent` is from 0 to 100; of `message` 500 characters are kept. A new attempt begins at 0.
-    Raise `InvalidJobError` for other values.
+    `percent` is from 0 to 100; of `message` 500 characters are kept. A new attempt begins at 0, a
+    success ends at 100. Raise `InvalidJobError` for other values.
     """
-    lock = partial(_lock_by_key, instance, job_type, job_key)
-    return _report(instance, lock, percent, message)
+    return _report(*_meant(job, instance), percent, message)
 
 
-def extend(
-    job_type: str, job_key: str, seconds: float, *, instance: str = DEFAULT
-) -> datetime | None:
-    """Move the deadline of the running job with this key by `seconds`; return the new one.
+@verb
+def extend(job: Job | Keyed, seconds: float, *, instance: str = DEFAULT) -> datetime | None:
+    """Move the deadline of a running job by `seconds`; return the new one.
 
-    An attempt never gets more than the `max_timeout` of its job type, counted from its claim; by
-    default ten times the timeout. None where no job with this key is running. Raise
-    `InvalidJobError` for values that are no seconds.
+    An attempt never lasts longer than the `max_timeout` of its job type, counted from its start; by
+    default ten times the timeout. Return None if the job is not running. Raise `InvalidJobError`
+    for an invalid number of seconds.
     """
-    return _extend(instance, partial(_lock_by_key, instance, job_type, job_key), seconds)
+    return _extend(*_meant(job, instance), seconds)
 
 
-aprogress = sync_to_async(progress)
-aextend = sync_to_async(extend)
+aprogress = twin(progress)
+aextend = twin(extend)
+
+
+def report_attempt(job: Job, percent: float, message: str) -> bool:
+    """Do what `Job.report` says."""
+    with refusing("report"):
+        return _report(*_meant_by_attempt(job), percent, message)
+
+
+def extend_attempt(job: Job, seconds: float) -> datetime | None:
+    """Do what `Job.extend` says."""
+    with refusing("extend"):
+        return _extend(*_meant_by_attempt(job), seconds)
 
 
 def progress_callback(token: Token, percent: Any, message: Any) -> bool:
-    """Take a report that came by a signed callback URL, if that attempt is running."""
-    return _report(token.instance, partial(_lock_by_token, token), percent, message)
+    """Store a report that came by a signed callback URL, if that attempt is running."""
+    return _report(*_meant_by_token(token), percent, message)
 
 
 def extend_callback(token: Token, seconds: Any) -> datetime | None:
     """Move the deadline by a signed callback URL, if that attempt is running."""
-    return _extend(token.instance, partial(_lock_by_token, token), seconds)
+    return _extend(*_meant_by_token(token), seconds)
 
 
-def _report(instance: str, lock: Lock, percent: Any, message: Any) -> bool:
+def _report(using: str, lock: Lock, percent: Any, message: Any) -> bool:
     percent, message = checked_number("percent", percent, 0, 100), checked_message(message)
-    with write_transaction(get_instance(instance).database):
+    with bounded_transaction(using):
         job = lock("progress")
         if job is None:
             return False
@@ -94,9 +104,9 @@ def _report(instance: str, lock: Lock, percent: Any, message: Any) -> bool:
     return True
 
 
-def _extend(instance: str, lock: Lock, seconds: Any) -> datetime | None:
+def _extend(using: str, lock: Lock, seconds: Any) -> datetime | None:
     seconds = checked_extension(seconds)
-    with write_transaction(get_instance(instance).database):
+    with bounded_transaction(using):
         job = lock("extend")
         if job is None:
             return None
@@ -112,7 +122,7 @@ def _extend(instance: str, lock: Lock, seconds: Any) -> datetime | None:
 def later_deadline(deadline: datetime, seconds: float, last: datetime, now: datetime) -> datetime:
     """Return the deadline moved by `seconds`, never past `last` and never back.
 
-    One that has passed already is moved from `now` on.
+    A deadline that has passed is moved from `now` on.
     """
     moved = max(deadline, now) + timedelta(seconds=seconds)
     return max(deadline, min(moved, last))
@@ -128,23 +138,39 @@ def _cap(job: Job) -> float:
 # Which job is meant
 
 
-def _lock_by_key(instance: str, job_type: str, job_key: str, verb: str) -> Job | None:
-    using = get_instance(instance).database
-    types = JobType.objects.using(using).filter(instance=instance, name=checked_type_name(job_type))
-    keyed = Job.objects.using(using).live().filter(job_type__in=types, job_key=checked_key(job_key))
-    job: Job | None = next(iter(locked(keyed.keyed())[:1]), None)
+def _meant(job: Job | Keyed, instance: str) -> tuple[str, Lock]:
+    """Return the database of a job, and a function that locks the job there."""
+    if isinstance(job, Job):
+        return job.using, partial(_lock_by_id, job.pk, None, job.using)
+    return get_instance(instance).database, partial(_lock_by_key, job, instance)
+
+
+def _meant_by_attempt(job: Job) -> tuple[str, Lock]:
+    """Return the same for the attempt that `job` is a copy of."""
+    return job.using, partial(_lock_by_id, job.pk, job.attempt, job.using)
+
+
+def _meant_by_token(token: Token) -> tuple[str, Lock]:
+    using = get_instance(token.instance).database
+    return using, partial(_lock_by_id, token.job_id, token.attempt, using)
+
+
+def _lock_by_key(which: Keyed, instance: str, verb: str) -> Job | None:
+    live = jobs_with_key(which, verb, instance).live()
+    job: Job | None = next(iter(locked(live)[:1]), None)
     if job is not None and job.state == State.RUNNING:
         return job
-    events.warning(f"{verb}_refused", "no such job is running", job_type=job_type, job_key=job_key)
+    events.warning(f"{verb}_refused", "no such job is running", **which._asdict())
     return None
 
 
-def _lock_by_token(token: Token, verb: str) -> Job | None:
-    job = arrival.lock_job_by_id(token.job_id, get_instance(token.instance).database)
-    if job is not None and (job.state, job.attempt) == (State.RUNNING, token.attempt):
+def _lock_by_id(pk: int | None, attempt: int | None, using: str, verb: str) -> Job | None:
+    """Return the locked running job; in this attempt, if one is given."""
+    job = arrival.lock_job_by_id(pk, using) if pk else None
+    is_running = job is not None and job.state == State.RUNNING
+    if job is not None and is_running and attempt in (None, job.attempt):
         return job
-    about: dict[str, Any] = {"job_id": token.job_id, "attempt": token.attempt}
-    events.warning(f"{verb}_refused", "it is not running", **about)
+    events.warning(f"{verb}_refused", "it is not running", job_id=pk, attempt=attempt)
     return None
 
 
@@ -156,14 +182,14 @@ def set_key(job: Job, job_key: str) -> bool:
     key = checked_key(job_key)
     if key == NONE:
         raise InvalidJobError(
-            f"set_key: {job_key!r} names no job; give the id that answers will carry."
+            f"set_key: {job_key!r} names no job; give the key that answers will have."
         )
     return under_key(_set_key, _check_free, job, key)
 
 
 def _set_key(job: Job, key: str) -> bool:
     """Write the key; return whether it was still needed."""
-    with write_transaction(job.using):
+    with bounded_transaction(job.using):
         row = _lock_attempt(job)
         if row is None:
             return False
@@ -176,18 +202,20 @@ def _set_key(job: Job, key: str) -> bool:
 
 
 def _lock_attempt(job: Job) -> Job | None:
-    """Return the locked row of the attempt that `job` is a copy of; None where it was answered.
+    """Return the locked row of the attempt that `job` is a copy of; None if it was answered.
 
-    Raise `InvalidJobError` where the attempt is not running.
+    Raise `InvalidJobError` if the attempt is not running.
     """
     row = arrival.lock_job_by_id(job.pk, job.using) if job.pk else None
     if row is None:
-        raise InvalidJobError(f"set_key: job {job.pk} does not exist; it was pruned, or never was.")
+        raise InvalidJobError(
+            f"set_key: job {job.pk} does not exist; it was pruned, or never existed."
+        )
     if row.attempt != job.attempt:
         raise InvalidJobError(
             f"set_key: {row} is {row.state} in attempt {row.attempt}, and this is attempt "
-            f"{job.attempt}: somebody else took the job over. What this attempt returns will be "
-            "dropped; end it."
+            f"{job.attempt}: a newer attempt has begun. The result of this one will be dropped; "
+            "end the handler."
         )
     if row.state == State.RUNNING:
         return row

@@ -1,4 +1,4 @@
-"""What the HIPQ setting says, instance by instance; its keys and rules are in `setting`."""
+"""The values of the HIPQ setting, instance by instance; its keys and rules are in `rules`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import Any
 
 from django.conf import settings
 
+from hipq_django.arguments import Arguments
 from hipq_django.conf.rules import (
     DEFAULT,
     INSTANCE_DEFAULTS,
     NOTHING,
     QUEUE_DEFAULTS,
+    arguments_at,
     checked_limit,
     problems,
     raw_setting,
@@ -29,7 +31,7 @@ LOST_AFTER_BEATS = 3
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """How the setting wants one queue; an operator's later change in the admin wins."""
+    """The values of one queue in the setting; an operator's later change in the admin wins."""
 
     throttle_limit: Decimal
     order: str
@@ -51,20 +53,26 @@ class InstanceSettings:
     notify: bool
     answer_ttl_seconds: float
     answer_retention_days: float
+    arguments: str
+    autodiscover: tuple[str, ...]
+    strict: bool | None
+    max_data_bytes: int | None
+    flow: Mapping[str, Any]
+    """What the app of flows reads."""
     queues: Mapping[str, QueueSettings] = field(default_factory=dict)
     sources: Mapping[str, SourceSettings] = field(default_factory=dict)
 
     @property
     def silence_seconds(self) -> float:
-        """How long a silence makes a worker count as lost."""
+        """After how many seconds of silence a worker counts as lost."""
         return LOST_AFTER_BEATS * self.heartbeat_seconds
 
     def queue(self, name: str) -> QueueSettings:
-        """Return the settings of a queue, the defaults for one that is not named."""
+        """Return the settings of a queue; the defaults if the setting does not name it."""
         return self.queues.get(name) or _UNNAMED_QUEUE
 
     def source(self, name: str) -> SourceSettings:
-        """Return the settings of a source; raise `ConfigurationError` where there is none."""
+        """Return the settings of a source; raise `ConfigurationError` if there is none."""
         found = self.sources.get(name)
         if found is None:
             known = nearest_name(name, self.sources) if self.sources else "."
@@ -78,7 +86,7 @@ class InstanceSettings:
 def get_instance(name: str = DEFAULT) -> InstanceSettings:
     """Return the settings of an instance.
 
-    Raise `ConfigurationError` for an unknown instance and for the first thing that is wrong.
+    Raise `ConfigurationError` for an unknown instance and for the first wrong setting.
     """
     instances = _instances()
     found = instances.get(name) if isinstance(name, str) else None
@@ -93,18 +101,28 @@ def get_instances() -> list[InstanceSettings]:
     return list(_instances().values())
 
 
+def get_arguments(instance: str) -> Arguments:
+    """Return the converter of the arguments of an instance's tasks."""
+    return arguments_at(get_instance(instance).arguments)
+
+
+def autodiscovered() -> list[str]:
+    """Return the names of the modules that are imported from every app, of all instances."""
+    return sorted({name for config in get_instances() for name in config.autodiscover})
+
+
 def longest_silence(using: str) -> float:
-    """Return how long a silence makes a worker of any instance on this database count as lost."""
+    """Return the longest such silence of all instances on this database."""
     return max((i.silence_seconds for i in get_instances() if i.database == using), default=0.0)
 
 
 def get_throttlers(instance: str, queue: str) -> list[Throttler]:
-    """Return the throttlers of a queue; raise `ConfigurationError` where one has no code."""
+    """Return the throttlers of a queue; raise `ConfigurationError` if one cannot be imported."""
     return [throttler_at(path) for path in get_instance(instance).queue(queue).throttlers]
 
 
 _read: tuple[object, dict[str, InstanceSettings]] = (None, {})
-"""The setting that was read last, and what it says; read anew when tests put another one there."""
+"""The setting that was read last, and its values; read again when tests replace the setting."""
 
 
 def _instances() -> dict[str, InstanceSettings]:
@@ -126,6 +144,7 @@ def _instance_settings(name: str, options: Mapping[str, Any]) -> InstanceSetting
     values = {key.lower(): value for key, value in {**INSTANCE_DEFAULTS, **options}.items()}
     values["queues"] = {key: _queue_settings(opts) for key, opts in values["queues"].items()}
     values["sources"] = {key: source_settings(key, opts) for key, opts in values["sources"].items()}
+    values["autodiscover"] = tuple(values["autodiscover"])
     return InstanceSettings(name, **values)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
-from functools import partial
+from functools import cache, partial
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from django.conf import settings
 from django.core.checks import Error
 
+from hipq_django.arguments import Arguments
 from hipq_django.domain.ordering import Order
 from hipq_django.domain.throttling import Throttler
 from hipq_django.domain.validation import (
@@ -46,6 +47,11 @@ INSTANCE_DEFAULTS: dict[str, Any] = {
     "NOTIFY": True,
     "ANSWER_TTL_SECONDS": 86_400,
     "ANSWER_RETENTION_DAYS": 14,
+    "ARGUMENTS": "hipq_django.arguments.JsonArguments",
+    "AUTODISCOVER": ("jobs",),
+    "STRICT": None,
+    "MAX_DATA_BYTES": 1_000_000,
+    "FLOW": {},
     "QUEUES": {},
     "SOURCES": {},
 }
@@ -85,7 +91,7 @@ def checked_queue_number(name: str, value: Any) -> float:
 
 
 def throttler_at(path: str) -> Throttler:
-    """Return a throttler by its dotted path; raise `ConfigurationError` where it is none."""
+    """Return a throttler by its dotted path; raise `ConfigurationError` if it is not one."""
     throttler = imported("throttler", path)
     if not callable(throttler) or isinstance(throttler, type):
         raise ConfigurationError(
@@ -93,6 +99,25 @@ def throttler_at(path: str) -> Throttler:
             'limits.by_tenant = hipq_django.KeyLimit("tenant", 5).'
         )
     return throttler  # type: ignore[no-any-return]  # imported by its path
+
+
+@cache
+def arguments_at(path: str) -> Arguments:
+    """Return the converter of arguments at a dotted path.
+
+    Raise `ConfigurationError` where there is none.
+    """
+    kind = imported("converter", path)
+    try:
+        converter = kind()
+    except (TypeError, ImportError) as error:
+        raise ConfigurationError(f"converter {path!r} cannot be made: {error}") from error
+    if callable(getattr(converter, "dump", None)) and callable(getattr(converter, "load", None)):
+        return converter  # type: ignore[no-any-return]  # by what it can do
+    raise ConfigurationError(
+        f"converter {path!r} is {converter!r:.100}; name a class with the methods dump and load, "
+        "as hipq_django.arguments.Arguments describes them."
+    )
 
 
 NOTHING: dict[str, dict[str, Any]] = {}
@@ -104,7 +129,7 @@ def raw_setting() -> dict[str, dict[str, Any]]:
 
 
 def problems() -> Iterator[Error]:
-    """Yield what is wrong with the setting, by the first check that finds anything."""
+    """Yield the errors of the setting that the first check with any finds."""
     for check_id, rules in groupby(RULES, attrgetter("check_id")):
         wrong = [Error(text, r.hint, id=check_id) for r in rules for text in r.find(*r.about)]
         yield from wrong
@@ -122,8 +147,17 @@ def throttler_problems() -> Iterator[Error]:
                 yield Error(f"{where}: {error}", "Correct the path.", id="hipq.E014")
 
 
+def arguments_problems() -> Iterator[Error]:
+    """Yield the converters that cannot be used; not a rule, because it imports user code."""
+    for where, options in _instances():
+        try:
+            arguments_at(options.get("ARGUMENTS", INSTANCE_DEFAULTS["ARGUMENTS"]))
+        except ConfigurationError as error:
+            yield Error(f"{where}['ARGUMENTS']: {error}", "Correct the path.", id="hipq.E035")
+
+
 def source_problems() -> Iterator[Error]:
-    """Yield the sources without code that fits; not a rule, because it imports user code."""
+    """Yield the sources whose code does not fit; not a rule, because it imports user code."""
     for where, values in _sources():
         try:
             check_code(source_settings("", values))
@@ -132,7 +166,7 @@ def source_problems() -> Iterator[Error]:
             yield Error(f"{where}: {error}", hint, id="hipq.E024")
 
 
-# What has options, and what messages call it
+# The places that have options, and their names in messages
 
 _Places = Iterator[tuple[str, dict[str, Any]]]
 
@@ -152,7 +186,7 @@ _queues = partial(_members, "QUEUES")
 _sources = partial(_members, "SOURCES")
 
 
-# What the rules find: the texts of what is wrong
+# What the rules find: texts about what is wrong
 
 
 def _not_dicts_of_dicts() -> Iterator[str]:
@@ -233,7 +267,7 @@ def _wrong_values_of_sources() -> Iterator[str]:
 
 def _times_without_a_zone() -> Iterator[str]:
     if not settings.USE_TZ:
-        yield "USE_TZ is False, but the times of jobs are moments, in all time zones the same."
+        yield "USE_TZ is False, but the times of jobs need a time zone."
 
 
 def _databases_that_do_not_commit() -> Iterator[str]:
@@ -243,7 +277,7 @@ def _databases_that_do_not_commit() -> Iterator[str]:
             yield f"DATABASES[{alias!r}]['AUTOCOMMIT'] is False: nothing would ever be committed."
 
 
-# What a value may be
+# Which values are allowed
 
 
 def _between(low: float, high: float) -> Callable[[Any], bool]:
@@ -287,10 +321,30 @@ INSTANCE_VALUES: _Values = {
     "ANSWER_RETENTION_DAYS": _above_zero(36_500),
     "CALLBACK_MAX_BYTES": _above_zero(MAX_SECONDS),
     "NOTIFY": ("hipq.E016", "Give True or False.", _is_bool),
+    "STRICT": (
+        "hipq.E016",
+        "Give True or False.",
+        lambda value: value is None or _is_bool(value),
+    ),
+    "MAX_DATA_BYTES": (
+        "hipq.E036",
+        "Give a whole number of at least 1,000, or None for no bound.",
+        lambda value: value is None or (type(value) is int and value >= 1_000),
+    ),
     "CALLBACK_BASE_URL": (
         "hipq.E006",
         "Give the address of this site, for example 'https://shop.example'.",
         _is_address,
+    ),
+    "ARGUMENTS": (
+        "hipq.E029",
+        "Give a dotted path, for example 'hipq_django.arguments.PydanticArguments'.",
+        lambda value: isinstance(value, str),
+    ),
+    "AUTODISCOVER": (
+        "hipq.E034",
+        "Give a list of names of modules, for example ['jobs', 'tasks'].",
+        lambda value: _is_list_of_text(value) and all(map(str.isidentifier, value)),
     ),
     "QUEUES": ("hipq.E007", 'Write {"bank": {"THROTTLE_LIMIT": 10}}.', _is_dict_of_dicts),
 }
@@ -344,12 +398,12 @@ RULES = (
     Rule("hipq.E022", "Correct or remove it.", _unknown_options, (_sources, SOURCE_DEFAULTS)),
     Rule("hipq.E023", "Correct the value.", _wrong_values_of_sources),
     Rule(
-        "hipq.E030",
+        "hipq.E025",
         "Set USE_TZ = True; TIME_ZONE stays the zone of what people see and of time windows.",
         _times_without_a_zone,
     ),
     Rule(
-        "hipq.E031",
+        "hipq.E026",
         "Remove 'AUTOCOMMIT', or give hipq an alias of its own without it.",
         _databases_that_do_not_commit,
     ),

@@ -1,8 +1,8 @@
-"""One clock: the database's, carried on between two measurements by one that no step moves.
+"""One clock: the database's, carried on between two measurements by a monotonic clock.
 
-So no step of a machine's own clock is believed, and machines whose clocks disagree agree on what is
-due. The database's time is measured by each worker's heartbeat, where a connection opens, and by
-who asks for the time on an open connection; by the last two at most once a minute.
+So a step of a machine's own clock has no effect, and machines whose clocks differ agree on what is
+due. The database's time is measured by each worker's heartbeat, when a connection opens, and when a
+process asks for the time on an open connection; the last two at most once a minute.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from django.utils import timezone
 from hipq_django import events
 
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Where the platform can tell, the time for which the machine was suspended counts too."""
+"""If the platform allows it, the time for which the machine was suspended counts too."""
 
 _MEASURE_EVERY_SECONDS = 60.0
 _WORTH_A_WARNING = timedelta(seconds=5)
@@ -33,7 +33,7 @@ class _Measured(NamedTuple):
     """What is known of a database's clock."""
 
     zero: datetime
-    """The database's time when the steady clock stood at nothing."""
+    """The database's time when the steady clock was at zero."""
     at: float
     """When that was measured, by the steady clock."""
 
@@ -42,16 +42,18 @@ _measured: dict[str, _Measured] = {}
 _offsets: dict[str, timedelta] = {}
 """How far the databases' clocks were ahead of this process's at the last measurement."""
 _follows_process = False
+_shift = timedelta()
+"""By how much a test has moved this process's clock."""
 
 
 steady = partial(time.clock_gettime, _STEADY)
-"""Return seconds since some moment in the past, by a clock that no step of the time moves."""
+"""Return the seconds since some moment in the past, by a clock that is never set."""
 
 
 def now(using: str) -> datetime:
     """Return the database's time as an aware datetime in UTC."""
     if _follows_process:
-        return timezone.now().astimezone(UTC)
+        return _process_time() + _shift
     moment = steady()
     known = _measured.get(using)
     if known is None or moment - known.at > _MEASURE_EVERY_SECONDS:
@@ -67,7 +69,7 @@ class _StatementTime(Func):
 
 
 def in_statement(using: str) -> Any:
-    """Return what a statement compares with where it must be the database that knows the time.
+    """Return the current time for a statement that must use the database's own clock.
 
     A database that has no clock of its own is given this process's.
     """
@@ -76,12 +78,22 @@ def in_statement(using: str) -> Any:
 
 
 def follow_process(*, follows: bool = True) -> None:
-    """Let the time be that of this process's clock, which tests can freeze; or no longer.
+    """Use this process's clock, which tests can freeze; or stop doing so.
 
-    For processes in which there is nobody else to agree with.
+    For processes that need not agree with others on the time.
     """
     global _follows_process  # noqa: PLW0603 - the clock of this process
     _follows_process = follows
+
+
+def shift(by: timedelta | None = None) -> timedelta:
+    """Move the clock of a process that uses its own, on by `by`; return how far it is moved.
+
+    None sets it back.
+    """
+    global _shift  # noqa: PLW0603 - the clock of this process
+    _shift = timedelta() if by is None else _shift + by
+    return _shift
 
 
 def measure(using: str) -> timedelta:
@@ -110,16 +122,16 @@ def measure_on_connect(connection: BaseDatabaseWrapper, **_: Any) -> None:
 
 
 def _renewed(using: str, known: _Measured | None) -> _Measured:
-    """Measure anew where that opens no connection; for the first time in any case."""
+    """Measure again if a connection is open; the first time in any case."""
     connection = connections[using]
     if connection.vendor != "postgresql":
         _read_process_clock(using)
     elif known is None:
-        connection.ensure_connection()  # which measures, but where that failed
+        connection.ensure_connection()  # which measures, unless that failed
         if using not in _measured:
             _measure(connection)
     elif connection.connection is not None:
-        with suppress(DatabaseError):  # whoever is about to use the connection will say so
+        with suppress(DatabaseError):  # the next user of the connection will report it
             _measure(connection)
     return _measured[using]
 
@@ -141,10 +153,10 @@ def _measure(connection: BaseDatabaseWrapper) -> timedelta:
 
 
 def _keep(using: str, least: datetime, most: datetime, moment: float) -> timedelta:
-    """Note the measured limits of the time at nothing; return the offset.
+    """Note the bounds of the database's time when the steady clock was 0; return the offset.
 
-    What was believed before is kept as long as it is within them: else the noise of a measurement
-    would hold back a job whose time has just come.
+    The earlier value is kept as long as it is within them; otherwise the noise of a measurement
+    could hold back a job whose time has just come.
     """
     ours = _process_time() - timedelta(seconds=steady())
     known = _measured.get(using)
@@ -153,7 +165,7 @@ def _keep(using: str, least: datetime, most: datetime, moment: float) -> timedel
     offset = zero - ours
     if abs(offset - _offsets.get(using, timedelta())) > _WORTH_A_WARNING:
         events.warning(
-            "clock_offset", "this machine's clock differs from the database's, which counts",
+            "clock_offset", "this machine's clock differs from the database's, which is used",
             database=using, offset_seconds=offset.total_seconds(),
         )  # fmt: skip
     _offsets[using] = offset

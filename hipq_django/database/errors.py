@@ -1,4 +1,4 @@
-"""What an error of the database means: an outage, a refusal, or somebody's lock."""
+"""What an error of the database means: an outage, a refusal, or another transaction's lock."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _LOCK_NOT_AVAILABLE = "55P03"
 
 
 def is_locked_out(error: BaseException) -> bool:
-    """Return whether a statement was ended because it would have waited for somebody's lock.
+    """Return whether a statement was ended because it waited for another transaction's lock.
 
     This is no outage: everything else may go on.
     """
@@ -22,20 +22,20 @@ _REFUSALS = ("22", "23", "54")
 _AMBIGUOUS = ("53200", "53400", "XX000")
 """Out of memory, over a configured limit, and PostgreSQL's word for an allocation too large.
 
-The value may be too large, and as well may the server be short of memory for a moment.
+Either the value is too large, or the server is short of memory for a moment.
 """
 
 
 def is_outage(error: BaseException) -> bool:
-    """Return whether the database, or the way to it, is at fault, and not what was asked of it."""
+    """Return whether the database, or the network to it, is at fault, and not the statement."""
     at_fault = isinstance(error, OperationalError | InterfaceError)
     return at_fault and not (is_refusal(error) or is_locked_out(error))
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Return whether what was to be written is at fault, and not the database or the way to it.
+    """Return whether the written values are at fault, and not the database or the network to it.
 
-    What raises before it reaches the database, a value that cannot be encoded say, is no outage.
+    An error before the database is reached, such as a value that cannot be encoded, is no outage.
     """
     if not isinstance(error, Error):
         return True
@@ -46,11 +46,11 @@ def is_refusal(error: BaseException) -> bool:
 
 
 def may_pass(error: BaseException) -> bool:
-    """Return whether what was refused may be taken when it is tried again."""
+    """Return whether a refused statement may succeed if it is tried again."""
     return getattr(error.__cause__, "sqlstate", None) in _AMBIGUOUS
 
 
 def in_one_line(error: Exception) -> str:
-    """Return what a driver says of an error, without its hints and repetitions."""
+    """Return a driver's message of an error in one line, without hints and repetitions."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

@@ -11,11 +11,11 @@ from django.db.models import QuerySet
 def locked(
     rows: QuerySet[Any], *, skip_locked: bool = False, to_delete: bool = False
 ) -> QuerySet[Any]:
-    """Return `rows` with their row locks, where the database has any; no row that they join.
+    """Return `rows` with row locks, if the database has any; joined rows are not locked.
 
     NO KEY, because an enqueue holds a KEY SHARE lock on the queue through its foreign key and
-    must not wait for a scheduler. Who is going `to_delete` the rows does wait for such a lock, or
-    skips them.
+    must not wait for a scheduler. A caller that is going `to_delete` the rows waits for such a
+    lock, or skips them.
     """
     features = connections[rows.db].features
     if not features.has_select_for_update:
@@ -28,19 +28,28 @@ def locked(
 
 
 def first_for_key_share(rows: QuerySet[Any]) -> Any:
-    """Return the first of `rows`, or None; nobody deletes it before the transaction ends.
+    """Return the first of `rows`, or None; it cannot be deleted before the transaction ends.
 
-    On PostgreSQL by the weak lock of a foreign key. Whoever waits for a live job, and finds a final
-    one, has locked that as well; to wait for it in turn would be a deadlock.
+    PostgreSQL uses the weak lock of a foreign key. A transaction that waits for a live job, and
+    finds a final one, has locked that as well; waiting for it in turn would be a deadlock.
     """
-    connection = connections[rows.db]
-    if connection.vendor != "postgresql":
+    if connections[rows.db].vendor != "postgresql":
         return locked(rows).first()
-    sql, params = rows[:1].query.get_compiler(rows.db).as_sql()
-    manager = rows.model._default_manager.using(rows.db)
-    return next(iter(manager.raw(f"{sql} FOR KEY SHARE", params)), None)
+    return next(iter(for_key_share(rows[:1])), None)
+
+
+def for_key_share(rows: QuerySet[Any], *, skip_locked: bool = False) -> list[Any]:
+    """Return `rows` with the weak lock of a foreign key, which others may have as well.
+
+    None of them can be deleted, or locked to be deleted, before the transaction ends.
+    """
+    if connections[rows.db].vendor != "postgresql":
+        return list(rows)
+    sql, params = rows.query.get_compiler(rows.db).as_sql()
+    lock = f"FOR KEY SHARE OF {rows.model._meta.db_table}{' SKIP LOCKED' if skip_locked else ''}"
+    return list(rows.model._default_manager.using(rows.db).raw(f"{sql} {lock}", params))
 
 
 def takes_writers_together(using: str) -> bool:
-    """Return whether two transactions may write at the same moment: where rows have locks."""
+    """Return whether two transactions may write at the same time, because rows have locks."""
     return connections[using].features.has_select_for_update

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from django.core.exceptions import EmptyResultSet
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import F, Lookup, TextChoices
+from django.db.models import F, Lookup, QuerySet, Subquery, TextChoices, TextField
 from django.db.models.sql.compiler import SQLCompiler
 
 from hipq_django.domain.states import Outcome, State
@@ -31,16 +32,81 @@ def state_in(*states: State) -> Lookup[Any]:
     SQLite, and PostgreSQL's generic plans, match a partial index by literals only, not by
     parameters.
     """
-    return _LiteralIn(F("state"), _literals(states))
+    return literal_in("state", states)
 
 
 def outcome_in(*outcomes: Outcome) -> Lookup[Any]:
     """Return the condition `outcome IN (…)` with literals, as `state_in`."""
-    return _LiteralIn(F("outcome"), _literals(outcomes))
+    return literal_in("outcome", outcomes)
 
 
-def _literals(words: Iterable[TextChoices]) -> str:
-    return ", ".join(f"'{word.value}'" for word in words)
+def literal_in(column: str, words: Iterable[TextChoices | str]) -> Lookup[Any]:
+    """Return the condition `column IN (…)` with words of the code as literals, as `state_in`."""
+    return _LiteralIn(F(column), ", ".join(f"'{word}'" for word in words))
+
+
+class FirstIds(Subquery):
+    """The ids of the rows of a query with a bound, as text with commas; NULL for none.
+
+    So one statement finds the first few rows of each of many others.
+    """
+
+    template = "(SELECT group_concat(id) FROM (%(subquery)s) first_rows)"
+
+    def __init__(self, rows: QuerySet[Any]) -> None:
+        super().__init__(rows.values("id"), output_field=TextField())
+
+    def as_postgresql(
+        self, compiler: SQLCompiler, connection: BaseDatabaseWrapper
+    ) -> tuple[str, Any]:
+        """Write it with PostgreSQL's name of the aggregate."""
+        template = "(SELECT string_agg(id::text, ',') FROM (%(subquery)s) first_rows)"
+        return self.as_sql(compiler, connection, template=template)
+
+
+class CountedPairs(Subquery):
+    """How many rows of a query with a bound have which values in two columns, as a list in JSON.
+
+    Each element is a list of both values and the number.
+    """
+
+    template = (
+        "(SELECT json_agg(json_build_array(first, second, number))::text FROM ("
+        "SELECT first, second, COUNT(*) AS number FROM (%(subquery)s) newest GROUP BY first, second"
+        ") counted)"
+    )
+
+    def __init__(self, rows: QuerySet[Any], first: str, second: str) -> None:
+        super().__init__(rows.values(first=F(first), second=F(second)), output_field=TextField())
+
+    def as_sqlite(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> tuple[str, Any]:
+        """Write it with SQLite's names of the functions."""
+        template = self.template.replace("json_agg", "json_group_array")
+        template = template.replace("json_build_array", "json_array").replace("::text", "")
+        return self.as_sql(compiler, connection, template=template)
+
+
+class _IdsIn(Lookup):
+    """`column IN (…)` with one parameter for all ids, which Django would check one by one."""
+
+    lookup_name = "ids_in"
+    prepare_rhs = False
+
+    def as_sql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> tuple[str, Any]:
+        """Write an array or a document, as the database reads it fastest."""
+        if not self.rhs:
+            raise EmptyResultSet  # then Django asks nothing
+        column, params = self.process_lhs(compiler, connection)
+        ids = ",".join(map(str, self.rhs))
+        if connection.vendor == "postgresql":
+            return f"{column} = ANY(%s::bigint[])", (*params, f"{{{ids}}}")
+        sql = f"{column} IN (SELECT value FROM json_each(%s))"  # noqa: S608 - a name of a column
+        return sql, (*params, f"[{ids}]")
+
+
+def ids_in(column: str, ids: Iterable[int]) -> Lookup[Any]:
+    """Return the condition that a column has one of these ids, which may be thousands."""
+    return _IdsIn(F(column), sorted(set(ids)))
 
 
 def max_rows_per_statement(using: str) -> int:

@@ -1,7 +1,7 @@
 """Wakes idle workers by PostgreSQL's NOTIFY, after the commit and seldom.
 
-A NOTIFY in each insert would make commits wait for each other. So each process sends at most one
-in a while for each queue, and a worker that was woken probes often for as long as that may be.
+A NOTIFY in each insert would make commits wait for each other. So each process sends only one per
+interval and queue, and a worker that was woken probes often during that interval.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from django.db import Error, connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from hipq_django import events
 from hipq_django.conf.instances import get_instance
@@ -19,12 +20,29 @@ from hipq_django.database.errors import in_one_line
 
 SHORTEST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 0.4
-"""How long a process keeps quiet about a queue after it woke the workers; longer in a burst."""
+"""How long a process sends nothing about a queue after it woke the workers; longer in a burst."""
 
 _NOTIFY = """
     SELECT set_config('synchronous_commit', 'off', true), pg_notify(%s, name)
     FROM hipq_queue WHERE id = %s"""
-"""A transaction of its own, of which nothing need outlive a crash: so it waits for no disk."""
+"""A separate transaction that need not survive a crash, so it does not wait for the disk."""
+
+
+def has_messages(using: str) -> bool:
+    """Return whether the database carries messages between its clients."""
+    return connections[using].vendor == "postgresql"
+
+
+def listen(connection: BaseDatabaseWrapper, instance: str) -> None:
+    """Let a connection get the messages to the workers of an instance."""
+    with connection.cursor() as cursor:
+        cursor.execute(f'LISTEN "{channel_of(instance)}"')
+
+
+def send(connection: BaseDatabaseWrapper, instance: str, message: str) -> None:
+    """Send a message to the workers of an instance that listen."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_notify(%s, %s)", [channel_of(instance), message])
 
 
 def channel_of(instance: str) -> str:
@@ -33,12 +51,12 @@ def channel_of(instance: str) -> str:
 
 
 def wake_workers(instance: str, queues: Iterable[int], using: str) -> None:
-    """Once the current transaction is committed, wake workers that wait for work of the queues.
+    """After the commit of the current transaction, wake workers that wait for jobs of the queues.
 
-    The queues of an instance are given by their ids. Does nothing on other databases than
-    PostgreSQL, or where the setting NOTIFY is off.
+    The queues of an instance are given by their ids. Does nothing if the setting NOTIFY is off.
+    Called by the engine of PostgreSQL: see `Engine.wake_workers`.
     """
-    if connections[using].vendor != "postgresql" or not get_instance(instance).notify:
+    if not get_instance(instance).notify:
         return
     for queue in set(queues):
         transaction.on_commit(partial(_notify, instance, queue, using), using=using)
@@ -46,7 +64,7 @@ def wake_workers(instance: str, queues: Iterable[int], using: str) -> None:
 
 @dataclass(slots=True)
 class _Debounce:
-    """How long this process keeps quiet about one queue, and whether it had something to say."""
+    """How long this process sends nothing about one queue, and whether it suppressed anything."""
 
     until: float
     seconds: float
@@ -67,7 +85,7 @@ def _notify(instance: str, queue: int, using: str) -> None:
 
 
 def _may_notify(key: tuple[str, int], now: float) -> bool:
-    """Whether the pause is over; the next one is twice as long if this one hid anything."""
+    """Whether the pause is over; the next one is twice as long if this one suppressed anything."""
     pause = _pauses.get(key)
     if pause is not None and now < pause.until:
         pause.suppressed = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.db import connections
@@ -16,6 +17,17 @@ def isolation_level(using: str) -> str:
         return str(cursor.fetchone()[0])
 
 
+def deferred_transactions(using: str, options: Mapping[str, Any]) -> str:
+    """Return what is wrong with an SQLite database whose transactions do not begin by locking.
+
+    Of any other database nothing is.
+    """
+    is_right = options.get("transaction_mode") == "IMMEDIATE"
+    if is_right or connections[using].vendor != "sqlite":
+        return ""
+    return f"DATABASES[{using!r}] is SQLite without OPTIONS['transaction_mode'] = 'IMMEDIATE'."
+
+
 def has_psycopg(using: str) -> bool:
     """Return whether a PostgreSQL database is reached through psycopg 3, as it has to be."""
     driver: Any = connections[using]
@@ -23,7 +35,7 @@ def has_psycopg(using: str) -> bool:
 
 
 def check_driver(using: str) -> None:
-    """Raise `ConfigurationError` where PostgreSQL is reached through another driver."""
+    """Raise `ConfigurationError` if PostgreSQL is reached through another driver."""
     if connections[using].vendor == "postgresql" and not has_psycopg(using):
         raise ConfigurationError(
             f"database {using!r} is reached through psycopg2, which hipq_django does not support: "
@@ -32,7 +44,7 @@ def check_driver(using: str) -> None:
 
 
 def check_isolation(using: str) -> None:
-    """Raise `ConfigurationError` where the isolation level would make limits inexact."""
+    """Raise `ConfigurationError` if the isolation level would make limits inexact."""
     if connections[using].vendor != "postgresql":
         return
     level = isolation_level(using)

@@ -1,4 +1,4 @@
-"""What the database has beyond what Django's models say; the migrations hold its SQL."""
+"""The parts of the schema that Django's models do not describe; their SQL is in the migrations."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from django.db.migrations.executor import MigrationExecutor
 TABLE = "hipq_job"
 TRIGGER = "hipq_job_guard"
 
-# A queue's rows die young: let vacuum come early and work fast, and leave room for the new
-# version of a row on its page.
+# Rows of a queue change often: let vacuum run early and fast, and leave room for the new version of
+# a row on its page.
 STORAGE = {
     "fillfactor": 85,
     "autovacuum_vacuum_scale_factor": 0.02,
@@ -22,7 +22,7 @@ STORAGE = {
 
 
 def missing_migrations(using: str) -> list[str]:
-    """Return the migrations of hipq_django that the database lacks, the first one first."""
+    """Return the migrations of hipq_django that the database lacks, in their order."""
     executor = MigrationExecutor(connections[using])
     plan = executor.migration_plan(list(executor.loader.graph.leaf_nodes("hipq")))
     return [migration.name for migration, _ in plan if migration.app_label == "hipq"]

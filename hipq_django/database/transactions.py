@@ -1,4 +1,4 @@
-"""Transactions: of callers, and of workers, which end by themselves where they could last."""
+"""Transactions: of callers, and of workers, which the server ends if they are left open."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from hipq_django.exceptions import ConfigurationError
 
 @contextmanager
 def write_transaction(using: str) -> Iterator[None]:
-    """Open a transaction in which what was read stays true until it is written.
+    """Open a transaction in which rows that were read stay unchanged until they are written.
 
-    SQLite takes its one write lock first: BEGIN IMMEDIATE where `transaction_mode` says so, else
-    by a statement that writes nothing. PostgreSQL locks rows, see `locked`.
+    SQLite takes its one write lock first: by BEGIN IMMEDIATE if `transaction_mode` says so,
+    otherwise by a statement that writes nothing. PostgreSQL locks rows, see `locked`.
     """
     check_commits(using)
     connection = connections[using]
@@ -29,32 +29,57 @@ def write_transaction(using: str) -> Iterator[None]:
 
 @contextmanager
 def bounded_transaction(using: str) -> Iterator[None]:
-    """Open a `write_transaction` of a process of ours, which ends with the machine that opened it.
+    """Open a `write_transaction` that the server ends if this machine falls silent.
 
-    After as long a silence as makes a worker count as lost, the server ends the transaction and
-    its locks. Without that it is left to TCP, which takes hours. A limit that the server or the
-    session has already is left as it is.
+    The server ends the transaction and its locks after the silence that makes a worker count as
+    lost. Without this only TCP would end it, after hours. A limit that the server or the session
+    already has is left unchanged.
     """
     with _limited(using, _IDLE):
         yield
 
 
 @contextmanager
-def worker_transaction(using: str) -> Iterator[None]:
-    """Open a `bounded_transaction` of a worker, which does not wait for what others have locked.
+def worker_transaction(using: str, *, is_durable: bool = True) -> Iterator[None]:
+    """Open a `bounded_transaction` of a worker, which does not wait for locks of others.
 
-    That ends it, see `is_locked_out`: they may keep a lock for as long as they like, a view that
-    does all in one transaction say.
+    A lock of others ends it, see `is_locked_out`: they may keep it for any time, for example in a
+    view that is one transaction. Its commit does not wait for the disk if it need not be
+    `is_durable`: a crash of the server may lose it, as a whole, but no durable commit after it.
     """
-    with _limited(using, f"set_config('lock_timeout', '{LOCK_MILLISECONDS}', true), {_IDLE}"):
+    limits = f"set_config('lock_timeout', '{LOCK_MILLISECONDS}', true), {_IDLE}"
+    with _limited(using, limits if is_durable else f"{_NO_WAIT}, {limits}"):
         yield
+
+
+def bound_silence(using: str) -> None:
+    """Let the server end the current transaction, from now on, if this machine falls silent."""
+    connection = connections[using]
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT {_IDLE}", [str(_silence_milliseconds(using))])
+
+
+def bound_lock_waits(using: str, seconds: int) -> None:
+    """Let statements of the current transaction wait so long for a lock of others, no longer."""
+    connection = connections[using]
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT set_config('lock_timeout', '{seconds}s', true)")
+
+
+def _silence_milliseconds(using: str) -> int:
+    return min(int(longest_silence(using) * 1000), MAX_MILLISECONDS)
+
+
+_NO_WAIT = "set_config('synchronous_commit', 'off', true)"
 
 
 LOCK_MILLISECONDS = 100
 """How long a worker waits for a lock that is not passed over."""
 
 MAX_MILLISECONDS = (1 << 31) - 1
-"""The most that PostgreSQL takes for a time."""
+"""The longest time that PostgreSQL accepts."""
 
 IDLE_LIMIT = "idle_in_transaction_session_timeout"
 
@@ -64,7 +89,7 @@ _IDLE = f"""
 
 
 READS_NO_TABLE = "set_config('enable_seqscan', 'off', true)"
-"""Keeps this transaction from reading tables from end to end.
+"""Keeps this transaction from scanning whole tables.
 
 The server keeps the plan by which it checks a foreign key for as long as a session lasts; made
 while the table was small, it would read all of a large one for each new row.
@@ -73,22 +98,22 @@ while the table was small, it would read all of a large one for each new row.
 
 @contextmanager
 def _limited(using: str, limits: str) -> Iterator[None]:
-    """For this transaction only: behind a pooler the session is the next one's too."""
+    """For this transaction only: behind a pooler other clients use the same session."""
     connection = connections[using]
     is_outermost = not connection.in_atomic_block
     with write_transaction(using):
         if is_outermost and connection.vendor == "postgresql":
-            milliseconds = min(int(longest_silence(using) * 1000), MAX_MILLISECONDS)
             with connection.cursor() as cursor:
-                cursor.execute(f"SELECT {READS_NO_TABLE}, {limits}", [str(milliseconds)])
+                params = [str(_silence_milliseconds(using))]
+                cursor.execute(f"SELECT {READS_NO_TABLE}, {limits}", params)
         yield
 
 
 @contextmanager
 def statement_transaction(using: str) -> Iterator[None]:
-    """Open a transaction for what is one statement on PostgreSQL.
+    """Open a transaction for work that is a single statement on PostgreSQL.
 
-    There it is a transaction of its own, with nothing to send before and after it.
+    There the statement is its own transaction, with nothing to send before and after it.
     """
     connection = connections[using]
     if connection.vendor == "postgresql" and connection.get_autocommit():
@@ -99,9 +124,9 @@ def statement_transaction(using: str) -> Iterator[None]:
 
 
 def check_commits(using: str) -> None:
-    """Raise `ConfigurationError` where the caller manages transactions without Django's `atomic`.
+    """Raise `ConfigurationError` if the caller manages transactions without Django's `atomic`.
 
-    Nothing could be done after the commit there, and on SQLite a savepoint would be a commit.
+    There nothing could be done after the commit, and on SQLite a savepoint would be a commit.
     """
     connection = connections[using]
     is_open = connection.connection is not None

@@ -4,27 +4,79 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field, fields
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from hipq_django.domain.parts import UNNAMED
 from hipq_django.domain.states import NONE
+from hipq_django.exceptions import InvalidJobError, UnknownOptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime, timedelta
 
+    from hipq_django.domain.dependencies import On
+    from hipq_django.domain.retries import RetryPolicy
+    from hipq_django.domain.schedules import Cron, Every
+    from hipq_django.domain.uniqueness import Scope
     from hipq_django.domain.windows import TimeWindow
-    from hipq_django.models import Answer
+    from hipq_django.models import Answer, Batch, Job
 
 
-# Not frozen: that makes it three times as dear, and they are made by the ten thousand.
+OnConflict = Literal["raise", "return", "replace"]
+"""What to do while another live job has the key."""
+
+
+class JobOptions(TypedDict, total=False):
+    """The options of one job; those that are not given come from the job type."""
+
+    job_key: str | None
+    scheduled_run_time: datetime | None
+    delay: float | timedelta | None
+    priority: int | None
+    throttle_factor: float | Decimal | None
+    timeout: float | None
+    time_windows: Sequence[str | TimeWindow] | None
+    queue: str | None
+    after: Sequence[Job | int] | None
+    on: On | None
+    batch: Batch | int | None
+    unique_key: str | None
+
+
+class EnqueueOptions(JobOptions, total=False):
+    """The options of one call that enqueues a job."""
+
+    on_conflict: OnConflict | None
+
+
+class TypeOptions(TypedDict, total=False):
+    """The options of a job type, beside its name, queue and instance."""
+
+    timeout: float
+    max_timeout: float | None
+    priority: int
+    throttle_factor: float | Decimal
+    time_windows: Sequence[str | TimeWindow] | None
+    time_zone: str | None
+    retry: RetryPolicy | None
+    sensitive: Sequence[str]
+    counted_answers: bool
+    aliases: Sequence[str]
+    unique: Scope | bool | None
+    unique_on: Sequence[str] | None
+    schedule: str | Cron | Every | Mapping[str, str | Cron | Every] | None
+
+
+# Not frozen: that would cost three times as much, and tens of thousands are created.
 @dataclass(slots=True)
 class NewJob:
-    """One job for `enqueue_many`; what is not given comes from the job type.
+    """One job for `enqueue_many`; values that are not given come from the job type.
 
     `job_key` identifies the answer, `scheduled_run_time` is an aware datetime, or `delay` says in
     how many seconds, or what timedelta, from now; `timeout` is in seconds, `time_windows` a list of
-    text or `TimeWindow`.
+    text or `TimeWindow`. `after` are jobs, or their ids, that have to be over first, with `on` as
+    "succeeded" or "final"; `batch` is the batch that it belongs to; `unique_key` stands in place of
+    the arguments where the type is unique.
     """
 
     job_type: str
@@ -38,18 +90,57 @@ class NewJob:
     timeout: float | None = None
     time_windows: Sequence[str | TimeWindow] | None = None
     queue: str | None = None
+    after: Sequence[Job | int] | None = None
+    on: On | None = None
+    batch: Batch | int | None = None
+    unique_key: str | None = None
+
+
+@dataclass(slots=True)
+class BoundJob(NewJob):
+    """A new job of a task, whose arguments have been checked already."""
 
 
 JOB_OPTIONS = tuple(f.name for f in fields(NewJob))[2:]
+CALL_OPTIONS = tuple(EnqueueOptions.__annotations__.keys() - JobOptions.__annotations__.keys())
+
+
+def split_options(where: str, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the options of a job and those of the call that stores it, of both together.
+
+    Raise `UnknownOptionError` for one that is none.
+    """
+    for name in options:
+        if name not in JOB_OPTIONS and name not in CALL_OPTIONS:
+            raise UnknownOptionError(where, name, (*JOB_OPTIONS, *CALL_OPTIONS))
+    of_jobs = {name: value for name, value in options.items() if name in JOB_OPTIONS}
+    return of_jobs, {name: value for name, value in options.items() if name in CALL_OPTIONS}
+
+
+def check_of_jobs(job_type: str, how: Mapping[str, Any]) -> None:
+    """Raise `InvalidJobError` where options of a call are given for a job that is not stored."""
+    for name in how:
+        raise InvalidJobError(
+            f"{job_type}: {name}= belongs to the call that stores the job; give it to "
+            "enqueue or enqueue_many."
+        )
+
+
+def unstored(
+    job_type: str, job_data: Any, of_jobs: Mapping[str, Any], how: Mapping[str, Any]
+) -> NewJob:
+    """Return a new job; None for its data is an empty dict."""
+    check_of_jobs(job_type, how)
+    return NewJob(job_type, {} if job_data is None else job_data, **of_jobs)
 
 
 @dataclass(frozen=True, slots=True)
 class NewAnswer:
     """One answer for `receive_many`, and what a source's map function returns.
 
-    It is a response, None too, unless an `error` is given, text or JSON. `message_id` is the
-    sender's own id of the message, `part` the name of the part that is answered, where the job
-    waits for several.
+    It is a response (even None) unless an `error` is given, which is text or JSON. `message_id` is
+    the sender's own id of the message. If the job waits for several answers, `part` is the name of
+    this one.
     """
 
     job_type: str
@@ -63,7 +154,7 @@ class NewAnswer:
 
 @dataclass(frozen=True, slots=True)
 class JobDefaults:
-    """The values that a job of this type gets where its own are not given."""
+    """The default values for jobs of this type."""
 
     timeout: float = 86_400.0
     priority: int = 100
@@ -74,11 +165,11 @@ class JobDefaults:
 
 @dataclass(frozen=True, slots=True)
 class IncomingAnswer:
-    """An answer before it is stored, all of it checked.
+    """A checked answer before it is stored.
 
-    `attempt` is the attempt that a signed callback URL was made for, None where the answer is
-    matched by its key. `problem` says why a malformed message is no answer, `part` which of several
-    answers it is.
+    `attempt` is the attempt that a signed callback URL was made for; None if the answer finds its
+    job by the key. `problem` says what is wrong with a malformed message, `part` which of several
+    answers this is.
     """
 
     instance: str
@@ -93,7 +184,7 @@ class IncomingAnswer:
 
 
 def as_incoming(answer: Answer) -> IncomingAnswer:
-    """Return a stored answer as the message that it was."""
+    """Return the message of a stored answer."""
     return IncomingAnswer(
         answer.instance, answer.job_type, answer.job_key, answer.kind, answer.payload,
         answer.message_id, part=answer.part,

@@ -9,14 +9,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from django.db.models import TextChoices
+from django.utils.translation import gettext_lazy as _
 
 MIN_PRIORITY = -1_000_000
 MAX_PRIORITY = 1_000_000
 _PRIORITY_SPAN = 1 << 21  # holds every allowed priority, shifted to start at 0
 _TIME_SPAN = 1 << 42  # milliseconds since 1970, up to the year 2109
-MAX_RANK = (1 << 63) - 1
+MAX_RANK = (1 << 63) - 2
+HELD_RANK = MAX_RANK + 1
+"""The rank of a job that waits for others, behind all that may become due."""
 COMMITTED = timedelta(seconds=2)
-"""How long an enqueue usually takes, at the most, from its moment to its commit."""
+"""How long an enqueue usually takes at most until its commit."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -24,9 +27,9 @@ _MILLISECOND = timedelta(milliseconds=1)
 class Order(TextChoices):
     """Which waiting job is next."""
 
-    TIME = "time", "scheduled time, then priority"
-    PRIORITY = "priority", "priority, then scheduled time"
-    AGEING = "ageing", "priority that ages, so that none starves"
+    TIME = "time", _("scheduled time, then priority")
+    PRIORITY = "priority", _("priority, then scheduled time")
+    AGEING = "ageing", _("priority that ages, so that none starves")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,7 @@ class Ordering:
     ageing_seconds: float = 60.0
 
     def rank(self, scheduled_run_time: datetime, priority: int) -> int:
-        """Return the rank of a job; the lowest rank is next."""
+        """Return the rank of a job; the job with the lowest rank is next."""
         urgency = priority - MIN_PRIORITY
         moment = _milliseconds(scheduled_run_time)
         if self.order == Order.PRIORITY:
@@ -59,13 +62,13 @@ class Ordering:
         return MAX_RANK
 
     def first_future_rank(self, now: datetime) -> int:
-        """Return a rank that every job of the future has at least."""
+        """Return the lowest rank that a job of the future can have."""
         if self.order == Order.TIME:
             return _bounded(_milliseconds(now) // self._granule * _PRIORITY_SPAN)
         return -MAX_RANK
 
     def low_water_mark(self, first_rank: int | None, now: datetime) -> int:
-        """Return a rank that no due job is below, where `first_rank` was the first one by now.
+        """Return a rank below which there is no due job, given the `first_rank` that is due now.
 
         It holds for what is committed later too, by time at least, where enqueues are committed
         soon: they have their places further behind.
@@ -76,7 +79,7 @@ class Ordering:
         return min(first_rank, recent) if self.order == Order.TIME else first_rank
 
     def as_ranking(self) -> dict[str, str | float]:
-        """Return the order as it is stored where all waiting jobs have the ranks of it."""
+        """Return the order in the form that is stored once all waiting jobs have its ranks."""
         return {
             "order": self.order,
             "granularity_seconds": self.granularity_seconds,

@@ -1,9 +1,11 @@
-"""Several requests, one job: which answers a job expects, and which of them are in. Pure."""
+"""Several requests, one job: which answers a job expects, and which have come. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from typing import Any, Final
+
+from django.utils.translation import gettext as _
 
 from hipq_django.exceptions import InvalidJobError
 
@@ -11,24 +13,24 @@ MAX_PARTS: Final = 1_000
 MAX_PART_CHARS: Final = 100
 
 UNNAMED: Final = ""
-"""Stored where an answer is for the whole job, or is only counted and was not accepted yet."""
+"""Stored if an answer is for the whole job, or is counted and not accepted yet."""
 
 _COUNTED: Final = "#"
-"""Begins the name under which an answer that is only counted is accepted."""
+"""The first character of the name under which a counted answer is accepted."""
 
 Expects = int | list[str]
-"""How many answers a job expects, or the names of their parts; [] stands for one answer."""
+"""How many answers a job expects, or the names of their parts; [] means one answer."""
 
 ReceivedParts = list[tuple[str, Any]]
-"""The answers that are in, in the order in which they came: part and response."""
+"""The answers that have come, in their order of arrival: part and response."""
 
 
 class WaitFor:
-    """Returned by a handler: the job stays running until several answers are in.
+    """Returned by a handler: the job stays running until several answers have come.
 
     `WAIT_FOR("front", "back")` names the parts: each answer says which one it is. `WAIT_FOR(3)`
-    counts answers without names; the job type is declared with `counted_answers=True` then. Raise
-    `InvalidJobError` for what is neither.
+    counts answers without names; then declare the job type with `counted_answers=True`. Raise
+    `InvalidJobError` for anything else.
     """
 
     def __init__(self, *parts: int | str) -> None:
@@ -65,8 +67,7 @@ def _expects(parts: Sequence[Any]) -> Expects:
 def checked_part(part: object) -> str:
     """Return the name of a part: text of 1 to 100 printable characters, not '#' first."""
     usable = isinstance(part, str) and 0 < len(part) <= MAX_PART_CHARS
-    # For mypy: it is text.
-    if usable and part.isprintable() and not part.startswith(_COUNTED):  # type: ignore[attr-defined]
+    if usable and part.isprintable() and not part.startswith(_COUNTED):  # type: ignore[attr-defined]  # it is text
         return str(part)
     raise InvalidJobError(
         f"part {part!r:.200}: give text of 1 to {MAX_PART_CHARS} printable characters that does "
@@ -75,7 +76,7 @@ def checked_part(part: object) -> str:
 
 
 def counted_name(number: int) -> str:
-    """Return the name under which the next answer is accepted that has none of its own."""
+    """Return the name under which the next answer without a name is accepted."""
     return f"{_COUNTED}{number}"
 
 
@@ -85,17 +86,17 @@ def is_wanted(expects: Expects, part: str) -> bool:
 
 
 def is_complete(expects: Expects, parts: Collection[str]) -> bool:
-    """Return whether all that is expected is in."""
+    """Return whether all expected answers have come."""
     if isinstance(expects, int):
         return len(parts) >= expects
     return set(expects) <= set(parts)
 
 
 def collected(expects: Expects, answers: ReceivedParts) -> Any:
-    """Return what the response handler gets: part → response, or a list where they are counted.
+    """Return the response handler's argument: part → response, or a list of counted answers.
 
-    The parts stand in the order of `expects`, behind them others that are in from earlier
-    attempts; a list has the order of arrival.
+    The parts are in the order of `expects`, followed by others from earlier attempts; a list is in
+    the order of arrival.
     """
     if isinstance(expects, int):
         return [response for _, response in answers]
@@ -105,9 +106,16 @@ def collected(expects: Expects, answers: ReceivedParts) -> Any:
 
 
 def progress_of(expects: Expects, parts: Collection[str]) -> str:
-    """Return in words how many answers are in, and which parts are missing."""
+    """Return in words how many answers have come, and which parts are missing.
+
+    In the active language.
+    """
     if isinstance(expects, int):
-        return f"{len(parts)} of {expects} answers are in"
+        text = _("%(count)s of %(expected)s answers are in")
+        return text % {"count": len(parts), "expected": expects}
     missing = [part for part in expects if part not in parts]
-    text = f"{len(expects) - len(missing)} of {len(expects)} parts are in"
-    return f"{text}, missing: {', '.join(map(repr, missing))}" if missing else text
+    text = _("%(count)s of %(expected)s parts are in, missing: %(missing)s")
+    if not missing:
+        text = _("%(count)s of %(expected)s parts are in")
+    values = {"count": len(expects) - len(missing), "expected": len(expects)}
+    return text % {**values, "missing": ", ".join(map(repr, missing))}

@@ -1,6 +1,6 @@
 """Masks the values of sensitive fields, wherever people read them. Pure.
 
-What is stored stays as it is, because handlers need it.
+Stored data stays unmasked, because handlers need it.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from hipq_django.exceptions import InvalidJobError
 
 MASK = "\N{BULLET}" * 3
 MIN_CHARS = 3
-"""Shorter values are not looked for in texts: they would be found everywhere."""
+"""Shorter values are not searched for in texts: they would be found everywhere."""
 
 MIN_CHARS_ANYWHERE = 6
-"""Shorter values are looked for as whole words only."""
+"""Shorter values are searched for as whole words only."""
 
 
 _ADDRESS = re.compile(r"callback\S+")
 _SIGNATURE = re.compile(r"(?:\.|%2[Ee])[\w-]{43,}")
-"""What a token ends with; without it nobody takes the rest for a token."""
+"""The end of a token; without it the rest is not accepted as a token."""
 
 
 def without_tokens(text: str) -> str:
@@ -38,9 +38,9 @@ def without_tokens(text: str) -> str:
 
 
 class WithoutTokens(logging.Filter):
-    """Keeps the tokens of callback URLs out of what a logger, or handler, writes.
+    """Keeps the tokens of callback URLs out of the lines of a logger or handler.
 
-    For access logs: they have the path as it came, before the request reached Django.
+    For access logs, which contain the path before the request reaches Django.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -73,17 +73,17 @@ def _is_field(name: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Redactor:
-    """Knows the sensitive fields of a job type, and the values they have in one job.
+    """Knows the sensitive fields of a job type, and their values in one job.
 
     A name such as "card" is that key at any depth; "customer.iban" is the key "iban" directly
-    under "customer", at any depth; lists between do not count, nor does upper or lower case.
+    under "customer", at any depth; lists in between are ignored, and so is case.
     """
 
     fields: tuple[str, ...] = ()
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
 
     def knowing(self, *values: Any) -> Redactor:
-        """Return one that also masks, in texts, what the sensitive fields of `values` hold."""
+        """Return a redactor that also masks, in texts, the sensitive values of `values`."""
         if not self.fields:
             return self
         texts = (_text_of(secret) for value in values for secret in self._secrets(value))
@@ -91,7 +91,7 @@ class Redactor:
         return Redactor(self.fields, self.secrets.union(found))
 
     def knowing_all(self, value: Any) -> Redactor:
-        """Return one that knows the shortest values too, for a text that was made of them."""
+        """Return a redactor that also knows the shortest values, for a text made from them."""
         if not self.fields:
             return self
         texts = (_text_of(secret) or repr(secret) for secret in self._secrets(value))
@@ -102,7 +102,7 @@ class Redactor:
         return self.knowing(value)._masked(value, "") if self.fields else value
 
     def mask_text(self, text: str) -> str:
-        """Return a text without the known values, however they are quoted in it."""
+        """Return a text without the known values, however the text quotes them."""
         if not self.secrets:
             return text
         spellings = {spelling for secret in self.secrets for spelling in _spellings(secret)}
@@ -157,14 +157,14 @@ NOTHING_SENSITIVE = Redactor()
 
 
 def _text_of(value: Any) -> str:
-    """Return how a value stands in texts, '' where it would be found everywhere."""
+    """Return a value as text; '' if it would be found everywhere."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return ""
     return str(value).strip()
 
 
 def _spellings(secret: str) -> set[str]:
-    """Return how a value stands in texts: as it is, in a repr, in JSON, in an address."""
+    """Return the forms of a value in texts: as it is, in a repr, in JSON, in a URL."""
     return {
         secret,
         repr(secret)[1:-1],

@@ -1,4 +1,4 @@
-"""What may happen after an error: the decisions of a retry handler and the shipped policies.
+"""What may follow an error: the decisions of a retry handler and the shipped policies.
 
 Everything here is pure. Source: hipq README, "Retry".
 """
@@ -9,13 +9,14 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
 from hipq_django.domain.validation import aware_moment, checked_seconds
-from hipq_django.exceptions import InvalidJobError, WorkerLost
+from hipq_django.exceptions import InvalidJobError, StoredArgumentsError, WorkerLost
 
 MAX_LOSSES: Final = 3
-"""How often in a row a job without retry handler may lose its worker: it may be the killer."""
+"""How often in a row a job without a retry handler may lose its worker: it may have killed it."""
 
 UNCOUNTED: Final = "bystander"
 """The kind of an attempt that lost its worker beside a job which is likelier to have killed it."""
@@ -36,11 +37,11 @@ class _Wait:
 
 
 WAIT: Final = _Wait()
-"""Returned by a handler: the request is sent, the job stays running until the answer comes."""
+"""Returned by a handler: the request was sent, and the job stays running until the answer comes."""
 
 
 class Snooze(Exception):  # noqa: N818 - it is a wish of the handler, not an error
-    """Raised by a handler: put the job back for `seconds`; this is not counted as a failure."""
+    """Raised by a handler: puts the job back for `seconds`; this does not count as a failure."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = checked_seconds("Snooze", seconds)
@@ -51,8 +52,8 @@ class Snooze(Exception):  # noqa: N818 - it is a wish of the handler, not an err
 class RetryIn:
     """Try again `seconds` from now.
 
-    With `resend`, a job whose response handler failed sends its request again; otherwise only
-    the response handler runs again, on the stored answer.
+    If a response handler failed, only that runs again, on the stored answer; with `resend` the
+    handler runs and sends the request again.
     """
 
     seconds: float
@@ -85,10 +86,11 @@ Decision = RetryIn | RetryAt | GiveUp
 class Failure:
     """What is known of a failed attempt.
 
-    `count` failed attempts so far, this one included; `losses` of them, the last in a row, lost
-    their worker; `interrupted` in a row lost it or ran out of time; `classes` are the dotted names
-    of the exception's class and its bases. An attempt that was a `bystander`, because a job beside
-    it is likelier to have killed the worker, is counted nowhere.
+    `count` is the number of failed attempts so far, including this one; `losses` is how many of the
+    last ones in a row lost their worker; `interrupted` is how many in a row lost it or timed out;
+    `classes` are the dotted names of the exception's class and its bases. An attempt that was a
+    `bystander`, because a job beside it is likelier to have killed the worker, is in none of these
+    numbers.
     """
 
     count: int
@@ -97,7 +99,7 @@ class Failure:
     interrupted: int = 0
     bystander: bool = False
     lost_decisions: int = 0
-    """How many workers died deciding what follows it."""
+    """How many workers died while they decided what follows it."""
 
     def is_a(self, *classes: type[BaseException]) -> bool:
         """Return whether the exception is an instance of one of `classes`."""
@@ -108,7 +110,7 @@ class Failure:
 
 
 class Counts(NamedTuple):
-    """What is counted of a job's failed attempts, see `Failure`."""
+    """The numbers of a job's failed attempts, see `Failure`."""
 
     failures: int = 0
     losses: int = 0
@@ -126,7 +128,7 @@ class Counts(NamedTuple):
 
 
 def failure_of(counts: Counts, kind: str, classes: Sequence[str]) -> Failure:
-    """Return what is known of a job's last failure, of this `kind`; it is in the counts."""
+    """Return the failure of this `kind` that a job had last; the counts include it."""
     bystander = kind == UNCOUNTED
     return Failure(
         count=counts.failures or int(not bystander),
@@ -139,16 +141,26 @@ def failure_of(counts: Counts, kind: str, classes: Sequence[str]) -> Failure:
 
 def dotted_name(kind: type) -> str:
     """Return the name under which a class is stored and compared."""
+    return _dotted_name(kind)
+
+
+def class_names(kind: type) -> tuple[str, ...]:
+    """Return the names of an exception class and of all its bases."""
+    return _class_names(kind)
+
+
+@lru_cache(maxsize=2_000)
+def _dotted_name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def class_names(kind: type[BaseException]) -> tuple[str, ...]:
-    """Return the names of an exception class and of all its bases."""
+@lru_cache(maxsize=2_000)
+def _class_names(kind: type) -> tuple[str, ...]:
     return tuple(dotted_name(base) for base in kind.__mro__ if base is not object)
 
 
 class RetryPolicy(Protocol):
-    """Decides after a failure, without code of the project's own."""
+    """Decides after a failure, without code of the project."""
 
     def decide(self, failure: Failure) -> Decision:
         """Return `RetryIn`, `RetryAt` or `GiveUp`."""
@@ -156,7 +168,7 @@ class RetryPolicy(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Limited:
-    """The part that the policies share: how often, and for which exceptions."""
+    """What the policies share: how often to retry, and after which exceptions."""
 
     max_attempts: int = 5
     only: tuple[type[BaseException], ...] = (Exception,)
@@ -174,7 +186,7 @@ class _Limited:
         object.__setattr__(self, "only", tuple(only))
 
     def _allows(self, failure: Failure) -> bool:
-        """A job that lost so many workers may be what kills them, and gets no further one."""
+        """A job that lost this many workers may be killing them, and gets no further one."""
         may_try = failure.count < self.max_attempts and failure.losses < MAX_LOSSES
         return may_try and failure.is_a(*self.only)
 
@@ -183,9 +195,9 @@ class _Limited:
 class Exponential(_Limited):
     """Retry after `first_seconds`, then `factor` times as long each time, at most `cap_seconds`.
 
-    `jitter` is the share of each delay that is drawn by chance (0 none, 1 all of it), so that
-    jobs that failed together do not come back together. `max_attempts` counts every failed
-    attempt, the first included; `only` names the exception classes that are worth a retry.
+    `jitter` is the random share of each delay (0 none, 1 all of it), so that jobs that failed
+    together do not come back together. `max_attempts` counts every failed attempt, including the
+    first; `only` lists the exception classes after which to retry.
     """
 
     first_seconds: float = 10.0
@@ -211,7 +223,7 @@ class Exponential(_Limited):
         return RetryIn(delay - delay * self.jitter + self.draw(0, delay * self.jitter))
 
     def delay(self, failures: int) -> float:
-        """Return the delay in seconds before jitter; jitter only ever makes it shorter."""
+        """Return the delay in seconds before jitter; jitter only makes it shorter."""
         try:
             delay = self.first_seconds * self.factor ** max(failures - 1, 0)
         except OverflowError:
@@ -245,16 +257,18 @@ class Never:
 
 
 def is_shipped(policy: RetryPolicy | None) -> bool:
-    """Return whether a policy, or its absence, is decided by without code of the project's own."""
+    """Return whether a policy, or its absence, decides without code of the project."""
     return policy is None or type(policy) in (Exponential, Fixed, Never)
 
 
 def decide(policy: RetryPolicy | None, failure: Failure) -> Decision:
-    """Return the decision of a job type without retry handler.
+    """Return the decision of a job type without a retry handler.
 
-    A lost worker is not the job's fault: unless the policy speaks of `WorkerLost`, the job runs
-    again, until it lost so many workers in a row that it may be what kills them.
+    A lost worker is usually not the job's fault: unless the policy covers `WorkerLost`, the job
+    runs again, until it has lost so many workers in a row that it may be killing them.
     """
+    if is_hopeless(failure):
+        return GiveUp()
     lost = failure.is_a(WorkerLost)
     if policy is None or (lost and not _covers_lost_workers(policy)):
         again = lost and failure.losses < MAX_LOSSES
@@ -262,11 +276,16 @@ def decide(policy: RetryPolicy | None, failure: Failure) -> Decision:
     return policy.decide(failure)
 
 
-def decide_interrupted(failure: Failure) -> Decision:
-    """Return the decision about a job whose answer is in, where its policy would give up.
+def is_hopeless(failure: Failure) -> bool:
+    """Return whether every further attempt would fail alike, whatever policies say."""
+    return failure.is_a(StoredArgumentsError)
 
-    What the other system answered in time is not thrown away because a worker died, or was slow:
-    the response handler gets it, unless it was interrupted too often itself.
+
+def decide_interrupted(failure: Failure) -> Decision:
+    """Return the decision about a job whose answer has come, if its policy would give up.
+
+    An answer that came in time is not dropped because a worker died, or was slow: the response
+    handler gets it, unless it was interrupted too often itself.
     """
     again = failure.bystander or 0 < failure.interrupted < MAX_LOSSES
     return RetryIn(0) if again else GiveUp()
@@ -278,10 +297,10 @@ def _covers_lost_workers(policy: RetryPolicy) -> bool:
 
 
 def with_max_attempts(policy: RetryPolicy | None, failure: Failure, decision: Decision) -> Decision:
-    """Return `decision`, or `GiveUp` where the policy's `max_attempts` is used up.
+    """Return `decision`, or `GiveUp` if the policy's `max_attempts` is used up.
 
-    A job type may have both a retry handler and a policy: the handler says when, the policy
-    how often at most.
+    A job type may have both a retry handler and a policy: the handler decides, and the policy
+    bounds how often.
     """
     limit = getattr(policy, "max_attempts", None)
     return GiveUp() if limit is not None and failure.count >= limit else decision

@@ -1,4 +1,4 @@
-"""What may be stored as JSON or text, the same on every database."""
+"""Which values can be stored as JSON or text, the same on every database."""
 
 from __future__ import annotations
 
@@ -14,26 +14,32 @@ MAX_ERROR_CHARS = 10_000
 MAX_TRACEBACK_CHARS = 100_000
 
 
-def _encoder() -> Callable[[Any], str]:
-    """Return `JSONEncoder.encode` without what it does anew for each value.
+def _encoder(make: Any) -> Callable[[Any], str]:
+    """Return `JSONEncoder.encode` without the set-up that it repeats for each value.
 
-    It makes a C encoder each time, which takes longer than to encode what most jobs carry.
+    `make` makes Python's C encoder, if it has one. JSONEncoder makes one each time, which takes
+    longer than encoding the data of most jobs.
     """
     plain = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
-    make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:  # a Python without the C encoder
         return plain.encode
     escape = json.encoder.encode_basestring
-    encode = make(None, plain.default, escape, None, ": ", ", ", False, False, False)
-    return lambda value: "".join(encode(value, 0))
+    try:
+        encode = make(None, plain.default, escape, None, ": ", ", ", False, False, False)
+        works = "".join(encode(_SAMPLE, 0)) == plain.encode(_SAMPLE)
+    except TypeError:  # it is private, and may take something else in another Python
+        works = False
+    return (lambda value: "".join(encode(value, 0))) if works else plain.encode
 
 
-encode_json = _encoder()
+_SAMPLE = {"text": "\u00e9", "list": [1, 1.5, True, None], "dict": {}}
+
+encode_json = _encoder(getattr(json.encoder, "c_make_encoder", None))
 """Return a value as JSON text; raise `ValueError`, `TypeError` or `RecursionError`."""
 
 
 def _number(text: str) -> float | int:
-    """PostgreSQL reads 1e+23 back as a whole number; so it is one from the beginning."""
+    """PostgreSQL reads 1e+23 back as a whole number, so it is stored as one."""
     return int(float(text)) if "e+" in text else float(text)
 
 
@@ -51,17 +57,17 @@ def to_json(value: Any) -> Any:
 
 
 def sized_json(value: Any) -> tuple[Any, int]:
-    """Return the same and how many characters it has as text."""
+    """Return the same and how many bytes it has as text."""
     if value is None:
         return None, 4
-    text = _encode(value)
-    return _DECODER.raw_decode(text)[0], len(text)
+    text, size = _encode(value)
+    return _DECODER.raw_decode(text)[0], size
 
 
-def _encode(value: Any) -> str:
+def _encode(value: Any) -> tuple[str, int]:
     try:
         text = encode_json(value)
-        text.encode()
+        size = len(text.encode())
     except RecursionError as error:
         raise ValueError("it is nested too deeply or contains itself") from error
     except UnicodeEncodeError as error:
@@ -72,7 +78,7 @@ def _encode(value: Any) -> str:
         _check_depth(value)
     if "\\u0000" in text:
         _check_nul(value)
-    return text
+    return text, size
 
 
 def _check_depth(value: Any) -> None:
@@ -107,7 +113,7 @@ def storable_text(text: str, limit: int = MAX_ERROR_CHARS) -> str:
 
 
 def error_of(exception: BaseException, redactor: Redactor | None = None) -> str:
-    """Return what a job's `error` says of an exception: its class and message."""
+    """Return the text of an exception for a job's `error`: its class and message."""
     name = type(exception).__name__
     try:
         message = str(exception)
@@ -123,6 +129,6 @@ def traceback_of(exception: BaseException, redactor: Redactor | None = None) -> 
         text = format_exception(exception)
     except BaseException as broken:
         text = f"the traceback cannot be read: {type(broken).__name__}"
-    # Masked before it is cut, or the rest of a value would stand at the edge.
+    # Masked before it is cut, or a part of a value could remain at the end.
     text = redactor.mask_text(text) if redactor else text
     return storable_text(without_tokens(text)[-MAX_TRACEBACK_CHARS:], MAX_TRACEBACK_CHARS)

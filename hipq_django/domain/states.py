@@ -4,6 +4,7 @@ Source: hipq state.md, "States and State Transitions".
 """
 
 from django.db.models import TextChoices
+from django.utils.translation import gettext_lazy as _
 
 NONE = "NONE"
 """Stored where there is no error and no key. Source: hipq state.md, "Persistent State"."""
@@ -12,49 +13,49 @@ NONE = "NONE"
 class State(TextChoices):
     """Where a job stands, in the words the database stores."""
 
-    INITIAL = "initial"
-    RUNNING = "running"
-    ERROR = "error"
-    RETRY = "retry"
-    FINAL = "final"
+    INITIAL = "initial", _("initial")
+    RUNNING = "running", _("running")
+    ERROR = "error", _("error")
+    RETRY = "retry", _("retry")
+    FINAL = "final", _("final")
 
 
 class Outcome(TextChoices):
     """How a final job ended; `NONE` while it is not final."""
 
-    NONE = "NONE", "none"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    TIMED_OUT = "timed_out", "timed out"
-    CANCELLED = "cancelled"
+    NONE = "NONE", _("none")
+    SUCCEEDED = "succeeded", _("succeeded")
+    FAILED = "failed", _("failed")
+    TIMED_OUT = "timed_out", _("timed out")
+    CANCELLED = "cancelled", _("cancelled")
 
 
 class Phase(TextChoices):
     """What the owner of a job is doing with it; `NONE` while nobody owns it."""
 
-    NONE = "NONE", "none"
-    REQUEST = "request", "handler"
-    RESPONSE = "response", "response handler"
-    DECISION = "decision", "retry handler"
+    NONE = "NONE", _("none")
+    REQUEST = "request", _("handler")
+    RESPONSE = "response", _("response handler")
+    DECISION = "decision", _("retry handler")
 
 
 class AnswerKind(TextChoices):
     """Which of the two was answered; `malformed` is a message that is no answer."""
 
-    RESPONSE = "response"
-    ERROR = "error"
-    MALFORMED = "malformed"
+    RESPONSE = "response", _("response")
+    ERROR = "error", _("error")
+    MALFORMED = "malformed", _("malformed")
 
 
 class AnswerStatus(TextChoices):
     """What became of the answer."""
 
-    ACCEPTED = "accepted", "accepted: it settled its job or will"
-    EARLY = "early", "early: kept for the job to come"
-    DUPLICATE = "duplicate", "duplicate: the job was answered before"
-    LATE = "late", "late: the job was final"
-    UNMATCHED = "unmatched", "unmatched: no such job in time, or no such part"
-    DISCARDED = "discarded", "discarded: the request was sent again"
+    ACCEPTED = "accepted", _("accepted: it settled its job or will")
+    EARLY = "early", _("early: kept for the job to come")
+    DUPLICATE = "duplicate", _("duplicate: the job was answered before")
+    LATE = "late", _("late: the job was final")
+    UNMATCHED = "unmatched", _("unmatched: no such job in time, or no such part")
+    DISCARDED = "discarded", _("discarded: the request was sent again")
 
 
 MOVES: dict[State, frozenset[State]] = {
@@ -64,7 +65,11 @@ MOVES: dict[State, frozenset[State]] = {
     State.RETRY: frozenset({State.RUNNING}),
     State.FINAL: frozenset(),
 }
-"""Every allowed move. The database refuses the others by a trigger made from this table."""
+"""Every allowed move.
+
+The database refuses the others by a trigger, whose text is frozen in a migration: a test holds this
+table against it.
+"""
 
 VALID_COMBINATIONS = (
     "initial/NONE/NONE",
@@ -80,13 +85,16 @@ VALID_COMBINATIONS = (
     "final/cancelled/NONE",
     "final/cancelled/NONE/error",
 )
-"""What fits together in a job: state, outcome and work; whether it has an error, and a worker.
+"""What fits together in a job: state, outcome and phase; whether it has an error, and a worker.
 
-The database refuses everything else by a check made from this list.
+The database refuses everything else by a check, which is frozen in a migration: a test holds this
+list against it.
 """
 
 WAITING = (State.INITIAL, State.RETRY)
 """The states from which a worker claims."""
+
+LIVE = (State.INITIAL, State.RUNNING, State.ERROR, State.RETRY)
 
 UNSUCCESSFUL = (Outcome.FAILED, Outcome.TIMED_OUT, Outcome.CANCELLED)
 """The outcomes that an operator looks for."""
@@ -103,4 +111,4 @@ def steps_between(old: State, new: State) -> tuple[State, ...]:
         if new in MOVES[way[-1]]:
             return (*way[1:], new)
         ways.extend((*way, step) for step in sorted(MOVES[way[-1]]) if step not in way)
-    raise ValueError(f"no way leads from {old} to {new}")
+    raise ValueError(f"no transition leads from {old} to {new}")

@@ -1,7 +1,7 @@
 """Jobs that were executing when their worker died: one of them may have killed it.
 
-Until an attempt of it ends in another way such a job is a suspect, and a worker executes one
-suspect at a time. So the next worker that dies says which it was. Pure.
+Until one of its attempts ends in another way such a job is a suspect, and a worker executes one
+suspect at a time. So the next worker that dies shows which job killed it. Pure.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from hipq_django.models import Job
 
 LOST: Final = "WorkerLost"
-"""How the error of a job begins whose worker died while it owned the job."""
+"""The beginning of the error of a job whose worker died while it owned the job."""
 
 SUSPECT: Final = f"{LOST}: worker "
-"""How the error of a job begins that was executing then."""
+"""The beginning of the error of a job that was executing then."""
 
 HARMLESS: Final = f"{LOST}: before the job had started, or after its answer came"
 
@@ -27,7 +27,7 @@ def loss_text(job: Job) -> str:
 
 
 def was_lost(error: Any) -> bool:
-    """Return whether a waiting job with this error lost its worker, be it before it had started."""
+    """Return whether a waiting job with this error lost its worker, even before it had started."""
     return isinstance(error, str) and error.startswith(LOST)
 
 

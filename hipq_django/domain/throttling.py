@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from hipq_django.models import Job, Queue
 
 
-# Not frozen: that makes them three times as dear, and there is one for each job.
+# Not frozen: that would cost three times as much, and there is one for each job.
 @dataclass(slots=True)
 class RunningJob:
-    """What a throttler sees of a job, running or candidate."""
+    """What a throttler sees of a running job; a candidate has more."""
 
     job_type: str
     job_key: str
@@ -72,7 +72,7 @@ RUN = Run()
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The job does not start now; it is asked about again at the next pass."""
+    """The job does not start now; the throttler is asked again at the next pass."""
 
     reason: str
 
@@ -89,7 +89,7 @@ Verdict = Run | Hold | Reschedule
 
 
 class Throttler(Protocol):
-    """Decides which candidates may start, seeing what runs; all throttlers must agree."""
+    """Decides which candidates may start, given the running jobs; all throttlers must agree."""
 
     def __call__(
         self,
@@ -102,7 +102,7 @@ class Throttler(Protocol):
 
 
 class ThrottlerError(HipqError):
-    """A throttler raised or returned something else than one verdict per candidate."""
+    """A throttler raised, or did not return one verdict per candidate."""
 
 
 def ask(
@@ -181,8 +181,12 @@ def _check_verdict(name: str, verdict: object) -> None:
 def fits(factor: Decimal, load: Decimal, limit: Decimal) -> bool:
     """Return whether a job may start under `limit` while `load` is running.
 
-    A limit below 1 is none; factor 0 is critical and never held back; a factor above the limit
-    runs when nothing else runs.
+    A limit below 1 means no limit; factor 0 is critical and never held back; a job with a factor
+    above the limit runs when nothing else runs.
+
+    The engines say the same in SQL, in `probe_queues` and in `claim_fitting`: the tests
+    `test_in_a_strict_queue_the_first_due_job_must_fit` and
+    `test_of_a_limited_queue_the_first_that_fit_are_claimed_at_once` hold them to it.
     """
     return limit < 1 or factor == 0 or load + factor <= limit or load == 0
 
@@ -210,8 +214,8 @@ class ShareLimit:
     """Gives each value of `job_data[key]` a share of the queue's limit.
 
     Source: hipq README, the regions east 40 %, north 30 %, west 30 %. Values that are not named
-    share `other` (nothing unless given). A job heavier than its whole share runs when nothing
-    else of that share runs. Without a limit on the queue there are no shares.
+    share `other` (0 by default). A job heavier than its whole share runs when nothing else of that
+    share runs. If the queue has no limit there are no shares.
     """
 
     key: str
@@ -279,7 +283,7 @@ class KeyLimit:
         running: Sequence[RunningJob],
         candidates: Sequence[Candidate],
     ) -> list[Verdict]:
-        """Hold the candidates of every value that has its limit running."""
+        """Hold the candidates of every value whose limit is reached."""
         del queue, now
         limit = Decimal(str(self.limit))
         loads = _loads(running, self._group_of)
@@ -304,16 +308,16 @@ class KeyLimit:
 class RateLimit:
     """Lets at most `count` jobs start in any `per` seconds, over all workers of the queue.
 
-    The starts of the last `per` seconds are kept in the queue's row, written by the claim. Of more
-    than a hundred the moments are rounded up to hundredths of `per`, so that the row stays small:
-    a start may come that much later than it could, and never sooner.
+    The starts of the last `per` seconds are kept in the queue's row, written by the claim. With a
+    `count` above a hundred the moments are rounded up to hundredths of `per`, so that the row stays
+    small: a start may come that much later than it could, but never sooner.
     """
 
     count: int
     per: float
 
     SPANS: ClassVar = 100
-    """So many starts are kept as they were; else `per` is divided into so many spans."""
+    """Up to this many starts are kept exactly; for more, `per` is divided into this many spans."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.count, int) or not _is_positive(self.count, self.per):
@@ -329,7 +333,7 @@ class RateLimit:
         running: Sequence[RunningJob],
         candidates: Sequence[Candidate],
     ) -> list[Verdict]:
-        """Hold all candidates behind the last start that is still free."""
+        """Hold all candidates beyond the starts that are still free."""
         del running
         starts = self._starts(queue, now)
         free = self.count - sum(number for _, number in starts)
@@ -340,7 +344,7 @@ class RateLimit:
     def admitted(
         self, queue: Queue, now: datetime, count: int, latest: datetime | None = None
     ) -> None:
-        """Write down that `count` jobs start now, or at some moment until `latest`.
+        """Record that `count` jobs start now, or at some moment until `latest`.
 
         Called inside the claim's transaction. They count as started at the latest moment.
         """
@@ -352,7 +356,7 @@ class RateLimit:
         queue.throttler_state = {**queue.throttler_state, self._name: kept}
 
     def _rounded_up(self, moment: float) -> float:
-        """Return the end of the span in which a moment lies; the end of one lies in itself."""
+        """Return the end of the span that contains a moment; a span includes its end."""
         if self.count <= self.SPANS:
             return moment
         span = max(int(self.per * 1_000_000 / self.SPANS), 1)
@@ -368,7 +372,7 @@ class RateLimit:
 
 
 def may_query(throttlers: Sequence[Throttler]) -> bool:
-    """Return whether code of the project's decides, which may ask the database."""
+    """Return whether code of the project decides, which may query the database."""
     return any(type(throttler) not in (ShareLimit, KeyLimit, RateLimit) for throttler in throttlers)
 
 

@@ -1,15 +1,19 @@
 """Tracebacks as text, as `traceback.format_exception` writes them, at a fraction of its cost.
 
-Jobs that fail together mostly fail at the same places: what is said of a place is remembered.
+Jobs that fail together mostly fail at the same places, so the text of a place is cached. And the
+way back: from a text to a traceback through the same places.
 """
 
 from __future__ import annotations
 
+import re
+import sys
 import traceback
-from types import CodeType, TracebackType
+from functools import lru_cache
+from types import CodeType, FrameType, FunctionType, TracebackType
 
 MAX_PLACES = 2_000
-"""So many places are remembered."""
+"""How many places are cached."""
 
 _Place = tuple[str, CodeType, int, int]
 """File, code, instruction and line: where a traceback passes through."""
@@ -21,7 +25,7 @@ _CONTEXT = "\nDuring handling of the above exception, another exception occurred
 
 
 _EXPLAINED = (SyntaxError, NameError, AttributeError, ImportError)
-"""Of these Python may say more than their message."""
+"""For these Python may show more than their message."""
 
 
 def format_exception(exception: BaseException) -> str:
@@ -35,7 +39,7 @@ def format_exception(exception: BaseException) -> str:
 
 
 class _UnusualError(Exception):
-    """Python knows better how to write this down."""
+    """Python itself has to format this error."""
 
 
 def _chain(exception: BaseException, behind: list[BaseException]) -> str:
@@ -101,3 +105,49 @@ def _message(exception: BaseException) -> str:
     except BaseException as error:  # a message may even raise SystemExit
         raise _UnusualError from error
     return f"{name}: {message}\n" if message else f"{name}\n"
+
+
+# From a text to a traceback
+
+Step = tuple[str, int, str]
+"""File, line and function."""
+
+_step = re.compile(r'^  File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
+
+
+def steps_of(text: str) -> tuple[Step, ...]:
+    """Return the places in the traceback of the last exception in a text."""
+    last = text.rpartition(_CAUSE)[2].rpartition(_CONTEXT)[2]
+    return tuple([(file, int(line), name) for file, line, name in _step.findall(last)])
+
+
+@lru_cache(maxsize=200)
+def through(steps: tuple[Step, ...]) -> TracebackType:
+    """Return a traceback through these places, without values and without callers."""
+    place: TracebackType | None = None
+    for file, line, name in reversed(steps):
+        place = TracebackType(place, _frame(file, line, name), 0, line)
+    assert place is not None  # noqa: S101 - there is a step
+    return place
+
+
+def _frame(file: str, line: int, name: str) -> FrameType:
+    """Return a frame of a generator that never runs: other frames would keep those below alive."""
+    code = _never.__code__.replace(
+        co_filename=file, co_firstlineno=line, co_name=name, co_qualname=name
+    )
+    module = {"__name__": _module_of(file), "__file__": file}
+    frame: FrameType = FunctionType(code, module)().gi_frame
+    return frame
+
+
+def _never():  # type: ignore[no-untyped-def]  # its code is a template
+    yield
+
+
+def _module_of(file: str) -> str | None:
+    """Return the name of the module that was read from a file, by which trackers group."""
+    for name, module in [*sys.modules.items()]:
+        if getattr(module, "__file__", None) == file:
+            return name
+    return None

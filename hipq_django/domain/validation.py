@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from math import nextafter
@@ -10,23 +11,26 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from hipq_django.domain.ordering import MAX_PRIORITY, MIN_PRIORITY
-from hipq_django.domain.serialization import to_json
+from hipq_django.domain.serialization import sized_json
 from hipq_django.domain.states import NONE
 from hipq_django.domain.windows import parse_windows
-from hipq_django.exceptions import InvalidJobError
+from hipq_django.exceptions import InvalidJobError, ResultError
 
 MAX_SECONDS: Final = 10 * 366 * 86_400
 """The longest timeout and delay: ten years, so that every moment stays representable."""
 
 _AT_MOST_TEN_YEARS = f"at most {MAX_SECONDS:,} (ten years)."
 ABOVE_ZERO: Final = nextafter(0, 1)
-"""The least number of all above 0."""
+"""The smallest number above 0."""
 
 _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST = datetime(9000, 1, 1, tzinfo=UTC)
 
 MAX_NAME_CHARS: Final = 100
+MAX_TYPE_NAME_CHARS: Final = 200
+"""More than for other names: that of a task has the path of its module."""
 MAX_KEY_CHARS: Final = 255
+MAX_REASON_CHARS: Final = 1_000
 MAX_FACTOR: Final = Decimal(1_000_000)
 FACTOR_DECIMALS: Final = 3
 _FACTOR_STEP = Decimal(1).scaleb(-FACTOR_DECIMALS)
@@ -38,17 +42,17 @@ def checked_name(what: str, name: object) -> str:
     if isinstance(name, str) and len(name) <= MAX_NAME_CHARS and _NAME.fullmatch(name):
         return name
     raise InvalidJobError(
-        f"{what} {name!r:.200}: a name has lower-case letters, digits and underscores, begins "
-        f"with a letter and has at most {MAX_NAME_CHARS} characters."
+        f"{what} {name!r:.200}: a name consists of lower-case letters, digits and underscores, "
+        f"begins with a letter and has at most {MAX_NAME_CHARS} characters."
     )
 
 
 def checked_type_name(name: object) -> str:
-    """Return the name of a job type: text of 1 to 100 printable characters."""
-    if isinstance(name, str) and 0 < len(name) <= MAX_NAME_CHARS and name.isprintable():
+    """Return the name of a job type: text of 1 to 200 printable characters."""
+    if isinstance(name, str) and 0 < len(name) <= MAX_TYPE_NAME_CHARS and name.isprintable():
         return name
     raise InvalidJobError(
-        f"job type {name!r:.200}: the name must be text of 1 to {MAX_NAME_CHARS} printable "
+        f"job type {name!r:.200}: the name must be text of 1 to {MAX_TYPE_NAME_CHARS} printable "
         "characters."
     )
 
@@ -72,16 +76,52 @@ def checked_key(key: object) -> str:
             "allowed; use a hash of it."
         )
     if not key.isprintable():
-        raise InvalidJobError(f"job_key {key!r}: a key has printable characters only.")
+        raise InvalidJobError(
+            f"job_key {key!r}: a key has printable characters only; remove others."
+        )
     return key
 
 
-def checked_data(data: object) -> Any:
-    """Return the copy of `data` that is stored; raise `InvalidJobError` unless it is JSON."""
+def checked_data(data: object, max_bytes: int | None = None) -> Any:
+    """Return the copy of `data` that is stored.
+
+    Raise `InvalidJobError` unless it is JSON, and of at most `max_bytes`.
+    """
     try:
-        return to_json(data)
+        stored, size = sized_json(data)
     except ValueError as error:
         raise InvalidJobError(f"job_data is not JSON: {error}.") from error
+    if max_bytes is not None and size > max_bytes:
+        raise InvalidJobError(
+            f"job_data has {size:,} bytes as JSON, and at most {max_bytes:,} are stored; keep it "
+            "elsewhere and give its id, or raise MAX_DATA_BYTES in the setting HIPQ."
+        )
+    return stored
+
+
+MAX_RESULT_BYTES = 16_000_000
+"""Drivers take more than a second for ten million characters, and the whole batch waits for it."""
+
+
+def checked_result(
+    whose: str, value: Any, explain: Callable[[Any], str] | None = None
+) -> tuple[Any, int]:
+    """Return the copy of a result that is stored, and its size in bytes.
+
+    Raise `ResultError` unless it is JSON of a size that can be stored; `explain` may say better
+    what is wrong with a value that is not JSON.
+    """
+    try:
+        stored, size = sized_json(value)
+    except ValueError as error:
+        reason = (explain and explain(value)) or str(error)
+        raise ResultError(f"the result of {whose} is not JSON: {reason}") from error
+    if size > MAX_RESULT_BYTES:
+        raise ResultError(
+            f"the result of {whose} has {size:,} bytes as JSON, but at most "
+            f"{MAX_RESULT_BYTES:,} are stored; store it elsewhere and return a reference to it."
+        )
+    return stored, size
 
 
 def number_in(value: object, low: float, high: float) -> float | None:
@@ -148,7 +188,7 @@ def checked_priority(priority: object) -> int:
 
 
 def checked_message(message: object) -> str:
-    """Return what is said beside the percent."""
+    """Return the message of a progress report."""
     if isinstance(message, str):
         return message
     raise InvalidJobError(f"message {message!r:.200}: give text, or leave it out.")
@@ -168,6 +208,15 @@ def checked_factor(factor: object) -> Decimal:
     raise InvalidJobError(
         f"throttle_factor {factor!r}: give a number from 0 to {MAX_FACTOR:,} with at most "
         f"{FACTOR_DECIMALS} decimals."
+    )
+
+
+def checked_reason(reason: object) -> str:
+    """Return why somebody does something, as it is stored."""
+    if isinstance(reason, str) and len(reason) <= MAX_REASON_CHARS and "\0" not in reason:
+        return reason
+    raise InvalidJobError(
+        f"reason {reason!r:.100}: give text of at most {MAX_REASON_CHARS:,} characters."
     )
 
 
@@ -193,7 +242,8 @@ def checked_zone(name: object) -> str:
             raise ValueError(name)
     except (ValueError, OSError, KeyError) as error:
         raise InvalidJobError(
-            f"time zone {name!r} is unknown; give a name such as 'Europe/Paris'."
+            f"time zone {name!r} is unknown; give a name such as 'Europe/Paris', or install the "
+            "zone data that this machine lacks (pip install tzdata)."
         ) from error
     return str(name)
 
@@ -216,5 +266,5 @@ def aware_moment(name: str, moment: object) -> datetime:
 
 
 def started(deadline: datetime, timeout: float, extended_seconds: float) -> datetime:
-    """Return when an attempt was claimed, by the deadline that it has now."""
+    """Return when an attempt was claimed, calculated from its present deadline."""
     return deadline - timedelta(seconds=timeout + extended_seconds)

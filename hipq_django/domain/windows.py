@@ -1,9 +1,10 @@
-"""Time windows: the times of day at which a job may start, on the wall clock of a time zone.
+"""Time windows: the times of day at which a job may start, in the local time of a time zone.
 
-An instant is open if the wall clock then shows a time that lies in a window. All of it follows
-from that: an opening in the hour that spring skips is the first valid instant after it, a window
-that lies whole in that hour does not open that day, and in the hour that autumn repeats both
-passes are open. Windows that touch or overlap are one. Source: hipq README, "Time Windowing".
+An instant is open if the wall clock then shows a time inside a window. Everything follows from
+that: when clocks go forward, a window that opens in the skipped hour opens at the first instant
+after it, and a window that lies completely in that hour does not open that day; when they go back,
+a window in the repeated hour is open both times. Windows that touch or overlap are one. Source:
+hipq README, "Time Windowing".
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ _SECOND = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True, order=True, init=False)
 class TimeWindow:
-    """A span of the wall clock, from `start` up to but without `end`.
+    """A span of local time, from `start` (included) to `end` (excluded).
 
     Times are "HH:MM", "HH:MM:SS" or `datetime.time`; "24:00" is the end of the day, and an end
-    before the start lies on the next day. `days` are the weekdays on which the window opens, for
+    before the start is on the next day. `days` are the weekdays on which the window opens, for
     example "mon-fri" or "sat,sun"; empty: every day. All three are kept as their shortest text, so
     that windows that mean the same are equal. Raise `InvalidJobError` for anything else.
     """
@@ -80,9 +81,7 @@ def parse_windows(values: Sequence[TimeWindow | str | Mapping[str, str]]) -> tup
     `InvalidJobError` for anything else.
     """
     if isinstance(values, str | bytes) or not isinstance(values, Sequence):
-        raise InvalidJobError(
-            f"time windows {values!r}: must be a list, for example ['22:00-02:00']."
-        )
+        raise InvalidJobError(f"time windows {values!r}: give a list, for example ['22:00-02:00'].")
     return tuple(_parsed(value) for value in values)
 
 

@@ -1,6 +1,6 @@
 """The few statements that run for every batch of jobs, one class for each kind of database.
 
-`base` says what they do, by Django's ORM, for every database; the others say the same in
+`base` defines what they do, with Django's ORM, for every database; the others do the same in
 statements of one round trip each. One suite of tests runs all of them.
 """
 

@@ -49,8 +49,8 @@ from hipq_django.models import Answer, Attempt, Job, Queue, Worker
 class Engine:
     """The statements on one database alias; each method is one, or a few, for a whole batch.
 
-    Here they are Django's ORM's. They are the reference: what another database does in one round
-    trip, these do, or leave to the code that goes row by row.
+    Here they use Django's ORM. They are the reference: what another engine does in one round trip,
+    these do too, or they leave it to the code that goes row by row.
     """
 
     def __init__(self, using: str) -> None:
@@ -59,10 +59,10 @@ class Engine:
     def probe_queues(
         self, worker: Worker, now: datetime, known: Mapping[int, ScanBounds]
     ) -> list[QueueWork]:
-        """Return the queues of a worker by id and what each has to do; no locks.
+        """Return the queues of a worker by id, with the work of each; no locks.
 
-        A limited queue without room has nothing due but critical jobs; a strict one none either
-        where the first due job may not fit. `known` is by the queues' ids.
+        In a limited queue without room only critical jobs count as due, and in a strict one also if
+        the first due job may not fit. `known` is by the queues' ids.
         """
         jobs = Job.objects.using(self.using).filter(queue=OuterRef("pk"))
         whens = [When(pk=pk, then=Value(high)) for pk, (high, _, _) in known.items()]
@@ -93,20 +93,20 @@ class Engine:
         ]
 
     def has_overdue(self, instance: str, now: datetime) -> bool:
-        """Return False where no running job of the instance is past its deadline."""
+        """Return False if no running job of the instance is past its deadline."""
         return True
 
     def has_early(self, instance: str) -> bool:
-        """Return False where no early answer of the instance waits for a job."""
+        """Return False if no early answer of the instance waits for a job."""
         return True
 
     def early_page(
         self, instance: str, after: EarlyPlace, limit: int
     ) -> tuple[list[EarlyPlace], EarlyPlace | None]:
-        """Look at the next early answers that no job has, in the order of their keys.
+        """Read the next early answers that no job has, in the order of their keys.
 
-        Return those whose job has begun, or is final, and the last one that was looked at; None
-        where there is none behind it.
+        Return those whose job has begun, or is final, and the last one that was read; None if there
+        are no more.
         """
         name, key, pk = after
         behind = Q(job_key__gt=key) | Q(job_key=key, pk__gt=pk)
@@ -117,14 +117,14 @@ class Engine:
         return places, EarlyPlace(*page[-1][:3]) if len(page) == limit else None
 
     def new_early(self, instance: str, after: int, limit: int) -> list[int]:
-        """Look at the newest such answers with greater ids; return those whose job has begun."""
+        """Read the newest such answers with greater ids; return those whose job has begun."""
         rows = self._early(instance).filter(pk__gt=after).order_by("-pk")
         return [pk for pk, begun in rows.values_list("pk", "has_begun")[:limit] if begun]
 
     def lock(self, queue: Queue, worker: Worker) -> Queue | None:
-        """Lock and read the row of a queue anew; None where it is gone or somebody has it.
+        """Lock a queue and read its row again; return None if it is gone or locked by another.
 
-        The lock of a worker that falls silent may be ended by the database.
+        The database may end the lock of a worker that falls silent.
         """
         row = Queue.objects.using(self.using).filter(pk=queue.pk)
         return locked(row, skip_locked=True).first()
@@ -132,7 +132,7 @@ class Engine:
     def first_page(self, queue: Queue, now: datetime, limit: int, which: Which = FIRST) -> DuePage:
         """Return the first due jobs of a locked queue, as `due`, and its load.
 
-        What was committed before the queue was locked is seen.
+        Everything that was committed before the queue was locked is visible.
         """
         jobs = queue.jobs.using(self.using)
         load, critical = jobs.load(), jobs.due(now).filter(throttle_factor=0)
@@ -147,8 +147,8 @@ class Engine:
     def due(self, queue: Queue, now: datetime, limit: int, which: Which = FIRST) -> list[Job]:
         """Return due jobs in their order, locked unless `which` says otherwise.
 
-        They begin at the queue's low-water mark. Of a queue that had no limit, none if it was
-        paused or given a limit since it was read.
+        They begin at the queue's low-water mark. For a queue that had no limit, return none if it
+        was paused or given a limit since it was read.
         """
         rows = queue.jobs.using(self.using).due(now)
         rows = rows.filter(rank__range=(queue.low_water_mark, queue.high_water_mark(now)))
@@ -168,7 +168,7 @@ class Engine:
         return list((locked(rows, skip_locked=True) if which.locks else rows)[:limit])
 
     def lock_unchanged(self, jobs: Sequence[Job]) -> list[Job]:
-        """Lock and return those of these waiting jobs that are still as they were read.
+        """Lock and return those of the waiting jobs that are unchanged since they were read.
 
         Rows that others have locked are passed over.
         """
@@ -183,10 +183,10 @@ class Engine:
 
         Return them in order: the queues in turn, from each its jobs from its low-water mark on.
 
-        A job is not claimable in SQL that has time windows, lost its worker, has an early answer
+        A job is *not claimable in SQL* if it has time windows, lost its worker, has an early answer
         or is of an unknown type; the claim ends before it, and goes on with the next queue. It may
-        return fewer, or none: what is left goes by `lock`, `first_page` or `due`, and `claim`. A
-        worker that was given up gets none.
+        return fewer jobs, or none: the others go by `lock`, `first_page` or `due`, and `claim`. A
+        lost worker gets none.
         """
         return []
 
@@ -206,9 +206,9 @@ class Engine:
         return set(), []
 
     def claim(self, jobs: Sequence[Job], worker: Worker, now: datetime) -> int:
-        """Write that these locked waiting jobs run, as their copies say; return how many.
+        """Write that these locked waiting jobs run; return how many. Their copies have the values.
 
-        None if the worker was given up.
+        Return 0 if the worker was declared lost.
         """
         claimed = 0
         groups: dict[Any, list[int]] = {}
@@ -220,6 +220,7 @@ class Engine:
                 state=State.RUNNING,
                 error=NONE,
                 worker=worker,
+                last_worker_id=worker.pk,
                 phase=Phase.REQUEST,
                 attempt=F("attempt") + 1,
                 deadline=now + timedelta(seconds=timeout),
@@ -232,10 +233,10 @@ class Engine:
         return claimed
 
     def finish(self, jobs: Sequence[Finished], worker: Worker, now: datetime) -> set[int]:
-        """Make jobs final that are still the worker's and were not answered; return their ids.
+        """Make jobs final that the worker still owns and that were not answered; return their ids.
 
-        It may return fewer than it could have: what is left, the rows that somebody else has
-        locked for instance, is written with more care.
+        It may return fewer than it could: the others, for example those that another transaction
+        has locked, are written row by row.
         """
         return set()
 
@@ -267,42 +268,52 @@ class Engine:
         handled: bool,
         job_id: int | None = None,
     ) -> list[SettledJob]:
-        """Store responses as accepted and settle the jobs by them that wait for just these.
+        """Store responses as accepted, and settle by them the jobs that wait for exactly these.
 
-        Those are jobs that nobody owns, that wait for one answer and never got any. They become
-        final or, with `handled`, wait for their response handler. The messages are for one job
-        type and differ in their keys; or there is one, for its attempt of the job with an id.
-        Return what was settled, or less; a message whose id is known raises `IntegrityError`.
+        Those are jobs without an owner that wait for one answer and never got any. They become
+        final or, with `handled`, wait for their response handler. The messages are for one job type
+        and have different keys; or there is one, for its attempt of the job with an id. Return the
+        settled jobs, not necessarily all; a message whose id is known raises `IntegrityError`.
+        The workers of the jobs' queues are woken as by `wake_workers`.
         """
         return []
 
     def lock_jobs_by_key(self, instance: str, keys: Iterable[tuple[str, str]]) -> None:
         """Lock the live jobs with these job types and keys, in the order of their ids.
 
-        It may leave that to those who read the jobs, where `settle` settles none.
+        If `settle` settles none, it may leave the locking to the code that reads the jobs.
         """
 
     def type_and_key_of(self, job_id: int) -> tuple[str, str] | None:
-        """Return the name of a job's type and the job's key, None where there is no such job."""
+        """Return the name of a job's type and the job's key; None if there is no such job."""
         rows = Job.objects.using(self.using).filter(pk=job_id)
         return rows.values_list("job_type__name", "job_key").first()
 
     def insert_one(self, job: Job) -> None:
         """Insert a new job and give it its id.
 
-        Raise `StaleJobTypeError`, with nothing inserted, where its job type or that type's queue
-        have changed since they were read in the versions that the job type names.
+        Raise `StaleJobTypeError`, with nothing inserted, if its job type or that type's queue has
+        changed since the versions that the job type names were read.
         """
         job.save(force_insert=True, using=self.using)
 
-    def insert(self, jobs: Iterable[Job], count: int, *, by_key: bool) -> list[Job]:
+    def insert(
+        self, jobs: Iterable[Job], count: int, *, by_key: bool, extra: bool = False
+    ) -> list[Job]:
         """Insert `count` new jobs in the caller's transaction; return them with their ids.
 
-        The ids grow in the order of the jobs. `jobs` may be made one by one while they are
-        inserted. `by_key` is for jobs with keys: the rows go in in the order of their keys, so that
-        two batches with the same keys wait for each other in one order only.
+        The ids grow in the order of the jobs. `jobs` may be created one by one while they are
+        inserted. `by_key` is for jobs with keys: they are inserted in the order of their keys, so
+        that two batches with the same keys cannot deadlock. `extra` is for jobs of which some have
+        values in the columns that are NULL in most.
         """
         return Job.objects.using(self.using).bulk_create(jobs)
+
+    def wake_workers(self, instance: str, queues: Iterable[int]) -> None:
+        """After the commit, wake workers that wait for jobs of queues, if the database can do that.
+
+        The queues of an instance are given by their ids.
+        """
 
     def _early(self, instance: str) -> Any:
         jobs = Job.objects.using(self.using).filter(

@@ -1,4 +1,4 @@
-"""How the databases spell what the statements need."""
+"""How the databases write what the statements need."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hipq_django.domain.serialization import encode_json
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How one database spells what the statements need."""
+    """How one database writes what the statements need."""
 
     rows: str
     """A JSON array, and the number of its elements, as rows called `r`."""
@@ -23,11 +23,11 @@ class Dialect:
     """Field number {0} as JSON, where `encode_json` made it."""
     encode_json: Callable[[Any], Any]
     moment: str
-    """The column {0}, a time, as what the engine reads one from."""
+    """The column {0}, a time, in the form that the engine reads."""
     by_key: str
-    """What has the jobs of the rows `v` looked up in the primary key, all at once."""
+    """The condition by which the jobs of the rows `v` are looked up in the primary key at once."""
     lock: str
-    """The end of a SELECT that locks what it returns and passes over what others locked."""
+    """The end of a SELECT that locks the rows it returns and skips those that others locked."""
 
 
 POSTGRESQL = Dialect(

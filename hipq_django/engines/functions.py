@@ -1,7 +1,7 @@
 """Hot statements as PL/pgSQL functions: a session plans each of them once.
 
-To parse and plan them takes the server longer than to execute them for a row or two. Statements
-that the driver prepares would do as well, but not behind a pooler that shares connections.
+Parsing and planning them takes the server longer than executing them for a row or two. Prepared
+statements would do as well, but not behind a pooler that shares connections.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from hashlib import sha256
 from textwrap import dedent
 from typing import Any
 
 from django.db import connections
+from django.utils.functional import cached_property
 
 from hipq_django.database.transactions import IDLE_LIMIT, LOCK_MILLISECONDS, READS_NO_TABLE
 from hipq_django.exceptions import ConfigurationError
@@ -29,7 +29,7 @@ JOINS_SETS = "SET enable_nestloop = off"
 
 @dataclass(frozen=True)
 class ServerFunction:
-    """A statement, and what PostgreSQL must know of the function that executes it."""
+    """A statement, and what PostgreSQL must know about the function that executes it."""
 
     name: str
     takes: tuple[str, ...]
@@ -40,38 +40,43 @@ class ServerFunction:
     ends_silence: bool = False
     """Whether the function takes one more parameter, in milliseconds.
 
-    After so long a silence of the client, a machine without power say, the server ends this
-    transaction and its locks. Without it that is left to TCP, which takes hours.
+    After this long a silence of the client, for example after a power failure, the server ends the
+    transaction and its locks. Without it only TCP would, after hours.
     """
     is_single: bool = False
     """Whether it takes its parameters as one document, and returns one value, NULL for no row.
 
-    Both are for what is asked for one job at a time: to read many parameters, and to return a set
-    of rows, takes up to a tenth of such a call's time.
+    Both are for statements about one job: reading many parameters, and returning a set of rows,
+    takes up to a tenth of the time of such a call.
     """
     lock: str = ""
     """What the function locks first, its parameters numbered; without it, it returns no rows.
 
-    A statement of its own: `text` sees what was committed before the lock was taken.
+    It is a separate statement, so that `text` sees what was committed before the lock was taken.
     """
     joins_sets: bool = False
-    """Whether it joins two sets that may both be large; else each row is looked up by an index."""
+    """Whether it joins two sets that may both be large; otherwise each row is found by an index."""
+    is_in_order: bool = False
+    """Whether an index gives the rows in the order that is wanted, so that nothing is sorted.
+
+    While a table is empty it seems as good to read another index from end to end, and to sort.
+    """
     is_checked_late: bool = False
     """Whether the commit looks up the rows that new ones belong to.
 
-    Then the limits of the planner last until there, so only transactions of ours may call it.
+    Then the planner's limits last until the commit, so only transactions of hipq may call it.
     """
     patience: int = LOCK_MILLISECONDS
-    """For how many milliseconds it waits for a row that somebody has locked, then it is ended.
+    """How many milliseconds it waits for a locked row before it is ended.
 
-    0: for as long as it takes. Only who waits pays for the limit.
+    0: without a bound. The limit costs only callers that wait.
     """
 
     @cached_property
     def function(self) -> str:
         """The name of the function, with a digest of all that it does.
 
-        So code never calls a function of another version: that has another name.
+        So code never calls a function of another version, because that has another name.
         """
         digest = sha256(self._signature_and_body.encode()).hexdigest()
         return f"{PREFIX}{self.name}_{digest[:8]}"
@@ -111,13 +116,14 @@ class ServerFunction:
 
     @property
     def _signature_and_body(self) -> str:
-        """The first plan is kept: others would be for values of parameters, of which none matters.
+        """The first plan is kept: plans for the values of parameters would be no better.
 
-        It may be made while the tables are empty, when to read them from end to end seems best, so
-        the ways that get worse as they grow are closed. Only who waits for a lock pays for its
-        limit.
+        It may be made while the tables are empty, when scanning them seems best, so the plans that
+        get worse as tables grow are excluded. The limit for locks costs only callers that wait.
         """
         planning = [KEEPS_PLAN, JOINS_SETS if self.joins_sets else LOOKS_UP]
+        if self.is_in_order:
+            planning.append("SET enable_sort = off")
         if not self.is_checked_late:
             planning.append("SET enable_seqscan = off")
         if self.patience:
@@ -161,7 +167,7 @@ _found: dict[tuple[Any, ...], bool] = {}
 def has_functions(using: str) -> bool:
     """Return whether the database has the functions; tables made without migrations lack them.
 
-    Raise `ConfigurationError` where they are those of other code.
+    Raise `ConfigurationError` if they belong to another version of the code.
     """
     settings = connections[using].settings_dict
     database = (settings["HOST"], settings["PORT"], settings["NAME"])

@@ -14,6 +14,7 @@ from typing import Any
 
 from django.db import OperationalError, connections
 
+from hipq_django.database import notify
 from hipq_django.database.errors import is_locked_out
 from hipq_django.database.transactions import MAX_MILLISECONDS, worker_transaction
 from hipq_django.domain.drafts import IncomingAnswer
@@ -23,8 +24,11 @@ from hipq_django.engines.dialects import POSTGRESQL
 from hipq_django.engines.functions import ServerFunction, has_functions
 from hipq_django.engines.rows import (
     CONSTANT_COLUMNS,
+    EXTRA_COLUMNS,
     JOB_COLUMNS,
     document_row,
+    extra_row,
+    has_extra,
     is_same,
     mark_stored,
     shared_row,
@@ -51,15 +55,17 @@ from hipq_django.models import Job, Queue, Worker
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 CONTENDED_SECONDS = 1.0
-"""For how long rows are locked before they are written, after one of them was locked."""
+"""How long rows are locked before they are written, after one was found locked."""
 
 LINES_PER_WRITE = 50
-"""So few that a write ends before the server has read it, and the next lines are made meanwhile."""
+"""So few that a write ends before the server has read it; meanwhile the next lines are made."""
 
 _COPY = f"COPY hipq_job (id, {', '.join([*JOB_COLUMNS, *CONSTANT_COLUMNS])}) FROM STDIN"
+_COPY_WITH_EXTRA = _COPY.replace(")", f", {', '.join(EXTRA_COLUMNS)})")
 _SAME_IN_COPY = "\t".join(CONSTANT_COLUMNS.values())
 
 _shared_values = attrgetter(*list(JOB_COLUMNS)[2:])
+_rare_values = attrgetter(*EXTRA_COLUMNS)
 _key = attrgetter("job_type_id", "job_key")
 
 _contended: dict[str, float] = {}
@@ -87,10 +93,10 @@ class PostgresEngine(SqlEngine):
         if not has_functions(self.using):
             return []
         moment = self._moment(now)
-        ids, lows, highs, _ = zip(*(self._place(queue, now) for queue in queues), strict=True)
+        ids, lows, highs, _ = zip(*(self._due_params(queue, now) for queue in queues), strict=True)
         arrays = map(array, (ids, lows, highs, wanted.types))
         places = [*arrays, moment, wanted.limit, wanted.limit]
-        params = [*places, worker.pk, moment, moment, wanted.room, worker.pk]
+        params = [*places, worker.pk, worker.pk, moment, moment, wanted.room, worker.pk]
         rows = self._call(statements.claim_due(self.dialect), params)
         return self._in_order(rows, queues)
 
@@ -104,10 +110,10 @@ class PostgresEngine(SqlEngine):
     ) -> tuple[set[int], list[Job]]:
         if not has_functions(self.using):
             return set(), []
-        moment, place = self._moment(now), self._place(queue, now)
+        moment, place = self._moment(now), self._due_params(queue, now)
         fitting = [array(wanted.types), *place, wanted.limit, queue.pk, *place]
         claim = statements.claim_fitting(self.dialect).call
-        params = [*fitting, worker.pk, moment, moment, wanted.room, worker.pk]
+        params = [*fitting, worker.pk, worker.pk, moment, moment, wanted.room, worker.pk]
         if not done:
             return set(), self._in_order(self._fetch(claim, params), [queue])
 
@@ -123,7 +129,7 @@ class PostgresEngine(SqlEngine):
         moment = self._moment(now)
         at_once = array(job.id for job in jobs if not job.prefetched)
         ids = array(job.id for job in jobs)
-        params = [worker.id, moment, moment, at_once, ids, worker.id]
+        params = [worker.id, worker.id, moment, moment, at_once, ids, worker.id]
         return len(self._call(statements.claim(self.dialect), params))
 
     def _fail(
@@ -149,10 +155,10 @@ class PostgresEngine(SqlEngine):
         return [*rows, moment, worker.pk, json.dumps(list(texts)), moment, worker.name]
 
     def _pass_over_locked(self, jobs: Sequence[Row], write: Callable[[Sequence[Row]], T]) -> T:
-        """Write rows, without waiting for those that somebody else has locked.
+        """Write rows, without waiting for those that others have locked.
 
-        Mostly there are none: then this costs nothing. Where there were some a moment ago, and
-        inside a transaction, which may not fail, those that are free are locked first.
+        Usually no row is locked: then this costs nothing. If some were locked a moment ago, and
+        inside a transaction, which may not fail, the free rows are locked first.
         """
         if self._may_try():
             try:
@@ -179,6 +185,18 @@ class PostgresEngine(SqlEngine):
         handled: bool,
         job_id: int | None = None,
     ) -> list[SettledJob]:
+        settled = self._settle(messages, now, handled=handled, job_id=job_id)
+        self.wake_workers(messages[0].instance, {job.queue_id for job in settled})
+        return settled
+
+    def _settle(
+        self,
+        messages: Sequence[IncomingAnswer],
+        now: datetime,
+        *,
+        handled: bool,
+        job_id: int | None,
+    ) -> list[SettledJob]:
         first, moment = messages[0], self._moment(now)
         place = [first.instance, first.job_type] if job_id is None else [job_id, first.attempt]
         same = [first.instance, first.job_type, moment]
@@ -193,36 +211,46 @@ class PostgresEngine(SqlEngine):
         params = [moment, *self._response_params(messages, handled=handled), *place]
         return [SettledJob(*row) for row in self._fetch(with_answers(update), [*params, *same])]
 
+    def wake_workers(self, instance: str, queues: Iterable[int]) -> None:
+        notify.wake_workers(instance, queues, self.using)
+
     def lock_jobs_by_key(self, instance: str, keys: Iterable[tuple[str, str]]) -> None:
         """Plan: as `settle`, then a sort of what was found."""
         self._fetch(statements.lock_keys(self.dialect), [*batch(list(keys)), instance])
 
     def insert_one(self, job: Job) -> None:
         versions = job.job_type.versions
-        values = [*document_row(job, self._moments()), job.origin_id]
         if versions:
-            job.id = self._call_for_value(statements.INSERT_IF_UNCHANGED, [*values, *versions])
+            text_of = self._moments()
+            values, statement = document_row(job, text_of), statements.INSERT_IF_UNCHANGED
+            if has_extra(job):
+                values += extra_row(job, text_of)
+                statement = statements.INSERT_WITH_EXTRA_IF_UNCHANGED
+            job.id = self._call_for_value(statement, [*values, *versions])
             if job.id is None:
                 raise StaleJobTypeError
             mark_stored(job)
         else:
             super().insert_one(job)
 
-    def insert(self, jobs: Iterable[Job], count: int, *, by_key: bool) -> list[Job]:
+    def insert(
+        self, jobs: Iterable[Job], count: int, *, by_key: bool, extra: bool = False
+    ) -> list[Job]:
         """One COPY; the ids are reserved first, because several may write at once.
 
-        The server reads while we still write.
+        The server reads while the client still writes.
         """
         inserted: list[Job] = []
         connection = connections[self.using]
         [(reserved,)] = self._fetch(statements.RESERVE_IDS, [count])
         numbered: Iterable[Job] = _numbered(jobs, reserved or (), inserted)
-        lines = _lines(sorted(numbered, key=_key) if by_key else numbered, self._moments())
+        in_order = iter(sorted(numbered, key=_key) if by_key else numbered)
+        lines = _lines(in_order, self._moments(), extra=extra)
         # What the driver raises in the middle of a COPY becomes Django's error too.
         with (
             connection.wrap_database_errors,
             connection.cursor() as cursor,
-            cursor.copy(_COPY) as copy,
+            cursor.copy(_COPY_WITH_EXTRA if extra else _COPY) as copy,
         ):
             while chunk := "".join(islice(lines, LINES_PER_WRITE)):
                 copy.write(chunk)
@@ -231,7 +259,7 @@ class PostgresEngine(SqlEngine):
         return inserted
 
     def _call_for_value(self, function: ServerFunction, params: Sequence[Any]) -> Any:
-        """Return the value of a function that has one, None where there is no row."""
+        """Return the value of a function that returns one; None if there is no row."""
         rows = self._call(function, params)
         return rows[0][0] if rows else None
 
@@ -253,8 +281,8 @@ class PostgresEngine(SqlEngine):
     def _fetch_beside(self, sql: str, params: Sequence[Any]) -> list[tuple[Any, ...]]:
         """Send the parameters beside the call of a function, not in it.
 
-        A large document is quoted here and parsed there otherwise, which takes longer than to
-        write what it says.
+        Otherwise a large document would be quoted here and parsed there, which takes longer than
+        writing its rows.
         """
         from django.db.backends.postgresql.base import ServerBindingCursor
 
@@ -274,9 +302,9 @@ class PostgresEngine(SqlEngine):
     def _fetch_both(
         self, first: str, second: str, params: Sequence[Any], more: Sequence[Any]
     ) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-        """Send two statements at once; by itself PostgreSQL makes one transaction of them.
+        """Send two statements at once; PostgreSQL runs them in one transaction.
 
-        The driver sends them one by one where the server is to bind the parameters.
+        With server-side binding the driver sends them one by one.
         """
         connection = connections[self.using]
         if connection.settings_dict["OPTIONS"].get("server_side_binding"):
@@ -297,12 +325,21 @@ def _numbered(jobs: Iterable[Job], ids: Sequence[int], inserted: list[Job]) -> I
         yield job
 
 
-def _lines(jobs: Iterable[Job], text_of: Callable[[datetime], str]) -> Iterator[str]:
+def _lines(
+    jobs: Iterable[Job], text_of: Callable[[datetime], str], *, extra: bool
+) -> Iterator[str]:
     """Yield the lines of a COPY."""
-    shared, rest = None, ""
+    shared, rest, rare, more = None, "", None, ""
     for job in jobs:
         if (values := _shared_values(job)) != shared:
             shared, rest = values, "\t".join(map(str, shared_row(job, text_of)))
         data = encode_json(job.job_data).replace("\\", "\\\\")
         key = job.job_key.replace("\\", "\\\\")
-        yield f"{job.id}\t{data}\t{key}\t{rest}\t{_SAME_IN_COPY}\n"
+        if extra and (values := _rare_values(job)) != rare:
+            rare = values
+            more = "".join(f"\t{_in_copy(value)}" for value in extra_row(job, text_of))
+        yield f"{job.id}\t{data}\t{key}\t{rest}\t{_SAME_IN_COPY}{more}\n"
+
+
+def _in_copy(value: Any) -> str:
+    return "\\N" if value is None else str(value).replace("\\", "\\\\")

@@ -1,8 +1,8 @@
-"""Jobs and answers made from rows, and jobs from other jobs, without `Model.__init__`.
+"""Makes jobs and answers from rows, and jobs from other jobs, without `Model.__init__`.
 
 For a batch of hundreds, Django's own way costs more than the database does. As in unpickling, no
-signal of the model's initialisation is sent. A field that is not given is deferred: Django reads
-it from the row when it is asked for.
+signal of the model's initialisation is sent. A field that is not given is deferred: Django reads it
+from the row when it is accessed.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from decimal import Decimal
 from functools import cache
 from typing import Any
 
+from django.db.models import Model
 from django.db.models.base import ModelState
 
 from hipq_django.domain.drafts import IncomingAnswer
@@ -26,17 +27,17 @@ from hipq_django.models import Answer, Job, JobType, Queue, Worker
 COLUMNS = (
     "id", "queue_id", "job_type_id", "job_data", "job_key", "state", "timeout", "error", "attempt",
     "scheduled_run_time", "priority", "throttle_factor", "time_windows", "rank",
-    "has_pending_answer", "origin_id", "create_time",
+    "has_pending_answer", "origin_id", "create_time", "due_time",
 )  # fmt: skip
-"""What is read of a waiting job: what a claim, a handler and a throttler need."""
+"""The columns of a waiting job that a claim, a handler and a throttler need."""
 
-MOMENTS = ("scheduled_run_time", "create_time")
+MOMENTS = ("scheduled_run_time", "create_time", "due_time")
 
 QUEUE_COLUMNS = (
     "id", "instance", "name", "throttle_limit", "order", "granularity_seconds", "ageing_seconds",
     "paused", "throttler_state", "throttler_problem", "ranking",
 )  # fmt: skip
-"""What is read of a queue: what a scheduler needs."""
+"""The columns of a queue that a scheduler needs."""
 
 # The columns of a new job that differ from job to job, and what is the same for all. Most jobs of
 # a batch share all but the first two.
@@ -55,6 +56,20 @@ JOB_COLUMNS = {
     "create_time": "timestamptz",
     "update_time": "timestamptz",
 }
+EXTRA_COLUMNS = {
+    "origin_id": "bigint",
+    "parent_id": "bigint",
+    "batch_id": "bigint",
+    "hold_time": "timestamptz",
+    "waiting_key": "text",
+    "kept_key": "text",
+    "schedule_id": "bigint",
+    "due_time": "timestamptz",
+}
+"""The columns that are NULL in most new jobs. Jobs that have any go in with all of them."""
+
+ALL_COLUMNS = JOB_COLUMNS | EXTRA_COLUMNS
+
 CONSTANT_COLUMNS = {
     "state": "initial",
     "outcome": "NONE",
@@ -85,6 +100,7 @@ def read_jobs(
     for job_data, (
         pk, queue_id, job_type, _, job_key, state, timeout, error, attempt, scheduled_run_time,
         priority, throttle_factor, time_windows, rank, pending, origin, create_time,
+        due_time,
     ) in zip(_decode(f"[{','.join([row[3] for row in rows])}]"), rows, strict=True):  # fmt: skip
         job = Job.__new__(Job)
         job.__dict__ = {
@@ -109,6 +125,7 @@ def read_jobs(
             "has_pending_answer": bool(pending),
             "origin_id": origin,
             "create_time": moments[create_time],
+            "due_time": None if due_time is None else moments[due_time],
         }
         jobs.append(job)
     return jobs
@@ -136,6 +153,18 @@ def shared_row(job: Job, text_of: Callable[[datetime], Any]) -> list[Any]:
     ]
 
 
+def has_extra(job: Job) -> bool:
+    """Return whether a new job has a value in one of `EXTRA_COLUMNS`."""
+    values = job.__dict__
+    return any(values[name] is not None for name in EXTRA_COLUMNS)
+
+
+def extra_row(job: Job, text_of: Callable[[datetime], Any]) -> list[Any]:
+    """Return the values of a new job in the order of `EXTRA_COLUMNS`."""
+    values = [job.__dict__[name] for name in EXTRA_COLUMNS]
+    return [text_of(value) if isinstance(value, datetime) else value for value in values]
+
+
 def factor_of(number: Decimal | float) -> Decimal:
     """Return a factor, or a sum of factors; SQLite has only floats, factors three decimals."""
     return number if isinstance(number, Decimal) else Decimal(str(round(number, 3)))
@@ -144,7 +173,7 @@ def factor_of(number: Decimal | float) -> Decimal:
 def is_same(job: Job, other: Job) -> bool:
     """Return whether two jobs that were read by `read_jobs` have the same values.
 
-    But for their data: that is a project's own throttler's to change, in its copy.
+    Their data is not compared, because a project's throttler may change it in its copy.
     """
     mine, others = job.__dict__, other.__dict__
     return all(mine[name] == others[name] for name in COLUMNS if name != "job_data")
@@ -172,7 +201,7 @@ def read_queue(row: Sequence[Any], using: str) -> Queue:
 
 
 def read_answer(message: IncomingAnswer, settled: SettledJob, now: datetime, using: str) -> Answer:
-    """Return the answer that was stored of a response when it settled its job."""
+    """Return the answer that was stored when a response settled its job."""
     answer = Answer.__new__(Answer)
     answer.__dict__ = {
         "_state": _state(using, {}),
@@ -196,6 +225,8 @@ def read_answer(message: IncomingAnswer, settled: SettledJob, now: datetime, usi
 def write_claim(jobs: Iterable[Job], values: Mapping[str, Any], worker: Worker) -> None:
     """Give the copies of claimed jobs the same values and their worker."""
     for job in jobs:
+        if (error := job.__dict__["error"]) != NONE:
+            job.last_error = error
         job.__dict__ |= values
         job._state.fields_cache["worker"] = worker
 
@@ -216,7 +247,7 @@ def _defaults() -> dict[str, Any]:
 
 
 def set_parents(job: Job, queue: Queue, job_type: JobType) -> None:
-    """Do what the descriptors of the two fields would do, at a tenth of the cost."""
+    """Do the same as the descriptors of the two fields, at a tenth of the cost."""
     job._state.fields_cache |= {"queue": queue, "job_type": job_type}
 
 
@@ -227,8 +258,18 @@ def set_types(jobs: Iterable[Job], types: Mapping[int, JobType]) -> None:
 
 
 def raw_values(job: Job) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the values of a job's fields and the rows that it knows, without descriptors."""
+    """Return the values of a job's fields and its cached rows, without descriptors."""
     return job.__dict__, job._state.fields_cache
+
+
+def mark_in(row: Model, using: str) -> None:
+    """Note in which database a row that is not stored yet will be."""
+    row._state.db = using
+
+
+def take_place_of(row: Model, stored: Model) -> None:
+    """Make a row that was never stored stand for one that is."""
+    row.pk, row._state = stored.pk, stored._state
 
 
 def mark_stored(job: Job) -> None:
@@ -253,7 +294,7 @@ def _state(using: str | None, cache: dict[str, Any], *, adding: bool = False) ->
 
 
 class _Memory(dict[Any, "datetime"]):
-    """Remembers what was read: most jobs of a batch share their moments."""
+    """A cache of moments, because most jobs of a batch share them."""
 
     def __init__(self, read: Callable[[Any], datetime]) -> None:
         super().__init__()

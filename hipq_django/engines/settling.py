@@ -12,6 +12,7 @@ _SETTLED = (
     "state = CASE WHEN v.handled THEN j.state ELSE 'final' END, "
     "outcome = CASE WHEN v.handled THEN j.outcome ELSE 'succeeded' END, "
     "result = CASE WHEN v.handled THEN j.result ELSE v.result END, "
+    "progress = CASE WHEN v.handled THEN j.progress ELSE 100 END, "
     "has_pending_answer = v.handled, update_time = %s"
 )
 
@@ -31,8 +32,8 @@ BY_KEYS = (
 BY_ATTEMPT = "j.id = %s AND j.attempt = %s"
 """The attempt of the job with this id."""
 
-# The last condition is no NOT EXISTS: the planner would make a join of it, which takes longer to
-# plan than to run. Nobody can add an answer that counts while the row still says the first four.
+# The last condition is not NOT EXISTS: the planner would make a join of it, which takes longer to
+# plan than to run. No answer that counts can be added while the row fulfils the first four.
 _WAITS = (
     "j.state || '' = 'running' AND j.phase = 'NONE' AND NOT j.has_pending_answer "
     "AND j.expects = '[]' AND (SELECT 1 FROM hipq_answer a WHERE a.job_id = j.id LIMIT 1) IS NULL"

@@ -1,7 +1,7 @@
 """What PostgreSQL and SQLite share: a batch travels as one JSON document, in one statement.
 
 Compiling the ORM's queries, and a parameter for each value of each row, cost more than the
-statements themselves. The texts stand in `statements`; each says which plan it expects.
+statements themselves. The texts are in `statements`; each says which plan it expects.
 """
 
 from __future__ import annotations
@@ -25,12 +25,15 @@ from hipq_django.engines.functions import ServerFunction
 from hipq_django.engines.rows import (
     COLUMNS,
     document_row,
+    extra_row,
     factor_of,
+    has_extra,
     mark_stored,
     read_jobs,
     read_queue,
     read_running_jobs,
 )
+from hipq_django.engines.settling import BY_ATTEMPT, BY_KEYS, answers_statement, update_statement
 from hipq_django.engines.values import (
     FIRST,
     Concluded,
@@ -40,6 +43,7 @@ from hipq_django.engines.values import (
     Finished,
     QueueWork,
     ScanBounds,
+    SettledJob,
     Which,
 )
 from hipq_django.models import Job, Queue, Worker
@@ -98,7 +102,7 @@ class SqlEngine(Engine, ABC):
         return read_queue(rows[0], self.using) if rows else None
 
     def first_page(self, queue: Queue, now: datetime, limit: int, which: Which = FIRST) -> DuePage:
-        place = self._place(queue, now)
+        place = self._due_params(queue, now)
         if which == FIRST:
             rows = self._call(
                 statements.first_page(self.dialect), [queue.pk, *place, *place, limit]
@@ -120,7 +124,7 @@ class SqlEngine(Engine, ABC):
         return read_running_jobs(self._fetch(sql, [queue.pk]))
 
     def due(self, queue: Queue, now: datetime, limit: int, which: Which = FIRST) -> list[Job]:
-        place = self._place(queue, now)
+        place = self._due_params(queue, now)
         unlimited = [] if queue.is_limited else [queue.pk]
         if unlimited and which == FIRST:
             rows = self._call(statements.due(self.dialect), [*place, *unlimited, limit])
@@ -145,7 +149,7 @@ class SqlEngine(Engine, ABC):
         ]
         return " ".join(conditions), [*(which.after or ()), *which.without_types]
 
-    def _place(self, queue: Queue, now: datetime) -> list[Any]:
+    def _due_params(self, queue: Queue, now: datetime) -> list[Any]:
         """Return the parameters of `_DUE`."""
         return [queue.pk, queue.low_water_mark, queue.high_water_mark(now), self._moment(now)]
 
@@ -256,8 +260,42 @@ class SqlEngine(Engine, ABC):
         return [*batch(rows), self._moment(now), worker.pk]
 
     def _pass_over_locked(self, jobs: Sequence[Row], write: Callable[[Sequence[Row]], T]) -> T:
-        """Write rows, without waiting for those that somebody else has locked."""
+        """Write rows, without waiting for those that others have locked."""
         return write(jobs)
+
+    def settle(
+        self,
+        messages: Sequence[IncomingAnswer],
+        now: datetime,
+        *,
+        handled: bool,
+        job_id: int | None = None,
+    ) -> list[SettledJob]:
+        """Two statements: not every database can write to two tables by one."""
+        first, moment = messages[0], self._moment(now)
+        place = [first.instance, first.job_type] if job_id is None else [job_id, first.attempt]
+        update = update_statement(self.dialect, BY_KEYS if job_id is None else BY_ATTEMPT)
+        params = [moment, *self._response_params(messages, handled=handled), *place]
+        jobs = self._fetch(f"{update} RETURNING id, job_key, attempt, queue_id", params)
+        same = [first.instance, first.job_type, moment]
+        return self._store(jobs, messages, same) if jobs else []
+
+    def _store(
+        self,
+        jobs: Sequence[tuple[Any, ...]],
+        messages: Sequence[IncomingAnswer],
+        same: Sequence[Any],
+    ) -> list[SettledJob]:
+        """Insert the answers of jobs that were settled."""
+        by_key = {message.job_key: message for message in messages}
+        encode = self.dialect.encode_json
+        rows = [
+            (pk, key, attempt, by_key[key].message_id, encode(by_key[key].payload))
+            for pk, key, attempt, _ in jobs
+        ]
+        stored = self._fetch(answers_statement(self.dialect), [*same, *batch(rows)])
+        answer_ids = {job_id: answer_id for answer_id, job_id in stored}
+        return [SettledJob(answer_ids[job[0]], *job) for job in jobs]
 
     def type_and_key_of(self, job_id: int) -> tuple[str, str] | None:
         """Plan: two look-ups by primary key."""
@@ -268,21 +306,29 @@ class SqlEngine(Engine, ABC):
         return (rows[0][0], rows[0][1]) if rows else None
 
     def insert_one(self, job: Job) -> None:
-        values = [*document_row(job, self._moments()), job.origin_id]
-        [(job.id,)] = self._fetch(statements.INSERT, values)
+        text_of = self._moments()
+        values, statement = document_row(job, text_of), statements.INSERT
+        if has_extra(job):
+            values, statement = values + extra_row(job, text_of), statements.INSERT_WITH_EXTRA
+        [(job.id,)] = self._fetch(statement, values)
         mark_stored(job)
 
-    def insert(self, jobs: Iterable[Job], count: int, *, by_key: bool) -> list[Job]:
+    def insert(
+        self, jobs: Iterable[Job], count: int, *, by_key: bool, extra: bool = False
+    ) -> list[Job]:
         """One statement for each 5,000 rows."""
         inserted = list(jobs)
         for start in range(0, count, ROWS_PER_INSERT):
-            self._insert_part(inserted[start : start + ROWS_PER_INSERT])
+            self._insert_part(inserted[start : start + ROWS_PER_INSERT], extra=extra)
         return inserted
 
-    def _insert_part(self, jobs: Sequence[Job]) -> None:
+    def _insert_part(self, jobs: Sequence[Job], *, extra: bool) -> None:
         text_of = self._moments()
         rows = [document_row(job, text_of) for job in jobs]
-        ids = self._ids_of(statements.insert_jobs(self.dialect), batch(rows))
+        if extra:
+            rows = [row + extra_row(job, text_of) for row, job in zip(rows, jobs, strict=True)]
+        statement = statements.insert_jobs(self.dialect, has_extra=extra)
+        ids = self._ids_of(statement, batch(rows))
         # The rows are inserted in the order of the document, so their ids grow with it.
         for job, pk in zip(jobs, sorted(ids), strict=True):
             job.id = pk
@@ -292,7 +338,7 @@ class SqlEngine(Engine, ABC):
         return connections[self.using].ops.adapt_datetimefield_value(moment)
 
     def _moments(self) -> Callable[[datetime], str]:
-        """Return a function to text that remembers: most jobs of a batch share their moments."""
+        """Return a cached function to text, because most jobs of a batch share their moments."""
         texts: dict[datetime, str] = {}
 
         def text_of(moment: datetime) -> str:
@@ -305,7 +351,7 @@ class SqlEngine(Engine, ABC):
     def _call(
         self, function: ServerFunction, params: Sequence[Any], worker: Worker | None = None
     ) -> list[tuple[Any, ...]]:
-        """Execute a statement that is a function of the database where there are functions."""
+        """Execute a statement, by its function if the database has functions."""
         return self._fetch(function.text, params)
 
     def _ids(self, function: ServerFunction, params: Sequence[Any]) -> set[int]:

@@ -9,12 +9,10 @@ from typing import Any
 from django.db import connections
 
 from hipq_django.database.transactions import write_transaction
-from hipq_django.domain.drafts import IncomingAnswer
 from hipq_django.engines import statements
 from hipq_django.engines.dialects import SQLITE
-from hipq_django.engines.settling import BY_ATTEMPT, BY_KEYS, answers_statement, update_statement
 from hipq_django.engines.sql import SqlEngine, batch
-from hipq_django.engines.values import Concluded, Failing, SettledJob
+from hipq_django.engines.values import Concluded, Failing
 from hipq_django.models import Job, Worker
 
 
@@ -25,8 +23,7 @@ class SqliteEngine(SqlEngine):
 
     def _read_moment(self, value: Any) -> datetime:
         zone = connections[self.using].timezone or UTC
-        # For mypy: a driver's value.
-        return value.replace(tzinfo=zone).astimezone(UTC)  # type: ignore[no-any-return]
+        return value.replace(tzinfo=zone).astimezone(UTC)  # type: ignore[no-any-return]  # a driver's value
 
     def lock_unchanged(self, jobs: Sequence[Job]) -> list[Job]:
         return list(jobs)  # nothing can change: one writer at a time
@@ -34,7 +31,7 @@ class SqliteEngine(SqlEngine):
     def claim(self, jobs: Sequence[Job], worker: Worker, now: datetime) -> int:
         text_of = self._moments()
         rows = [[job.id, text_of(job.deadline), job.prefetched] for job in jobs]
-        params = [worker.pk, self._moment(now), *batch(rows), worker.pk]
+        params = [worker.pk, worker.pk, self._moment(now), *batch(rows), worker.pk]
         return self._execute(statements.claim_rows(self.dialect), params)
 
     def _fail(
@@ -54,39 +51,6 @@ class SqliteEngine(SqlEngine):
             rows = self._failing([row for row in failed if row.id in done])
         self._execute(statements.attempts_of(self.dialect), [moment, worker.name, *rows])
         return done
-
-    def settle(
-        self,
-        messages: Sequence[IncomingAnswer],
-        now: datetime,
-        *,
-        handled: bool,
-        job_id: int | None = None,
-    ) -> list[SettledJob]:
-        first, moment = messages[0], self._moment(now)
-        place = [first.instance, first.job_type] if job_id is None else [job_id, first.attempt]
-        update = update_statement(self.dialect, BY_KEYS if job_id is None else BY_ATTEMPT)
-        params = [moment, *self._response_params(messages, handled=handled), *place]
-        jobs = self._fetch(f"{update} RETURNING id, job_key, attempt, queue_id", params)
-        same = [first.instance, first.job_type, moment]
-        return self._store(jobs, messages, same) if jobs else []
-
-    def _store(
-        self,
-        jobs: Sequence[tuple[Any, ...]],
-        messages: Sequence[IncomingAnswer],
-        same: Sequence[Any],
-    ) -> list[SettledJob]:
-        """Insert the answers of jobs that were settled."""
-        by_key = {message.job_key: message for message in messages}
-        encode = self.dialect.encode_json
-        rows = [
-            (pk, key, attempt, by_key[key].message_id, encode(by_key[key].payload))
-            for pk, key, attempt, _ in jobs
-        ]
-        stored = self._fetch(answers_statement(self.dialect), [*same, *batch(rows)])
-        answer_ids = {job_id: answer_id for answer_id, job_id in stored}
-        return [SettledJob(answer_ids[job[0]], *job) for job in jobs]
 
     def _execute(self, sql: str, params: Sequence[Any]) -> int:
         """Return how many rows were written."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from functools import cache
 
 from hipq_django.domain.ordering import MAX_RANK
+from hipq_django.domain.signature import PUT_BACK
 from hipq_django.domain.suspects import LOST, SUSPECT
 from hipq_django.engines.dialects import POSTGRESQL, Dialect
 from hipq_django.engines.functions import ServerFunction
 from hipq_django.engines.rows import (
+    ALL_COLUMNS,
     COLUMNS,
     CONSTANT_COLUMNS,
     CONSTANTS_IN_SQL,
@@ -27,15 +30,16 @@ rather go through all rows in the state: those of other workers, and the dead on
 
 FINAL = (
     "state = 'final', outcome = 'succeeded', result = v.result, worker_id = NULL, "
-    "phase = 'NONE', has_pending_answer = false, update_time = %s"
+    "phase = 'NONE', has_pending_answer = false, progress = 100, update_time = %s"
 )
 
 CLAIMED = (
-    "worker_id = %s, update_time = %s, phase = 'request', attempt = j.attempt + 1, "
+    "worker_id = %s, last_worker_id = %s, update_time = %s, phase = 'request', "
+    "attempt = j.attempt + 1, "
     "progress = 0, progress_message = 'NONE', extended_seconds = 0"
 )
 """What a claim sets, beside state, deadline and what it was claimed for."""
-CLAIMED_TYPES = ("bigint", "timestamptz")
+CLAIMED_TYPES = ("bigint", "bigint", "timestamptz")
 
 IS_LIVE = "(SELECT w.state IN ('running', 'stopping') FROM hipq_worker w WHERE w.id = %s)"
 """The worker was not given up: one that was claims nothing.
@@ -114,6 +118,7 @@ def probe_queues(dialect: Dialect) -> ServerFunction:
 
 HAS_OVERDUE = ServerFunction(
     "has_overdue",
+    is_in_order=True,
     takes=("timestamptz", "text"),
     gives=("found boolean",),
     text="""
@@ -127,6 +132,7 @@ HAS_OVERDUE = ServerFunction(
 
 HAS_EARLY = ServerFunction(
     "has_early",
+    is_in_order=True,
     takes=("text",),
     gives=("found boolean",),
     text="""
@@ -220,8 +226,9 @@ def claim_due(dialect: Dialect) -> ServerFunction:
     """Plan: for each queue of the arrays in turn as `due`, until there are enough; then `claim`'s.
 
     The outer LIMIT ends the loop over the queues, so that no row is locked in vain. A job that
-    is not claimable in SQL (it has time windows, lost its worker, is of another type than those
-    that are known, or has an early answer) is left, and all of its queue behind it are.
+    is not claimable in SQL (it has time windows, lost its worker, waits for another release, is of
+    another type than those that are known, or has an early answer) is left, and all of its queue
+    behind it are.
     """
     head = f"""
         SELECT q.turn, j.* FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[])
@@ -266,7 +273,8 @@ def _head(dialect: Dialect, queue: str, low: str, high: str) -> str:
     return f"""
         SELECT j.id, j.rank, j.throttle_factor, j.job_type_id, j.job_key,
             j.has_pending_answer OR j.time_windows <> '[]' OR j.job_type_id <> ALL (%s::bigint[])
-                OR (j.state = 'retry' AND starts_with(j.error::text, '"{LOST}'))
+                OR (j.state = 'retry' AND (starts_with(j.error::text, '"{LOST}')
+                    OR starts_with(j.error::text, '"{PUT_BACK}')))
                 AS needs_check
         FROM hipq_job j WHERE {due}"""
 
@@ -300,15 +308,21 @@ def _claim_first(dialect: Dialect, head: str, fits: str) -> str:
 IS_EARLY = ServerFunction(
     "is_early",
     patience=0,
+    is_in_order=True,
     takes=("text", "bigint"),
     gives=("found boolean",),
     text="""
         SELECT (SELECT a.id FROM hipq_answer a WHERE a.status = 'early'
-            AND a.instance = t.instance AND a.job_type = t.name AND a.job_key = %s
+            AND a.job_type BETWEEN t.name AND t.name AND a.job_key BETWEEN $1 AND $1
+            AND a.instance = t.instance
             ORDER BY a.job_type, a.job_key LIMIT 1) IS NOT NULL
-        FROM hipq_jobtype t WHERE t.id = %s""",
+        FROM hipq_jobtype t WHERE t.id = $2""",
 )
-"""Whether an answer waits for a job with a key and type. Plan: the index of early answers."""
+"""Whether an answer waits for a job with a key and type. Plan: the index of early answers.
+
+By ranges: rows that equal each other have any order, and any index would do, such as that of all
+answers that were not accepted.
+"""
 
 
 @cache
@@ -515,42 +529,59 @@ FREE = ServerFunction(
 """Locks the jobs that nobody else has locked. Plan: one look-up by primary key for each."""
 
 
-_NEW_JOB = (
-    f"INSERT INTO hipq_job ({', '.join(JOB_COLUMNS)}, origin_id, {', '.join(CONSTANT_COLUMNS)})"
-)
-_NEW_TYPES = (*JOB_COLUMNS.values(), "bigint")
 _VERSIONS = {"t.xmin": "xid", "t.ctid": "tid", "q.xmin": "xid", "q.ctid": "tid"}
 
-INSERT = (
-    f"{_NEW_JOB} VALUES ({', '.join(['%s'] * len(_NEW_TYPES))}, {CONSTANTS_IN_SQL}) RETURNING id"
-)
-"""The INSERT of a new job's values and the id of the job that it comes from."""
 
-INSERT_IF_UNCHANGED = ServerFunction(
-    "enqueue",
-    patience=0,
-    takes=(*_NEW_TYPES, *_VERSIONS.values()),
-    gives=("bigint",),
-    is_single=True,
-    text=f"""
-        {_NEW_JOB} SELECT {", ".join(f"%s::{kind}" for kind in _NEW_TYPES)}, {CONSTANTS_IN_SQL}
+def _new_job(columns: Iterable[str]) -> str:
+    return f"INSERT INTO hipq_job ({', '.join([*columns, *CONSTANT_COLUMNS])})"
+
+
+def _insert(columns: Collection[str]) -> str:
+    marks = ", ".join(["%s"] * len(columns))
+    return f"{_new_job(columns)} VALUES ({marks}, {CONSTANTS_IN_SQL}) RETURNING id"
+
+
+INSERT = _insert(JOB_COLUMNS)
+"""The INSERT of a new job's values."""
+
+INSERT_WITH_EXTRA = _insert(ALL_COLUMNS)
+"""The same of a job that has any of the extra columns."""
+
+
+def _insert_if_unchanged(name: str, columns: dict[str, str]) -> ServerFunction:
+    """Return the INSERT that inserts where the rows with given versions are the present ones.
+
+    Else no row comes back. Plan: the two rows by their places. To ask first would be a round trip.
+    """
+    return ServerFunction(
+        name,
+        patience=0,
+        takes=(*columns.values(), *_VERSIONS.values()),
+        gives=("bigint",),
+        is_single=True,
+        text=f"""
+        {_new_job(columns)} SELECT {", ".join(f"%s::{k}" for k in columns.values())},
+            {CONSTANTS_IN_SQL}
         FROM hipq_jobtype t, hipq_queue q
-        WHERE {" AND ".join(f"{name} = %s" for name in _VERSIONS)}
+        WHERE {" AND ".join(f"{version} = %s" for version in _VERSIONS)}
         RETURNING id""",
-)
-"""The same if the rows with these versions are still the present ones; else no row comes back.
+    )
 
-Plan: the two rows by their places. To ask first would be a round trip.
-"""
+
+INSERT_IF_UNCHANGED = _insert_if_unchanged("enqueue", JOB_COLUMNS)
+INSERT_WITH_EXTRA_IF_UNCHANGED = _insert_if_unchanged("enqueue_with_extra", ALL_COLUMNS)
 
 
 @cache
-def insert_jobs(dialect: Dialect) -> str:
-    """Return the INSERT of a JSON document of `document_row`s; it returns the ids."""
-    fields = [dialect.field.format(index, kind) for index, kind in enumerate(JOB_COLUMNS.values())]
-    columns = ", ".join([*JOB_COLUMNS, *CONSTANT_COLUMNS])
+def insert_jobs(dialect: Dialect, *, has_extra: bool) -> str:
+    """Return the INSERT of a JSON document of `document_row`s; it returns the ids.
+
+    With `has_extra` each goes on with its `extra_row`.
+    """
+    columns = ALL_COLUMNS if has_extra else JOB_COLUMNS
+    fields = [dialect.field.format(index, kind) for index, kind in enumerate(columns.values())]
     return (
-        f"INSERT INTO hipq_job ({columns}) SELECT {', '.join(fields)}, {CONSTANTS_IN_SQL} "
+        f"{_new_job(columns)} SELECT {', '.join(fields)}, {CONSTANTS_IN_SQL} "
         f"FROM {dialect.rows} RETURNING id"
     )
 
@@ -612,6 +643,7 @@ def server_functions() -> list[ServerFunction]:
         IS_EARLY,
         FREE,
         INSERT_IF_UNCHANGED,
+        INSERT_WITH_EXTRA_IF_UNCHANGED,
         SETTLE_BY_KEY,
         SETTLE_BY_ATTEMPT,
     ]

@@ -1,4 +1,4 @@
-"""What engines are asked with, and what they answer. Plain values."""
+"""The arguments and results of engines. Plain values."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from hipq_django.models import Job, Queue
 
 
 class QueueWork(NamedTuple):
-    """A queue and what there is to do in it."""
+    """A queue and its work."""
 
     queue: Queue
     first_rank: int | None
-    """The rank of the first due job that there is room for, or a lower one; None: there is none."""
+    """The rank of the first due job that fits, or a lower one; None: there is none."""
     has_response: bool
     has_error: bool
     needs_check: bool = False
-    """Whether its first due job is not claimable in SQL: it is looked at in Python."""
+    """Whether its first due job is not claimable in SQL, so that it is checked in Python."""
 
 
 class ScanBounds(NamedTuple):
     """Where the probe of a queue begins and ends."""
 
     high_water_mark: int
-    """A rank that no due job exceeds: it stops the scan before the rows of the future."""
+    """A rank that no due job exceeds: it stops the scan before jobs scheduled for later."""
     is_strict: bool
     """Whether order is strict: no job may overtake the first due one."""
     low_water_mark: int
@@ -37,17 +37,17 @@ class ClaimRequest(NamedTuple):
     """How much is claimed at once."""
 
     room: int
-    """So many jobs start at once; those behind are noted as claimed ahead."""
+    """How many jobs start at once; those behind are claimed ahead."""
     limit: int
-    """So many jobs in all."""
+    """How many jobs in total."""
     types: Sequence[int]
-    """The ids of the job types that there is code for; others are not claimable in SQL."""
+    """The ids of the job types with code here; others are not claimable in SQL."""
 
 
 class DuePage(NamedTuple):
     """The first due jobs of a limited queue, and what decides which of them may start.
 
-    Where there are no jobs the rest does not count.
+    Without jobs the other values do not count.
     """
 
     jobs: list[Job]
@@ -66,9 +66,9 @@ class Which(NamedTuple):
     """Only those of factor 0."""
     without_types: Sequence[int] = ()
     without_suspects: bool = False
-    """None that may have killed its worker."""
+    """No suspects: none that may have killed its worker."""
     locks: bool = True
-    """Whether to lock them, and pass over those that others have locked."""
+    """Whether to lock them, and skip those that others have locked."""
 
 
 FIRST = Which()
@@ -88,13 +88,13 @@ class Failing(NamedTuple):
     """Error, or final where it is given up at once."""
     outcome: str
     is_kept: bool
-    """Whether the worker owns the error still, because what follows is written next."""
+    """Whether the worker keeps ownership of the error, because the decision is written next."""
     error: Any
     classes: tuple[str, ...]
     traceback: str
     start_time: datetime
     failures: int
-    """How many of the job's attempts failed, with this one; 0 where the database is to count."""
+    """How many of the job's attempts failed, including this one; 0 if the database is to count."""
 
 
 class Concluded(NamedTuple):
@@ -131,5 +131,5 @@ class StaleJobTypeError(Exception):
     """The rows from which a job was made have changed since they were read."""
 
 
-class GivenUpError(Exception):
-    """The worker that wanted jobs was given up by the others: its row is not live any more."""
+class DeclaredLostError(Exception):
+    """The worker that wanted jobs was declared lost: its row is no longer live."""

@@ -1,138 +1,210 @@
-"""`job_type`, by which a project declares job types, and those that the code has declared."""
+"""What the code has declared: job types and tasks, by instance and name; and what it has not."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import sys
+import time
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from hipq_django import events
+from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
-from hipq_django.domain.drafts import JobDefaults
-from hipq_django.domain.redaction import checked_fields
-from hipq_django.domain.validation import (
-    checked_counted,
-    checked_factor,
-    checked_max_timeout,
-    checked_name,
-    checked_priority,
-    checked_timeout,
-    checked_type_name,
-    checked_zone,
-)
-from hipq_django.domain.windows import parse_windows
-from hipq_django.exceptions import InvalidJobError, InvalidJobTypeError, UnknownOptionError
-from hipq_django.job_types.spec import DEFAULT_QUEUE, JobTypeSpec, checked_handler
+from hipq_django.exceptions import InvalidJobError, InvalidJobTypeError, nearest_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+    from typing import Any
 
-    from hipq_django.domain.retries import RetryPolicy
+    from hipq_django.job_types.declaration import Declaration
 
-    Handler = Callable[..., Any]
+    D = TypeVar("D", bound=Declaration)
 
-_declared: dict[tuple[str, str], JobTypeSpec] = {}
-
-TYPE_OPTIONS = (
-    "timeout",
-    "max_timeout",
-    "priority",
-    "throttle_factor",
-    "time_windows",
-    "time_zone",
-    "retry",
-    "sensitive",
-    "counted_answers",
-)
+_declared: dict[tuple[str, str], Declaration] = {}
+_by_alias: dict[tuple[str, str], Declaration] = {}
 
 
-def job_type(
-    name: str, *, queue: str = DEFAULT_QUEUE, instance: str = DEFAULT, **options: Any
-) -> Callable[[Handler], JobTypeSpec]:
-    """Declare the decorated function as the handler of job type `name`.
-
-    Options are the defaults of its jobs: `timeout` (seconds, 86,400), `priority` (100, lower is
-    sooner), `throttle_factor` (1), `time_windows` (none), `time_zone` of the windows (the
-    project's TIME_ZONE); `retry`, a policy such as `Exponential(max_attempts=5)`; `max_timeout`,
-    how many seconds an attempt may get by `extend` (ten times its timeout); `sensitive`, the
-    fields of data and answers that are masked in admin, log and errors, `["card"]`;
-    `counted_answers=True` where handlers return `WAIT_FOR(number)`. The handler takes a Job and
-    returns JSON, `WAIT` or `WAIT_FOR`; it may be `async def`.
-    """
-    if callable(name):
-        called = getattr(name, "__name__", "handler")
+def register(declared: D) -> D:
+    """Register a declaration; raise `InvalidJobTypeError` if another one has one of its names."""
+    for name in (declared.name, *declared.aliases):
+        other = get_declared(declared.instance, name)
+        if other is not None and _path_of(other.handler) != _path_of(declared.handler):
+            raise InvalidJobTypeError(_conflict(name, other, declared))
+    if declared.name in declared.aliases:
         raise InvalidJobTypeError(
-            f'job_type has no name; write @hipq.job_type("{called}") above {called}.'
+            f"job type {declared.name!r}: it has its own name as an alias; remove that."
         )
-    for option in options.keys() - set(TYPE_OPTIONS):
-        raise UnknownOptionError(f"job type {name!r}", option, (*TYPE_OPTIONS, "queue", "instance"))
+    forget_older = _declared.get((declared.instance, declared.name))
+    if forget_older is not None:
+        forget(forget_older)
+    _declared[declared.instance, declared.name] = declared
+    _by_alias.update({(declared.instance, alias): declared for alias in declared.aliases})
+    return declared
 
-    def declare(handler: Handler) -> JobTypeSpec:
-        try:
-            defaults = _defaults(options)
-            declared = JobTypeSpec(
-                name=checked_type_name(name),
-                handler=checked_handler(name, handler, "job"),
-                instance=checked_name("instance", instance),
-                queue=checked_name("queue", queue),
-                defaults=defaults,
-                policy=_checked_policy(name, options.get("retry")),
-                max_timeout=checked_max_timeout(options.get("max_timeout"), defaults.timeout),
-                sensitive=checked_fields(options.get("sensitive", ())),
-                counted_answers=checked_counted(options.get("counted_answers", False)),
-            )
-        except InvalidJobError as error:
-            raise InvalidJobTypeError(f"job type {name!r}: {error}") from error
-        _register(declared)
+
+def get_declared(instance: str, name: str) -> Declaration | None:
+    """Return the declaration of a name or an alias, or None if this process does not know it."""
+    key = (instance, name)
+    return _declared.get(key) or _by_alias.get(key)
+
+
+FIND_AGAIN_SECONDS = 60.0
+"""How long a name is left alone whose code was not found."""
+
+_finders: dict[str, Callable[[str, str], Declaration | None]] = {}
+_not_found: dict[tuple[str, str], float] = {}
+"""When to look again for the code of a name, by the monotonic clock."""
+
+
+def add_finder(kind: str, finder: Callable[[str, str], Declaration | None]) -> None:
+    """Let `finder(instance, name)` find, and register, the code of job types of a kind."""
+    _finders[kind] = finder
+
+
+def find_declared(instance: str, name: str, kind: str) -> Declaration | None:
+    """Return the declaration of a name, which is looked for if the kind says how."""
+    declared, key = get_declared(instance, name), (instance, name)
+    if declared is not None or kind not in _finders:
         return declared
-
-    return declare
-
-
-def _register(declared: JobTypeSpec) -> None:
-    """Make a job type known; raise `InvalidJobTypeError` if another one has its name."""
-    key = (declared.instance, declared.name)
-    other = _declared.get(key)
-    if other is not None and _place(other.handler) != _place(declared.handler):
-        raise InvalidJobTypeError(
-            f"job type {declared.name!r} is declared twice in instance {declared.instance!r}: by "
-            f"{_place(other.handler)} and {_place(declared.handler)}; rename one of them."
-        )
-    _declared[key] = declared
+    if time.monotonic() < _not_found.get(key, 0.0):
+        return None
+    found = _finders[kind](instance, name)
+    if found is None:
+        _not_found[key] = time.monotonic() + FIND_AGAIN_SECONDS
+    return found
 
 
-def get_declared(instance: str, name: str) -> JobTypeSpec | None:
-    """Return the declaration of a job type, None where this process does not know it."""
-    return _declared.get((instance, name))
-
-
-def get_all_declared(instance: str) -> list[JobTypeSpec]:
-    """Return every declared job type of an instance."""
+def get_all_declared(instance: str) -> list[Declaration]:
+    """Return every declaration of an instance."""
     return [declared for (inst, _), declared in _declared.items() if inst == instance]
 
 
-def forget(declared: JobTypeSpec) -> None:
-    """Take a declaration back; for tests that declare their own types."""
+def known_names(instance: str) -> set[str]:
+    """Return the names, aliases included, whose jobs this process has code for."""
+    return {name for inst, name in (*_declared, *_by_alias) if inst == instance}
+
+
+def names_of(instance: str, name: str) -> tuple[str, ...]:
+    """Return all names of jobs that the code of this name runs, the given one first."""
+    declared = get_declared(instance, name)
+    if declared is None or not declared.aliases:
+        return (name,)
+    return (name, *(other for other in (declared.name, *declared.aliases) if other != name))
+
+
+def forget(declared: Declaration) -> None:
+    """Remove a declaration; for tests that declare their own types."""
     _declared.pop((declared.instance, declared.name), None)
+    for alias in declared.aliases:
+        _by_alias.pop((declared.instance, alias), None)
 
 
-def _defaults(options: dict[str, Any]) -> JobDefaults:
-    plain = JobDefaults()
-    return JobDefaults(
-        timeout=checked_timeout(options.get("timeout", plain.timeout)),
-        priority=checked_priority(options.get("priority", plain.priority)),
-        throttle_factor=checked_factor(options.get("throttle_factor", plain.throttle_factor)),
-        time_windows=parse_windows(options.get("time_windows") or ()),
-        time_zone=checked_zone(options.get("time_zone") or ""),
+class Declared(NamedTuple):
+    """What was declared at a moment, and which modules were imported."""
+
+    by_name: dict[tuple[str, str], Declaration]
+    by_alias: dict[tuple[str, str], Declaration]
+    modules: frozenset[str]
+
+
+def remember() -> Declared:
+    """Return what is declared now, for `restore`."""
+    return Declared({**_declared}, {**_by_alias}, frozenset(sys.modules))
+
+
+def restore(before: Declared) -> None:
+    """Forget what a test has declared since.
+
+    What modules declare that were imported since is kept: they are not imported again.
+    """
+    for known, then in ((_declared, before.by_name), (_by_alias, before.by_alias)):
+        of_modules = {k: made for k, made in known.items() if made.__module__ not in before.modules}
+        known.clear()
+        known.update({**of_modules, **then})
+
+
+# Names that nobody has declared
+
+MOST_WARNINGS = 1_000
+"""So many names are warned of in one process: names may come from outside."""
+
+_warned: set[tuple[str, str, str]] = set()
+
+_strict_in_tests = False
+
+
+def be_strict_in_tests() -> None:
+    """Refuse names that are not declared where the setting STRICT says nothing: in test suites."""
+    global _strict_in_tests  # noqa: PLW0603 - of the process
+    _strict_in_tests = True
+
+
+def check_declared(instance: str, name: object, verb: str) -> None:
+    """Warn, once for each name, of a job type that this process does not declare.
+
+    With the setting STRICT raise `InvalidJobTypeError`.
+    """
+    if not isinstance(name, str) or get_declared(instance, name) is not None:
+        return  # what is no name at all is refused by others
+    strict = get_instance(instance).strict
+    is_error = _strict_in_tests if strict is None else strict
+    if not is_error and not _is_first(("job type", instance, name)):
+        return  # before the nearest name is looked for, which takes long
+    text = (
+        f"{verb}: no code of this process declares job type {name!r}"
+        f"{nearest_name(name, known_names(instance))}"
+    )
+    if is_error:
+        raise InvalidJobTypeError(
+            f"{text} Correct the name, declare the type, or set STRICT to False."
+        )
+    events.warning("undeclared_job_type", text, job_type=name, instance=instance)
+
+
+def check_queue(instance: str, name: str, stored: Callable[[], Iterable[str]]) -> None:
+    """Warn, once for each name, of a queue that is new and that nothing declares.
+
+    With the setting STRICT raise `InvalidJobError`; not where it says nothing in tests, which may
+    make up queues. `stored` returns the names of the queues that there are.
+    """
+    known = {DEFAULT, *get_instance(instance).queues, *_queues_of_types(instance)}
+    is_error = get_instance(instance).strict is True
+    if name in known or not (is_error or _is_first(("queue", instance, name))):
+        return
+    text = (
+        f"enqueue: queue {name!r} is new, and neither the setting HIPQ nor a job type declares it"
+        f"{nearest_name(name, {*known, *stored()})}"
+    )
+    if is_error:
+        raise InvalidJobError(f"{text} Correct the name, add it to QUEUES, or set STRICT to False.")
+    events.warning(
+        "undeclared_queue", f"{text} Does a worker serve it?", queue=name, instance=instance
     )
 
 
-def _checked_policy(name: str, policy: Any) -> RetryPolicy | None:
-    usable = callable(getattr(policy, "decide", None)) and not isinstance(policy, type)
-    if policy is None or usable:
-        return policy  # type: ignore[no-any-return]  # by what it can do
-    raise InvalidJobTypeError(
-        f"job type {name!r}: retry={policy!r} is not a policy; give Exponential(…), Fixed(…), "
-        "Never() or an object with a method decide(failure)."
-    )
+def _queues_of_types(instance: str) -> set[str]:
+    return {declared.queue for declared in get_all_declared(instance)}
 
 
-def _place(handler: Handler) -> str:
+def _is_first(about: tuple[str, str, str]) -> bool:
+    """Return whether this was not warned of yet, and note it."""
+    if about in _warned or len(_warned) >= MOST_WARNINGS:
+        return False
+    _warned.add(about)
+    return True
+
+
+def _conflict(name: str, other: Declaration, declared: Declaration) -> str:
+    places = f"by {_path_of(other.handler)} and {_path_of(declared.handler)}"
+    if other.name == declared.name == name:
+        what = "is declared twice"
+    elif other.name == name:
+        what = f"is declared, and an alias of {declared.name!r}"
+    elif declared.name == name:
+        what = f"is declared, and an alias of {other.name!r}"
+    else:
+        what = "is declared as an alias twice"
+    return f"job type {name!r} {what} in instance {other.instance!r}: {places}; rename one of them."
+
+
+def _path_of(handler: Callable[..., Any]) -> str:
     return f"{handler.__module__}.{handler.__qualname__}"

@@ -1,4 +1,4 @@
-"""What a worker does now and then for its whole instance, each duty for itself."""
+"""What a worker does at intervals for its whole instance; each duty is independent."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from dataclasses import dataclass
 from django.db import Error, connections
 
 from hipq_django import events
+from hipq_django.database.errors import in_one_line, is_locked_out
 
 OFTEN_SECONDS = 1.0
 SELDOM_SECONDS = 60.0
 SHARE = 0.03
-"""What a duty that finds nothing may take of the time: among millions of dead rows it is slow."""
+"""The share of time for a duty that finds nothing: among millions of dead rows it is slow."""
+MOVING_SHARE = 0.25
+"""The share of time for a duty that finds something, and may have more to do."""
 WAIT_SECONDS = 0.5
 MAX_DOUBLINGS = 6
 """How often the pause of a duty that fails is doubled."""
@@ -22,36 +25,46 @@ MAX_DOUBLINGS = 6
 
 @dataclass(slots=True)
 class Duty:
-    """Something to be done each so many seconds; it returns how many rows it moved."""
+    """Something to be done at an interval in seconds; it returns how many rows it moved."""
 
     name: str
     seconds: float
     do: Callable[[], int]
+    next_due: Callable[[], float] | None = None
+    """When it is to be done again, where that is known to it, and then at once."""
     due: float = 0.0
     failures: int = 0
+    moved: int = 0
+    """How many rows it moved the last time."""
+
+    @property
+    def has_more(self) -> bool:
+        """Whether something waits for it, or may wait."""
+        return self.next_due is not None or self.moved > 0
 
 
 class Duties:
-    """Does duties. One that fails is logged and comes again later; it keeps no other from work."""
+    """Does the duties. One that fails is logged and tried again later; the others go on."""
 
     def __init__(self, using: str, duties: Sequence[Duty]) -> None:
         self._using = using
         self._duties = duties
 
     def run(self, *, all_of_it: bool, waits: bool) -> int:
-        """Do the duties whose time has come, or all; return how many rows they moved.
+        """Do the duties that are due, or all; return how many rows they moved.
 
-        One that moved something may have more to do, and comes again soon. Those of a worker that
-        is busy may wait a little for a moment in which it is not.
+        A duty that moved something may have more to do, and is soon due again. In a busy worker
+        the others may wait a little for an idle moment.
         """
         total = 0
         for duty in self._duties:
-            if all_of_it or time.monotonic() >= duty.due + WAIT_SECONDS * waits:
+            patience = WAIT_SECONDS if waits and not duty.has_more else 0.0
+            if all_of_it or time.monotonic() >= duty.due + patience:
                 total += self._do(duty)
         return total
 
     def forget(self) -> None:
-        """Do everything again at the next pass; after an error nothing is certain."""
+        """Make all duties due at the next pass; after an error nothing is certain."""
         for duty in self._duties:
             if not duty.failures:
                 duty.due = 0.0
@@ -65,14 +78,28 @@ class Duties:
                 raise
             duty.failures += 1
             pause = duty.seconds * 2 ** min(duty.failures, MAX_DOUBLINGS)
-            events.error(
-                "duty_failed", "tried again later", duty=duty.name, seconds=round(pause, 1),
-                exception=error,
-            )  # fmt: skip
+            _report(duty, error, pause)
             moved = 0
         else:
             duty.failures = 0
-            rest = (time.monotonic() - began) / SHARE
-            pause = min(OFTEN_SECONDS, duty.seconds) if moved else max(duty.seconds, rest)
-        duty.due = time.monotonic() + pause * random.uniform(0.8, 1.2)  # noqa: S311
+            took = time.monotonic() - began
+            soon = min(OFTEN_SECONDS, duty.seconds, took / MOVING_SHARE)
+            pause = soon if moved else max(duty.seconds, took / SHARE)
+        duty.moved = moved
+        duty.due = time.monotonic() + pause * random.uniform(0.8, 1.2)  # noqa: S311 - no secret
+        if duty.next_due is not None and not duty.failures:
+            duty.due = duty.next_due()
         return moved
+
+
+def _report(duty: Duty, error: Exception, pause: float) -> None:
+    seconds = round(pause, 1)
+    if is_locked_out(error):
+        sentence = "a lock that it needs is taken; tried again later"
+        events.warning(
+            "duty_passed_over", sentence, duty=duty.name, seconds=seconds, lock=in_one_line(error)
+        )
+    else:
+        events.error(
+            "duty_failed", "tried again later", duty=duty.name, seconds=seconds, exception=error
+        )

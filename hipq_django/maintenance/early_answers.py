@@ -1,4 +1,4 @@
-"""Early answers whose jobs came in the same moment, and those whose time is over."""
+"""Early answers whose jobs came at the same moment, and those whose time to live is over."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from django.db import OperationalError
-from django.db.models import Exists, Max, OuterRef
+from django.db.models import Exists, Max, OuterRef, QuerySet
 
 from hipq_django.answers import early
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.errors import is_locked_out
+from hipq_django.database.locks import locked
 from hipq_django.database.transactions import worker_transaction
+from hipq_django.domain.states import AnswerStatus
 from hipq_django.engines import engine_for
 from hipq_django.engines.values import EarlyPlace
 from hipq_django.models import Answer, Job
@@ -23,13 +25,13 @@ BATCH = 500
 """How many answers one call gives to jobs."""
 
 EARLY_PAGE = 1_000
-"""How many early answers of any age are held against the jobs at once."""
+"""How many early answers of any age are compared with the jobs at once."""
 
 EARLY_NEW = 2_000
-"""How many new ones are."""
+"""How many new answers are."""
 
 EARLY_SECONDS = 5.0
-"""For how long an answer is new: as long as its transaction, and that of a claim, may take."""
+"""How long an answer counts as new: as long as its transaction, and a claim's, may take."""
 
 
 class EarlyAnswers:
@@ -82,7 +84,7 @@ class EarlyAnswers:
 
 
 def _match(answer: Answer, now: datetime, using: str) -> bool:
-    """Give an early answer to its job; later, where somebody else has locked one of the two."""
+    """Give an early answer to its job; later, if another transaction has locked one of them."""
     try:
         with worker_transaction(using):
             return early.match(answer, now, using, skip_locked=True)
@@ -110,7 +112,16 @@ def expire_early(config: InstanceSettings) -> int:
     limit = clock.now(using) - timedelta(seconds=config.answer_ttl_seconds)
     waiting = Answer.objects.using(using).filter(instance=config.name, status=Answer.Status.EARLY)
     ended = Job.objects.using(using).final().filter(pk=OuterRef("job"))
-    waiting.filter(Exists(ended), job__isnull=False).update(status=Answer.Status.LATE)
+    _mark(waiting.filter(Exists(ended), job__isnull=False), Answer.Status.LATE)
     expired = waiting.filter(job__isnull=True, receive_time__lte=limit)
-    count: int = expired.update(status=Answer.Status.UNMATCHED)
-    return count
+    return _mark(expired, Answer.Status.UNMATCHED)
+
+
+def _mark(answers: QuerySet[Answer], status: AnswerStatus) -> int:
+    """Give answers their last status; return how many. Rows that others have locked are left."""
+    if not answers.exists():
+        return 0
+    with worker_transaction(answers.db):
+        free = locked(answers.order_by("pk"), skip_locked=True).values_list("pk", flat=True)
+        ids = list(free[:EARLY_PAGE])
+        return Answer.objects.using(answers.db).filter(pk__in=ids).update(status=status)

@@ -1,6 +1,6 @@
-"""What time and crashes make necessary: timeouts and lost workers.
+"""Handles timeouts and lost workers.
 
-Any worker does it for all queues of its instance; several at once do no harm.
+Each worker does this for all queues of its instance; several at the same time do no harm.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
 from django.db.models import Exists, OuterRef
+from django.utils import translation
 
 from hipq_django import events, transitions
 from hipq_django.answers import aggregation
@@ -19,7 +20,7 @@ from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.states import Phase, State
 from hipq_django.domain.suspects import HARMLESS, loss_text
 from hipq_django.engines import engine_for
-from hipq_django.job_types.registry import get_all_declared
+from hipq_django.job_types.registry import known_names
 from hipq_django.models import Attempt, Job, JobType, Queue, Worker
 from hipq_django.models.job import JobQuerySet
 
@@ -32,7 +33,7 @@ _HARMLESS_TIMEOUT = "JobTimeout: the handler was still executing after the answe
 def time_out_overdue(config: InstanceSettings) -> int:
     """Move running jobs past their deadline to error; return how many.
 
-    A job whose response is in does not time out before its response handler runs: the other
+    A job whose response has come does not time out before its response handler runs: the other
     system was in time. If the handler that sent the request still hangs, another worker goes on.
     """
     using, now = config.database, clock.now(config.database)
@@ -57,7 +58,7 @@ def has_overdue(config: InstanceSettings) -> bool:
 
 def _overdue(config: InstanceSettings) -> JobQuerySet:
     """Of types that this process knows: it never fails a job that it does not know."""
-    names = [declared.name for declared in get_all_declared(config.name)]
+    names = known_names(config.name)
     types = JobType.objects.using(config.database).filter(instance=config.name, name__in=names)
     jobs = _jobs(config).running().filter(job_type__in=types)
     jobs = jobs.filter(deadline__lt=clock.in_statement(config.database))
@@ -87,7 +88,8 @@ def _split(jobs: Iterable[Job], test: Callable[[Job], bool]) -> tuple[list[Job],
 
 def _timeout_text(job: Job) -> str:
     doing = "was still executing" if job.worker_id else "got no answer"
-    parts = "" if job.worker_id else aggregation.progress_of(job)
+    with translation.override(None):  # what is stored is English
+        parts = "" if job.worker_id else aggregation.progress_of(job)
     doing = "got not all answers" if parts else doing
     seconds = job.timeout + job.extended_seconds
     text = f"JobTimeout: attempt {job.attempt} {doing} within {seconds:g} s"
@@ -95,7 +97,7 @@ def _timeout_text(job: Job) -> str:
 
 
 def _name_workers(jobs: Sequence[Job], using: str) -> None:
-    """Give the copies their workers in one query; a worker whose row is gone becomes none."""
+    """Give the copies their workers in one query; None if the worker's row is gone."""
     rows = Worker.objects.using(using).in_bulk({job.worker_id for job in jobs if job.worker_id})
     for job in jobs:
         job.worker = rows.get(job.worker_id) if job.worker_id else None
@@ -106,8 +108,8 @@ def recover_lost(
 ) -> int:
     """Take over the jobs of workers whose heartbeat stopped; return how many.
 
-    `choose` returns those of the live workers of whom the caller is sure that they are silent; of
-    these the database, by its own clock, declares lost which it finds silent too.
+    `choose` returns the live workers that the caller has seen to be silent; of these the database
+    declares lost those that are silent by its own clock too.
     """
     using, now = config.database, clock.now(config.database)
     live = Worker.objects.using(using).filter(instance=config.name, state__in=Worker.LIVE)
@@ -127,7 +129,7 @@ def _declare_lost(worker: Worker) -> None:
         heartbeat_time__lt=clock.in_statement(using) - worker.silence,
     )
     with worker_transaction(using):
-        # A process that was stopped in this moment keeps its own row locked: nobody waits for it.
+        # A process that was stopped at this moment keeps its own row locked: do not wait for it.
         found = locked(silent, skip_locked=True).first()
         if found:
             silent.update(state=Worker.State.LOST)
@@ -167,9 +169,9 @@ def _recover(dead: Sequence[JobQuerySet], now: datetime, using: str) -> int:
 
 
 def _bystanders(lost: Sequence[Job], using: str) -> set[int]:
-    """Return the ids of those beside which their worker executed a suspect: a likelier killer.
+    """Return the ids of the jobs whose worker executed a suspect beside them: a likelier killer.
 
-    Where there was none, each of them may have killed the worker.
+    Without a suspect, each of them may have killed the worker.
     """
     if not lost:
         return set()
@@ -181,16 +183,22 @@ def _bystanders(lost: Sequence[Job], using: str) -> set[int]:
 
 
 def _is_loss(job: Job) -> bool:
-    """Whether the job may have killed its worker, or its request may have got lost with it."""
+    """Whether the job may have killed its worker, or its request may be lost with the worker."""
     return job.state == State.RUNNING and not job.prefetched and not _has_sent_in_time(job)
 
 
 def forget_workers(config: InstanceSettings) -> int:
-    """Delete the rows of workers that ended a day ago and own no job."""
+    """Delete the rows of workers that ended a day ago and own no job; locked ones are left."""
     using = config.database
     old = clock.now(using) - WORKERS_KEPT
     held = Job.objects.using(using).filter(worker=OuterRef("pk"))
     ended = Worker.objects.using(using).filter(instance=config.name, heartbeat_time__lt=old)
     ended = ended.exclude(state__in=Worker.LIVE)
     ended = ended.filter(~Exists(held.running()), ~Exists(held.in_error()))
-    return int(ended._raw_delete(using))  # no job names them
+    if not ended.exists():
+        return 0
+    with worker_transaction(using):
+        rows = locked(ended.order_by("pk"), skip_locked=True, to_delete=True)
+        free = list(rows.values_list("pk", flat=True)[:BATCH])
+        gone = Worker.objects.using(using).filter(pk__in=free)
+        return int(gone._raw_delete(using) or 0)  # no job names them

@@ -1,9 +1,9 @@
 """Gives waiting jobs new ranks after the order of their queue was changed.
 
 Workers do it in small batches, so that neither the operator's request nor the queue stands still;
-how far they are is kept on the queue's row. Jobs are looked through twice: an enqueue that had
-read the former order may commit after the first time. A job whose row somebody has locked is come
-back to.
+their progress is stored in the queue's row. They go through the jobs twice, because an enqueue that
+had read the former order may commit after the first time. They come back later to a job whose row
+is locked.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import worker_transaction
-from hipq_django.domain.ordering import Order, Ordering
+from hipq_django.domain.ordering import HELD_RANK, Order, Ordering
 from hipq_django.models import Job, Queue
 
 BATCH = 500
 SLICE_SECONDS = 0.25
 PASSES = 2
 SETTLE = timedelta(seconds=60)
-"""How long an enqueue may take to commit that had read the former order."""
+"""How long an enqueue that had read the former order may take to commit."""
 
 COME_BACK = timedelta(seconds=1)
-"""When to try again what somebody has locked."""
+"""When to try locked rows again."""
 
 
 def continue_ranking(config: InstanceSettings) -> int:
-    """Write ranks anew for a moment where an order was changed; return how many changed."""
+    """Spend a moment on new ranks after an order was changed; return how many ranks changed."""
     ends = time.monotonic() + SLICE_SECONDS
     queues = Queue.objects.using(config.database).filter(instance=config.name).order_by("pk")
     return sum(_rank_until(ends, queue) for queue in queues if not queue.is_ranked)
 
 
 def rank_ahead(queue: Queue) -> None:
-    """Write ranks anew for a moment before jobs are claimed from a queue whose order was changed.
+    """Spend a moment on new ranks before jobs are claimed from a queue whose order was changed.
 
-    All of them where they are not very many.
+    If there are not very many jobs, all get their new ranks.
     """
     now = clock.now(queue.using)
     if now >= datetime.fromisoformat(_progress(queue, now)["not_before"]):
@@ -59,7 +59,7 @@ def _rank_until(ends: float, queue: Queue) -> int:
 
 
 def find_strays(config: InstanceSettings) -> int:
-    """Begin anew where a waiting job has the rank of a former order after all; return how often.
+    """Begin again if a waiting job still has the rank of a former order; return how often.
 
     Its enqueue was committed later than expected.
     """
@@ -98,7 +98,7 @@ def _last_of_all(config: InstanceSettings) -> list[int]:
     higher than all, and it would wait for ever.
     """
     using = config.database
-    waiting = Job.objects.using(using).filter(queue=OuterRef("pk")).waiting()
+    waiting = Job.objects.using(using).filter(queue=OuterRef("pk"), rank__lt=HELD_RANK).waiting()
     last = Subquery(waiting.order_by("-rank", "-id").values("pk")[:1])
     queues = Queue.objects.using(using).filter(instance=config.name).exclude(order=Order.TIME)
     lasts = [row.last for row in queues.annotate(last=last) if row.last and row.is_ranked]
@@ -130,10 +130,10 @@ def _rank_batch(pk: int, using: str) -> int | None:
 def _rank_next(queue: Queue, progress: dict[str, Any], now: datetime) -> int:
     """Rank the jobs behind those that were ranked, and note how far it is now.
 
-    Only what is to be written is locked, and what somebody else has locked is left for later:
-    whoever waits here has all admissions to the queue wait too.
+    Only rows that change are locked, and rows that others have locked are left for later: waiting
+    here would make all admissions to the queue wait too.
     """
-    jobs = queue.jobs.using(queue.using).waiting().order_by("pk")
+    jobs = queue.jobs.using(queue.using).waiting().filter(hold_time=None).order_by("pk")
     batch = list(jobs.filter(pk__gt=progress["after"])[:BATCH])
     wrong = [job.pk for job in batch if job.rank != _wanted_rank(job, queue)]
     free = list(locked(jobs.filter(pk__in=wrong), skip_locked=True)) if wrong else []
@@ -153,7 +153,7 @@ def _rank_next(queue: Queue, progress: dict[str, Any], now: datetime) -> int:
 
 
 def _progress(queue: Queue, now: datetime) -> dict[str, Any]:
-    """Return how far the ranks of this order are, from the beginning where it is a new one."""
+    """Return how far the ranks of this order are; for a new order, the beginning."""
     wanted = queue.ordering.as_ranking()
     if queue.ranking.items() > wanted.items():
         return dict(queue.ranking)

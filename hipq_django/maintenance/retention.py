@@ -1,15 +1,20 @@
-"""Deletes what is finished and old enough, in small batches."""
+"""Deletes final jobs and answers past their retention, in small batches."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+
+from django.db.models import Exists, OuterRef, Q
 
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import bounded_transaction
-from hipq_django.models import Answer, Attempt, Job, Queue
+from hipq_django.domain.states import State
+from hipq_django.maintenance.schedule_runs import prune_runs
+from hipq_django.models import Answer, Attempt, Job, Link, Queue, Step
 
 BATCH = 1_000
 
@@ -17,8 +22,8 @@ BATCH = 1_000
 def prune(
     config: InstanceSettings, *, days: float | None = None, dry_run: bool = False
 ) -> dict[str, int]:
-    """Delete final jobs past the retention of their queue, with their attempts and answers, and
-    answers that no job has past ANSWER_RETENTION_DAYS.
+    """Delete final jobs past the retention of their queue, with their attempts and answers, runs of
+    schedules too, and answers that no job has past ANSWER_RETENTION_DAYS.
 
     An early answer stays until its time to live is over. `days` overrides all of these. Return
     how many jobs of each queue were deleted, or would be; "answers" counts those without a job.
@@ -28,6 +33,7 @@ def prune(
     for queue in list(Queue.objects.using(using).filter(instance=config.name)):
         kept = timedelta(days=queue.retention_days if days is None else days)
         jobs = queue.jobs.using(using).final().filter(update_time__lt=now - kept)
+        jobs = not_needed(jobs)
         counts[queue.name] = jobs.count() if dry_run else _delete(jobs, "update_time")
     kept = timedelta(days=config.answer_retention_days if days is None else days)
     answers = Answer.objects.using(using).filter(
@@ -35,7 +41,40 @@ def prune(
     )
     answers = answers.exclude(status=Answer.Status.EARLY)
     counts["answers"] = answers.count() if dry_run else _delete(answers, "pk")
+    counts["schedule runs"] = prune_runs(config, days=days, dry_run=dry_run)
+    for name, old in _others.items():
+        rows = old(config, days)
+        counts[name] = rows.count() if dry_run else _delete(rows, "pk")
     return counts
+
+
+Old = Callable[[InstanceSettings, float | None], Any]
+"""Returns the rows of an instance that are past their retention, or older than some days."""
+Needed = Callable[[str], Q]
+"""Returns the condition, in a database, of jobs that somebody will still ask for."""
+
+_others: dict[str, Old] = {}
+_needed: list[Needed] = []
+
+
+def also_prune(name: str, old: Old, needed: Needed) -> None:
+    """Let `prune` delete rows of an app above the queue, and keep the jobs that it needs."""
+    if name not in _others:
+        _others[name] = old
+        _needed.append(needed)
+
+
+def not_needed(jobs: Any) -> Any:
+    """Return the jobs that no live job waits for, or has waited for: it may ask for their results.
+
+    A batch is needed as a whole.
+    """
+    live = Link.objects.using(jobs.db).exclude(job__state=State.FINAL)
+    by_job = live.filter(needs_job=OuterRef("pk"))
+    by_batch = live.filter(needs_batch=OuterRef("batch"))
+    for needed in _needed:
+        jobs = jobs.exclude(needed(jobs.db))
+    return jobs.filter(~Exists(by_job), ~Exists(by_batch))
 
 
 def _delete(old: Any, field: str) -> int:
@@ -51,8 +90,8 @@ def _delete(old: Any, field: str) -> int:
 def _delete_batch(old: Any, field: str) -> list[Any]:
     """Delete the first rows in the order of a field; return its values. Children go first.
 
-    What somebody else holds is left: another pruner, or an operator who is matching an answer to a
-    job just now.
+    Rows that others have locked are left: by another prune, or by an operator who is just matching
+    an answer to a job.
     """
     using = old.db
     with bounded_transaction(using):
@@ -62,6 +101,8 @@ def _delete_batch(old: Any, field: str) -> list[Any]:
         if ids and old.model is Job:
             _raw_delete(Attempt.objects.using(using).filter(job__in=ids))
             _raw_delete(Answer.objects.using(using).filter(job__in=ids))
+            _raw_delete(Step.objects.using(using).filter(job__in=ids))
+            _raw_delete(Link.objects.using(using).filter(job__in=ids))
         if ids:
             _raw_delete(old.model.objects.using(using).filter(pk__in=ids))
     return [value for _, value in batch]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
+from datetime import datetime
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 from django.db import Error
+from django.utils.dateparse import parse_datetime
 
 from hipq_django.conf.instances import InstanceSettings, get_instance
 from hipq_django.conf.rules import DEFAULT
@@ -15,16 +17,18 @@ from hipq_django.processes.start_up import why_failed
 
 
 class InstanceCommand(BaseCommand):
-    """Runs for an instance; says in one line why it cannot."""
+    """A command for one instance; if it fails, it says why in one line."""
 
     config: InstanceSettings
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the options."""
-        parser.add_argument("--instance", default=DEFAULT, help="The hipq instance; %(default)s.")
+        parser.add_argument(
+            "--instance", default=DEFAULT, help="The hipq instance (default: %(default)s)."
+        )
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        """Run; `CommandError` where a setting, or the database, does not allow that."""
+        """Run; raise `CommandError` if a setting, or the database, does not allow it."""
         try:
             self.config = get_instance(options["instance"])
             self.run(options)
@@ -36,3 +40,16 @@ class InstanceCommand(BaseCommand):
     def run(self, options: dict[str, Any]) -> None:
         """Do what the command is for."""
         raise NotImplementedError
+
+
+def given_moment(verb: str, option: str, text: str | None) -> datetime:
+    """Return the moment of an option; raise `CommandError` if it is none, or has no zone."""
+    try:
+        moment = parse_datetime(text or "")
+    except ValueError:
+        moment = None
+    if moment is None or moment.utcoffset() is None:
+        raise CommandError(
+            f"{verb}: {option} {text!r}: give a moment with its zone, such as 2026-11-22T00:00Z."
+        )
+    return moment

@@ -4,9 +4,9 @@
 from django.db import migrations, models
 from django.utils import timezone
 
+from hipq_django.migrations._constraints import IsValidCombination
 from hipq_django.migrations._scripts import script
 from hipq_django.models.base import JsonField, no_error
-from hipq_django.models.constraints import IsValidCombination
 
 
 class Migration(migrations.Migration):
@@ -24,8 +24,11 @@ class Migration(migrations.Migration):
                         auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
                     ),
                 ),
-                ("instance", models.CharField(default="default", max_length=100)),
-                ("name", models.CharField(max_length=100)),
+                (
+                    "instance",
+                    models.CharField(default="default", max_length=100, verbose_name="instance"),
+                ),
+                ("name", models.CharField(max_length=100, verbose_name="name")),
                 (
                     "throttle_limit",
                     models.DecimalField(
@@ -42,27 +45,52 @@ class Migration(migrations.Migration):
                         ],
                         default="time",
                         max_length=10,
+                        verbose_name="order",
                     ),
                 ),
-                ("granularity_seconds", models.FloatField(default=1)),
-                ("ageing_seconds", models.FloatField(default=60)),
-                ("paused", models.BooleanField(default=False)),
-                ("retention_days", models.FloatField(default=14)),
-                ("throttler_state", JsonField(default=dict, editable=False)),
-                ("throttler_problem", models.TextField(default="NONE", editable=False)),
+                (
+                    "granularity_seconds",
+                    models.FloatField(default=1, verbose_name="granularity seconds"),
+                ),
+                ("ageing_seconds", models.FloatField(default=60, verbose_name="ageing seconds")),
+                ("paused", models.BooleanField(default=False, verbose_name="paused")),
+                ("retention_days", models.FloatField(default=14, verbose_name="retention days")),
+                (
+                    "throttler_state",
+                    JsonField(default=dict, editable=False, verbose_name="throttler state"),
+                ),
+                (
+                    "throttler_problem",
+                    models.TextField(
+                        default="NONE", editable=False, verbose_name="throttler problem"
+                    ),
+                ),
                 (
                     "ranking",
                     JsonField(
                         default=dict,
                         editable=False,
                         help_text="The order that the waiting jobs have ranks of, or how far they are.",
+                        verbose_name="ranking",
                     ),
                 ),
-                ("declared", JsonField(default=dict, editable=False)),
-                ("create_time", models.DateTimeField(default=timezone.now, editable=False)),
-                ("update_time", models.DateTimeField(default=timezone.now, editable=False)),
+                ("declared", JsonField(default=dict, editable=False, verbose_name="declared")),
+                (
+                    "create_time",
+                    models.DateTimeField(
+                        default=timezone.now, editable=False, verbose_name="create time"
+                    ),
+                ),
+                (
+                    "update_time",
+                    models.DateTimeField(
+                        default=timezone.now, editable=False, verbose_name="update time"
+                    ),
+                ),
             ],
             options={
+                "verbose_name": "queue",
+                "verbose_name_plural": "queues",
                 "base_manager_name": "objects",
                 "ordering": ["instance", "name"],
                 "constraints": [
@@ -97,12 +125,22 @@ class Migration(migrations.Migration):
                         auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
                     ),
                 ),
-                ("instance", models.CharField(default="default", max_length=100)),
-                ("name", models.CharField(max_length=100)),
-                ("default_timeout", models.FloatField(default=86400, help_text="Seconds.")),
+                (
+                    "instance",
+                    models.CharField(default="default", max_length=100, verbose_name="instance"),
+                ),
+                ("name", models.CharField(max_length=200, verbose_name="name")),
+                (
+                    "default_timeout",
+                    models.FloatField(
+                        default=86400, help_text="Seconds.", verbose_name="default timeout"
+                    ),
+                ),
                 (
                     "default_priority",
-                    models.IntegerField(default=100, help_text="Lower runs sooner."),
+                    models.IntegerField(
+                        default=100, help_text="Lower runs sooner.", verbose_name="default priority"
+                    ),
                 ),
                 (
                     "default_throttle_factor",
@@ -113,7 +151,10 @@ class Migration(migrations.Migration):
                         verbose_name="default throttle factor",
                     ),
                 ),
-                ("default_time_windows", JsonField(blank=True, default=list)),
+                (
+                    "default_time_windows",
+                    JsonField(blank=True, default=list, verbose_name="default time windows"),
+                ),
                 (
                     "time_zone",
                     models.CharField(
@@ -121,22 +162,68 @@ class Migration(migrations.Migration):
                         default="",
                         help_text="Of the time windows; empty: the site's.",
                         max_length=100,
+                        verbose_name="time zone",
                     ),
                 ),
-                ("has_response_handler", models.BooleanField(default=False, editable=False)),
-                ("counted_answers", models.BooleanField(default=False, editable=False)),
-                ("sensitive", JsonField(default=list, editable=False)),
-                ("declared", JsonField(default=dict, editable=False)),
-                ("create_time", models.DateTimeField(default=timezone.now, editable=False)),
-                ("update_time", models.DateTimeField(default=timezone.now, editable=False)),
+                (
+                    "has_response_handler",
+                    models.BooleanField(
+                        default=False, editable=False, verbose_name="has response handler"
+                    ),
+                ),
+                (
+                    "counted_answers",
+                    models.BooleanField(
+                        default=False, editable=False, verbose_name="counted answers"
+                    ),
+                ),
+                ("sensitive", JsonField(default=list, editable=False, verbose_name="sensitive")),
+                (
+                    "signature",
+                    models.TextField(
+                        default="",
+                        editable=False,
+                        help_text="What the function of a task takes.",
+                        verbose_name="signature",
+                    ),
+                ),
+                (
+                    "kind",
+                    models.CharField(
+                        default="",
+                        editable=False,
+                        help_text="How workers find code that no module of jobs declares; empty: "
+                        "not at all.",
+                        max_length=100,
+                        verbose_name="kind",
+                    ),
+                ),
+                ("declared", JsonField(default=dict, editable=False, verbose_name="declared")),
+                (
+                    "create_time",
+                    models.DateTimeField(
+                        default=timezone.now, editable=False, verbose_name="create time"
+                    ),
+                ),
+                (
+                    "update_time",
+                    models.DateTimeField(
+                        default=timezone.now, editable=False, verbose_name="update time"
+                    ),
+                ),
                 (
                     "queue",
                     models.ForeignKey(
-                        on_delete=models.PROTECT, related_name="job_types", to="hipq.queue"
+                        on_delete=models.PROTECT,
+                        related_name="job_types",
+                        to="hipq.queue",
+                        verbose_name="queue",
                     ),
                 ),
             ],
             options={
+                "verbose_name": "job type",
+                "verbose_name_plural": "job types",
                 "base_manager_name": "objects",
                 "ordering": ["instance", "name"],
                 "constraints": [
@@ -165,17 +252,25 @@ class Migration(migrations.Migration):
                         auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
                     ),
                 ),
-                ("instance", models.CharField(default="default", max_length=100)),
-                ("name", models.CharField(max_length=200)),
+                (
+                    "instance",
+                    models.CharField(default="default", max_length=100, verbose_name="instance"),
+                ),
+                ("name", models.CharField(max_length=200, verbose_name="name")),
                 (
                     "queues",
-                    JsonField(default=list, help_text="Names of the queues served; empty: all."),
+                    JsonField(
+                        default=list,
+                        help_text="Names of the queues served; empty: all.",
+                        verbose_name="queues",
+                    ),
                 ),
                 (
                     "excluded_queues",
                     JsonField(
                         default=list,
                         help_text="Names of queues that are not served, where all others are.",
+                        verbose_name="excluded queues",
                     ),
                 ),
                 (
@@ -184,33 +279,48 @@ class Migration(migrations.Migration):
                         default="NONE",
                         help_text="The source of messages it reads; none: a worker.",
                         max_length=100,
+                        verbose_name="source",
                     ),
                 ),
-                ("threads", models.PositiveIntegerField(default=1)),
+                ("threads", models.PositiveIntegerField(default=1, verbose_name="threads")),
                 (
                     "state",
                     models.CharField(
                         choices=[
-                            ("running", "Running"),
-                            ("stopping", "Stopping"),
-                            ("stopped", "Stopped"),
-                            ("lost", "Lost"),
+                            ("running", "running"),
+                            ("stopping", "stopping"),
+                            ("stopped", "stopped"),
+                            ("lost", "lost"),
                         ],
                         default="running",
                         max_length=10,
+                        verbose_name="state",
                     ),
                 ),
-                ("heartbeat_seconds", models.FloatField(default=10)),
-                ("heartbeat_time", models.DateTimeField(default=timezone.now)),
+                (
+                    "heartbeat_seconds",
+                    models.FloatField(default=10, verbose_name="heartbeat seconds"),
+                ),
+                (
+                    "heartbeat_time",
+                    models.DateTimeField(default=timezone.now, verbose_name="heartbeat time"),
+                ),
                 (
                     "executing",
                     models.PositiveIntegerField(
-                        default=0, help_text="Jobs or messages in flight at the last beat."
+                        default=0,
+                        help_text="Jobs or messages in flight at the last beat.",
+                        verbose_name="executing",
                     ),
                 ),
-                ("create_time", models.DateTimeField(default=timezone.now)),
+                (
+                    "create_time",
+                    models.DateTimeField(default=timezone.now, verbose_name="create time"),
+                ),
             ],
             options={
+                "verbose_name": "worker",
+                "verbose_name_plural": "workers",
                 "base_manager_name": "objects",
                 "ordering": ["-id"],
                 "constraints": [
@@ -221,6 +331,34 @@ class Migration(migrations.Migration):
                         name="hipq_worker_state_known",
                     )
                 ],
+            },
+        ),
+        migrations.CreateModel(
+            name="Batch",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "instance",
+                    models.CharField(default="default", max_length=100, verbose_name="instance"),
+                ),
+                ("name", models.CharField(default="NONE", max_length=200, verbose_name="name")),
+                (
+                    "create_time",
+                    models.DateTimeField(
+                        default=timezone.now, editable=False, verbose_name="create time"
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name": "batch",
+                "verbose_name_plural": "batches",
+                "base_manager_name": "objects",
+                "permissions": [("cancel_batch", "Can cancel batches")],
             },
         ),
         migrations.CreateModel(
@@ -239,6 +377,7 @@ class Migration(migrations.Migration):
                         on_delete=models.PROTECT,
                         related_name="jobs",
                         to="hipq.queue",
+                        verbose_name="queue",
                     ),
                 ),
                 (
@@ -248,61 +387,92 @@ class Migration(migrations.Migration):
                         on_delete=models.PROTECT,
                         related_name="jobs",
                         to="hipq.jobtype",
+                        verbose_name="job type",
                     ),
                 ),
-                ("rank", models.BigIntegerField(default=0, editable=False)),
-                ("scheduled_run_time", models.DateTimeField(default=timezone.now)),
+                ("rank", models.BigIntegerField(default=0, editable=False, verbose_name="rank")),
+                (
+                    "scheduled_run_time",
+                    models.DateTimeField(default=timezone.now, verbose_name="scheduled run time"),
+                ),
                 (
                     "deadline",
                     models.DateTimeField(
-                        default=timezone.now, help_text="When a running attempt times out."
+                        default=timezone.now,
+                        help_text="When a running attempt times out.",
+                        verbose_name="deadline",
                     ),
                 ),
-                ("create_time", models.DateTimeField(default=timezone.now, editable=False)),
-                ("update_time", models.DateTimeField(default=timezone.now, editable=False)),
+                (
+                    "create_time",
+                    models.DateTimeField(
+                        default=timezone.now, editable=False, verbose_name="create time"
+                    ),
+                ),
+                (
+                    "update_time",
+                    models.DateTimeField(
+                        default=timezone.now, editable=False, verbose_name="update time"
+                    ),
+                ),
                 (
                     "timeout",
-                    models.FloatField(default=86400, help_text="Seconds for each attempt."),
+                    models.FloatField(
+                        default=86400, help_text="Seconds for each attempt.", verbose_name="timeout"
+                    ),
                 ),
                 (
                     "progress",
                     models.FloatField(
-                        default=0, help_text="Percent of the attempt, as the other system said."
+                        default=0,
+                        help_text="Percent of the attempt, as the other system said.",
+                        verbose_name="progress",
                     ),
                 ),
                 (
                     "extended_seconds",
                     models.FloatField(
-                        default=0, help_text="By how much the deadline of the attempt was moved."
+                        default=0,
+                        help_text="By how much the deadline of the attempt was moved.",
+                        verbose_name="extended seconds",
                     ),
                 ),
-                ("attempt", models.PositiveIntegerField(default=0)),
-                ("priority", models.IntegerField(default=100, help_text="Lower runs sooner.")),
+                ("attempt", models.PositiveIntegerField(default=0, verbose_name="attempt")),
+                (
+                    "priority",
+                    models.IntegerField(
+                        default=100, help_text="Lower runs sooner.", verbose_name="priority"
+                    ),
+                ),
                 (
                     "has_pending_answer",
                     models.BooleanField(
                         default=False,
                         help_text="An answer is in the inbox that was not processed yet.",
+                        verbose_name="has pending answer",
                     ),
                 ),
                 (
                     "prefetched",
                     models.BooleanField(
-                        default=False, help_text="Claimed ahead: it may not have started yet."
+                        default=False,
+                        help_text="Claimed ahead: it may not have started yet.",
+                        verbose_name="prefetched",
                     ),
                 ),
                 (
                     "state",
                     models.CharField(
                         choices=[
-                            ("initial", "Initial"),
-                            ("running", "Running"),
-                            ("error", "Error"),
-                            ("retry", "Retry"),
-                            ("final", "Final"),
+                            ("initial", "initial"),
+                            ("running", "running"),
+                            ("error", "error"),
+                            ("retry", "retry"),
+                            ("final", "final"),
                         ],
                         default="initial",
                         max_length=10,
+                        verbose_name="state",
                     ),
                 ),
                 (
@@ -310,13 +480,14 @@ class Migration(migrations.Migration):
                     models.CharField(
                         choices=[
                             ("NONE", "none"),
-                            ("succeeded", "Succeeded"),
-                            ("failed", "Failed"),
+                            ("succeeded", "succeeded"),
+                            ("failed", "failed"),
                             ("timed_out", "timed out"),
-                            ("cancelled", "Cancelled"),
+                            ("cancelled", "cancelled"),
                         ],
                         default="NONE",
                         max_length=10,
+                        verbose_name="outcome",
                     ),
                 ),
                 (
@@ -331,28 +502,36 @@ class Migration(migrations.Migration):
                         default="NONE",
                         help_text="What the worker does with it.",
                         max_length=10,
+                        verbose_name="phase",
                     ),
                 ),
-                ("job_key", models.CharField(default="NONE", max_length=255)),
+                (
+                    "job_key",
+                    models.CharField(default="NONE", max_length=255, verbose_name="job key"),
+                ),
                 (
                     "throttle_factor",
                     models.DecimalField(
                         decimal_places=3, default=1, max_digits=12, verbose_name="throttle factor"
                     ),
                 ),
-                ("time_windows", JsonField(blank=True, default=list)),
+                ("time_windows", JsonField(blank=True, default=list, verbose_name="time windows")),
                 (
                     "expects",
                     JsonField(
                         default=list,
                         editable=False,
                         help_text="How many answers, or the names of their parts; empty for one answer.",
+                        verbose_name="expects",
                     ),
                 ),
-                ("error", JsonField(default=no_error)),
-                ("job_data", JsonField(blank=True, default=dict)),
-                ("result", JsonField(default=None)),
-                ("progress_message", models.TextField(default="NONE")),
+                ("error", JsonField(default=no_error, verbose_name="error")),
+                ("job_data", JsonField(blank=True, default=dict, verbose_name="job data")),
+                ("result", JsonField(default=None, verbose_name="result")),
+                (
+                    "progress_message",
+                    models.TextField(default="NONE", verbose_name="progress message"),
+                ),
                 (
                     "worker",
                     models.ForeignKey(
@@ -363,6 +542,7 @@ class Migration(migrations.Migration):
                         on_delete=models.PROTECT,
                         related_name="jobs",
                         to="hipq.worker",
+                        verbose_name="worker",
                     ),
                 ),
                 (
@@ -375,10 +555,93 @@ class Migration(migrations.Migration):
                         on_delete=models.DO_NOTHING,
                         related_name="successors",
                         to="hipq.job",
+                        verbose_name="origin",
+                    ),
+                ),
+                (
+                    "parent",
+                    models.ForeignKey(
+                        blank=True,
+                        db_constraint=False,
+                        db_index=False,
+                        editable=False,
+                        null=True,
+                        on_delete=models.DO_NOTHING,
+                        related_name="children",
+                        to="hipq.job",
+                        verbose_name="parent",
+                    ),
+                ),
+                (
+                    "batch",
+                    models.ForeignKey(
+                        blank=True,
+                        db_constraint=False,
+                        db_index=False,
+                        editable=False,
+                        null=True,
+                        on_delete=models.DO_NOTHING,
+                        related_name="jobs",
+                        to="hipq.batch",
+                        verbose_name="batch",
+                    ),
+                ),
+                (
+                    "hold_time",
+                    models.DateTimeField(
+                        blank=True,
+                        editable=False,
+                        help_text="When it is to run, of a job that waits for others.",
+                        null=True,
+                        verbose_name="hold time",
+                    ),
+                ),
+                (
+                    "waiting_key",
+                    models.CharField(
+                        blank=True,
+                        editable=False,
+                        max_length=255,
+                        null=True,
+                        verbose_name="waiting key",
+                    ),
+                ),
+                (
+                    "kept_key",
+                    models.CharField(
+                        blank=True,
+                        editable=False,
+                        max_length=255,
+                        null=True,
+                        verbose_name="kept key",
+                    ),
+                ),
+                (
+                    "schedule_id",
+                    models.BigIntegerField(
+                        blank=True, editable=False, null=True, verbose_name="schedule id"
+                    ),
+                ),
+                (
+                    "due_time",
+                    models.DateTimeField(
+                        blank=True,
+                        editable=False,
+                        help_text="Of its schedule.",
+                        null=True,
+                        verbose_name="due time",
+                    ),
+                ),
+                (
+                    "last_worker_id",
+                    models.BigIntegerField(
+                        blank=True, editable=False, null=True, verbose_name="last worker"
                     ),
                 ),
             ],
             options={
+                "verbose_name": "job",
+                "verbose_name_plural": "jobs",
                 "base_manager_name": "objects",
                 "permissions": [
                     ("run_job", "Can run jobs now"),
@@ -433,6 +696,29 @@ class Migration(migrations.Migration):
                         name="hipq_job_origin",
                     ),
                     models.Index(
+                        condition=models.Q(("parent__isnull", False)),
+                        fields=["parent"],
+                        name="hipq_job_parent",
+                    ),
+                    models.Index(
+                        condition=models.Q(("batch__isnull", False)),
+                        fields=["batch", "state", "outcome"],
+                        name="hipq_job_batch",
+                    ),
+                    models.Index(
+                        condition=models.Q(
+                            ("schedule_id__isnull", False),
+                            models.Q(("state", "final"), _negated=True),
+                        ),
+                        fields=["schedule_id"],
+                        name="hipq_job_of_schedule",
+                    ),
+                    models.Index(
+                        condition=models.Q(("hold_time__isnull", False), ("state", "initial")),
+                        fields=["id"],
+                        name="hipq_job_held",
+                    ),
+                    models.Index(
                         condition=models.Q(("outcome__in", ["failed", "timed_out", "cancelled"])),
                         fields=["outcome", "id"],
                         name="hipq_job_unsuccessful",
@@ -446,6 +732,16 @@ class Migration(migrations.Migration):
                         ),
                         fields=("job_type", "job_key"),
                         name="hipq_job_key_unique",
+                    ),
+                    models.UniqueConstraint(
+                        condition=models.Q(("state", "initial"), ("waiting_key__isnull", False)),
+                        fields=("job_type", "waiting_key"),
+                        name="hipq_job_waiting_key_unique",
+                    ),
+                    models.UniqueConstraint(
+                        condition=models.Q(("kept_key__isnull", False)),
+                        fields=("job_type", "kept_key"),
+                        name="hipq_job_kept_key_unique",
                     ),
                     models.CheckConstraint(
                         condition=models.Q(
@@ -491,6 +787,410 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name="Link",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "job",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=models.CASCADE,
+                        related_name="needs",
+                        to="hipq.job",
+                        verbose_name="job",
+                    ),
+                ),
+                (
+                    "needs_job",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        null=True,
+                        on_delete=models.DO_NOTHING,
+                        related_name="dependents",
+                        to="hipq.job",
+                        verbose_name="needs job",
+                    ),
+                ),
+                (
+                    "needs_batch",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        null=True,
+                        on_delete=models.DO_NOTHING,
+                        related_name="dependents",
+                        to="hipq.batch",
+                        verbose_name="needs batch",
+                    ),
+                ),
+                ("on", models.CharField(default="succeeded", max_length=10, verbose_name="on")),
+                (
+                    "part",
+                    models.CharField(blank=True, default="", max_length=100, verbose_name="part"),
+                ),
+                (
+                    "is_told",
+                    models.BooleanField(
+                        default=False,
+                        help_text="Whether the job was answered for this part.",
+                        verbose_name="is told",
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name": "link",
+                "verbose_name_plural": "links",
+                "base_manager_name": "objects",
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("needs_job__isnull", False)),
+                        fields=("job", "needs_job"),
+                        name="hipq_link_job_unique",
+                    ),
+                    models.UniqueConstraint(
+                        condition=models.Q(("needs_batch__isnull", False)),
+                        fields=("job", "needs_batch"),
+                        name="hipq_link_batch_unique",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("on__in", ("succeeded", "final", "part")),
+                            models.Q(
+                                models.Q(
+                                    ("needs_batch__isnull", True), ("needs_job__isnull", False)
+                                ),
+                                models.Q(
+                                    ("needs_batch__isnull", False), ("needs_job__isnull", True)
+                                ),
+                                _connector="OR",
+                            ),
+                        ),
+                        name="hipq_link_needs_one",
+                    ),
+                ],
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("needs_job__isnull", False)),
+                        fields=["needs_job"],
+                        name="hipq_link_needs_job",
+                    ),
+                    models.Index(
+                        condition=models.Q(("needs_batch__isnull", False)),
+                        fields=["needs_batch"],
+                        name="hipq_link_needs_batch",
+                    ),
+                    models.Index(
+                        condition=models.Q(("is_told", False), ("on", "part")),
+                        fields=["id"],
+                        name="hipq_link_untold",
+                    ),
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="Step",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "job",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=models.CASCADE,
+                        related_name="steps",
+                        to="hipq.job",
+                        verbose_name="job",
+                    ),
+                ),
+                ("name", models.CharField(max_length=200, verbose_name="name")),
+                ("result", JsonField(default=None, verbose_name="result")),
+                ("attempt", models.PositiveIntegerField(verbose_name="attempt")),
+                (
+                    "create_time",
+                    models.DateTimeField(default=timezone.now, verbose_name="create time"),
+                ),
+            ],
+            options={
+                "verbose_name": "step",
+                "verbose_name_plural": "steps",
+                "base_manager_name": "objects",
+                "constraints": [
+                    models.UniqueConstraint(fields=("job", "name"), name="hipq_step_unique")
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="Schedule",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "instance",
+                    models.CharField(default="default", max_length=100, verbose_name="instance"),
+                ),
+                ("name", models.CharField(max_length=200, verbose_name="name")),
+                ("job_data", JsonField(blank=True, default=dict, verbose_name="job data")),
+                (
+                    "options",
+                    JsonField(
+                        default=dict,
+                        editable=False,
+                        help_text="Of its jobs: queue, priority, …",
+                        verbose_name="options",
+                    ),
+                ),
+                (
+                    "cron",
+                    models.CharField(blank=True, default="", max_length=200, verbose_name="cron"),
+                ),
+                (
+                    "every_seconds",
+                    models.FloatField(blank=True, null=True, verbose_name="every seconds"),
+                ),
+                (
+                    "time_zone",
+                    models.CharField(
+                        blank=True,
+                        default="",
+                        help_text="Of the cron text; empty: the site's.",
+                        max_length=100,
+                        verbose_name="time zone",
+                    ),
+                ),
+                (
+                    "jitter",
+                    models.FloatField(
+                        default=0, help_text="Seconds of delay, at most.", verbose_name="jitter"
+                    ),
+                ),
+                (
+                    "overlap",
+                    models.CharField(
+                        choices=[
+                            ("skip", "skip"),
+                            ("allow", "allow"),
+                            ("wait", "wait"),
+                            ("replace", "replace"),
+                        ],
+                        default="skip",
+                        max_length=10,
+                        verbose_name="overlap",
+                    ),
+                ),
+                (
+                    "catch_up",
+                    models.CharField(
+                        choices=[("none", "none"), ("last", "last"), ("all", "all")],
+                        default="last",
+                        max_length=10,
+                        verbose_name="catch up",
+                    ),
+                ),
+                (
+                    "catch_up_seconds",
+                    models.FloatField(default=86400, verbose_name="catch up seconds"),
+                ),
+                (
+                    "start_time",
+                    models.DateTimeField(blank=True, null=True, verbose_name="start time"),
+                ),
+                ("end_time", models.DateTimeField(blank=True, null=True, verbose_name="end time")),
+                (
+                    "next_time",
+                    models.DateTimeField(
+                        blank=True, editable=False, null=True, verbose_name="next time"
+                    ),
+                ),
+                (
+                    "paused",
+                    models.BooleanField(default=False, editable=False, verbose_name="paused"),
+                ),
+                (
+                    "pause_reason",
+                    models.TextField(default="NONE", editable=False, verbose_name="pause reason"),
+                ),
+                (
+                    "retired",
+                    models.BooleanField(
+                        default=False,
+                        editable=False,
+                        help_text="No live worker has the code that declares it.",
+                        verbose_name="retired",
+                    ),
+                ),
+                (
+                    "seen_time",
+                    models.DateTimeField(
+                        editable=False,
+                        help_text="When a worker that declares it was last registered.",
+                        null=True,
+                        verbose_name="seen time",
+                    ),
+                ),
+                (
+                    "problem",
+                    models.TextField(default="NONE", editable=False, verbose_name="problem"),
+                ),
+                ("declared", JsonField(default=dict, editable=False, verbose_name="declared")),
+                (
+                    "create_time",
+                    models.DateTimeField(
+                        default=timezone.now, editable=False, verbose_name="create time"
+                    ),
+                ),
+                (
+                    "update_time",
+                    models.DateTimeField(
+                        default=timezone.now, editable=False, verbose_name="update time"
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name": "schedule",
+                "verbose_name_plural": "schedules",
+                "ordering": ["instance", "name"],
+                "permissions": [
+                    ("run_schedule", "Can run schedules now, and for times that have passed"),
+                    ("pause_schedule", "Can pause and resume schedules"),
+                ],
+                "base_manager_name": "objects",
+            },
+        ),
+        migrations.CreateModel(
+            name="ScheduleRun",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("due_time", models.DateTimeField(verbose_name="due time")),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[
+                            ("fired", "fired"),
+                            ("manual", "run by hand"),
+                            ("backfilled", "backfilled"),
+                            ("skipped", "skipped"),
+                            ("missed", "missed"),
+                        ],
+                        max_length=10,
+                        verbose_name="kind",
+                    ),
+                ),
+                (
+                    "until",
+                    models.DateTimeField(
+                        help_text="The last one, of several due times.",
+                        null=True,
+                        verbose_name="until",
+                    ),
+                ),
+                ("count", models.PositiveIntegerField(default=1, verbose_name="count")),
+                ("reason", models.TextField(default="NONE", verbose_name="reason")),
+                ("job_id", models.BigIntegerField(null=True, verbose_name="job id")),
+                (
+                    "create_time",
+                    models.DateTimeField(default=timezone.now, verbose_name="create time"),
+                ),
+            ],
+            options={
+                "verbose_name": "schedule run",
+                "verbose_name_plural": "schedule runs",
+                "base_manager_name": "objects",
+            },
+        ),
+        migrations.AddField(
+            model_name="schedule",
+            name="job_type",
+            field=models.ForeignKey(
+                on_delete=models.PROTECT,
+                related_name="schedules",
+                to="hipq.jobtype",
+                verbose_name="job type",
+            ),
+        ),
+        migrations.AddField(
+            model_name="schedulerun",
+            name="schedule",
+            field=models.ForeignKey(
+                db_index=False,
+                on_delete=models.CASCADE,
+                related_name="runs",
+                to="hipq.schedule",
+                verbose_name="schedule",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="schedule",
+            index=models.Index(
+                condition=models.Q(
+                    ("next_time__isnull", False), ("paused", False), ("retired", False)
+                ),
+                fields=["instance", "next_time"],
+                name="hipq_schedule_next",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="schedule",
+            constraint=models.UniqueConstraint(
+                fields=("instance", "name"), name="hipq_schedule_name_unique"
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="schedule",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("cron", ""), ("every_seconds__gte", 1)),
+                    models.Q(
+                        models.Q(("cron", ""), _negated=True), ("every_seconds__isnull", True)
+                    ),
+                    _connector="OR",
+                ),
+                name="hipq_schedule_has_one_spec",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="schedule",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("overlap__in", ("skip", "allow", "wait", "replace")),
+                    ("catch_up__in", ("none", "last", "all")),
+                    ("jitter__gte", 0),
+                    ("catch_up_seconds__gte", 0),
+                ),
+                name="hipq_schedule_ranges",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="schedulerun",
+            index=models.Index(fields=["schedule", "due_time"], name="hipq_schedule_run_time"),
+        ),
+        migrations.AddConstraint(
+            model_name="schedulerun",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("kind__in", ["fired", "backfilled"])),
+                fields=("schedule", "due_time"),
+                name="hipq_schedule_run_once",
+            ),
+        ),
+        migrations.CreateModel(
             name="Attempt",
             fields=[
                 (
@@ -499,7 +1199,7 @@ class Migration(migrations.Migration):
                         auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
                     ),
                 ),
-                ("attempt", models.PositiveIntegerField()),
+                ("attempt", models.PositiveIntegerField(verbose_name="attempt")),
                 (
                     "kind",
                     models.CharField(
@@ -512,20 +1212,28 @@ class Migration(migrations.Migration):
                         ],
                         default="raised",
                         max_length=20,
+                        verbose_name="kind",
                     ),
                 ),
-                ("error", JsonField()),
-                ("exception_classes", JsonField(default=list, editable=False)),
-                ("traceback", models.TextField(default="NONE")),
-                ("worker", models.CharField(default="NONE", max_length=200)),
-                ("start_time", models.DateTimeField(default=timezone.now)),
-                ("end_time", models.DateTimeField(default=timezone.now)),
+                ("error", JsonField(verbose_name="error")),
+                (
+                    "exception_classes",
+                    JsonField(default=list, editable=False, verbose_name="exception classes"),
+                ),
+                ("traceback", models.TextField(default="NONE", verbose_name="traceback")),
+                ("worker", models.CharField(default="NONE", max_length=200, verbose_name="worker")),
+                (
+                    "start_time",
+                    models.DateTimeField(default=timezone.now, verbose_name="start time"),
+                ),
+                ("end_time", models.DateTimeField(default=timezone.now, verbose_name="end time")),
                 (
                     "failures",
                     models.PositiveIntegerField(
                         default=1,
                         editable=False,
                         help_text="How many attempts have failed, this one included.",
+                        verbose_name="failures",
                     ),
                 ),
                 (
@@ -534,6 +1242,7 @@ class Migration(migrations.Migration):
                         default=0,
                         editable=False,
                         help_text="How many in a row, up to this one, lost their worker.",
+                        verbose_name="losses",
                     ),
                 ),
                 (
@@ -542,6 +1251,7 @@ class Migration(migrations.Migration):
                         default=0,
                         editable=False,
                         help_text="How many in a row lost it or ran out of time.",
+                        verbose_name="interrupted",
                     ),
                 ),
                 (
@@ -550,6 +1260,7 @@ class Migration(migrations.Migration):
                         default=0,
                         editable=False,
                         help_text="How many workers died deciding what follows.",
+                        verbose_name="lost decisions",
                     ),
                 ),
                 (
@@ -559,10 +1270,13 @@ class Migration(migrations.Migration):
                         on_delete=models.CASCADE,
                         related_name="attempts",
                         to="hipq.job",
+                        verbose_name="job",
                     ),
                 ),
             ],
             options={
+                "verbose_name": "attempt",
+                "verbose_name_plural": "attempts",
                 "base_manager_name": "objects",
                 "ordering": ["job", "attempt"],
                 "constraints": [
@@ -579,10 +1293,16 @@ class Migration(migrations.Migration):
                         auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
                     ),
                 ),
-                ("instance", models.CharField(default="default", max_length=100)),
-                ("job_type", models.CharField(max_length=100)),
-                ("job_key", models.CharField(default="NONE", max_length=255)),
-                ("attempt", models.PositiveIntegerField(default=0)),
+                (
+                    "instance",
+                    models.CharField(default="default", max_length=100, verbose_name="instance"),
+                ),
+                ("job_type", models.CharField(max_length=200, verbose_name="job type")),
+                (
+                    "job_key",
+                    models.CharField(default="NONE", max_length=255, verbose_name="job key"),
+                ),
+                ("attempt", models.PositiveIntegerField(default=0, verbose_name="attempt")),
                 (
                     "part",
                     models.CharField(
@@ -590,24 +1310,33 @@ class Migration(migrations.Migration):
                         default="",
                         help_text="Of several answers to one job.",
                         max_length=100,
+                        verbose_name="part",
                     ),
                 ),
-                ("message_id", models.CharField(default="NONE", max_length=255)),
+                (
+                    "message_id",
+                    models.CharField(default="NONE", max_length=255, verbose_name="message id"),
+                ),
                 (
                     "kind",
                     models.CharField(
                         choices=[
-                            ("response", "Response"),
-                            ("error", "Error"),
-                            ("malformed", "Malformed"),
+                            ("response", "response"),
+                            ("error", "error"),
+                            ("malformed", "malformed"),
                         ],
                         max_length=10,
+                        verbose_name="kind",
                     ),
                 ),
-                ("payload", JsonField()),
+                ("payload", JsonField(verbose_name="payload")),
                 (
                     "problem",
-                    models.TextField(default="NONE", help_text="Why a message is no answer."),
+                    models.TextField(
+                        default="NONE",
+                        help_text="Why a message is no answer.",
+                        verbose_name="problem",
+                    ),
                 ),
                 (
                     "status",
@@ -621,9 +1350,13 @@ class Migration(migrations.Migration):
                             ("discarded", "discarded: the request was sent again"),
                         ],
                         max_length=10,
+                        verbose_name="status",
                     ),
                 ),
-                ("receive_time", models.DateTimeField(default=timezone.now)),
+                (
+                    "receive_time",
+                    models.DateTimeField(default=timezone.now, verbose_name="receive time"),
+                ),
                 (
                     "job",
                     models.ForeignKey(
@@ -633,10 +1366,13 @@ class Migration(migrations.Migration):
                         on_delete=models.CASCADE,
                         related_name="answers",
                         to="hipq.job",
+                        verbose_name="job",
                     ),
                 ),
             ],
             options={
+                "verbose_name": "answer",
+                "verbose_name_plural": "answers",
                 "base_manager_name": "objects",
                 "ordering": ["-id"],
                 "permissions": [("match_answer", "Can match answers to jobs")],

@@ -11,12 +11,17 @@ from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 SEPARATOR = "\n\n-- next statement\n\n"
 
 
-def script(name: str) -> Callable[[Any, BaseDatabaseSchemaEditor], None]:
-    """Return what executes `sql/<name>_<vendor>.sql`, where there is one for the database."""
+def script(
+    name: str, of: str | None = __package__
+) -> Callable[[Any, BaseDatabaseSchemaEditor], None]:
+    """Return what executes `sql/<name>_<vendor>.sql`, where there is one for the database.
+
+    `of` is the package of migrations beside which the folder `sql` is.
+    """
 
     def execute(apps: Any, schema_editor: BaseDatabaseSchemaEditor) -> None:
         del apps
-        file = files(__package__) / "sql" / f"{name}_{schema_editor.connection.vendor}.sql"
+        file = files(of or "") / "sql" / f"{name}_{schema_editor.connection.vendor}.sql"
         if file.is_file():
             for statement in file.read_text().split(SEPARATOR):
                 schema_editor.execute(statement, params=None)

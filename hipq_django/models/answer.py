@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
 
 from hipq_django.domain.parts import UNNAMED
 from hipq_django.domain.states import NONE, AnswerKind, AnswerStatus
@@ -20,27 +21,41 @@ class Answer(Row):
     Kind = AnswerKind
     Status = AnswerStatus
 
-    instance = models.CharField(max_length=100, default="default")
-    job_type = models.CharField(max_length=100)
-    job_key = models.CharField(max_length=255, default=NONE)
+    instance = models.CharField(_("instance"), max_length=100, default="default")
+    job_type = models.CharField(_("job type"), max_length=200)
+    job_key = models.CharField(_("job key"), max_length=255, default=NONE)
     job = models.ForeignKey(
-        Job, models.CASCADE, related_name="answers", null=True, blank=True, db_index=False
+        Job,
+        models.CASCADE,
+        verbose_name=_("job"),
+        related_name="answers",
+        null=True,
+        blank=True,
+        db_index=False,
     )
-    attempt = models.PositiveIntegerField(default=0)
+    attempt = models.PositiveIntegerField(_("attempt"), default=0)
     part = models.CharField(
-        max_length=100, default=UNNAMED, blank=True, help_text="Of several answers to one job."
+        _("part"),
+        max_length=100,
+        default=UNNAMED,
+        blank=True,
+        help_text=_("Of several answers to one job."),
     )
-    message_id = models.CharField(max_length=255, default=NONE)
-    kind = models.CharField(max_length=10, choices=AnswerKind.choices)
-    payload = JsonField()
-    problem = models.TextField(default=NONE, help_text="Why a message is no answer.")
-    status = models.CharField(max_length=10, choices=AnswerStatus.choices)
-    receive_time = models.DateTimeField(default=timezone.now)
+    message_id = models.CharField(_("message id"), max_length=255, default=NONE)
+    kind = models.CharField(_("kind"), max_length=10, choices=AnswerKind.choices)
+    payload = JsonField(_("payload"))
+    problem = models.TextField(
+        _("problem"), default=NONE, help_text=_("Why a message is no answer.")
+    )
+    status = models.CharField(_("status"), max_length=10, choices=AnswerStatus.choices)
+    receive_time = models.DateTimeField(_("receive time"), default=timezone.now)
 
     objects = RowManager()
 
     class Meta:
         base_manager_name = "objects"
+        verbose_name = _("answer")
+        verbose_name_plural = _("answers")
         ordering: ClassVar = ["-id"]
         permissions: ClassVar = [("match_answer", "Can match answers to jobs")]
         constraints: ClassVar = [
@@ -84,7 +99,7 @@ class Answer(Row):
         job_id: int | None
 
     def __str__(self) -> str:
-        return f"{self.kind} for {self.job_type} {self.job_key}"
+        return f"answer {self.pk} for {self.job_type} {self.job_key}"
 
     @property
     def is_free(self) -> bool:

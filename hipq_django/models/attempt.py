@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from django.db import models
 from django.db.models import F
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
 
 from hipq_django.domain.states import NONE
 from hipq_django.exceptions import ErrorAnswer, JobTimeout, WorkerLost
@@ -37,34 +38,48 @@ class Attempt(models.Model):
     class Kind(models.TextChoices):
         """What made the attempt fail."""
 
-        RAISED = "raised", "handler raised"
-        TIMED_OUT = "timed_out", "timed out"
-        WORKER_LOST = "worker_lost", "worker lost"
-        BYSTANDER = "bystander", "worker lost beside a suspect"
-        ANSWERED = "answered", "answered with an error"
+        RAISED = "raised", _("handler raised")
+        TIMED_OUT = "timed_out", _("timed out")
+        WORKER_LOST = "worker_lost", _("worker lost")
+        BYSTANDER = "bystander", _("worker lost beside a suspect")
+        ANSWERED = "answered", _("answered with an error")
 
-    job = models.ForeignKey(Job, models.CASCADE, related_name="attempts", db_index=False)
-    attempt = models.PositiveIntegerField()
-    kind = models.CharField(max_length=20, choices=Kind.choices, default=Kind.RAISED)
-    error = JsonField()
-    exception_classes = JsonField(default=list, editable=False)
-    traceback = models.TextField(default=NONE)
-    worker = models.CharField(max_length=200, default=NONE)
-    start_time = models.DateTimeField(default=timezone.now)
-    end_time = models.DateTimeField(default=timezone.now)
+    job = models.ForeignKey(
+        Job, models.CASCADE, verbose_name=_("job"), related_name="attempts", db_index=False
+    )
+    attempt = models.PositiveIntegerField(_("attempt"))
+    kind = models.CharField(_("kind"), max_length=20, choices=Kind.choices, default=Kind.RAISED)
+    error = JsonField(_("error"))
+    exception_classes = JsonField(_("exception classes"), default=list, editable=False)
+    traceback = models.TextField(_("traceback"), default=NONE)
+    worker = models.CharField(_("worker"), max_length=200, default=NONE)
+    start_time = models.DateTimeField(_("start time"), default=timezone.now)
+    end_time = models.DateTimeField(_("end time"), default=timezone.now)
     # So that a decision reads the last row alone, however many there are.
     failures = models.PositiveIntegerField(
-        default=1, editable=False, help_text="How many attempts have failed, this one included."
+        _("failures"),
+        default=1,
+        editable=False,
+        help_text=_("How many attempts have failed, this one included."),
     )
     losses = models.PositiveIntegerField(
-        default=0, editable=False, help_text="How many in a row, up to this one, lost their worker."
+        _("losses"),
+        default=0,
+        editable=False,
+        help_text=_("How many in a row, up to this one, lost their worker."),
     )
     interrupted = models.PositiveIntegerField(
-        default=0, editable=False, help_text="How many in a row lost it or ran out of time."
+        _("interrupted"),
+        default=0,
+        editable=False,
+        help_text=_("How many in a row lost it or ran out of time."),
     )
 
     lost_decisions = models.PositiveIntegerField(
-        default=0, editable=False, help_text="How many workers died deciding what follows."
+        _("lost decisions"),
+        default=0,
+        editable=False,
+        help_text=_("How many workers died deciding what follows."),
     )
 
     objects = RowManager.from_queryset(AttemptQuerySet)()
@@ -79,6 +94,8 @@ class Attempt(models.Model):
 
     class Meta:
         base_manager_name = "objects"
+        verbose_name = _("attempt")
+        verbose_name_plural = _("attempts")
         ordering: ClassVar = ["job", "attempt"]
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["job", "attempt"], name="hipq_attempt_unique")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import QuerySet
 
 from hipq_django.domain.states import NONE
+
+if TYPE_CHECKING:
+    from django.utils.functional import _StrOrPromise
 
 AnyRow = TypeVar("AnyRow", bound=models.Model)
 
@@ -23,7 +26,7 @@ class JsonField(models.JSONField):
         return super().get_db_prep_save(value, connection)
 
 
-def factor_field(default: int, verbose_name: str) -> models.DecimalField[Any, Any]:
+def factor_field(default: int, verbose_name: _StrOrPromise) -> models.DecimalField[Any, Any]:
     """Return a field for weights and limits: exact, because sums of floats are not."""
     return models.DecimalField(verbose_name, max_digits=12, decimal_places=3, default=default)
 

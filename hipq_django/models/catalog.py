@@ -14,7 +14,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
-from django.db import connections, models
+from django.db import connections, models, transaction
 from django.db.models import QuerySet
 
 from hipq_django.conf.instances import InstanceSettings, get_instance
@@ -22,16 +22,28 @@ from hipq_django.database import clock
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.validation import checked_name, checked_type_name
-from hipq_django.job_types.registry import get_all_declared, get_declared
-from hipq_django.job_types.spec import DEFAULT_QUEUE, JobTypeSpec
+from hipq_django.job_types.declaration import DEFAULT_QUEUE, Declaration
+from hipq_django.job_types.registry import check_queue, get_all_declared, get_declared
 from hipq_django.models import JobType, Queue
 
 
 def get_queue(instance: str, name: str) -> Queue:
     """Return the row of a queue, created where it is missing."""
     config = get_instance(instance)
-    found = Queue.objects.using(config.database).filter(instance=instance, name=name).first()
+    return _queues(config).filter(name=name).first() or _create_queue(config, name)
+
+
+def get_named_queue(instance: str, name: str) -> Queue:
+    """Return the same for a name that a caller has given: it may be misspelt."""
+    config = get_instance(instance)
+    found = _queues(config).filter(name=name).first()
+    if found is None:
+        check_queue(instance, name, lambda: _queues(config).values_list("name", flat=True))
     return found or _create_queue(config, name)
+
+
+def _queues(config: InstanceSettings) -> QuerySet[Queue]:
+    return Queue.objects.using(config.database).filter(instance=config.name)
 
 
 def get_job_type(instance: str, name: str) -> JobType:
@@ -46,8 +58,34 @@ def get_job_type(instance: str, name: str) -> JobType:
     if found is None:
         return _create_job_type(config, name, declared)
     if declared is not None and _is_outdated(found, declared):
+        if found.signature != declared.signature:
+            _write_signature(config, found, declared)
         _update(found, declared)
     return found
+
+
+_written: set[tuple[str, str, str]] = set()
+"""The job types whose signature this process has written, by database, instance and name."""
+
+
+def _write_signature(config: InstanceSettings, row: JobType, declared: Declaration) -> None:
+    """Let workers of another release know that this one's arguments are about.
+
+    Once in a process, and not in the caller's transaction, which others would wait for. If that is
+    rolled back, the next one does it.
+    """
+    key = (config.database, row.instance, row.name)
+    if key in _written:
+        return
+    row.versions = None  # until it is written each enqueue is to come here
+    rows = JobType.objects.using(config.database).filter(pk=row.pk)
+
+    def write() -> None:
+        if key not in _written:
+            rows.update(signature=declared.signature, update_time=clock.now(config.database))
+            _written.add(key)
+
+    transaction.on_commit(write, using=config.database, robust=True)
 
 
 def cached_job_type(instance: str, name: str) -> JobType:
@@ -89,18 +127,23 @@ def sync(instance: str) -> None:
     """Bring all queues and job types of an instance up to the setting and the code."""
     config = get_instance(instance)
     for name in config.queues:
-        wanted = _queue_values(config, name)
-        queue = get_queue(instance, name)
-        if queue.declared != wanted:
-            _write(Queue.objects.using(config.database), queue, partial(_changes, wanted=wanted))
+        _sync_queue(config, name)
     found = {row.name: row for row in _job_types(config)}
     for declared in get_all_declared(instance):
-        row = found.get(declared.name)
-        if row is None:
+        if declared.name not in found:
             _create_job_type(config, declared.name, declared)
-        elif _is_outdated(row, declared):
-            queue = get_queue(instance, declared.queue)
-            _write(_job_types(config), row, partial(_type_changes, declared=declared, queue=queue))
+    for name, row in found.items():  # those of aliases, too
+        of_row = get_declared(instance, name)
+        if of_row is not None and _is_outdated(row, of_row):
+            queue = get_queue(instance, of_row.queue)
+            _write(_job_types(config), row, partial(_type_changes, declared=of_row, queue=queue))
+
+
+def _sync_queue(config: InstanceSettings, name: str) -> None:
+    wanted = _queue_values(config, name)
+    queue = get_queue(config.name, name)
+    if queue.declared != wanted:
+        _write(Queue.objects.using(config.database), queue, partial(_changes, wanted=wanted))
 
 
 def _write(rows: QuerySet[Any], row: Any, changes: Callable[[Any], dict[str, Any]]) -> None:
@@ -132,7 +175,7 @@ def _queue_values(config: InstanceSettings, name: str) -> dict[str, Any]:
     return {**values, "throttle_limit": str(values["throttle_limit"])}
 
 
-def _create_job_type(config: InstanceSettings, name: str, declared: JobTypeSpec | None) -> JobType:
+def _create_job_type(config: InstanceSettings, name: str, declared: Declaration | None) -> JobType:
     wanted = declared.as_declared if declared else {}
     queue = get_queue(config.name, wanted.get("queue", DEFAULT_QUEUE))
     of_code = _of_code(declared) if declared else {}
@@ -145,21 +188,23 @@ def _create_job_type(config: InstanceSettings, name: str, declared: JobTypeSpec 
     return job_type
 
 
-def _of_code(declared: JobTypeSpec) -> dict[str, Any]:
+def _of_code(declared: Declaration) -> dict[str, Any]:
     """Return the values of a job type that no operator edits."""
     return {
         "declared": declared.as_declared,
         "has_response_handler": bool(declared.response_handler),
         "counted_answers": declared.counted_answers,
         "sensitive": list(declared.sensitive),
+        "signature": declared.signature,
+        "kind": declared.kind,
     }
 
 
-def _is_outdated(job_type: JobType, declared: JobTypeSpec) -> bool:
+def _is_outdated(job_type: JobType, declared: Declaration) -> bool:
     return any(getattr(job_type, name) != value for name, value in _of_code(declared).items())
 
 
-def _update(job_type: JobType, declared: JobTypeSpec) -> None:
+def _update(job_type: JobType, declared: Declaration) -> None:
     """Bring the copy, not the row, up to the code."""
     before = job_type.queue
     queue = before if before.name == declared.queue else get_queue(before.instance, declared.queue)
@@ -171,7 +216,7 @@ def _update(job_type: JobType, declared: JobTypeSpec) -> None:
         job_type.versions = None  # they are those of the other queue
 
 
-def _type_changes(job_type: JobType, declared: JobTypeSpec, queue: Queue) -> dict[str, Any]:
+def _type_changes(job_type: JobType, declared: Declaration, queue: Queue) -> dict[str, Any]:
     """Return what of a job type has to change; `queue` is the one that the code declares."""
     values = _changes(job_type, declared.as_declared) | _of_code(declared)
     if job_type.queue.name == job_type.declared.get("queue", DEFAULT_QUEUE):

@@ -1,17 +1,26 @@
 """Jobs. Where a job's state is written is `hipq_django.transitions`, nowhere else."""
 
+# The fields have the types of their values too, for projects that check without Django's plugin.
+# mypy: disable-error-code="assignment"
+
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from asgiref.sync import sync_to_async
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
 
 from hipq_django.database.lookups import outcome_in, state_in
+from hipq_django.database.twins import naming_twin
+from hipq_django.domain.dependencies import MAX_INPUTS
 from hipq_django.domain.states import (
     NONE,
     UNSUCCESSFUL,
@@ -23,6 +32,7 @@ from hipq_django.domain.states import (
 )
 from hipq_django.domain.validation import started
 from hipq_django.models.base import JsonField, Row, RowManager, factor_field, no_error
+from hipq_django.models.batch import Batch
 from hipq_django.models.constraints import IsValidCombination
 from hipq_django.models.job_type import JobType
 from hipq_django.models.queue import Queue
@@ -31,8 +41,15 @@ from hipq_django.models.worker import Worker
 if TYPE_CHECKING:
     from django.db.models.fields.related_descriptors import RelatedManager
 
+    from hipq_django.domain.drafts import NewJob
+    from hipq_django.domain.parts import WaitFor
     from hipq_django.models.answer import Answer
     from hipq_django.models.attempt import Attempt
+    from hipq_django.models.link import Link
+
+
+INPUTS_AT_ONCE = 100
+"""How many inputs async code reads in one turn of the thread."""
 
 
 class JobQuerySet(models.QuerySet["Job"]):
@@ -82,6 +99,18 @@ class JobQuerySet(models.QuerySet["Job"]):
         """Jobs that have a key; written as in the indexes of keys, so that these serve."""
         return self.exclude(job_key=NONE)
 
+    def holding(self, scope: str) -> JobQuerySet:
+        """Jobs that keep others with their key away; written as in the unique indexes."""
+        if scope == "live":
+            return self.live().keyed()
+        if scope == "waiting":
+            return self.filter(state="initial", waiting_key__isnull=False)
+        return self.filter(kept_key__isnull=False)
+
+    def held(self) -> JobQuerySet:
+        """Jobs that wait for others; written as in their index."""
+        return self.filter(hold_time__isnull=False, state="initial")
+
     def final(self) -> JobQuerySet:
         """Jobs that are finished for good."""
         return self.filter(state_in(State.FINAL))
@@ -100,57 +129,98 @@ class Job(Row):
     Outcome = Outcome
     Phase = Phase
 
+    if TYPE_CHECKING:
+        # What a type checker without Django's plugin knows of the fields.
+        id: int
+        pk: int
+        scheduled_run_time: datetime
+        deadline: datetime
+        create_time: datetime
+        update_time: datetime
+        timeout: float
+        progress: float
+        attempt: int
+        priority: int
+        has_pending_answer: bool
+        state: str
+        outcome: str
+        phase: str
+        job_key: str
+        throttle_factor: Any
+        time_windows: list[Any]
+        error: Any
+        job_data: Any
+        result: Any
+        progress_message: str
+
     # Values of a fixed size first, those that may be NULL last: PostgreSQL keeps the columns in
     # this order, and finds one faster that has the same place in each row.
-    queue = models.ForeignKey(Queue, models.PROTECT, related_name="jobs", db_index=False)
-    job_type = models.ForeignKey(JobType, models.PROTECT, related_name="jobs", db_index=False)
-    rank = models.BigIntegerField(default=0, editable=False)
-    scheduled_run_time = models.DateTimeField(default=timezone.now)
-    deadline = models.DateTimeField(
-        default=timezone.now, help_text="When a running attempt times out."
+    queue = models.ForeignKey(
+        Queue, models.PROTECT, verbose_name=_("queue"), related_name="jobs", db_index=False
     )
-    create_time = models.DateTimeField(default=timezone.now, editable=False)
-    update_time = models.DateTimeField(default=timezone.now, editable=False)
-    timeout = models.FloatField(default=86_400, help_text="Seconds for each attempt.")
+    job_type = models.ForeignKey(
+        JobType, models.PROTECT, verbose_name=_("job type"), related_name="jobs", db_index=False
+    )
+    rank = models.BigIntegerField(_("rank"), default=0, editable=False)
+    scheduled_run_time = models.DateTimeField(_("scheduled run time"), default=timezone.now)
+    deadline = models.DateTimeField(
+        _("deadline"), default=timezone.now, help_text=_("When a running attempt times out.")
+    )
+    create_time = models.DateTimeField(_("create time"), default=timezone.now, editable=False)
+    update_time = models.DateTimeField(_("update time"), default=timezone.now, editable=False)
+    timeout = models.FloatField(
+        _("timeout"), default=86_400, help_text=_("Seconds for each attempt.")
+    )
     progress = models.FloatField(
-        default=0, help_text="Percent of the attempt, as the other system said."
+        _("progress"), default=0, help_text=_("Percent of the attempt, as the other system said.")
     )
     extended_seconds = models.FloatField(
-        default=0, help_text="By how much the deadline of the attempt was moved."
+        _("extended seconds"),
+        default=0,
+        help_text=_("By how much the deadline of the attempt was moved."),
     )
-    attempt = models.PositiveIntegerField(default=0)
-    priority = models.IntegerField(default=100, help_text="Lower runs sooner.")
+    attempt = models.PositiveIntegerField(_("attempt"), default=0)
+    priority = models.IntegerField(_("priority"), default=100, help_text=_("Lower runs sooner."))
     has_pending_answer = models.BooleanField(
-        default=False, help_text="An answer is in the inbox that was not processed yet."
+        _("has pending answer"),
+        default=False,
+        help_text=_("An answer is in the inbox that was not processed yet."),
     )
     prefetched = models.BooleanField(
-        default=False, help_text="Claimed ahead: it may not have started yet."
+        _("prefetched"), default=False, help_text=_("Claimed ahead: it may not have started yet.")
     )
-    state = models.CharField(max_length=10, choices=State.choices, default=State.INITIAL)
-    outcome = models.CharField(max_length=10, choices=Outcome.choices, default=Outcome.NONE)
+    state = models.CharField(
+        _("state"), max_length=10, choices=State.choices, default=State.INITIAL
+    )
+    outcome = models.CharField(
+        _("outcome"), max_length=10, choices=Outcome.choices, default=Outcome.NONE
+    )
     phase = models.CharField(
+        _("phase"),
         max_length=10,
         choices=Phase.choices,
         default=Phase.NONE,
-        help_text="What the worker does with it.",
+        help_text=_("What the worker does with it."),
     )
-    job_key = models.CharField(max_length=255, default=NONE)
-    throttle_factor = factor_field(1, "throttle factor")
-    time_windows = JsonField(default=list, blank=True)
+    job_key = models.CharField(_("job key"), max_length=255, default=NONE)
+    throttle_factor = factor_field(1, _("throttle factor"))
+    time_windows = JsonField(_("time windows"), default=list, blank=True)
     expects = JsonField(
+        _("expects"),
         default=list,
         editable=False,
-        help_text="How many answers, or the names of their parts; empty for one answer.",
+        help_text=_("How many answers, or the names of their parts; empty for one answer."),
     )
-    error = JsonField(default=no_error)
-    job_data = JsonField(default=dict, blank=True)
-    result = JsonField(default=None)
-    progress_message = models.TextField(default=NONE)
+    error = JsonField(_("error"), default=no_error)
+    job_data = JsonField(_("job data"), default=dict, blank=True)
+    result = JsonField(_("result"), default=None)
+    progress_message = models.TextField(_("progress message"), default=NONE)
     # Without a constraint in the database, which would check the worker's row once for each job
     # of a claim. A worker's row is only deleted when no job names it.
     worker = models.ForeignKey(
         Worker,
         models.PROTECT,
+        verbose_name=_("worker"),
         related_name="jobs",
         null=True,
         blank=True,
@@ -161,6 +231,7 @@ class Job(Row):
     origin = models.ForeignKey(
         "self",
         models.DO_NOTHING,
+        verbose_name=_("origin"),
         related_name="successors",
         null=True,
         blank=True,
@@ -168,18 +239,89 @@ class Job(Row):
         db_constraint=False,
     )
 
+    # What most jobs do not have is NULL, without a default or a check: to add such a column touches
+    # no row, and older releases that do not name it go on working.
+    parent = models.ForeignKey(
+        "self",
+        models.DO_NOTHING,
+        verbose_name=_("parent"),
+        related_name="children",
+        null=True,
+        blank=True,
+        editable=False,
+        db_index=False,
+        db_constraint=False,
+    )
+
+    batch = models.ForeignKey(
+        Batch,
+        models.DO_NOTHING,
+        verbose_name=_("batch"),
+        related_name="jobs",
+        null=True,
+        blank=True,
+        editable=False,
+        db_index=False,
+        db_constraint=False,
+    )
+    hold_time = models.DateTimeField(
+        _("hold time"),
+        null=True,
+        blank=True,
+        editable=False,
+        help_text=_("When it is to run, of a job that waits for others."),
+    )
+    waiting_key = models.CharField(  # noqa: DJ001 - rows without it are not one byte longer
+        _("waiting key"),
+        max_length=255,
+        null=True,
+        blank=True,
+        editable=False,
+    )
+    kept_key = models.CharField(  # noqa: DJ001 - as above
+        _("kept key"),
+        max_length=255,
+        null=True,
+        blank=True,
+        editable=False,
+    )
+
+    # Of the schedule that made it, which may be deleted since.
+    schedule_id: models.BigIntegerField[int | None, int | None] = models.BigIntegerField(
+        _("schedule id"), null=True, blank=True, editable=False
+    )
+    due_time = models.DateTimeField(
+        _("due time"), null=True, blank=True, editable=False, help_text=_("Of its schedule.")
+    )
+    # Its row may be gone, so it is no foreign key.
+    last_worker_id = models.BigIntegerField(_("last worker"), null=True, blank=True, editable=False)
+
     objects = RowManager.from_queryset(JobQuerySet)()
+
+    conflict: bool = False
+    """Of a job that an enqueue returned: whether it was there already, with the same key."""
+
+    has_finished: bool = False
+    """For a handler: whether it has ended the job by `finishing`."""
+
+    last_error: Any = NONE
+    """For a handler: the error that the job had before it was claimed."""
 
     if TYPE_CHECKING:
         queue_id: int
         job_type_id: int
         worker_id: int | None
         origin_id: int | None
+        parent_id: int | None
+        batch_id: int | None
+        needs: RelatedManager[Link]
         attempts: RelatedManager[Attempt]
         answers: RelatedManager[Answer]
 
     class Meta:
         base_manager_name = "objects"
+        verbose_name = _("job")
+        verbose_name_plural = _("jobs")
         permissions: ClassVar = [
             ("run_job", "Can run jobs now"),
             ("cancel_job", "Can cancel jobs"),
@@ -190,6 +332,16 @@ class Job(Row):
                 fields=["job_type", "job_key"],
                 condition=~Q(state="final") & ~Q(job_key=NONE),
                 name="hipq_job_key_unique",
+            ),
+            models.UniqueConstraint(
+                fields=["job_type", "waiting_key"],
+                condition=Q(state="initial", waiting_key__isnull=False),
+                name="hipq_job_waiting_key_unique",
+            ),
+            models.UniqueConstraint(
+                fields=["job_type", "kept_key"],
+                condition=Q(kept_key__isnull=False),
+                name="hipq_job_kept_key_unique",
             ),
             models.CheckConstraint(
                 condition=Q(IsValidCombination(VALID_COMBINATIONS))
@@ -244,6 +396,24 @@ class Job(Row):
             models.Index(
                 fields=["origin"], condition=Q(origin__isnull=False), name="hipq_job_origin"
             ),
+            models.Index(
+                fields=["parent"], condition=Q(parent__isnull=False), name="hipq_job_parent"
+            ),
+            models.Index(
+                fields=["batch", "state", "outcome"],
+                condition=Q(batch__isnull=False),
+                name="hipq_job_batch",
+            ),
+            models.Index(
+                fields=["schedule_id"],
+                condition=Q(schedule_id__isnull=False) & ~Q(state="final"),
+                name="hipq_job_of_schedule",
+            ),
+            models.Index(
+                fields=["id"],
+                condition=Q(hold_time__isnull=False, state="initial"),
+                name="hipq_job_held",
+            ),
             # For operators; a success is not in it and costs nothing.
             models.Index(
                 fields=["outcome", "id"],
@@ -280,17 +450,33 @@ class Job(Row):
         return self.job_type.redactor.knowing_all(self.job_data).mask_text(text)
 
     @property
+    @naming_twin("job.answers_so_far")
     def answers_so_far(self) -> Any:
         """What the other system answered already: part → response.
 
         For a handler that runs again and asks only for what is missing. A list, in the order of
-        arrival, for a job type with counted answers. Asks the database; in async code use
-        `sync_to_async`.
+        arrival, for a job type with counted answers. Asks the database.
         """
         from hipq_django.answers.aggregation import answers_so_far  # it stands above the models
 
         return answers_so_far(self)
 
+    def inputs(self) -> Iterator[tuple[Job, Any]]:
+        """Yield the jobs that this one waited for, in order, each with its result.
+
+        The result of one that did not succeed is None. Asks the database, page by page.
+        """
+        from hipq_django.dependencies.needs import inputs  # it stands above the models
+
+        with naming_twin("job.inputs", "async for … in"):
+            yield from inputs(self)
+
+    @naming_twin("job.first_inputs")
+    def first_inputs(self, count: int = MAX_INPUTS) -> list[Any]:
+        """Return the first of these results, as the parameter `inputs` of a task has them."""
+        return [result for _, result in islice(self.inputs(), count)]
+
+    @naming_twin("job.set_key")
     def set_key(self, job_key: str) -> bool:
         """Set or replace the key of this running job: the id that the other system gave it.
 
@@ -303,6 +489,95 @@ class Job(Row):
         from hipq_django.api.reporting import set_key  # it stands above the models
 
         return set_key(self, job_key)
+
+    @naming_twin("job.report")
+    def report(self, percent: float, message: str = "") -> bool:
+        """Store how far this attempt is, for its handler; return whether it is still running.
+
+        `percent` is from 0 to 100; of `message` 500 characters are kept. Where another attempt
+        has begun, or the job has ended, nothing is written.
+        """
+        from hipq_django.api.reporting import report_attempt  # it stands above the models
+
+        return report_attempt(self, percent, message)
+
+    @naming_twin("job.extend")
+    def extend(self, seconds: float) -> datetime | None:
+        """Move the deadline of this attempt by `seconds`, for its handler; return the new one.
+
+        None where another attempt has begun, or the job has ended. See `hipq_django.extend`.
+        """
+        from hipq_django.api.reporting import extend_attempt  # it stands above the models
+
+        return extend_attempt(self, seconds)
+
+    @naming_twin("job.step")
+    def step(
+        self, name: str, function: Callable[..., Any], *args: Any, atomic: bool = False, **more: Any
+    ) -> Any:
+        """Call a function once for this job; later attempts get its stored result.
+
+        The result is JSON. What raises is not stored, so the next attempt calls it again. With
+        `atomic=True` it is called in the transaction that stores its result: what it writes to the
+        job's database counts exactly once. Raise `StaleAttemptError`, with nothing stored, if
+        the attempt is over.
+        """
+        from hipq_django.api.steps import step  # it stands above the models
+
+        return step(self, name, partial(function, *args, **more), atomic=atomic)
+
+    async def astep(
+        self, name: str, function: Callable[..., Any], *args: Any, atomic: bool = False, **more: Any
+    ) -> Any:
+        """Do the same in async code, with a function or an `async def`.
+
+        What is `atomic` is called in a thread, and is no `async def`.
+        """
+        from hipq_django.api.steps import astep  # it stands above the models
+
+        return await astep(self, name, partial(function, *args, **more), atomic=atomic)
+
+    @naming_twin("job.gather")
+    def gather(self, jobs: Iterable[NewJob], *, names: Sequence[str] | None = None) -> WaitFor:
+        """Enqueue jobs whose ends are the answers of this one: `return job.gather([…])`.
+
+        The response handler gets a dict by their `names`, "1", "2", … if none are given: of each
+        `{"result": …}`, or `{"error": …}` if it ended without success. A later attempt finds the
+        jobs that an earlier one has enqueued. Raise `InvalidJobError` for none, or for more than
+        1,000, jobs and for names that do not fit; `StaleAttemptError` if the attempt is over.
+        """
+        from hipq_django.api.gathering import gather  # it stands above the models
+
+        return gather(self, jobs, names)
+
+    async def aanswers_so_far(self) -> Any:
+        """Return the same in async code."""
+        return await sync_to_async(lambda: self.answers_so_far)()
+
+    async def ainputs(self) -> AsyncIterator[tuple[Job, Any]]:
+        """Yield the same in async code: `async for needed, result in job.ainputs()`."""
+        rows = self.inputs()
+        while page := await sync_to_async(lambda: list(islice(rows, INPUTS_AT_ONCE)))():
+            for pair in page:
+                yield pair
+
+    async def afirst_inputs(self, count: int = MAX_INPUTS) -> list[Any]:
+        """Return the same in async code."""
+        return await sync_to_async(self.first_inputs)(count)
+
+    async def agather(
+        self, jobs: Iterable[NewJob], *, names: Sequence[str] | None = None
+    ) -> WaitFor:
+        """Do the same in async code."""
+        return await sync_to_async(self.gather)(jobs, names=names)
+
+    async def areport(self, percent: float, message: str = "") -> bool:
+        """Report in async code."""
+        return await sync_to_async(self.report)(percent, message)
+
+    async def aextend(self, seconds: float) -> datetime | None:
+        """Extend in async code."""
+        return await sync_to_async(self.extend)(seconds)
 
     async def aset_key(self, job_key: str) -> bool:
         """Do the same in async code."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import tzinfo
-from functools import cached_property
 from typing import ClassVar
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 from django.conf import settings
 from django.db import models
 from django.utils import timezone
+from django.utils.functional import cached_property
+from django.utils.translation import gettext_lazy as _
 
 from hipq_django.domain.redaction import NOTHING_SENSITIVE, Redactor
 from hipq_django.exceptions import ConfigurationError
@@ -22,22 +23,47 @@ from hipq_django.models.queue import Queue
 class JobType(models.Model):
     """A job type of an instance. Its code is found by `name`, never edited here."""
 
-    instance = models.CharField(max_length=100, default="default")
-    name = models.CharField(max_length=100)
-    queue = models.ForeignKey(Queue, models.PROTECT, related_name="job_types")
-    default_timeout = models.FloatField(default=86_400, help_text="Seconds.")
-    default_priority = models.IntegerField(default=100, help_text="Lower runs sooner.")
-    default_throttle_factor = factor_field(1, "default throttle factor")
-    default_time_windows = JsonField(default=list, blank=True)
-    time_zone = models.CharField(
-        max_length=100, default="", blank=True, help_text="Of the time windows; empty: the site's."
+    instance = models.CharField(_("instance"), max_length=100, default="default")
+    name = models.CharField(_("name"), max_length=200)
+    queue = models.ForeignKey(
+        Queue, models.PROTECT, verbose_name=_("queue"), related_name="job_types"
     )
-    has_response_handler = models.BooleanField(default=False, editable=False)
-    counted_answers = models.BooleanField(default=False, editable=False)
-    sensitive = JsonField(default=list, editable=False)
-    declared = JsonField(default=dict, editable=False)
-    create_time = models.DateTimeField(default=timezone.now, editable=False)
-    update_time = models.DateTimeField(default=timezone.now, editable=False)
+    default_timeout = models.FloatField(
+        _("default timeout"), default=86_400, help_text=_("Seconds.")
+    )
+    default_priority = models.IntegerField(
+        _("default priority"), default=100, help_text=_("Lower runs sooner.")
+    )
+    default_throttle_factor = factor_field(1, _("default throttle factor"))
+    default_time_windows = JsonField(_("default time windows"), default=list, blank=True)
+    time_zone = models.CharField(
+        _("time zone"),
+        max_length=100,
+        default="",
+        blank=True,
+        help_text=_("Of the time windows; empty: the site's."),
+    )
+    has_response_handler = models.BooleanField(
+        _("has response handler"), default=False, editable=False
+    )
+    counted_answers = models.BooleanField(_("counted answers"), default=False, editable=False)
+    sensitive = JsonField(_("sensitive"), default=list, editable=False)
+    signature = models.TextField(
+        _("signature"),
+        default="",
+        editable=False,
+        help_text=_("What the function of a task takes."),
+    )
+    kind = models.CharField(
+        _("kind"),
+        max_length=100,
+        default="",
+        editable=False,
+        help_text=_("How workers find code that no module of jobs declares; empty: not at all."),
+    )
+    declared = JsonField(_("declared"), default=dict, editable=False)
+    create_time = models.DateTimeField(_("create time"), default=timezone.now, editable=False)
+    update_time = models.DateTimeField(_("update time"), default=timezone.now, editable=False)
 
     versions: tuple[str, ...] | None = None
     """Those of this row and its queue's as they were read; None where nobody looked."""
@@ -46,6 +72,8 @@ class JobType(models.Model):
 
     class Meta:
         base_manager_name = "objects"
+        verbose_name = _("job type")
+        verbose_name_plural = _("job types")
         ordering: ClassVar = ["instance", "name"]
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["instance", "name"], name="hipq_jobtype_name_unique"),
@@ -90,7 +118,7 @@ class JobType(models.Model):
         """That time zone; raise `ConfigurationError` where this machine lacks it."""
         try:
             return ZoneInfo(self.zone_name)
-        except ZoneInfoNotFoundError as error:
+        except (ValueError, OSError, KeyError) as error:
             raise ConfigurationError(
                 f"job type {self.name!r} has time zone {self.zone_name!r}, which this machine does "
                 "not know; install its zone data here (pip install tzdata), or change the zone."

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from django.db import models
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
 
 from hipq_django.conf.rules import QUEUE_RANGES
 from hipq_django.domain.ordering import MAX_RANK, Order, Ordering
@@ -22,24 +23,25 @@ class Queue(Row):
 
     Order = Order
 
-    instance = models.CharField(max_length=100, default="default")
-    name = models.CharField(max_length=100)
-    throttle_limit = factor_field(0, "throttle limit")
-    order = models.CharField(max_length=10, choices=Order.choices, default=Order.TIME)
-    granularity_seconds = models.FloatField(default=1)
-    ageing_seconds = models.FloatField(default=60)
-    paused = models.BooleanField(default=False)
-    retention_days = models.FloatField(default=14)
-    throttler_state = JsonField(default=dict, editable=False)
-    throttler_problem = models.TextField(default=NONE, editable=False)
+    instance = models.CharField(_("instance"), max_length=100, default="default")
+    name = models.CharField(_("name"), max_length=100)
+    throttle_limit = factor_field(0, _("throttle limit"))
+    order = models.CharField(_("order"), max_length=10, choices=Order.choices, default=Order.TIME)
+    granularity_seconds = models.FloatField(_("granularity seconds"), default=1)
+    ageing_seconds = models.FloatField(_("ageing seconds"), default=60)
+    paused = models.BooleanField(_("paused"), default=False)
+    retention_days = models.FloatField(_("retention days"), default=14)
+    throttler_state = JsonField(_("throttler state"), default=dict, editable=False)
+    throttler_problem = models.TextField(_("throttler problem"), default=NONE, editable=False)
     ranking = JsonField(
+        _("ranking"),
         default=dict,
         editable=False,
-        help_text="The order that the waiting jobs have ranks of, or how far they are.",
+        help_text=_("The order that the waiting jobs have ranks of, or how far they are."),
     )
-    declared = JsonField(default=dict, editable=False)
-    create_time = models.DateTimeField(default=timezone.now, editable=False)
-    update_time = models.DateTimeField(default=timezone.now, editable=False)
+    declared = JsonField(_("declared"), default=dict, editable=False)
+    create_time = models.DateTimeField(_("create time"), default=timezone.now, editable=False)
+    update_time = models.DateTimeField(_("update time"), default=timezone.now, editable=False)
 
     low_water_mark: int = -MAX_RANK
     """A rank that no due job was below when a scheduler looked; behind it an index scan may begin.
@@ -52,6 +54,8 @@ class Queue(Row):
 
     class Meta:
         base_manager_name = "objects"
+        verbose_name = _("queue")
+        verbose_name_plural = _("queues")
         ordering: ClassVar = ["instance", "name"]
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["instance", "name"], name="hipq_queue_name_unique"),

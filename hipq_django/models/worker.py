@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from django.db import models
 from django.utils import timezone
+from django.utils.translation import gettext, gettext_lazy as _
 
 from hipq_django.conf.instances import LOST_AFTER_BEATS
 from hipq_django.domain.states import NONE
@@ -24,35 +25,46 @@ class Worker(Row):
     class State(models.TextChoices):
         """Where the process stands."""
 
-        RUNNING = "running"
-        STOPPING = "stopping"
-        STOPPED = "stopped"
-        LOST = "lost"
+        RUNNING = "running", _("running")
+        STOPPING = "stopping", _("stopping")
+        STOPPED = "stopped", _("stopped")
+        LOST = "lost", _("lost")
 
     LIVE = (State.RUNNING, State.STOPPING)
 
-    instance = models.CharField(max_length=100, default="default")
-    name = models.CharField(max_length=200)
-    queues = JsonField(default=list, help_text="Names of the queues served; empty: all.")
+    instance = models.CharField(_("instance"), max_length=100, default="default")
+    name = models.CharField(_("name"), max_length=200)
+    queues = JsonField(
+        _("queues"), default=list, help_text=_("Names of the queues served; empty: all.")
+    )
     excluded_queues = JsonField(
-        default=list, help_text="Names of queues that are not served, where all others are."
+        _("excluded queues"),
+        default=list,
+        help_text=_("Names of queues that are not served, where all others are."),
     )
     source = models.CharField(
-        max_length=100, default=NONE, help_text="The source of messages it reads; none: a worker."
+        _("source"),
+        max_length=100,
+        default=NONE,
+        help_text=_("The source of messages it reads; none: a worker."),
     )
-    threads = models.PositiveIntegerField(default=1)
-    state = models.CharField(max_length=10, choices=State.choices, default=State.RUNNING)
-    heartbeat_seconds = models.FloatField(default=10)
-    heartbeat_time = models.DateTimeField(default=timezone.now)
+    threads = models.PositiveIntegerField(_("threads"), default=1)
+    state = models.CharField(
+        _("state"), max_length=10, choices=State.choices, default=State.RUNNING
+    )
+    heartbeat_seconds = models.FloatField(_("heartbeat seconds"), default=10)
+    heartbeat_time = models.DateTimeField(_("heartbeat time"), default=timezone.now)
     executing = models.PositiveIntegerField(
-        default=0, help_text="Jobs or messages in flight at the last beat."
+        _("executing"), default=0, help_text=_("Jobs or messages in flight at the last beat.")
     )
-    create_time = models.DateTimeField(default=timezone.now)
+    create_time = models.DateTimeField(_("create time"), default=timezone.now)
 
     objects = RowManager()
 
     class Meta:
         base_manager_name = "objects"
+        verbose_name = _("worker")
+        verbose_name_plural = _("workers")
         ordering: ClassVar = ["-id"]
         constraints: ClassVar = [
             models.CheckConstraint(
@@ -102,7 +114,9 @@ class Worker(Row):
 
 
 def describe_queues(queues: Sequence[str], excluded: Sequence[str]) -> str:
-    """Return in words which queues a worker serves."""
+    """Return in words, of the active language, which queues a worker serves."""
     if queues:
         return ", ".join(queues)
-    return f"all but {', '.join(excluded)}" if excluded else "all"
+    if not excluded:
+        return gettext("all")
+    return gettext("all but %(queues)s") % {"queues": ", ".join(excluded)}

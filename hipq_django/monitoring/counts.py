@@ -1,8 +1,8 @@
-"""What stands in queues, counted up to a bound and by one query for all of them."""
+"""Numbers of jobs in queues, counted up to a bound and by one query for all queues."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -14,20 +14,20 @@ from hipq_django.domain.ordering import MAX_RANK
 from hipq_django.models import Job, Queue, Worker
 
 COUNT_LIMIT = 10_000
-"""Nothing is counted beyond; a count of one more means that there are more."""
+"""Counting stops here; a count of one more means that there are more."""
 
 
-def format_count(number: int) -> str:
+def format_count(number: int, write: Callable[[int], str] = "{:,}".format) -> str:
     """Return a count as text: '1,234', or '10,000+' where counting stopped."""
-    return f"{COUNT_LIMIT:,}+" if number > COUNT_LIMIT else f"{number:,}"
+    return f"{write(COUNT_LIMIT)}+" if number > COUNT_LIMIT else write(number)
 
 
 def capped_count(rows: QuerySet[Any]) -> int:
-    """Return how many rows there are, 10,001 where there are more than 10,000."""
+    """Return the number of rows; 10,001 if there are more than 10,000."""
     return int(rows.order_by().values("pk")[: COUNT_LIMIT + 1].count())
 
 
-class _OverFirst(models.Subquery):
+class OverFirst(models.Subquery):
     """An aggregate over the first rows of a subquery only, however many there are."""
 
     def __init__(self, aggregate: str, rows: QuerySet[Any], column: str, output: Any) -> None:
@@ -35,9 +35,14 @@ class _OverFirst(models.Subquery):
         rows = rows.values(column)[: COUNT_LIMIT + 1]
         super().__init__(rows, output_field=output, template=template)
 
+    @classmethod
+    def count(cls, rows: QuerySet[Any]) -> OverFirst:
+        """Return the number of the rows; 10,001 if there are more than 10,000."""
+        return cls("COUNT(*)", rows, "pk", models.IntegerField())
+
 
 def with_figures(queues: QuerySet[Any], now: datetime) -> QuerySet[Any]:
-    """Return the queues with what stands in each.
+    """Return the queues with the numbers of their jobs.
 
     `waiting_count`, `due_count`, `scheduled_count` (of the future), `running_count`,
     `awaiting_count` (an answer), `error_count`, `oldest_due` (the time of the job that has been
@@ -59,22 +64,18 @@ def with_figures(queues: QuerySet[Any], now: datetime) -> QuerySet[Any]:
     found: QuerySet[Any] = queues.annotate(
         high_water_mark=_of_each(highest, MAX_RANK), first_future_rank=_of_each(first, -MAX_RANK)
     ).annotate(
-        waiting_count=_count(waiting),
-        due_count=_count(due),
-        scheduled_count=_count(future),
-        running_count=_count(running),
-        awaiting_count=_count(running.filter(worker=None, has_pending_answer=False)),
-        error_count=_count(jobs.in_error().order_by("id")),
-        oldest_due=_OverFirst(
+        waiting_count=OverFirst.count(waiting),
+        due_count=OverFirst.count(due),
+        scheduled_count=OverFirst.count(future),
+        running_count=OverFirst.count(running),
+        awaiting_count=OverFirst.count(running.filter(worker=None, has_pending_answer=False)),
+        error_count=OverFirst.count(jobs.in_error().order_by("id")),
+        oldest_due=OverFirst(
             "MIN(scheduled_run_time)", due, "scheduled_run_time", models.DateTimeField()
         ),
-        load=_OverFirst("SUM(throttle_factor)", running, "throttle_factor", models.DecimalField()),
+        load=OverFirst("SUM(throttle_factor)", running, "throttle_factor", models.DecimalField()),
     )
     return found
-
-
-def _count(rows: QuerySet[Any]) -> _OverFirst:
-    return _OverFirst("COUNT(*)", rows, "pk", models.IntegerField())
 
 
 def _of_each(ranks: Mapping[int, int], default: int) -> models.Case:
@@ -84,7 +85,7 @@ def _of_each(ranks: Mapping[int, int], default: int) -> models.Case:
 
 
 def live_workers(using: str) -> list[Worker]:
-    """Return the workers that claim jobs and whose heart beats."""
+    """Return the live workers that claim jobs."""
     now = clock.now(using)
     workers = Worker.objects.using(using).filter(state=Worker.State.RUNNING)
     return [worker for worker in workers if not worker.is_silent(now)]

@@ -4,27 +4,33 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import F, OuterRef, QuerySet, Subquery, TextField
+from django.db.models import OuterRef, QuerySet, Subquery
 
+from hipq_django.database.lookups import CountedPairs
 from hipq_django.domain.states import Outcome, State
 from hipq_django.models import Attempt, Job, JobType, Queue
 
 LATELY = timedelta(hours=1)
 USUALLY = timedelta(days=1)
-"""What is usual is learned from so long a time before the last hour."""
+"""The time before the last hour from which the usual shares are taken."""
 
 SAMPLE = 2_000
-"""At most so many of the newest are counted, of each queue and span, however many there are."""
+"""At most this many of the newest jobs are counted for each queue and span."""
+
+RETRIES = 10_000
+"""At most this many of the newest failed attempts are looked at, of all queues together."""
 
 MIN_NUMBER = 10
-"""Fewer are no trend."""
+"""With fewer failed jobs there is no trend."""
 MIN_SHARE = 0.1
 TIMES_USUAL = 3.0
+MIN_RISE = 0.1
+"""Where nearly all jobs fail usually, so much more is clearly more."""
 MIN_USUAL = 20
 """With fewer jobs to learn from, nothing is known of what is usual."""
 
@@ -34,7 +40,8 @@ class Endings:
     """How jobs ended; those that were cancelled do not count.
 
     `retried` are the failed attempts after which the job was tried again. `capped` says that more
-    jobs ended than were counted, and that these are the newest.
+    jobs ended than were counted, and that these are the newest; `retried_capped` says the same of
+    the attempts.
     """
 
     succeeded: int = 0
@@ -42,6 +49,7 @@ class Endings:
     timed_out: int = 0
     retried: int = 0
     capped: bool = False
+    retried_capped: bool = False
 
     @property
     def ended(self) -> int:
@@ -67,8 +75,20 @@ class Trend:
 
     @property
     def is_timing_out(self) -> bool:
-        """Whether clearly more jobs time out than usual: mostly, are not answered."""
+        """Whether clearly more jobs time out than usual, mostly because no answer comes."""
         return self._is_unusual(self.lately.timed_out, self.usually.timed_out)
+
+    @property
+    def is_too_short(self) -> bool:
+        """Whether too few jobs have ended, lately or usually, to tell."""
+        if self.is_failing or self.is_timing_out:
+            return False
+        if self.usually.ended < MIN_USUAL:
+            return True
+        lately, usually = self.lately, self.usually
+        return self._may_be_much(lately.failed, usually.failed) or self._may_be_much(
+            lately.timed_out, usually.timed_out
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
@@ -77,13 +97,25 @@ class Trend:
             "last_hour": last_hour,
             "failing": self.is_failing,
             "timing_out": self.is_timing_out,
+            "too_few_to_tell": self.is_too_short,
         }
 
     def _is_unusual(self, number: int, usual_number: int) -> bool:
+        return number >= MIN_NUMBER and self._is_much(number, usual_number)
+
+    def _may_be_much(self, number: int, usual_number: int) -> bool:
+        return 0 < number < MIN_NUMBER and self._is_much(number, usual_number)
+
+    def _is_much(self, number: int, usual_number: int) -> bool:
+        """Whether the share is large, and clearly larger than usual.
+
+        It has risen to three times the usual one, or the share of the other jobs has halved.
+        """
         is_known = self.usually.ended >= MIN_USUAL
         usual = self.usually.share(usual_number) if is_known else 0.0
-        share = self.lately.share(number)
-        return number >= MIN_NUMBER and share >= max(MIN_SHARE, TIMES_USUAL * usual)
+        others_halved = max((1 + usual) / 2, usual + MIN_RISE)
+        much = max(MIN_SHARE, min(TIMES_USUAL * usual, others_halved))
+        return self.lately.share(number) >= much
 
 
 NO_TREND = Trend()
@@ -113,8 +145,7 @@ class Trends:
             self._lately.add(pk, lately)
             self._usually.add(pk, usually)
             self._last_end[pk] = last_end
-        for queue_id, type_id in self._retried():
-            self._lately.add_retry(queue_id, type_id)
+        self._count_retries()
 
     def of(self, row: Queue | JobType) -> Trend:
         """Return the trend of a queue or of a job type."""
@@ -125,33 +156,21 @@ class Trends:
         last = self._last_end.get(queue.pk)
         return (self._now - last).total_seconds() if last else None
 
-    def _retried(self) -> Iterator[tuple[int, int]]:
-        """Yield queue and type of the failed attempts after which the job was tried again.
+    def _count_retries(self) -> None:
+        """Count the failed attempts after which the job was tried again.
 
         The newest are read before their time is looked at: otherwise, in an hour with few of
-        them, the whole table would be.
+        them, the whole table would be. If even the oldest of them is of this hour, there are more,
+        and nobody knows in which queues.
         """
         newest = Attempt.objects.using(self._using).order_by("-pk")
         columns = "end_time", "attempt", "job__attempt", "job__state", "job__queue", "job__job_type"
-        for end, attempt, last, state, queue, kind in newest.values_list(*columns)[:SAMPLE]:
-            if end > self._now - LATELY and (attempt < last or state == State.RETRY):
-                yield queue, kind
-
-
-class _CountedEnds(Subquery):
-    """Type, outcome and number of the rows of a subquery, as a list in JSON."""
-
-    template = (
-        "(SELECT json_agg(json_build_array(kind, how, number))::text FROM ("
-        "SELECT kind, how, COUNT(*) AS number FROM (%(subquery)s) newest GROUP BY kind, how"
-        ") counted)"
-    )
-
-    def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
-        """Say it in SQLite's words."""
-        template = self.template.replace("json_agg", "json_group_array")
-        template = template.replace("json_build_array", "json_array").replace("::text", "")
-        return self.as_sql(compiler, connection, template, **context)
+        rows = newest.values_list(*columns)[:RETRIES]
+        hour_ago, end = self._now - LATELY, self._now
+        for end, attempt, last, state, queue, kind in rows:
+            if end > hour_ago and (attempt < last or state == State.RETRY):
+                self._lately.add_retry(queue, kind)
+        self._lately.retried_capped = len(rows) == RETRIES and end > hour_ago
 
 
 def _final(since: datetime, until: datetime) -> QuerySet[Job]:
@@ -160,9 +179,9 @@ def _final(since: datetime, until: datetime) -> QuerySet[Job]:
     return jobs.filter(update_time__gt=since, update_time__lte=until).order_by("-update_time")
 
 
-def _ended(since: datetime, until: datetime) -> _CountedEnds:
-    newest = _final(since, until).values(kind=F("job_type_id"), how=F("outcome"))[:SAMPLE]
-    return _CountedEnds(newest, output_field=TextField())
+def _ended(since: datetime, until: datetime) -> CountedPairs:
+    newest = _final(since, until)[:SAMPLE]
+    return CountedPairs(newest, "job_type_id", "outcome")
 
 
 class _Counts:
@@ -170,6 +189,8 @@ class _Counts:
 
     def __init__(self) -> None:
         self._number: Counter[tuple[type[Queue | JobType], int, str]] = Counter()
+        self.retried_capped = False
+        """Whether more attempts were retried than were counted."""
 
     def add(self, queue_id: int, ended: str | None) -> None:
         """Count the jobs of a queue that ended: type, outcome and number, as JSON."""
@@ -188,9 +209,10 @@ class _Counts:
         self._number[JobType, type_id, what] += number
 
     def endings(self, row: Queue | JobType) -> Endings:
-        """Return what was counted of a queue or a job type."""
+        """Return how the jobs of a queue or a job type ended."""
         number = {what: self._number[type(row), row.pk, what] for what in _COUNTED}
-        return Endings(**number, capped=bool(self._number[type(row), row.pk, "capped"]))
+        capped = bool(self._number[type(row), row.pk, "capped"])
+        return Endings(**number, capped=capped, retried_capped=self.retried_capped)
 
 
 _COUNTED = (Outcome.SUCCEEDED.value, Outcome.FAILED.value, Outcome.TIMED_OUT.value, "retried")

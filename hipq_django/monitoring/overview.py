@@ -1,7 +1,8 @@
-"""What stands in the queues, counted: for `hipq_status` and `hipq_doctor`."""
+"""The state of the queues in numbers, for `hipq_status` and `hipq_doctor`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,7 +18,7 @@ from hipq_django.monitoring.endings import NO_TREND, Trend, Trends
 
 @dataclass(frozen=True, slots=True)
 class QueueCounts:
-    """One queue: its limits and how many live jobs stand where.
+    """One queue: its limits, and how many live jobs it has in which state.
 
     Nothing is counted beyond 10,000; 10,001 means more, and `capped` in JSON. `load` is the sum of
     the factors that run, of the first 10,001 jobs; `oldest_due_seconds` how long the longest
@@ -40,7 +41,7 @@ class QueueCounts:
     problem: str
     trend: Trend = NO_TREND
     quiet_seconds: float | None = None
-    """For how long no job has ended; None for more than a day."""
+    """How long ago the last job ended, in seconds; None for more than a day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class JobTypeEndings:
 class ProcessState:
     """A worker, or a consumer of a source, and what it has in flight: jobs or messages.
 
-    Its heart beat so many seconds ago; `silent` means that it counts as lost.
+    `heartbeat_age_seconds` is the age of its last heartbeat; `silent` means that it counts as lost.
     """
 
     name: str
@@ -91,6 +92,8 @@ class Overview:
     unmatched_answers: int
     malformed_messages: int
     job_types: list[JobTypeEndings] = field(default_factory=list)
+    others: dict[str, dict[str, float]] = field(default_factory=dict)
+    """What apps above the queue count, by what it is about."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON: no count above 10,000, and no problem where none is."""
@@ -103,6 +106,7 @@ class Overview:
         for row, trend in zip(rows, trends, strict=True):
             del row["trend"]
             row.update(trend.as_dict())
+        values |= values.pop("others")
         return {
             **values,
             "queues": [_without_caps(queue) for queue in values["queues"]],
@@ -119,9 +123,9 @@ def _without_caps(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def take(config: InstanceSettings) -> Overview:
-    """Take the overview of an instance: count its live jobs, and how jobs have ended lately.
+    """Return the overview of an instance: its live jobs, and how jobs have ended lately.
 
-    What is counted is bounded, however many rows there are.
+    The counts are bounded, however many rows there are.
     """
     using, now = config.database, clock.now(config.database)
     queues = list(with_figures(Queue.objects.using(using).filter(instance=config.name), now))
@@ -143,7 +147,18 @@ def take(config: InstanceSettings) -> Overview:
         unmatched_answers=capped_count(unmatched.exclude(kind=Answer.Kind.MALFORMED)),
         malformed_messages=capped_count(unmatched.filter(kind=Answer.Kind.MALFORMED)),
         job_types=[JobTypeEndings(row.name, row.queue.name, trends.of(row)) for row in types],
+        others={name: counter(config) for name, counter in _counters.items()},
     )
+
+
+Counter = Callable[[InstanceSettings], dict[str, float]]
+
+_counters: dict[str, Counter] = {}
+
+
+def also_count(name: str, counter: Counter) -> None:
+    """Let an app above the queue add its own numbers, under a name."""
+    _counters[name] = counter
 
 
 def _queue_counts(queue: Any, now: datetime, trends: Trends, *, served: bool) -> QueueCounts:

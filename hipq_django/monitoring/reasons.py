@@ -3,63 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from decimal import Decimal
 
-from asgiref.sync import sync_to_async
 from django.db import DatabaseError, transaction
 from django.db.models import Q
 from django.utils import timezone
+from django.utils.formats import number_format
+from django.utils.translation import gettext as _, ngettext
 
 from hipq_django.answers import aggregation
 from hipq_django.conf.instances import get_throttlers
+from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.database.errors import in_one_line
 from hipq_django.domain import throttling
+from hipq_django.domain.reasons import Reason
 from hipq_django.domain.states import State
 from hipq_django.domain.suspects import is_suspect
 from hipq_django.domain.windows import is_open, next_opening, parse_windows
 from hipq_django.exceptions import ConfigurationError, InvalidJobError
-from hipq_django.job_types.registry import get_declared
-from hipq_django.models import Attempt, Job, Worker
+from hipq_django.job_types.registry import find_declared
+from hipq_django.models import Attempt, Job, Link, Worker
+from hipq_django.models.references import Keyed, live_job, pruned, twin, verb
+
+MAX_NAMED = 5
+"""How many of the jobs that one waits for are named."""
+
+MAX_BEFORE = 1_000
+"""How many of the jobs before one are counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """One reason why a job is not running; `code` is stable, `text` is for people."""
-
-    code: str
-    text: str
-
-    def __str__(self) -> str:
-        return self.text
-
-
-def explain(job: Job) -> list[Reason]:
+@verb
+def explain(job: Job | Keyed, *, instance: str = DEFAULT) -> list[Reason]:
     """Return why `job` is not running, the most decisive reason first.
 
     Empty for a waiting job that the next pass of a worker will start, and for one whose handler
     is executing. The row is read anew, nothing is changed.
     """
-    row = Job.objects.using(job.using).select_related("queue", "job_type", "worker").get(pk=job.pk)
-    return list(_reasons(row, clock.now(job.using)))
+    asked = live_job(job, "explain", instance)
+    rows = Job.objects.using(asked.using).select_related("queue", "job_type", "worker")
+    row = rows.filter(pk=asked.pk).first()
+    if row is None:
+        raise pruned(asked)
+    return list(_reasons(row, clock.now(asked.using)))
 
 
-aexplain = sync_to_async(explain)
+aexplain = twin(explain)
 
 
 def _reasons(job: Job, now: datetime) -> Iterator[Reason]:
     if job.state == State.FINAL:
-        yield Reason(
-            "final", f"It is finished: {job.get_outcome_display()} at {_at(job.update_time)}."
-        )
+        text = _("It is finished: %(outcome)s at %(time)s.")
+        ended = {"outcome": job.get_outcome_display(), "time": _at(job.update_time)}
+        yield Reason("final", text % ended)
     elif job.state == State.RUNNING:
         yield from _running(job, now)
     elif job.state == State.ERROR:
         yield from _unserved(job, now)
-        error = job.masked(job.error)
-        yield Reason("error", f"It failed ({error}) and its retry handler has not decided yet.")
+        text = _("It failed (%(error)s) and its retry handler has not decided yet.")
+        yield Reason("error", text % {"error": job.masked(job.error)})
     else:
         yield from _waiting(job, now)
 
@@ -67,28 +70,49 @@ def _reasons(job: Job, now: datetime) -> Iterator[Reason]:
 def _running(job: Job, now: datetime) -> Iterator[Reason]:
     if job.worker_id is not None:
         if job.prefetched:
-            yield Reason("prefetched", f"Worker {job.worker} claimed it ahead and starts it next.")
+            text = _("Worker %(worker)s claimed it ahead and starts it next.")
+            yield Reason("prefetched", text % {"worker": job.worker})
         return
     if job.has_pending_answer:
         yield from _unserved(job, now)
-        yield Reason("answered", "Its answer is in; a worker will run the response handler.")
+        yield Reason("answered", _("Its answer has come; a worker will run the response handler."))
         return
-    parts = aggregation.progress_of(job)
-    waits = f"waits: {parts}" if parts else "waits for the answer"
-    late = "was due" if job.deadline < now else "times out"
-    yield Reason(
-        "waiting_for_answer",
-        f"Attempt {job.attempt} sent its request and {waits}; it {late} at "
-        f"{_when(job.deadline, now)}.",
-    )
+    yield Reason("waiting_for_answer", _waits_for_answer(job, now))
+
+
+def _waits_for_answer(job: Job, now: datetime) -> str:
+    """Return a whole sentence for each case: another language may not build it of such parts."""
+    parts, is_late = aggregation.progress_of(job), job.deadline < now
+    if parts and is_late:
+        text = _(
+            "Attempt %(attempt)s sent its request and waits: %(parts)s; it was due at %(time)s."
+        )
+    elif parts:
+        text = _(
+            "Attempt %(attempt)s sent its request and waits: %(parts)s; it times out at %(time)s."
+        )
+    elif is_late:
+        text = _(
+            "Attempt %(attempt)s sent its request and waits for the answer; it was due at %(time)s."
+        )
+    else:
+        text = _(
+            "Attempt %(attempt)s sent its request and waits for the answer; it times out at "
+            "%(time)s."
+        )
+    return text % {"attempt": job.attempt, "parts": parts, "time": when(job.deadline, now)}
 
 
 def _waiting(job: Job, now: datetime) -> Iterator[Reason]:
     yield from _unserved(job, now)
     if job.queue.paused:
-        yield Reason("paused", f"Queue {job.queue} is paused.")
+        yield Reason("paused", _("Queue %(queue)s is paused.") % {"queue": job.queue})
+    if job.hold_time is not None:
+        yield _waits_for_jobs(job)
+        return
     if job.scheduled_run_time > now:
-        yield Reason("scheduled", f"It is scheduled for {_when(job.scheduled_run_time, now)}.")
+        text = _("It is scheduled for %(time)s.")
+        yield Reason("scheduled", text % {"time": when(job.scheduled_run_time, now)})
     if not job.has_pending_answer:
         yield from _outside_windows(job, now)
         yield from _held(job, now)
@@ -96,6 +120,15 @@ def _waiting(job: Job, now: datetime) -> Iterator[Reason]:
     if job.queue.is_limited:
         yield from _limited(job)
         yield from _behind(job, now)
+
+
+def _waits_for_jobs(job: Job) -> Reason:
+    links = Link.objects.using(job.using).filter(job=job).order_by("pk")
+    left = links.exclude(needs_job__state=State.FINAL).select_related("needs_job", "needs_batch")
+    names = [str(link.needs_job or link.needs_batch) for link in left[: MAX_NAMED + 1]]
+    named = ", ".join(names[:MAX_NAMED]) + (", …" if len(names) > MAX_NAMED else "")
+    text = _("It waits until these have ended: %(jobs)s.")
+    return Reason("waits_for_jobs", text % {"jobs": named or _("none is left")})
 
 
 def _suspected(job: Job) -> Iterator[Reason]:
@@ -106,8 +139,10 @@ def _suspected(job: Job) -> Iterator[Reason]:
     if len(set(losses.values_list("job__worker", flat=True))) == len(workers) > 0:
         yield Reason(
             "suspect",
-            "It was executing when a worker died, and may have killed it; each worker is executing "
-            "another such job, and takes one at a time.",
+            _(
+                "It was executing when a worker died, and may have killed it; each worker is "
+                "executing another such job, and takes one at a time."
+            ),
         )
 
 
@@ -119,38 +154,40 @@ def _serving(job: Job) -> list[Worker]:
 
 
 def _unserved(job: Job, now: datetime) -> Iterator[Reason]:
-    if get_declared(job.queue.instance, job.job_type.name) is None:
-        yield Reason(
-            "unknown_type",
-            f"Nobody declares job type {job.job_type.name!r} in this project's code; it waits "
-            "until a worker knows it.",
+    if find_declared(job.queue.instance, job.job_type.name, job.job_type.kind) is None:
+        text = _(
+            "No code of this project declares job type '%(name)s'; it waits until a worker knows "
+            "it."
         )
+        yield Reason("unknown_type", text % {"name": job.job_type.name})
     serving = _serving(job)
     if not serving:
-        yield Reason(
-            "no_worker",
-            f"No worker serves queue {job.queue}; start one: "
-            f"manage.py hipq_worker {job.queue.name}.",
-        )
+        text = _("No worker serves queue %(queue)s; start one: manage.py hipq_worker %(name)s.")
+        yield Reason("no_worker", text % {"queue": job.queue, "name": job.queue.name})
     elif all(worker.is_silent(now) for worker in serving):
-        yield Reason(
-            "silent_workers", f"No worker of queue {job.queue} has sent a heartbeat lately."
-        )
+        text = _("No worker of queue %(queue)s has sent a heartbeat lately.")
+        yield Reason("silent_workers", text % {"queue": job.queue})
 
 
 def _outside_windows(job: Job, now: datetime) -> Iterator[Reason]:
     try:
         windows, zone = parse_windows(job.time_windows), job.job_type.zone
     except (InvalidJobError, ConfigurationError) as error:
-        yield Reason("window_error", f"Its time windows cannot be read here: {in_one_line(error)}")
+        text = _("Its time windows cannot be read here: %(error)s")
+        yield Reason("window_error", text % {"error": in_one_line(error)})
         return
     if windows and not is_open(windows, now, zone):
-        opening = next_opening(windows, now, zone).astimezone(zone)
-        yield Reason(
-            "window",
-            f"Its time windows ({', '.join(job.time_windows)} {zone}) are closed until "
-            f"{opening:%Y-%m-%d %H:%M:%S %Z}.",
-        )
+        opening = next_opening(windows, now, zone)
+        text = _("Its time windows (%(windows)s) are closed until %(time)s.")
+        shown = f"{', '.join(job.time_windows)} {zone}"
+        yield Reason("window", text % {"windows": shown, "time": _in_both(opening, zone)})
+
+
+def _in_both(moment: datetime, zone: tzinfo) -> str:
+    """Return a moment in the current time zone, and in another one where that differs."""
+    there = f"{moment.astimezone(zone):%Y-%m-%d %H:%M:%S %Z}"
+    here = _at(moment)
+    return here if here == there else f"{here} ({there})"
 
 
 def _held(job: Job, now: datetime) -> Iterator[Reason]:
@@ -165,15 +202,19 @@ def _held(job: Job, now: datetime) -> Iterator[Reason]:
         with transaction.atomic(using=job.using):
             verdict = throttling.ask(throttlers, queue, now, loads, candidates)[job.pk]
     except (throttling.ThrottlerError, ConfigurationError, DatabaseError) as error:
-        text = _masked(in_one_line(error), job, running)
-        yield Reason("throttler_error", f"The queue is held, because {text}")
+        text = _("The queue is held, because %(error)s")
+        shown = _masked(in_one_line(error), job, running)
+        yield Reason("throttler_error", text % {"error": shown})
         return
+    if isinstance(verdict, throttling.Hold | throttling.Reschedule):
+        yield Reason("throttler", _verdict(verdict, _masked(verdict.reason, job, running)))
+
+
+def _verdict(verdict: throttling.Hold | throttling.Reschedule, reason: str) -> str:
     if isinstance(verdict, throttling.Hold):
-        reason = _masked(verdict.reason, job, running)
-        yield Reason("throttler", f"A throttler holds it: {reason}.")
-    elif isinstance(verdict, throttling.Reschedule):
-        reason = _masked(verdict.reason, job, running) or "no reason"
-        yield Reason("throttler", f"A throttler moves it to {_at(verdict.at)}: {reason}.")
+        return _("A throttler holds it: %(reason)s.") % {"reason": reason}
+    text = _("A throttler moves it to %(time)s: %(reason)s.")
+    return text % {"time": _at(verdict.at), "reason": reason or _("no reason")}
 
 
 def _masked(text: str, job: Job, running: list[Job]) -> str:
@@ -188,12 +229,17 @@ def _limited(job: Job) -> Iterator[Reason]:
     queue = job.queue
     load = queue.jobs.using(job.using).load()
     if not throttling.fits(job.throttle_factor, load, queue.throttle_limit):
-        yield Reason(
-            "limit",
-            f"The limit of queue {queue} is reached: {_plain(load)} of "
-            f"{_plain(queue.throttle_limit)} running; "
-            f"this job needs {_plain(job.throttle_factor)}.",
+        text = _(
+            "The limit of queue %(queue)s is reached: %(load)s of %(limit)s running; this job "
+            "needs %(factor)s."
         )
+        values = {
+            "queue": queue,
+            "load": _plain(load),
+            "limit": _plain(queue.throttle_limit),
+            "factor": _plain(job.throttle_factor),
+        }
+        yield Reason("limit", text % values)
 
 
 def _behind(job: Job, now: datetime) -> Iterator[Reason]:
@@ -201,20 +247,38 @@ def _behind(job: Job, now: datetime) -> Iterator[Reason]:
         return
     before = Q(rank__lt=job.rank) | Q(rank=job.rank, pk__lt=job.pk)
     due = job.queue.jobs.using(job.using).due(now).filter(before, throttle_factor__gt=0)
-    count = len(due.values_list("pk")[:1_000])
-    if count:
-        number = "1,000 or more" if count == 1_000 else f"{count:,}"
-        yield Reason("behind", f"{number} due jobs of the queue are before it.")
+    count = len(due.values_list("pk")[:MAX_BEFORE])
+    if not count:
+        return
+    if count == MAX_BEFORE:
+        text = _("%(count)s or more due jobs of the queue are ahead of it.")
+    else:
+        text = ngettext(
+            "%(count)s due job of the queue is ahead of it.",
+            "%(count)s due jobs of the queue are ahead of it.",
+            count,
+        )
+    yield Reason("behind", text % {"count": number_format(count, force_grouping=True)})
 
 
 def _at(moment: datetime) -> str:
     return f"{timezone.localtime(moment):%Y-%m-%d %H:%M:%S %Z}"
 
 
-def _when(moment: datetime, now: datetime) -> str:
+def when(moment: datetime, now: datetime) -> str:
+    """Return a moment, and how far away it is."""
     seconds = round((moment - now).total_seconds())
-    span = timedelta(seconds=abs(seconds))
-    return f"{_at(moment)} (in {span})" if seconds >= 0 else f"{_at(moment)} ({span} ago)"
+    span = _span(timedelta(seconds=abs(seconds)))
+    text = _("%(time)s (in %(span)s)") if seconds >= 0 else _("%(time)s (%(span)s ago)")
+    return text % {"time": _at(moment), "span": span}
+
+
+def _span(length: timedelta) -> str:
+    hours = str(timedelta(seconds=length.seconds))
+    if not length.days:
+        return hours
+    days = ngettext("%(count)s day", "%(count)s days", length.days) % {"count": length.days}
+    return f"{days}, {hours}"
 
 
 def _plain(number: Decimal) -> str:

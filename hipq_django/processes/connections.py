@@ -16,11 +16,12 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from hipq_django import events
 from hipq_django.conf.instances import longest_silence
 from hipq_django.database.clock import steady
+from hipq_django.processes.patience import unbound_waits
 
-# Own connections: they must not wait for a peer that is gone.
+# The process's own connections: they must not wait for a dead peer.
 
 MIN_SECONDS = 5.0
-"""However quick the beats are: a busy machine may take long to answer."""
+"""At least this long, however quick the beats are: a busy machine may take long to answer."""
 MAX_CONNECT_SECONDS = 10
 PROBES = 3
 
@@ -29,14 +30,14 @@ _own: WeakKeyDictionary[BaseDatabaseWrapper, dict[str, Any]] = WeakKeyDictionary
 
 
 def adopt(using: str) -> None:
-    """Make this thread's connection to a database one that the process looks after."""
+    """Let the process look after this thread's connection to a database."""
     look_after(connections[using])
 
 
 def look_after(connection: BaseDatabaseWrapper) -> None:
-    """Let TCP notice when the server is gone, where the project does not say how; remember it.
+    """Let TCP notice a dead server, unless the project sets the options itself; remember it.
 
-    Only PostgreSQL is reached by a network; a pool's connections are everybody's.
+    Only PostgreSQL is reached by a network; the connections of a pool are shared.
     """
     if connection.vendor != "postgresql":
         return
@@ -48,17 +49,18 @@ def look_after(connection: BaseDatabaseWrapper) -> None:
 
 
 def disown_all() -> None:
-    """Make this thread's connections the project's again; they open as the project says."""
+    """Give this thread's connections back to the project, with the project's settings."""
     for connection in connections.all(initialized_only=True):
         settings = _own.pop(connection, None)
         if settings is not None:
             connection.settings_dict = settings
+    unbound_waits()
 
 
 def tcp_options(silence_seconds: float) -> dict[str, Any]:
     """Return libpq's options by which a connection notices within a silence that it is dead.
 
-    A socket of Unix ignores all but the first.
+    A Unix socket ignores all but the first.
     """
     seconds = max(silence_seconds, MIN_SECONDS)
     beat = ceil(seconds / PROBES)
@@ -73,15 +75,15 @@ def tcp_options(silence_seconds: float) -> dict[str, Any]:
 
 
 def shut_all() -> int:
-    """End the conversation of all own connections, which wakes who waits in one; return how many.
+    """Shut the sockets of all own connections, which wakes threads that wait; return how many.
 
-    Called from another thread than theirs: each learns of it as if the server had gone.
+    Called from another thread: each thread sees it as if the server were gone.
     """
     return sum(shut(connection) for connection in list(_own))
 
 
 def shut(connection: BaseDatabaseWrapper) -> bool:
-    """End the conversation of a connection of another thread; return whether there was one."""
+    """Shut the socket of a connection of another thread; return whether there was one."""
     try:
         # A copy of the descriptor: the driver closes its own when it likes.
         with socket.socket(fileno=os.dup(connection.connection.fileno())) as end:
@@ -107,7 +109,7 @@ def close_old(own: Sequence[BaseDatabaseWrapper]) -> None:
 def end_transactions_and_close_old(own: Sequence[BaseDatabaseWrapper]) -> list[str]:
     """Roll back what a handler left open; return the aliases of those databases.
 
-    Else all that later jobs of the thread write would be part of that transaction.
+    Otherwise the writes of later jobs of the thread would be part of that transaction.
     """
     left_open: list[str] = []
     for connection in own:
@@ -134,8 +136,8 @@ def _is_in_transaction(connection: BaseDatabaseWrapper) -> bool:
     return bool(getattr(driver, "in_transaction", False))
 
 
-# A connection that went dead without a word lets a handler wait for hours, and its thread with it.
-# Whether it is dead, or only the statement long, the server knows: it takes the session for idle.
+# On a connection that went dead silently a handler, and its thread, would wait for hours. Whether
+# it is dead, or the statement only slow, the server knows: it takes a dead session for idle.
 
 _ACTIVE = 1
 """libpq's word for a session that has been asked something and has not answered."""
@@ -149,9 +151,9 @@ _IDLE = """
 class DeadConnections:
     """Looks now and then at the connections of handlers to the queue's database.
 
-    Who has waited for an answer all the time for `silence_seconds`, and whom the server has been
-    waiting for just as long, is disconnected: the handler gets the error that it should have had.
-    Behind a pooler the server knows another session, and nothing is done.
+    If a handler has waited for a reply for `silence_seconds`, and the server for the handler just
+    as long, the connection is shut, and the handler gets the error of a lost connection. Behind a
+    pooler the server knows another session, and nothing is done.
     """
 
     def __init__(
@@ -164,7 +166,7 @@ class DeadConnections:
         self._silence_seconds = silence_seconds
         self._of_handlers = of_handlers
         self._waiting: dict[int, float] = {}
-        """When a look found each session waiting first; each one since then did."""
+        """When each session was first seen waiting; it was so in every look since then."""
 
     def shut(self) -> int:
         """Shut those that are dead; return how many."""
@@ -198,7 +200,7 @@ class DeadConnections:
             return False
         events.error(
             "handler_disconnected",
-            f"a handler has waited for an answer for {self._silence_seconds:.0f} s, and the server "
+            f"a handler has waited {self._silence_seconds:.0f} s for the server, and the server "
             "for the handler; the connection is dead, and was closed",
             database=self._using,
             session=pid,

@@ -49,7 +49,7 @@ class ConsumerProcess(RegisteredProcess):
             self._deregister()
 
     def stop(self) -> None:
-        """Stop after what is in flight; called again, leave at once: that is delivered again."""
+        """Stop after the messages in flight; called again, exit at once: they are redelivered."""
         super().stop()
         if self._stops > 1:
             leave()
@@ -57,7 +57,7 @@ class ConsumerProcess(RegisteredProcess):
     # Working
 
     def _step(self) -> None:
-        """Receive, store, acknowledge; what was not acknowledged is delivered again."""
+        """Receive, store, acknowledge; unacknowledged messages are delivered again."""
         try:
             source = self._source = self._source or self.settings.open()
             received = source.receive(self.settings.batch_size, RECEIVE_SECONDS)
@@ -74,10 +74,10 @@ class ConsumerProcess(RegisteredProcess):
         self.in_flight = []
 
     def _store(self) -> bool:
-        """Store what is in flight; return False where that had to be given up for a stop.
+        """Store the messages in flight; return False if a stop came first.
 
-        All at once; where that fails one by one, until each is stored: one that the database
-        refuses must not keep the others from it.
+        All at once; if that fails one by one, until each is stored: one that the database refuses
+        must not stop the others.
         """
         if self._guarded(lambda: self._intake.take_all(self.in_flight), wait=False):
             return True
@@ -95,14 +95,14 @@ class ConsumerProcess(RegisteredProcess):
         return True
 
     def _look_at_database(self) -> None:
-        """Note whether the database is away; without messages only the heart asks it."""
+        """Note whether the database is away; without messages only the heartbeat queries it."""
         if self.heartbeat.goes_through():
             self._outage.end()
         else:
             self._outage.begin()
 
     def _guarded(self, store: Callable[[], None], *, wait: bool) -> bool:
-        """Run a step with the database; return whether it was done, else after a wait if asked."""
+        """Run a step with the database; return whether it succeeded, after a wait if it did not."""
         try:
             self._ensure_registered(after_outage=self._outage.is_on)
             store()

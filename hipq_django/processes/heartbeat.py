@@ -1,4 +1,4 @@
-"""Signs of life: this process's heartbeat, who watches over it, and what it sees of the others'."""
+"""Signs of life: this process's heartbeat, the watchdog over it, and the others' heartbeats."""
 
 from __future__ import annotations
 
@@ -20,34 +20,35 @@ from hipq_django.processes.outage import BackOff
 from hipq_django.processes.own_threads import OwnThread
 
 GAP_BEATS = 2
-"""Beats that are farther apart than so many leave a gap."""
+"""If two beats are farther apart than this many intervals, there is a gap."""
 
 
 class Heartbeat(OwnThread):
-    """Renews the worker's row from a thread of its own, so that no handler can delay it.
+    """Renews the worker's row from its own thread, so that no handler can delay it.
 
-    `given_up` is called when it finds that the others gave this worker up: it claims no more.
+    `on_lost` is called when it finds that others have declared this worker lost: it claims no
+    more.
     """
 
     def __init__(
-        self, worker: Worker, in_hand: Callable[[], int], given_up: Callable[[], None]
+        self, worker: Worker, in_flight: Callable[[], int], on_lost: Callable[[], None]
     ) -> None:
         super().__init__("heartbeat", worker.using)
         self.worker = worker
-        self._in_hand = in_hand
-        self._given_up = given_up
+        self._in_flight = in_flight
+        self._on_lost = on_lost
         self._has_row = True
         self.last = self.unbroken_since = steady()
         """When the last beat went through, and the first one since which there is no gap."""
 
     def is_fresh(self) -> bool:
-        """Return whether the others must still think that this worker lives."""
+        """Return whether the others must still consider this worker live."""
         return self._has_row and steady() - self.last < self.worker.silence.total_seconds()
 
     def is_sure(self) -> bool:
         """Return whether the beats have gone through for as long as others may be silent.
 
-        Who could not write for a while does not know whether the others could.
+        A worker that could not write for a while does not know whether the others could.
         """
         moment = steady()
         silence = self.worker.silence.total_seconds()
@@ -59,13 +60,13 @@ class Heartbeat(OwnThread):
         return self.unbroken_since < float("inf")
 
     def beat(self) -> bool:
-        """Write one beat; return False where the others gave this worker up already."""
+        """Write one beat; return False if the others have declared this worker lost."""
         began = steady()
         try:
             clock.measure(self.using)
             moment = clock.in_statement(self.using)
             live = self.worker.live_row()
-            self._has_row = bool(live.update(heartbeat_time=moment, executing=self._in_hand()))
+            self._has_row = bool(live.update(heartbeat_time=moment, executing=self._in_flight()))
         except Error:
             self.unbroken_since = float("inf")
             raise
@@ -73,8 +74,8 @@ class Heartbeat(OwnThread):
             self._went_through(began)
         return self._has_row
 
-    def note_given_up(self) -> None:
-        """Learn it from who found out first: there is no fresh beat until another is written."""
+    def note_lost(self) -> None:
+        """Note that others found it out first: no beat is fresh until another is written."""
         self._has_row = False
 
     def begin_anew(self, worker: Worker) -> None:
@@ -96,7 +97,7 @@ class Heartbeat(OwnThread):
             pause = self.worker.heartbeat_seconds
             try:
                 if not self.beat():
-                    self._given_up()
+                    self._on_lost()
                 back_off.reset()
             except Error as error:
                 events.warning("heartbeat_failed", in_one_line(error), worker=self.worker.name)
@@ -113,11 +114,11 @@ START_SECONDS = 30.0
 """How long a start may take, until the first beat."""
 
 PASS_SILENCES = 10
-"""How many silences a pass may last in which the heart goes on: it may do much."""
+"""How many silences a pass may last while the heart beats on: it may do much."""
 
 
 class _Sign:
-    """A sign of life that stands still where a thread waits for something that never comes."""
+    """A sign of life that stops changing if a thread waits for something that never comes."""
 
     def __init__(self, read: Callable[[], object], looks: int) -> None:
         self._read = read
@@ -126,7 +127,7 @@ class _Sign:
         self._same = 0
 
     def is_missing(self) -> bool:
-        """Look once more; return whether it has stood still for long, each time anew.
+        """Look once more; return whether it has not changed for long, each time again.
 
         Looks are counted, not seconds: while the process sleeps, nothing can be seen.
         """
@@ -139,9 +140,9 @@ class _Sign:
 
 
 class Watchdog:
-    """Wakes the process's threads that wait for a database which does not answer.
+    """Wakes the threads of the process that wait for a database which does not answer.
 
-    `passes` is what the scheduler's passes change, also while it waits for nothing but work.
+    `passes` returns a value that the scheduler's passes change, even while it is idle.
     """
 
     def __init__(
@@ -150,7 +151,7 @@ class Watchdog:
         self._name = name
         self._patience = max(silence_seconds, MIN_SECONDS)
         self.heartbeat: Heartbeat | None = None
-        """The heart to listen to; until there is one, it is the start that takes too long."""
+        """The heartbeat to watch; until there is one, the start is what takes too long."""
         self._began = steady()
         self._heart = _Sign(self._last_beat, LOOKS)
         self._passes = _Sign(passes, LOOKS * PASS_SILENCES)
@@ -178,7 +179,7 @@ class Watchdog:
         if closed := shut_all():
             events.error(
                 "database_silent",
-                "a statement has no answer; the connections that wait are closed, new ones are "
+                "a statement got no reply; the waiting connections are closed and new ones are "
                 "opened",
                 worker=self._name,
                 last_beat_seconds=round(seconds),
@@ -193,26 +194,26 @@ LOOKS_IN_A_BEAT = 2
 
 
 class Witness:
-    """Gives up workers and overdue jobs for a worker that is sure of itself.
+    """Declares workers lost and attempts timed out, if its own worker is sound.
 
-    Who counts as silent has not beaten while this worker watched, by a clock that no step moves,
+    A worker counts as silent if it has not beaten while this worker watched, by a monotonic clock,
     and while its own beats went through. So an outage, a sleeping machine or a step of a clock,
-    the server's too, is nobody's death; and whoever comes back has three beats to write what it
-    has done.
+    even the server's, makes no worker lost; and a worker that comes back has three beats to write
+    its results.
     """
 
     def __init__(self, config: InstanceSettings, heartbeat: Heartbeat) -> None:
         self._config = config
         self._heartbeat = heartbeat
         self._seen: dict[tuple[int, datetime], float] = {}
-        """Since when the last heartbeat of each worker has been its last."""
+        """Since when each worker has had its present last heartbeat."""
         self._unbroken_since = 0.0
         self._suspects = False
         self._has_overdue = False
 
     @property
     def waits(self) -> bool:
-        """Whether there is something to give up once this worker is sure."""
+        """Whether something is to be declared lost once this worker is sure."""
         return self._suspects or self._has_overdue
 
     def recover_lost(self) -> int:

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """How one worker process runs: what the command's options of the same names say.
+    """How one worker process runs; most fields are the command's options of the same names.
 
-    `queues` are those that it serves, none for all but those of `exclude`; `interval` is the
-    longest time between polls in seconds, None for the usual one; `drain_seconds` how long it may
-    finish what is running once it was told to stop, None without a bound; `max_jobs` and
-    `max_memory`, in megabytes, after how much it makes way for a new process, None for never;
-    `parent` the process id of a supervisor, 0 where there is none; `verbosity` that of Django's
-    commands.
+    `queues` are the served ones, or empty for all except those of `exclude`; `interval` is the
+    longest time between polls in seconds, None for the default; `drain_seconds` is how long running
+    jobs may take to finish once it was told to stop, None for no bound; `max_jobs` and
+    `max_memory`, in megabytes, say when it is recycled, None for never; `parent` is the process id
+    of a supervisor, 0 if there is none; `verbosity` is that of Django's commands.
     """
 
     instance: str = "default"

@@ -1,4 +1,4 @@
-"""Threads of a process that are no handlers', each with a connection of its own."""
+"""The threads of a process besides those of handlers, each with its own connection."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from django.db import Error, connections
 
 from hipq_django import events
 from hipq_django.conf.instances import InstanceSettings
+from hipq_django.database import notify
 from hipq_django.database.errors import in_one_line
-from hipq_django.database.notify import channel_of
 from hipq_django.models import Worker
 from hipq_django.processes.connections import adopt, look_after
 from hipq_django.processes.outage import BackOff
+from hipq_django.processes.patience import bound_waits
 from hipq_django.scheduler.batch import BatchScheduler
 
 PROOF_SECONDS = 3.0
-"""How long a message to ourselves may take; a pooler that shares connections never delivers it."""
+"""How long a worker's message to itself may take; a pooler that shares connections drops it."""
 
 
 class OwnThread(ABC):
-    """Does what `_run` says from `open` on, until it notices that `close` was called."""
+    """Executes `_run` from `open` on, until it notices that `close` was called."""
 
     def __init__(self, name: str, using: str) -> None:
         self.using = using
@@ -53,9 +54,9 @@ class OwnThread(ABC):
 
 
 class Listener(OwnThread):
-    """Listens for what `notify` sends, and calls `wake` with the name of the queue that has work.
+    """Listens for the messages of `notify`, and calls `wake` with the name of the queue with work.
 
-    One of the worker's; the name is empty where it may be any. Polling goes on beside it.
+    The name is empty if it may be any of the worker's queues. Polling goes on beside it.
     """
 
     def __init__(
@@ -69,8 +70,8 @@ class Listener(OwnThread):
         """Whether messages are known to arrive; else the worker must poll more often."""
 
     def open(self) -> None:
-        """Start the thread, where the database has such messages and the setting wants them."""
-        if self._config.notify and connections[self.using].vendor == "postgresql":
+        """Start the thread, if the database has such messages and the setting allows them."""
+        if self._config.notify and notify.has_messages(self.using):
             super().open()
 
     def _run(self) -> None:
@@ -86,10 +87,9 @@ class Listener(OwnThread):
             self._stop.wait(back_off.next_seconds())
 
     def _listen(self, back_off: BackOff) -> bool:
-        """Listen until stopped; return False where no message ever arrives."""
+        """Listen until stopped; return False if messages do not arrive."""
         connection = connections[self.using]
-        with connection.cursor() as cursor:
-            cursor.execute(f'LISTEN "{channel_of(self._config.name)}"')
+        notify.listen(connection, self._config.name)
         driver: Any = connection.connection
         if not callable(getattr(driver, "notifies", None)):
             return False  # psycopg 2 cannot wait for messages
@@ -97,8 +97,9 @@ class Listener(OwnThread):
             if not self._is_heard(driver):
                 events.warning(
                     "notify_does_not_arrive",
-                    "as behind a pooler that shares connections between transactions: workers poll "
-                    f"instead. HIPQ[{self._config.name!r}]['NOTIFY'] = False says so.",
+                    "as behind a pooler that shares connections between transactions; the worker "
+                    f"polls instead. To skip this test, set HIPQ[{self._config.name!r}]['NOTIFY'] "
+                    "= False.",
                 )
                 return False
             back_off.reset()
@@ -115,9 +116,7 @@ class Listener(OwnThread):
         proof = str(uuid.uuid4())
         with closing(connections[self.using].copy()) as other:
             look_after(other)
-            other.cursor().execute(
-                "SELECT pg_notify(%s, %s)", [channel_of(self._config.name), proof]
-            )
+            notify.send(other, self._config.name, proof)
         messages = driver.notifies(timeout=PROOF_SECONDS)
         return any(message.payload == proof for message in messages)
 
@@ -125,9 +124,9 @@ class Listener(OwnThread):
 class ResultWriter(OwnThread):
     """Writes large batches of results while the scheduler claims the next jobs.
 
-    For databases that take several writers at a time. It is idle unless results come in by the
-    hundreds. What it cannot write goes back, and the scheduler, which tries next, says what is
-    wrong. `wake` is called when it has written.
+    For databases with several writers at a time. It is idle unless hundreds of results come at
+    once. Results that it cannot write go back to the scheduler, which tries next and reports the
+    error. `wake` is called when it has written.
     """
 
     def __init__(self, scheduler: BatchScheduler, wake: Callable[[], None]) -> None:
@@ -139,13 +138,13 @@ class ResultWriter(OwnThread):
         self._is_well = True
 
     def ask(self) -> None:
-        """Let it look for results; they are its own while it is well."""
+        """Let it write results; they are left to it while it works."""
         if self._is_well:
             self._batch.hand_to_writer()
         self._asked.set()
 
     def close(self) -> None:
-        """Stop it after what it is writing; the rest is for the scheduler."""
+        """Stop it after the results that it is writing; the scheduler writes the rest."""
         super().close()
         self._asked.set()
         self._thread.join()
@@ -153,6 +152,7 @@ class ResultWriter(OwnThread):
 
     def _run(self) -> None:
         back_off = BackOff()
+        bound_waits(self.using)
         while self._asked.wait() and not self._stop.is_set():
             self._asked.clear()
             try:

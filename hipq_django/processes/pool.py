@@ -15,17 +15,18 @@ from hipq_django.processes.connections import close_old, end_transactions_and_cl
 from hipq_django.scheduler.context import PAGE_SIZE
 from hipq_django.scheduler.current_batch import CurrentBatch
 from hipq_django.scheduler.executor import execute, left_open, undone
-from hipq_django.transitions.values import Claim, Released, Result
+from hipq_django.transitions.values import RESERVATION_SECONDS, Claim, Released, Result
 
 AHEAD_SECONDS = 0.05
-"""Claim ahead what the threads will have started by then; slow jobs are never claimed ahead."""
+"""How far ahead to claim: jobs that the threads will start within this time, never slow ones."""
 
 
 class ThreadPool:
     """Threads that share one backlog of claims and deliver their results to the batch.
 
-    `wake` is called when the scheduler should do a pass, `flush` instead when so many results wait
-    that a writer should come. `confirm` asks the database whether a claim still holds.
+    `wake` is called when the scheduler should do a pass; `flush` is called instead if so many
+    results wait that a writer should write them. `confirm` asks the database whether a claim still
+    holds.
     """
 
     def __init__(
@@ -44,9 +45,9 @@ class ThreadPool:
         self._confirm = confirm
         self._backlog: deque[Claim] = deque()
         self._current: dict[int, Claim] = {}
-        """What each thread that is at work is at."""
+        """The claim that each busy thread executes."""
         self._connections: dict[int, Sequence[BaseDatabaseWrapper]] = {}
-        """Those of each thread."""
+        """The connections of each thread."""
         self._mean_seconds = AHEAD_SECONDS
         self._work = threading.Condition()
         self._all_done = threading.Event()
@@ -74,9 +75,9 @@ class ThreadPool:
         return max(0, self.threads - self.batch.unfinished)
 
     def prefetch_slots(self) -> int:
-        """Return how many jobs may be claimed beyond the free threads.
+        """Return how many jobs may be claimed ahead of free threads.
 
-        A thread that is at a slow job will start none of them soon.
+        A thread that executes a slow job will start none of them soon.
         """
         if self.batch.is_full:
             return 0
@@ -91,34 +92,46 @@ class ThreadPool:
         return len(self._backlog)
 
     def start(self, claims: Sequence[Claim]) -> None:
-        """Put the claims, which are in the batch, behind those that wait."""
+        """Put the claims, which are in the batch already, into the backlog.
+
+        Those of queues that have none there come first, so that a queue which always has more work
+        than the threads can do delays no other.
+        """
         with self._work:
-            self._backlog.extend(claims)
+            busy = {claim.snapshot.queue.id for claim in tuple(self._backlog)}
+            first = [c for c in claims if c.snapshot.queue.id not in busy] if busy else []
+            self._backlog.extendleft(reversed(first))
+            self._backlog.extend(c for c in claims if c.snapshot.queue.id in busy or not busy)
             self._work.notify()
 
     def executing(self) -> list[Claim]:
-        """Return the claims that threads are at."""
+        """Return the claims that threads execute."""
         return list(self._current.values())
 
     def connections_at_work(self) -> list[BaseDatabaseWrapper]:
-        """Return the database connections of the threads that are at a claim."""
+        """Return the database connections of the busy threads."""
         threads = [self._connections.get(number, ()) for number in list(self._current)]
         return [connection for own in threads for connection in own]
 
     def await_done(self, seconds: float) -> None:
-        """Wait until all claims are done, no longer than these seconds."""
+        """Wait until all claims are done, but no longer than `seconds`."""
         self._all_done.clear()
         if self.batch.unfinished:
             self._all_done.wait(seconds)
 
     def release_stale(self) -> None:
-        """Give up the reservations that have waited for too long; no thread is free for them."""
-        with suppress(IndexError):  # a thread has become free, and has taken the last
-            while len(self._current) >= self.threads and self._backlog[0].is_stale:
-                self._deliver(Released(self._backlog.popleft(), NO_THREAD))
+        """Release the reservations that have waited too long; no thread is free for them."""
+        before = steady() - RESERVATION_SECONDS
+        stale = [claim for claim in tuple(self._backlog) if claim.known_at < before]
+        for claim in stale:
+            if len(self._current) < self.threads:
+                return
+            with suppress(ValueError):  # a thread has become free, and has taken it
+                self._backlog.remove(claim)
+                self._deliver(Released(claim, NO_THREAD))
 
     def take_backlog(self) -> list[Claim]:
-        """Return, and forget, the claims that have not started."""
+        """Remove and return the claims that have not started."""
         claims: list[Claim] = []
         with suppress(IndexError):  # until there is none; threads take some, too
             while True:
@@ -150,7 +163,7 @@ class ThreadPool:
                         self._work.notify()
 
     def _work_on(self, claim: Claim, number: int, own: Sequence[BaseDatabaseWrapper]) -> None:
-        """Deliver how the job ended; whatever its handler does, the thread lives on."""
+        """Execute a claim and deliver its result; whatever the handler does, the thread goes on."""
         began = claim.started_at = steady()
         self._current[number] = claim
         try:
@@ -169,7 +182,7 @@ class ThreadPool:
         del result  # its exception knows this frame, and would keep it in a circle
 
     def _may_start(self, claim: Claim) -> bool:
-        """Whether a claim starts in time, and holds still, after it waited for a thread."""
+        """Whether a claim that waited for a thread starts in time and still holds."""
         return claim.started_at <= claim.start_by and self._confirm(claim)
 
     def _deliver(self, result: Result) -> None:

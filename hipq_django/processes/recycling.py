@@ -1,4 +1,4 @@
-"""When a worker process has run for long enough: what leaks in it ends with it."""
+"""When to replace a worker process, so that leaked memory ends with it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hipq_django.database.clock import steady
 from hipq_django.processes.options import WorkerOptions
 
 SPREAD = 0.1
-"""By chance a child of a supervisor ends up to such a part before its bounds: not all at once."""
+"""Children of a supervisor end randomly up to this share before the bounds, not all at once."""
 
 LOOK_SECONDS = 1.0
 """How often the memory is looked at."""
@@ -25,7 +25,7 @@ class Recycling:
     """Says when a worker is to end, so that a new one takes its place."""
 
     def __init__(self, options: WorkerOptions) -> None:
-        spread = random.uniform(0, SPREAD) if options.parent else 0.0  # noqa: S311
+        spread = random.uniform(0, SPREAD) if options.parent else 0.0  # noqa: S311 - no secret
         self._max_jobs = _less(options.max_jobs, spread)
         self._max_memory = _less(options.max_memory, spread)
         self._looked = -inf
@@ -34,7 +34,7 @@ class Recycling:
     def reason(self, started: int) -> str:
         """Return why the worker is to end after it has started so many jobs; "" while it is not.
 
-        It starts at least one: else a bound below what it needs would let it end for ever.
+        It starts at least one: otherwise a bound that is too low would restart it for ever.
         """
         if not started:
             return ""
@@ -56,11 +56,11 @@ def _less(bound: float | None, spread: float) -> float:
 
 
 def can_measure_memory() -> bool:
-    """Whether the system says how much memory a process has, as Linux does."""
+    """Whether the system says how much memory a process uses, as Linux does."""
     return _STATM.exists()
 
 
 def resident_megabytes() -> float:
-    """Return the memory that this process has, without what is swapped out."""
+    """Return the resident memory of this process, without swapped pages."""
     pages = int(_STATM.read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / MEGABYTE

@@ -1,4 +1,4 @@
-"""A process that has a row, by which the others know it: it registers, beats, and signs off."""
+"""A process with a row by which the others know it: it registers, beats, and signs off."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class RegisteredProcess(ABC):
         self._watchdog = Watchdog(self.name, self.config.silence_seconds, self._pass_sign)
 
     def run(self) -> None:
-        """Run until stopped, or until it has nothing left to do where that was asked for."""
+        """Run until stopped or, if that was asked for, until there is nothing left to do."""
         self._watchdog.open()
         try:
             adopt(self.using)
@@ -55,7 +55,7 @@ class RegisteredProcess(ABC):
         """Register, work, sign off."""
 
     def stop(self) -> None:
-        """Stop after what is in flight; called again, let go of that too."""
+        """Stop after everything in flight; called again, release that too."""
         self._own_stops += 1
         self._wake()
 
@@ -76,13 +76,13 @@ class RegisteredProcess(ABC):
                 self._awake.get_nowait()
 
     def _pass_sign(self) -> object:
-        """Return what stands still while a statement of the main thread has no answer."""
+        """Return a value that stops changing while a statement of the main thread has no reply."""
         return object()
 
     # Belonging
 
     def _begin(self) -> None:
-        """Register, and have a heart."""
+        """Register, and start the heartbeat."""
         self._register()
         self.heartbeat = Heartbeat(self.worker, lambda: len(self.in_flight), self._wake)
         self._watchdog.heartbeat = self.heartbeat
@@ -99,15 +99,15 @@ class RegisteredProcess(ABC):
         )
 
     def _ensure_registered(self, *, after_outage: bool = False) -> None:
-        """After a long silence, or an outage, take nothing on before a beat is written.
+        """After a long silence, or an outage, claim nothing before a beat is written.
 
-        A process that was stopped, or cut off, may have been given up by the others; it goes on
-        as a new one.
+        A process that was stopped, or cut off, may have been declared lost; it goes on as a new
+        one.
         """
         if (self.heartbeat.is_fresh() and not after_outage) or self.heartbeat.beat():
             return
         fields: dict[str, Any] = {self.kind: self.name}
-        events.error("given_up_by_others", **fields)
+        events.error("declared_lost", **fields)
         self._register_anew()
         self.heartbeat.begin_anew(self.worker)
 
@@ -118,7 +118,7 @@ class RegisteredProcess(ABC):
 def bury(instance: str, rows: Sequence[int]) -> None:
     """Mark these workers lost, unless they ended; others take their jobs over.
 
-    Once: where the database is away, those that find them silent do it.
+    It tries once: if the database is away, workers that find them silent do it later.
     """
     using = get_instance(instance).database
     adopt(using)

@@ -1,4 +1,4 @@
-"""Starts the worker anew when the project's code changes; for development."""
+"""Restarts the worker when the project's code changes; for development."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class Reloader:
         self.changed: Path | None = None
 
     def open(self) -> None:
-        """Note how the files are now, before any of their code runs a job; watch from then on."""
+        """Note the state of the files before their code runs a job; watch them from then on."""
         self.changed = self._look()
         threading.Thread(target=self._run, name="hipq-reloader", daemon=True).start()
 
     def restart(self) -> None:
-        """Replace this process by a new one with the same arguments and the same id."""
+        """Replace this process by a new one with the same arguments and the same process id."""
         events.info("reload", changed=self.changed)
         logging.shutdown()
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - its own command line
 
     def _run(self) -> None:
         while self.changed is None:

@@ -1,4 +1,4 @@
-"""What a process makes sure of before it starts."""
+"""What a process checks before it starts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from django.db import DEFAULT_DB_ALIAS, Error
 from hipq_django import events
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database.errors import in_one_line
-from hipq_django.database.requirements import check_driver, check_isolation
+from hipq_django.database.requirements import (
+    check_driver,
+    check_isolation,
+    deferred_transactions,
+)
 from hipq_django.database.schema import missing_migrations
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.processes.connections import adopt
@@ -23,7 +27,7 @@ LEVELS = {0: logging.WARNING, 1: logging.INFO, 2: logging.DEBUG, 3: logging.DEBU
 
 
 def set_up_logging(verbosity: int) -> None:
-    """Log to stderr, unless the project says itself where our logger goes."""
+    """Log to stderr, unless the project configures this logger or the root logger."""
     if logger.handlers or logging.getLogger().handlers:
         return
     logger.addHandler(events.LinesHandler())
@@ -32,7 +36,7 @@ def set_up_logging(verbosity: int) -> None:
 
 @contextmanager
 def reached(config: InstanceSettings) -> Iterator[None]:
-    """Raise `ConfigurationError` where the database fails: a start does not wait for it."""
+    """Raise `ConfigurationError` if the database fails: a start does not wait for it."""
     try:
         yield
     except Error as error:
@@ -42,7 +46,7 @@ def reached(config: InstanceSettings) -> Iterator[None]:
 
 
 def check_database(config: InstanceSettings) -> None:
-    """Raise `ConfigurationError` where the database of an instance cannot be used as it is.
+    """Raise `ConfigurationError` if the database of an instance cannot be used as it is.
 
     The connection that it opens is one that notices when the server is gone.
     """
@@ -53,10 +57,18 @@ def check_database(config: InstanceSettings) -> None:
         check_isolation(config.database)
     if missing:
         raise ConfigurationError(_lacking(config, missing[0]))
+    _warn_of_sqlite(config.database)
+
+
+def _warn_of_sqlite(using: str) -> None:
+    options = settings.DATABASES[using].get("OPTIONS", {})
+    if problem := deferred_transactions(using, options):
+        hint = "Set it, or several processes may meet 'database is locked'."
+        events.warning("sqlite_not_immediate", f"{problem} {hint}", database=using)
 
 
 def why_failed(config: InstanceSettings, error: Error) -> str:
-    """Return why a command failed: a missing migration, or what the database says."""
+    """Return why a command failed: a missing migration, or the error of the database."""
     try:
         missing = missing_migrations(config.database)
     except Error:
@@ -73,7 +85,7 @@ def _lacking(config: InstanceSettings, migration: str) -> str:
 
 
 def check_pool(config: InstanceSettings, threads: int) -> None:
-    """Raise `ConfigurationError` where a connection pool is too small for a worker process.
+    """Raise `ConfigurationError` if a connection pool is too small for a worker process.
 
     Its threads would wait for each other's connections, and fail.
     """
@@ -89,5 +101,5 @@ def check_pool(config: InstanceSettings, threads: int) -> None:
         raise ConfigurationError(
             f"DATABASES[{config.database!r}]['OPTIONS']['pool'] has {size} connections, but a "
             f"worker process with --threads {threads} needs {needed}: set "
-            f'"pool": {{"max_size": {needed}}}, or take fewer threads.'
+            f'"pool": {{"max_size": {needed}}}, or use fewer threads.'
         )

@@ -52,9 +52,9 @@ def take_held_back() -> None:
 def end_at_the_second(drain_seconds: float | None) -> None:
     """Let a second stop signal end the process in any case, whatever its threads wait for.
 
-    So does the end of the drain, so many seconds after the first, where there is a bound. Python
-    runs its signal handlers in the main thread, and not while that waits in C code for a name
-    server, say. So a thread of its own hears of each signal too.
+    So does the end of `drain_seconds` after the first signal, if there is such a bound. Python runs
+    its signal handlers in the main thread, and not while that waits in C code, for example for a
+    name server. So a separate thread hears of each signal too.
     """
     if threading.current_thread() is not threading.main_thread():
         return
@@ -81,7 +81,7 @@ def end_in_any_case() -> None:
     time.sleep(LAST_RESORT_SECONDS)
     last_words = threading.Thread(
         target=events.critical,
-        args=["killed_itself", "it had to stop at once, and did not"],
+        args=["killed_itself", "it was told to stop at once, and did not"],
         kwargs={"pid": os.getpid()},
         daemon=True,
     )
@@ -91,6 +91,6 @@ def end_in_any_case() -> None:
 
 
 def leave() -> None:
-    """End the process at once: handlers that were let go must not hold it back."""
+    """End the process at once: abandoned handlers must not hold it back."""
     logging.shutdown()
     os._exit(0)

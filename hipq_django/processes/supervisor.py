@@ -1,4 +1,4 @@
-"""Starts worker processes, replaces those that die, passes on that they shall stop.
+"""Starts worker processes, replaces those that die, and tells them to stop.
 
 Imports no models: a child reads it before Django's set-up.
 """
@@ -33,19 +33,19 @@ RESTART_SECONDS = 1.0
 """A process that dies again at once is not replaced more often than this."""
 
 BURIAL_SECONDS = 2.0
-"""How long the end waits for what is to be written of a process that died."""
+"""How long the supervisor waits at its end until the death of a process is written."""
 
 ENDED = 0
-"""What a child says last if it ends because it should; whatever ends it, it has an exit code."""
+"""What a child says last if it ends as it should; any end gives it an exit code."""
 
 RECYCLED = -1
-"""What it says instead if another one is to take its place."""
+"""What a child says instead if another one is to take its place."""
 
 _CONTEXT = multiprocessing.get_context("spawn")
 
 
 def run_child(options: WorkerOptions, supervisor: Connection) -> None:
-    """Run one worker in a process of its own; tell the supervisor each row that it registers."""
+    """Run one worker in its own process; tell the supervisor each row that it registers."""
     orders = _Orders(supervisor, options.drain_seconds)
     django.setup()
     from hipq_django.processes.start_up import set_up_logging
@@ -68,9 +68,9 @@ def run_child(options: WorkerOptions, supervisor: Connection) -> None:
 
 
 class _Orders:
-    """Hears from the supervisor how often a child shall stop; the second time it ends anyway.
+    """Hears from the supervisor how often a child was told to stop; the second time ends it.
 
-    In a thread of its own and from the beginning: the project's own start may hang.
+    It has its own thread from the beginning, because the project's own start may hang.
     """
 
     def __init__(self, supervisor: Connection, drain_seconds: float | None) -> None:
@@ -103,14 +103,14 @@ class _Child:
 
     process: SpawnProcess
     line: Connection
-    """It says what happens to it, and hears how often it shall stop."""
+    """The connection by which it reports, and hears how often it was told to stop."""
     rows: list[int] = field(default_factory=list)
     """The ids of the rows of workers under which it has registered."""
     last_word: int | None = None
-    """That it ends, told to, idle or recycled. Else it died: a handler can end it with any code."""
+    """Whether it ends as it should: told to, idle or recycled. Otherwise it died."""
 
     def listen(self) -> None:
-        """Hear what it has said since."""
+        """Read its new messages."""
         try:
             while self.line.poll():
                 word = self.line.recv()
@@ -122,7 +122,7 @@ class _Child:
             return  # it has said all
 
     def tell(self, stops: int) -> None:
-        """Tell it how often it shall have stopped; to hear it twice does no harm."""
+        """Tell it how often it was told to stop; hearing that twice does no harm."""
         with suppress(OSError):  # it has just ended
             self.line.send(stops)
 
@@ -148,9 +148,10 @@ class Supervisor:
             burial.join(BURIAL_SECONDS)
 
     def stop(self) -> None:
-        """Pass the wish to stop on to the children.
+        """Tell the children to stop.
 
-        By word, not by a signal: Ctrl-C, or who signals a whole process group, reaches them too.
+        By a message, not a signal: Ctrl-C, or a signal to the whole process group, reaches them
+        too.
         """
         self._stops += 1
         for child in self._children:
@@ -173,16 +174,16 @@ class Supervisor:
                 self._start()
 
     def _mourn(self, child: _Child) -> None:
-        """Say that it died, and let others have its jobs at once."""
+        """Log that it died, and let others take its jobs over at once."""
         from hipq_django.processes.registered import bury
 
         events.error(
             "process_died",
-            "it was to stop" if self._stops else "another one takes its place",
+            "it was told to stop" if self._stops else "another one takes its place",
             pid=child.process.pid,
             exit_code=child.process.exitcode,
         )
-        # In a thread of its own: the database may be what is wrong.
+        # In a separate thread, because the database may be at fault.
         burial = threading.Thread(
             target=bury, args=[self.options.instance, list(child.rows)], daemon=True
         )

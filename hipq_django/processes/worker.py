@@ -16,19 +16,25 @@ from hipq_django import events
 from hipq_django.database.clock import steady
 from hipq_django.database.errors import in_one_line, is_outage
 from hipq_django.database.locks import takes_writers_together
-from hipq_django.engines.values import GivenUpError
+from hipq_django.dependencies.release import Sweep
+from hipq_django.engines.values import DeclaredLostError
 from hipq_django.maintenance import early_answers, recovery, reranking
 from hipq_django.maintenance.duties import OFTEN_SECONDS, SELDOM_SECONDS, Duties, Duty
 from hipq_django.models import Worker, catalog
 from hipq_django.processes.connections import DeadConnections
 from hipq_django.processes.heartbeat import LOOKS_IN_A_BEAT, Witness
 from hipq_django.processes.options import WorkerOptions
+from hipq_django.processes.outage import Standstill
 from hipq_django.processes.own_threads import Listener, ResultWriter
+from hipq_django.processes.patience import bound_waits
 from hipq_django.processes.pool import ThreadPool
 from hipq_django.processes.recycling import Recycling
 from hipq_django.processes.registered import RegisteredProcess
+from hipq_django.scheduler import companions
 from hipq_django.scheduler.batch import BatchScheduler
 from hipq_django.scheduler.current_batch import CurrentBatch
+from hipq_django.schedules import declared
+from hipq_django.schedules.firing import Firing
 from hipq_django.transitions.values import Claim, Released
 
 # How long it waits for results while more is in flight than its threads can be at.
@@ -51,9 +57,9 @@ SWITCH_SECONDS = 0.0005
 
 
 class WorkerProcess(RegisteredProcess):
-    """The worker of this process; `registered` is told the id of each row that it has.
+    """The worker of this process; `registered` is called with the id of each row that it has.
 
-    Told to stop twice, or once and `drain_seconds` ago, it puts back what its handlers are at.
+    Told to stop twice, or once and `drain_seconds` ago, it puts back the jobs that execute.
     """
 
     kind = "worker"
@@ -72,19 +78,18 @@ class WorkerProcess(RegisteredProcess):
         self._supervisors_stops = 0
         self._drain_ends = inf
         self._recycling = Recycling(options)
+        self._standstill = Standstill()
         self._claimed = 0
         self.recycled = ""
-        """Why it ends though nobody told it to; a supervisor starts another one."""
+        """Why it ends without being told to; a supervisor starts another one."""
+        self._is_declared = False
+        """Whether the rows of schedules say what this worker's code declares."""
         self._stirred = 0.0
         self._began_pass = steady()
         self._is_asleep = False
         self.batch = self.in_flight = CurrentBatch(self.config.silence_seconds)
         self.pool = ThreadPool(
-            self.options.threads,
-            self.batch,
-            wake=self._wake,
-            flush=self._flush,
-            confirm=self._confirm,
+            options.threads, self.batch, wake=self._wake, flush=self._flush, confirm=self._confirm
         )
 
     def _run(self) -> None:
@@ -107,7 +112,7 @@ class WorkerProcess(RegisteredProcess):
         self._announce(Worker.State.STOPPED)
 
     def _flush(self) -> None:
-        """Have many results written: beside the claims, where the database can do both at once."""
+        """Let many results be written, beside the claims if the database can do both at once."""
         if takes_writers_together(self.using):
             self.writer.ask()
         else:
@@ -117,7 +122,7 @@ class WorkerProcess(RegisteredProcess):
         return self.scheduler.confirm(claim)
 
     def _wake_up(self, queue: str) -> None:
-        """Probe at once, and often for a while: more may come that nobody is woken for."""
+        """Probe at once, and often for a while: more jobs may come without waking workers."""
         self._stirred = time.monotonic()
         if queue:
             self.scheduler.rotation.put_first(queue)
@@ -126,7 +131,7 @@ class WorkerProcess(RegisteredProcess):
     # Being told to stop
 
     def stop(self) -> None:
-        """Stop after what is executing; called again, put that back."""
+        """Stop after the executing jobs; called again, put them back."""
         self._bound_drain()
         super().stop()
 
@@ -139,7 +144,7 @@ class WorkerProcess(RegisteredProcess):
 
     @property
     def _stops(self) -> int:
-        """A signal that the whole process group gets counts once, though it comes twice.
+        """A signal to the whole process group counts once, although it comes twice.
 
         It comes from the system, and from the supervisor, which got it too and passes it on. Each
         number is written by one thread only.
@@ -152,19 +157,21 @@ class WorkerProcess(RegisteredProcess):
 
     @property
     def _lets_go(self) -> bool:
-        """Whether it is to put back what is executing."""
+        """Whether it is to put back the executing jobs."""
         return self._stops > 1 or steady() >= self._drain_ends
 
     @property
     def has_abandoned_handlers(self) -> bool:
-        """Whether handlers may still be running that this worker let go of."""
+        """Whether handlers that this worker has abandoned may still be running."""
         return self._lets_go
 
     # Working
 
     def _work(self) -> None:
         self._witness = Witness(self.config, self.heartbeat)
+        self._firing = Firing(self.config)
         self._duties = Duties(self.using, self._make_duties())
+        bound_waits(self.using)
         while not (self._stops or self._is_orphaned() or self._is_recycled()):
             idle = self._guarded(self._pass)
             if self.options.until_idle and idle:
@@ -185,7 +192,7 @@ class WorkerProcess(RegisteredProcess):
         return idle
 
     def _is_recycled(self) -> bool:
-        """Whether it has run for long enough; what has started still ends."""
+        """Whether it is to be recycled; jobs that have started still end."""
         self.recycled = self._recycling.reason(self._claimed - self.pool.backlog)
         if self.recycled:
             sentence = f"{self.recycled}; it finishes what is running and exits"
@@ -202,16 +209,34 @@ class WorkerProcess(RegisteredProcess):
             Duty("recover_lost", beat / LOOKS_IN_A_BEAT, self._witness.recover_lost),
             Duty("release_unconfirmed", beat, self.scheduler.release_unconfirmed),
             Duty("shut_dead_connections", beat, dead.shut),
+            Duty("declare_schedules", beat, self._declare),
+            Duty("fire_schedules", often, self._firing.run, lambda: self._firing.due_at),
+            Duty("retire_schedules", beat, self._retire),
+            Duty("release_held", often, Sweep(config).run),
+            Duty("sweep_companions", often, lambda: companions.sweep(config)),
             Duty("expire_early", beat, lambda: early_answers.expire_early(config)),
             Duty("continue_ranking", beat, lambda: reranking.continue_ranking(config)),
             Duty("find_strays", SELDOM_SECONDS, lambda: reranking.find_strays(config)),
             Duty("forget_workers", SELDOM_SECONDS, lambda: recovery.forget_workers(config)),
         ]
 
+    def _declare(self) -> int:
+        """Declare the code's schedules after a start; those that are locked when they are free."""
+        if not self._is_declared:
+            left = declared.sync(self.options.instance)
+            self._is_declared = not left
+            if left:
+                events.warning("schedules_not_declared", "somebody has locked them", schedules=left)
+        return 0
+
+    def _retire(self) -> int:
+        """Retire what no worker declares, once this one has declared its own."""
+        return declared.retire(self.config) if self._is_declared else 0
+
     def _wait(self) -> None:
         scheduler, pool = self.scheduler, self.pool
         if scheduler.contended:
-            self._sleep(BUSY_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311
+            self._sleep(BUSY_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
         elif not (scheduler.moved and pool.free_slots() + pool.prefetch_slots()):
             self._sleep(FLUSH_SECONDS if len(self.batch) > pool.threads else self._poll_seconds())
         elif not scheduler.rotation.has_more:
@@ -221,9 +246,10 @@ class WorkerProcess(RegisteredProcess):
         """Return how long to wait for something new before looking again."""
         idle = time.monotonic() - self._stirred
         if idle < LIVELY_SECONDS:
-            return max(LIVELY_POLL_SECONDS, idle / 4)
+            return max(LIVELY_POLL_SECONDS, idle / 4)  # sooner than any schedule needs
         usual = LISTENING_POLL_SECONDS if self.listener.is_listening else POLL_SECONDS
-        return (self.options.interval or usual) * random.uniform(0.75, 1.0)  # noqa: S311
+        pause = (self.options.interval or usual) * random.uniform(0.75, 1.0)  # noqa: S311 - no secret
+        return max(0.0, min(pause, self._firing.due_at - time.monotonic()))
 
     def _pass_sign(self) -> object:
         return object() if self._is_asleep else self._began_pass
@@ -238,8 +264,8 @@ class WorkerProcess(RegisteredProcess):
         self._began_pass = steady()
         try:
             done = step()
-        except GivenUpError:
-            self.heartbeat.note_given_up()
+        except DeclaredLostError:
+            self.heartbeat.note_lost()
             return False
         except Error as error:
             if is_outage(error):
@@ -270,6 +296,7 @@ class WorkerProcess(RegisteredProcess):
     def _register(self) -> None:
         super()._register()
         self._registered(self.worker.pk)
+        self._is_declared = False
         events.info(
             "worker_started",
             worker=self.name,
@@ -277,9 +304,10 @@ class WorkerProcess(RegisteredProcess):
             excluded=",".join(self.options.exclude) or "none",
             threads=self.options.threads,
         )
+        companions.worker_started(self.worker)
 
     def _register_anew(self) -> None:
-        """What has not started is the others'; what runs is written if they left it."""
+        """Others get the jobs that have not started; results count if their jobs are untouched."""
         self.batch.discard(self.pool.take_backlog())
         self._register()
         self.scheduler.worker = self.worker
@@ -291,6 +319,7 @@ class WorkerProcess(RegisteredProcess):
         self._release(self.pool.take_backlog())
         self.writer.close()
         while self.batch and not (self._lets_go or self._is_cut_off()):
+            self._standstill.note((len(self.batch), len(self.pool.executing())))
             self._try(self._persist)
         if self._is_cut_off():
             self._report_unwritten()
@@ -298,7 +327,7 @@ class WorkerProcess(RegisteredProcess):
         self._try(self._persist)
 
     def _put_back(self, claims: list[Claim]) -> None:
-        """Give up what is executing; what its handlers have done is forgotten."""
+        """Put back the executing jobs; the results of their handlers are dropped."""
         if claims:
             sentence = "they were still running when it had to stop"
             jobs = [claim.id for claim in claims]
@@ -306,17 +335,21 @@ class WorkerProcess(RegisteredProcess):
         self._release(claims)
 
     def _try(self, step: Callable[[], bool]) -> None:
-        """Do a step of the end; none where that would only make the end late."""
+        """Do a step of the end, unless that would only delay the end."""
         if not self._is_cut_off():
             self._guarded(step)
 
     def _is_cut_off(self) -> bool:
-        """Whether nothing executes, and the database has been away for as long as makes it lost."""
+        """Whether nothing executes, and nothing could be written for so long that it is lost.
+
+        The database has been away, or somebody has kept the rows or a table locked.
+        """
         is_idle = not self.pool.executing()
-        return is_idle and self._outage.seconds >= self.config.silence_seconds
+        seconds = max(self._outage.seconds, self._standstill.seconds)
+        return is_idle and seconds >= self.config.silence_seconds
 
     def _report_unwritten(self) -> None:
-        """Say whose results nobody will know; others run those jobs again."""
+        """Log the jobs whose results could not be written; others run them again."""
         ids = self.batch.ids
         events.error(
             "worker_cut_off", "it stops; the results of these jobs could not be written",
@@ -342,7 +375,7 @@ class WorkerProcess(RegisteredProcess):
 
 
 def _tune_garbage_collection() -> None:
-    """Look for cyclic garbage less often, and not among what was loaded at the start.
+    """Look for cyclic garbage less often, and not among the objects loaded at the start.
 
     A batch makes thousands of objects, none of them in a cycle; looking through them took a
     quarter of a busy worker's time.

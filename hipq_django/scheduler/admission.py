@@ -51,32 +51,32 @@ from hipq_django.scheduler.context import (
 )
 from hipq_django.scheduler.current_batch import Lease
 from hipq_django.scheduler.persisting import forget_written, persist
-from hipq_django.transitions.values import Claim, Persisted, Succeeded
+from hipq_django.transitions.values import Claim, Persisted, is_plain_success
 
 MAX_PAGES = 4
-"""How many pages of held candidates one pass looks through; the next pass goes on behind them."""
+"""How many pages of held candidates one pass reads; the next pass goes on behind them."""
 
 EXTRA_CANDIDATES = 8
-"""How many candidates more than are likely to fit one look at a limited queue takes."""
+"""How many more candidates than are likely to fit are read from a limited queue."""
 
 
 class Admission:
-    """Admits due jobs of one queue: as many as there are slots, and some that wait for one.
+    """Admits due jobs of one queue: as many as there are free slots, and some claimed ahead.
 
     It claims and returns; the caller starts what is claimed.
     """
 
     load = Decimal(0)
-    """The sum of the factors of the jobs that run in a limited queue, those admitted included."""
+    """The sum of the factors of a limited queue's running jobs, including those just admitted."""
     has_critical = False
     is_full = False
     looked_at = 0
-    """How many jobs were looked at."""
+    """How many jobs were read."""
     moved = 0
     counters: Sequence[Callable[..., None]] = ()
     """The methods of throttlers that count starts."""
     locks = True
-    """Whether jobs are locked as they are read; else those that start, before they do."""
+    """Whether jobs are locked as they are read; otherwise only those that start are locked."""
     problem = ""
     """What keeps some of the queue's jobs, or all of them, from starting."""
 
@@ -92,27 +92,27 @@ class Admission:
         self.using = context.using
         self.queue = queue
         self.slots = context.runner.free_slots()
-        # Those of a page run while the next ones are looked at.
+        # Queries of one page run while the next page is read.
         self.places = max(self.slots, min(self.slots + context.runner.prefetch_slots(), PAGE_SIZE))
         self.lease = lease
-        self.done = [r for r in lease.results if isinstance(r, Succeeded)] if lease else []
+        self.done = [r for r in lease.results if is_plain_success(r)] if lease else []
         """Results of jobs that succeeded in the queue, to be written with the claim."""
         self.resume_after = resume_after
-        """Where the last pass ended that found nothing but held jobs."""
+        """Where the last pass ended that found only held jobs."""
         self.now, self.began = clock.now(self.using), steady()
         self.throttlers: list[Throttler] = []
         self.running: list[RunningJob] = []
-        """What throttlers see of the jobs that ran before."""
+        """What throttlers see of the jobs that are running already."""
         self.admitted: list[Job] = []
         self.put_off: list[tuple[Job, datetime, str]] = []
-        """Jobs that get another time, and why."""
+        """Jobs that get another time, with the reason."""
         self.has_suspect = context.has_suspect
 
     def claim(self) -> Admitted:
-        """Write what succeeded in the queue, and claim what may start.
+        """Write the queue's successes, and claim the jobs that may start.
 
-        Nothing is claimed where another worker is scheduling the queue. What is written by the
-        fast path may be less than all.
+        Nothing is claimed if another worker is scheduling the queue. The fast path may write only
+        some of the results.
         """
         if not self.queue.is_ranked:
             rank_ahead(self.queue)
@@ -136,9 +136,9 @@ class Admission:
         return self._confirmed(checked)
 
     def _claim_fast(self) -> Admitted:
-        """Claim what fits and needs no look, as most jobs do not.
+        """Claim the jobs that fit and need no check row by row, as most jobs do.
 
-        None where more than the limit may hold them back.
+        None if something besides the limit may hold them back.
         """
         may_be_held = self.problem or self.throttlers or self.queue.throttler_problem != NONE
         size, sent = self._page_size(), steady()
@@ -170,7 +170,7 @@ class Admission:
         return admitted
 
     def _claim_checked(self) -> Admitted:
-        """Claim what windows, throttlers and limit let start, one looked at after the other."""
+        """Claim the jobs that windows, throttlers and limit let start, checked one by one."""
         if not self._may_scan():
             return Admitted([], resume_after=self.resume_after)
         if self._needs_lock and not self._lock():
@@ -188,7 +188,7 @@ class Admission:
         return bool(self.queue.is_limited or self.throttlers)
 
     def _lock(self) -> bool:
-        """Lock the queue and read it anew; return False where another worker has it."""
+        """Lock the queue and read it again; return False if another worker has locked it."""
         row = self.context.engine.lock(self.queue, self.context.worker)
         if row is None:
             return False
@@ -211,7 +211,7 @@ class Admission:
             self._note_scan(began)
 
     def _page_size(self) -> int:
-        """Return how many jobs may be worth a look; each that is read in vain costs time."""
+        """Return how many jobs to read; each that is read in vain costs time."""
         if self.throttlers or not self.queue.is_limited:
             return PAGE_SIZE if self.throttlers else min(self.places, PAGE_SIZE)
         likely = len(self.done) * 5 // 4 or int(self.queue.throttle_limit)
@@ -238,7 +238,7 @@ class Admission:
             self.resume_after = after or (-MAX_RANK, 0)
 
     def _first_page(self, size: int) -> list[Job]:
-        """Return the first page, and learn what a limit needs to know."""
+        """Return the first page, and note the load for the limit."""
         if not self.queue.is_limited:
             return self._due(size)
         head = self.context.engine.first_page(self.queue, self.now, size, self._which(FIRST))
@@ -250,7 +250,7 @@ class Admission:
         return self.context.types.runnable(self.queue, rows)
 
     def _which(self, which: Which) -> Which:
-        """Leave out what cannot start here, so that it keeps nothing from being seen."""
+        """Leave out jobs that cannot start here, so that they do not hide others."""
         return which._replace(
             without_types=tuple(self.context.types.unknown),
             without_suspects=self.has_suspect,
@@ -273,7 +273,7 @@ class Admission:
         self._choose(self._admissible(jobs))
 
     def _choose(self, jobs: Sequence[Job]) -> None:
-        """Admit of these jobs what fits under the limit and has a place.
+        """Admit those of the jobs that fit under the limit and have a slot.
 
         A job that lost its worker is never claimed ahead of a free thread. So it is certain next
         time whether it had started, and the count of its losses is exact.
@@ -298,7 +298,7 @@ class Admission:
             self.load += sum((job.throttle_factor for job in chosen), Decimal(0))
 
     def _locked(self, jobs: list[Job]) -> list[Job]:
-        """Lock what was read without: throttlers may hold very many, which need no lock."""
+        """Lock the jobs that were read without a lock; jobs that throttlers hold need none."""
         if self.locks:
             return jobs
         locked = self.context.types.runnable(self.queue, self.context.engine.lock_unchanged(jobs))
@@ -311,8 +311,8 @@ class Admission:
     def _defer_outside_windows(self, jobs: list[Job]) -> list[Job]:
         """Return the jobs whose windows are open; the others get their next opening.
 
-        Windows guard the request: a job whose answer is there already does not wait for one. A job
-        that cannot be judged is left where it is; those behind it go on.
+        Windows apply to the request: a job whose answer has come does not wait for one. A job whose
+        windows cannot be read is left where it is; those behind it go on.
         """
         open_now: list[Job] = []
         for job in jobs:
@@ -321,7 +321,7 @@ class Admission:
                 continue
             try:
                 opening = transitions.first_opening(job, self.now)
-            except Exception as error:  # a zone that this machine lacks, say
+            except Exception as error:  # such as a time zone that this machine lacks
                 self._hold(f"job {job.pk} cannot start: {error_of(error)}")
                 continue
             if opening <= self.now:
@@ -344,20 +344,23 @@ class Admission:
 
     @property
     def _limits(self) -> object:
-        """What of the queue's row throttlers may go by, beside what they write themselves."""
+        """The values of the queue's row that throttlers may use, besides those that they write."""
         return self.queue.throttle_limit, self.queue.order
 
     def _may_scan(self) -> bool:
-        """Return whether it is worth while to ask the throttlers again."""
-        scans, now = self.context.held_scans, time.monotonic()
-        return not self.throttlers or scans.may_begin(self.queue.pk, now, self._limits)
+        """Return whether to ask the throttlers again."""
+        if not self.throttlers:
+            return True
+        scans = self.context.held_scans
+        scans.note_limits(self.queue.pk, self._limits)
+        return scans.may_begin(self.queue.pk, time.monotonic())
 
     def _note_scan(self, began: float) -> None:
         scans, pk = self.context.held_scans, self.queue.pk
         scans.gave(pk, self.looked_at, len(self.admitted))
         if not (self.admitted or self.moved):
-            is_whole = self.resume_after is None
-            scans.had(pk, began, time.monotonic(), self._limits, is_whole=is_whole)
+            full = self.resume_after is None
+            scans.record(pk, began, time.monotonic(), self._limits, full_scan=full)
 
     def _pass_throttlers(self, jobs: list[Job]) -> list[Job]:
         """Return the jobs that all throttlers let run; give the rescheduled their time."""
@@ -371,7 +374,7 @@ class Admission:
             return [job for job in jobs if job.has_pending_answer]
         for job in asked:
             verdict = verdicts[job.id]
-            # A time that is past would bring the job back at once: it is held.
+            # A time in the past would bring the job back at once: hold it instead.
             if isinstance(verdict, Reschedule) and verdict.at > self.now:
                 reason = job.masked_reason(str(verdict.reason))
                 self.put_off.append((job, verdict.at, reason))
@@ -386,7 +389,7 @@ class Admission:
             return ask(self.throttlers, self.queue, self.now, running, candidates)
 
     def _masked(self, problem: str, asked: Sequence[Job]) -> str:
-        """A throttler's error may quote what it was asked about, and what runs."""
+        """Mask a throttler's error, which may quote data of candidates and running jobs."""
         for job in (*asked, *self.admitted):
             problem = job.masked(problem)
         names = {load.job_type for load in self.running}
@@ -397,7 +400,7 @@ class Admission:
         return problem
 
     def _tell_throttlers(self, count: int) -> bool:
-        """Let throttlers write down that so many jobs start; return whether they could."""
+        """Let throttlers record how many jobs start; return whether they could."""
         before = self.queue.throttler_state
         latest = self.now + timedelta(seconds=self.context.start_delay.seconds)
         try:
@@ -406,7 +409,7 @@ class Admission:
                     admitted(self.queue, self.now, count, latest)
                 if self.queue.throttler_state != before:
                     self._update_queue(throttler_state=self.queue.throttler_state)
-        except Exception as error:  # it is code of the project's
+        except Exception as error:  # it is code of the project
             if is_outage(error):
                 raise
             self._hold(f"throttler raised {error_of(error)}")
@@ -414,7 +417,7 @@ class Admission:
         return True
 
     def _reschedule(self) -> None:
-        """Give jobs that are put off their new time."""
+        """Give rescheduled jobs their new time."""
         free = {job.pk for job in self._locked([job for job, _, _ in self.put_off])}
         for job, moment, reason in self.put_off:
             if job.pk in free:
@@ -434,7 +437,7 @@ class Admission:
             events.error("queue_held", self.problem, queue=self.queue.name)
 
     def _note_problem(self) -> None:
-        """Write what is wrong, or that nothing is any more."""
+        """Write what holds the queue, or that nothing holds it any more."""
         problem = self.problem or NONE
         if self.queue.throttler_problem != problem:
             self.queue.throttler_problem = problem

@@ -25,9 +25,10 @@ from hipq_django.domain.ordering import MAX_RANK
 from hipq_django.domain.retries import Failure
 from hipq_django.domain.serialization import error_of, storable_text
 from hipq_django.domain.states import NONE, Phase
-from hipq_django.engines.values import ClaimRequest, GivenUpError, QueueWork, ScanBounds
+from hipq_django.engines.values import ClaimRequest, DeclaredLostError, QueueWork, ScanBounds
 from hipq_django.models import Job, Queue, Worker
 from hipq_django.models.job import JobQuerySet
+from hipq_django.scheduler import companions
 from hipq_django.scheduler.admission import Admission
 from hipq_django.scheduler.context import (
     PAGE_SIZE,
@@ -39,19 +40,26 @@ from hipq_django.scheduler.context import (
     response_claim,
 )
 from hipq_django.scheduler.current_batch import Lease
+from hipq_django.scheduler.due_times import show_due_times
 from hipq_django.scheduler.persisting import persist_leased
-from hipq_django.scheduler.polling import ProbePacer, QueueRotation, has_startable, with_jobs
+from hipq_django.scheduler.polling import (
+    HeldScans,
+    ProbePacer,
+    QueueRotation,
+    has_startable,
+    with_jobs,
+)
 from hipq_django.transitions.values import (
     RESERVATION_SECONDS,
     Claim,
     Released,
     Result,
-    Succeeded,
+    is_plain_success,
     snapshot,
 )
 
 MAX_QUEUES_PER_CLAIM = 50
-"""How many plain queues one statement claims from; mostly a few of them fill the places."""
+"""How many plain queues one statement claims from; usually a few of them fill the slots."""
 
 
 class BatchScheduler(SchedulerContext):
@@ -59,29 +67,33 @@ class BatchScheduler(SchedulerContext):
 
     def __init__(self, worker: Worker, runner: JobRunner) -> None:
         super().__init__(worker, runner)
+        self.config = get_instance(worker.instance)
         self.rotation = QueueRotation()
         self.pacer = ProbePacer()
         self.full_queues: set[int] = set()
         """The ids of queues whose last admission ended at a job that did not fit."""
         self.resume_after: dict[int, tuple[int, int]] = {}
-        """Where the next pass goes on, by the ids of queues with very many jobs that are held."""
+        """Where the next pass goes on in queues with very many held jobs, by their ids."""
         self.admitted = 0
         """How many jobs this pass has started."""
         self.moved = 0
-        """How many it has moved in whatever way."""
+        """How many jobs it has moved in any way."""
         self.contended = False
         """Whether another worker was just admitting to a queue that has something due."""
 
     def run_once(self) -> int:
         """Do one pass; return how many jobs were admitted.
 
-        Results come first, because they make room. A full queue gets its results written and the
-        next jobs claimed in one transaction: it idles between an end and the next start.
+        Results come first, because they make room under the limit. A full queue gets its results
+        written and the next jobs claimed in one transaction, because it idles between an end and
+        the next start.
         """
         self.admitted, self.moved, self.contended = 0, 0, False
         self._look_after_reservations()
         if not self.refill():
-            self.persist_batch(may_wait=not self.full_queues)  # 3
+            self.persist_batch(hold_back=not self.full_queues)  # 3
+            if companions.registered:
+                self.moved += companions.stir(self.config)
             for due in self._next_due():  # 1
                 for claims in self.apply_throttler(due):  # 2
                     self.start_jobs(claims)  # 4 and 5
@@ -89,13 +101,17 @@ class BatchScheduler(SchedulerContext):
 
     @property
     def found_nothing(self) -> bool:
-        """Whether the last pass moved nothing and left nothing that another one would move."""
+        """Whether the last pass moved nothing and left nothing for another one."""
         return not self.moved and not self.contended and not self.resume_after
+
+    def forget_pauses(self) -> None:
+        """Scan each queue from its start the next time, however slow that was the last time."""
+        self.held_scans, self.pacer = HeldScans(), ProbePacer()
 
     # Claims that have not started
 
     def _look_after_reservations(self) -> None:
-        """Give back what no thread takes, and write down what started in spite of its name."""
+        """Release reservations that no thread starts, and record those that have started."""
         self.runner.release_stale()
         before = steady() - RESERVATION_SECONDS
         slow = [
@@ -107,15 +123,15 @@ class BatchScheduler(SchedulerContext):
             transitions.mark_started(slow, self.worker)
 
     def confirm(self, claim: Claim) -> bool:
-        """Return whether a claim that waited for too long holds, and starts; from any thread."""
+        """Return whether a claim that waited too long still holds, and starts; from any thread."""
         return transitions.confirm_start(claim, self.worker, clock.now(self.using))
 
-    # 3 write what was done
+    # 3 write the results
 
     def refill(self) -> bool:
-        """Write what was done of one full queue and claim the next; return whether that will do.
+        """Write the results of a full queue and claim its next jobs; return if that is enough.
 
-        It will where the last probe is recent: then nobody else has waited for long.
+        It is enough if the last probe is recent: then no other queue has waited for long.
         """
         done = self.batch.queues_with_results() if self.full_queues else set[int]()
         # The queue's row of the last probe; the one in the claim is as old as the claim.
@@ -125,17 +141,17 @@ class BatchScheduler(SchedulerContext):
             return False
         with self.batch.lease_of(queue.pk) as lease:
             was_refilled = self._refill(queue, lease)
-        return was_refilled and self.pacer.is_recent(time.monotonic())
+        return was_refilled and self.pacer.defer_probe(time.monotonic())
 
     def _refill(self, queue: Queue, lease: Lease) -> bool:
         before = len(lease.results)
-        rest = [result for result in lease.results if not isinstance(result, Succeeded)]
+        rest = [result for result in lease.results if not is_plain_success(result)]
         persist_leased(lease, rest, self.worker)
         try:
             self.start_jobs(self._admit(queue, lease).claims)
-            # What was passed over: its row is locked, say.
+            # What was left, for example because its row is locked.
             persist_leased(lease, lease.results, self.worker)
-        except GivenUpError:
+        except DeclaredLostError:
             raise
         except Exception as error:
             if not (is_refusal(error) or is_locked_out(error)):
@@ -145,12 +161,12 @@ class BatchScheduler(SchedulerContext):
             self.moved += before - len(lease.results)
         return True
 
-    def persist_batch(self, *, may_wait: bool = False) -> list[Result]:
-        """Write the results of the batch; return all that left it, also those that came late.
+    def persist_batch(self, *, hold_back: bool = False) -> list[Result]:
+        """Write the results of the batch; return all that left it, including late ones.
 
-        They may be held back a moment, unless a full queue needs the room.
+        With `hold_back` they may wait for a moment, if more are about to come.
         """
-        results = self.batch.lease(more_come=may_wait and self.runner.backlog > 0)
+        results = self.batch.lease(more_come=hold_back and self.runner.backlog > 0)
         written = self.persist_leased(results)
         self.moved += len(written)
         return written
@@ -175,7 +191,7 @@ class BatchScheduler(SchedulerContext):
         for work in first:
             self.held_scans.forget(work.queue.pk)
         yield first
-        if not (self.admitted and self.pacer.is_recent(time.monotonic())):
+        if not (self.admitted and self.pacer.defer_probe(time.monotonic())):
             yield self.fetch_due()
 
     def fetch_due(self) -> list[QueueWork]:
@@ -200,10 +216,10 @@ class BatchScheduler(SchedulerContext):
         low = -MAX_RANK if full_scan else queue.low_water_mark
         return ScanBounds(queue.high_water_mark(now), is_strict, low)
 
-    # 2 which of it may start now
+    # 2 which of the due jobs may start now
 
     def apply_throttler(self, due: Sequence[QueueWork]) -> Iterator[list[Claim]]:
-        """Claim, queue by queue, what may start now; yield the claims of each commit.
+        """Claim, queue by queue, the jobs that may start now; yield the claims of each commit.
 
         Their handlers run while the next ones are claimed.
         """
@@ -227,7 +243,7 @@ class BatchScheduler(SchedulerContext):
         return self.runner.free_slots() + self.runner.prefetch_slots()
 
     def _is_plain(self, work: QueueWork) -> bool:
-        """Whether there is nothing but jobs to be started, and nothing to hold them back."""
+        """Whether the queue has only jobs to be started, and nothing that holds them back."""
         queue = work.queue
         held_back = _throttlers_of(queue) or queue.is_limited or queue.throttler_problem != NONE
         held_back = held_back or not queue.is_ranked
@@ -237,11 +253,12 @@ class BatchScheduler(SchedulerContext):
     def _claim_plain(
         self, plain: Sequence[QueueWork], behind: Sequence[QueueWork], places: int
     ) -> tuple[list[Claim], Sequence[QueueWork]]:
-        """Claim from plain queues; return the claims, and the queues that have their turn next.
+        """Claim from plain queues; return the claims, and the queues whose turn is next.
 
-        Queues that yielded nothing are looked at job by job next: a job of theirs is not claimable
-        in SQL, or another worker was quicker. Not those that had nothing at the last probe: they
-        are asked as well, so that new jobs need not wait for the next one.
+        Queues that yielded nothing are checked job by job next: they have a job that is not
+        claimable in SQL, or another worker was quicker. This does not apply to queues that had
+        nothing at the last probe: they are included so that new jobs need not wait for the next
+        one.
         """
         self.types.read()
         limit = min(places, PAGE_SIZE)
@@ -270,7 +287,7 @@ class BatchScheduler(SchedulerContext):
         return others if len(asked) + len(others) <= MAX_QUEUES_PER_CLAIM else []
 
     def _claim(self, work: QueueWork) -> Iterator[list[Claim]]:
-        """Claim from one queue; what is wrong with it stops no other."""
+        """Claim from one queue; an error there stops no other queue."""
         self.types.read()
         self.rotation.served(work.queue)
         with self._failing_alone(work.queue):
@@ -286,7 +303,7 @@ class BatchScheduler(SchedulerContext):
                 yield admitted.claims
 
     def _admit(self, queue: Queue, lease: Lease | None = None) -> Admitted:
-        """Admit to one queue, and note what came of it."""
+        """Admit to one queue, and note the outcome."""
         resume_after = self.resume_after.pop(queue.pk, None)
         admitted = Admission(self, queue, lease=lease, resume_after=resume_after).claim()
         self.moved += admitted.moved
@@ -301,15 +318,15 @@ class BatchScheduler(SchedulerContext):
 
     @contextmanager
     def _failing_alone(self, queue: Queue) -> Iterator[None]:
-        """Pass a queue over that raises or is locked; an outage is everybody's business."""
+        """Pass over a queue that raises or is locked; an outage is raised further."""
         try:
             yield
-        except GivenUpError:
+        except DeclaredLostError:
             raise
         except Exception as error:
             if is_locked_out(error):
                 events.warning(
-                    "queue_passed_over", "somebody holds a lock it needs", queue=queue.name
+                    "queue_passed_over", "a lock that it needs is taken", queue=queue.name
                 )
             elif is_refusal(error):
                 self._hold(queue, error)
@@ -332,8 +349,11 @@ class BatchScheduler(SchedulerContext):
         if claims:
             self.admitted += len(claims)
             self.moved += len(claims)
+            if scheduled := [claim.job for claim in claims if claim.job.due_time is not None]:
+                show_due_times(scheduled)  # first: claims that it fails for are released
             self.batch.add(claims)
-            self.runner.start(claims)
+            for part in companions.prepared(claims) if companions.registered else [claims]:
+                self.runner.start(part)
 
     # Work on jobs that are claimed already
 
@@ -369,7 +389,7 @@ class BatchScheduler(SchedulerContext):
         return committed(claims)
 
     def _without_suspects(self, jobs: Sequence[Job], failures: Mapping[int, Failure]) -> list[Job]:
-        """Leave all but one of those whose decisions may have killed workers, while that is out."""
+        """Take only one job at a time whose decisions may have killed workers."""
         suspects = [job for job in jobs if failures[job.pk].lost_decisions]
         if not suspects:
             return list(jobs)
@@ -393,7 +413,7 @@ class BatchScheduler(SchedulerContext):
             mine = rows.live().filter(pk__in=ids).order_by("pk")
             strays = list(locked(mine.select_related("queue", "job_type"), skip_locked=True))
             transitions.release_for_retry(
-                strays, "HandedBack: the claim was not confirmed", now, self.using
+                strays, "Released: the claim was not confirmed", now, self.using
             )
         return len(strays)
 

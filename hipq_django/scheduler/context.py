@@ -14,7 +14,7 @@ from hipq_django.database.clock import steady
 from hipq_django.domain.states import Phase
 from hipq_django.engines import engine_for
 from hipq_django.engines.rows import set_parents, set_types
-from hipq_django.job_types.registry import get_all_declared
+from hipq_django.job_types.registry import find_declared
 from hipq_django.models import Answer, Job, JobType, Queue, Worker
 from hipq_django.scheduler.current_batch import CurrentBatch
 from hipq_django.scheduler.polling import HeldScans, StartDelay
@@ -25,17 +25,17 @@ PAGE_SIZE = 500
 """How many jobs one statement claims, or reads to be looked at."""
 
 ANSWER_SECONDS = 1.0
-"""How long the database may take to answer a claim, and the answer still counts as fresh."""
+"""How long the database may take to reply to a claim so that the reply still counts as fresh."""
 
 TYPES_SECONDS = 1.0
 """How long a worker may go on with the job types it has read."""
 
 TYPES_SHARE = 0.02
-"""The share of its time for reading them, where the database is far away."""
+"""The share of its time for reading them if the database is far away."""
 
 
 class JobRunner(Protocol):
-    """Who runs the claims: threads in a worker, the caller itself in a test."""
+    """Runs the claims: threads in a worker, the caller itself in a test."""
 
     batch: CurrentBatch
     """Where the results are delivered."""
@@ -57,28 +57,28 @@ class JobRunner(Protocol):
         """Return the claims that have started."""
 
     def release_stale(self) -> None:
-        """Deliver as released the claims that no one is free to start."""
+        """Deliver as released the claims that no thread is free to start."""
 
 
 class Admitted(NamedTuple):
-    """What came of looking at one queue."""
+    """The outcome of an admission to one queue."""
 
     claims: list[Claim]
     """Committed, and not started yet."""
     moved: int = 0
-    """How many jobs got another time, or were settled by an answer that was there."""
+    """How many jobs got another time, or were settled by an early answer."""
     is_full: bool | None = None
-    """Whether the next end of a job makes room for one that waits; None: not known."""
+    """Whether the next end of a job makes room for a waiting one; None: not known."""
     resume_after: tuple[int, int] | None = None
     """The rank and id behind which the next pass looks for jobs that are not held."""
     has_more: bool = False
-    """Whether there is more where this came from."""
+    """Whether the queue has more such jobs."""
     is_contended: bool = False
-    """Whether another worker was just admitting to the queue."""
+    """Whether another worker was admitting to the queue at that moment."""
 
 
 class KnownTypes:
-    """The job types that this process has code for, and the others; read now and then."""
+    """The job types that this process has code for, and the others; read at intervals."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -93,10 +93,9 @@ class KnownTypes:
         if began < self._read_at:
             return
         worker = self._worker
-        declared = {declared.name for declared in get_all_declared(worker.instance)}
         rows = JobType.objects.using(worker.using).filter(instance=worker.instance)
-        self.by_id = {row.pk: row for row in rows if row.name in declared}
-        self.unknown = [row.pk for row in rows if row.name not in declared]
+        self.by_id = {r.pk: r for r in rows if find_declared(r.instance, r.name, r.kind)}
+        self.unknown = [row.pk for row in rows if row.pk not in self.by_id]
         seconds = time.monotonic() - began
         self._read_at = began + max(TYPES_SECONDS, seconds / TYPES_SHARE)
 
@@ -116,7 +115,7 @@ class KnownTypes:
 class SchedulerContext:
     """What the steps may see of a worker's scheduler.
 
-    Its row, its engine, who runs its jobs, and what it remembers of them.
+    Its row, its engine, the runner of its jobs, and what it remembers about them.
     """
 
     def __init__(self, worker: Worker, runner: JobRunner) -> None:
@@ -137,7 +136,7 @@ class SchedulerContext:
 
     @property
     def has_suspect(self) -> bool:
-        """Whether this worker has a suspect in flight still: it takes one at a time."""
+        """Whether this worker still has a suspect in flight: it takes one at a time."""
         if self._suspects:
             self._suspects = dict(self._suspects.items() & self.batch.attempts())
         return bool(self._suspects)
@@ -147,7 +146,7 @@ class SchedulerContext:
 
 
 def handler_claims(context: SchedulerContext, jobs: Sequence[Job], sent: float) -> list[Claim]:
-    """Return what is to be done for jobs that one statement, `sent` at a moment, has claimed."""
+    """Return the handler claims of jobs that one statement, `sent` at a moment, has claimed."""
     set_types(jobs, context.types.by_id)
     emit_started(jobs, context.using)
     known_at = known_since(sent)
@@ -155,10 +154,10 @@ def handler_claims(context: SchedulerContext, jobs: Sequence[Job], sent: float) 
 
 
 def known_since(sent: float) -> float:
-    """Return since when claims are known to hold whose statement was `sent` at a moment.
+    """Return since when claims of a statement that was `sent` at a moment are known to hold.
 
-    They are as fresh as the answer of the database; unless that was a long time in coming, because
-    this process was stopped say.
+    They are as fresh as the reply of the database, unless the reply took long, for example because
+    this process was stopped.
     """
     now = steady()
     return now if now < sent + ANSWER_SECONDS else sent
@@ -182,7 +181,7 @@ def emit_started(jobs: Sequence[Job], using: str) -> None:
 
 
 def handler_claim(job: Job, known_at: float) -> Claim:
-    """Return what is to be done for a claimed job without an answer: its handler."""
+    """Return the claim of a job without an answer: its handler is to run."""
     return Claim(
         job.id, job.attempt, Phase.REQUEST, job, snapshot(job), None, None,
         known_at, inf, 0.0, not job.prefetched,
@@ -190,6 +189,6 @@ def handler_claim(job: Job, known_at: float) -> Claim:
 
 
 def response_claim(job: Job, answer: Answer) -> Claim:
-    """Return what is to be done for a claimed job whose answer is in: its response handler."""
+    """Return the claim of a job whose answer has come: its response handler is to run."""
     response = response_of(answer, job)
     return Claim(job.pk, job.attempt, Phase.RESPONSE, job, snapshot(job), response)

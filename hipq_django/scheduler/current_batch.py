@@ -1,7 +1,7 @@
-"""The claims that a worker has in flight, from their commit to the commit of what became of them.
+"""The claims that a worker has in flight, from their commit to the commit of their results.
 
-Nothing is ever between two owners: a claim stays in the batch until its result is written, and a
-result that is being written comes back unless the writer says that it is written.
+A result always has one owner: a claim stays in the batch until its result is committed, and a
+result that a writer has leased comes back unless the writer says that it is committed.
 """
 
 from __future__ import annotations
@@ -16,27 +16,28 @@ from hipq_django.database.clock import steady
 from hipq_django.transitions.values import Claim, Result
 
 FLUSH_RESULTS = 500
-"""So many results are written at once, whatever the scheduler is doing."""
+"""When this many results wait, they are written at once, whatever the scheduler is doing."""
 
 MAX_UNWRITTEN = 2_000
-"""While so many results are not written yet, nothing more is claimed."""
+"""While this many results are not written yet, nothing more is claimed."""
 
 HOLD_SECONDS = 0.05
 """How long a result may wait for others."""
 
 DEFER_SECONDS = 0.25
-"""How long a result that could not be written for a reason of its own waits for the next try."""
+"""How long a result that could not be written, for example for a lock, waits for the next try."""
 
 PATIENCE_SECONDS = 30.0
-"""After so long a result that cannot be written is named in the log."""
+"""After this time a result that cannot be written is named in the log."""
 
 
 class Lease:
-    """Results that one writer is at; what it does not forget or defer goes back at the end."""
+    """Results that a thread is writing; those that it does not forget or defer go back."""
 
     def __init__(self, batch: CurrentBatch, results: Sequence[Result]) -> None:
         self._batch = batch
-        self._left = {id(result): result for result in results}
+        # By claim: a companion may have written another result than the one that it was given.
+        self._left = {id(result.claim): result for result in results}
 
     def __enter__(self) -> Self:
         return self
@@ -44,41 +45,41 @@ class Lease:
     def __exit__(self, *_: object) -> None:
         self._batch.put_back(self._left.values())
 
-    def __contains__(self, result: object) -> bool:
-        return id(result) in self._left
+    def __contains__(self, result: Result) -> bool:
+        return id(result.claim) in self._left
 
     @property
     def results(self) -> list[Result]:
-        """What is not written yet, in the order in which it came."""
+        """The results that are not written yet, in the order in which they came."""
         return list(self._left.values())
 
     def forget(self, results: Iterable[Result]) -> None:
-        """Let go of results: they are committed, or were not this worker's to write."""
-        written = [self._left.pop(id(result)) for result in results]
+        """Drop results that are committed, or were not this worker's to write."""
+        written = [self._left.pop(id(result.claim)) for result in results]
         self._batch.forget(written)
 
     def waited(self, result: Result) -> float:
-        """Return for how many seconds the result has been tried again and again."""
+        """Return for how many seconds writing the result has been tried."""
         return self._batch.waited(result)
 
     def defer(self, results: Iterable[Result]) -> None:
-        """Keep results that cannot be written just now, their row is locked say, for later."""
-        self._batch.defer([self._left.pop(id(result)) for result in results])
+        """Keep results for later that cannot be written now, for example because of a lock."""
+        self._batch.defer([self._left.pop(id(result.claim)) for result in results])
 
 
 class CurrentBatch:
-    """Who has what in flight. Every method may be called from any thread."""
+    """The claims in flight, and who writes their results. Any thread may call any method."""
 
     def __init__(self, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self._lock = threading.Lock()
         self._stuck = StuckResults(patience_seconds)
         self._claims: dict[int, Claim] = {}
-        """By their identity: two of them may be for one attempt, its handler and its decision."""
+        """By identity: an attempt may have two claims, for its handler and for its decision."""
         self._results: deque[Result] = deque()
         self._deferred: deque[tuple[float, Result]] = deque()
         self._first_result = 0.0
         self.is_left_to_writer = False
-        """Whether the results are for a writer who comes, or is at them."""
+        """Whether a writer has been called for the results, or is writing them."""
         self._writer_is_closed = False
         self.unfinished = 0
         """How many claims have no result yet."""
@@ -101,25 +102,26 @@ class CurrentBatch:
 
     @property
     def unwritten(self) -> int:
-        """How many results are not committed yet, those that are being written included."""
+        """How many results are not committed yet, including those that are being written."""
         return len(self._claims) - self.unfinished
 
     @property
     def is_full(self) -> bool:
-        """Whether so many results wait that nothing more may be claimed."""
+        """Whether so many results wait that no more jobs may be claimed."""
         return self.unwritten >= MAX_UNWRITTEN
 
     def add(self, claims: Iterable[Claim]) -> None:
-        """Take on committed claims."""
+        """Add committed claims."""
         added = list(claims)
         with self._lock:
             self._claims.update(zip(map(id, added), added, strict=True))
             self.unfinished += len(added)
 
     def deliver(self, result: Result) -> bool:
-        """Take on the result of a claim; return whether a writer should be called.
+        """Add the result of a claim; return whether a writer should be called.
 
-        So many results wait, and none has been called yet: a call takes as long as a small handler.
+        It should if many results wait and none was called yet: a call takes as long as a small
+        handler.
         """
         with self._lock:
             if not self._results:
@@ -131,10 +133,10 @@ class CurrentBatch:
     # Who writes the results
 
     def lease(self, *, more_come: bool = False) -> Lease:
-        """Lease all results to the scheduler; none where `more_come` in a moment.
+        """Lease all results to the scheduler; none if `more_come` in a moment.
 
-        None either while a writer of its own is at them, unless so many wait that the scheduler
-        may claim no more: then it writes some beside the writer.
+        Also none while the result writer is writing, unless so many wait that the scheduler may
+        claim no more: then it writes some beside the writer.
         """
         with self._lock:
             if self._is_writers:
@@ -156,13 +158,13 @@ class CurrentBatch:
             return Lease(self, mine)
 
     def lease_to_writer(self) -> Lease:
-        """Lease the results to the writer if they are many; else they are the scheduler's again."""
+        """Lease the results to the writer if there are many; else leave them to the scheduler."""
         with self._lock:
             self.is_left_to_writer = len(self._results) >= FLUSH_RESULTS
             return Lease(self, self._take(FLUSH_RESULTS) if self.is_left_to_writer else [])
 
     def hand_to_writer(self) -> None:
-        """Leave the results to the writer, who will come."""
+        """Leave the results to the writer, which has been called."""
         self.is_left_to_writer = True
 
     def take_from_writer(self) -> None:
@@ -190,7 +192,7 @@ class CurrentBatch:
     # What a lease does
 
     def forget(self, results: Iterable[Result]) -> None:
-        """Forget claims whose results are committed, or are somebody else's business."""
+        """Forget claims whose results are committed, or whose jobs another worker owns."""
         claims = [result.claim for result in results]
         with self._lock:
             for claim in claims:
@@ -211,7 +213,7 @@ class CurrentBatch:
             return self._stuck.seconds(result.claim)
 
     def put_back(self, results: Iterable[Result]) -> None:
-        """Keep results that were not written for the next try, before those that came since."""
+        """Keep unwritten results for the next try, before those that came since."""
         left = list(results)
         if left:
             with self._lock:
@@ -230,9 +232,9 @@ class CurrentBatch:
 
 
 class StuckResults:
-    """Says which results cannot be written because somebody keeps their rows locked.
+    """Logs which results cannot be written because their rows stay locked.
 
-    It names each job once when that lasts, and once when it is over; a moment is nothing special.
+    It names each job once when that lasts, and once when it is over; short locks are not logged.
     """
 
     def __init__(self, patience_seconds: float) -> None:

@@ -8,13 +8,18 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Sequence
+from datetime import timedelta
+from pathlib import Path
 from traceback import clear_frames
 from typing import Any
 
 from asgiref.sync import async_to_sync
 
 from hipq_django import events
+from hipq_django.conf.instances import get_instance
+from hipq_django.database import clock
 from hipq_django.domain.parts import WAIT_FOR
+from hipq_django.domain.redaction import Redactor
 from hipq_django.domain.retries import (
     WAIT,
     Decision,
@@ -25,26 +30,38 @@ from hipq_django.domain.retries import (
     class_names,
     decide,
     decide_interrupted,
+    is_hopeless,
     with_max_attempts,
 )
-from hipq_django.domain.serialization import error_of, sized_json, storable_text, traceback_of
+from hipq_django.domain.serialization import error_of, storable_text, traceback_of
+from hipq_django.domain.signature import (
+    NEWS_SECONDS,
+    RELEASE_PATIENCE,
+    RELEASE_SECONDS,
+    put_back_since,
+    put_back_text,
+)
 from hipq_django.domain.states import NONE, Phase
 from hipq_django.domain.validation import (
     checked_data,
     checked_factor,
     checked_key,
     checked_priority,
+    checked_result,
     checked_seconds,
     checked_timeout,
     checked_windows,
 )
-from hipq_django.exceptions import HipqError, InvalidJobError
+from hipq_django.exceptions import HipqError, InvalidJobError, ResultError, StoredArgumentsError
+from hipq_django.job_types.current import RUNNING
+from hipq_django.job_types.declaration import Declaration
 from hipq_django.job_types.registry import get_declared
-from hipq_django.job_types.spec import JobTypeSpec
 from hipq_django.models import Job
+from hipq_django.scheduler.companions import companion_of
 from hipq_django.transitions.values import (
     Claim,
     Decided,
+    Ended,
     Failed,
     Result,
     Snoozed,
@@ -64,15 +81,10 @@ CHANGEABLE: dict[str, Callable[[Any], Any]] = {
 """The fields that a retry handler may change, and their rules."""
 
 
+OWN_CODE = str(Path(__file__).parent.parent)
+
 MAX_CAUSES = 20
-"""Exceptions that led to one another may do so in a circle."""
-
-MAX_RESULT_CHARS = 16_000_000
-"""Drivers take more than a second for each ten million, and the whole batch waits for it."""
-
-
-class ResultError(HipqError):
-    """A handler returned something that cannot be a job's result."""
+"""The chain of causes of an exception may be circular."""
 
 
 class MaskedError(HipqError):
@@ -84,7 +96,7 @@ class OpenTransactionError(HipqError):
 
 
 def execute(claim: Claim) -> Result:
-    """Do the work of a claim and return how it ended; handlers' exceptions become results."""
+    """Execute a claim and return its result; exceptions of handlers become results."""
     job_type = claim.snapshot.job_type
     declared = get_declared(job_type.instance, job_type.name)
     if declared is None:
@@ -96,29 +108,45 @@ def execute(claim: Claim) -> Result:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # sys.exit() in a handler ends the job, not the worker
-        if isinstance(error, Snooze) and claim.phase is not Phase.DECISION:
-            return _snoozed(claim, error)
-        return undone(claim, error)
+        return _raised(claim, declared, error)
+
+
+def _raised(claim: Claim, declared: Declaration, error: BaseException) -> Result:
+    """Return the end of a claim whose code raised."""
+    if claim.job.has_finished:
+        redactor = claim.snapshot.redactor.knowing(claim.response, claim.job.job_data)
+        shown = _shown(error, error_of(error, redactor), redactor)
+        events.error("raised_after_finishing", "job has ended", **claim.fields, exception=shown)
+        _let_go_of_locals(error)
+        return Ended(claim)
+    if isinstance(error, StoredArgumentsError):
+        return _misfit(claim, declared, error)
+    if isinstance(error, Snooze) and claim.phase is not Phase.DECISION:
+        return _snoozed(claim, error)
+    return undone(claim, error)
 
 
 def undone(claim: Claim, error: BaseException) -> Result:
-    """Return the end of a claim that `error` cut short, wherever that was raised."""
+    """Return the result of a claim that `error` cut short, wherever that was raised."""
     if claim.phase is not Phase.DECISION:
         return _failed(claim, error)
-    # As text where something in it must be masked.
-    redactor = claim.snapshot.redactor
-    events.error(
-        "retry_handler_raised",
-        "the job is final",
-        **claim.fields,
-        exception=None if redactor.fields else error,
-        traceback=traceback_of(error, redactor) if redactor.fields else "",
-    )
-    return Decided(claim, GiveUp())
+    return _undecided(claim, error)
+
+
+def _undecided(claim: Claim, error: BaseException) -> Decided:
+    """Return the end of a job about which the code that should decide has raised."""
+    job_type, redactor = claim.snapshot.job_type, claim.snapshot.redactor
+    declared = get_declared(job_type.instance, job_type.name)
+    whose = "policy" if declared is None or declared.retry_handler is None else "retry handler"
+    _leave_out_own_steps(error)
+    text, steps = error_of(error, redactor), traceback_of(error, redactor)
+    _let_go_of_locals(error)
+    shown, why = _shown(error, text, redactor), f"its {whose} raised {text}"
+    return Decided(claim, GiveUp(), exception=shown, traceback=steps, why=why)
 
 
 def left_open(claim: Claim, aliases: Sequence[str]) -> Result:
-    """Return the end of a claim whose code left transactions open: what it wrote is undone."""
+    """Return the result of a claim whose code left transactions open; they were rolled back."""
     names = ", ".join(map(repr, aliases))
     return undone(
         claim,
@@ -129,18 +157,25 @@ def left_open(claim: Claim, aliases: Sequence[str]) -> Result:
     )
 
 
-def _call(declared: JobTypeSpec, claim: Claim) -> Any:
-    if claim.phase is Phase.REQUEST:
-        return _await(declared.handler(claim.job))
-    if declared.response_handler is None:
+def _call(declared: Declaration, claim: Claim) -> Any:
+    if claim.phase is Phase.RESPONSE and declared.response_handler is None:
         return claim.response
-    return _await(declared.response_handler(claim.job, claim.response))
+    running = RUNNING.set(claim.job)
+    try:
+        if (companion := companion_of(claim)) is not None:
+            return companion.call(claim)
+        if claim.phase is Phase.REQUEST:
+            return _await(declared.handler(claim.job))
+        assert declared.response_handler is not None  # noqa: S101 - for type checkers
+        return _await(declared.response_handler(claim.job, claim.response))
+    finally:
+        RUNNING.reset(running)
 
 
 def _await(value: Any) -> Any:
     """Return the value of a handler; that of an `async def` is awaited first."""
     if value is None or value is WAIT or not inspect.isawaitable(value):
-        return value  # what most handlers return is spared the slow question
+        return value  # skip the slow `isawaitable` for what most handlers return
 
     async def awaited() -> Any:
         return await value
@@ -148,40 +183,34 @@ def _await(value: Any) -> Any:
     return async_to_sync(awaited)()
 
 
-def _returned(claim: Claim, declared: JobTypeSpec, value: Any) -> Result:
+def _returned(claim: Claim, declared: Declaration, value: Any) -> Result:
+    if claim.job.has_finished:
+        if value is not None:
+            events.warning("result_ignored", "finishing has given one already", **claim.fields)
+        return Ended(claim)
     if value is WAIT or value is WAIT_FOR or isinstance(value, WAIT_FOR):
         return _waiting(claim, declared, value)
-    try:
-        stored, size = sized_json(value)
-    except ValueError as error:
-        reason = _misplaced(value) or str(error)
-        raise ResultError(f"the result of {declared.name!r} is not JSON: {reason}") from error
-    if size > MAX_RESULT_CHARS:
-        raise ResultError(
-            f"the result of {declared.name!r} has {size:,} characters as JSON, and at most "
-            f"{MAX_RESULT_CHARS:,} are stored; put it elsewhere and return where it is."
-        )
-    return Succeeded(claim, stored, size)
+    return Succeeded(claim, *checked_result(repr(declared.name), value, _misplaced))
 
 
 def _misplaced(value: Any) -> str:
-    """Return what to do instead of returning what only other functions return or raise."""
+    """Return what to do instead, if the value is meant for other functions; otherwise ''."""
     if isinstance(value, RetryIn | RetryAt | GiveUp):
         return (
-            f"{type(value).__name__} is for retry handlers (on_error); here raise an exception, "
-            "and the retry handler or policy decides, or raise Snooze(seconds) to be put back."
+            f"{type(value).__name__} is for retry handlers (on_error). Raise an exception, so that "
+            "the retry handler or policy decides, or raise Snooze(seconds) to be put back."
         )
     if isinstance(value, Snooze) or value is Snooze:
         return "Snooze is raised, not returned: raise Snooze(seconds)."
     return ""
 
 
-def _waiting(claim: Claim, declared: JobTypeSpec, value: Any) -> Result:
+def _waiting(claim: Claim, declared: Declaration, value: Any) -> Result:
     if claim.phase is Phase.RESPONSE:
         word = "WAIT" if value is WAIT else "WAIT_FOR"
         raise ResultError(
-            f"the response handler of {declared.name!r} returned {word}; the answer is "
-            "there already. Return the result, or raise Snooze(seconds)."
+            f"the response handler of {declared.name!r} returned {word}, but the answer "
+            "has come already. Return the result, or raise Snooze(seconds)."
         )
     if value is WAIT_FOR:
         raise ResultError(
@@ -205,8 +234,23 @@ def _waiting(claim: Claim, declared: JobTypeSpec, value: Any) -> Result:
     return WaitsFor(claim, value.expects)
 
 
+def _misfit(claim: Claim, declared: Declaration, error: StoredArgumentsError) -> Result:
+    """Put a job back whose arguments the function of another release may take; else fail it.
+
+    The row of its type says whether there is another release. A job may be quicker than that.
+    """
+    now = clock.now(claim.snapshot.queue.using)
+    is_new = now - claim.job.create_time < timedelta(seconds=NEWS_SECONDS)
+    since = put_back_since(claim.job.last_error) or now
+    same_release = claim.snapshot.job_type.signature == declared.signature
+    if (same_release and not is_new) or now - since > RELEASE_PATIENCE:
+        return _failed(claim, error)
+    seconds = NEWS_SECONDS if same_release else RELEASE_SECONDS
+    return Snoozed(claim, seconds, put_back_text(str(error), since))
+
+
 def _snoozed(claim: Claim, snooze: Snooze) -> Result:
-    """Return how long the job is put off; a subclass may lack what it takes to say so."""
+    """Return how long the job is put back; a subclass may lack `seconds`."""
     try:
         seconds = checked_seconds("Snooze", snooze.seconds)
         return Snoozed(claim, seconds, storable_text(str(snooze)))
@@ -220,16 +264,20 @@ def _failed(claim: Claim, error: BaseException) -> Failed:
     try:
         redactor = claim.snapshot.redactor.knowing(claim.response, claim.job.job_data)
         text, steps = error_of(error, redactor), traceback_of(error, redactor)
-        shown = MaskedError(text).with_traceback(error.__traceback__) if redactor.fields else error
         _let_go_of_locals(error)
-        return Failed(claim, text, steps, classes, shown)
-    except BaseException as broken:  # the handler's objects say what they like
+        return Failed(claim, text, steps, classes, _shown(error, text, redactor))
+    except BaseException as broken:  # the handler's objects may behave in any way
         text = f"exception {type(error).__name__}; it cannot be shown: {type(broken).__name__}"
         return Failed(claim, text, NONE, classes)
 
 
+def _shown(error: BaseException, text: str, redactor: Redactor) -> BaseException:
+    """Return what logs and signals may have of an exception."""
+    return MaskedError(text).with_traceback(error.__traceback__) if redactor.fields else error
+
+
 def _let_go_of_locals(error: BaseException | None) -> None:
-    """Free what the frames of an exception hold: it is kept until its result is written."""
+    """Clear the frames of an exception, which is kept until its result is written."""
     for _ in range(MAX_CAUSES):
         if error is None:
             return
@@ -238,9 +286,9 @@ def _let_go_of_locals(error: BaseException | None) -> None:
 
 
 def _leave_out_own_steps(error: BaseException) -> None:
-    """Let a traceback begin in the project's code: how it was called is the same for all jobs."""
+    """Let a traceback begin in the project's code: the steps before are the same for all jobs."""
     place = error.__traceback__
-    while place is not None and place.tb_frame.f_code.co_filename == __file__:
+    while place is not None and place.tb_frame.f_code.co_filename.startswith(OWN_CODE):
         place = place.tb_next
     if place is not None:  # else the error was raised here
         error.__traceback__ = place
@@ -249,8 +297,8 @@ def _leave_out_own_steps(error: BaseException) -> None:
 # Deciding what follows an error
 
 
-def _decide(claim: Claim, declared: JobTypeSpec) -> Decided:
-    if declared.retry_handler is not None:
+def _decide(claim: Claim, declared: Declaration) -> Decided:
+    if declared.retry_handler is not None and not (claim.failure and is_hopeless(claim.failure)):
         return _ask_retry_handler(claim, declared, declared.retry_handler)
     failure = claim.failure
     decision = decide(declared.policy, failure) if failure else GiveUp()
@@ -270,12 +318,20 @@ def _checked(decision: Any, whose: str) -> Decision:
 
 
 def _ask_retry_handler(
-    claim: Claim, declared: JobTypeSpec, handler: Callable[[Job], Any]
+    claim: Claim, declared: Declaration, handler: Callable[[Job], Any]
 ) -> Decided:
-    """Let the retry handler work on a copy; what it changed counts only if all of it is valid."""
+    """Let the retry handler change a copy; the changes count only if all of them are valid."""
     job, working = claim.job, copy.deepcopy(claim.job)
-    decision = _checked(_await(handler(working)), f"retry handler of {declared.name!r}")
+    running = RUNNING.set(working)
+    try:
+        decision = _checked(_await(handler(working)), f"retry handler of {declared.name!r}")
+    finally:
+        RUNNING.reset(running)
     if claim.failure is not None:
         decision = with_max_attempts(declared.policy, claim.failure, decision)
     changed = {n: getattr(working, n) for n in CHANGEABLE if getattr(working, n) != getattr(job, n)}
-    return Decided(claim, decision, {n: CHANGEABLE[n](value) for n, value in changed.items()})
+    checked = {n: CHANGEABLE[n](value) for n, value in changed.items()}
+    if "job_data" in changed:
+        bound = get_instance(claim.snapshot.job_type.instance).max_data_bytes
+        checked["job_data"] = checked_data(changed["job_data"], bound)
+    return Decided(claim, decision, checked)

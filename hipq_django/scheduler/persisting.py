@@ -1,7 +1,8 @@
-"""Persists the results of a batch; each leaves it once it is committed, or is nobody's business.
+"""Persists the results of a batch; each leaves it once it is committed, or no longer counts.
 
-What the database refuses is written in ever smaller parts: a result that is refused alone fails
-alone. Only what may pass by itself, an outage say, is left for a later try as a whole.
+A batch that the database refuses is written in ever smaller parts: a result that is refused alone
+fails alone. Only an error that may pass by itself, such as an outage, leaves the whole for a later
+try.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ from hipq_django.database import clock
 from hipq_django.database.errors import is_refusal, may_pass
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.models import Worker
+from hipq_django.scheduler import companions
 from hipq_django.scheduler.current_batch import Lease
 from hipq_django.transitions.reports import log_results
-from hipq_django.transitions.values import Persisted, Result, WaitsFor, refused
+from hipq_django.transitions.values import Ended, Persisted, Result, WaitsFor, refused
 
 MAX_BYTES = 8_000_000
-"""So much is written at once, unless a single result is larger."""
+"""How much is written at once, unless a single result is larger."""
 
 PASSING_SECONDS = 5.0
-"""For how long a result is tried again whose refusal may pass; then it counts as refused."""
+"""How long a result is tried again if its refusal may pass; then it counts as refused."""
 
 
 def persist_leased(lease: Lease, results: Sequence[Result], worker: Worker) -> list[Result]:
@@ -56,7 +58,7 @@ def _parts(results: Sequence[Result]) -> Iterator[list[Result]]:
 
 
 def _persist_part(lease: Lease, results: list[Result], worker: Worker) -> None:
-    """Persist results; of what is refused each half by itself, a single result as its error."""
+    """Persist results; if refused, each half by itself, and a single result as its error."""
     persisted = _try_to_persist(results, worker)
     if isinstance(persisted, Persisted):
         forget_written(lease, persisted)
@@ -84,7 +86,7 @@ def _persist_refused(lease: Lease, result: Result, error: Exception, worker: Wor
 def _try_to_persist(results: Sequence[Result], worker: Worker) -> Persisted | Exception:
     """Persist results; return what became of them, or why the database refuses them all.
 
-    A transaction of the caller's stays usable.
+    A transaction of the caller stays usable.
     """
     is_inside = connections[worker.using].in_atomic_block
     try:
@@ -104,13 +106,24 @@ def forget_written(lease: Lease, persisted: Persisted) -> None:
 
 
 def persist(results: Sequence[Result], worker: Worker, now: datetime) -> Persisted:
-    """Persist results; return what became of them."""
+    """Persist results, and what companions have beside them; return what became of them."""
+    ended = [result for result in results if isinstance(result, Ended)]
+    others = [r for r in results if not isinstance(r, Ended)] if ended else results
+    if companions.registered:
+        persisted = companions.persist(others, worker, now, persist_jobs)
+    else:
+        persisted = persist_jobs(others, worker, now)
+    return persisted.joined(Persisted(ended, [], [])) if ended else persisted
+
+
+def persist_jobs(results: Sequence[Result], worker: Worker, now: datetime) -> Persisted:
+    """Persist results of jobs alone; return what became of them."""
     several = [result for result in results if isinstance(result, WaitsFor)]
     if not several:
         return transitions.persist(results, worker, now)
     others = [result for result in results if not isinstance(result, WaitsFor)]
     persisted = transitions.persist(others, worker, now)
-    # With the answers that came before it was known what they are parts of.
+    # With the answers that came before the expected parts were known.
     with worker_transaction(worker.using):
         waiting = transitions.persist(several, worker, now)
         early.count_early([result.claim.id for result in waiting.written], now, worker.using)

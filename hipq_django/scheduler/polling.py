@@ -1,4 +1,4 @@
-"""Which queues are looked at next, and when: probes, turns, and queues with throttlers. Pure.
+"""Which queues are served next, and when: probes, rotation, and queues with throttlers. Pure.
 
 Moments are those of a clock that never goes back, in seconds.
 """
@@ -15,7 +15,7 @@ PROBE_SECONDS = 0.02
 """How long a queue that is served again and again may keep the others waiting."""
 
 MAX_SECONDS = 1.0
-"""The same after a slow probe, be it only because the database stood still."""
+"""The same after a slow probe, even if the database was only busy."""
 
 QUICK_SECONDS = 0.005
 """A probe this quick scans from the start of each queue; a slower one from its low-water mark."""
@@ -24,14 +24,14 @@ SHARE = 0.1
 """The share of a busy worker's time for probes that are slow, and for full scans."""
 
 SCAN_SHARE = 0.05
-"""The share of a worker's time for looking through held jobs, once that was in vain."""
+"""The share of a worker's time for scanning held jobs, once that was in vain."""
 
 SPARE_SECONDS = 0.02
 """How long a free thread may take to start a job that it is handed."""
 
 MAX_DELAY_SECONDS = 5.0
 FORGETTING = 0.9
-"""The share of the longest delay that is left after each one that was shorter."""
+"""The share of the longest delay that is kept after each shorter one."""
 
 
 def has_startable(work: QueueWork) -> bool:
@@ -40,20 +40,23 @@ def has_startable(work: QueueWork) -> bool:
 
 
 def with_jobs(queue: Queue) -> QueueWork:
-    """Return what a probe would say of a queue that may have jobs by now."""
+    """Return the work that a probe would report for a queue that may have jobs now."""
     return QueueWork(queue, first_rank=queue.low_water_mark, has_response=False, has_error=False)
 
 
 class ProbePacer:
-    """Says when the queues are probed again, and from where, by how long the last probes took."""
+    """Decides when queues are probed again, and from where, by how long the last probes took."""
 
     def __init__(self) -> None:
         self._waiting_since: float | None = None
         self._seconds = 0.0
         self._next_full_scan = 0.0
 
-    def is_recent(self, now: float) -> bool:
-        """Return whether the last probe is recent enough to go on without another."""
+    def defer_probe(self, now: float) -> bool:
+        """Put the next probe off if the last one is recent enough; return whether it was.
+
+        The first call after a probe begins the time that the others may be kept waiting.
+        """
         if self._waiting_since is None:
             self._waiting_since = now
         wait = min(max(PROBE_SECONDS, self._seconds / SHARE), MAX_SECONDS)
@@ -64,7 +67,7 @@ class ProbePacer:
         return now >= self._next_full_scan
 
     def record(self, began: float, ended: float, *, full_scan: bool) -> None:
-        """Note a probe. A slow full scan says nothing of probes from the low-water marks."""
+        """Note a probe. A slow full scan says nothing about probes from the low-water marks."""
         self._waiting_since = None
         if full_scan and ended - began > QUICK_SECONDS:
             self._next_full_scan = began + (ended - began) / SHARE
@@ -83,18 +86,18 @@ class QueueRotation:
         self._last = 0
 
     def put_first(self, queue: str) -> None:
-        """Let a queue, by its name, be tried first the next time; from any thread."""
+        """Serve a queue, by its name, first the next time; from any thread."""
         self._called.append(queue)
 
     def after_probe(self, found: Sequence[QueueWork]) -> list[QueueWork]:
-        """Return the queues that have something to do, first the one behind the last turn's."""
+        """Return the queues that have work, beginning behind the one that was served last."""
         self.queues = {busy.queue.pk: busy.queue for busy in found}
         self._left = []
         busy = [q for q in found if q.has_response or q.has_error or has_startable(q)]
         return self.in_turn(busy)
 
     def pop_next(self) -> list[QueueWork]:
-        """Return, and forget, the queues that were called and those whose turn did not come."""
+        """Remove and return the queues that were put first and those whose turn did not come."""
         called = {self._called.popleft() for _ in range(len(self._called))}
         left, self._left = self._left, []
         known = self.queues.values() if called else []
@@ -103,11 +106,11 @@ class QueueRotation:
 
     @property
     def has_more(self) -> bool:
-        """Whether there are queues to be tried before the next look."""
+        """Whether there are queues to serve before the next probe."""
         return bool(self._called or self._left)
 
     def in_turn(self, queues: Iterable[QueueWork]) -> list[QueueWork]:
-        """Return queues in their turn: first the one behind the last, which had its turn before."""
+        """Return queues in rotation, beginning behind the one that was served last."""
         return sorted(queues, key=lambda work: (work.queue.pk <= self._last, work.queue.pk))
 
     def served(self, queue: Queue) -> None:
@@ -115,7 +118,7 @@ class QueueRotation:
         self._last = queue.pk
 
     def keep_rest(self, queues: Sequence[QueueWork]) -> None:
-        """Note whose turn did not come, for want of room."""
+        """Keep the queues whose turn did not come, because there were no slots."""
         self._left = list(queues)
 
 
@@ -123,10 +126,10 @@ class QueueRotation:
 
 
 class StartDelay:
-    """How long after an admission its jobs may still start, where their starts are counted.
+    """How long after an admission its jobs may still start, if their starts are counted.
 
-    The start that is counted is the latest possible one. So it is no longer than this worker's
-    claims lately took to be committed, with something to spare.
+    The latest possible start is counted. So this is only a little longer than this worker's last
+    claims took to commit.
     """
 
     def __init__(self) -> None:
@@ -142,10 +145,10 @@ class StartDelay:
 
 
 class HeldScans:
-    """When a queue is looked through again in which throttlers hold jobs.
+    """When a queue in which throttlers hold jobs is scanned again.
 
-    Nothing tells a worker that a verdict has changed, so it asks again. What it could know of, an
-    end of one of its jobs or another limit say, lets it ask at once.
+    Nothing tells a worker that a verdict has changed, so it asks again. After a change that it
+    knows of, such as the end of one of its jobs or another limit, it asks at once.
     """
 
     def __init__(self) -> None:
@@ -161,34 +164,37 @@ class HeldScans:
             self._start_most.discard(queue)
 
     def start_most(self, queue: int) -> bool:
-        """Return whether most of what the last look at the queue was for started."""
+        """Return whether most of the jobs that the last scan read have started."""
         return queue in self._start_most
 
-    def may_begin(self, queue: int, now: float, limits: object) -> bool:
-        """Return whether to look at a queue, by its id, whose row says these `limits`."""
+    def note_limits(self, queue: int, limits: object) -> None:
+        """Let a queue, by its id, be scanned at once if its row says other `limits` than before."""
         if self._in_vain.get(queue, limits) != limits:
             self.forget(queue)
+
+    def may_begin(self, queue: int, now: float) -> bool:
+        """Return whether to scan a queue now."""
         return now >= self._next.get(queue, 0.0)
 
-    def had(
-        self, queue: int, began: float, ended: float, limits: object, *, is_whole: bool
+    def record(
+        self, queue: int, began: float, ended: float, limits: object, *, full_scan: bool
     ) -> None:
-        """Note a scan that let nothing start; `is_whole` where it came to the end of the queue.
+        """Note a scan that let nothing start; a `full_scan` came to the end of the queue.
 
-        It goes on without a pause until all of the queue was looked through.
+        Scans go on without a pause until the whole queue was read.
         """
-        if is_whole:
+        if full_scan:
             self._in_vain[queue] = limits
         if queue in self._in_vain and ended - began > QUICK_SECONDS:
             self._next[queue] = ended + min((ended - began) / SCAN_SHARE, MAX_SECONDS)
 
     def forget_all(self, queues: Iterable[int]) -> None:
-        """Do that with several, where any is waited with."""
+        """Do that for several queues, if there are any pauses."""
         if self._in_vain:
             for queue in set(queues):
                 self.forget(queue)
 
     def forget(self, queue: int) -> None:
-        """Let a queue be looked through at once."""
+        """Let a queue be scanned at once."""
         self._in_vain.pop(queue, None)
         self._next.pop(queue, None)

@@ -1,8 +1,8 @@
 """Messages from RabbitMQ and other AMQP brokers, by kombu; needs the extra `amqp`.
 
-Consumers of one queue share its messages. A message is acknowledged after the database; one whose
-consumer is gone is delivered again, to whoever is there. The connection is not mended here: a
-method that raises lets the consumer process make a new source.
+Consumers of one queue share its messages. A message is acknowledged after the database transaction;
+if its consumer is gone, it is delivered again to another one. The connection is not repaired here:
+a method that raises lets the consumer process make a new source.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hipq_django.exceptions import ConfigurationError
 from hipq_django.sources.protocol import Received
 
 GATHER_SECONDS = 0.01
-"""How long a message may be on its way behind another one and still be in its batch."""
+"""How long after another message one may arrive and still be in the same batch."""
 
 HEARTBEAT_SECONDS = 60
 
@@ -25,12 +25,12 @@ class AmqpSource:
     """Reads a queue.
 
     `url` is the broker's, `amqp://user:password@host:5672/vhost`; `ssl` goes to kombu's Connection.
-    The queue must be there, unless `declare` says to make it, durable, with `arguments` such as
-    `{"x-queue-type": "quorum"}`. At most `prefetch` messages are with this consumer at a time; it
+    The queue must exist, unless `declare` says to create it, durable and with `arguments` such as
+    `{"x-queue-type": "quorum"}`. This consumer has at most `prefetch` unacknowledged messages; it
     should be at least BATCH_SIZE.
 
-    The id of a message is the one that its sender gave it, none where it gave none: then an answer
-    that is delivered again is known by its content, see the guarantees.
+    The id of a message is the one that its sender gave it. Without one, an answer that is delivered
+    again is recognized only by its content, see the guarantees.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class AmqpSource:
         self._kombu = kombu
 
     def receive(self, max_messages: int, timeout: float) -> Sequence[Received]:
-        """Return the messages that are there; wait for the first one."""
+        """Return the available messages; wait for the first one."""
         if self._consumer is None:
             self._start()
         self._connection.heartbeat_check()
@@ -77,7 +77,7 @@ class AmqpSource:
         received[-1].receipt.ack(multiple=True)
 
     def close(self) -> None:
-        """Close the connection: the broker gives what was not acknowledged to another consumer."""
+        """Close the connection: the broker delivers unacknowledged messages to another consumer."""
         self._connection.release()
 
     def _start(self) -> None:
@@ -105,7 +105,7 @@ class AmqpSource:
         )
 
     def _fetch(self, seconds: float) -> bool:
-        """Handle what the broker sends next; return False where nothing came in time."""
+        """Handle the broker's next message; return False if none came in time."""
         try:
             self._connection.drain_events(timeout=max(seconds, 0.001))
         except TimeoutError:
@@ -116,7 +116,7 @@ class AmqpSource:
 def _check(url: object, queue: object, prefetch: object) -> None:
     if not isinstance(url, str) or "://" not in url:
         raise ConfigurationError(
-            "AmqpSource: url is no address; give amqp://user:password@host:5672/vhost."
+            "AmqpSource: url is not an address; give amqp://user:password@host:5672/vhost."
         )
     if not isinstance(queue, str) or not queue:
         raise ConfigurationError(f"AmqpSource: queue is {queue!r}; give the name of a queue.")

@@ -1,8 +1,9 @@
 """Messages from Kafka, by confluent-kafka; needs the extra `kafka`.
 
-A consumer of a group: the members share the partitions of the topics, and a partition goes to
-another one when a member comes, leaves or dies. Offsets are committed after the database. Broker
-loss is the library's own business: it reconnects, and finds the new leaders.
+A consumer is a member of a group: the members share the partitions of the topics, which are
+distributed again when a member joins, leaves or dies. Offsets are committed after the database
+transaction. The library itself handles the loss of brokers: it reconnects, and finds the new
+leaders.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ logger = logging.getLogger("hipq_django.kafka")
 REPEAT_SECONDS = 10.0
 
 DEFAULTS = {"auto.offset.reset": "earliest"}
-"""A new group begins at the oldest message, so that none is lost which came before it."""
+"""A new group begins at the oldest message, so that it misses none."""
 
 MAX_TOPIC_CHARS = 200
 
@@ -44,7 +45,7 @@ class OnceInAWhile(logging.Filter):
         self._last: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether it was silent for long enough; numbers make no difference."""
+        """Return whether the last such text is long enough ago; different numbers do not matter."""
         text, now = self._DIGITS.sub("", record.getMessage()), time.monotonic()
         if now - self._last.get(text, -REPEAT_SECONDS) < REPEAT_SECONDS:
             return False
@@ -55,9 +56,9 @@ class OnceInAWhile(logging.Filter):
 class KafkaSource:
     """Reads topics as a member of a consumer group.
 
-    `config` is the library's own configuration, `bootstrap.servers` and `group.id` at least. The
-    id of a message is topic, partition, offset and timestamp; the timestamp tells a message from
-    the one at the same offset of a topic that was deleted and made again.
+    `config` is the library's own configuration, with at least `bootstrap.servers` and `group.id`.
+    The id of a message is topic, partition, offset and timestamp; the timestamp distinguishes a
+    message from the one at the same offset of a topic that was deleted and created again.
     """
 
     def __init__(self, topics: Sequence[str], config: Mapping[str, Any]) -> None:
@@ -79,7 +80,7 @@ class KafkaSource:
         self._consumer.subscribe(names, on_assign=_log_assigned, on_revoke=_log_revoked)
 
     def receive(self, max_messages: int, timeout: float) -> Sequence[Received]:
-        """Return what has been fetched; wait for the first message only."""
+        """Return the messages that have been fetched; wait only for the first one."""
         first = self._consumer.poll(timeout)
         if first is None:
             return []
@@ -89,7 +90,7 @@ class KafkaSource:
     def acknowledge(self, received: Sequence[Received]) -> None:
         """Commit the offsets behind these, without waiting for the broker.
 
-        A commit that never gets there does no harm: a later one covers it, or the messages are
+        A commit that never arrives does no harm: a later one covers it, or the messages are
         delivered again.
         """
         receipts = sorted(message.receipt for message in received)
@@ -106,7 +107,7 @@ class KafkaSource:
         self._consumer.close()
 
     def _is_message(self, message: Message) -> bool:
-        """Return whether it is one; else it is an error, and most of those pass by themselves."""
+        """Return whether it is a message, and not an error; most errors pass by themselves."""
         error = message.error()
         if error is None:
             return True
@@ -172,11 +173,11 @@ def _checked_config(config: object) -> dict[str, Any]:
         raise ConfigurationError(f"KafkaSource: config is a {type(config).__name__}, not a dict.")
     for name in ("bootstrap.servers", "group.id"):
         if not config.get(name):
-            raise ConfigurationError(f"KafkaSource: config lacks {name!r}.")
+            raise ConfigurationError(f"KafkaSource: config lacks {name!r}; add it.")
     for name in ("enable.auto.commit", "enable.auto.offset.store"):
         if name in config:
             raise ConfigurationError(
-                f"KafkaSource: remove {name!r} from config; offsets are committed after the "
-                "database, and by nobody else."
+                f"KafkaSource: remove {name!r} from config; offsets are committed only "
+                "after the transaction of the database."
             )
     return {**DEFAULTS, **config, "enable.auto.commit": False, "enable.auto.offset.store": False}

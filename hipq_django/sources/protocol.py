@@ -16,15 +16,15 @@ class Ignore(Enum):
 
 
 IGNORE: Final = Ignore.IGNORE
-"""What a map function returns for a message that is no answer of ours: it is not stored."""
+"""What a map function returns for a message that is not for this project: it is not stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
     """A message as it came.
 
-    `message_id` is the same each time the broker delivers the message, None where there is no such
-    thing. `receipt` is whatever the source needs to acknowledge it; nobody else looks at it.
+    `message_id` is the same each time the broker delivers the message; None if there is no id.
+    `receipt` is whatever the source needs to acknowledge the message; nothing else uses it.
     """
 
     body: bytes
@@ -34,7 +34,7 @@ class Received:
     receipt: Any = None
 
     def json(self) -> Any:
-        """Return the body, read as JSON in UTF-8; raise `ValueError` where it is not that."""
+        """Return the body, read as JSON in UTF-8; raise `ValueError` if it is not JSON."""
         try:
             return json.loads(self.body.decode())
         except RecursionError:
@@ -48,20 +48,20 @@ class MessageSource(Protocol):
     """Where messages come from. All methods are called by one thread.
 
     An object of a class with these methods; the class is called with the OPTIONS of the setting,
-    and may connect there or at the first `receive`. Whatever a method raises means that the
-    connection is lost: the source is closed, and after a while a new one is made. What was not
-    acknowledged must be delivered again.
+    and may connect there or at the first `receive`. Any exception from a method means that the
+    connection is lost: the source is closed, and after a while a new one is created. Messages that
+    were not acknowledged must be delivered again.
     """
 
     def receive(self, max_messages: int, timeout: float) -> Sequence[Received]:
-        """Return the messages that are there, at most so many; wait for the first one.
+        """Return the available messages, at most `max_messages`; wait for the first one.
 
-        Return none where none came within `timeout` seconds. It is called again only after all
-        that it returned were acknowledged.
+        Return an empty list if none came within `timeout` seconds. It is called again only after
+        all returned messages were acknowledged.
         """
 
     def acknowledge(self, received: Sequence[Received]) -> None:
-        """Tell the broker that these are done with: they are committed in the database."""
+        """Tell the broker that these messages are committed in the database."""
 
     def close(self) -> None:
-        """Give the connection back; may be called after an error."""
+        """Close the connection; may be called after an error."""

@@ -1,4 +1,4 @@
-"""How the setting describes a source: its keys, defaults, and what can be wrong with it."""
+"""The settings of a source: keys, defaults and rules."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ class SourceSettings:
     batch_size: int
 
     def open(self) -> MessageSource:
-        """Make the source; raise `ConfigurationError` where its class or options are wrong."""
+        """Create the source; raise `ConfigurationError` if its class or options are wrong."""
         source: MessageSource = _source_class(self.source, self.options)(**self.options)
         return source
 
     def map_function(self) -> Callable[[Received], Any]:
-        """Return the function that reads a message; raise `ConfigurationError` where it is none."""
+        """Return the map function; raise `ConfigurationError` if it cannot be used."""
         return _callable("MAP", self.map)
 
 
 def source_settings(name: str, values: Mapping[str, Any]) -> SourceSettings:
-    """Return the settings of a source that was found to be right."""
+    """Return the settings of a source that was checked."""
     values = {**SOURCE_DEFAULTS, **values}
     return SourceSettings(name, **{key.lower(): values[key] for key in SOURCE_DEFAULTS})
 
 
 def wrong_values(values: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a text for each option whose value cannot be."""
+    """Yield a text for each option whose value is invalid."""
     for key in ("SOURCE", "MAP"):
         path = values.get(key, "")
         if not isinstance(path, str) or "." not in path:
             yield f"{key} is {path!r}, not a dotted path."
     options = values.get("OPTIONS", {})
     if not isinstance(options, dict) or not all(isinstance(name, str) for name in options):
-        # Not what it is: passwords are in it.
+        # The value is not shown, because it contains passwords.
         yield f"OPTIONS is a {type(options).__name__}, not a dict with text as keys."
     size = values.get("BATCH_SIZE", 1)
     whole = isinstance(size, int) and not isinstance(size, bool)
@@ -61,7 +61,7 @@ def wrong_values(values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def check_code(settings: SourceSettings) -> None:
-    """Raise `ConfigurationError` unless class and function are there and take what is given."""
+    """Raise `ConfigurationError` unless class and function exist and accept their arguments."""
     _source_class(settings.source, settings.options)
     settings.map_function()
 
@@ -82,7 +82,7 @@ def _source_class(path: str, options: Mapping[str, Any]) -> Callable[..., Any]:
 
 
 def imported(what: str, path: str) -> Any:
-    """Return what a path of the setting names; raise `ConfigurationError` where that fails."""
+    """Import what a path of the setting names; raise `ConfigurationError` if that fails."""
     try:
         return import_string(path)
     except Exception as error:  # importing runs the project's code

@@ -1,7 +1,7 @@
 """Every move of a job is written here and nowhere else.
 
 Each is a compare-and-set: the row must still be in the state, attempt and ownership in which the
-mover left it. No such row means that somebody else was first, and the mover drops its result.
+mover left it. If there is no such row, another process was first, and the mover drops its result.
 Rows are locked in the order of their ids.
 """
 
@@ -10,17 +10,22 @@ from hipq_django.transitions.edits import (
     first_opening as first_opening,
     rank as rank,
     reschedule as reschedule,
+    run_now as run_now,
     set_deadline as set_deadline,
     set_key as set_key,
     set_progress as set_progress,
+    unhold as unhold,
 )
 from hipq_django.transitions.history import failures_of as failures_of
 from hipq_django.transitions.outcomes import (
+    clear_pending_answer as clear_pending_answer,
     fail as fail,
-    finish_answered as finish_answered,
+    finish_locked as finish_locked,
     lose_decisions as lose_decisions,
     mark_answered as mark_answered,
     move as move,
+    move_all as move_all,
+    success_values as success_values,
 )
 from hipq_django.transitions.ownership import (
     assign as assign,
@@ -28,6 +33,7 @@ from hipq_django.transitions.ownership import (
     claim_due as claim_due,
     confirm_start as confirm_start,
     expect_response_handler as expect_response_handler,
+    holding as holding,
     mark_started as mark_started,
     release as release,
     release_for_retry as release_for_retry,

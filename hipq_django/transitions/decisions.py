@@ -1,4 +1,4 @@
-"""What follows an error, as a row; where no code of the project's decides, at once."""
+"""What follows an error, as a row; decided at once if no code of the project decides."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from hipq_django.domain.retries import Failure, GiveUp, decide, is_shipped, retr
 from hipq_django.domain.states import Outcome, Phase, State
 from hipq_django.engines.values import Concluded
 from hipq_django.exceptions import JobTimeout
+from hipq_django.job_types.declaration import Declaration
 from hipq_django.job_types.registry import get_declared
-from hipq_django.job_types.spec import JobTypeSpec
 from hipq_django.transitions.edits import next_time
 from hipq_django.transitions.history import failures_before
 from hipq_django.transitions.values import Claim, Decided, Failed
 
 
 def decide_at_once(results: Sequence[Failed], using: str) -> list[Decided]:
-    """Return what the shipped policies say of failures that are about to be written.
+    """Return the decisions of shipped policies about failures that are about to be written.
 
-    A retry handler, or a policy of the project's own, is asked later: in a worker's thread, once
-    the failure is committed.
+    A retry handler, or the project's own policy, is asked later: in a worker's thread, once the
+    failure is committed.
     """
     asked = [(result, declared) for result in results if (declared := _declared(result))]
     before = failures_before({r.claim.id: r.claim.attempt for r, _ in asked}, using)
@@ -36,8 +36,8 @@ def decide_at_once(results: Sequence[Failed], using: str) -> list[Decided]:
     return decided
 
 
-def _declared(result: Failed) -> JobTypeSpec | None:
-    """Return the job's type where a shipped policy decides alone."""
+def _declared(result: Failed) -> Declaration | None:
+    """Return the job's type if a shipped policy decides alone."""
     job_type = result.claim.snapshot.job_type
     declared = get_declared(job_type.instance, job_type.name)
     if declared is None or declared.retry_handler or not is_shipped(declared.policy):

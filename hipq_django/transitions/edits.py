@@ -1,4 +1,4 @@
-"""What changes without a move: a waiting job's time and place; what a running one says."""
+"""Changes without a move: the time and place of a waiting job, the progress of a running one."""
 
 from __future__ import annotations
 
@@ -22,24 +22,56 @@ def reschedule(job: Job, moment: datetime, now: datetime) -> None:
     )
 
 
+def run_now(jobs: Sequence[Job], now: datetime, using: str) -> None:
+    """Make locked waiting jobs due, and drop their time windows; the copies are brought up to date.
+
+    This is neither an error nor an attempt.
+    """
+    same: dict[str, Any] = {"scheduled_run_time": now, "time_windows": [], "update_time": now}
+    same["hold_time"] = None
+    ranks = {job.pk: {"rank": job.queue.ordering.rank(now, job.priority)} for job in jobs}
+    update_each(using, ranks, **same)
+    for job in jobs:
+        set_values(job, same | ranks[job.pk])
+
+
+def unhold(jobs: Sequence[Job], now: datetime, using: str) -> None:
+    """Give locked jobs that waited for others the time they were wanted at, and their place."""
+    places = {}
+    for job in jobs:
+        # Not before now: what is behind the low-water mark of its queue would be found late.
+        moment = first_opening(job, max(job.hold_time or now, now))
+        rank = job.queue.ordering.rank(moment, job.priority)
+        places[job.pk] = {"scheduled_run_time": moment, "rank": rank}
+    update_each(using, places, hold_time=None, update_time=now)
+    for job in jobs:
+        set_values(job, {"hold_time": None, **places[job.pk]})
+
+
 def edit(job: Job, values: Mapping[str, Any], now: datetime) -> None:
     """Give a locked waiting job other values; this is neither an error nor an attempt.
 
-    A new time becomes the first one inside its windows; the rank follows. The given copy is
-    brought up to date.
+    A new time is moved into the job's windows; the rank follows. For a job that waits for others
+    it is kept until they have ended. The given copy is brought up to date.
     """
+    if job.hold_time is not None:
+        values = dict(values)
+        values["hold_time"] = values.pop("scheduled_run_time", job.hold_time)
     set_values(job, values)
-    moment = job.scheduled_run_time
-    if "scheduled_run_time" in values:
+    moment = job.scheduled_run_time if job.hold_time is None else job.hold_time
+    if "scheduled_run_time" in values or "hold_time" in values:
         moment = first_opening(job, moment)
-    place = {"scheduled_run_time": moment, "rank": job.queue.ordering.rank(moment, job.priority)}
+    place: dict[str, Any] = {"hold_time": moment}
+    if job.hold_time is None:
+        rank = job.queue.ordering.rank(moment, job.priority)
+        place = {"scheduled_run_time": moment, "rank": rank}
     changes = {**values, **place, "update_time": now}
     rows_of(job.using, [job.pk]).waiting().update(**changes)
     set_values(job, changes)
 
 
 def rank(jobs: Sequence[Job], ordering: Ordering, using: str) -> int:
-    """Write the ranks of locked waiting jobs anew where they differ; return how many did."""
+    """Write the ranks of locked waiting jobs that have changed; return how many have."""
     ranks = {job.pk: {"rank": ordering.rank(job.scheduled_run_time, job.priority)} for job in jobs}
     changed = {job.pk: ranks[job.pk] for job in jobs if job.rank != ranks[job.pk]["rank"]}
     update_each(using, changed)
@@ -56,26 +88,26 @@ def first_opening(job: Job | JobSnapshot, moment: datetime) -> datetime:
 def next_time(
     job: Job | JobSnapshot, moment: datetime, *, has_pending_answer: bool
 ) -> dict[str, Any]:
-    """Windows guard the request: a job whose answer is there already does not wait for one."""
+    """Windows apply to the request: a job whose answer has come does not wait for one."""
     if not has_pending_answer:
         moment = first_opening(job, moment)
     return {"scheduled_run_time": moment, "rank": job.queue.ordering.rank(moment, job.priority)}
 
 
 def set_key(job: Job, job_key: str, now: datetime) -> None:
-    """Give a locked running job another key; raise `IntegrityError` where that one is taken.
+    """Give a locked running job another key; raise `IntegrityError` if the key is taken.
 
-    It is the caller's savepoint that is rolled back then.
+    Then the caller's savepoint is rolled back.
     """
     _running_row(job).update(job_key=job_key, update_time=now)
     job.job_key = job_key
 
 
 def set_progress(job: Job, percent: float, message: str) -> None:
-    """Write how far a locked running job is.
+    """Write the progress of a locked running job.
 
-    The time of the last move stays: it stands in an index, without which PostgreSQL writes the
-    new version of the row on the same page, and progress may come often.
+    `update_time` stays unchanged, because it is indexed: without a change in an index PostgreSQL
+    writes the new version of the row on the same page, and progress may come often.
     """
     _running_row(job).update(progress=percent, progress_message=message)
 

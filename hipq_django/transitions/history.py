@@ -1,6 +1,6 @@
-"""The failed attempts of a job: how they are counted, and what is known of the last one.
+"""The failed attempts of a job: their numbers, and the last one.
 
-Each row counts those before it, so that only the last one is ever read.
+Each row counts those before it, so that only the last one has to be read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def attempt_of(result: Failed, worker: Worker, now: datetime) -> Attempt:
 
 
 def record_attempts(attempts: Sequence[Attempt], using: str) -> None:
-    """Write down failed attempts; the first that was written for an attempt stays."""
+    """Record failed attempts; the first record of an attempt stays."""
     before = _last([a.job_id for a in attempts if a.attempt > 1], using)
     for attempt in attempts:
         last = before.get(attempt.job_id)
@@ -46,7 +46,7 @@ def _counts(attempt: Attempt) -> Counts:
 
 
 def failures_of(jobs: Iterable[Job], using: str) -> dict[int, Failure]:
-    """Return what is known of the last failure of each job; one query."""
+    """Return the last failure of each job; one query."""
     ids = [job.pk for job in jobs]
     last = _last(ids, using)
     return {pk: _failure(last.get(pk)) for pk in ids}

@@ -1,7 +1,7 @@
-"""Results that come late: their attempt was given up meanwhile, but nobody has begun it anew.
+"""Late results: their attempt was given up meanwhile, but no new attempt has begun.
 
-A job that timed out, or whose worker seemed lost, stands in error or retry with the same attempt.
-What its handler brings after all is worth more than what was guessed of it.
+A job that timed out, or whose worker seemed lost, is in error or retry with the same attempt. The
+result of its handler is worth more than that guess.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from datetime import datetime
 
 from hipq_django.conf.instances import get_instance
 from hipq_django.database.locks import locked
-from hipq_django.domain.states import NONE, Outcome, Phase, State
+from hipq_django.domain.states import Phase, State
 from hipq_django.domain.throttling import fits
 from hipq_django.models import Attempt, Job, Queue, Worker
 from hipq_django.signals import job_finished, send_after_commit
 from hipq_django.transitions.history import attempt_of, record_attempts
-from hipq_django.transitions.outcomes import move
+from hipq_django.transitions.outcomes import move, note_ended, success_values
 from hipq_django.transitions.updates import rows_of
 from hipq_django.transitions.values import Claim, Failed, Result, Succeeded, Waits, WaitsFor
 
@@ -24,10 +24,10 @@ _GUESSED = (Attempt.Kind.TIMED_OUT, Attempt.Kind.WORKER_LOST)
 
 
 def is_open(claim: Claim, row: Job | None) -> bool:
-    """Return whether the attempt was given up, and nobody has begun it anew.
+    """Return whether the attempt was given up, and no new one has begun.
 
-    An answer goes before what the handler that asked for it brings; one that was set aside takes
-    what its response handler made of it along.
+    An answer takes precedence over the result of the handler that requested it. If an answer was
+    set aside, the result of its response handler is too.
     """
     if row is None or claim.phase is Phase.DECISION or row.attempt != claim.attempt:
         return False
@@ -38,7 +38,7 @@ def is_open(claim: Claim, row: Job | None) -> bool:
 def persist_late(results: Sequence[Result], worker: Worker, now: datetime) -> set[int]:
     """Write late results of locked jobs; return the ids of the jobs that took them.
 
-    Raise `ContendedError` where that cannot be said before somebody else is done with the queue.
+    Raise `ContendedError` if that cannot be decided while another worker holds the queue.
     """
     ids = [result.claim.id for result in results]
     rows = rows_of(worker.using, ids).select_related("queue", "job_type")
@@ -52,13 +52,13 @@ def persist_late(results: Sequence[Result], worker: Worker, now: datetime) -> se
 
 
 class ContendedError(Exception):
-    """Another worker is just admitting to the queue."""
+    """Another worker is admitting to the queue at this moment."""
 
 
 def _guessed(jobs: Iterable[Job], using: str) -> set[int]:
-    """Return the ids of the jobs of whose attempt nobody knows how it ended.
+    """Return the ids of the jobs whose attempt has an unknown end.
 
-    Else the other system has said that it failed.
+    Otherwise the other system has answered with an error.
     """
     attempts = {job.pk: job.attempt for job in jobs}
     rows = Attempt.objects.using(using).filter(job__in=attempts).exclude(kind__in=_GUESSED)
@@ -77,14 +77,14 @@ def _write(result: Result, job: Job, worker: Worker, now: datetime) -> bool:
 
 
 def _succeed(result: Succeeded, job: Job, now: datetime) -> bool:
-    values = {"outcome": Outcome.SUCCEEDED, "error": NONE, "result": result.value}
-    move(job, State.FINAL, {**values, "has_pending_answer": False}, now)
+    move(job, State.FINAL, success_values(result.value), now)
+    note_ended([job.pk], job.using)
     send_after_commit(job_finished, [job], job.using)
     return True
 
 
 def _say_why(result: Failed, job: Job, worker: Worker, now: datetime) -> bool:
-    """Put the error that was raised in the place of the guess, unless that was decided about."""
+    """Replace the guess by the error that was raised, unless a decision was made about it."""
     if job.state != State.ERROR or job.worker_id is not None:
         return False
     _forget_guess(job)
@@ -94,7 +94,7 @@ def _say_why(result: Failed, job: Job, worker: Worker, now: datetime) -> bool:
 
 
 def _wait(result: Waits | WaitsFor, job: Job, now: datetime) -> bool:
-    """Let the job wait for the answer to its request, which is sent, after all."""
+    """Let the job wait after all for the answer to its request, which was sent."""
     if not _is_same_request(result.claim, job) or job.deadline <= now or not _has_room(job):
         return False
     _forget_guess(job)

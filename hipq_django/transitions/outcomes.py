@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
-from django.db import IntegrityError
+from django.db import IntegrityError, transaction
 from django.db.models import F
 from django.dispatch import Signal
 
@@ -17,46 +20,79 @@ from hipq_django.domain.states import NONE, Outcome, State, steps_between
 from hipq_django.models import Answer, Attempt, Job
 from hipq_django.signals import job_failed, job_finished, send_after_commit
 from hipq_django.transitions.history import record_attempts
+from hipq_django.transitions.reports import log_lost_decision
 from hipq_django.transitions.updates import UNOWNED, chunks, rows_of, set_values, update_each
+
+DONE = 100.0
+"""The progress of a job that succeeded, in percent."""
 
 
 def move(job: Job, new: State, values: Mapping[str, Any], now: datetime) -> None:
-    """Move one locked job to `new` on the shortest way of allowed moves, in this transaction.
+    """Move one locked job to `new` by the fewest allowed moves, in this transaction.
 
-    `values` are written with the last step; `error` also where the way leads through error. The
-    given copy is brought up to date.
+    `values` are written with the last step; `error` also if the job passes through error. The given
+    copy is brought up to date.
     """
-    steps = steps_between(State(job.state), new)
-    for step in steps:
+    move_all([job], new, values, now, job.using)
+
+
+def move_all(
+    jobs: Sequence[Job], new: State, values: Mapping[str, Any], now: datetime, using: str
+) -> None:
+    """Move many jobs, each by its own moves, all with the same values."""
+    for old in sorted({State(job.state) for job in jobs}):
+        _move_from(old, [job for job in jobs if job.state == old], new, values, now, using)
+
+
+def _move_from(
+    old: State,
+    jobs: Sequence[Job],
+    new: State,
+    values: Mapping[str, Any],
+    now: datetime,
+    using: str,
+) -> None:
+    steps, ids = steps_between(old, new), [job.pk for job in jobs]
+    for before, step in pairwise((old, *steps)):
         passing: dict[str, Any] = {"state": step, "update_time": now, **UNOWNED}
         if step in (State.RUNNING, State.ERROR):
             passing["error"] = NONE if step == State.RUNNING else values["error"]
         if step == steps[-1]:
             passing |= values
-        changed = rows_of(job.using, [job.pk]).filter(state=job.state).update(**passing)
-        if not changed:
-            raise IntegrityError(f"job {job.pk} left state {job.state} although it was locked")
-        set_values(job, passing)
+        changed = sum(rows.filter(state=before).update(**passing) for rows in chunks(using, ids))
+        if changed < len(ids):
+            raise IntegrityError(
+                f"of jobs {ids} {len(ids) - changed} left state {before} although it was locked"
+            )
+        for job in jobs:
+            set_values(job, passing)
 
 
-def finish_answered(responses: Sequence[tuple[Job, Any]], now: datetime, using: str) -> None:
-    """Make locked running jobs final by the responses that nobody handles."""
-    if not responses:
+def finish_locked(ended: Sequence[tuple[Job, Any]], now: datetime, using: str) -> None:
+    """Make locked running jobs final, each with its result."""
+    if not ended:
         return
-    results = {job.pk: {"result": response} for job, response in responses}
+    results = {job.pk: {"result": result} for job, result in ended}
     values = final_values(Outcome.SUCCEEDED, now)
     update_each(using, results, **values)
-    written = ((job, {**values, "result": response}) for job, response in responses)
+    note_ended(results, using)
+    written = ((job, {**values, "result": result}) for job, result in ended)
     announce(job_finished, written, using)
 
 
 def mark_answered(jobs: Sequence[Job], now: datetime, using: str) -> None:
-    """Note that the responses of locked running jobs wait for their response handlers."""
+    """Note that the answers of locked jobs, which are not final, wait to be processed."""
     ids = [job.pk for job in jobs]
     for rows in chunks(using, ids):
         rows.update(has_pending_answer=True, update_time=now)
     for job in jobs:
         job.has_pending_answer = True
+
+
+def clear_pending_answer(job: Job) -> None:
+    """Note that no answer of a locked job waits any more: it is processed, or was taken away."""
+    rows_of(job.using, [job.pk]).update(has_pending_answer=False)
+    job.has_pending_answer = False
 
 
 def discard_answers(ids: Sequence[int], using: str) -> None:
@@ -72,7 +108,7 @@ def fail(
 ) -> None:
     """Move locked running jobs to error; their retry handlers decide in the next batch.
 
-    What another system answered may quote sensitive fields: it is masked, the inbox has it whole.
+    An error answer may quote sensitive fields: it is masked here, but not in the inbox.
     """
     if kind == Attempt.Kind.ANSWERED:
         errors = {job.pk: job.masked(errors[job.pk]) for job in jobs}
@@ -82,7 +118,7 @@ def fail(
     for job in jobs:
         set_values(job, failed_values(errors[job.pk]))
         fields = {**events.fields_of(job), "kind": kind.value, "error": errors[job.pk]}
-        events.warning("attempt_failed", "its policy or retry handler decides", **fields)
+        events.info("attempt_undecided", "its policy or retry handler decides", **fields)
     send_after_commit(job_failed, jobs, using)
 
 
@@ -100,29 +136,37 @@ def _attempt(job: Job, kind: Attempt.Kind, error: Any, now: datetime) -> Attempt
 
 
 def lose_decisions(jobs: Sequence[Job], now: datetime, using: str) -> set[int]:
-    """Count that workers died deciding about locked jobs in error; return the ids of the ended.
+    """Count that workers died deciding about locked jobs in error; return the ids of ended jobs.
 
-    A retry handler may be what kills them: the third time is its end, and the job's.
+    Their retry handler may be killing workers: at the third time it is not asked again, and the job
+    fails.
     """
     ids = [job.pk for job in jobs]
     last = Attempt.objects.using(using).filter(job__in=ids, attempt=F("job__attempt"))
     last.update(lost_decisions=F("lost_decisions") + 1)
-    kinds = dict(last.filter(lost_decisions__gte=MAX_LOSSES).values_list("job", "kind"))
-    ended = [job for job in jobs if job.pk in kinds]
+    attempts = {row.job_id: row for row in last.filter(lost_decisions__gte=MAX_LOSSES)}
+    ended = [job for job in jobs if job.pk in attempts]
     for job in ended:
-        timed_out = kinds[job.pk] == Attempt.Kind.TIMED_OUT
+        timed_out = attempts[job.pk].kind == Attempt.Kind.TIMED_OUT
         outcome = Outcome.TIMED_OUT if timed_out else Outcome.FAILED
         move(job, State.FINAL, {"outcome": outcome, "has_pending_answer": False}, now)
-        fields = {**events.fields_of(job), "outcome": outcome.value}
-        events.error("job_failed", "final: its retry handler lost its workers", **fields)
+        transaction.on_commit(partial(log_lost_decision, job, attempts[job.pk]), using=using)
+    note_given_up(attempts, using)
     send_after_commit(job_finished, ended, using)
-    return set(kinds)
+    return set(attempts)
 
 
 def final_values(outcome: Outcome | str, now: datetime) -> dict[str, Any]:
     """Return the values of a job that ended."""
     values = {"state": State.FINAL, "outcome": outcome, "has_pending_answer": False}
-    return {**values, "update_time": now, **UNOWNED}
+    done = {"progress": DONE} if outcome == Outcome.SUCCEEDED else {}
+    return {**values, **done, "update_time": now, **UNOWNED}
+
+
+def success_values(result: Any) -> dict[str, Any]:
+    """Return the values, besides its state, of a job that succeeded by an answer, or late."""
+    values = {"outcome": Outcome.SUCCEEDED, "error": NONE, "result": result, "progress": DONE}
+    return {**values, "has_pending_answer": False}
 
 
 def failed_values(error: Any) -> dict[str, Any]:
@@ -138,7 +182,7 @@ def announce(
 ) -> None:
     """Send `signal` after the commit for jobs, with the values that were written of them.
 
-    Where nobody listens nothing is worked out. `raised` is by the jobs' ids.
+    Without receivers nothing is done. `raised` is by the jobs' ids.
     """
     if signal.has_listeners():
         jobs = []
@@ -146,3 +190,59 @@ def announce(
             set_values(job, values)
             jobs.append(job)
         send_after_commit(signal, jobs, using, raised)
+
+
+Follower = Callable[[Collection[int], str], None]
+
+followers: list[Follower] = []
+"""Who writes rows of their own where jobs end without them; called in that transaction."""
+
+Watcher = Callable[[Collection[int], str], bool]
+
+_watchers: list[Watcher] = []
+_quiet_until: dict[str, float] = {}
+"""Until when no watcher wants to hear of a database, by its alias."""
+
+QUIET_SECONDS = 1.0
+
+
+def watch(watcher: Watcher) -> None:
+    """Let `watcher(ids, using)` be called after each commit by which jobs became final.
+
+    Where it returns False it is left in peace for a second.
+    """
+    if watcher not in _watchers:
+        _watchers.append(watcher)
+
+
+def be_told(using: str) -> None:
+    """Let the watchers be called again from now on."""
+    _quiet_until.pop(using, None)
+
+
+def note_ended(ids: Collection[int], using: str) -> None:
+    """Tell the watchers of these jobs once the current transaction is committed."""
+    if ids and time.monotonic() >= _quiet_until.get(using, 0.0):
+        transaction.on_commit(partial(_tell, ids, using), using=using)
+
+
+def note_given_up(ids: Collection[int], using: str) -> None:
+    """Tell the followers at once, and the watchers later, of jobs that nobody will run again.
+
+    An operator has cancelled them, or their policy has given up after a timeout or a lost worker.
+    """
+    if ids:
+        for follower in followers:
+            follower(ids, using)
+    note_ended(ids, using)
+
+
+def _tell(ids: Collection[int], using: str) -> None:
+    """Tell each; one that fails harms neither the jobs that have ended nor who wrote that."""
+    try:
+        wants_more = [watcher(ids, using) for watcher in _watchers]
+    except Exception as error:
+        events.error("watcher_failed", "looked at again later", exception=error)
+        return
+    if not any(wants_more):
+        _quiet_until[using] = time.monotonic() + QUIET_SECONDS

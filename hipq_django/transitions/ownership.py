@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import F
+from django.db.models import F, Q
 
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.states import NONE, Phase, State
 from hipq_django.engines import engine_for
 from hipq_django.engines.rows import write_claim
-from hipq_django.engines.values import ClaimRequest, GivenUpError
+from hipq_django.engines.values import ClaimRequest, DeclaredLostError
 from hipq_django.models import Job, Queue, Worker
 from hipq_django.transitions.edits import first_opening, next_time
 from hipq_django.transitions.updates import UNOWNED, chunks, rows_of, update_each
@@ -24,15 +24,15 @@ from hipq_django.transitions.values import RESERVATION_SECONDS, Claim
 def claim(jobs: Sequence[Job], worker: Worker, now: datetime, *, room: int) -> None:
     """Move locked waiting jobs to running, owned by `worker`; count the attempt.
 
-    The deadline counts from here. So many as there is `room` for start at once, those behind may
+    The deadline counts from here. As many as there is `room` for start at once; those behind may
     wait in the worker for a free thread. The given copies are brought up to date. Raise
-    `GivenUpError` where the worker was given up.
+    `DeclaredLostError` if the worker was declared lost.
     """
     for job in jobs:
         job.attempt += 1
     mark_claimed(jobs, worker, now, room)
     if engine_for(worker.using).claim(jobs, worker, now) < len(jobs):
-        raise GivenUpError
+        raise DeclaredLostError
 
 
 def claim_due(
@@ -50,6 +50,7 @@ def claim_due(
 def mark_claimed(jobs: Sequence[Job], worker: Worker, now: datetime, room: int) -> None:
     """Bring the copies of claimed jobs up to date."""
     values = {"state": State.RUNNING, "error": NONE, "worker_id": worker.pk, "update_time": now}
+    values["last_worker_id"] = worker.pk
     values |= {"progress": 0.0, "progress_message": NONE, "extended_seconds": 0.0}
     values["phase"] = Phase.REQUEST
     write_claim(jobs[:room], {**values, "prefetched": False}, worker)
@@ -60,10 +61,10 @@ def mark_claimed(jobs: Sequence[Job], worker: Worker, now: datetime, room: int) 
 
 
 def assign(jobs: Sequence[Job], worker: Worker, now: datetime) -> None:
-    """Let the worker own locked jobs whose response or error waits to be handled.
+    """Make the worker the owner of locked jobs with a pending response or error.
 
-    For a response handler the deadline starts anew: the other system has done its part. Raise
-    `GivenUpError` where the worker was given up.
+    For a response handler the deadline starts again: the other system has done its part. Raise
+    `DeclaredLostError` if the worker was declared lost.
     """
     taken = 0
     groups = defaultdict[tuple[Phase, float], list[int]](list)
@@ -73,22 +74,22 @@ def assign(jobs: Sequence[Job], worker: Worker, now: datetime) -> None:
         groups[job.phase, job.timeout].append(job.pk)
     for (phase, timeout), ids in groups.items():
         values: dict[str, Any] = {"worker": worker, "phase": phase, "prefetched": False}
-        values["update_time"] = now
+        values |= {"last_worker_id": worker.pk, "update_time": now}
         if phase == Phase.RESPONSE:
             values |= {"deadline": now + timedelta(seconds=timeout), "extended_seconds": 0}
         rows = rows_of(worker.using, ids).filter(worker.is_live())
         taken += rows.update(**values)
     if taken < len(jobs):
-        raise GivenUpError
+        raise DeclaredLostError
 
 
 def expect_response_handler(job: Job) -> None:
-    """Write that a job claimed just now goes to its response handler: its answer came early."""
+    """Write that a newly claimed job goes to its response handler: its answer came early."""
     rows_of(job.using, [job.pk]).update(has_pending_answer=True, phase=Phase.RESPONSE)
 
 
 def mark_started(claims: Sequence[Claim], worker: Worker) -> None:
-    """Write that jobs which were claimed ahead have started; what is locked is left for later.
+    """Write that jobs which were claimed ahead have started; locked rows are left for later.
 
     They started within the time that a reservation lasts, and their deadlines count from there.
     """
@@ -105,26 +106,50 @@ def mark_started(claims: Sequence[Claim], worker: Worker) -> None:
 
 
 def confirm_start(claim: Claim, worker: Worker, now: datetime) -> bool:
-    """Write that a claimed job starts now, where that is still right; return whether it is.
+    """Write that a claimed job starts now, if its claim still holds; return whether it does.
 
-    It is not where the job is somebody else's or final, was answered, or should not start any
-    more; nor where somebody has its row locked, and may be about to change just that.
+    It does not if the job has another owner or is final, was answered, or may not start any more;
+    nor if its row is locked, because that transaction may be about to change it.
     """
-    state = State.ERROR if claim.phase is Phase.DECISION else State.RUNNING
-    rows = rows_of(worker.using, [claim.id]).filter(state=state, phase=claim.phase)
+    rows = rows_of(worker.using, [claim.id]).filter(_may_begin(claim.phase))
     rows = rows.filter(worker=worker, attempt=claim.attempt)
-    if claim.phase is Phase.REQUEST:
-        rows = rows.filter(has_pending_answer=False, queue__paused=False)
     values: dict[str, Any] = {"prefetched": False, "update_time": now}
     if claim.phase is not Phase.DECISION:
         values["deadline"] = now + timedelta(seconds=claim.snapshot.timeout)
     with worker_transaction(worker.using):
         row = locked(rows, skip_locked=True).only("pk").first()
-        guarded = claim.phase is Phase.REQUEST
-        if row is None or (guarded and first_opening(claim.snapshot, now) > now):
+        if row is None or not _is_in_window(claim, now):
             return False
         rows_of(worker.using, [claim.id]).update(**values)
     return True
+
+
+def holding(claims: Sequence[Claim], now: datetime, using: str) -> list[Claim]:
+    """Return the claims that still hold, as `confirm_start` would find; it writes nothing."""
+    held = set[tuple[int, int, int]]()
+    for phase in {claim.phase for claim in claims}:
+        rows = rows_of(using, [claim.id for claim in claims if claim.phase is phase])
+        rows = rows.filter(_may_begin(phase), worker__isnull=False)
+        held |= set(rows.values_list("pk", "attempt", "worker_id"))
+    return [
+        claim
+        for claim in claims
+        if (claim.id, claim.attempt, claim.snapshot.worker_id) in held and _is_in_window(claim, now)
+    ]
+
+
+def _may_begin(phase: Phase) -> Q:
+    """The condition of rows whose owner may begin a phase."""
+    if phase is Phase.DECISION:
+        return Q(state=State.ERROR, phase=phase)
+    begins = Q(state=State.RUNNING, phase=phase)
+    is_free = Q(has_pending_answer=False, queue__paused=False)
+    return begins & is_free if phase is Phase.REQUEST else begins
+
+
+def _is_in_window(claim: Claim, now: datetime) -> bool:
+    """Windows apply to requests alone."""
+    return claim.phase is not Phase.REQUEST or first_opening(claim.snapshot, now) <= now
 
 
 def release(ids: Sequence[int], using: str, now: datetime) -> None:
@@ -134,9 +159,9 @@ def release(ids: Sequence[int], using: str, now: datetime) -> None:
 
 
 def release_for_retry(jobs: Sequence[Job], reason: str, now: datetime, using: str) -> None:
-    """Put locked jobs that did not start, or were let go, back to where they are claimed.
+    """Put locked jobs that did not start, or were released, back to be claimed again.
 
-    The attempt keeps its number, it only ever grows.
+    The attempt keeps its number, which only grows.
     """
     running = [j for j in jobs if j.state == State.RUNNING]
     places = {j.pk: next_time(j, now, has_pending_answer=j.has_pending_answer) for j in running}

@@ -1,7 +1,7 @@
-"""What the log says of results, once they are committed.
+"""What the log says about results, once they are committed.
 
-A job that failed for good is an error, said once and with the traceback; a failure that is tried
-again is a warning. What works is told to whoever listens for details.
+A job that failed for good is one error, with its traceback; an attempt that is tried again is one
+warning. All else is logged at level INFO: successes, and failures about which is not decided yet.
 """
 
 from __future__ import annotations
@@ -13,14 +13,18 @@ from typing import Any
 from django.db import Error
 
 from hipq_django import events
-from hipq_django.domain.retries import Decision, GiveUp, RetryIn
+from hipq_django.domain.retries import Decision, GiveUp, RetryIn, class_names, is_hopeless
+from hipq_django.domain.stand_ins import place_of, stand_in
 from hipq_django.domain.states import NONE
+from hipq_django.domain.tracebacks import format_exception
+from hipq_django.exceptions import WorkerLost
 from hipq_django.job_types.registry import get_declared
-from hipq_django.models import Attempt
+from hipq_django.models import Attempt, Job, JobType
 from hipq_django.transitions.decisions import failed_as
 from hipq_django.transitions.values import (
     Claim,
     Decided,
+    Ended,
     Failed,
     Persisted,
     Released,
@@ -32,60 +36,83 @@ from hipq_django.transitions.values import (
 
 
 def log_results(persisted: Persisted) -> None:
-    """Log one line for each result that was written: which job, and what became of it."""
-    decided = {decision.claim.id: decision for decision in persisted.decided}
+    """Log one line for each written result: the job, and what became of it."""
+    at_once = {decision.claim.id: decision for decision in persisted.decided}
     tells_all = events.is_logged(logging.INFO)
-    later = [r for r in persisted.written if isinstance(r, Decided) and _gives_up(r)]
-    tracebacks = _tracebacks(later) if later else {}
+    later = [result for result in persisted.written if isinstance(result, Decided)]
+    tracebacks = _tracebacks(later) if later and events.is_logged(logging.ERROR) else {}
     with events.together():
         for result in persisted.written:
             if isinstance(result, Failed):
-                _log_failure(result, decided.get(result.claim.id))
+                _log_failure(result, at_once.get(result.claim.id))
             elif isinstance(result, Decided):
-                _log_decision(result, tracebacks.get(result.claim.id, ""))
+                _log_decided(result, *_recorded(result, tracebacks.get(result.claim.id, NONE)))
             elif tells_all:
                 _log_progress(result)
 
 
-def _gives_up(decided: Decided) -> bool:
-    return isinstance(decided.decision, GiveUp)
-
-
 def _log_failure(result: Failed, decided: Decided | None) -> None:
-    fields = result.claim.fields
-    fields["error"] = result.error
-    raised = events.Raised(result.exception, result.traceback)
-    if decided is not None and _gives_up(decided):
-        _log_end(decided.claim, fields, raised)
-    elif events.is_logged(logging.WARNING):
-        when = _when(decided.decision) if decided else "code of the project's decides what follows"
-        events.log_fields(logging.WARNING, "attempt_failed", when, fields, raised)
+    if decided is not None:
+        _log_decided(decided, result.error, _raised_now(result))
+    elif events.is_logged(logging.INFO):
+        fields = result.claim.fields
+        fields["error"] = result.error
+        what = "code of the project decides what follows"
+        events.log_fields(logging.INFO, "attempt_undecided", what, fields, events.Raised())
 
 
-def _log_decision(result: Decided, traceback: str) -> None:
-    if _gives_up(result):
-        fields = result.claim.fields | {"error": result.claim.job.error}
-        _log_end(result.claim, fields, events.Raised(traceback=traceback))
-    else:
-        events.info("job_retried", _when(result.decision), **result.claim.fields)
+def _raised_now(result: Failed) -> events.Raised:
+    if result.exception is not None:
+        return events.Raised(result.exception, result.traceback)
+    return raised_before(result.claim.snapshot.job_type, result.classes, result.error, NONE)
 
 
-def _log_end(claim: Claim, fields: dict[str, Any], raised: events.Raised) -> None:
-    """Say that a job has failed for good, and why it is not tried again."""
-    if not events.is_logged(logging.ERROR):
+def _recorded(result: Decided, traceback: str) -> tuple[Any, events.Raised]:
+    """Return the error of a failure that was recorded before it was decided about, and its cause.
+
+    The latter is what the retry handler raised, if it did.
+    """
+    error = result.claim.job.error
+    if result.exception is not None:
+        return error, events.Raised(result.exception, result.traceback)
+    job_type, failure = result.claim.snapshot.job_type, result.claim.failure
+    classes = failure.classes if failure else ()
+    return error, raised_before(job_type, classes, error, traceback)
+
+
+def _log_decided(decided: Decided, error: Any, raised: events.Raised) -> None:
+    """Log what follows a failure: the end of its job, or another attempt."""
+    gives_up = isinstance(decided.decision, GiveUp)
+    level = logging.ERROR if gives_up else logging.WARNING
+    if not events.is_logged(level):
         return
-    job_type, count = claim.snapshot.job_type, claim.failure.count if claim.failure else 1
-    declared = get_declared(job_type.instance, job_type.name)
-    if declared is not None and declared.retry_handler is not None:
-        why = "its retry handler gives up"
-    elif declared is not None and declared.policy is not None:
-        why = f"{declared.policy} gives up"
+    fields = decided.claim.fields
+    fields["error"] = error
+    if gives_up:
+        fields["outcome"] = failed_as(decided.claim).value
+        events.log_fields(level, "job_failed", _end(decided), fields, raised)
     else:
-        why = "it has no retry policy"
+        events.log_fields(level, "attempt_failed", _when(decided.decision), fields, raised)
+
+
+def _end(decided: Decided) -> str:
+    failure = decided.claim.failure
+    count = failure.count if failure else 1
     attempts = "1 failed attempt" if count == 1 else f"{count} failed attempts"
-    sentence = f"final after {attempts}: {why}"
-    fields["outcome"] = failed_as(claim).value
-    events.log_fields(logging.ERROR, "job_failed", sentence, fields, raised)
+    return f"final after {attempts}: {decided.why if decided.why != NONE else _why(decided.claim)}"
+
+
+def _why(claim: Claim) -> str:
+    """Return why a job is not tried again."""
+    job_type = claim.snapshot.job_type
+    declared = get_declared(job_type.instance, job_type.name)
+    if claim.failure is not None and is_hopeless(claim.failure):
+        return "its arguments will not fit any better"
+    if declared is not None and declared.retry_handler is not None:
+        return "its retry handler gives up"
+    if declared is not None and declared.policy is not None:
+        return f"{declared.policy_text} gives up"
+    return "it has no retry policy"
 
 
 def _when(decision: Decision) -> str:
@@ -96,7 +123,7 @@ def _when(decision: Decision) -> str:
 
 def _log_progress(result: Result) -> None:
     fields = result.claim.fields
-    if isinstance(result, Succeeded):
+    if isinstance(result, Succeeded | Ended):
         events.info("job_succeeded", **fields)
     elif isinstance(result, Snoozed):
         events.info("job_snoozed", result.reason, **fields, seconds=result.seconds)
@@ -108,12 +135,36 @@ def _log_progress(result: Result) -> None:
         events.info("job_waits", **fields)
 
 
+def log_lost_decision(job: Job, attempt: Attempt) -> None:
+    """Log that a job has failed because worker after worker died while its code decided."""
+    why = f"its retry handler lost {attempt.lost_decisions} workers"
+    at_first = raised_before(
+        job.job_type, attempt.exception_classes, attempt.error, attempt.traceback
+    )
+    lost = raised_before(job.job_type, class_names(WorkerLost), why, NONE).exception
+    if lost is not None:
+        lost.__cause__ = at_first.exception
+    fields = {**events.fields_of(job), "error": job.error, "outcome": job.outcome}
+    events.error("job_failed", f"final: {why}", exception=lost, **fields)
+
+
+def raised_before(
+    job_type: JobType, classes: Sequence[str], error: Any, traceback: str
+) -> events.Raised:
+    """Return what stands for the exception of a recorded failure."""
+    declared = get_declared(job_type.instance, job_type.name)
+    place = place_of(traceback, job_type.name, declared.handler if declared else None)
+    exception = stand_in(classes, error, place)
+    known = traceback if traceback != NONE else format_exception(exception)
+    return events.Raised(exception, known)
+
+
 def _tracebacks(results: Sequence[Decided]) -> Mapping[int, str]:
-    """Return the tracebacks of failures that were recorded before somebody decided about them."""
+    """Return the tracebacks of failures that were recorded before they were decided about."""
     attempts = {result.claim.id: result.claim.attempt for result in results}
     rows = Attempt.objects.using(results[0].claim.job.using).filter(job__in=attempts)
     try:
         found = rows.values_list("job", "attempt", "traceback")
         return {pk: text for pk, n, text in found if attempts[pk] == n and text != NONE}
-    except Error:  # what is written is written; the line is worth more than its traceback
+    except Error:  # the failure is committed; a line without a traceback is better than none
         return {}

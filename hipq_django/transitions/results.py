@@ -1,4 +1,4 @@
-"""What a worker did, written for a whole batch in few statements."""
+"""The fast path for results: a whole batch is written in few statements."""
 
 from __future__ import annotations
 
@@ -13,10 +13,17 @@ from hipq_django.engines.values import ClaimRequest, Concluded, Failing, Finishe
 from hipq_django.models import Job, Queue, Worker
 from hipq_django.signals import job_failed, job_finished
 from hipq_django.transitions.decisions import conclusion, decide_at_once, is_plain
-from hipq_django.transitions.outcomes import announce, failed_values, final_values
+from hipq_django.transitions.outcomes import (
+    announce,
+    failed_values,
+    final_values,
+    note_ended,
+    note_given_up,
+)
 from hipq_django.transitions.ownership import mark_claimed
 from hipq_django.transitions.row_by_row import persist_with_care
 from hipq_django.transitions.values import (
+    Claim,
     Decided,
     Failed,
     Persisted,
@@ -27,11 +34,11 @@ from hipq_django.transitions.values import (
 
 
 def persist(results: Sequence[Result], worker: Worker, now: datetime) -> Persisted:
-    """Write the results that are still the worker's to write.
+    """Write the results of jobs that the worker still owns.
 
     A few statements for the whole batch: one for all that succeeded, one for all that wait, one
-    for all that failed and what follows. None waits for a row that somebody else has locked. What
-    they leave is looked at row by row in one transaction.
+    for all that failed and what follows. None waits for a row that another transaction has locked.
+    The results that they leave are written row by row in one transaction.
     """
     newest = {r.claim.id: r for r in results}
     if len(newest) < len(results):
@@ -53,9 +60,9 @@ def _attempt(result: Result) -> int:
 def finish_and_claim(
     done: Sequence[Succeeded], queue: Queue, worker: Worker, now: datetime, wanted: ClaimRequest
 ) -> tuple[list[Succeeded], list[Job]]:
-    """Write what succeeded in a limited queue and claim, at once, what there is room for.
+    """Write the successes in a limited queue and claim the jobs that then fit, at once.
 
-    See `Engine.finish_and_claim`. Return what was written, and the claimed jobs.
+    See `Engine.finish_and_claim`. Return the written results, and the claimed jobs.
     """
     path = engine_for(worker.using)
     finished, jobs = path.finish_and_claim(_finished(done), queue, worker, now, wanted)
@@ -100,6 +107,7 @@ def _finished(results: Iterable[Succeeded]) -> list[Finished]:
 def _announce_succeeded(
     results: Sequence[Succeeded], final: set[int], using: str, now: datetime
 ) -> None:
+    note_ended(final, using)
     values = final_values(Outcome.SUCCEEDED, now)
     written = ((r.claim.job, {**values, "result": r.value}) for r in results if r.claim.id in final)
     announce(job_finished, written, using)
@@ -119,14 +127,22 @@ def _fail(batch: _Batch, worker: Worker, now: datetime) -> set[int]:
     raised = ((r.claim.job, failed_values(r.error)) for r in failed if r.claim.id in ids)
     announce(job_failed, raised, worker.using, {r.claim.id: r.exception for r in failed})
     errors = {r.claim.id: r.error for r in failed}
+    final = [r for r in (*at_once, *decided) if isinstance(r.decision, GiveUp)]
+    _note_given_up([r.claim for r in final if r.claim.id in ids], worker.using)
     given_up = (
         (r.claim.job, _given_up(errors.get(r.claim.id), follows[r.claim.id], now))
-        for r in (*at_once, *decided)
-        if r.claim.id in ids and isinstance(r.decision, GiveUp)
+        for r in final
+        if r.claim.id in ids
     )
     announce(job_finished, given_up, worker.using)
     batch.at_once = [r for r in at_once if r.claim.id in ids]
     return ids
+
+
+def _note_given_up(claims: Sequence[Claim], using: str) -> None:
+    """Tell of jobs that failed; what belongs to a claim with `extra` is written with its end."""
+    note_ended([claim.id for claim in claims if claim.extra is not None], using)
+    note_given_up([claim.id for claim in claims if claim.extra is None], using)
 
 
 def _given_up(error: Any, follows: Concluded, now: datetime) -> dict[str, Any]:

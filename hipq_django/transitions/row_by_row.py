@@ -1,4 +1,4 @@
-"""What the statements for whole batches leave: results looked at row by row, in one transaction."""
+"""Writes the results that the fast path leaves, row by row, in one transaction."""
 
 from __future__ import annotations
 
@@ -21,7 +21,14 @@ from hipq_django.transitions.decisions import failed_as
 from hipq_django.transitions.edits import next_time
 from hipq_django.transitions.history import attempt_of, record_attempts
 from hipq_django.transitions.late_results import ContendedError, is_open, persist_late
-from hipq_django.transitions.outcomes import announce, discard_answers, failed_values, final_values
+from hipq_django.transitions.outcomes import (
+    announce,
+    discard_answers,
+    failed_values,
+    final_values,
+    note_ended,
+    note_given_up,
+)
 from hipq_django.transitions.ownership import put_back, release
 from hipq_django.transitions.updates import UNOWNED, chunks, rows_of, set_values, update_each
 from hipq_django.transitions.values import (
@@ -39,7 +46,7 @@ from hipq_django.transitions.values import (
 
 
 def persist_with_care(results: Sequence[Result], worker: Worker, now: datetime) -> Persisted:
-    """Write results in one transaction; one by one where it would have to wait for a lock."""
+    """Write results in one transaction; one by one if it would have to wait for a lock."""
     try:
         with worker_transaction(worker.using):
             return _persist(results, worker, now)
@@ -70,13 +77,15 @@ def _persist(results: Sequence[Result], worker: Worker, now: datetime) -> Persis
     kept = set(map(id, (*written, *locked_by_others)))
     lost = [r for r in results if id(r) not in kept]
     for result in lost:
-        claim = result.claim
-        events.info("result_dropped", "somebody else was first", **claim.fields)
+        raised = result.exception if isinstance(result, Failed | Decided) else None
+        events.info(
+            "result_dropped", "another process was first", **result.claim.fields, exception=raised
+        )
     return Persisted(written, lost, locked_by_others)
 
 
 def _rows(using: str, ids: Iterable[int], *, is_locking: bool) -> dict[int, Job]:
-    """Return the jobs by their ids; locked, then without those that somebody else has locked."""
+    """Return the jobs by their ids; if locked, then without those that others have locked."""
     found: dict[int, Job] = {}
     for part in chunks(using, sorted(ids)):
         rows = part.order_by("pk").only("state", "attempt", "has_pending_answer", "worker_id")
@@ -90,7 +99,7 @@ def _may_be_written(claim: Claim, rows: Mapping[int, Job], worker: Worker) -> bo
 
 
 def _is_mine(claim: Claim, row: Job | None, worker: Worker) -> bool:
-    """Whether the job is still where the claim put it: owned by this process."""
+    """Whether this process still owns the job by this claim."""
     if row is None or (row.state, row.attempt) != (_state_of(claim), claim.attempt):
         return False
     return row.worker_id is not None and row.worker_id in (worker.pk, claim.snapshot.worker_id)
@@ -119,7 +128,7 @@ def _write(results: Sequence[Result], worker: Worker, now: datetime) -> None:
 
 
 def _wait(expected: Mapping[int, Expects], using: str, now: datetime) -> None:
-    """Let jobs wait, owned by nobody, for what they expect."""
+    """Let jobs wait, without an owner, for the answers that they expect."""
     values = {pk: {"expects": expects} for pk, expects in expected.items()}
     update_each(using, values, update_time=now, **UNOWNED)
 
@@ -128,6 +137,7 @@ def _succeed(results: Sequence[Succeeded], using: str, now: datetime) -> None:
     values = {r.claim.id: {"result": r.value} for r in results}
     same = final_values(Outcome.SUCCEEDED, now)
     update_each(using, values, **same)
+    note_ended(values, using)
     written = ((r.claim.job, {**same, "result": r.value}) for r in results)
     announce(job_finished, written, using)
 
@@ -145,7 +155,7 @@ def _snooze(results: Sequence[Snoozed], using: str, now: datetime) -> None:
 
 
 def _release(results: Sequence[Released], using: str, now: datetime) -> None:
-    """Put what did not start back to its place, where any worker claims it.
+    """Put jobs that did not start back to their place, where any worker may claim them.
 
     A request goes through error to retry, as the states demand, without an Attempt.
     """
@@ -160,7 +170,7 @@ def _release(results: Sequence[Released], using: str, now: datetime) -> None:
 
 
 def _fail(results: Sequence[Failed], worker: Worker, now: datetime) -> None:
-    """To error, owned by nobody: the retry handler decides in the next batch."""
+    """Move the jobs to error, without an owner: retry handlers decide in the next batch."""
     using = worker.using
     errors = {r.claim.id: {"error": r.error} for r in results}
     update_each(using, errors, state=State.ERROR, update_time=now, **UNOWNED)
@@ -177,6 +187,7 @@ def _conclude(result: Decided, using: str, now: datetime) -> None:
     claim = result.claim
     values = final_values(failed_as(claim), now)
     rows_of(using, [claim.id]).update(**values)
+    (note_given_up if claim.extra is None else note_ended)([claim.id], using)
     announce(job_finished, [(claim.job, values)], using)
 
 
@@ -194,13 +205,12 @@ def _retry(result: Decided, decision: RetryIn | RetryAt, using: str, now: dateti
     try:
         with transaction.atomic(using=using, savepoint="job_key" in result.changes):
             rows_of(using, [result.claim.id]).update(**values)
-    except IntegrityError as error:
+    except IntegrityError:
         if "job_key" not in result.changes:
             raise
-        events.error(
-            "key_taken", "another live job has the key that its retry handler gave it; it is final",
-            **events.fields_of(job), exception=error,
-        )  # fmt: skip
+        key = result.changes["job_key"]
+        result.why = f"a live job has the key {key!r}, which its retry handler set"
+        result.decision = GiveUp()
         return False
     if decision.resend:
         discard_answers([job.pk], using)

@@ -14,7 +14,7 @@ from hipq_django.models import Job
 CASES_PER_STATEMENT = 100
 
 UNOWNED: dict[str, Any] = {"worker": None, "phase": Phase.NONE}
-"""The values of a job that nobody owns."""
+"""The values of a job without an owner."""
 
 
 def rows_of(using: str, ids: Sequence[int]) -> Any:
@@ -23,7 +23,7 @@ def rows_of(using: str, ids: Sequence[int]) -> Any:
 
 
 def chunks(using: str, ids: Sequence[int]) -> Iterator[Any]:
-    """Yield them in parts that one statement may name."""
+    """Yield them in parts that fit into one statement."""
     size = max_rows_per_statement(using)
     for start in range(0, len(ids), size):
         yield rows_of(using, ids[start : start + size])

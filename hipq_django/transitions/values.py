@@ -1,4 +1,4 @@
-"""What a worker has in flight, and how it ended. Plain values between executor and scheduler."""
+"""Claims and their results: plain values between executor and scheduler."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
-from hipq_django import events
 from hipq_django.database.clock import steady
 from hipq_django.domain.parts import Expects
 from hipq_django.domain.redaction import Redactor
 from hipq_django.domain.retries import Decision, Failure, GiveUp, class_names
 from hipq_django.domain.serialization import error_of
-from hipq_django.domain.states import Phase
+from hipq_django.domain.states import NONE, Phase
 from hipq_django.domain.validation import started
 from hipq_django.engines.rows import raw_values
 from hipq_django.models import Job, JobType, Queue
@@ -24,7 +23,7 @@ RESERVATION_SECONDS = 0.1
 
 
 class JobSnapshot(NamedTuple):
-    """What is written of a job later on; its own copy, because a handler may change the job."""
+    """The values of a job for later writes; a copy, because a handler may change the job."""
 
     queue: Queue
     job_type: JobType
@@ -36,16 +35,16 @@ class JobSnapshot(NamedTuple):
     extended_seconds: float
     redactor: Redactor
     worker_id: int | None
-    """Who owned it when it was claimed: an earlier row of this process, perhaps."""
+    """Its owner when it was claimed, perhaps an earlier row of this process."""
 
     @property
     def start_time(self) -> datetime:
-        """When the attempt was claimed; few ask, so it is not worked out for each claim."""
+        """When the attempt was claimed; seldom needed, so it is calculated only then."""
         return started(self.deadline, self.timeout, self.extended_seconds)
 
 
 def snapshot(job: Job) -> JobSnapshot:
-    """Return what is written of a claimed job later on; its queue and type were read already."""
+    """Return the values of a claimed job for later writes; its queue and type were read already."""
     values, related = raw_values(job)
     job_type = related["job_type"]
     redactor = job_type.redactor
@@ -63,15 +62,15 @@ def snapshot(job: Job) -> JobSnapshot:
     )
 
 
-# Not frozen: that makes it three times as dear, and there is one for each job.
+# Not frozen: that would cost three times as much, and there is one for each job.
 @dataclass(slots=True, eq=False)
 class Claim:
     """A job that this worker owns.
 
     `job` is the private copy that handlers see, and may change; `id` and `attempt` fence every
-    later write. `response` is the answer for the response handler, `failure` what the retry
-    handler is to decide about. Until a thread takes it up, a claim is only a reservation. All
-    moments are those of the steady clock.
+    later write. `response` is the answer for the response handler, `failure` is what the retry
+    handler is to decide about. Until a thread starts it, a claim is only a reservation. All moments
+    are those of the steady clock.
     """
 
     id: int
@@ -84,15 +83,17 @@ class Claim:
     known_at: float = field(default_factory=lambda: steady())  # noqa: PLW0108 - tests replace it
     """When the database last said that the claim holds."""
     start_by: float = inf
-    """It must not start later: its start was counted for no longer."""
+    """It must not start later, because its start was counted only until then."""
     started_at: float = 0.0
     """When its handler began; 0 while it is a reservation."""
     is_known_as_started: bool = True
-    """Whether the database knows that it is no reservation any more."""
+    """Whether the start is written, so that it is no reservation any more."""
+    extra: Any = field(default=None, repr=False)
+    """What a companion has beside the job; its results are written by the companion."""
 
     @property
     def fields(self) -> dict[str, Any]:
-        """What says in a log line which attempt of which job it is about."""
+        """The fields of a log line that identify job and attempt."""
         job = self.snapshot
         return {
             "job_id": self.id,
@@ -114,14 +115,9 @@ class Claim:
         began = self.started_at
         return began <= self.known_at + RESERVATION_SECONDS and began <= self.start_by
 
-    @property
-    def is_stale(self) -> bool:
-        """Whether too much may have happened to the job since the claim was known to hold."""
-        return steady() > self.known_at + RESERVATION_SECONDS
-
 
 class _Small:
-    """What all other results share: next to nothing has to be written for them."""
+    """The base of all other results: they need hardly any space."""
 
     __slots__ = ()
     size = 0
@@ -138,8 +134,15 @@ class Succeeded:
 
 
 @dataclass(frozen=True, slots=True)
+class Ended(_Small):
+    """The handler has made the job final itself, by `finishing`: nothing is left to be written."""
+
+    claim: Claim
+
+
+@dataclass(frozen=True, slots=True)
 class Waits(_Small):
-    """The handler sent its request; the answer will come by another path."""
+    """The handler sent its request; the answer will come through another channel."""
 
     claim: Claim
 
@@ -154,7 +157,7 @@ class WaitsFor(_Small):
 
 @dataclass(frozen=True, slots=True)
 class Snoozed(_Small):
-    """The job goes back for some seconds; this is no failure."""
+    """The job goes back for some seconds; this does not count as a failure."""
 
     claim: Claim
     seconds: float
@@ -163,7 +166,7 @@ class Snoozed(_Small):
 
 @dataclass(frozen=True, slots=True)
 class Released(_Small):
-    """The job did not start: it goes back to its place in the queue, and this is no failure."""
+    """The job did not start: it goes back to its place, which does not count as a failure."""
 
     claim: Claim
     reason: str
@@ -173,8 +176,8 @@ class Released(_Small):
 class Failed:
     """The handler, or the response handler, failed; `classes` are those of the exception.
 
-    `exception` is what was raised, for logs and signals, without the values of sensitive fields
-    and without what its frames held.
+    `exception` is what was raised, for logs and signals, without the values of sensitive fields and
+    without the local variables of its frames.
     """
 
     claim: Claim
@@ -193,27 +196,37 @@ class Failed:
 class Decided(_Small):
     """The retry handler, or policy, has decided about a job in error.
 
-    `changes` are the job's fields that the retry handler changed, already checked.
+    `changes` are the job's fields that the retry handler changed, already checked; `exception` and
+    `traceback` are of what it raised instead, as above. `why` says why the job is given up, if
+    nobody has decided that.
     """
 
     claim: Claim
     decision: Decision
     changes: dict[str, Any] = field(default_factory=dict)
+    exception: BaseException | None = field(default=None, repr=False)
+    traceback: str = field(default=NONE, repr=False)
+    why: str = NONE
 
 
-Result = Succeeded | Waits | WaitsFor | Snoozed | Released | Failed | Decided
+Result = Succeeded | Ended | Waits | WaitsFor | Snoozed | Released | Failed | Decided
+
+
+def is_plain_success(result: Result) -> TypeGuard[Succeeded]:
+    """Return whether a job succeeded that has nothing beside it to be written."""
+    return isinstance(result, Succeeded) and result.claim.extra is None
 
 
 class Persisted(NamedTuple):
-    """What became of results that were to be written."""
+    """What became of the results."""
 
     written: Sequence[Result]
     lost: Sequence[Result]
-    """Somebody else was first: the job is not this worker's any more."""
+    """Another process was first: this worker no longer owns the job."""
     locked: Sequence[Result]
-    """Somebody has the row locked: to be tried again."""
+    """Another transaction has locked the row: to be tried again."""
     decided: Sequence[Decided] = ()
-    """What was decided at once about failures among those written."""
+    """The immediate decisions about failures among the written results."""
 
     def joined(self, other: Persisted) -> Persisted:
         """Return both together."""
@@ -222,11 +235,10 @@ class Persisted(NamedTuple):
 
 
 def refused(result: Result, error: Exception) -> Result:
-    """Return the end of a job whose result the database refuses."""
+    """Return the result of a job whose own result the database refuses."""
     claim = result.claim
     value = result.value if isinstance(result, Succeeded) else None
     text = error_of(error, claim.snapshot.redactor.knowing(value))
     if claim.phase is Phase.DECISION:
-        events.error("decision_refused", text, **claim.fields)
-        return Decided(claim, GiveUp())
+        return Decided(claim, GiveUp(), why=f"the database refuses what was decided: {text}")
     return Failed(claim, text, "", class_names(type(error)), error)

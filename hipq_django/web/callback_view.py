@@ -1,4 +1,4 @@
-"""The callback that the other system POSTs to: progress, and then its answer."""
+"""The callback view, to which the other system POSTs progress and then its answer."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class CallbackView(ReceivingView):
     """Takes `{"response": …}`, `{"error": …}`, `{"progress": {"percent": …, "message": …}}` or
     `{"extend": seconds}` for the attempt that the URL was signed for.
 
-    200: stored, also when it was stored before. 410: the job was settled otherwise; the answer is
-    kept as late. 409: progress, or more time, of an attempt that is not running. 403: the URL is
-    forged. 400: not JSON, or not of this form. 413: too large. 405: anything but POST. 503: the
-    database failed.
+    200: stored, also if it was stored before. 410: the job has another answer or has ended; this
+    answer is kept as late. 409: progress or an extension for an attempt that is not running. 403:
+    the URL is forged. 400: not JSON, or not of this form. 413: too large. 405: anything but POST.
+    503: the database failed.
     """
 
     def setup(self, request: HttpRequest, *args: Any, **captured: Any) -> None:
-        """Begin, with a request that does not know its token any more."""
+        """Set up the view, with the token removed from the request."""
         super().setup(request, *args, **captured)
         _hide_path(request, self.route)
 
@@ -55,10 +55,10 @@ class CallbackView(ReceivingView):
 
 
 def _hide_path(request: HttpRequest, route: str) -> None:
-    """Put the route in the place of the path, which is as good as a password.
+    """Replace the path, which is as good as a password, by the route.
 
-    Django writes the path of each reply from 400 on into its log and into its mails to the admins,
-    and so does whatever else looks at the request.
+    For each reply with a status of 400 or above, Django writes the path into its log and its mails
+    to the admins, and so does other code that looks at the request.
     """
     path, shown = request.path_info, f"/{route}"
     for name, value in request.META.items():
@@ -76,7 +76,7 @@ def _read_url(text: str) -> tuple[Token, InstanceSettings]:
 
 
 def _read_verb(body: bytes) -> tuple[str, Any]:
-    """Return the one thing that the body says; nulls beside it say nothing."""
+    """Return the one key of the body that counts, and its value; nulls beside it are ignored."""
     try:
         data = read_json(body)
     except InvalidAnswerError as error:

@@ -11,12 +11,13 @@ from typing import Any
 
 from django.db import InterfaceError, OperationalError
 
-from hipq_django.answers.api import complete, fail
+from hipq_django.answers.api import receive_one
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
+from hipq_django.domain.drafts import NewAnswer
 from hipq_django.domain.validation import checked_type_name
 from hipq_django.exceptions import ConfigurationError, InvalidAnswerError, InvalidJobError
-from hipq_django.job_types.spec import JobTypeSpec
+from hipq_django.job_types.declaration import Declaration
 from hipq_django.models import Answer
 
 Reader = Callable[[Any], Any]
@@ -26,7 +27,7 @@ Reader = Callable[[Any], Any]
 class Response:
     """What `outcome` returns for a response to the job: `value` is JSON.
 
-    `part` names the part that is answered, where the job waits for several.
+    If the job waits for several answers, `part` is the name of this one.
     """
 
     value: Any = field(default=None, repr=False)
@@ -47,8 +48,8 @@ class MessageFormat:
 
     `outcome` is a function payload → Response, ErrorResponse, or None for a message that is no
     answer. `key` and `message_id` are functions payload → text, or the path of a field such as
-    "data.order_id". `job_type` is a name, or a function payload → name. Raise
-    `ConfigurationError` for what can be none of these.
+    "data.order_id". `job_type` is a name, or a function payload → name. Raise `ConfigurationError`
+    for anything else.
     """
 
     job_type: str | Reader
@@ -66,9 +67,9 @@ class MessageFormat:
             _check_reader("message_id", self.message_id, "a function, the path of a field, or None")
 
     def receive(self, payload: Any) -> Answer | None:
-        """Store the answer that is in a payload and return it; None where there is none in it.
+        """Store the answer in a payload and return it; return None if the payload has no answer.
 
-        Raise `InvalidAnswerError` where a part cannot be read or stored; nothing was changed.
+        Raise `InvalidAnswerError`, with nothing changed, if a part cannot be read or stored.
         """
         outcome = read("outcome", self.outcome, payload)
         if outcome is None:
@@ -83,21 +84,17 @@ class MessageFormat:
             name = read("job type", name, payload)
         if message_id is not None:
             message_id = read("message id", message_id, payload)
-        about: dict[str, Any] = {
-            "message_id": message_id,
-            "part": outcome.part,
-            "instance": self.instance,
-        }
+        answer = NewAnswer(name, key, message_id=message_id, part=outcome.part)
         if isinstance(outcome, Response):
-            return complete(name, key, outcome.value, **about)
-        return fail(name, key, outcome.error, **about)
+            return receive_one(answer, Answer.Kind.RESPONSE, outcome.value, self.instance)
+        return receive_one(answer, Answer.Kind.ERROR, outcome.error, self.instance)
 
 
 def read(part: str, reader: str | Reader, payload: Any) -> Any:
-    """Return what a reader finds in a payload.
+    """Return the value that a reader finds in a payload.
 
-    Whatever it raises means that the message is malformed, and is raised as `InvalidAnswerError`;
-    only an outage of the database is not the fault of the message.
+    Any exception means that the message is malformed, and is raised as `InvalidAnswerError`, except
+    for an outage of the database.
     """
     try:
         return _field(reader, payload) if isinstance(reader, str) else reader(payload)
@@ -117,7 +114,7 @@ def _field(path: str, payload: Any) -> Any:
 
 
 def _check_job_type(job_type: object) -> None:
-    if isinstance(job_type, JobTypeSpec):
+    if isinstance(job_type, Declaration):
         raise ConfigurationError(
             f"job_type is the declaration of {job_type.name!r}; give its name, {job_type.name!r}."
         )

@@ -1,4 +1,4 @@
-"""What the views that other systems call have in common: limits, refusals, outages."""
+"""The base of the views that other systems call: limits, refusals, outages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RETRY_AFTER_SECONDS = 30
 
 
 class RefusedError(Exception):
-    """The request is answered with this status and reason; nothing was changed."""
+    """The request is refused with this status and reason; nothing was changed."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -34,7 +34,7 @@ class RefusedError(Exception):
 
 @method_decorator(csrf_exempt, name="dispatch")
 class ReceivingView(View):
-    """Takes POSTs of other systems.
+    """Receives POSTs from other systems.
 
     400: the message is malformed. 413: it is too large. 405: anything but POST. 503: the database
     or the configuration failed, and the sender should try again. Each of these changes nothing.
@@ -70,13 +70,13 @@ class ReceivingView(View):
 
     def refuse(self, status: int, reason: str, error: Exception) -> JsonResponse:
         """Tell the sender why; the log has neither content nor secrets."""
-        # What is said of an answer quotes it; what a refusal says is our own words.
+        # The text of an answer's error quotes the answer; the text of a refusal does not.
         said = reason if isinstance(error, RefusedError) else ""
         events.warning("request_refused", said, route=self.route, status=status, **_cause(error))
         return JsonResponse({"error": reason}, status=status)
 
     def put_off(self, reason: str, error: Exception) -> JsonResponse:
-        """Ask the sender to try again, because the trouble is on this side."""
+        """Ask the sender to try again, because the fault is on this side."""
         sentence = f"{reason}: {in_one_line(error)}"
         events.error("request_put_off", sentence, route=self.route, status=503)
         headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
@@ -84,7 +84,7 @@ class ReceivingView(View):
 
     @property
     def route(self) -> str:
-        """Which address this is, for the log: the pattern, because a path may hold a token."""
+        """The address for the log: the pattern, because the path may contain a token."""
         match = self.request.resolver_match
         return match.route if match else "-"
 
@@ -93,7 +93,7 @@ _NOT_STORABLE = "the database cannot store the message."
 
 
 def _cause(error: BaseException) -> dict[str, Any]:
-    """Return the class of what was first raised, and where; its message may quote the request."""
+    """Return the class and place of the first exception; its message may quote the request."""
     while error.__cause__ is not None:
         error = error.__cause__
     frames = extract_tb(error.__traceback__)

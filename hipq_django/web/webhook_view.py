@@ -1,4 +1,4 @@
-"""`WebhookView`: answers of partners that have a message format of their own."""
+"""`WebhookView`: answers from partners that have their own message format."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _REQUIRED = {
 
 
 class WebhookView(ReceivingView):
-    """Takes the messages of a partner; what is in them is declared, once for each job type.
+    """Receives the messages of a partner; their format is declared once for each job type.
 
     `path("hooks/bank/", WebhookView.as_view(job_type=…, key=…, outcome=…, verify=…))`, or a
     subclass in which these are attributes and methods; `self.request` has the headers.
 
-    200: authentic, whatever became of it: stored, also if it is late, early, repeated or about an
-    unknown job, or ignored because it is no answer. 400: a part cannot be read or stored. 403: not
-    authentic. 405, 413 and 503 as for every `ReceivingView`. Nothing changes unless it is 200.
+    200: authentic, and stored, even if it is late, early, repeated or about an unknown job, or
+    ignored because it is no answer. 400: a part cannot be read or stored. 403: not authentic. 405,
+    413 and 503 as for every `ReceivingView`. Nothing changes unless it is 200.
     """
 
     job_type: Any = None
@@ -47,7 +47,7 @@ class WebhookView(ReceivingView):
     message_id: Any = None
     """Function payload → the sender's id of the message, or the path of a field.
 
-    Without it, the verifier's own `message_id` is asked, where it has one.
+    Without it, the verifier's method `message_id` is called, if it has one.
     """
     parse: Any = staticmethod(read_json)
     """Function raw body → payload."""
@@ -55,7 +55,7 @@ class WebhookView(ReceivingView):
 
     @classmethod
     def as_view(cls, **options: Any) -> Callable[..., HttpResponseBase]:
-        """Return the view; raise `ConfigurationError` for a part that is missing or no such part.
+        """Return the view; raise `ConfigurationError` for a part that is missing or invalid.
 
         Raise `UnknownOptionError` for an option that does not exist.
         """
@@ -67,7 +67,7 @@ class WebhookView(ReceivingView):
         return super().as_view(**options)
 
     def receive(self, request: HttpRequest, **_: Any) -> JsonResponse:
-        """Verify and read the message, store the answer that is in it."""
+        """Verify and read the message, and store its answer."""
         body = read_body(request, get_instance(self.instance).callback_max_bytes)
         self._authenticate(request)
         answer = self._format().receive(read("payload", self.parse, body))

@@ -1,4 +1,4 @@
-"""`manage.py hipq_consume`: takes answers from a source of messages."""
+"""`manage.py hipq_consume`: receives answers from a source of messages."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hipq_django.processes.stop_signals import on_stop_signals
 
 
 class Command(InstanceCommand):
-    """Takes answers until stopped by SIGTERM or Ctrl-C; a second one leaves at once."""
+    """Receives answers until stopped by SIGTERM or Ctrl-C; at a second one it exits at once."""
 
-    help = "Take answers from a source of HIPQ['SOURCES'] until stopped by SIGTERM or Ctrl-C."
+    help = "Receive answers from a source of HIPQ['SOURCES'] until stopped by SIGTERM or Ctrl-C."
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:

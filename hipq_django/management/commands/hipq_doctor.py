@@ -13,7 +13,7 @@ from django.template.defaultfilters import pluralize
 from hipq_django.management.instance_command import InstanceCommand
 from hipq_django.monitoring.doctor import Finding, Level, examine
 
-# 1 and 2 are what every command exits with that failed, or did not know an option.
+# Every command exits with 1 if it fails, and with 2 for an unknown option.
 ONLY_WARNINGS = 3
 PROBLEMS = 4
 
@@ -21,7 +21,7 @@ COLUMN = len("PROBLEM  ")
 
 
 class Command(InstanceCommand):
-    """Looks once, changes nothing, and prints what is wrong, the worst first."""
+    """Looks once, changes nothing, and prints what is wrong, problems first."""
 
     help = "Say what slows the queues and what to do; exit with 0, 3 (warnings) or 4 (problems)."
     requires_system_checks = []

@@ -13,15 +13,22 @@ from hipq_django.management.instance_command import InstanceCommand
 
 
 class Command(InstanceCommand):
-    """Deletes in batches, so that it may run while workers do."""
+    """Deletes in batches, so that it can run beside workers."""
 
-    help = "Delete final jobs that are older than the retention of their queue."
+    help = (
+        "Delete final jobs that are older than the retention of their queue, with their answers; "
+        "answers without a job; and what apps above the queue keep, such as the logs of flows."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the options."""
         super().add_arguments(parser)
-        parser.add_argument("--days", type=float, help="Instead of each queue's retention_days.")
-        parser.add_argument("--dry-run", action="store_true", help="Count, delete nothing.")
+        parser.add_argument(
+            "--days",
+            type=float,
+            help="Use this number of days instead of each retention time.",
+        )
+        parser.add_argument("--dry-run", action="store_true", help="Count, but delete nothing.")
 
     def run(self, options: dict[str, Any]) -> None:
         """Prune and print one line for each queue."""

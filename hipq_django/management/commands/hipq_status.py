@@ -1,11 +1,13 @@
-"""`manage.py hipq_status`: what stands in the queues."""
+"""`manage.py hipq_status`: shows queues, workers and consumers."""
 
 from __future__ import annotations
 
 import json
 from argparse import ArgumentParser
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
+
+from django.core.management.base import no_translations
 
 from hipq_django.domain.states import NONE
 from hipq_django.management.instance_command import InstanceCommand
@@ -59,19 +61,21 @@ CONSUMER_COLUMNS: Columns[ProcessState] = {
 
 ENDINGS_COLUMNS: Columns[tuple[str, Trend]] = {
     "in the last hour": lambda row: row[0],
-    "ended": lambda row: _at_least(row[1].lately.ended, row[1]),
+    "ended": lambda row: _at_least(row[1].lately.ended, is_capped=row[1].lately.capped),
     "failed": lambda row: f"{row[1].lately.failed:,}",
     "timed out": lambda row: f"{row[1].lately.timed_out:,}",
-    "retried": lambda row: f"{row[1].lately.retried:,}",
+    "retried": lambda row: _at_least(row[1].lately.retried, is_capped=row[1].lately.retried_capped),
     "against the day before": lambda row: _against_usual(row[1]),
 }
 
 
-def _at_least(number: int, trend: Trend) -> str:
-    return f"{number:,}+" if trend.lately.capped else f"{number:,}"
+def _at_least(number: int, *, is_capped: bool) -> str:
+    return f"{number:,}+" if is_capped else f"{number:,}"
 
 
 def _against_usual(trend: Trend) -> str:
+    if trend.is_too_short:
+        return "too few to tell"
     told = {"failing": trend.is_failing, "timing out": trend.is_timing_out}
     return ", ".join(word for word, is_so in told.items() if is_so) or "as usual"
 
@@ -86,6 +90,7 @@ class Command(InstanceCommand):
         super().add_arguments(parser)
         parser.add_argument("--json", action="store_true", help="Print JSON, for scripts.")
 
+    @no_translations
     def run(self, options: dict[str, Any]) -> None:
         """Look once and print."""
         catalog.sync(self.config.name)
@@ -109,8 +114,20 @@ def _tables(overview: Overview) -> str:
             "",
             f"Answers without a job: {format_count(overview.unmatched_answers)}",
             f"Malformed messages: {format_count(overview.malformed_messages)}",
+            *[f"{name.capitalize()}: {_listed(found)}" for name, found in overview.others.items()],
         ]
     )
+
+
+def _listed(found: Mapping[str, float]) -> str:
+    """Return what an app above the queue has counted: '2 queued, 1 failed, oldest wake 5 s'."""
+    return ", ".join(_said(name.replace("_", " "), number) for name, number in found.items())
+
+
+def _said(name: str, number: float) -> str:
+    if name.endswith(" seconds"):
+        return f"{name.removesuffix(' seconds')} {number:g} s"
+    return f"{number:g} {name}"
 
 
 def _table(columns: Columns[Row], rows: Sequence[Row]) -> str:

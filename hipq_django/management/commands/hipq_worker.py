@@ -21,6 +21,55 @@ from hipq_django.processes.stop_signals import end_at_the_second, leave, on_stop
 from hipq_django.processes.supervisor import Supervisor
 from hipq_django.processes.worker import WorkerProcess
 
+OPTIONS: dict[str, dict[str, Any]] = {
+    "queues": {
+        "nargs": "*",
+        "metavar": "QUEUE",
+        "help": "Queues to serve, separated by spaces or commas; default: all.",
+    },
+    "--exclude": {
+        "action": "append",
+        "metavar": "QUEUE",
+        "help": "Serve all queues except these, separated by commas.",
+    },
+    "--threads": {
+        "type": int,
+        "default": 8,
+        "help": "Threads per process; default: %(default)s.",
+    },
+    "--processes": {
+        "type": int,
+        "default": 1,
+        "help": "Processes; default: %(default)s.",
+    },
+    "--interval": {
+        "type": float,
+        "help": "Longest pause between polls in seconds; default: 0.05, or 0.5 with NOTIFY.",
+    },
+    "--until-idle": {
+        "action": "store_true",
+        "help": "Exit when there is nothing left to do now.",
+    },
+    "--drain-seconds": {
+        "type": float,
+        "help": "How long running jobs may take to finish after SIGTERM; then they are put back.",
+    },
+    "--max-jobs": {
+        "type": int,
+        "help": "Recycle a process after this many jobs.",
+    },
+    "--max-memory": {
+        "type": int,
+        "metavar": "MB",
+        "help": "Recycle a process that has more resident memory than this many megabytes.",
+    },
+    "--reload": {
+        "action": BooleanOptionalAction,
+        "help": "Restart when code changes; the default in DEBUG.",
+    },
+}
+"""What the command is given, as `ArgumentParser.add_argument` takes it."""
+
 RANGES = {
     "threads": (1, 1_000, "a number from 1 to 1,000"),
     "processes": (1, 1_000, "a number from 1 to 1,000"),
@@ -43,49 +92,8 @@ class Command(InstanceCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the options."""
         super().add_arguments(parser)
-        parser.add_argument(
-            "queues",
-            nargs="*",
-            metavar="QUEUE",
-            help="Queues to serve, with spaces or commas between them; all.",
-        )
-        parser.add_argument(
-            "--exclude",
-            action="append",
-            metavar="QUEUE",
-            help="Serve all queues but these, with commas between them.",
-        )
-        parser.add_argument(
-            "--threads", type=int, default=8, help="Threads per process; %(default)s."
-        )
-        parser.add_argument("--processes", type=int, default=1, help="Processes; %(default)s.")
-        parser.add_argument(
-            "--interval",
-            type=float,
-            help="Longest pause between polls in seconds; 0.05, or 0.5 where NOTIFY wakes it.",
-        )
-        parser.add_argument(
-            "--until-idle", action="store_true", help="Leave when there is nothing left to do now."
-        )
-        parser.add_argument(
-            "--drain-seconds",
-            type=float,
-            help="How long running jobs may take to finish after SIGTERM; then they are put back.",
-        )
-        parser.add_argument(
-            "--max-jobs", type=int, help="After so many jobs, make way for a new process."
-        )
-        parser.add_argument(
-            "--max-memory",
-            type=int,
-            metavar="MB",
-            help="With more resident memory than so many megabytes, make way for a new process.",
-        )
-        parser.add_argument(
-            "--reload",
-            action=BooleanOptionalAction,
-            help="Restart when code changes; the default in DEBUG.",
-        )
+        for name, option in OPTIONS.items():
+            parser.add_argument(name, **option)
 
     def run(self, options: dict[str, Any]) -> None:
         """Run the worker, or several under a supervisor."""
@@ -129,7 +137,7 @@ class Command(InstanceCommand):
                 option = name.replace("_", "-")
                 raise CommandError(f"--{option} {options[name]}: give {what}.")
         if options["max_memory"] is not None and not can_measure_memory():
-            raise CommandError("--max-memory: this system has no /proc/self/statm, as Linux has.")
+            raise CommandError("--max-memory needs Linux: this system has no /proc/self/statm.")
         check_pool(self.config, options["threads"])
         check_database(self.config)
         with reached(self.config):
@@ -138,7 +146,7 @@ class Command(InstanceCommand):
     def _check_queues(self, queues: list[str], excluded: list[str]) -> None:
         if queues and excluded:
             raise CommandError(
-                "--exclude: give the queues to serve, or those not to serve, not both."
+                "--exclude: give either the queues to serve or the queues to exclude."
             )
         if not (queues or excluded):
             return
@@ -148,8 +156,8 @@ class Command(InstanceCommand):
         for name in [*queues, *excluded]:
             if name not in known:
                 raise CommandError(
-                    f"unknown queue {name!r}{nearest_name(name, known)} A queue exists once it is "
-                    "in HIPQ, named by a job type, or enqueued to."
+                    f"unknown queue {name!r}{nearest_name(name, known)} A queue exists once HIPQ "
+                    "or a job type names it, or a job is enqueued to it."
                 )
 
 
@@ -157,6 +165,6 @@ def _names_in(texts: list[str]) -> list[str]:
     """Return the names of queues in arguments such as "bank,exports", each once."""
     for text in texts:
         if not text.strip(", "):
-            raise CommandError(f"{text!r} names no queue: give names, such as bank,exports.")
+            raise CommandError(f"{text!r} names no queue; give names, such as bank,exports.")
     found = [name.strip() for text in texts for name in text.split(",")]
     return list(dict.fromkeys(filter(None, found)))

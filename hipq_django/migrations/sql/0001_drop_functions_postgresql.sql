@@ -1,4 +1,4 @@
-DROP FUNCTION hipq_probe_queues_5991446c
+DROP FUNCTION hipq_probe_queues_775d1c72
 
 -- next statement
 
@@ -6,27 +6,27 @@ DROP FUNCTION hipq_lock_3410e461
 
 -- next statement
 
-DROP FUNCTION hipq_first_page_713352ee
+DROP FUNCTION hipq_first_page_85698063
 
 -- next statement
 
-DROP FUNCTION hipq_due_b1c9f2bc
+DROP FUNCTION hipq_due_5d8e76d3
 
 -- next statement
 
-DROP FUNCTION hipq_claim_due_f014c4ff
+DROP FUNCTION hipq_claim_due_a6cd211f
 
 -- next statement
 
-DROP FUNCTION hipq_claim_fitting_5c74b280
+DROP FUNCTION hipq_claim_fitting_a809894a
 
 -- next statement
 
-DROP FUNCTION hipq_claim_16b96892
+DROP FUNCTION hipq_claim_570a76a7
 
 -- next statement
 
-DROP FUNCTION hipq_finish_89f6f3da
+DROP FUNCTION hipq_finish_b3b64a68
 
 -- next statement
 
@@ -46,15 +46,15 @@ DROP FUNCTION hipq_failures_bb304e2a
 
 -- next statement
 
-DROP FUNCTION hipq_has_overdue_5ae55553
+DROP FUNCTION hipq_has_overdue_04c0b153
 
 -- next statement
 
-DROP FUNCTION hipq_has_early_625e8f92
+DROP FUNCTION hipq_has_early_1d75dcce
 
 -- next statement
 
-DROP FUNCTION hipq_is_early_b5a8adf4
+DROP FUNCTION hipq_is_early_24cd5092
 
 -- next statement
 
@@ -62,12 +62,16 @@ DROP FUNCTION hipq_free_16f32139
 
 -- next statement
 
-DROP FUNCTION hipq_enqueue_8745c24d
+DROP FUNCTION hipq_enqueue_b20d45ca
 
 -- next statement
 
-DROP FUNCTION hipq_settle_by_key_eac482dc
+DROP FUNCTION hipq_enqueue_with_extra_bbf39640
 
 -- next statement
 
-DROP FUNCTION hipq_settle_by_attempt_d415ecef
+DROP FUNCTION hipq_settle_by_key_5c5b52ae
+
+-- next statement
+
+DROP FUNCTION hipq_settle_by_attempt_92927457

@@ -1,4 +1,4 @@
-CREATE FUNCTION hipq_probe_queues_5991446c(timestamptz, timestamptz, timestamptz, jsonb, integer, text, jsonb, boolean) RETURNS TABLE ("id" hipq_queue."id"%TYPE, "instance" hipq_queue."instance"%TYPE, "name" hipq_queue."name"%TYPE, "throttle_limit" hipq_queue."throttle_limit"%TYPE, "order" hipq_queue."order"%TYPE, "granularity_seconds" hipq_queue."granularity_seconds"%TYPE, "ageing_seconds" hipq_queue."ageing_seconds"%TYPE, "paused" hipq_queue."paused"%TYPE, "throttler_state" hipq_queue."throttler_state"%TYPE, "throttler_problem" hipq_queue."throttler_problem"%TYPE, "ranking" hipq_queue."ranking"%TYPE, first_rank bigint, has_response boolean, has_error boolean)
+CREATE FUNCTION hipq_probe_queues_775d1c72(timestamptz, timestamptz, timestamptz, jsonb, integer, text, jsonb, boolean) RETURNS TABLE ("id" hipq_queue."id"%TYPE, "instance" hipq_queue."instance"%TYPE, "name" hipq_queue."name"%TYPE, "throttle_limit" hipq_queue."throttle_limit"%TYPE, "order" hipq_queue."order"%TYPE, "granularity_seconds" hipq_queue."granularity_seconds"%TYPE, "ageing_seconds" hipq_queue."ageing_seconds"%TYPE, "paused" hipq_queue."paused"%TYPE, "throttler_state" hipq_queue."throttler_state"%TYPE, "throttler_problem" hipq_queue."throttler_problem"%TYPE, "ranking" hipq_queue."ranking"%TYPE, first_rank bigint, has_response boolean, has_error boolean)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_nestloop = off SET enable_seqscan = off SET lock_timeout = '100ms' AS $$
 #variable_conflict use_column
 BEGIN
@@ -13,15 +13,15 @@ RETURN QUERY SELECT q."id", q."instance", q."name", q."throttle_limit", q."order
             WHERE j.queue_id = q.id AND j.state IN ('running')
         ), false)
         OR (SELECT j.id FROM hipq_job j WHERE j.queue_id = q.id AND j.state IN ('initial', 'retry') AND j.rank BETWEEN q.low AND q.high AND j.scheduled_run_time <= $3 AND j.throttle_factor = 0 ORDER BY j.rank, j.id LIMIT 1) IS NOT NULL
-    THEN -9223372036854775807 END AS first_rank,
+    THEN -9223372036854775806 END AS first_rank,
     EXISTS (SELECT 1 FROM hipq_job j WHERE j.queue_id = q.id AND
         j.state IN ('running') AND j.has_pending_answer AND j.worker_id IS NULL
     ) AS has_response,
     EXISTS (SELECT 1 FROM hipq_job j WHERE j.queue_id = q.id AND
         j.state IN ('error') AND j.worker_id IS NULL) AS has_error
-FROM (SELECT q.*, COALESCE(k.high, 9223372036854775807) AS high,
+FROM (SELECT q.*, COALESCE(k.high, 9223372036854775806) AS high,
         COALESCE(k.is_strict, false) AS is_strict,
-        COALESCE(k.low, -9223372036854775807) AS low FROM hipq_queue q
+        COALESCE(k.low, -9223372036854775806) AS low FROM hipq_queue q
     LEFT JOIN (SELECT (r ->> 0)::bigint AS id,
         (r ->> 1)::bigint AS high,
         (r ->> 2)::boolean AS is_strict,
@@ -45,11 +45,11 @@ END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_first_page_713352ee(bigint, bigint, bigint, bigint, timestamptz, bigint, bigint, bigint, timestamptz, integer) RETURNS TABLE (id hipq_job.id%TYPE, queue_id hipq_job.queue_id%TYPE, job_type_id hipq_job.job_type_id%TYPE, job_data hipq_job.job_data%TYPE, job_key hipq_job.job_key%TYPE, state hipq_job.state%TYPE, timeout hipq_job.timeout%TYPE, error hipq_job.error%TYPE, attempt hipq_job.attempt%TYPE, scheduled_run_time bigint, priority hipq_job.priority%TYPE, throttle_factor hipq_job.throttle_factor%TYPE, time_windows hipq_job.time_windows%TYPE, rank hipq_job.rank%TYPE, has_pending_answer hipq_job.has_pending_answer%TYPE, origin_id hipq_job.origin_id%TYPE, create_time bigint, load numeric, has_critical boolean)
+CREATE FUNCTION hipq_first_page_85698063(bigint, bigint, bigint, bigint, timestamptz, bigint, bigint, bigint, timestamptz, integer) RETURNS TABLE (id hipq_job.id%TYPE, queue_id hipq_job.queue_id%TYPE, job_type_id hipq_job.job_type_id%TYPE, job_data hipq_job.job_data%TYPE, job_key hipq_job.job_key%TYPE, state hipq_job.state%TYPE, timeout hipq_job.timeout%TYPE, error hipq_job.error%TYPE, attempt hipq_job.attempt%TYPE, scheduled_run_time bigint, priority hipq_job.priority%TYPE, throttle_factor hipq_job.throttle_factor%TYPE, time_windows hipq_job.time_windows%TYPE, rank hipq_job.rank%TYPE, has_pending_answer hipq_job.has_pending_answer%TYPE, origin_id hipq_job.origin_id%TYPE, create_time bigint, due_time bigint, load numeric, has_critical boolean)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET lock_timeout = '100ms' AS $$
 #variable_conflict use_column
 BEGIN
-RETURN QUERY SELECT j.id, j.queue_id, j.job_type_id, j.job_data, j.job_key, j.state, j.timeout, j.error, j.attempt, (EXTRACT(EPOCH FROM j.scheduled_run_time) * 1000000)::bigint, j.priority, j.throttle_factor, j.time_windows, j.rank, j.has_pending_answer, j.origin_id, (EXTRACT(EPOCH FROM j.create_time) * 1000000)::bigint 
+RETURN QUERY SELECT j.id, j.queue_id, j.job_type_id, j.job_data, j.job_key, j.state, j.timeout, j.error, j.attempt, (EXTRACT(EPOCH FROM j.scheduled_run_time) * 1000000)::bigint, j.priority, j.throttle_factor, j.time_windows, j.rank, j.has_pending_answer, j.origin_id, (EXTRACT(EPOCH FROM j.create_time) * 1000000)::bigint, (EXTRACT(EPOCH FROM j.due_time) * 1000000)::bigint 
 , (SELECT SUM(j.throttle_factor) FROM hipq_job j
     WHERE j.queue_id = $1 AND j.state IN ('running')) AS load
 , (SELECT j.id FROM hipq_job j WHERE j.queue_id = $2 AND j.state IN ('initial', 'retry') AND j.rank BETWEEN $3 AND $4 AND j.scheduled_run_time <= $5 AND j.throttle_factor = 0 ORDER BY j.rank, j.id LIMIT 1) IS NOT NULL AS has_critical FROM hipq_job j
@@ -59,18 +59,18 @@ END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_due_b1c9f2bc(bigint, bigint, bigint, timestamptz, bigint, integer) RETURNS TABLE (id hipq_job.id%TYPE, queue_id hipq_job.queue_id%TYPE, job_type_id hipq_job.job_type_id%TYPE, job_data hipq_job.job_data%TYPE, job_key hipq_job.job_key%TYPE, state hipq_job.state%TYPE, timeout hipq_job.timeout%TYPE, error hipq_job.error%TYPE, attempt hipq_job.attempt%TYPE, scheduled_run_time bigint, priority hipq_job.priority%TYPE, throttle_factor hipq_job.throttle_factor%TYPE, time_windows hipq_job.time_windows%TYPE, rank hipq_job.rank%TYPE, has_pending_answer hipq_job.has_pending_answer%TYPE, origin_id hipq_job.origin_id%TYPE, create_time bigint)
+CREATE FUNCTION hipq_due_5d8e76d3(bigint, bigint, bigint, timestamptz, bigint, integer) RETURNS TABLE (id hipq_job.id%TYPE, queue_id hipq_job.queue_id%TYPE, job_type_id hipq_job.job_type_id%TYPE, job_data hipq_job.job_data%TYPE, job_key hipq_job.job_key%TYPE, state hipq_job.state%TYPE, timeout hipq_job.timeout%TYPE, error hipq_job.error%TYPE, attempt hipq_job.attempt%TYPE, scheduled_run_time bigint, priority hipq_job.priority%TYPE, throttle_factor hipq_job.throttle_factor%TYPE, time_windows hipq_job.time_windows%TYPE, rank hipq_job.rank%TYPE, has_pending_answer hipq_job.has_pending_answer%TYPE, origin_id hipq_job.origin_id%TYPE, create_time bigint, due_time bigint)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET lock_timeout = '100ms' AS $$
 #variable_conflict use_column
 BEGIN
-RETURN QUERY SELECT j.id, j.queue_id, j.job_type_id, j.job_data, j.job_key, j.state, j.timeout, j.error, j.attempt, (EXTRACT(EPOCH FROM j.scheduled_run_time) * 1000000)::bigint, j.priority, j.throttle_factor, j.time_windows, j.rank, j.has_pending_answer, j.origin_id, (EXTRACT(EPOCH FROM j.create_time) * 1000000)::bigint  FROM hipq_job j
+RETURN QUERY SELECT j.id, j.queue_id, j.job_type_id, j.job_data, j.job_key, j.state, j.timeout, j.error, j.attempt, (EXTRACT(EPOCH FROM j.scheduled_run_time) * 1000000)::bigint, j.priority, j.throttle_factor, j.time_windows, j.rank, j.has_pending_answer, j.origin_id, (EXTRACT(EPOCH FROM j.create_time) * 1000000)::bigint, (EXTRACT(EPOCH FROM j.due_time) * 1000000)::bigint  FROM hipq_job j
 WHERE j.queue_id = $1 AND j.state IN ('initial', 'retry') AND j.rank BETWEEN $2 AND $3 AND j.scheduled_run_time <= $4 AND (SELECT NOT u.paused AND u.throttle_limit < 1 FROM hipq_queue u WHERE u.id = $5)
 ORDER BY j.rank, j.id LIMIT $6 FOR NO KEY UPDATE SKIP LOCKED;
 END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_claim_due_f014c4ff(bigint[], bigint[], bigint[], bigint[], timestamptz, integer, integer, bigint, timestamptz, timestamptz, bigint, bigint) RETURNS TABLE (id hipq_job.id%TYPE, queue_id hipq_job.queue_id%TYPE, job_type_id hipq_job.job_type_id%TYPE, job_data hipq_job.job_data%TYPE, job_key hipq_job.job_key%TYPE, state hipq_job.state%TYPE, timeout hipq_job.timeout%TYPE, error hipq_job.error%TYPE, attempt hipq_job.attempt%TYPE, scheduled_run_time bigint, priority hipq_job.priority%TYPE, throttle_factor hipq_job.throttle_factor%TYPE, time_windows hipq_job.time_windows%TYPE, rank hipq_job.rank%TYPE, has_pending_answer hipq_job.has_pending_answer%TYPE, origin_id hipq_job.origin_id%TYPE, create_time bigint)
+CREATE FUNCTION hipq_claim_due_a6cd211f(bigint[], bigint[], bigint[], bigint[], timestamptz, integer, integer, bigint, bigint, timestamptz, timestamptz, bigint, bigint) RETURNS TABLE (id hipq_job.id%TYPE, queue_id hipq_job.queue_id%TYPE, job_type_id hipq_job.job_type_id%TYPE, job_data hipq_job.job_data%TYPE, job_key hipq_job.job_key%TYPE, state hipq_job.state%TYPE, timeout hipq_job.timeout%TYPE, error hipq_job.error%TYPE, attempt hipq_job.attempt%TYPE, scheduled_run_time bigint, priority hipq_job.priority%TYPE, throttle_factor hipq_job.throttle_factor%TYPE, time_windows hipq_job.time_windows%TYPE, rank hipq_job.rank%TYPE, has_pending_answer hipq_job.has_pending_answer%TYPE, origin_id hipq_job.origin_id%TYPE, create_time bigint, due_time bigint)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET lock_timeout = '100ms' AS $$
 #variable_conflict use_column
 BEGIN
@@ -80,7 +80,8 @@ SELECT q.turn, j.* FROM unnest($1::bigint[], $2::bigint[], $3::bigint[])
 CROSS JOIN LATERAL (
 SELECT j.id, j.rank, j.throttle_factor, j.job_type_id, j.job_key,
     j.has_pending_answer OR j.time_windows <> '[]' OR j.job_type_id <> ALL ($4::bigint[])
-        OR (j.state = 'retry' AND starts_with(j.error::text, '"WorkerLost'))
+        OR (j.state = 'retry' AND (starts_with(j.error::text, '"WorkerLost')
+            OR starts_with(j.error::text, '"Waits for another release')))
         AS needs_check
 FROM hipq_job j WHERE j.queue_id = q.id AND j.state IN ('initial', 'retry') AND j.rank BETWEEN q.low AND q.high AND j.scheduled_run_time <= $5
     AND (SELECT NOT u.paused AND u.throttle_limit < 1 FROM hipq_queue u WHERE u.id = q.id)
@@ -88,24 +89,24 @@ FROM hipq_job j WHERE j.queue_id = q.id AND j.state IN ('initial', 'retry') AND 
 LIMIT $7
 ), checked AS MATERIALIZED (
     SELECT id, rank, turn, true AND NOT bool_or(
-        needs_check OR CASE WHEN job_key <> 'NONE' THEN (SELECT found FROM hipq_is_early_b5a8adf4(job_key, job_type_id)) ELSE false END
+        needs_check OR CASE WHEN job_key <> 'NONE' THEN (SELECT found FROM hipq_is_early_24cd5092(job_key, job_type_id)) ELSE false END
     ) OVER places AS may_start
     FROM head WINDOW places AS (PARTITION BY turn ORDER BY rank, id)
 ), places AS MATERIALIZED (
     SELECT id, row_number() OVER (ORDER BY turn, rank, id) AS place
     FROM checked WHERE may_start
 )
-UPDATE hipq_job j SET state = 'running', error = '"NONE"', worker_id = $8, update_time = $9, phase = 'request', attempt = j.attempt + 1, progress = 0, progress_message = 'NONE', extended_seconds = 0,
-    deadline = ($10::timestamptz + j.timeout * interval '1 second'),
-    prefetched = j.id <> ALL (ARRAY(SELECT id FROM places WHERE place <= $11))
+UPDATE hipq_job j SET state = 'running', error = '"NONE"', worker_id = $8, last_worker_id = $9, update_time = $10, phase = 'request', attempt = j.attempt + 1, progress = 0, progress_message = 'NONE', extended_seconds = 0,
+    deadline = ($11::timestamptz + j.timeout * interval '1 second'),
+    prefetched = j.id <> ALL (ARRAY(SELECT id FROM places WHERE place <= $12))
 WHERE j.id = ANY (ARRAY(SELECT id FROM places)) AND j.state || '' IN ('initial', 'retry')
-    AND (SELECT w.state IN ('running', 'stopping') FROM hipq_worker w WHERE w.id = $12)
-RETURNING j.id, j.queue_id, j.job_type_id, j.job_data, j.job_key, j.state, j.timeout, j.error, j.attempt, (EXTRACT(EPOCH FROM j.scheduled_run_time) * 1000000)::bigint, j.priority, j.throttle_factor, j.time_windows, j.rank, j.has_pending_answer, j.origin_id, (EXTRACT(EPOCH FROM j.create_time) * 1000000)::bigint;
+    AND (SELECT w.state IN ('running', 'stopping') FROM hipq_worker w WHERE w.id = $13)
+RETURNING j.id, j.queue_id, j.job_type_id, j.job_data, j.job_key, j.state, j.timeout, j.error, j.attempt, (EXTRACT(EPOCH FROM j.scheduled_run_time) * 1000000)::bigint, j.priority, j.throttle_factor, j.time_windows, j.rank, j.has_pending_answer, j.origin_id, (EXTRACT(EPOCH FROM j.create_time) * 1000000)::bigint, (EXTRACT(EPOCH FROM j.due_time) * 1000000)::bigint;
 END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_claim_fitting_5c74b280(bigint[], bigint, bigint, bigint, timestamptz, integer, bigint, bigint, bigint, bigint, timestamptz, bigint, timestamptz, timestamptz, bigint, bigint) RETURNS TABLE (id hipq_job.id%TYPE, queue_id hipq_job.queue_id%TYPE, job_type_id hipq_job.job_type_id%TYPE, job_data hipq_job.job_data%TYPE, job_key hipq_job.job_key%TYPE, state hipq_job.state%TYPE, timeout hipq_job.timeout%TYPE, error hipq_job.error%TYPE, attempt hipq_job.attempt%TYPE, scheduled_run_time bigint, priority hipq_job.priority%TYPE, throttle_factor hipq_job.throttle_factor%TYPE, time_windows hipq_job.time_windows%TYPE, rank hipq_job.rank%TYPE, has_pending_answer hipq_job.has_pending_answer%TYPE, origin_id hipq_job.origin_id%TYPE, create_time bigint)
+CREATE FUNCTION hipq_claim_fitting_a809894a(bigint[], bigint, bigint, bigint, timestamptz, integer, bigint, bigint, bigint, bigint, timestamptz, bigint, bigint, timestamptz, timestamptz, bigint, bigint) RETURNS TABLE (id hipq_job.id%TYPE, queue_id hipq_job.queue_id%TYPE, job_type_id hipq_job.job_type_id%TYPE, job_data hipq_job.job_data%TYPE, job_key hipq_job.job_key%TYPE, state hipq_job.state%TYPE, timeout hipq_job.timeout%TYPE, error hipq_job.error%TYPE, attempt hipq_job.attempt%TYPE, scheduled_run_time bigint, priority hipq_job.priority%TYPE, throttle_factor hipq_job.throttle_factor%TYPE, time_windows hipq_job.time_windows%TYPE, rank hipq_job.rank%TYPE, has_pending_answer hipq_job.has_pending_answer%TYPE, origin_id hipq_job.origin_id%TYPE, create_time bigint, due_time bigint)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET lock_timeout = '100ms' AS $$
 #variable_conflict use_column
 BEGIN
@@ -115,7 +116,8 @@ RETURN QUERY WITH head AS MATERIALIZED (
 SELECT 1 AS turn, j.* FROM (
 SELECT j.id, j.rank, j.throttle_factor, j.job_type_id, j.job_key,
     j.has_pending_answer OR j.time_windows <> '[]' OR j.job_type_id <> ALL ($1::bigint[])
-        OR (j.state = 'retry' AND starts_with(j.error::text, '"WorkerLost'))
+        OR (j.state = 'retry' AND (starts_with(j.error::text, '"WorkerLost')
+            OR starts_with(j.error::text, '"Waits for another release')))
         AS needs_check
 FROM hipq_job j WHERE j.queue_id = $2 AND j.state IN ('initial', 'retry') AND j.rank BETWEEN $3 AND $4 AND j.scheduled_run_time <= $5
     ORDER BY j.rank, j.id LIMIT $6 FOR NO KEY UPDATE SKIP LOCKED) j
@@ -125,43 +127,43 @@ SELECT q.throttle_limit - COALESCE((SELECT SUM(j.throttle_factor) FROM hipq_job 
     WHERE j.queue_id = q.id AND j.state IN ('running')), 0)
 FROM hipq_queue q WHERE q.id = $7 AND NOT q.paused AND q.throttle_limit >= 1
     AND (SELECT j.id FROM hipq_job j WHERE j.queue_id = $8 AND j.state IN ('initial', 'retry') AND j.rank BETWEEN $9 AND $10 AND j.scheduled_run_time <= $11 AND j.throttle_factor = 0 ORDER BY j.rank, j.id LIMIT 1) IS NULL), false) AND NOT bool_or(
-        needs_check OR CASE WHEN job_key <> 'NONE' THEN (SELECT found FROM hipq_is_early_b5a8adf4(job_key, job_type_id)) ELSE false END
+        needs_check OR CASE WHEN job_key <> 'NONE' THEN (SELECT found FROM hipq_is_early_24cd5092(job_key, job_type_id)) ELSE false END
     ) OVER places AS may_start
     FROM head WINDOW places AS (PARTITION BY turn ORDER BY rank, id)
 ), places AS MATERIALIZED (
     SELECT id, row_number() OVER (ORDER BY turn, rank, id) AS place
     FROM checked WHERE may_start
 )
-UPDATE hipq_job j SET state = 'running', error = '"NONE"', worker_id = $12, update_time = $13, phase = 'request', attempt = j.attempt + 1, progress = 0, progress_message = 'NONE', extended_seconds = 0,
-    deadline = ($14::timestamptz + j.timeout * interval '1 second'),
-    prefetched = j.id <> ALL (ARRAY(SELECT id FROM places WHERE place <= $15))
+UPDATE hipq_job j SET state = 'running', error = '"NONE"', worker_id = $12, last_worker_id = $13, update_time = $14, phase = 'request', attempt = j.attempt + 1, progress = 0, progress_message = 'NONE', extended_seconds = 0,
+    deadline = ($15::timestamptz + j.timeout * interval '1 second'),
+    prefetched = j.id <> ALL (ARRAY(SELECT id FROM places WHERE place <= $16))
 WHERE j.id = ANY (ARRAY(SELECT id FROM places)) AND j.state || '' IN ('initial', 'retry')
-    AND (SELECT w.state IN ('running', 'stopping') FROM hipq_worker w WHERE w.id = $16)
-RETURNING j.id, j.queue_id, j.job_type_id, j.job_data, j.job_key, j.state, j.timeout, j.error, j.attempt, (EXTRACT(EPOCH FROM j.scheduled_run_time) * 1000000)::bigint, j.priority, j.throttle_factor, j.time_windows, j.rank, j.has_pending_answer, j.origin_id, (EXTRACT(EPOCH FROM j.create_time) * 1000000)::bigint;
+    AND (SELECT w.state IN ('running', 'stopping') FROM hipq_worker w WHERE w.id = $17)
+RETURNING j.id, j.queue_id, j.job_type_id, j.job_data, j.job_key, j.state, j.timeout, j.error, j.attempt, (EXTRACT(EPOCH FROM j.scheduled_run_time) * 1000000)::bigint, j.priority, j.throttle_factor, j.time_windows, j.rank, j.has_pending_answer, j.origin_id, (EXTRACT(EPOCH FROM j.create_time) * 1000000)::bigint, (EXTRACT(EPOCH FROM j.due_time) * 1000000)::bigint;
 END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_claim_16b96892(bigint, timestamptz, timestamptz, bigint[], bigint[], bigint) RETURNS TABLE (id bigint)
+CREATE FUNCTION hipq_claim_570a76a7(bigint, bigint, timestamptz, timestamptz, bigint[], bigint[], bigint) RETURNS TABLE (id bigint)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET lock_timeout = '100ms' AS $$
 #variable_conflict use_column
 BEGIN
-RETURN QUERY UPDATE hipq_job j SET state = 'running', error = '"NONE"', worker_id = $1, update_time = $2, phase = 'request', attempt = j.attempt + 1, progress = 0, progress_message = 'NONE', extended_seconds = 0,
-    deadline = ($3::timestamptz + j.timeout * interval '1 second'),
-    prefetched = j.id <> ALL ($4::bigint[])
-WHERE j.id = ANY ($5::bigint[]) AND j.state || '' IN ('initial', 'retry')
-    AND (SELECT w.state IN ('running', 'stopping') FROM hipq_worker w WHERE w.id = $6)
+RETURN QUERY UPDATE hipq_job j SET state = 'running', error = '"NONE"', worker_id = $1, last_worker_id = $2, update_time = $3, phase = 'request', attempt = j.attempt + 1, progress = 0, progress_message = 'NONE', extended_seconds = 0,
+    deadline = ($4::timestamptz + j.timeout * interval '1 second'),
+    prefetched = j.id <> ALL ($5::bigint[])
+WHERE j.id = ANY ($6::bigint[]) AND j.state || '' IN ('initial', 'retry')
+    AND (SELECT w.state IN ('running', 'stopping') FROM hipq_worker w WHERE w.id = $7)
 RETURNING j.id;
 END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_finish_89f6f3da(jsonb, integer, timestamptz, bigint) RETURNS TABLE (id bigint)
+CREATE FUNCTION hipq_finish_b3b64a68(jsonb, integer, timestamptz, bigint) RETURNS TABLE (id bigint)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_nestloop = off SET enable_seqscan = off SET lock_timeout = '20ms' AS $$
 #variable_conflict use_column
 BEGIN
 RETURN QUERY WITH v AS (SELECT (r ->> 0)::bigint AS id, (r ->> 1)::integer AS attempt, (r -> 2) AS result, (r ->> 3)::boolean AS is_request FROM (SELECT r FROM jsonb_array_elements($1::jsonb) AS r LIMIT $2) AS e)
-UPDATE hipq_job SET state = 'final', outcome = 'succeeded', result = v.result, worker_id = NULL, phase = 'NONE', has_pending_answer = false, update_time = $3 FROM v
+UPDATE hipq_job SET state = 'final', outcome = 'succeeded', result = v.result, worker_id = NULL, phase = 'NONE', has_pending_answer = false, progress = 100, update_time = $3 FROM v
 WHERE hipq_job.id = v.id AND hipq_job.id = ANY (ARRAY(SELECT id FROM v)) AND hipq_job.state || '' = 'running'
     AND hipq_job.attempt = v.attempt AND hipq_job.worker_id = $4 AND NOT (hipq_job.has_pending_answer AND v.is_request)
 RETURNING hipq_job.id;
@@ -242,8 +244,8 @@ END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_has_overdue_5ae55553(timestamptz, text) RETURNS TABLE (found boolean)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET lock_timeout = '100ms' AS $$
+CREATE FUNCTION hipq_has_overdue_04c0b153(timestamptz, text) RETURNS TABLE (found boolean)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_sort = off SET enable_seqscan = off SET lock_timeout = '100ms' AS $$
 #variable_conflict use_column
 BEGIN
 RETURN QUERY SELECT COUNT(*) > 0 FROM hipq_queue q WHERE (
@@ -255,8 +257,8 @@ END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_has_early_625e8f92(text) RETURNS TABLE (found boolean)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET lock_timeout = '100ms' AS $$
+CREATE FUNCTION hipq_has_early_1d75dcce(text) RETURNS TABLE (found boolean)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_sort = off SET enable_seqscan = off SET lock_timeout = '100ms' AS $$
 #variable_conflict use_column
 BEGIN
 RETURN QUERY SELECT (SELECT a.id FROM hipq_answer a
@@ -266,12 +268,13 @@ END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_is_early_b5a8adf4(text, bigint) RETURNS TABLE (found boolean)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off AS $$
+CREATE FUNCTION hipq_is_early_24cd5092(text, bigint) RETURNS TABLE (found boolean)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_sort = off SET enable_seqscan = off AS $$
 #variable_conflict use_column
 BEGIN
 RETURN QUERY SELECT (SELECT a.id FROM hipq_answer a WHERE a.status = 'early'
-    AND a.instance = t.instance AND a.job_type = t.name AND a.job_key = $1
+    AND a.job_type BETWEEN t.name AND t.name AND a.job_key BETWEEN $1 AND $1
+    AND a.instance = t.instance
     ORDER BY a.job_type, a.job_key LIMIT 1) IS NOT NULL
 FROM hipq_jobtype t WHERE t.id = $2;
 END $$
@@ -288,36 +291,52 @@ END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_enqueue_8745c24d(jsonb) RETURNS bigint
+CREATE FUNCTION hipq_enqueue_b20d45ca(jsonb) RETURNS bigint
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE found bigint;
 BEGIN
-INSERT INTO hipq_job (job_data, job_key, queue_id, job_type_id, timeout, scheduled_run_time, priority, throttle_factor, time_windows, rank, deadline, create_time, update_time, origin_id, state, outcome, error, result, expects, attempt, phase, has_pending_answer, prefetched, progress, progress_message, extended_seconds) SELECT ($1 ->> 0)::jsonb::jsonb, ($1 ->> 1)::text::text, ($1 ->> 2)::bigint::bigint, ($1 ->> 3)::bigint::bigint, ($1 ->> 4)::double precision::double precision, ($1 ->> 5)::timestamptz::timestamptz, ($1 ->> 6)::integer::integer, ($1 ->> 7)::numeric::numeric, ($1 ->> 8)::jsonb::jsonb, ($1 ->> 9)::bigint::bigint, ($1 ->> 10)::timestamptz::timestamptz, ($1 ->> 11)::timestamptz::timestamptz, ($1 ->> 12)::timestamptz::timestamptz, ($1 ->> 13)::bigint::bigint, 'initial', 'NONE', '"NONE"', 'null', '[]', '0', 'NONE', '0', '0', '0', 'NONE', '0'
+INSERT INTO hipq_job (job_data, job_key, queue_id, job_type_id, timeout, scheduled_run_time, priority, throttle_factor, time_windows, rank, deadline, create_time, update_time, state, outcome, error, result, expects, attempt, phase, has_pending_answer, prefetched, progress, progress_message, extended_seconds) SELECT ($1 ->> 0)::jsonb::jsonb, ($1 ->> 1)::text::text, ($1 ->> 2)::bigint::bigint, ($1 ->> 3)::bigint::bigint, ($1 ->> 4)::double precision::double precision, ($1 ->> 5)::timestamptz::timestamptz, ($1 ->> 6)::integer::integer, ($1 ->> 7)::numeric::numeric, ($1 ->> 8)::jsonb::jsonb, ($1 ->> 9)::bigint::bigint, ($1 ->> 10)::timestamptz::timestamptz, ($1 ->> 11)::timestamptz::timestamptz, ($1 ->> 12)::timestamptz::timestamptz,
+    'initial', 'NONE', '"NONE"', 'null', '[]', '0', 'NONE', '0', '0', '0', 'NONE', '0'
 FROM hipq_jobtype t, hipq_queue q
-WHERE t.xmin = ($1 ->> 14)::xid AND t.ctid = ($1 ->> 15)::tid AND q.xmin = ($1 ->> 16)::xid AND q.ctid = ($1 ->> 17)::tid
+WHERE t.xmin = ($1 ->> 13)::xid AND t.ctid = ($1 ->> 14)::tid AND q.xmin = ($1 ->> 15)::xid AND q.ctid = ($1 ->> 16)::tid
 RETURNING id INTO found;
 RETURN found;
 END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_settle_by_key_eac482dc(jsonb) RETURNS jsonb
+CREATE FUNCTION hipq_enqueue_with_extra_bbf39640(jsonb) RETURNS bigint
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off AS $$
 #variable_conflict use_column
-DECLARE found jsonb;
+DECLARE found bigint;
 BEGIN
-WITH done AS (UPDATE hipq_job AS j SET state = CASE WHEN v.handled THEN j.state ELSE 'final' END, outcome = CASE WHEN v.handled THEN j.outcome ELSE 'succeeded' END, result = CASE WHEN v.handled THEN j.result ELSE v.result END, has_pending_answer = v.handled, update_time = ($1 ->> 0)::timestamptz FROM (SELECT ($1 ->> 1)::text::text AS job_key, ($1 ->> 2)::text::text AS message_id, ($1 ->> 3)::jsonb::jsonb AS result, ($1 ->> 4)::boolean::boolean AS handled) v WHERE j.job_type_id = (SELECT t.id FROM hipq_jobtype t WHERE t.instance = ($1 ->> 5)::text AND t.name = ($1 ->> 6)::text) AND j.job_key = v.job_key AND NOT (j.state = 'final') AND NOT (j.job_key = 'NONE') AND j.state || '' = 'running' AND j.phase = 'NONE' AND NOT j.has_pending_answer AND j.expects = '[]' AND (SELECT 1 FROM hipq_answer a WHERE a.job_id = j.id LIMIT 1) IS NULL RETURNING j.id, j.job_key, j.attempt, v.message_id, v.result) INSERT INTO hipq_answer (instance, job_type, part, kind, problem, status, receive_time, job_id, job_key, attempt, message_id, payload) SELECT ($1 ->> 7)::text, ($1 ->> 8)::text, '', 'response', 'NONE', 'accepted', ($1 ->> 9)::timestamptz, done.* FROM done RETURNING jsonb_build_array(id, job_id, job_key, attempt, (SELECT queue_id FROM hipq_job WHERE id = job_id)) INTO found;
+INSERT INTO hipq_job (job_data, job_key, queue_id, job_type_id, timeout, scheduled_run_time, priority, throttle_factor, time_windows, rank, deadline, create_time, update_time, origin_id, parent_id, batch_id, hold_time, waiting_key, kept_key, schedule_id, due_time, state, outcome, error, result, expects, attempt, phase, has_pending_answer, prefetched, progress, progress_message, extended_seconds) SELECT ($1 ->> 0)::jsonb::jsonb, ($1 ->> 1)::text::text, ($1 ->> 2)::bigint::bigint, ($1 ->> 3)::bigint::bigint, ($1 ->> 4)::double precision::double precision, ($1 ->> 5)::timestamptz::timestamptz, ($1 ->> 6)::integer::integer, ($1 ->> 7)::numeric::numeric, ($1 ->> 8)::jsonb::jsonb, ($1 ->> 9)::bigint::bigint, ($1 ->> 10)::timestamptz::timestamptz, ($1 ->> 11)::timestamptz::timestamptz, ($1 ->> 12)::timestamptz::timestamptz, ($1 ->> 13)::bigint::bigint, ($1 ->> 14)::bigint::bigint, ($1 ->> 15)::bigint::bigint, ($1 ->> 16)::timestamptz::timestamptz, ($1 ->> 17)::text::text, ($1 ->> 18)::text::text, ($1 ->> 19)::bigint::bigint, ($1 ->> 20)::timestamptz::timestamptz,
+    'initial', 'NONE', '"NONE"', 'null', '[]', '0', 'NONE', '0', '0', '0', 'NONE', '0'
+FROM hipq_jobtype t, hipq_queue q
+WHERE t.xmin = ($1 ->> 21)::xid AND t.ctid = ($1 ->> 22)::tid AND q.xmin = ($1 ->> 23)::xid AND q.ctid = ($1 ->> 24)::tid
+RETURNING id INTO found;
 RETURN found;
 END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_settle_by_attempt_d415ecef(jsonb) RETURNS jsonb
+CREATE FUNCTION hipq_settle_by_key_5c5b52ae(jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE found jsonb;
 BEGIN
-WITH done AS (UPDATE hipq_job AS j SET state = CASE WHEN v.handled THEN j.state ELSE 'final' END, outcome = CASE WHEN v.handled THEN j.outcome ELSE 'succeeded' END, result = CASE WHEN v.handled THEN j.result ELSE v.result END, has_pending_answer = v.handled, update_time = ($1 ->> 0)::timestamptz FROM (SELECT ($1 ->> 1)::text::text AS job_key, ($1 ->> 2)::text::text AS message_id, ($1 ->> 3)::jsonb::jsonb AS result, ($1 ->> 4)::boolean::boolean AS handled) v WHERE j.id = ($1 ->> 5)::bigint AND j.attempt = ($1 ->> 6)::integer AND j.state || '' = 'running' AND j.phase = 'NONE' AND NOT j.has_pending_answer AND j.expects = '[]' AND (SELECT 1 FROM hipq_answer a WHERE a.job_id = j.id LIMIT 1) IS NULL RETURNING j.id, j.job_key, j.attempt, v.message_id, v.result) INSERT INTO hipq_answer (instance, job_type, part, kind, problem, status, receive_time, job_id, job_key, attempt, message_id, payload) SELECT ($1 ->> 7)::text, ($1 ->> 8)::text, '', 'response', 'NONE', 'accepted', ($1 ->> 9)::timestamptz, done.* FROM done RETURNING jsonb_build_array(id, job_id, job_key, attempt, (SELECT queue_id FROM hipq_job WHERE id = job_id)) INTO found;
+WITH done AS (UPDATE hipq_job AS j SET state = CASE WHEN v.handled THEN j.state ELSE 'final' END, outcome = CASE WHEN v.handled THEN j.outcome ELSE 'succeeded' END, result = CASE WHEN v.handled THEN j.result ELSE v.result END, progress = CASE WHEN v.handled THEN j.progress ELSE 100 END, has_pending_answer = v.handled, update_time = ($1 ->> 0)::timestamptz FROM (SELECT ($1 ->> 1)::text::text AS job_key, ($1 ->> 2)::text::text AS message_id, ($1 ->> 3)::jsonb::jsonb AS result, ($1 ->> 4)::boolean::boolean AS handled) v WHERE j.job_type_id = (SELECT t.id FROM hipq_jobtype t WHERE t.instance = ($1 ->> 5)::text AND t.name = ($1 ->> 6)::text) AND j.job_key = v.job_key AND NOT (j.state = 'final') AND NOT (j.job_key = 'NONE') AND j.state || '' = 'running' AND j.phase = 'NONE' AND NOT j.has_pending_answer AND j.expects = '[]' AND (SELECT 1 FROM hipq_answer a WHERE a.job_id = j.id LIMIT 1) IS NULL RETURNING j.id, j.job_key, j.attempt, v.message_id, v.result) INSERT INTO hipq_answer (instance, job_type, part, kind, problem, status, receive_time, job_id, job_key, attempt, message_id, payload) SELECT ($1 ->> 7)::text, ($1 ->> 8)::text, '', 'response', 'NONE', 'accepted', ($1 ->> 9)::timestamptz, done.* FROM done RETURNING jsonb_build_array(id, job_id, job_key, attempt, (SELECT queue_id FROM hipq_job WHERE id = job_id)) INTO found;
+RETURN found;
+END $$
+
+-- next statement
+
+CREATE FUNCTION hipq_settle_by_attempt_92927457(jsonb) RETURNS jsonb
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off AS $$
+#variable_conflict use_column
+DECLARE found jsonb;
+BEGIN
+WITH done AS (UPDATE hipq_job AS j SET state = CASE WHEN v.handled THEN j.state ELSE 'final' END, outcome = CASE WHEN v.handled THEN j.outcome ELSE 'succeeded' END, result = CASE WHEN v.handled THEN j.result ELSE v.result END, progress = CASE WHEN v.handled THEN j.progress ELSE 100 END, has_pending_answer = v.handled, update_time = ($1 ->> 0)::timestamptz FROM (SELECT ($1 ->> 1)::text::text AS job_key, ($1 ->> 2)::text::text AS message_id, ($1 ->> 3)::jsonb::jsonb AS result, ($1 ->> 4)::boolean::boolean AS handled) v WHERE j.id = ($1 ->> 5)::bigint AND j.attempt = ($1 ->> 6)::integer AND j.state || '' = 'running' AND j.phase = 'NONE' AND NOT j.has_pending_answer AND j.expects = '[]' AND (SELECT 1 FROM hipq_answer a WHERE a.job_id = j.id LIMIT 1) IS NULL RETURNING j.id, j.job_key, j.attempt, v.message_id, v.result) INSERT INTO hipq_answer (instance, job_type, part, kind, problem, status, receive_time, job_id, job_key, attempt, message_id, payload) SELECT ($1 ->> 7)::text, ($1 ->> 8)::text, '', 'response', 'NONE', 'accepted', ($1 ->> 9)::timestamptz, done.* FROM done RETURNING jsonb_build_array(id, job_id, job_key, attempt, (SELECT queue_id FROM hipq_job WHERE id = job_id)) INTO found;
 RETURN found;
 END $$

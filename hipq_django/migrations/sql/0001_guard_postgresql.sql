@@ -1,4 +1,4 @@
-CREATE OR REPLACE FUNCTION hipq_job_guard() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION hipq_job_guard_7c345e39() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = format(
         'hipq: a final job never changes, moves go as the state machine says, attempts only grow, queue and type stay (job %s, %s to %s)', OLD.id, OLD.state, NEW.state);
@@ -6,7 +6,7 @@ END $$
 
 -- next statement
 
-CREATE TRIGGER hipq_job_guard BEFORE UPDATE ON hipq_job FOR EACH ROW WHEN (NEW.attempt < OLD.attempt OR NEW.create_time <> OLD.create_time OR NEW.queue_id <> OLD.queue_id OR NEW.job_type_id <> OLD.job_type_id OR OLD.state || '>' || NEW.state <> ALL ('{initial>initial,initial>running,running>running,running>error,running>final,error>error,error>final,error>retry,retry>retry,retry>running}'::text[])) EXECUTE FUNCTION hipq_job_guard()
+CREATE TRIGGER hipq_job_guard BEFORE UPDATE ON hipq_job FOR EACH ROW WHEN (NEW.attempt < OLD.attempt OR NEW.create_time <> OLD.create_time OR NEW.queue_id <> OLD.queue_id OR NEW.job_type_id <> OLD.job_type_id OR OLD.state || '>' || NEW.state <> ALL ('{initial>initial,initial>running,running>running,running>error,running>final,error>error,error>final,error>retry,retry>retry,retry>running}'::text[])) EXECUTE FUNCTION hipq_job_guard_7c345e39()
 
 -- next statement
 
@@ -18,7 +18,7 @@ END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_job_parents() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+CREATE FUNCTION hipq_job_parents_8723688c() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE job record;
 BEGIN
     FOR job IN SELECT DISTINCT queue_id, job_type_id FROM fresh LOOP
@@ -35,11 +35,11 @@ END $$
 
 -- next statement
 
-CREATE TRIGGER hipq_job_parents AFTER INSERT ON hipq_job REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT WHEN (current_setting('search_path') <> '') EXECUTE FUNCTION hipq_job_parents()
+CREATE TRIGGER hipq_job_parents AFTER INSERT ON hipq_job REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT WHEN (current_setting('search_path') <> '') EXECUTE FUNCTION hipq_job_parents_8723688c()
 
 -- next statement
 
-CREATE FUNCTION hipq_job_children() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION hipq_job_children_785becb1() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE needed boolean;
 BEGIN
     EXECUTE format('SELECT EXISTS (SELECT 1 FROM hipq_job WHERE %I = $1)', TG_ARGV[0])
@@ -53,11 +53,11 @@ END $$
 
 -- next statement
 
-CREATE TRIGGER hipq_job_children AFTER DELETE OR UPDATE OF id ON hipq_queue FOR EACH ROW EXECUTE FUNCTION hipq_job_children('queue_id')
+CREATE TRIGGER hipq_job_children AFTER DELETE OR UPDATE OF id ON hipq_queue FOR EACH ROW EXECUTE FUNCTION hipq_job_children_785becb1('queue_id')
 
 -- next statement
 
-CREATE TRIGGER hipq_job_children AFTER DELETE OR UPDATE OF id ON hipq_jobtype FOR EACH ROW EXECUTE FUNCTION hipq_job_children('job_type_id')
+CREATE TRIGGER hipq_job_children AFTER DELETE OR UPDATE OF id ON hipq_jobtype FOR EACH ROW EXECUTE FUNCTION hipq_job_children_785becb1('job_type_id')
 
 -- next statement
 
@@ -65,7 +65,7 @@ DO $$ DECLARE home name; BEGIN
     SELECT relnamespace::regnamespace INTO home FROM pg_class
         WHERE oid = 'hipq_job'::regclass;
     EXECUTE format(
-        'ALTER FUNCTION hipq_job_parents() SET search_path = pg_catalog, %s, pg_temp', home);
+        'ALTER FUNCTION hipq_job_parents_8723688c() SET search_path = pg_catalog, %s, pg_temp', home);
 END $$
 
 -- next statement
@@ -74,7 +74,7 @@ DO $$ DECLARE home name; BEGIN
     SELECT relnamespace::regnamespace INTO home FROM pg_class
         WHERE oid = 'hipq_job'::regclass;
     EXECUTE format(
-        'ALTER FUNCTION hipq_job_children() SET search_path = pg_catalog, %s, pg_temp', home);
+        'ALTER FUNCTION hipq_job_children_785becb1() SET search_path = pg_catalog, %s, pg_temp', home);
 END $$
 
 -- next statement

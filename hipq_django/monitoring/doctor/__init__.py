@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.monitoring.doctor.findings import Finding, Level
 from hipq_django.monitoring.doctor.measuring import measure
 from hipq_django.monitoring.doctor.rules import diagnose
 
-__all__ = ["Finding", "Level", "diagnose", "examine", "measure"]
+__all__ = ["Finding", "Level", "also_examine", "diagnose", "examine", "measure"]
 
 
 def examine(config: InstanceSettings) -> list[Finding]:
@@ -15,4 +17,20 @@ def examine(config: InstanceSettings) -> list[Finding]:
 
     Nothing is changed. Raise Django's database errors where the database cannot be asked.
     """
-    return diagnose(measure(config))
+    measured = measure(config)
+    found = diagnose(measured)
+    if measured.missing_migrations:
+        return found
+    more = [finding for examiner in _examiners for finding in examiner(config)]
+    return sorted([*found, *more], key=lambda finding: finding.level != Level.PROBLEM)
+
+
+Examiner = Callable[[InstanceSettings], Iterable[Finding]]
+
+_examiners: list[Examiner] = []
+
+
+def also_examine(examiner: Examiner) -> None:
+    """Let an app above the queue tell what is wrong with its own rows."""
+    if examiner not in _examiners:
+        _examiners.append(examiner)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from hipq_django.monitoring.doctor.findings import Finding, Level, problem, span, warning
-from hipq_django.monitoring.doctor.measurements import Measured, TableRows
+from hipq_django.monitoring.doctor.measurements import Measured, PostgreSQL, TableRows
 
 SKEWED_SECONDS = 5.0
 OLD_TRANSACTION_SECONDS = 60.0
 VERY_OLD_TRANSACTION_SECONDS = 900.0
 LONG_WAIT_SECONDS = 5.0
 FEW_ROWS = 10_000
-"""Dead or changed rows that are not worth a word."""
+"""Up to this many dead or changed rows are not reported."""
 DEAD_SHARE = 0.5
 CHANGED_SHARE = 0.5
 SHORT_BUSY_TIMEOUT_SECONDS = 5.0
@@ -28,15 +28,15 @@ def _tables(measured: Measured) -> Iterator[Finding]:
             "missing_indexes",
             where,
             f"indexes or constraints are missing: {', '.join(tables.missing)}.",
-            "Statements that relied on them read whole tables; rules are not enforced.",
-            "Create them anew: manage.py sqlmigrate hipq 0001 shows how.",
+            "Statements that need them read whole tables, and constraints are not enforced.",
+            "Create them again: manage.py sqlmigrate hipq 0001 shows how.",
         )
     if tables.invalid:
         yield problem(
             "invalid_indexes",
             where,
             f"indexes are invalid: {', '.join(tables.invalid)}.",
-            "They cost as much as others at each write and serve no look-up.",
+            "Each write updates them, but no query uses them.",
             f"Run REINDEX INDEX CONCURRENTLY {tables.invalid[0]};",
         )
     if tables.guard != "enabled":
@@ -44,10 +44,10 @@ def _tables(measured: Measured) -> Iterator[Finding]:
             "no_guard",
             where,
             f"the trigger hipq_job_guard is {tables.guard}.",
-            "Nothing keeps final jobs as they are, or refuses moves that no state allows.",
+            "Nothing refuses changes of final jobs, or moves that the states do not allow.",
             "Enable it: ALTER TABLE hipq_job ENABLE TRIGGER hipq_job_guard;"
             if tables.guard == "disabled"
-            else "Create it anew: manage.py migrate hipq 0001, then manage.py migrate hipq.",
+            else "Create it again: manage.py migrate hipq 0001, then manage.py migrate hipq.",
         )
 
 
@@ -60,7 +60,7 @@ def _clock(measured: Measured) -> Iterator[Finding]:
             f"database {measured.database}",
             f"this machine's clock is {abs(offset):.1f} s {side} the database's.",
             "Workers correct for it; times in logs, and in your own code, do not agree.",
-            "Let both machines keep their time by NTP.",
+            "Synchronize the clocks of both machines by NTP.",
         )
 
 
@@ -68,9 +68,13 @@ def _clock(measured: Measured) -> Iterator[Finding]:
 
 
 def _server(measured: Measured) -> Iterator[Finding]:
-    server, where = measured.postgresql, f"database {measured.database}"
-    if server is None:
-        return
+    if measured.postgresql is not None:
+        where = f"database {measured.database}"
+        yield from _of_the_server(measured.postgresql, where)
+        yield from _on_the_way(measured.postgresql, where)
+
+
+def _of_the_server(server: PostgreSQL, where: str) -> Iterator[Finding]:
     if server.isolation != "read committed":
         yield problem(
             "isolation",
@@ -85,15 +89,19 @@ def _server(measured: Measured) -> Iterator[Finding]:
             "autovacuum_off",
             where,
             "autovacuum is off in the server.",
-            "Rows of finished moves stay and each look for jobs reads them.",
+            "Dead rows stay, and every probe for jobs reads them.",
             "Set autovacuum = on and track_counts = on in postgresql.conf, and reload it.",
         )
+
+
+def _on_the_way(server: PostgreSQL, where: str) -> Iterator[Finding]:
+    """Yield what stands between this machine and the server."""
     if server.backends > 1:
         yield warning(
             "pooler",
             where,
-            "a connection pooler in transaction mode stands before the database.",
-            "What belongs to a session, LISTEN and server-side cursors say, does not work there.",
+            "a connection pooler in transaction mode is in front of the database.",
+            "LISTEN, server-side cursors, and all else that belongs to a session do not work.",
             "Give the workers a direct connection, or a pool in session mode; for web processes "
             "set DISABLE_SERVER_SIDE_CURSORS.",
         )
@@ -102,8 +110,8 @@ def _server(measured: Measured) -> Iterator[Finding]:
             "dead_peer",
             where,
             "OPTIONS has neither tcp_user_timeout nor keepalives_idle.",
-            "Where the network drops a connection without a word, handlers and requests wait for "
-            "hours. Workers set them for their own connections only.",
+            "If the network drops a connection silently, handlers and requests wait for "
+            "hours. Workers set these options for their own connections only.",
             "Set OPTIONS: 'connect_timeout': 10, 'keepalives_idle': 10, 'keepalives_interval': 5, "
             "'keepalives_count': 3, 'tcp_user_timeout': 30000.",
         )
@@ -122,8 +130,8 @@ def _transactions(measured: Measured) -> Iterator[Finding]:
             f"database {measured.database}",
             f"{what} ({found.application or 'no name'}, {found.state}) has a transaction open for "
             f"{span(found.seconds)}.",
-            "While it is open no dead row of any table can be removed, and queues get slower.",
-            f"End what runs it, or the session: {end}",
+            "While it is open, dead rows cannot be removed from any table, and queues get slower.",
+            f"End the program that runs it, or the session: {end}",
         )
 
 
@@ -135,9 +143,9 @@ def _waits(measured: Measured) -> Iterator[Finding]:
                 "lock_wait",
                 f"database {measured.database}",
                 f"process {found.pid} has waited for a lock for {span(found.seconds)}; "
-                f"process {blockers} has it.",
+                f"process {blockers} holds it.",
                 "If it is a worker or a request that enqueues, it stands still.",
-                "See what that one does in pg_stat_activity; if need be end it: "
+                "See in pg_stat_activity what that process does; if necessary, end it: "
                 f"SELECT pg_terminate_backend({found.blockers[0] if found.blockers else 'pid'});",
             )
 
@@ -154,8 +162,8 @@ def _storage(measured: Measured) -> Iterator[Finding]:
             "storage",
             "table hipq_job",
             f"{differing}.",
-            "A queue's rows die young: vacuum must come early, and pages need room.",
-            f"Unless it was on purpose: ALTER TABLE hipq_job SET ({values});",
+            "Rows of a queue change often: vacuum must run early, and pages need room.",
+            f"Unless you set them on purpose: ALTER TABLE hipq_job SET ({values});",
         )
 
 
@@ -166,7 +174,7 @@ def _rows(measured: Measured) -> Iterator[Finding]:
                 "autovacuum_off",
                 f"table {table.name}",
                 "autovacuum is off for this table.",
-                "Rows of finished moves stay and each look for jobs reads them.",
+                "Dead rows stay, and every probe for jobs reads them.",
                 f"ALTER TABLE {table.name} RESET (autovacuum_enabled);",
             )
         yield from _row_counts(table)
@@ -178,7 +186,7 @@ def _row_counts(table: TableRows) -> Iterator[Finding]:
             "dead_rows",
             f"table {table.name}",
             f"{table.dead:,} dead rows beside {table.live:,} live ones.",
-            "Every look for jobs reads past them.",
+            "Every probe for jobs reads past them.",
             f"Look for an old transaction, then VACUUM (ANALYZE) {table.name};",
         )
     if table.changed > FEW_ROWS + CHANGED_SHARE * table.live:

@@ -12,9 +12,9 @@ class Level(StrEnum):
     """How bad it is."""
 
     PROBLEM = "problem"
-    """Jobs do not run, or what protects them is not there."""
+    """Jobs are not running, or a safeguard is missing."""
     WARNING = "warning"
-    """Jobs run, but slower than they could, or will soon."""
+    """Jobs are slower than they could be, or soon will be."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,19 @@ class Inbox:
 
 
 @dataclass(frozen=True, slots=True)
+class ScheduleState:
+    """A schedule that is not paused, where something may be wrong with it."""
+
+    name: str
+    late_seconds: float = 0
+    """For how long a due time has not been fired."""
+    skipped: int = 0
+    """How many of its last due times were skipped, one after the other."""
+    retired: bool = False
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Tables:
     """Whether the tables are as the migrations made them."""
 
@@ -51,7 +64,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class TableRows:
-    """What PostgreSQL knows of the rows of a table, and of how they are cleaned up."""
+    """What PostgreSQL knows about the rows of a table and their vacuum."""
 
     name: str
     live: int
@@ -102,12 +115,13 @@ class Measured:
     unknown_types: Mapping[str, int] = field(default_factory=dict)
     """Job types without code in this project, and how many jobs of each wait."""
     past_deadline: int = 0
-    """Running jobs whose time-out is a minute ago: any worker would have ended them."""
+    """Running jobs whose deadline was more than a minute ago: any worker would have ended them."""
     undecided: int = 0
-    """Jobs in error that nobody owns, for a minute: any worker would have taken them."""
+    """Jobs in error without an owner for a minute: any worker would have taken them."""
     held: frozenset[str] = frozenset()
     """Queues whose first due job does not start because a throttler says so."""
     inbox: Inbox = Inbox()
+    schedules: tuple[ScheduleState, ...] = ()
     unpruned: tuple[str, ...] = ()
     """Queues with final jobs that are a day past their retention."""
     tables: Tables = Tables()

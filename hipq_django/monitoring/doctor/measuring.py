@@ -1,4 +1,4 @@
-"""The queries that measure what the rules judge; what only one database has stands elsewhere."""
+"""The queries that measure what the rules judge; those for one database have their own files."""
 
 from __future__ import annotations
 
@@ -8,22 +8,26 @@ from typing import Any
 
 from django.apps import apps
 from django.db import connections
-from django.db.models import Min
+from django.db.models import Min, OuterRef, Subquery
 
 from hipq_django.conf import rules
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.schema import missing_migrations
-from hipq_django.job_types.registry import get_all_declared
-from hipq_django.models import Answer, Job, JobType, Queue
+from hipq_django.domain.states import NONE
+from hipq_django.job_types.registry import find_declared
+from hipq_django.models import Answer, Job, JobType, Queue, Schedule, ScheduleRun
 from hipq_django.monitoring import overview
 from hipq_django.monitoring.counts import capped_count
 from hipq_django.monitoring.doctor import postgresql, sqlite
-from hipq_django.monitoring.doctor.measurements import Inbox, Measured, Tables
+from hipq_django.monitoring.doctor.measurements import Inbox, Measured, ScheduleState, Tables
 from hipq_django.monitoring.reasons import explain
 
 PATIENCE = timedelta(minutes=1)
-"""For so long a worker may take over what it does each second."""
+"""How long a worker may take for its duties of each second."""
+
+SKIPS = 5
+"""How many skipped due times in a row are told."""
 
 UNPRUNED = timedelta(days=1)
 
@@ -47,6 +51,7 @@ def measure(config: InstanceSettings) -> Measured:
         undecided=_undecided(config, now - PATIENCE),
         held=frozenset(_held(config, now)),
         inbox=_inbox(config, now),
+        schedules=tuple(_schedules(config, now)),
         unpruned=tuple(_unpruned(config, now - UNPRUNED)),
         tables=_tables(using),
         clock_offset_seconds=offset.total_seconds(),
@@ -63,9 +68,8 @@ def _jobs(config: InstanceSettings) -> Any:
 
 
 def _unknown_types(config: InstanceSettings) -> Iterator[tuple[str, int]]:
-    known = {declared.name for declared in get_all_declared(config.name)}
     for row in JobType.objects.using(config.database).filter(instance=config.name):
-        if row.name not in known:
+        if find_declared(row.instance, row.name, row.kind) is None:
             yield row.name, capped_count(_jobs(config).waiting().filter(job_type=row))
 
 
@@ -100,6 +104,22 @@ def _inbox(config: InstanceSettings, now: datetime) -> Inbox:
         ttl_seconds=config.answer_ttl_seconds,
         unmatched=capped_count(unmatched),
     )
+
+
+def _schedules(config: InstanceSettings, now: datetime) -> Iterator[ScheduleState]:
+    rows = Schedule.objects.using(config.database).filter(instance=config.name, paused=False)
+    # One query for all of them: there may be one for each tenant.
+    runs = ScheduleRun.objects.using(config.database).filter(schedule=OuterRef("pk"))
+    last = runs.exclude(kind=ScheduleRun.Kind.MANUAL).order_by("-due_time").values("kind")
+    places = {f"run_{n}": Subquery(last[n : n + 1]) for n in range(SKIPS)}
+    for row in rows.annotate(**places).order_by("name"):
+        due = now if row.retired or row.next_time is None else row.next_time
+        kinds = [kind for name in places if (kind := getattr(row, name)) is not None]
+        skipped = len(kinds) if set(kinds) == {ScheduleRun.Kind.SKIPPED} else 0
+        problem = "" if row.problem == NONE else row.problem
+        yield ScheduleState(
+            row.name, max(0.0, (now - due).total_seconds()), skipped, row.retired, problem
+        )
 
 
 def _unpruned(config: InstanceSettings, before: datetime) -> Iterator[str]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from hipq_django.domain.states import NONE
 from hipq_django.monitoring.counts import format_count
 from hipq_django.monitoring.doctor.database_rules import DATABASE_RULES
 from hipq_django.monitoring.doctor.findings import Finding, Level, problem, span, warning
-from hipq_django.monitoring.doctor.measurements import Measured
-from hipq_django.monitoring.overview import QueueCounts
+from hipq_django.monitoring.doctor.measurements import Measured, ScheduleState
+from hipq_django.monitoring.endings import Trend
+from hipq_django.monitoring.overview import JobTypeEndings, QueueCounts
 
 OVERDUE_SECONDS = 60.0
 LONG_OVERDUE_SECONDS = 900.0
 MANY_EARLY_ANSWERS = 1_000
+SKIPS = 5
+"""How many skipped due times in a row are told."""
+
 MOST = 0.5
 """From this share on it is a problem."""
 
@@ -47,9 +51,9 @@ def _queues(measured: Measured) -> Iterator[Finding]:
 
 
 def _queue(queue: QueueCounts, held: Collection[str]) -> Iterator[Finding]:
-    """One finding for a queue that does not run: what holds it first.
+    """One finding for a queue that does not run: its first cause.
 
-    None where a throttler holds its first job, as it was told.
+    None if a throttler holds its first job as intended.
     """
     if queue.problem != NONE:
         yield _held(queue)
@@ -73,8 +77,8 @@ def _held(queue: QueueCounts) -> Finding:
         "throttler_problem",
         f"queue {queue.name}",
         f"held, because {queue.problem}",
-        f"No job of it starts until its throttlers work; {_due(queue)}.",
-        "Mend the throttler, or take it out of THROTTLERS, and restart the workers.",
+        f"Its jobs do not start until its throttlers work; {_due(queue)}.",
+        "Correct the throttler, or remove it from THROTTLERS, and restart the workers.",
     )
 
 
@@ -98,7 +102,7 @@ def _paused(queue: QueueCounts) -> Finding:
         "paused",
         f"queue {queue.name}",
         f"paused, and {_due(queue)}.",
-        "No job of it starts.",
+        "Its jobs do not start.",
         "Resume it in the admin when the reason for the pause is gone.",
     )
 
@@ -113,12 +117,12 @@ def _full(queue: QueueCounts) -> Finding:
         f"queue {queue.name}",
         f"its limit is reached, {queue.load:g} of {queue.throttle_limit:g}; {_due(queue)}.",
         f"{format_count(queue.awaiting_answer)} of its running jobs wait for an answer, and count.",
-        "Raise the limit if the other system allows it; see whether its answers still come.",
+        "Raise the limit if the other system allows it; check whether its answers still come.",
     )
 
 
 def _is_unanswered(queue: QueueCounts) -> bool:
-    """Whether what fills the limit waits for answers, and none has come for long."""
+    """Whether jobs that wait for answers fill the limit, and no answer has come for long."""
     is_old = queue.oldest_due_seconds >= LONG_OVERDUE_SECONDS
     is_quiet = queue.quiet_seconds is None or queue.quiet_seconds >= LONG_OVERDUE_SECONDS
     return bool(queue.awaiting_answer) and is_old and is_quiet
@@ -131,8 +135,8 @@ def _unanswered(queue: QueueCounts) -> Finding:
         f"queue {queue.name}",
         f"its limit is reached, {queue.load:g} of {queue.throttle_limit:g}, and no job of it has "
         f"ended for {since}; {_due(queue)}.",
-        f"{format_count(queue.awaiting_answer)} of its running jobs wait for an answer; nothing "
-        "starts before some come, or time out.",
+        f"{format_count(queue.awaiting_answer)} of its running jobs wait for an answer; no job "
+        "starts before some are answered or time out.",
         "Ask the other system whether it answers; look in the admin for answers without a job, and "
         "in the log for requests that were refused.",
     )
@@ -145,7 +149,7 @@ def _overdue(queue: QueueCounts) -> Finding:
         "overdue",
         f"queue {queue.name}",
         f"{_due(queue)}, though workers serve it.",
-        "They are too few, too slow, or something holds these jobs.",
+        "There are too few workers, they are too slow, or something holds these jobs.",
         "Open the oldest in the admin: it says why it does not run. If nothing holds it, start "
         f"more workers or threads: manage.py hipq_worker {queue.name}",
     )
@@ -162,45 +166,56 @@ def _due(queue: QueueCounts) -> str:
 
 
 def _endings(measured: Measured) -> Iterator[Finding]:
-    for queue in measured.overview.queues if measured.overview else []:
-        if queue.trend.is_failing:
-            yield _more_than_usual(measured, queue, "failing", "failed")
-        if queue.trend.is_timing_out:
-            yield _more_than_usual(measured, queue, "timing_out", "timed_out")
+    """One finding for a queue; for a job type only where its queue, as a whole, is as usual."""
+    if measured.overview is None:
+        return
+    types = measured.overview.job_types
+    for code, how in (("failing", "failed"), ("timing_out", "timed_out")):
+        unusual = [q for q in measured.overview.queues if _is_unusual(q.trend, code)]
+        for queue in unusual:
+            mostly = _mostly([row for row in types if row.queue == queue.name], how)
+            yield _more_than_usual(f"queue {queue.name}", queue.trend, code, how, mostly)
+        told = {queue.name for queue in unusual}
+        for row in types:
+            if row.queue not in told and _is_unusual(row.trend, code):
+                yield _more_than_usual(f"job type {row.name}", row.trend, code, how)
+
+
+def _is_unusual(trend: Trend, code: str) -> bool:
+    return trend.is_failing if code == "failing" else trend.is_timing_out
 
 
 _WHY = {
-    "failed": "Each was given up: its policy, or its retry handler, tried it no more.",
+    "failed": "Their policies or retry handlers gave them up.",
     "timed_out": "They were not answered in time, or their handlers took too long.",
 }
 _WHAT_TO_DO = {
-    "failed": "Open the failed jobs of the queue in the admin: their errors say why. Pause the "
-    "queue while the other system is down; requeue them when the cause is gone.",
-    "timed_out": "See whether the other system answers, and whether its answers reach this "
+    "failed": "Open the failed jobs in the admin: their errors say why. Pause the queue while the "
+    "other system is down; requeue them when the cause is gone.",
+    "timed_out": "Check whether the other system answers, and whether its answers reach this "
     "project: webhooks that were refused, answers without a job, a consumer that is not running.",
 }
 
 
-def _more_than_usual(measured: Measured, queue: QueueCounts, code: str, how: str) -> Finding:
-    lately, usually = queue.trend.lately, queue.trend.usually
+def _more_than_usual(where: str, trend: Trend, code: str, how: str, mostly: str = "") -> Finding:
+    lately, usually = trend.lately, trend.usually
     number, share = getattr(lately, how), lately.share(getattr(lately, how))
     usual = usually.share(getattr(usually, how))
+    before = f"{usual:.0%} the day before" if usually.ended else "none ended the day before"
     return Finding(
         Level.PROBLEM if share >= MOST else Level.WARNING,
         code,
-        f"queue {queue.name}",
+        where,
         f"{number:,} of the last {lately.ended:,} jobs {how.replace('_', ' ')} within an hour "
-        f"({share:.0%}; {usual:.0%} the day before){_mostly(measured, queue, how)}.",
+        f"({share:.0%}; {before}){mostly}.",
         _WHY[how],
         _WHAT_TO_DO[how],
     )
 
 
-def _mostly(measured: Measured, queue: QueueCounts, how: str) -> str:
+def _mostly(types: Sequence[JobTypeEndings], how: str) -> str:
     """Return the job types that most of them are of."""
-    types = measured.overview.job_types if measured.overview else []
-    here = [row for row in types if row.queue == queue.name]
-    counted = sorted([(getattr(row.trend.lately, how), row.name) for row in here], reverse=True)
+    counted = sorted([(getattr(row.trend.lately, how), row.name) for row in types], reverse=True)
     most = [f"{name} {number:,}" for number, name in counted[:3] if number]
     return f": {', '.join(most)}" if most else ""
 
@@ -216,8 +231,8 @@ def _workers(measured: Measured) -> Iterator[Finding]:
                 f"worker {worker.name}",
                 f"no heartbeat for {span(worker.heartbeat_age_seconds)}; it had "
                 f"{worker.in_flight:,} jobs in flight.",
-                "Any live worker of the instance would have taken its jobs over: there is none.",
-                "Start a worker; see the log of this one for why it stopped.",
+                "A live worker of the instance would have taken its jobs over, but there is none.",
+                "Start a worker; the log of this one says why it stopped.",
             )
 
 
@@ -231,8 +246,8 @@ def _consumers(measured: Measured) -> Iterator[Finding]:
                 f"consumer {consumer.name}",
                 f"no heartbeat for {span(consumer.heartbeat_age_seconds)}; it had "
                 f"{consumer.in_flight:,} messages of source {consumer.source} in flight.",
-                "What it had not acknowledged, the broker delivers again to the next one.",
-                "See its log for why it stopped; "
+                "The broker delivers its unacknowledged messages to the next consumer.",
+                "Its log says why it stopped; "
                 f"start it again: manage.py hipq_consume {consumer.source}",
             )
     read = {consumer.source for consumer in consumers if not consumer.silent}
@@ -255,10 +270,10 @@ def _unread(source: str, measured: Measured) -> Finding:
 
 
 def _stuck(measured: Measured) -> Iterator[Finding]:
-    why = "For a minute already; a worker that knows their types would settle this in a second."
+    why = "This has lasted for a minute; a worker that knows their types needs only a second."
     what_to_do = "Start a worker with this project's code; see the workers' logs for errors."
     for code, number, what in (
-        ("time_outs", measured.past_deadline, "running jobs are past their time-out"),
+        ("time_outs", measured.past_deadline, "running jobs are past their deadline"),
         ("undecided", measured.undecided, "failed jobs wait for their retry handler"),
     ):
         if number:
@@ -285,7 +300,7 @@ def _throttlers(measured: Measured) -> Iterator[Finding]:
             "throttler_setting",
             f"instance {measured.instance}",
             text,
-            "The queue is held as long as one of its throttlers cannot be used.",
+            "The queue is held for as long as one of its throttlers cannot be used.",
             "Correct THROTTLERS in the HIPQ setting, and restart the workers.",
         )
 
@@ -311,7 +326,52 @@ def _inbox(measured: Measured) -> Iterator[Finding]:
             f"instance {measured.instance}",
             f"{format_count(inbox.unmatched)} answers of the last day never found a job.",
             "The jobs that they were meant for, if any, time out.",
-            "Look at them in the admin: is it the key, the job type, or a message of no concern?",
+            "Look at them in the admin: is the key or the job type wrong, or are they irrelevant?",
+        )
+
+
+def _schedules(measured: Measured) -> Iterator[Finding]:
+    for row in measured.schedules:
+        yield from _unfired(row, f"schedule {row.name}")
+        yield from _in_vain(row, f"schedule {row.name}")
+
+
+def _unfired(row: ScheduleState, where: str) -> Iterator[Finding]:
+    if row.problem:
+        yield problem(
+            "schedule_problem",
+            where,
+            f"it cannot be fired: {row.problem}",
+            "None of its jobs are made; other schedules are not affected.",
+            "Correct the schedule; it is tried again each minute.",
+        )
+    elif row.late_seconds >= OVERDUE_SECONDS:
+        yield problem(
+            "schedule_late",
+            where,
+            f"it has been due for {span(row.late_seconds)}.",
+            "Its jobs are made once a worker runs.",
+            "Start a worker of the instance, or see its log.",
+        )
+
+
+def _in_vain(row: ScheduleState, where: str) -> Iterator[Finding]:
+    """Yield why a schedule makes fewer jobs than its times say."""
+    if row.skipped >= SKIPS:
+        yield warning(
+            "schedule_skipping",
+            where,
+            f"its last {row.skipped} due times were skipped: a job of it was still live.",
+            "It runs less often than its times say.",
+            "See why that job does not end, or choose another overlap.",
+        )
+    if row.retired:
+        yield warning(
+            "schedule_retired",
+            where,
+            "no live worker's code declares it any more.",
+            "None of its jobs are made.",
+            "Delete it, or deploy the code that declares it.",
         )
 
 
@@ -321,8 +381,8 @@ def _unpruned(measured: Measured) -> Iterator[Finding]:
             "not_pruned",
             f"queue {', '.join(measured.unpruned)}",
             "final jobs are more than a day past their retention.",
-            "The tables grow for ever; backups and vacuum take longer.",
-            "Run manage.py hipq_prune each day, from cron say.",
+            "The tables keep growing; backups and vacuum take longer.",
+            "Run manage.py hipq_prune each day, for example from cron.",
         )
 
 
@@ -335,5 +395,6 @@ _RULES: tuple[Callable[[Measured], Iterator[Finding]], ...] = (
     _unknown_types,
     _throttlers,
     _inbox,
+    _schedules,
     _unpruned,
 )

@@ -1,13 +1,13 @@
-"""Verifiers: whether a webhook message comes from whom it says.
+"""Verifiers: they check who sent a webhook message.
 
-A verifier is a callable that takes the request and returns True for an authentic one; anything
-else, or an exception, refuses it. Those of this package compare in constant time and show their
-secrets nowhere.
+A verifier is a callable that takes the request and returns True for an authentic one; any other
+value, or an exception, refuses it. The verifiers of this package compare in constant time and never
+show their secrets.
 
 A verifier may also have a method `message_id`, which takes an authentic request and returns the
-id of its message. The view uses it where the project gave no `message_id` of its own, so that a
-message that is sent again is known. What it returns is made of nothing but what is signed: the
-rest of a request can be changed by whoever sends it again.
+id of its message. The view uses it if the project gave no `message_id`, so that a repeated message
+is recognized. The id is made only from signed parts, because anyone who sends a message again can
+change the rest.
 """
 
 from hipq_django.web.verifiers.shared import NoVerification, SharedSecret

@@ -14,7 +14,7 @@ STANDARD_PREFIX = "whsec_"
 
 
 class SecretValues:
-    """One secret or several; those that no function returns are checked at once."""
+    """One secret or several; they are checked at once, unless a function returns them."""
 
     __slots__ = ("_given", "_where")
 
@@ -25,7 +25,7 @@ class SecretValues:
             self.read()
 
     def read(self) -> list[bytes]:
-        """Return the secrets of this moment; raise `ConfigurationError` unless all are usable."""
+        """Return the current secrets; raise `ConfigurationError` unless all are usable."""
         given = self._ask(self._given) if callable(self._given) else self._given
         several = list(given) if isinstance(given, list | tuple) else [given]
         if not several:

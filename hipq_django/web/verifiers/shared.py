@@ -16,8 +16,8 @@ from hipq_django.web.verifiers.signatures import (
 class SharedSecret:
     """The secret itself in a header, for example `SharedSecret("X-Token", secret)`.
 
-    It is as safe as the connection. The header is taken out of the request, so that no error
-    report shows it. `secret` as for `StripeSignature`.
+    It is as safe as the connection. The header is removed from the request, so that no error report
+    shows it. `secret` as for `StripeSignature`.
     """
 
     def __init__(self, header: str, secret: Secrets) -> None:
@@ -35,7 +35,7 @@ class SharedSecret:
 
 
 class NoVerification:
-    """Everybody is believed: only for an address that nobody else can reach."""
+    """Accepts every message: only for an address that nobody else can reach."""
 
     def __call__(self, request: HttpRequest) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""What verifiers have in common: headers of a request, digests, ages, and how they are compared."""
+"""What verifiers share: headers of a request, digests, ages, and their comparison."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _UNIX_SECONDS = re.compile(r"[0-9]{1,12}")
 
 
 def checked_header(where: str, name: object) -> str:
-    """Return the name of a header; raise `ConfigurationError` for what cannot be one."""
+    """Return the name of a header; raise `ConfigurationError` for an invalid one."""
     if isinstance(name, str) and _HEADER.fullmatch(name):
         return name
     raise ConfigurationError(
-        f"{where}: header {name!r:.200} is no name of a header; give one such as 'X-Token'."
+        f"{where}: header {name!r:.200} is not the name of a header; give one such as 'X-Token'."
     )
 
 
 def header_of(request: HttpRequest, name: str) -> str:
-    """Return the header of a request; raise `ForgedWebhookError` where it is missing."""
+    """Return the header of a request; raise `ForgedWebhookError` if it is missing."""
     # Not request.headers, which would keep a copy of a secret.
     value = request.META.get(meta_name(name))
     if not value:
@@ -67,7 +67,7 @@ def hex_digests(secrets: SecretValues, content: bytes) -> list[bytes]:
 
 
 def check_one_matches(expected: Sequence[bytes], given: Iterable[str]) -> None:
-    """Raise `ForgedWebhookError` unless one that was given is one that is expected."""
+    """Raise `ForgedWebhookError` unless one of the given signatures is expected."""
     # A list, because the first match must not end the comparing earlier.
     found = [hmac.compare_digest(one, bytes_of(other)) for other in given for one in expected]
     if not any(found):
@@ -75,7 +75,7 @@ def check_one_matches(expected: Sequence[bytes], given: Iterable[str]) -> None:
 
 
 def fingerprint(content: bytes) -> str:
-    """Return an id of what was signed: the same for the same content, and another for any other."""
+    """Return an id for signed content: equal for equal content, different for any other."""
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
@@ -83,12 +83,12 @@ def fingerprint(content: bytes) -> str:
 
 
 def is_time(text: str) -> bool:
-    """Whether a text is a number of seconds since 1970, as signatures have it."""
+    """Whether a text is a number of seconds since 1970."""
     return _UNIX_SECONDS.fullmatch(text) is not None
 
 
 def time_of(request: HttpRequest, name: str) -> str:
-    """Return the header that has the time; raise `ForgedWebhookError` where it is no time."""
+    """Return the header with the time; raise `ForgedWebhookError` if it is not a time."""
     text = header_of(request, name)
     if not is_time(text):
         raise ForgedWebhookError(
@@ -108,7 +108,7 @@ def check_age(moment: str, tolerance: float) -> None:
 
 
 def checked_tolerance(where: str, seconds: object) -> float:
-    """Return the tolerance; raise `ConfigurationError` for what is no number of seconds."""
+    """Return the tolerance; raise `ConfigurationError` unless it is a number of seconds."""
     number = number_in(seconds, 0, MAX_SECONDS)
     if not number:
         raise ConfigurationError(

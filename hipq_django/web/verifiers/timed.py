@@ -1,4 +1,4 @@
-"""Verifiers of signatures that have a time, and are refused when they are too old."""
+"""Verifiers of signatures with a time; old signatures are refused."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from hipq_django.web.verifiers.signatures import (
 class StripeSignature:
     """HMAC-SHA256 of time and raw body, as `t=1700000000,v1=5257a8…` in one header.
 
-    `secret` is text, bytes, a list of them while they are exchanged, or a function that returns
-    one of these at each message. The time may be `tolerance` seconds away from this machine's
-    clock, in both directions. Raise `ConfigurationError` for an empty secret.
+    `secret` is text, bytes, a list of them while they are replaced, or a function that returns one
+    of these for each message. The time may be `tolerance` seconds away from this machine's clock,
+    in both directions. Raise `ConfigurationError` for an empty secret.
     """
 
     def __init__(
@@ -54,8 +54,8 @@ class StandardWebhooksSignature:
 
     The id is in the header `webhook-id`, the time in `webhook-timestamp`, and the signatures in
     `webhook-signature`, as `v1,K5oZfz…` with spaces between several. Entries of other versions are
-    passed over. `headers` is what the three begin with, where the sender calls them otherwise.
-    `secret` and `tolerance` as for `StripeSignature`; a secret in text is `whsec_` and base64.
+    ignored. `headers` is the prefix of the three, if the sender uses another one. `secret` and
+    `tolerance` as for `StripeSignature`; a secret in text is `whsec_` and base64.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class StandardWebhooksSignature:
         return True
 
     def message_id(self, request: HttpRequest) -> str:
-        """Return the id of an authentic message, which is signed too."""
+        """Return the id of an authentic message; the id itself is signed."""
         name = header_of(request, self._id)
         if not name.isascii():
             raise ForgedWebhookError(f"header {self._id} has characters that are not ASCII.")
@@ -97,9 +97,9 @@ class StandardWebhooksSignature:
 class SlackSignature:
     """HMAC-SHA256 of `v0:time:body`, as `v0=a2114d…` in `X-Slack-Signature`.
 
-    The time is in `X-Slack-Request-Timestamp`. Slack gives its messages no id that it signs, so the
-    id is made of time and body: a request that comes again is the same message. `secret` and
-    `tolerance` as for `StripeSignature`.
+    The time is in `X-Slack-Request-Timestamp`. Slack's messages have no signed id, so the id is
+    made from time and body: a repeated request is the same message. `secret` and `tolerance` as for
+    `StripeSignature`.
     """
 
     _SIGNATURE = "X-Slack-Signature"
@@ -119,7 +119,7 @@ class SlackSignature:
         return True
 
     def message_id(self, request: HttpRequest) -> str:
-        """Return the id of an authentic message: it is made of all that is signed."""
+        """Return the id of an authentic message, made from all signed parts."""
         return fingerprint(self._signed(request))
 
     def _signed(self, request: HttpRequest) -> bytes:

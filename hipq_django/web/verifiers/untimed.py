@@ -1,4 +1,4 @@
-"""Verifiers of signatures of the body alone: they never grow old."""
+"""Verifiers of signatures of the body alone, which stay valid for ever."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ from hipq_django.web.verifiers.signatures import (
 class GitHubSignature:
     """HMAC-SHA256 of the raw body, as `sha256=5257a8…` in a header.
 
-    It has no time, so a message that was overheard can be sent again: give the view a
-    `message_id`. `prefix` is what stands before the hexadecimal digits. `secret` as for
-    `StripeSignature`.
+    It has no time, so an intercepted message can be sent again: give the view a `message_id`.
+    `prefix` comes before the hexadecimal digits. `secret` as for `StripeSignature`.
     """
 
     def __init__(
@@ -48,8 +47,8 @@ class GitHubSignature:
 class ShopifySignature:
     """HMAC-SHA256 of the raw body, in base64, as Shopify signs: `header` has nothing else.
 
-    It has no time, and none of the other headers is signed, so the id of a message is made of its
-    body: a body that comes again is the same message. `secret` as for `StripeSignature`.
+    It has no time, and no other header is signed, so the id of a message is made from its body: a
+    repeated body is the same message. `secret` as for `StripeSignature`.
     """
 
     def __init__(self, secret: Secrets, *, header: str = "X-Shopify-Hmac-Sha256") -> None:
@@ -63,7 +62,7 @@ class ShopifySignature:
         return True
 
     def message_id(self, request: HttpRequest) -> str:
-        """Return the id of an authentic message: it is made of the body."""
+        """Return the id of an authentic message, made from its body."""
         return fingerprint(request.body)
 
     def __repr__(self) -> str:

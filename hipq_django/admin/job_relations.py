@@ -1,0 +1,92 @@
+"""What other rows a job's page leads to: jobs, its batch, and answers that may be its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Model
+from django.utils.html import format_html, format_html_join
+from django.utils.translation import gettext
+
+from hipq_django.admin.display import age
+from hipq_django.domain.dependencies import PART
+from hipq_django.models import Answer, Batch, Job, Link
+from hipq_django.monitoring.counts import COUNT_LIMIT
+
+MOST = 10
+"""How many rows of a kind are named."""
+
+Target = tuple[type[Model], int | None]
+ToPage = Callable[[type[Model], object, object], str]
+"""Returns a link to the page of a row."""
+
+
+def relations(job: Job, link: ToPage) -> Iterator[tuple[str, str]]:
+    """Yield what other jobs have to do with a job: what they are, and links to them."""
+    links = Link.objects.using(job.using).order_by("pk")
+    needs, parts = _by_kind(links.filter(job=job))
+    followers, gatherers = _by_kind(links.filter(needs_job=job))
+    groups: list[tuple[str, list[Target]]] = [
+        (gettext("Enqueued by"), [(Job, job.parent_id)]),
+        (gettext("Enqueued while it ran"), _jobs(Job.objects.using(job.using).filter(parent=job))),
+        (gettext("Follows"), [_needed(need) for need in needs]),
+        (gettext("Followed by"), [(Job, follower.job_id) for follower in followers]),
+        (gettext("Gathers"), [_needed(part) for part in parts]),
+        (gettext("Gathered by"), [(Job, gatherer.job_id) for gatherer in gatherers]),
+        (gettext("Batch"), [(Batch, job.batch_id)]),
+    ]
+    for title, found in groups:
+        named: list[Target] = [(model, pk) for model, pk in found if pk]
+        if named:
+            yield title, _links(named, link)
+    if steps := list(job.steps.order_by("pk").values_list("name", flat=True)[: MOST + 1]):
+        yield gettext("Steps done"), ", ".join(steps[:MOST]) + (", …" if len(steps) > MOST else "")
+
+
+def _by_kind(links: Any) -> tuple[list[Link], list[Link]]:
+    """Return the first links of jobs that follow others, and of jobs that gather others."""
+    found = list(links[: MOST + 1])
+    return [row for row in found if row.on != PART], [row for row in found if row.on == PART]
+
+
+def _needed(need: Link) -> Target:
+    return (Job, need.needs_job_id) if need.needs_job_id else (Batch, need.needs_batch_id)
+
+
+def _jobs(rows: Any) -> list[Target]:
+    return [(Job, pk) for pk in rows.order_by("pk").values_list("pk", flat=True)[: MOST + 1]]
+
+
+def _links(named: list[Target], link: ToPage) -> str:
+    links = ((link(model, pk, f"{model._meta.verbose_name} {pk}"),) for model, pk in named[:MOST])
+    more = ", …" if len(named) > MOST else ""
+    return format_html("{}{}", format_html_join(", ", "{}", links), more)
+
+
+def candidates(job: Job, now: datetime, link: ToPage) -> str:
+    """Return links to answers without a job that may be this job's; '' where there are none.
+
+    The newest ones of its type, while it waits for its answer.
+    """
+    if not job.is_awaiting_answer:
+        return ""
+    rows = Answer.objects.using(job.using).filter(
+        instance=job.job_type.instance, job_type=job.job_type.name, job=None
+    )
+    kinds = (Answer.Kind.RESPONSE, Answer.Kind.ERROR)
+    newest = rows.filter(pk__in=_newest(rows), kind__in=kinds).order_by("-pk")[: MOST + 1]
+    found = [(link(Answer, row.pk, _candidate(row)), age(row.receive_time, now)) for row in newest]
+    more = ", …" if len(found) > MOST else ""
+    return format_html("{}{}", format_html_join(", ", "{} ({})", found[:MOST]), more)
+
+
+def _candidate(answer: Answer) -> str:
+    text = gettext("%(kind)s for %(key)s")
+    return text % {"kind": answer.get_kind_display(), "key": answer.job_key}
+
+
+def _newest(rows: Any) -> list[int]:
+    """Return the ids of the newest rows, so that a page costs the same however many there are."""
+    return list(rows.order_by("-pk").values_list("pk", flat=True)[: min(100, COUNT_LIMIT)])

@@ -1,0 +1,232 @@
+"""What an operator does to rows: by an action of the list, or a button of a row's page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from copy import copy
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from django.contrib import messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.utils import model_ngettext, unquote
+from django.db import transaction
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.translation import gettext_lazy as _, override
+from django.views.decorators.http import require_POST
+
+from hipq_django.admin.display import format_number, title
+from hipq_django.admin.row_pages import MAX_SHOWN, RowPages
+from hipq_django.exceptions import HipqError
+
+if TYPE_CHECKING:
+    from django.utils.functional import _StrOrPromise
+
+MAX_ROWS = 900
+"""How many rows one action takes: each is a transaction of its own, and a request is short. Their
+ids come back with a confirmation, and Django takes a form with at most 1,000 fields."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One thing to do to a row: by which permission and function, when, and what it warns of."""
+
+    name: str
+    label: _StrOrPromise
+    permission: str
+    perform: Callable[[Any], Any]
+    done: _StrOrPromise
+    is_possible: Callable[[Any], bool] = lambda row: True
+    """Whether the row is such that it can be done at all; else the function says why not."""
+    is_of_use: Callable[[Any, datetime], bool] = lambda row, now: True
+    """Whether it changes anything of a row to which it can be done."""
+    useless: _StrOrPromise = ""
+    """Why a row to which it is of no use is left as it is."""
+    warning: Callable[[Any], _StrOrPromise] = lambda row: ""
+    """What is said before it is done to a row, and has to be confirmed; '' where nothing is."""
+    confirm: _StrOrPromise = ""
+    """What the button says that does it, after the warning."""
+    asks_in_list: bool = True
+    """Whether the action of the list asks where a row has a warning."""
+    is_atomic: bool = True
+    """Whether it is one transaction, with its line in the history; not what works in pages."""
+
+
+class RowActions(RowPages):
+    """Rows with actions in their list and buttons on their pages, by the same verbs."""
+
+    verbs: ClassVar[Mapping[str, Verb]] = {}
+
+    def may_do(self, request: HttpRequest, name: str) -> bool:
+        """Return whether the user may do what a verb does."""
+        return self.may(request, self.verbs[name].permission)
+
+    # What a verb leads to
+
+    def said(self, verb: Verb, before: Any, result: Any) -> str:
+        """Return what was done to a row, which is given as it was before."""
+        return str(verb.done)
+
+    def write_down(self, request: HttpRequest, row: Any, result: Any, said: str) -> None:
+        """Write down in the history what was done."""
+        self.log_change(request, row, f"{said}.")
+
+    def target(self, row: Any, result: Any) -> Any:
+        """Return the row whose page is shown after a button was pressed."""
+        return row
+
+    def _perform(self, request: HttpRequest, row: Any, verb: Verb) -> tuple[Any, str]:
+        """Do it and write it down, both or neither; return the row it led to, and what was done."""
+        before = copy(row)
+        with transaction.atomic(using=self.database) if verb.is_atomic else nullcontext():
+            result = verb.perform(row)
+            with override(None):  # the history is English
+                self.write_down(request, row, result, self.said(verb, before, result))
+        return self.target(row, result), self.said(verb, before, result)
+
+    # From the list
+
+    def perform_each(
+        self, request: HttpRequest, rows: QuerySet[Any], name: str
+    ) -> HttpResponse | None:
+        """Do it to each row on its own; what is refused does not stop the others.
+
+        Ask before, with nothing done, where a row has a warning.
+        """
+        verb = self.verbs[name]
+        ids = list(rows.order_by("pk").values_list("pk", flat=True)[: MAX_ROWS + 1])
+        if len(ids) > MAX_ROWS:
+            most = _("Nothing was done: select at most %(count)s %(rows)s at a time.")
+            values = {"count": format_number(MAX_ROWS), "rows": self.opts.verbose_name_plural}
+            self.message_user(request, most % values, messages.ERROR)
+            return None
+        if verb.asks_in_list and "confirmed" not in request.POST:
+            found = self.get_queryset(request).filter(pk__in=ids).order_by("pk")
+            if warned := [row for row in found if self._warning(row, verb)]:
+                return self._ask(request, verb, warned, ids)
+        self._do_each(request, ids, verb)
+        return None
+
+    def _do_each(self, request: HttpRequest, ids: Sequence[int], verb: Verb) -> None:
+        refusals = [text for pk in ids if (text := self._refusal(request, pk, verb))]
+        if done := len(ids) - len(refusals):
+            values = {
+                "done": verb.done,
+                "count": format_number(done),
+                "rows": model_ngettext(self.opts, done),
+            }
+            text = _("%(done)s: %(count)s %(rows)s.") % values
+            self.message_user(request, text, messages.SUCCESS)
+        self.report(request, refusals)
+
+    def _refusal(self, request: HttpRequest, pk: int, verb: Verb) -> str:
+        """Do it to one row; return why it was refused, '' where it was not."""
+        row = self.get_queryset(request).filter(pk=pk).first()
+        if row is None:
+            text = _("%(kind)s %(id)s does not exist any more; it was pruned.")
+            return text % {"kind": self.opts.verbose_name, "id": pk}
+        what = self.called(row)
+        if verb.is_possible(row) and not verb.is_of_use(row, self.now):
+            text = _("%(row)s was left as it is: %(reason)s")
+            return text % {"row": what, "reason": verb.useless}
+        try:
+            self._perform(request, row, verb)
+        except HipqError as error:
+            return _("%(row)s: %(error)s") % {"row": what, "error": error}
+        return ""
+
+    def called(self, row: Model) -> str:
+        """Return what a row is called where it is refused."""
+        return title(row)
+
+    # From the page
+
+    def is_offered(self, request: HttpRequest, row: Any, verb: Verb) -> bool:
+        """Return whether this user may do this to this row now."""
+        can_be = verb.is_possible(row) and verb.is_of_use(row, self.now)
+        return can_be and self.may(request, verb.permission)
+
+    def buttons(self, request: HttpRequest, row: Any) -> list[dict[str, Any]]:
+        """Return what this user may do to this row now."""
+        return [
+            {
+                "label": verb.label,
+                "name": verb.name,
+                "url": self.url(self.model, verb.name, row.pk),
+                "warning": verb.warning(row),
+                "confirm": verb.confirm or verb.label,
+            }
+            for verb in self.verbs.values()
+            if self.is_offered(request, row, verb)
+        ]
+
+    def get_urls(self) -> list[Any]:
+        """Return the pages with one more address for each button."""
+        own = [self.address(name, self._button_view(verb)) for name, verb in self.verbs.items()]
+        return [*own, *super().get_urls()]
+
+    def render_change_form(
+        self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        """Put the buttons above the form."""
+        row = context["original"]
+        context["buttons"] = self.buttons(request, row) if row is not None else []
+        return super().render_change_form(request, context, *args, **kwargs)
+
+    def _button_view(self, verb: Verb) -> Callable[..., HttpResponse]:
+        @require_POST
+        def press(request: HttpRequest, object_id: str) -> HttpResponse:
+            self.require(request, verb.permission)
+            return self._press(request, unquote(object_id), verb)
+
+        return press
+
+    def _press(self, request: HttpRequest, object_id: str, verb: Verb) -> HttpResponse:
+        row = self.get_object(request, object_id)
+        if row is None:
+            return self.gone(request, object_id)
+        if self._warning(row, verb) and "confirmed" not in request.POST:
+            return self._ask(request, verb, [row])
+        try:
+            row, said = self._perform(request, row, verb)
+        except HipqError as error:
+            self.message_user(request, str(error), messages.ERROR)
+        else:
+            text = _("%(done)s: %(row)s.") % {"done": said, "row": title(row)}
+            self.message_user(request, text, messages.SUCCESS)
+        return HttpResponseRedirect(self.url(self.model, "change", row.pk))
+
+    # The confirmation
+
+    def _warning(self, row: Any, verb: Verb) -> _StrOrPromise:
+        """Return what has to be confirmed before it is done to a row to which it can be done."""
+        can_be = verb.is_possible(row) and verb.is_of_use(row, self.now)
+        return verb.warning(row) if can_be else ""
+
+    def _ask(
+        self, request: HttpRequest, verb: Verb, warned: Sequence[Any], ids: Sequence[int] = ()
+    ) -> HttpResponse:
+        """Show what would be done; `ids` are all the rows that were selected in the list."""
+        named = [self.link(self.model, row.pk, title(row)) for row in warned[:MAX_SHOWN]]
+        number = max(len(ids), 1)
+        what = f"{format_number(number)} {model_ngettext(self.opts, number)}"
+        row = None if ids else warned[0]
+        context = {
+            "title": f"{verb.label}: {what if row is None else title(row)}?",
+            "original": row,
+            "verb": verb,
+            "effect": verb.warning(warned[0]),
+            "rows": named,
+            "more": len(warned) - len(named),
+            "ids": ids,
+            "checkbox": ACTION_CHECKBOX_NAME,
+            "is_dangerous": True,
+            "label": verb.confirm or verb.label,
+            "back": request.get_full_path()
+            if row is None
+            else self.url(self.model, "change", row.pk),
+        }
+        return self.shown_page(request, "hipq_django/admin/confirm.html", context)

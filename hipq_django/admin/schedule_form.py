@@ -1,0 +1,135 @@
+"""The forms of schedules, by the rules of `hipq_django.schedule` and `backfill`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.utils.translation import gettext_lazy as _
+
+from hipq_django.conf.instances import get_instance
+from hipq_django.conf.rules import DEFAULT
+from hipq_django.domain.drafts import NewJob
+from hipq_django.domain.schedules import Cron, Every
+from hipq_django.exceptions import HipqError
+from hipq_django.job_types.registry import find_declared, get_all_declared
+from hipq_django.models import JobType, Schedule
+from hipq_django.schedules import verbs
+
+PREVIEW = "_preview"
+"""The name of the button that shows when the schedule would be due."""
+
+OPTIONS = ("overlap", "catch_up", "catch_up_seconds", "jitter", "start_time", "end_time")
+
+
+class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # generic in the stubs only
+    """What makes a schedule: its name, its jobs, and when it is due."""
+
+    type_name = forms.ChoiceField(
+        label=_("Job type"), help_text=_("A job type or a task that the code declares.")
+    )
+    job_data = forms.JSONField(
+        label=_("Job data"),
+        required=False,
+        initial=dict,
+        help_text=_("JSON; for a task its arguments by name."),
+    )
+
+    class Meta:
+        """The fields in their order."""
+
+        model = Schedule
+        fields = (
+            "name", "type_name", "job_data", "cron", "every_seconds", "time_zone", *OPTIONS
+        )  # fmt: skip
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.is_new = not self.instance.pk
+        if "type_name" in self.fields:  # else the page cannot be edited
+            self.fields["type_name"].choices = self._types()  # type: ignore[attr-defined]  # a ChoiceField
+        if not self.is_new and "name" in self.fields:  # else the page cannot be edited
+            self.fields["name"].disabled = True
+            self.fields["type_name"].initial = self.instance.job_type.name
+
+    @property
+    def place(self) -> str:
+        """The instance of the schedule."""
+        return DEFAULT if self.is_new else self.instance.instance
+
+    @property
+    def is_preview(self) -> bool:
+        """Whether the times are to be shown, and nothing saved."""
+        return self.is_bound and PREVIEW in self.data
+
+    def is_valid(self) -> bool:
+        """Return whether it can be saved; a preview is not."""
+        return super().is_valid() and not self.is_preview
+
+    def _types(self) -> list[tuple[str, str]]:
+        """Return the names to choose from: those with code, and the one that the schedule has."""
+        rows = JobType.objects.using(get_instance(self.place).database)
+        found = rows.filter(instance=self.place).exclude(kind="").values_list("name", flat=True)
+        names = {declared.name for declared in get_all_declared(self.place)} | set(found)
+        if not self.is_new:
+            names.add(self.instance.job_type.name)
+        return [("", "---------"), *((name, name) for name in sorted(names))]
+
+    def clean_type_name(self) -> str:
+        """Return the name; raise `ValidationError` where no code is found for it."""
+        name: str = self.cleaned_data["type_name"]
+        rows = JobType.objects.using(get_instance(self.place).database)
+        kinds = rows.filter(instance=self.place, name=name).values_list("kind", flat=True)
+        if find_declared(self.place, name, kinds.first() or "") is None:
+            raise forms.ValidationError(_("No code declares this job type."))
+        return name
+
+    def clean(self) -> dict[str, Any]:
+        """Check all as the verb does; add what it says."""
+        values = super().clean() or {}
+        if self.errors:
+            return values
+        try:
+            self.spec = _spec(values)
+            self.new = self._new(values)
+            verbs.checked(values["name"], self.new, self.place)
+        except HipqError as error:
+            raise forms.ValidationError(str(error)) from error
+        return values
+
+    def _new(self, values: dict[str, Any]) -> NewJob:
+        """Return the new job; options that only code can give stay as they are."""
+        data = {} if values["job_data"] is None else values["job_data"]
+        return NewJob(values["type_name"], data, **self.instance.options)
+
+    def write(self) -> Schedule:
+        """Create the schedule, or change the one that is edited."""
+        return verbs.schedule(self.cleaned_data["name"], self.new, self.spec, instance=self.place)
+
+    def _post_clean(self) -> None:
+        """Leave the row as it is: the verb writes it."""
+        if self.is_new and not self.errors:
+            rows = Schedule.objects.using(get_instance(self.place).database)
+            rows = rows.filter(instance=self.place, name=self.cleaned_data["name"])
+            if rows.exists():
+                self.add_error("name", _("There is a schedule with this name; change that one."))
+
+
+class BackfillForm(forms.Form):
+    """Whose due times jobs are made of."""
+
+    start = forms.DateTimeField(
+        label=_("From"), widget=forms.DateTimeInput({"type": "datetime-local"})
+    )
+    end = forms.DateTimeField(
+        label=_("Until just before"), widget=forms.DateTimeInput({"type": "datetime-local"})
+    )
+
+
+def _spec(values: dict[str, Any]) -> Cron | Every:
+    shared = {name: values[name] for name in OPTIONS}
+    if values["every_seconds"] is None:
+        return Cron(values["cron"], zone=values["time_zone"], **shared)
+    if values["cron"]:
+        raise forms.ValidationError(_("Give a cron text or seconds, not both."))
+    return Every(seconds=values["every_seconds"], **shared)

@@ -1,0 +1,323 @@
+"""Schedules: when they are due, what became of their due times, and what an operator presses."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.contrib import admin, messages
+from django.contrib.admin.actions import delete_selected
+from django.contrib.admin.utils import unquote
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils import timezone
+from django.utils.html import format_html, format_html_join
+from django.utils.translation import gettext, gettext_lazy as _, ngettext
+
+from hipq_django.admin import schedule_runs, schedule_times
+from hipq_django.admin.base import column
+from hipq_django.admin.display import NOTHING, badge, format_number, title, when
+from hipq_django.admin.row_actions import RowActions, Verb
+from hipq_django.admin.schedule_form import BackfillForm, ScheduleForm
+from hipq_django.domain.states import NONE
+from hipq_django.exceptions import HipqError
+from hipq_django.models import Job, Schedule, ScheduleRun
+from hipq_django.monitoring.counts import capped_count, format_count
+from hipq_django.schedules import verbs
+
+MOST_LIVE = 10
+"""How many live jobs of a schedule are named."""
+
+VERBS = {
+    verb.name: verb
+    for verb in (
+        Verb(
+            "run_now", _("Run now"), "run_schedule",
+            lambda row: verbs.run_schedule(row.name, instance=row.instance),
+            done=_("Run now"),
+        ),
+        Verb(
+            "pause", _("Pause"), "pause_schedule",
+            lambda row: verbs.pause_schedule(row.name, instance=row.instance),
+            done=_("Paused"),
+            is_of_use=lambda row, now: not row.paused,
+            useless=_("it is paused already."),
+        ),
+        Verb(
+            "resume", _("Resume"), "pause_schedule",
+            lambda row: verbs.resume_schedule(row.name, instance=row.instance),
+            done=_("Resumed"),
+            is_of_use=lambda row, now: row.paused,
+            useless=_("it is not paused."),
+        ),
+    )
+}  # fmt: skip
+
+
+@admin.register(Schedule)
+class ScheduleAdmin(RowActions):
+    """What makes jobs by itself. One that the code declares is changed there, or paused here."""
+
+    form = ScheduleForm
+    change_form_template = "hipq_django/admin/schedule.html"
+
+    list_display = ("name", "condition", "times", "next_due", "last_run", "job_type")
+    list_filter = ("instance", "paused", "retired")
+    list_select_related = ("job_type",)
+    search_fields = ("name",)
+    shown = (
+        "name", "instance", "source", "condition", "times", "zone", "next_due", "upcoming",
+        "live_jobs",
+        "overlap", "catch_up", "jitter", "job_type", "data", "runs_shown",
+    )  # fmt: skip
+    known = ("instance", "upcoming", "live_jobs", "runs_shown")
+    """What an editable page shows beside the form."""
+    actions = (*VERBS, "delete_selected")
+    verbs = VERBS
+
+    # The page
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Return whether the user may make schedules."""
+        return request.user.has_perm("hipq.add_schedule")
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Return whether the user may change it: not one that the code declares."""
+        may = request.user.has_perm("hipq.change_schedule")
+        return may and not (obj is not None and obj.is_declared)
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Return the form's fields where it may be edited, else all that there is to see."""
+        own = ScheduleForm.Meta.fields
+        if obj is None:
+            return own
+        return (*own, *self.known) if self.has_change_permission(request, obj) else self.shown
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Return what no form has."""
+        if obj is None:
+            return ()
+        return self.known if self.has_change_permission(request, obj) else self.shown
+
+    def save_form(self, request: HttpRequest, form: Any, change: bool) -> Any:
+        """Write the schedule as the verb does; what it refuses has been said by the form."""
+        return form.write() if change or form.is_valid() else form.instance
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        """Do nothing more: the verb has written it."""
+
+    def save_related(self, *args: Any) -> None:
+        """Do nothing either: a schedule has no lists of others."""
+
+    def construct_change_message(  # type: ignore[override]  # the stubs name other types
+        self, request: HttpRequest, form: Any, formsets: Any, add: bool = False
+    ) -> str:
+        """Return what the history keeps, in English: the names alone, for values may be secret."""
+        changed = ", ".join(name.replace("_", " ") for name in form.changed_data)
+        return f"Changed {changed}." if changed and not add else "Made by hand."
+
+    @admin.display(description=_("source"))
+    def source(self, row: Schedule) -> str:
+        """Where it comes from, and where it is changed."""
+        if row.is_declared:
+            return gettext("declared in code: change it there, or pause it")
+        return gettext("made here, or by hipq.schedule")
+
+    # Deleting
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Return whether the user may delete it: not one that the code declares."""
+        may = request.user.has_perm("hipq.delete_schedule")
+        return may and not (obj is not None and _is_kept(obj))
+
+    def delete_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> Any:
+        """Delete it after a confirmation; of one that the code declares say why it stays."""
+        row = self.get_object(request, unquote(object_id))
+        if row is not None and _is_kept(row) and self.has_delete_permission(request):
+            return self.refused(request, object_id, _kept(row))
+        try:
+            return super().delete_view(request, object_id, extra_context)
+        except HipqError as error:
+            return self.refused(request, object_id, str(error))
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        """Delete it as the verb does."""
+        verbs.unschedule(obj.name, instance=obj.instance)
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """Delete each as the verb does."""
+        for row in queryset:
+            self.delete_model(request, row)
+
+    @admin.action(permissions=["delete"], description=_("Delete the selected schedules"))
+    def delete_selected(self, request: HttpRequest, queryset: QuerySet[Any]) -> Any:
+        """Delete these after a confirmation; of those that the code declares say why they stay."""
+        kept = [row for row in queryset.order_by("pk") if _is_kept(row)]
+        self.report(request, [_kept(row) for row in kept])
+        rest = queryset.exclude(pk__in=[row.pk for row in kept])
+        try:
+            return delete_selected(self, request, rest) if rest.exists() else None
+        except HipqError as error:
+            return self.report(request, [str(error)])
+
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        """Return what the confirmation names: the schedules, and how many lines of their runs."""
+        runs = ScheduleRun.objects.using(self.database).filter(schedule__in=[o.pk for o in objs])
+        counts = {
+            self.opts.verbose_name_plural: len(objs),
+            ScheduleRun._meta.verbose_name_plural: format_count(capped_count(runs), format_number),
+        }
+        return [self.link(Schedule, row.pk, title(row)) for row in objs], counts, set(), []
+
+    # Backfill
+
+    def get_urls(self) -> list[Any]:
+        """Return the pages with the one for backfilling."""
+        return [self.address("backfill", self._backfill_view), *super().get_urls()]
+
+    def render_change_form(
+        self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        """Show the buttons to those who may press them, and the times that are not saved yet."""
+        form, row = context["adminform"].form, context["original"]
+        if row is not None:
+            due = format_html("{}: {}", _("Next due time"), self.next_due(row))
+            context["standing"] = [self.condition(row), self.times(row), due]
+        context["may_backfill"] = self.may_do(request, "run_now")
+        context["may_preview"] = bool(form.fields)
+        if form.is_bound and form.is_preview and not form.errors:
+            context["preview"] = {
+                "times": schedule_times.written(form.spec),
+                "upcoming": schedule_times.upcoming(form.spec, self.now),
+            }
+        return super().render_change_form(request, context, *args, **kwargs)
+
+    def _backfill_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        self.require(request, self.verbs["run_now"].permission)
+        row = self.get_object(request, unquote(object_id))
+        if row is None:
+            return self.gone(request, object_id)
+        form = BackfillForm(request.POST if request.method == "POST" else None)
+        if form.is_valid() and self._backfill(request, row, form):
+            return HttpResponseRedirect(self.url(Schedule, "change", row.pk))
+        context = {
+            "title": _("Backfill %(name)s") % {"name": row.name},
+            "original": row,
+            "form": form,
+            "zone": timezone.get_current_timezone_name(),
+        }
+        return self.shown_page(request, "hipq_django/admin/backfill.html", context)
+
+    def _backfill(self, request: HttpRequest, row: Schedule, form: BackfillForm) -> bool:
+        start, end = form.cleaned_data["start"], form.cleaned_data["end"]
+        try:
+            jobs = verbs.backfill(row.name, start, end, instance=row.instance)
+        except HipqError as error:
+            form.add_error(None, str(error))
+            return False
+        self.log_change(request, row, f"Backfilled {start} to {end}: {len(jobs)} jobs.")
+        text = ngettext("Made %(count)s job.", "Made %(count)s jobs.", len(jobs))
+        self.message_user(request, text % {"count": format_number(len(jobs))}, messages.SUCCESS)
+        return True
+
+    def find(self, rows: QuerySet[Any], term: str) -> QuerySet[Any]:
+        """Return the schedules with these letters in their names."""
+        return rows.filter(name__icontains=term)
+
+    @admin.display(description=_("state"))
+    def condition(self, row: Schedule) -> str:
+        """What keeps it from being fired, if anything does."""
+        if row.problem != NONE:
+            return format_html("{} {}", badge(gettext("in trouble"), "error"), row.problem)
+        if row.paused:
+            reason = "" if row.pause_reason == NONE else row.pause_reason
+            return format_html("{} {}", badge(gettext("paused"), "cancelled"), reason)
+        if row.retired:
+            return badge(gettext("retired"), "cancelled")
+        return badge(gettext("active"), "running")
+
+    times = column(_("times"), lambda self, row: schedule_times.of_row(row, schedule_times.written))
+
+    @admin.display(description=_("time zone"))
+    def zone(self, row: Schedule) -> str:
+        """The zone of the times."""
+        return schedule_times.of_row(row, lambda spec: str(getattr(spec, "tz", "UTC")))
+
+    next_due = column(
+        _("next due time"),
+        lambda self, row: when(row.next_time, self.now) if row.next_time else gettext("never"),
+    )
+
+    @admin.display(description=_("next due times"))
+    def upcoming(self, row: Schedule) -> str:
+        """The next five, in the zone of the schedule and in UTC."""
+        return schedule_times.of_row(row, lambda spec: schedule_times.upcoming(spec, self.now))
+
+    @admin.display(description=_("live jobs"))
+    def live_jobs(self, row: Schedule) -> str:
+        """Links to its jobs that have not ended."""
+        jobs = Job.objects.using(self.database).live().filter(schedule_id=row.pk)
+        ids = list(jobs.order_by("pk").values_list("pk", flat=True)[: MOST_LIVE + 1])
+        text = _("job %(id)s")
+        links = ((self.link(Job, pk, text % {"id": pk}),) for pk in ids[:MOST_LIVE])
+        more = ", …" if len(ids) > MOST_LIVE else ""
+        return format_html("{}{}", format_html_join(", ", "{}", links) or NOTHING, more)
+
+    @admin.display(description=_("last due time"))
+    def last_run(self, row: Schedule) -> str:
+        """What became of the last one."""
+        return schedule_runs.last_line(row, self.now, self.link)
+
+    @admin.display(description=_("what became of its due times"))
+    def runs_shown(self, row: Schedule) -> str:
+        """Two weeks as dots, and the last twenty."""
+        return schedule_runs.history(row, self.now, self.link)
+
+    @admin.display(description=_("job data"))
+    def data(self, row: Schedule) -> str:
+        """What its jobs are given, without the values of sensitive fields."""
+        masked = row.job_type.redactor.knowing(row.job_data).mask(row.job_data)
+        return format_html("<pre>{}</pre>", json.dumps(masked, indent=2, ensure_ascii=False))
+
+    # Actions
+
+    def has_run_permission(self, request: HttpRequest) -> bool:
+        """Return whether the user may run schedules now."""
+        return self.may_do(request, "run_now")
+
+    def has_pause_permission(self, request: HttpRequest) -> bool:
+        """Return whether the user may pause and resume schedules."""
+        return self.may_do(request, "pause")
+
+    @admin.action(permissions=["run"], description=_("Run the selected schedules now"))
+    def run_now(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        """Make a job of each, whatever its times are."""
+        return self.perform_each(request, queryset, "run_now")
+
+    @admin.action(permissions=["pause"], description=_("Pause the selected schedules"))
+    def pause(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        """Make no more jobs of these."""
+        return self.perform_each(request, queryset, "pause")
+
+    @admin.action(permissions=["pause"], description=_("Resume the selected schedules"))
+    def resume(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        """Go on with these."""
+        return self.perform_each(request, queryset, "resume")
+
+    def said(self, verb: Verb, before: Any, result: Any) -> str:
+        """Return what was done, with the job that was made."""
+        if isinstance(result, Job):
+            return gettext("Run now as job %(id)s") % {"id": result.pk}
+        return super().said(verb, before, result)
+
+
+def _is_kept(row: Schedule) -> bool:
+    """Whether code declares it; of one that is retired no live worker has the code."""
+    return row.is_declared and not row.retired
+
+
+def _kept(row: Schedule) -> str:
+    text = _("%(schedule)s is declared in code: change the code, or pause it.")
+    return text % {"schedule": title(row)}

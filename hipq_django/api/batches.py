@@ -1,0 +1,188 @@
+"""`chain` and `batch`: jobs that follow others."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import replace
+from itertools import pairwise
+
+from asgiref.sync import sync_to_async
+from django.db import transaction
+from django.db.models import QuerySet
+
+from hipq_django.answers.cancelling import cancel_locked
+from hipq_django.api.building import Builder
+from hipq_django.api.enqueueing import create_following, enqueue_many
+from hipq_django.conf.instances import get_instance
+from hipq_django.conf.rules import DEFAULT
+from hipq_django.database import clock
+from hipq_django.database.locks import locked
+from hipq_django.database.transactions import write_transaction
+from hipq_django.database.twins import has_twin, naming_twin
+from hipq_django.dependencies.following import Following, following, store
+from hipq_django.domain.drafts import NewJob
+from hipq_django.domain.states import NONE
+from hipq_django.domain.validation import checked_reason
+from hipq_django.engines.rows import take_place_of
+from hipq_django.exceptions import InvalidJobError
+from hipq_django.models import Batch, Job, Link
+from hipq_django.models.catalog import get_job_type
+
+MAX_BATCH_NAME_CHARS = 200
+PAGE = 300
+"""How many jobs are cancelled in one transaction."""
+
+
+@has_twin
+def chain(*jobs: NewJob, instance: str = DEFAULT) -> list[Job]:
+    """Enqueue jobs of which each follows the one before; return them in their order.
+
+    All or none are created. Each starts once the one before has succeeded; if that one ends
+    otherwise, all that follow are cancelled.
+    """
+    builder = Builder(instance, get_job_type)
+    for new in jobs[1:]:
+        if isinstance(new, NewJob) and (new.after is not None or new.on is not None):
+            raise InvalidJobError(
+                f"chain: {new.job_type} has after= or on= of its own; only the first job of a "
+                "chain may."
+            )
+    with transaction.atomic(using=builder.using):
+        first = [following(new, instance, builder.using) for new in jobs[:1]]
+        later = [Following([], "succeeded", is_held=True) for _ in jobs[1:]]
+        rows = create_following(list(zip(jobs, [*first, *later], strict=True)), builder)
+        links = [Link(job=job, needs_job=before) for before, job in pairwise(rows)]
+        store(links, [job.pk for job in rows[1:2]], builder.using)
+    return rows
+
+
+achain = sync_to_async(chain)
+
+
+@contextmanager
+def batch(
+    name: str = "",
+    *,
+    then: NewJob | None = None,
+    always: NewJob | None = None,
+    instance: str = DEFAULT,
+) -> Iterator[Batch]:
+    """Open a transaction to enqueue jobs that belong together; yield their batch.
+
+    Enqueue them with `batch.enqueue` and `batch.enqueue_many`, or with `batch=batch`. `then` starts
+    once all have succeeded, `always` once all have ended, with any outcome; without jobs both start
+    at once. If the block raises, nothing is created.
+    """
+    using = get_instance(instance).database
+    with ExitStack() as opened:
+        with naming_twin("hipq_django.batch", "async with"):  # not what the block raises
+            opened.enter_context(transaction.atomic(using=using))
+        made = Batch(instance=instance, name=_checked_name(name), create_time=clock.now(using))
+        made.save(using=using, force_insert=True)
+        made.is_open = True
+        try:
+            yield made
+        finally:
+            made.is_open = False
+        _add_callbacks(made, [(then, "succeeded"), (always, "final")], using)
+
+
+@asynccontextmanager
+async def abatch(
+    name: str = "",
+    *,
+    then: NewJob | None = None,
+    always: NewJob | None = None,
+    instance: str = DEFAULT,
+) -> AsyncIterator[Batch]:
+    """Do the same in async code, with `await batch.aenqueue(…)` and `await batch.aenqueue_many(…)`.
+
+    The jobs are collected, and enqueued at the end of the block.
+    """
+    made = Batch(instance=instance, name=_checked_name(name))
+    made.collected = []
+    yield made
+    collected, made.collected = made.collected, None
+
+    def enqueue_all() -> None:
+        with batch(name, then=then, always=always, instance=instance) as real:
+            real.enqueue_many(collected)
+        take_place_of(made, real)
+        made.create_time = real.create_time
+
+    await sync_to_async(enqueue_all)()
+
+
+def add(made: Batch, jobs: Iterable[NewJob]) -> list[Job]:
+    """Enqueue jobs of a batch; see `Batch.enqueue_many`."""
+    members = [_member(made, new) for new in jobs]
+    return enqueue_many(members, instance=made.instance)
+
+
+@has_twin
+def cancel_batch(batch: Batch | int, reason: str = "", *, instance: str = DEFAULT) -> int:
+    """Cancel the live jobs of a batch, and `then`; return the number of cancelled jobs.
+
+    `always` still runs. Each page of jobs is a separate transaction. Raise `InvalidJobError` if
+    there is no such batch.
+    """
+    place = batch.instance if isinstance(batch, Batch) else instance
+    using = get_instance(place).database
+    pk = batch.pk if isinstance(batch, Batch) else batch
+    row = Batch.objects.using(using).filter(pk=pk, instance=place).first()
+    if row is None:
+        raise InvalidJobError(f"cancel_batch: instance {place!r} has no batch {pk!r:.100}.")
+    said = checked_reason(reason) or f"{row} was cancelled"
+    cancelled = 0
+    then = Job.objects.using(using).held().filter(needs__needs_batch=row, needs__on="succeeded")
+    for rows in (then, Job.objects.using(using).live().filter(batch=row)):
+        while moved := _cancel_page(rows, said, using):
+            cancelled += moved
+    return cancelled
+
+
+acancel_batch = sync_to_async(cancel_batch)
+
+
+def _cancel_page(rows: QuerySet[Job], reason: str, using: str) -> int:
+    with write_transaction(using):
+        ids = [job.pk for job in rows.order_by("pk")[:PAGE]]
+        page = (
+            Job.objects.using(using).live().filter(pk__in=ids).select_related("queue", "job_type")
+        )
+        jobs = list(locked(page.order_by("pk")))
+        cancel_locked(jobs, reason, using)
+    return len(jobs)
+
+
+def _add_callbacks(made: Batch, callbacks: Iterable[tuple[NewJob | None, str]], using: str) -> None:
+    is_held = Job.objects.using(using).live().filter(batch=made).exists()
+    builder = Builder(made.instance, get_job_type)
+    for new, on in callbacks:
+        if new is None:
+            continue
+        if new.batch is not None or new.after is not None or new.on is not None:
+            raise InvalidJobError(
+                f"batch: {new.job_type}, which follows the batch, has after=, on= or batch= of its "
+                "own; leave them out."
+            )
+        [job] = create_following([(new, Following([], on, is_held=is_held))], builder)
+        store([Link(job=job, needs_batch=made, on=on)], [job.pk] if is_held else [], using)
+
+
+def _member(made: Batch, new: NewJob) -> NewJob:
+    if not isinstance(new, NewJob):
+        raise InvalidJobError(
+            f"batch: an object of type {type(new).__name__} is not a NewJob; give task.new(…) or "
+            "NewJob(job_type, job_data, …)."
+        )
+    return replace(new, batch=made)  # the caller may enqueue its own once more
+
+
+def _checked_name(name: object) -> str:
+    if isinstance(name, str) and len(name) <= MAX_BATCH_NAME_CHARS and "\0" not in name:
+        return name or NONE
+    raise InvalidJobError(
+        f"batch name {name!r:.100}: give text of at most {MAX_BATCH_NAME_CHARS} characters."
+    )

@@ -1,0 +1,209 @@
+"""The verbs on many jobs: page by page, each job counted as done or skipped with the reason.
+
+Each page is a separate transaction, unless one is open. If a call is interrupted, a second one
+continues it and does nothing twice: a job that was requeued knows its successor.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.db import transaction
+from django.db.models import QuerySet
+
+from hipq_django import transitions
+from hipq_django.answers.cancelling import cancel_locked
+from hipq_django.api.enqueueing import announce_new
+from hipq_django.api.keys import holders, places_of, under_key
+from hipq_django.api.requeueing import copy_of_final
+from hipq_django.database import clock
+from hipq_django.database.locks import locked
+from hipq_django.database.transactions import check_commits, write_transaction
+from hipq_django.database.twins import has_twin
+from hipq_django.dependencies.following import drop_needs
+from hipq_django.domain.states import WAITING, State
+from hipq_django.engines import engine_for
+from hipq_django.exceptions import InvalidJobError
+from hipq_django.models import Job
+
+PAGE_SIZE = 300
+
+
+@dataclass(frozen=True, slots=True)
+class ManyResult:
+    """How many jobs were done, and why the others were skipped.
+
+    `skipped` has the number of skipped jobs for each reason.
+    """
+
+    done: int = 0
+    skipped: Mapping[str, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        parts = [f"{count:,} skipped ({reason})" for reason, count in self.skipped.items()]
+        return ", ".join([f"{self.done:,} done", *parts])
+
+
+@has_twin
+def requeue_many(jobs: QuerySet[Job]) -> ManyResult:
+    """Create a new job from each final job of a queryset that was not requeued yet.
+
+    Each has the values of its `origin`, which stays as it is. Jobs are skipped if they are not
+    final, if they were requeued already, or if a live job has their key.
+    """
+    return _in_pages(jobs, "requeue_many", _requeue)
+
+
+@has_twin
+def cancel_many(jobs: QuerySet[Job]) -> ManyResult:
+    """Make each live job of a queryset final with the outcome cancelled; see `cancel`."""
+    return _in_pages(jobs, "cancel_many", _cancel)
+
+
+@has_twin
+def run_now_many(jobs: QuerySet[Job]) -> ManyResult:
+    """Let each waiting job of a queryset run as soon as its queue allows; see `run_now`.
+
+    Jobs are skipped if they are not waiting, or if they are due already.
+    """
+    return _in_pages(jobs, "run_now_many", _run_now)
+
+
+arequeue_many = sync_to_async(requeue_many)
+acancel_many = sync_to_async(cancel_many)
+arun_now_many = sync_to_async(run_now_many)
+
+Skipped = Iterator[tuple[Job, str]]
+
+
+def _in_pages(
+    jobs: QuerySet[Job], name: str, perform: Callable[[Sequence[Job], str], dict[int, str]]
+) -> ManyResult:
+    """Lock page after page; `perform` does what is possible and gives the reasons for the rest."""
+    if not (isinstance(jobs, QuerySet) and jobs.model is Job):
+        raise InvalidJobError(
+            f"{name}: an object of type {type(jobs).__name__} is not a queryset of jobs; give "
+            "Job.objects.filter(…), or, for single jobs, .filter(pk__in=[…])."
+        )
+    using = _database_of(jobs)
+    check_commits(using)
+    done, skipped = 0, Counter[str]()
+    for ids in _pages(jobs.using(using)):
+        with write_transaction(using):
+            rows = Job.objects.using(using).filter(pk__in=ids).order_by("pk")
+            rows = rows.select_related("queue", "job_type")
+            page = list(locked(rows, skip_locked=True))
+            reasons = perform(page, using)
+        done += len(page) - len(reasons)
+        skipped.update(reasons.values())
+        skipped.update({_LOCKED: len(ids) - len(page)} if len(page) < len(ids) else {})
+    return ManyResult(done, dict(skipped))
+
+
+def _database_of(jobs: QuerySet[Job]) -> str:
+    """Return the alias that the queryset names, or else where a router lets jobs be written."""
+    writing: Any = jobs.all()
+    writing._for_write = True  # as Django's own update() does
+    return str(writing.db)
+
+
+_LOCKED = "another transaction has locked it, or it was pruned"
+
+
+def _pages(jobs: QuerySet[Job]) -> Iterator[list[int]]:
+    """Yield the ids page by page, in their order; jobs created meanwhile are not included.
+
+    Of a sliced queryset they are read at once.
+    """
+    if jobs.query.is_sliced:
+        chosen = sorted(jobs.values_list("pk", flat=True))
+        for start in range(0, len(chosen), PAGE_SIZE):
+            yield chosen[start : start + PAGE_SIZE]
+        return
+    ids = jobs.values_list("pk", flat=True)
+    last, end = 0, ids.order_by("-pk").first() or 0
+    while last < end:
+        rest = ids.order_by("pk").filter(pk__gt=last, pk__lte=end).distinct()
+        page = list(rest[:PAGE_SIZE])
+        yield page
+        last = page[-1] if page else end
+
+
+def _is(state: State) -> str:
+    return f"it is {state.value}"
+
+
+# Requeue
+
+
+def _requeue(page: Sequence[Job], using: str) -> dict[int, str]:
+    reasons = {job.pk: _is(State(job.state)) for job in page if not job.is_final}
+    again = Job.objects.using(using).filter(origin__in=[job.pk for job in page])
+    for pk in again.values_list("origin_id", flat=True):
+        reasons.setdefault(pk or 0, "it was requeued already")
+    origins = [job for job in page if job.pk not in reasons]
+    taken = under_key(_insert_copies, _pass, origins, using)
+    return reasons | dict.fromkeys(taken, "its key is in use")
+
+
+def _insert_copies(origins: Sequence[Job], using: str) -> set[int]:
+    """Create the new jobs; return the ids of those whose keys are taken."""
+    copies = {job.pk: copy_of_final(job) for job in origins}
+    taken = _with_taken_keys(copies, using)
+    fresh = [copy for pk, copy in copies.items() if pk not in taken]
+    with transaction.atomic(using=using):
+        Job.objects.using(using).bulk_create(fresh)
+    if fresh:
+        announce_new(fresh, using)
+    return taken
+
+
+def _pass(origins: Sequence[Job], using: str) -> None:
+    """Another process took a key first: look the keys up again."""
+
+
+def _with_taken_keys(copies: Mapping[int, Job], using: str) -> set[int]:
+    """Return the ids of the jobs whose copy has a taken key: by a job, or a later one of these."""
+    places = set(holders(list(copies.values()), using))
+    found = set()
+    for pk, copy in reversed(list(copies.items())):
+        wanted = places_of(copy)
+        if not places.isdisjoint(wanted):
+            found.add(pk)
+        places.update(wanted)
+    return found
+
+
+# Cancel
+
+
+def _cancel(page: Sequence[Job], using: str) -> dict[int, str]:
+    reasons = {job.pk: f"it is final ({job.outcome})" for job in page if job.is_final}
+    live = [job for job in page if not job.is_final]
+    cancel_locked(live, "Cancelled", using)
+    return reasons
+
+
+# Run now
+
+
+def _run_now(page: Sequence[Job], using: str) -> dict[int, str]:
+    now = clock.now(using)
+    reasons = {}
+    for job in page:
+        if job.state not in WAITING:
+            reasons[job.pk] = _is(State(job.state))
+        elif job.scheduled_run_time <= now and not job.time_windows:
+            reasons[job.pk] = "it is due already"
+    moved = [job for job in page if job.pk not in reasons]
+    drop_needs(moved, using)
+    transitions.run_now(moved, now, using)
+    queues = {job.queue for job in moved}
+    for instance in {queue.instance for queue in queues}:
+        ids = {queue.pk for queue in queues if queue.instance == instance}
+        engine_for(using).wake_workers(instance, ids)
+    return reasons

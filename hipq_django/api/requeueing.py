@@ -1,0 +1,113 @@
+"""`requeue`: new jobs from final ones."""
+
+from __future__ import annotations
+
+from django.db import transaction
+from django.db.models import Q
+
+from hipq_django.api.building import hold, new_job
+from hipq_django.api.control import read_row
+from hipq_django.api.enqueueing import announce_new, insert
+from hipq_django.conf.rules import DEFAULT
+from hipq_django.database import clock
+from hipq_django.database.transactions import check_commits
+from hipq_django.dependencies.following import store
+from hipq_django.domain.dependencies import PART, was_ended_by
+from hipq_django.domain.states import Outcome
+from hipq_django.exceptions import InvalidJobError
+from hipq_django.models import Job, Link
+from hipq_django.models.references import Keyed, final_job, twin, verb
+
+
+@verb
+def requeue(job: Job | Keyed, *, dependents: bool = False, instance: str = DEFAULT) -> Job:
+    """Create a new job from a final one, with the same values; return it.
+
+    Its `origin` is the old job, which stays as it is. With `dependents` the jobs that were
+    cancelled because this one did not succeed are requeued too, and linked as before; a job of a
+    batch stays in the same batch. Raise `InvalidJobError` for a job that is not final,
+    `DuplicateJobKeyError` if its key is in use again.
+    """
+    origin = final_job(job, "requeue", instance)
+    check_commits(origin.using)
+    read_row(origin, Job.objects.using(origin.using))
+    if not origin.is_final:
+        raise InvalidJobError(
+            f"{origin} is {origin.state}; only final jobs can be requeued. Use run_now "
+            "for a waiting job."
+        )
+    if dependents:
+        return _requeue_with_dependents(origin)
+    fresh = copy_of_final(origin)
+    insert(fresh, fresh.using)
+    announce_new([fresh], fresh.using)
+    return fresh
+
+
+def _requeue_with_dependents(origin: Job) -> Job:
+    """Copy a job and those that it took down, in the order in which they follow each other."""
+    using = origin.using
+    copies: dict[int, Job] = {}
+    with transaction.atomic(using=using):
+        for job in [origin, *_taken_down(origin)]:
+            fresh = copy_of_final(job)
+            fresh.batch_id = job.batch_id
+            if job is not origin:
+                hold(fresh)
+            insert(fresh, using)
+            copies[job.pk] = fresh
+            held = [] if job is origin else [fresh.pk]
+            store(_links_as_before(job, fresh, copies), held, using)
+        announce_new([copies[origin.pk]], using)
+    return copies[origin.pk]
+
+
+def _taken_down(origin: Job) -> list[Job]:
+    """Return the jobs that were cancelled because this one did not succeed, each once, in order."""
+    using, found = origin.using, dict[int, Job]()
+    level = [origin]
+    while level:
+        ids = [job.pk for job in level]
+        batches = {job.batch_id for job in level if job.batch_id}
+        follows = Q(needs__needs_job__in=ids) | Q(needs__needs_batch__in=batches)
+        rows = Job.objects.using(using).filter(follows, outcome=Outcome.CANCELLED)
+        rows = rows.select_related("queue", "job_type").order_by("pk").distinct()
+        level = [
+            job
+            for job in rows
+            if job.pk not in found
+            and was_ended_by(job.error, ids, batches)
+            and not job.successors.exists()  # it was requeued since
+        ]
+        found |= {job.pk: job for job in level}
+    return [found[pk] for pk in sorted(found)]
+
+
+def _links_as_before(job: Job, fresh: Job, copies: dict[int, Job]) -> list[Link]:
+    links = Link.objects.using(job.using).filter(job=job).exclude(on=PART).order_by("pk")
+    return [
+        Link(
+            job=fresh,
+            needs_job_id=copies[link.needs_job_id].pk
+            if link.needs_job_id in copies
+            else link.needs_job_id,
+            needs_batch_id=link.needs_batch_id,
+            on=link.on,
+        )
+        for link in links
+    ]
+
+
+def copy_of_final(job: Job) -> Job:
+    """Return an unsaved job with the values of a final one, which is its origin."""
+    names = (
+        "job_data", "job_key", "timeout", "priority", "throttle_factor", "time_windows",
+        "waiting_key", "schedule_id", "due_time",
+    )  # fmt: skip
+    values = {name: getattr(job, name) for name in names}
+    fresh = new_job(job.queue, job.job_type, clock.now(job.using), **values)
+    fresh.origin = job
+    return fresh
+
+
+arequeue = twin(requeue)

@@ -1,0 +1,143 @@
+"""New jobs that wait for others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from django.db import transaction
+
+from hipq_django.database.locks import locked
+from hipq_django.dependencies.needs import needs_of_jobs
+from hipq_django.dependencies.release import release
+from hipq_django.domain.dependencies import FOLLOWED, MAX_AFTER, ON, verdict
+from hipq_django.domain.drafts import NewJob
+from hipq_django.domain.states import State
+from hipq_django.exceptions import InvalidJobError, nearest_name
+from hipq_django.job_types.current import current_job
+from hipq_django.models import Batch, Job, Link
+from hipq_django.transitions.outcomes import be_told
+
+
+class Following(NamedTuple):
+    """The jobs that a new one comes after."""
+
+    ids: Sequence[int]
+    on: str
+    is_held: bool
+    """Whether one of them has not ended yet."""
+
+
+def following(new: NewJob, instance: str, using: str) -> Following | None:
+    """Return what a new job follows, or None if it follows nothing.
+
+    Raise `InvalidJobError` if it could never begin.
+    """
+    on = _checked_on(new)
+    ids = [] if new.after is None else _checked_after(new, instance, using)
+    if not ids:
+        return None
+    found = needs_of_jobs(ids, using)
+    said = verdict(need._replace(on=on) for need in found.values())
+    if said.problem:
+        raise InvalidJobError(f"{new.job_type}: {said.problem}{FOLLOWED}; nothing was created.")
+    return Following(ids, on, is_held=not said.may_go)
+
+
+def _checked_on(new: NewJob) -> str:
+    on = "succeeded" if new.on is None else new.on
+    if on not in ON:
+        near = nearest_name(str(on), ON)
+        raise InvalidJobError(f"{new.job_type}: on={on!r:.100} is unknown{near}")
+    if new.on is not None and new.after is None:
+        raise InvalidJobError(f"{new.job_type}: on={on!r} without after; say after which jobs.")
+    return on
+
+
+def _checked_after(new: NewJob, instance: str, using: str) -> list[int]:
+    after: Any = new.after or ()
+    if isinstance(after, Job | int | str) or not isinstance(after, Iterable):
+        raise InvalidJobError(
+            f"{new.job_type}: after={after!r:.100}: give a list of jobs or of their ids."
+        )
+    ids = list(dict.fromkeys(_id_of(new, job, instance) for job in after))
+    if len(ids) > MAX_AFTER:
+        raise InvalidJobError(
+            f"{new.job_type}: after names {len(ids):,} jobs, and at most {MAX_AFTER:,} are taken; "
+            "put them into a batch."
+        )
+    there = Job.objects.using(using).filter(pk__in=ids, queue__instance=instance)
+    missing = set(ids) - set(there.values_list("pk", flat=True))
+    if missing:
+        raise InvalidJobError(
+            f"{new.job_type}: after names job {min(missing)}, which instance {instance!r} does not "
+            "have: it was pruned, never existed, or is of another instance."
+        )
+    return ids
+
+
+def _id_of(new: NewJob, job: object, instance: str) -> int:
+    if isinstance(job, Job) and job.pk is not None:
+        return job.pk
+    if isinstance(job, int) and not isinstance(job, bool):
+        return job
+    raise InvalidJobError(
+        f"{new.job_type}: after names {job!r:.100}; give jobs that are enqueued, or their ids."
+    )
+
+
+def link(jobs: Iterable[tuple[Job, Following | None]], using: str) -> None:
+    """Store what new jobs wait for, in the current transaction; check it once after the commit."""
+    links: list[Link] = []
+    held: list[int] = []
+    for job, follows in jobs:
+        if follows is None:
+            continue
+        links += [Link(job=job, needs_job_id=pk, on=follows.on) for pk in follows.ids]
+        if follows.is_held:
+            held.append(job.pk)
+    store(links, held, using)
+
+
+def store(links: Sequence[Link], held: Sequence[int], using: str) -> None:
+    """Store links of new jobs; check those that are held once after the commit."""
+    if not links:
+        return
+    Link.objects.using(using).bulk_create(links)
+    be_told(using)
+    if held:
+        # Jobs that ended between the check and the commit did not see them.
+        transaction.on_commit(lambda: release(held, using), using=using, robust=True)
+
+
+def drop_needs(jobs: Sequence[Job], using: str) -> None:
+    """Delete the links of locked jobs to those that they wait for."""
+    held = [job.pk for job in jobs if job.hold_time is not None]
+    if held:
+        Link.objects.using(using).filter(job__in=held).delete()
+
+
+# Batches
+
+
+def check_may_add(batch: Batch | int, instance: str, using: str) -> Batch:
+    """Return the batch; raise `InvalidJobError` unless the calling code may add jobs to it.
+
+    The `with` block that creates the batch may, and its own jobs while they run: then the batch has
+    not ended. The job is locked, so that this stays true until the commit.
+    """
+    if isinstance(batch, Batch) and getattr(batch, "is_open", False):
+        return batch
+    pk = batch.pk if isinstance(batch, Batch) else batch
+    row = Batch.objects.using(using).filter(pk=pk, instance=instance).first()
+    if row is None:
+        raise InvalidJobError(f"there is no batch {pk!r:.100} in instance {instance!r}.")
+    mine = current_job()
+    if mine is None or mine.batch_id != row.pk:
+        ended = not Job.objects.using(using).live().filter(batch=row).exists()
+        said = "has ended" if ended else "takes members from its own jobs only"
+        raise InvalidJobError(f"{row} {said}; begin another one.")
+    running = Job.objects.using(using).filter(pk=mine.pk, attempt=mine.attempt, batch=row)
+    if not locked(running.filter(state=State.RUNNING)).exists():
+        raise InvalidJobError(f"{row} takes no more jobs from {mine}, whose attempt is over.")
+    return row

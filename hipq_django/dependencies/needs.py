@@ -1,0 +1,107 @@
+"""Reads what jobs wait for from the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
+
+from django.db.models import Exists, OuterRef
+
+from hipq_django.database.lookups import max_rows_per_statement
+from hipq_django.domain.dependencies import PART, Need, Verdict, need_of_batch, need_of_job, verdict
+from hipq_django.domain.states import LIVE, NONE, UNSUCCESSFUL, Outcome, State
+from hipq_django.models import Batch, Job, Link
+
+INPUTS_PAGE = 1_000
+
+
+def verdicts(ids: Collection[int], using: str) -> dict[int, Verdict]:
+    """Return whether held jobs may go on, by their ids."""
+    rows = Link.objects.using(using).filter(job__in=ids).order_by("pk")
+    links = list(rows.values_list("job_id", "needs_job_id", "needs_batch_id", "on"))
+    jobs = needs_of_jobs({job for _, job, _, _ in links if job}, using)
+    batches = {batch for _, _, batch, _ in links if batch}
+    of_batch = {pk: _of_batch(pk, using) for pk in batches}
+    needs: dict[int, list[Need]] = {pk: [] for pk in ids}
+    for held, job, batch, on in links:
+        found = jobs[job] if job else of_batch[batch or 0]
+        needs[held].append(found._replace(on=on))
+    return {pk: verdict(of_job) for pk, of_job in needs.items()}
+
+
+def needs_of_jobs(ids: Collection[int], using: str) -> dict[int, Need]:
+    """Return the needs for jobs, by their ids."""
+    found = {
+        pk: Need("", f"job {pk}", is_live=False, problem="does not exist any more") for pk in ids
+    }
+    fields = ("pk", "job_type__name", "state", "outcome")
+    for part in _parts(ids, using):
+        for row in Job.objects.using(using).filter(pk__in=part).values_list(*fields):
+            found[row[0]] = need_of_job("", *row)
+    return found
+
+
+def _of_batch(pk: int, using: str) -> Need:
+    batch = Batch.objects.using(using).filter(pk=pk).first()
+    name = batch.name if batch else NONE
+    is_live = members(pk, using).filter(state__in=LIVE).exists()
+    failed = 0 if is_live else without_success(pk, using).count()
+    return need_of_batch("", pk, name, is_live=is_live, failed=failed)
+
+
+def members(batch: int, using: str) -> Any:
+    """Return the jobs of a batch."""
+    return Job.objects.using(using).filter(batch=batch)
+
+
+def without_success(batch: int, using: str) -> Any:
+    """Return the jobs of a batch that failed and were not requeued with success."""
+    again = Job.objects.using(using).filter(origin=OuterRef("pk"), batch=batch)
+    ended = members(batch, using).filter(state=State.FINAL, outcome__in=UNSUCCESSFUL)
+    return ended.filter(~Exists(again))
+
+
+def dependents_of(ids: Collection[int], using: str) -> list[int]:
+    """Return the held jobs that wait for any of these jobs, or for their batches."""
+    held: set[int] = set()
+    for part in _parts(ids, using):
+        links = Link.objects.using(using)
+        held.update(links.filter(needs_job__in=part).values_list("job_id", flat=True))
+        batches = Job.objects.using(using).filter(pk__in=part, batch__isnull=False)
+        names = set(batches.values_list("batch_id", flat=True))
+        held.update(links.filter(needs_batch__in=names).values_list("job_id", flat=True))
+    return sorted(
+        pk
+        for part in _parts(held, using)
+        for pk in Job.objects.using(using).held().filter(pk__in=part).values_list("pk", flat=True)
+    )
+
+
+def inputs(job: Job) -> Iterator[tuple[Job, Any]]:
+    """Yield the jobs that a job waited for, in order, each with its result; None without one.
+
+    Those of a batch come in the order of their ids, without jobs that were requeued.
+    """
+    links = job.needs.exclude(on=PART).order_by("pk")
+    for link in links.iterator(chunk_size=INPUTS_PAGE):
+        rows = Job.objects.using(job.using).select_related("queue", "job_type")
+        if link.needs_job_id:
+            found: Iterable[Job] = rows.filter(pk=link.needs_job_id)
+        else:
+            found = _members_in_order(rows, link.needs_batch_id, job.using)
+        for needed in found:
+            yield needed, needed.result if needed.outcome == Outcome.SUCCEEDED else None
+
+
+def _members_in_order(rows: Any, batch: int | None, using: str) -> Iterator[Job]:
+    again = Job.objects.using(using).filter(origin=OuterRef("pk"), batch=batch)
+    jobs, last = rows.filter(~Exists(again), batch=batch).order_by("pk"), 0
+    while page := list(jobs.filter(pk__gt=last)[:INPUTS_PAGE]):
+        yield from page
+        last = page[-1].pk
+
+
+def _parts(ids: Collection[int], using: str) -> Iterator[Sequence[int]]:
+    in_order, size = sorted(ids), max_rows_per_statement(using)
+    for start in range(0, len(in_order), size):
+        yield in_order[start : start + size]

@@ -1,0 +1,127 @@
+"""Releases jobs when those that they wait for have ended.
+
+It reads states and keeps no counter. After each commit by which jobs became final, the process that
+made it checks the jobs that wait for them; the last of several sees all of them final. If several
+processes check at the same moment, a guarded update lets one win. The sweep finds what a crash has
+left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from hipq_django import events, transitions
+from hipq_django.answers.cancelling import cancel_locked
+from hipq_django.conf.instances import InstanceSettings
+from hipq_django.database import clock
+from hipq_django.database.locks import locked
+from hipq_django.database.transactions import worker_transaction
+from hipq_django.dependencies.needs import dependents_of, verdicts
+from hipq_django.dependencies.parts import tell_ended, tell_page
+from hipq_django.domain.dependencies import FOLLOWED, Verdict
+from hipq_django.engines import engine_for
+from hipq_django.models import Job, Link
+
+PAGE = 200
+MOST_AT_ONCE = 500
+"""How many jobs the process that ended their needs releases; the sweep does the rest."""
+
+
+def release_after(ids: Collection[int], using: str) -> bool:
+    """Let go on what waits for these jobs, which have ended, where all else has ended, too.
+
+    Return whether there are links at all.
+    """
+    found = Link.objects.using(using).exists()
+    if found:
+        release(dependents_of(ids, using)[:MOST_AT_ONCE], using)
+        tell_ended(ids, using)
+    return found
+
+
+def release(held: Sequence[int], using: str) -> int:
+    """Release or cancel held jobs according to what they wait for; return how many.
+
+    The jobs that follow a cancelled one are checked in turn.
+    """
+    moved = 0
+    while held:
+        ended: list[int] = []
+        for start in range(0, len(held), PAGE):
+            page = verdicts(held[start : start + PAGE], using)
+            go = [pk for pk, said in page.items() if said.may_go]
+            moved += _go_on(go, using)
+            ended += _cancel({pk: said for pk, said in page.items() if said.problem}, using)
+        moved += len(ended)
+        held = dependents_of(ended, using)[: max(0, MOST_AT_ONCE - moved)] if ended else []
+    return moved
+
+
+def _go_on(ids: Sequence[int], using: str) -> int:
+    """Give jobs that may go on their time and place; locked rows are left."""
+    if not ids:
+        return 0
+    with worker_transaction(using):
+        jobs = _locked(ids, using)
+        transitions.unhold(jobs, clock.now(using), using)
+        for instance in {job.queue.instance for job in jobs}:
+            queues = {job.queue_id for job in jobs if job.queue.instance == instance}
+            engine_for(using).wake_workers(instance, queues)
+    for job in jobs:
+        events.info("job_released", **events.fields_of(job))
+    return len(jobs)
+
+
+def _cancel(broken: Mapping[int, Verdict], using: str) -> list[int]:
+    """Cancel jobs that can never go on; return the ids of the cancelled ones."""
+    if not broken:
+        return []
+    with worker_transaction(using):
+        jobs = _locked(list(broken), using)
+        for problem in {broken[job.pk].problem for job in jobs}:
+            alike = [job for job in jobs if broken[job.pk].problem == problem]
+            cancel_locked(alike, problem + FOLLOWED, using)
+    return [job.pk for job in jobs]
+
+
+def _locked(ids: Sequence[int], using: str) -> list[Job]:
+    rows = Job.objects.using(using).held().filter(pk__in=ids).order_by("pk")
+    return list(locked(rows.select_related("queue", "job_type"), skip_locked=True))
+
+
+class Sweep:
+    """Goes through all held jobs and gathered parts, page by page, for what a crash has left."""
+
+    def __init__(self, config: InstanceSettings) -> None:
+        self._config = config
+        self._after = 0
+        self._after_link = 0
+
+    def run(self) -> int:
+        """Check the next page of each; return how many jobs moved."""
+        told, self._after_link = self._tell_page(self._after_link)
+        released, self._after = self._release_page(self._after)
+        return told + released
+
+    def run_all(self) -> int:
+        """Check all of each, for code that goes on only once nothing moves any more: in tests."""
+        return _all_pages(self._tell_page) + _all_pages(self._release_page)
+
+    def _tell_page(self, after: int) -> tuple[int, int]:
+        return tell_page(after, MOST_AT_ONCE, self._config.database)
+
+    def _release_page(self, after: int) -> tuple[int, int]:
+        using = self._config.database
+        rows = Job.objects.using(using).held().filter(pk__gt=after).order_by("pk")
+        page = list(rows.values_list("pk", flat=True)[:MOST_AT_ONCE])
+        last = page[-1] if len(page) == MOST_AT_ONCE else 0
+        return release(page, using) if page else 0, last
+
+
+def _all_pages(check: Callable[[int], tuple[int, int]]) -> int:
+    """Check page after page; `check` returns the id after which the next one begins, or 0."""
+    total, last = check(0)
+    while last:
+        moved, last = check(last)
+        total += moved
+    return total

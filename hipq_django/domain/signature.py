@@ -1,0 +1,169 @@
+"""The signature of a task's function: which arguments it takes, and which are stored. Pure."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from functools import cached_property
+from inspect import Parameter
+from typing import Any, Final
+
+from hipq_django.exceptions import ArgumentsError, InvalidJobTypeError, nearest_name
+
+FILLED_IN: Final = ("job", "inputs")
+"""Parameters that are not arguments: the worker fills them in."""
+
+RELEASE_SECONDS: Final = 30.0
+"""How long a job whose arguments may be those of another release is put back each time."""
+
+RELEASE_PATIENCE: Final = timedelta(hours=1)
+"""How long after it was first put back such a job fails."""
+
+NEWS_SECONDS: Final = 5.0
+"""What a release says of its signatures may be known to all so long after its first job only."""
+
+PUT_BACK: Final = "Waits for another release"
+"""The beginning of the error of such a job."""
+
+_REFUSED = {
+    Parameter.VAR_POSITIONAL: "arguments are stored by name; take a list instead",
+    Parameter.POSITIONAL_ONLY: "arguments are stored by name; remove the / from the signature",
+}
+
+
+class Signature:
+    """The arguments that a task's function takes.
+
+    `name` is the task's, and error texts begin with its last part. Raise `InvalidJobTypeError`
+    for a function whose arguments cannot be given by name.
+    """
+
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        self.short_name = name.rpartition(".")[2]
+        self.function = function
+        parameters = _parameters(name, function)
+        self.filled_in = tuple(p.name for p in parameters if p.name in FILLED_IN)
+        self._arguments = {p.name: p for p in parameters if p.name not in FILLED_IN}
+        self._names = self._arguments.keys()
+        self._any_name = next((p.name for p in parameters if p.kind is p.VAR_KEYWORD), "")
+        if self._any_name:
+            del self._arguments[self._any_name]
+        self._required = {n for n, p in self._arguments.items() if p.default is p.empty}
+        self._in_place = [n for n, p in self._arguments.items() if p.kind is not p.KEYWORD_ONLY]
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Return the given arguments by name; raise `ArgumentsError` if they do not fit."""
+        if len(args) > len(self._in_place):
+            raise ArgumentsError(
+                f"{self.short_name} takes at most {len(self._in_place)} arguments by position, "
+                f"and {len(args)} are given: {self.text}"
+            )
+        given = dict(zip(self._in_place, args, strict=False))
+        twice = given.keys() & kwargs.keys()
+        if twice:
+            raise ArgumentsError(f"{self.short_name}: argument {min(twice)} is given twice.")
+        given |= kwargs
+        if problem := self._misfit(given):
+            raise ArgumentsError(problem)
+        return given
+
+    def misfit(self, stored: object) -> str:
+        """Return why stored arguments do not fit the function; empty text if they do."""
+        if isinstance(stored, dict):
+            return self._misfit(stored)
+        return (
+            f"{self.short_name}: the data of its job is a {type(stored).__name__}; give a dict "
+            "of its arguments by name."
+        )
+
+    def _misfit(self, given: Mapping[str, Any]) -> str:
+        unknown = given.keys() - self._names
+        for name in FILLED_IN:
+            if name in unknown:
+                return f"{self.short_name}: {name} is no argument; the worker fills it in."
+        if unknown and not self._any_name:
+            name = min(unknown, key=str)
+            near = nearest_name(str(name), self._names) if self._names else "; it takes none."
+            return f"{self.short_name} takes no argument {name!r}{_asking(near)}"
+        if missing := self._required - given.keys():
+            first = next(name for name in self._arguments if name in missing)
+            return f"{self.short_name}: argument {first} is missing."
+        return ""
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """The defaults of the arguments that have one."""
+        return {n: p.default for n, p in self._arguments.items() if p.default is not p.empty}
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The names of the arguments."""
+        return tuple(self._arguments)
+
+    @property
+    def required(self) -> list[str]:
+        """The names of the arguments without a default."""
+        return [name for name in self._arguments if name in self._required]
+
+    @cached_property
+    def text(self) -> str:
+        """The signature as it is shown, and compared with that of other releases.
+
+        For defaults it says only that there is one: their text may differ from start to start.
+        """
+        parts: list[str] = []
+        for name, parameter in self._arguments.items():
+            if parameter.kind is parameter.KEYWORD_ONLY and "*" not in parts:
+                parts.append("*")
+            kind = _annotation(parameter)
+            given = "" if parameter.default is parameter.empty else " = …" if kind else "=…"
+            parts.append(f"{name}{kind}{given}")
+        if self._any_name:
+            parts.append(f"**{self._any_name}")
+        return f"({', '.join(parts)})"
+
+
+def put_back_text(problem: str, since: datetime) -> str:
+    """Return the error of a job that waits for a worker whose function takes its arguments."""
+    return f"{PUT_BACK} since {since.isoformat(timespec='seconds')}: {problem}"
+
+
+def put_back_since(error: object) -> datetime | None:
+    """Return since when a job with this error waits for such a worker; None if it does not."""
+    start = f"{PUT_BACK} since "
+    if not isinstance(error, str) or not error.startswith(start):
+        return None
+    try:
+        return datetime.fromisoformat(error.removeprefix(start).partition(": ")[0])
+    except ValueError:
+        return None
+
+
+def _parameters(name: str, function: Callable[..., Any]) -> list[Parameter]:
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (ValueError, TypeError) as error:
+        raise InvalidJobTypeError(
+            f"task {name!r}: the signature of {function!r:.200} cannot be read; write a function "
+            "in Python that calls it."
+        ) from error
+    for parameter in parameters:
+        if parameter.kind in _REFUSED:
+            raise InvalidJobTypeError(
+                f"task {name!r}: parameter {parameter} of {function.__qualname__} cannot be an "
+                f"argument: {_REFUSED[parameter.kind]}."
+            )
+    return parameters
+
+
+def _annotation(parameter: Parameter) -> str:
+    kind = parameter.annotation
+    if kind is parameter.empty:
+        return ""
+    return f": {kind if isinstance(kind, str) else inspect.formatannotation(kind)}"
+
+
+def _asking(near: str) -> str:
+    """Return the end of a sentence that asks back as a second sentence."""
+    return near.replace(", did you", "; did you", 1)

@@ -1,0 +1,122 @@
+"""Values of JSON in forms, which are taken only if nobody changed meanwhile what was shown."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, NoReturn
+
+from django import forms
+from django.core.exceptions import ValidationError
+from django.utils.translation import gettext as _, gettext_lazy
+
+from hipq_django.flow.declared_ports import ANY
+from hipq_django.flow.values import NOTHING
+
+TEXT = {"spellcheck": "false", "autocapitalize": "off", "class": "hipq-json"}
+
+
+class JsonValueField(forms.Field):
+    """A value written as JSON."""
+
+    def __init__(self, *, rows: int = 4, **options: Any) -> None:
+        widget = forms.Textarea(attrs={**TEXT, "rows": rows, "cols": 60})
+        super().__init__(widget=widget, **options)
+
+    def to_python(self, value: Any) -> Any:
+        """Return the value; raise `ValidationError` with the place of what is no JSON."""
+        if not value or not value.strip():
+            return NOTHING
+        try:
+            return json.loads(value, parse_constant=_no_constant)
+        except RecursionError as error:
+            raise ValidationError(_("This is nested too deeply.")) from error
+        except ValueError as error:
+            raise ValidationError(_("This is not JSON: %(error)s.") % {"error": error}) from error
+
+    def validate(self, value: Any) -> None:
+        """Raise `ValidationError` where nothing was written; null is a value."""
+        if value is NOTHING and self.required:
+            hint = _('Write a value as JSON, such as {"id": 1}, "text", 4.5 or null.')
+            raise ValidationError(hint)
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+class WriteForm(forms.Form):
+    """A message for a port."""
+
+    value = JsonValueField(label=gettext_lazy("Message"))
+
+
+class DefaultForm(forms.Form):
+    """The default of a port, and what of it the page showed."""
+
+    default = JsonValueField(label=gettext_lazy("Default"))
+    seen = forms.CharField(widget=forms.HiddenInput, required=False)
+
+
+class MessageForm(forms.Form):
+    """A message that is edited, and what of it the page showed."""
+
+    value = JsonValueField(label=gettext_lazy("Message"), rows=12)
+    seen = forms.CharField(widget=forms.HiddenInput, required=False)
+
+
+class SeenForm(forms.Form):
+    """What of a message the page showed before it is dropped."""
+
+    seen = forms.CharField(widget=forms.HiddenInput)
+
+
+class SpecForm(forms.Form):
+    """The spec of a graph, and what of it the page showed."""
+
+    spec = JsonValueField(label=gettext_lazy("Spec"), rows=24)
+    seen = forms.CharField(widget=forms.HiddenInput, required=False)
+
+
+class NewGraphForm(SpecForm):
+    """The name and the spec of a graph that is to be kept."""
+
+    name = forms.CharField(label=gettext_lazy("Name"), max_length=200)
+    field_order = ("name", "spec")
+
+
+class StartForm(forms.Form):
+    """How a graph is started."""
+
+    alias = forms.CharField(
+        label=gettext_lazy("Alias"),
+        max_length=200,
+        required=False,
+        help_text=gettext_lazy("Another name by which the node is found; may be left empty."),
+    )
+
+
+class MoveForm(forms.Form):
+    """The port to which all messages of another one are moved."""
+
+    node = forms.CharField(label=gettext_lazy("Node (id or alias)"), max_length=200)
+    direction = forms.ChoiceField(
+        choices=[("in", gettext_lazy("in-port")), ("out", gettext_lazy("out-port"))],
+        label=gettext_lazy("Side"),
+    )
+    port = forms.CharField(label=gettext_lazy("Port"), max_length=200)
+
+    def clean_port(self) -> str:
+        """Refuse the port that stands for others."""
+        name: str = self.cleaned_data["port"]
+        if name == ANY:
+            raise ValidationError(_("Name one port: * stands for those that are not there yet."))
+        return name
+
+
+def fingerprint(value: Any) -> str:
+    """Return what tells whether a value is still the one that a page showed."""
+    if value is NOTHING:
+        return "nothing"
+    text = json.dumps(value, sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()

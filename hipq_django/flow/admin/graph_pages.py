@@ -1,0 +1,114 @@
+"""The page on which the spec of a graph is edited: its problems, its picture, preview, apply."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.contrib import messages
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.translation import gettext as _
+
+from hipq_django.database.transactions import write_transaction
+from hipq_django.domain.redaction import Redactor
+from hipq_django.exceptions import HipqError
+from hipq_django.flow.admin.forms import SpecForm, fingerprint
+from hipq_django.flow.admin.masking import redactor_of, unmask, whole
+from hipq_django.flow.admin.pictures import of_spec
+from hipq_django.flow.admin.port_pages import PortPages
+from hipq_django.flow.exceptions import FlowError, GraphError
+from hipq_django.flow.graphs.applying import apply, check
+from hipq_django.flow.graphs.problem import WARNING, Problem, errors_of
+from hipq_django.flow.library.graph import GRAPH, SPEC
+from hipq_django.flow.lifecycle import locked_node
+from hipq_django.flow.models import Node
+from hipq_django.flow.values import NOTHING
+
+
+def spec_of(node: Node) -> Any:
+    """Return the spec of a graph, as it was given."""
+    return node.state_values.get(SPEC)
+
+
+def sent_spec(form: SpecForm, stored: Any, redactor: Redactor) -> Any:
+    """Return the spec that a valid form has, with what was masked; `NOTHING` if that cannot be."""
+    try:
+        spec = unmask(form.cleaned_data["spec"], stored, redactor.mask(stored))
+    except HipqError as error:
+        form.add_error("spec", str(error))
+        return NOTHING
+    form.cleaned_data["spec"] = spec
+    return spec
+
+
+def told(problems: Sequence[Problem]) -> dict[str, Any]:
+    """Return problems as a page tells them."""
+    warnings = [problem for problem in problems if problem.level == WARNING]
+    return {"problems": errors_of(problems), "warnings": warnings}
+
+
+class GraphPages(PortPages):
+    """Adds the page of graphs to the pages of nodes."""
+
+    def get_urls(self) -> list[Any]:
+        """Return the pages with the one for graphs."""
+        return [self.address("graph", self._graph_view), *super().get_urls()]
+
+    def _graph_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        self.require(request, "edit_graph")
+        node = self.get_object(request, object_id)
+        if node is None or node.job_type.name != GRAPH:
+            return self.gone(request, object_id)
+        stored = spec_of(node)
+        redactor = redactor_of(node.instance, self.database)
+        shown = {"spec": whole(redactor.mask(stored)), "seen": fingerprint(stored)}
+        form = SpecForm(request.POST if request.method == "POST" else None, initial=shown)
+        spec = stored
+        problems: list[Problem] = []
+        if form.is_bound:
+            spec, problems = self._read(form, node)
+            if spec is not NOTHING and not errors_of(problems) and "_apply" in request.POST:
+                if self._apply(request, node, form):
+                    return HttpResponseRedirect(self.url(Node, "change", node.pk))
+                problems = form.problems  # type: ignore[attr-defined]  # set below
+        return self._graph_page(request, node, form, spec, problems)
+
+    def _read(self, form: SpecForm, node: Node) -> tuple[Any, list[Problem]]:
+        """Return the spec that was sent, and all that is wrong with it; `NOTHING` if it is none."""
+        if not form.is_valid():
+            return NOTHING, []
+        spec = sent_spec(form, spec_of(node), redactor_of(node.instance, self.database))
+        return spec, [] if spec is NOTHING else check(spec, only_public=True, node=node)
+
+    def _apply(self, request: HttpRequest, node: Node, form: SpecForm) -> bool:
+        """Let the graph be as the spec says, unless somebody else changed it meanwhile."""
+        form.problems = []  # type: ignore[attr-defined]  # for the page
+        try:
+            with transaction.atomic(using=self.database), write_transaction(self.database):
+                if fingerprint(spec_of(locked_node(node))) != form.cleaned_data["seen"]:
+                    text = _("Somebody else changed the graph since you opened the page.")
+                    raise FlowError(text)
+                apply(node, form.cleaned_data["spec"], only_public=True)
+                self.log_change(request, node, "Applied a new spec.")
+        except GraphError as error:
+            form.problems = error.problems  # type: ignore[attr-defined]  # for the page
+            return False
+        except HipqError as error:
+            form.add_error("spec", str(error))
+            return False
+        self.message_user(request, _("The graph is as the spec says."), messages.SUCCESS)
+        return True
+
+    def _graph_page(
+        self, request: HttpRequest, node: Node, form: SpecForm, spec: Any, problems: list[Problem]
+    ) -> HttpResponse:
+        context = {
+            "title": _("Edit the graph of %(node)s") % {"node": self.label(node)},
+            "original": node,
+            "form": form,
+            **told(problems),
+            "is_checked": form.is_bound and spec is not NOTHING,
+            "picture": None if spec is NOTHING else of_spec(spec, node.instance, node),
+        }
+        return self.page(request, "graph", context)

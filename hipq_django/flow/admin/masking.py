@@ -1,0 +1,121 @@
+"""What of messages and states is shown: without the values of sensitive fields, and cut."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.db.models import Case, F, JSONField, QuerySet, TextField, Value, When
+from django.db.models.functions import Cast, Length
+from django.utils.html import format_html
+from django.utils.translation import gettext as _
+
+from hipq_django.admin.display import NOTHING, format_number
+from hipq_django.domain.redaction import MASK, Redactor
+from hipq_django.exceptions import InvalidJobError
+from hipq_django.flow.declaring import KIND, sensitive_fields
+from hipq_django.models import JobType
+
+MAX_PREVIEW_CHARS = 2_048
+MAX_READ_CHARS = 65_536
+"""What is larger is not even read for a preview: to mask it, all of it would be needed."""
+
+
+def redactor_of(instance: str, using: str) -> Redactor:
+    """Return what masks the sensitive fields of all components of an instance.
+
+    A message goes from node to node, also from one tree to another, and takes the fields with it
+    that the component it came from has declared.
+    """
+    rows = JobType.objects.using(using).filter(instance=instance, kind=KIND)
+    fields = {name for names in rows.values_list("sensitive", flat=True) for name in names}
+    return Redactor(tuple(sorted({*fields, *sensitive_fields(instance).fields})))
+
+
+def with_preview(rows: QuerySet[Any], column: str) -> QuerySet[Any]:
+    """Return rows with `size`, the characters of a JSON column, and `shown`: it, unless large."""
+    size = Length(Cast(column, TextField()))
+    null = Value(None, output_field=JSONField())
+    small = Case(
+        When(size__lte=MAX_READ_CHARS, then=F(column)), default=null, output_field=JSONField()
+    )
+    found: QuerySet[Any] = rows.defer(column).annotate(size=size).annotate(shown=small)
+    return found
+
+
+def masked(value: Any, redactor: Redactor, port: str = "") -> Any:
+    """Return a JSON value that may be shown; what lies on a port may be sensitive by its name."""
+    return redactor.mask({port: value})[port] if port else redactor.mask(value)
+
+
+def preview(value: Any, size: int) -> str:
+    """Return the beginning of a masked JSON value, of which `size` characters are stored."""
+    if size > MAX_READ_CHARS:
+        text = _("%(count)s characters, too many for a preview")
+        return format_html(
+            '<span class="hipq-age">{}</span>', text % {"count": format_number(size)}
+        )
+    text = json.dumps(value, ensure_ascii=False)
+    if len(text) <= MAX_PREVIEW_CHARS:
+        return format_html("<code>{}</code>", text)
+    more = _("… %(count)s characters more") % {
+        "count": format_number(len(text) - MAX_PREVIEW_CHARS)
+    }
+    return format_html(
+        '<code>{}</code> <span class="hipq-age">{}</span>', text[:MAX_PREVIEW_CHARS], more
+    )
+
+
+def whole(value: Any) -> str:
+    """Return a JSON value as text to read or to edit."""
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def first_line(error: Any) -> str:
+    """Return the first line of a node's error, '-' where it has none.
+
+    While a run is tried again, the row also notes at which messages the code raised.
+    """
+    text = error.get("error", "") if isinstance(error, dict) else error
+    text = text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)
+    line = text.strip().partition("\n")[0]
+    return line if line not in ("", "none") else NOTHING
+
+
+def unmask(edited: Any, stored: Any, shown: Any) -> Any:
+    """Return an edited value with the stored values where it has the mask in their place.
+
+    `shown` is the stored value as it was shown, masked.
+
+    Raise `InvalidJobError` for a mask in another place: what it stands for is not known.
+    """
+    restored = _restored(edited, stored, shown)
+    if MASK in json.dumps(_changed(restored, stored), ensure_ascii=False):
+        raise InvalidJobError(
+            f"{MASK} stands for a value that is not shown: leave it where it is, or replace it."
+        )
+    return restored
+
+
+def _restored(edited: Any, stored: Any, shown: Any) -> Any:
+    if edited == shown and type(edited) is type(shown):
+        return stored
+    if isinstance(edited, dict) and isinstance(stored, dict) and isinstance(shown, dict):
+        return {
+            key: _restored(value, stored[key], shown[key]) if key in stored else value
+            for key, value in edited.items()
+        }
+    if isinstance(edited, list) and isinstance(shown, list) and len(edited) == len(shown):
+        return [_restored(*parts) for parts in zip(edited, stored, shown, strict=True)]
+    return edited
+
+
+def _changed(value: Any, stored: Any) -> Any:
+    """Return what of a value is not as it was stored: that may have held the mask's characters."""
+    if value == stored:
+        return None
+    if isinstance(value, dict) and isinstance(stored, dict):
+        return {key: _changed(element, stored.get(key)) for key, element in value.items()}
+    if isinstance(value, list) and isinstance(stored, list) and len(value) == len(stored):
+        return [_changed(*pair) for pair in zip(value, stored, strict=True)]
+    return value

@@ -1,0 +1,397 @@
+"""Nodes: the tree, and the page that says why one does not run and what to press."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
+from django.db.models import OuterRef, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.utils.html import format_html
+from django.utils.translation import gettext, gettext_lazy as _, pgettext_lazy
+
+from hipq_django.admin.base import column, is_id
+from hipq_django.admin.display import (
+    NOTHING,
+    age,
+    badge,
+    block,
+    format_number,
+    when,
+    when_short,
+)
+from hipq_django.admin.filters import QueueFilter
+from hipq_django.admin.job_panel import standing as standing_of_job
+from hipq_django.domain.redaction import Redactor
+from hipq_django.flow.admin.descriptions import description
+from hipq_django.flow.admin.filters import ComponentFilter, PlaceFilter, StatusFilter, has_failed
+from hipq_django.flow.admin.graph_pages import GraphPages
+from hipq_django.flow.admin.masking import (
+    MAX_READ_CHARS,
+    first_line,
+    masked,
+    preview,
+    redactor_of,
+    with_preview,
+)
+from hipq_django.flow.admin.node_list import NodeList, name_rows, shown_rows
+from hipq_django.flow.admin.pictures import of_children
+from hipq_django.flow.admin.standing import HINTS, badges, note, run_of, unread
+from hipq_django.flow.aliases import MAX_ID
+from hipq_django.flow.declared_ports import ANY
+from hipq_django.flow.declaring import all_components
+from hipq_django.flow.explaining import reasons_of
+from hipq_django.flow.library.graph import GRAPH
+from hipq_django.flow.logs import masked_entry
+from hipq_django.flow.models import Alias, Channel, Connection, LogEntry, Message, Node, NodePort
+from hipq_django.models import Job, JobType, Queue
+from hipq_django.monitoring.counts import OverFirst, capped_count, format_count
+
+MAX_ROWS, MAX_PORTS = 20, 100
+"""How many children, runs and log entries are shown, and how many ports."""
+
+MAX_KNOWN = 200
+"""How many messages are looked through for sensitive values that an error may quote."""
+
+NEWEST_JOBS = 1_000
+"""Among how many jobs of its component the runs of a node are looked for: no index has them."""
+
+SECTIONS = (
+    (
+        _("Node"),
+        (
+            "to_component", "to_queue", "names", "to_parent", "created", "creator",
+            "last_run", "run_count", "next_alarm", "arguments",
+        ),
+    ),
+    (_("State"), ("state",)),
+)  # fmt: skip
+READ_ONLY = tuple(name for _section, names in SECTIONS for name in names)
+
+
+@admin.register(Node)
+class NodeAdmin(GraphPages):
+    """Nodes are run, paused, terminated and fed; what they are is never edited."""
+
+    change_form_template = "hipq_flow/admin/node.html"
+    change_list_template = "hipq_flow/admin/node_list.html"
+    list_display = ("place", "standing", "note", "unread", "component", "ran", "created_by")
+    list_display_links = None
+    list_filter = (StatusFilter, PlaceFilter, ComponentFilter, QueueFilter)
+    search_fields = ("pk",)
+    search_help_text = _("A whole id or alias.")
+    fieldsets = tuple((name, {"fields": fields}) for name, fields in SECTIONS)
+    readonly_fields = READ_ONLY
+
+    class Media:
+        css = {"all": ["hipq_flow/admin.css"]}
+        js = ["hipq_flow/refresh.js"]
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Return False: what happens to nodes happens by the actions."""
+        return False
+
+    # The list
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        """Return the list that is a tree."""
+        return NodeList
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Return the nodes with what their pages name."""
+        return super().get_queryset(request).select_related("job_type", "queue")
+
+    def lookup_allowed(self, lookup: str, value: Any, request: Any = None) -> bool:
+        """Return whether the list may be asked for this: also for the children of a node."""
+        if lookup == "parent":
+            return is_id(value[0] if isinstance(value, list) else str(value))
+        return super().lookup_allowed(lookup, value, request)
+
+    def find(self, rows: QuerySet[Any], term: str) -> QuerySet[Any]:
+        """Return the nodes with exactly this id or alias."""
+        instances = JobType.objects.using(self.database).values("instance").distinct()
+        named = Alias.objects.using(self.database).filter(instance__in=instances, name=term)
+        ids = list(named.values_list("node_id", flat=True)[:MAX_ROWS])
+        if is_id(term) and int(term) <= MAX_ID:
+            ids.append(int(term))
+        return rows.filter(pk__in=ids)
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> Any:
+        """Say above the list how many nodes have failed, wherever in their trees."""
+        failed = Node.objects.using(self.database).filter(has_failed())
+        count = capped_count(failed)
+        told = {"failed": format_count(count, format_number) if count else ""}
+        return super().changelist_view(request, {**(extra_context or {}), **told})
+
+    @admin.display(description=_("node"))
+    def place(self, node: Any) -> str:
+        """What it is called, beneath its parent or with a link to it."""
+        label = self.link(Node, node.pk, node.label)
+        if node.is_beneath:
+            label = format_html('<span class="hipq-beneath">{}</span>', label)
+        elif node.parent_id is not None:
+            parent = self.link(Node, node.parent_id, node.parent_label)
+            below = gettext("below")
+            label = format_html('{} <span class="hipq-age">{} {}</span>', label, below, parent)
+        if not node.shows_more:
+            return label
+        url = f"{self.url(Node, 'changelist')}?parent={node.pk}"
+        text = gettext("all children")
+        return format_html('{} <a class="hipq-more" href="{}">{}</a>', label, url, text)
+
+    standing = column(_("status"), lambda self, node: badges(node, self.now))
+    note = column(pgettext_lazy("node", "what"), lambda self, node: note(node, self.now))
+    component = column(_("component"), lambda self, node: node.job_type.name)
+
+    unread = column(_("unread"), lambda self, node: unread(node, self.now))
+    ran = column(
+        _("last run"),
+        lambda self, node: when_short(node.ran_time, self.now) if node.ran_time else NOTHING,
+    )
+
+    # The page
+
+    def get_object(
+        self, request: HttpRequest, object_id: str, from_field: str | None = None
+    ) -> Any:
+        """Return the node of a page; an id that no node can have finds none."""
+        return super().get_object(request, object_id, from_field) if is_id(object_id) else None
+
+    def render_change_form(
+        self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        """Put above the fields where the node stands, its buttons, children and ports."""
+        node = context["original"]
+        row = shown_rows(Node.objects.using(self.database).filter(pk=node.pk)).get()
+        name_rows([row], self.database)
+        redactor = redactor_of(node.instance, self.database)
+        knowing = self._knowing(node, redactor)
+        children, ports = self._children(row), self._ports(node, redactor)
+        context.update(
+            self._of_graph(request, node),
+            panel=self._panel(row, node, run_of(row), knowing),
+            buttons=self.buttons(request, node),
+            children=children[:MAX_ROWS],
+            has_more_children=len(children) > MAX_ROWS,
+            children_url=f"{self.url(Node, 'changelist')}?parent={node.pk}",
+            ports=ports[:MAX_PORTS],
+            has_more_ports=len(ports) > MAX_PORTS,
+            runs=self._runs(request, node),
+            log=self._log(node, knowing) if knowing else [],
+            newest_jobs=format_number(NEWEST_JOBS),
+            max_ports=MAX_PORTS,
+        )
+        return super().render_change_form(request, context, *args, **kwargs)
+
+    def _of_graph(self, request: HttpRequest, node: Node) -> dict[str, Any]:
+        """Return the picture of a graph, and where it is edited; nothing of other nodes."""
+        if node.job_type.name != GRAPH:
+            return {"graph_url": "", "picture": None}
+        may_edit = self.may(request, "edit_graph")
+        return {
+            "graph_url": self.url(Node, "graph", node.pk) if may_edit else "",
+            "picture": of_children(node, lambda pk: self.url(Node, "change", pk)),
+        }
+
+    def _panel(self, row: Any, node: Node, job: Job | None, knowing: Any) -> dict[str, Any]:
+        reasons = reasons_of(row, job, self.now)
+        failed = row.rest == "failed" or isinstance(node.error, dict)
+        error = knowing.mask(node.error) if knowing else first_line(node.error).partition(":")[0]
+        line = first_line(error)
+        return {
+            "label": row.label,
+            "component": row.job_type.name,
+            "parent": self.link(Node, row.parent_id, row.parent_label) if row.parent_id else "",
+            "last_run": age(row.ran_time, self.now) if row.ran_time else "",
+            "badges": badges(row, self.now),
+            "reasons": [(reason.text, HINTS.get(reason.code, "")) for reason in reasons],
+            "is_running": job is not None and not job.is_final and not reasons,
+            "job": "" if job is None else self.link(Job, job.pk, _("job %(id)s") % {"id": job.pk}),
+            "error": line if failed and line != NOTHING else "",
+            "whole_error": block(error) if failed and line not in (NOTHING, error) else "",
+        }
+
+    def _knowing(self, node: Node, redactor: Redactor) -> Redactor | None:
+        """Return what also masks, in texts, the values that a run of a node may have quoted.
+
+        None if it may have read more than is looked through here: then no text can be shown.
+        """
+        if not redactor.fields:
+            return redactor
+        rows = Message.objects.using(self.database).filter(port__node=node.pk)
+        rows = rows.select_related("port")
+        found = list(with_preview(rows.order_by("pk"), "data")[: MAX_KNOWN + 1])
+        if len(found) > MAX_KNOWN or any(row.size > MAX_READ_CHARS for row in found):
+            return None
+        return redactor.knowing(
+            node.state_values, node.args, *({m.port.name: m.shown} for m in found)
+        )
+
+    def _children(self, row: Any) -> list[dict[str, Any]]:
+        found = shown_rows(Node.objects.using(self.database).filter(parent=row.pk))
+        failed = list(found.filter(has_failed()).order_by("-pk")[: MAX_ROWS + 1])
+        rest = found.exclude(pk__in=[child.pk for child in failed]).order_by("name")
+        children = [*failed, *rest[: MAX_ROWS + 1]][: MAX_ROWS + 1]
+        name_rows(children, self.database)
+        return [
+            {
+                "link": self.link(Node, child.pk, child.label),
+                "component": child.job_type.name,
+                "badges": badges(child, self.now),
+                "note": note(child, self.now),
+                "unread": unread(child, self.now),
+            }
+            for child in children
+        ]
+
+    # Its ports
+
+    def _ports(self, node: Node, redactor: Redactor) -> list[dict[str, Any]]:
+        """Return what the page shows of the ports, by a number of queries that does not grow."""
+        using = self.database
+        messages = Message.objects.using(using).filter(port=OuterRef("pk"), as_default=False)
+        rows = NodePort.objects.using(using).filter(node=node.pk).exclude(name=ANY)
+        found = with_preview(rows, "value").annotate(
+            unread=OverFirst.count(messages.order_by("pk")),
+            first=messages.order_by("pk").values("pk")[:1],
+        )
+        ports: list[Any] = list(found.order_by("direction", "pk")[: MAX_PORTS + 1])
+        firsts = self._firsts([port.first for port in ports if port.first])
+        defaults = self._defaults([port.pk for port in ports])
+        links = self._links([port.pk for port in ports])
+        names = self.called(port.node for found in links.values() for _arrow, port in found)
+        channels = self._channels(ports)
+        return [
+            {
+                "name": port.name,
+                "direction": port.get_direction_display(),
+                "url": self.url(Node, "port", node.pk, port.pk),
+                "unread": format_count(port.unread, format_number),
+                "first": _shown(firsts.get(port.pk), redactor, port.name),
+                "default": _shown(
+                    defaults.get(port.pk, port if port.has_default else None), redactor, port.name
+                ),
+                "links": self.port_links(links.get(port.pk, []), names),
+                "channels": ", ".join(channels.get(port.pk, [])),
+                "type": port.type,
+            }
+            for port in ports
+        ]
+
+    def _firsts(self, ids: Sequence[int]) -> dict[int, Any]:
+        """Return the messages with these ids, by port."""
+        found = Message.objects.using(self.database).filter(pk__in=ids)
+        return {message.port_id: message for message in with_preview(found, "data")}
+
+    def _defaults(self, ports: Sequence[int]) -> dict[int, Any]:
+        """Return the newest defaults that no run has settled yet, by port."""
+        rows = Message.objects.using(self.database).filter(port__in=ports, as_default=True)
+        found = with_preview(rows.order_by("-pk"), "data")[:MAX_PORTS]
+        return {message.port_id: message for message in reversed(found)}
+
+    def _links(self, ports: Sequence[int]) -> dict[int, list[tuple[str, NodePort]]]:
+        rows = Connection.objects.using(self.database).order_by("pk")
+        links: dict[int, list[tuple[str, NodePort]]] = {}
+        for one in rows.filter(source__in=ports).select_related("target__node")[:MAX_PORTS]:
+            links.setdefault(one.source_id, []).append(("→", one.target))
+        for one in rows.filter(target__in=ports).select_related("source__node")[:MAX_PORTS]:
+            links.setdefault(one.target_id, []).append(("←", one.source))
+        return links
+
+    def _channels(self, ports: Sequence[NodePort]) -> dict[int, list[str]]:
+        rows = Channel.objects.using(self.database).filter(port__in=[port.pk for port in ports])
+        channels: dict[int, list[str]] = {}
+        for port, name in rows.order_by("pk").values_list("port_id", "name")[: MAX_PORTS * 2]:
+            channels.setdefault(port, []).append(name)
+        return channels
+
+    # What it did
+
+    def _runs(self, request: HttpRequest, node: Node) -> list[dict[str, Any]]:
+        if not self.may_view(request, Job):
+            return []
+        jobs = Job.objects.using(self.database)
+        newest = jobs.filter(job_type=node.job_type_id).order_by("-pk").values("pk")[:NEWEST_JOBS]
+        mine = jobs.filter(pk__in=newest, job_data__node=node.pk).defer("result")
+        return [
+            {
+                "link": self.link(Job, job.pk, _("job %(id)s") % {"id": job.pk}),
+                "standing": badge(*standing_of_job(job)),
+                "attempt": job.attempt,
+                "updated": when(job.update_time, self.now),
+            }
+            for job in mine.select_related("queue", "job_type").order_by("-pk")[:MAX_ROWS]
+        ]
+
+    def _log(self, node: Node, redactor: Redactor) -> list[tuple[str, str]]:
+        rows = LogEntry.objects.using(self.database).filter(node=node.pk)
+        return [
+            (when(row.create_time, self.now), preview(masked_entry(row.shown, redactor), row.size))
+            for row in with_preview(rows, "entry").order_by("-pk")[:MAX_ROWS]
+        ]
+
+    # Its fields
+
+    @admin.display(description=_("component"))
+    def to_component(self, node: Node) -> str:
+        """A link to the job type, with what the code says of it."""
+        link = self.link(JobType, node.job_type_id, node.job_type)
+        found = [c for c in all_components(node.instance) if c.name == node.job_type.name]
+        if not found:
+            missing = gettext("this process's code does not declare it")
+            return format_html("{} {}", link, badge(missing, "error"))
+        return format_html("{} {}", link, description(found[0].component))
+
+    to_queue = column(_("queue"), lambda self, node: self.link(Queue, node.queue_id, node.queue))
+    to_parent = column(
+        pgettext_lazy("node", "parent"),
+        lambda self, node: (
+            self.link(Node, node.parent_id, self.label(node.parent)) if node.parent_id else NOTHING
+        ),
+    )
+
+    @admin.display(description=_("created by"))
+    def creator(self, node: Node) -> str:
+        """Who started it: a link if that was a node."""
+        kind, _colon, pk = node.created_by.partition(":")
+        is_node = kind == "node" and is_id(pk)
+        return self.link(Node, pk, node.created_by) if is_node else node.created_by or NOTHING
+
+    created = column(_("created"), lambda self, node: when(node.create_time, self.now))
+    last_run = column(
+        _("last run"),
+        lambda self, node: when(node.ran_time, self.now) if node.ran_time else NOTHING,
+    )
+    run_count = column(_("runs"), lambda self, node: format_number(node.runs))
+
+    @admin.display(description=_("aliases"))
+    def names(self, node: Node) -> str:
+        """The other names of the node."""
+        rows = Alias.objects.using(self.database).filter(node=node.pk).order_by("pk")
+        return ", ".join(rows.values_list("name", flat=True)[:MAX_ROWS]) or NOTHING
+
+    @admin.display(description=_("alarm"))
+    def next_alarm(self, node: Node) -> str:
+        """When it has asked to run again."""
+        moments = sorted(m for m in (node.run_time, node.alarm) if m is not None)
+        return when(moments[0], self.now) if moments else NOTHING
+
+    arguments = column(_("arguments"), lambda self, node: self._masked(node, node.args))
+
+    @admin.display(description=_("state"))
+    def state(self, node: Node) -> str:
+        """The values that the node keeps, without what flows keep there themselves."""
+        own = {k: v for k, v in node.state_values.items() if not k.startswith("flow.")}
+        return self._masked(node, own)
+
+    def _masked(self, node: Node, value: Any) -> str:
+        return block(redactor_of(node.instance, self.database).mask(value))
+
+
+def _shown(row: Any, redactor: Redactor, port: str) -> str:
+    """Return the preview of a row of `with_preview` that lies on a port; '' for None."""
+    return "" if row is None else preview(masked(row.shown, redactor, port), row.size)

@@ -1,0 +1,241 @@
+"""Graphs that are kept under a name: written as JSON, looked at, and started."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import path
+from django.utils.translation import gettext as _, gettext_lazy
+from django.views.decorators.http import require_POST
+
+from hipq_django.admin.base import HipqAdmin, column, is_id
+from hipq_django.admin.display import title
+from hipq_django.conf.instances import get_instances
+from hipq_django.conf.rules import DEFAULT
+from hipq_django.database.transactions import write_transaction
+from hipq_django.exceptions import HipqError
+from hipq_django.flow.admin.forms import NewGraphForm, SpecForm, StartForm
+from hipq_django.flow.admin.graph_pages import sent_spec, told
+from hipq_django.flow.admin.masking import redactor_of, whole
+from hipq_django.flow.admin.pictures import of_spec
+from hipq_django.flow.exceptions import GraphError
+from hipq_django.flow.graphs.applying import check
+from hipq_django.flow.graphs.named import is_declared
+from hipq_django.flow.graphs.problem import Problem, errors_of
+from hipq_django.flow.graphs.storing import change_graph, create_graph, start_graph
+from hipq_django.flow.models import Graph, Node
+from hipq_django.flow.values import NOTHING
+
+
+@admin.register(Graph)
+class GraphAdmin(HipqAdmin):
+    """Graphs are added, edited, deleted and started; nodes that were started stay as they are."""
+
+    list_display = ("name", "instance", "version", "updated")
+    list_filter = ("instance",)
+    list_defer = ("spec",)
+    ordering = ("name",)
+    search_fields = ("name",)
+    search_help_text = gettext_lazy("A whole name.")
+    actions = None
+
+    class Media:
+        css = {"all": ["hipq_flow/admin.css"]}
+
+    updated = column(gettext_lazy("updated"), HipqAdmin.updated)
+
+    def find(self, rows: QuerySet[Any], term: str) -> QuerySet[Any]:
+        """Return the graphs with exactly this name."""
+        return rows.filter(name=term)
+
+    # Who may what
+
+    def _may(self, request: HttpRequest, permission: str) -> bool:
+        return request.user.has_perm(f"{self.opts.app_label}.{permission}")
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Return whether the user may see them: with the permission to change graphs, too."""
+        return self._may(request, "edit_graph") or super().has_view_permission(request, obj)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Return whether the user may change graphs."""
+        return self._may(request, "edit_graph")
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Return whether the user may change graphs."""
+        return self._may(request, "edit_graph")
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Return whether the user may change graphs."""
+        return self._may(request, "edit_graph")
+
+    # The page
+
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> Any:
+        """Show the page on which a graph is added or edited, and save what was sent."""
+        row = None if object_id is None else self._row(request, object_id)
+        if object_id is not None and row is None:
+            return self._gone(request, object_id)
+        self._check_access(request, row)
+        form = self._form(request, row)
+        spec: Any = NOTHING if row is None else row.spec
+        problems: list[Problem] = []
+        if form.is_bound:
+            spec, problems = self._read(form, row)
+            saved = self._save(request, form, row, problems) if "_save" in request.POST else None
+            if saved is not None:
+                return HttpResponseRedirect(self.url(Graph, "change", saved.pk))
+        return self._page(request, row, form, spec, problems)
+
+    def _row(self, request: HttpRequest, object_id: str) -> Graph | None:
+        pk = unquote(object_id)
+        return self.get_object(request, pk) if is_id(pk) else None
+
+    def _gone(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        text = _("There is no graph %(id)s.") % {"id": object_id[:100]}
+        self.message_user(request, text, messages.ERROR)
+        return HttpResponseRedirect(self.url(Graph, "changelist"))
+
+    def _check_access(self, request: HttpRequest, row: Graph | None) -> None:
+        looks = row is not None and request.method != "POST"
+        may = self.has_view_permission(request) if looks else self._may(request, "edit_graph")
+        if not may:
+            raise PermissionDenied
+
+    def _form(self, request: HttpRequest, row: Graph | None) -> SpecForm:
+        sent = request.POST if request.method == "POST" else None
+        if row is None:
+            return NewGraphForm(sent)
+        shown = whole(redactor_of(row.instance, self.database).mask(row.spec))
+        return SpecForm(sent, initial={"spec": shown, "seen": str(row.version)})
+
+    @property
+    def _instance(self) -> str:
+        """The instance whose graphs are added here."""
+        names = [each.name for each in get_instances() if each.database == self.database]
+        return DEFAULT if DEFAULT in names or not names else names[0]
+
+    def _read(self, form: SpecForm, row: Graph | None) -> tuple[Any, list[Problem]]:
+        """Return the spec that was sent, and what is wrong with it; `NOTHING` if it is none."""
+        instance = self._instance if row is None else row.instance
+        if not form.is_valid():
+            return NOTHING, []
+        stored = NOTHING if row is None else row.spec
+        spec = form.cleaned_data["spec"]
+        if row is not None:
+            spec = sent_spec(form, stored, redactor_of(instance, self.database))
+        if spec is NOTHING:
+            return NOTHING, []
+        return spec, check(spec, only_public=True, instance=instance)
+
+    def _save(
+        self, request: HttpRequest, form: SpecForm, row: Graph | None, problems: list[Problem]
+    ) -> Graph | None:
+        """Save a graph, with its entry in the history; return None where that was refused."""
+        if not form.is_valid() or errors_of(problems):
+            return None
+        try:
+            with transaction.atomic(using=self.database), write_transaction(self.database):
+                saved = self._write(request, form, row)
+        except GraphError as error:
+            problems[:] = error.problems
+            return None
+        except HipqError as error:
+            form.add_error("spec" if row is not None else "name", str(error))
+            return None
+        text = _("%(graph)s was saved.") % {"graph": saved}
+        self.message_user(request, text, messages.SUCCESS)
+        return saved
+
+    def _write(self, request: HttpRequest, form: SpecForm, row: Graph | None) -> Graph:
+        values = form.cleaned_data
+        if row is None:
+            saved = create_graph(values["name"], values["spec"], instance=self._instance)
+            self.log_addition(request, saved, "Made by hand.")
+            return saved
+        seen = values["seen"]
+        change_graph(row, values["spec"], version=int(seen) if is_id(seen) else 0)
+        self.log_change(request, row, "Changed spec.")
+        return row
+
+    def _page(
+        self,
+        request: HttpRequest,
+        row: Graph | None,
+        form: SpecForm,
+        spec: Any,
+        problems: list[Problem],
+    ) -> HttpResponse:
+        instance = self._instance if row is None else row.instance
+        context = {
+            **self.admin_site.each_context(request),
+            **told(problems),
+            "opts": self.opts,
+            "media": self.media,
+            "title": _("Add graph") if row is None else row.name,
+            "form": form,
+            "is_checked": form.is_bound and spec is not NOTHING,
+            "is_hidden": row is not None and is_declared(instance, row.name),
+            "may_edit": self._may(request, "edit_graph"),
+            "picture": None if spec is NOTHING else of_spec(spec, instance),
+            **({} if row is None else self._links(request, row)),
+        }
+        request.current_app = self.admin_site.name
+        return TemplateResponse(request, "hipq_flow/admin/stored_graph.html", context)
+
+    def _links(self, request: HttpRequest, row: Graph) -> dict[str, Any]:
+        """Return where a graph that is kept is deleted and started, by who may."""
+        may_delete, may_start = self.has_delete_permission(request), self._may_start(request)
+        return {
+            "delete_url": self.url(Graph, "delete", row.pk) if may_delete else "",
+            "start_url": self.url(Graph, "start", row.pk) if may_start else "",
+            "start": StartForm(),
+        }
+
+    # Starting
+
+    def _may_start(self, request: HttpRequest) -> bool:
+        return self._may(request, "start_node") and self.has_view_permission(request)
+
+    def get_urls(self) -> list[Any]:
+        """Return the pages with the address of the button that starts a graph."""
+        name = f"{self.opts.app_label}_{self.opts.model_name}_start"
+        view = self.admin_site.admin_view(require_POST(self._start_view))
+        return [path("<path:object_id>/start/", view, name=name), *super().get_urls()]
+
+    def _start_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        if not self._may_start(request):
+            raise PermissionDenied
+        row, form = self._row(request, object_id), StartForm(request.POST)
+        if row is None:
+            return self._gone(request, object_id)
+        node = self._start(request, row, form) if form.is_valid() else None
+        if node is None:
+            return HttpResponseRedirect(self.url(Graph, "change", row.pk))
+        return HttpResponseRedirect(self.url(Node, "change", node.pk))
+
+    def _start(self, request: HttpRequest, row: Graph, form: StartForm) -> Node | None:
+        by = f"user:{request.user.get_username()}"[:200]
+        try:
+            with transaction.atomic(using=self.database), write_transaction(self.database):
+                node = start_graph(row, alias=form.cleaned_data["alias"] or None, by=by)
+                self.log_change(request, row, f"Started {node}.")
+        except HipqError as error:
+            self.message_user(request, str(error), messages.ERROR)
+            return None
+        text = _("%(graph)s was started: %(node)s.") % {"graph": row.name, "node": title(node)}
+        self.message_user(request, text, messages.SUCCESS)
+        return node

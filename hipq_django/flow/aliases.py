@@ -1,0 +1,113 @@
+"""Other names of nodes, and how nodes are found."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.db import IntegrityError, transaction
+
+from hipq_django.conf.instances import get_instance
+from hipq_django.conf.rules import DEFAULT
+from hipq_django.database.twins import method_twin, names_twins, naming_twin
+from hipq_django.flow.exceptions import (
+    AliasTakenError,
+    InvalidAliasError,
+    NodeDeletedError,
+    UnknownNodeError,
+)
+from hipq_django.flow.models import Alias, Node
+
+MAX_ID = (1 << 63) - 1
+MAX_ID_DIGITS = 100  # leading zeros are allowed; Python refuses to read thousands
+
+
+@names_twins("aliases")
+class Aliases:
+    """The aliases of a node: add, remove, iterate."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def __iter__(self) -> Iterator[str]:
+        rows = Alias.objects.using(self._node.using).filter(node=self._node.pk).order_by("pk")
+        return iter(list(rows.values_list("name", flat=True)))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def add(self, name: str) -> None:
+        """Let the node be found by this name; raise `AliasTakenError` if another one is."""
+        node, checked = self._node, checked_alias(name)
+        if not node.exists():
+            raise NodeDeletedError(f"node {node.pk} was deleted.")
+        try:
+            with transaction.atomic(using=node.using):
+                Alias.objects.using(node.using).get_or_create(
+                    instance=node.instance, name=checked, defaults={"node": node}
+                )
+        except IntegrityError:  # somebody was quicker: the check below tells
+            pass
+        check_alias(node, checked)
+
+    def remove(self, name: str) -> None:
+        """Take a name away; raise `InvalidAliasError` if the node has it not."""
+        rows = Alias.objects.using(self._node.using).filter(node=self._node.pk, name=name)
+        if not isinstance(name, str) or "\0" in name or not rows.delete()[0]:
+            known = ", ".join(map(repr, self)) or "none"
+            raise InvalidAliasError(
+                f"node {self._node.pk} has no alias {name!r:.100}; it has {known}."
+            )
+
+    aadd = method_twin(add)
+    aremove = method_twin(remove)
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        for name in await sync_to_async(lambda: list(self))():
+            yield name
+
+
+def check_alias(node: Node, name: str) -> None:
+    """Raise `AliasTakenError` if the name is another node's."""
+    rows = Alias.objects.using(node.using).select_related("node")
+    row = rows.get(instance=node.instance, name=name)
+    if row.node_id != node.pk:
+        raise AliasTakenError(f"alias {name!r} is that of {row.node}; remove it there.", row.node)
+
+
+def checked_alias(name: object) -> str:
+    """Return an alias; raise `InvalidAliasError` where it cannot be one."""
+    if isinstance(name, str) and name[:1].isalpha() and len(name) <= 200 and "\0" not in name:
+        return name
+    raise InvalidAliasError(
+        f"alias {name!r:.100}: an alias begins with a letter and has at most 200 characters."
+    )
+
+
+@naming_twin("flow.find")
+def find(node: Any, *, instance: str = DEFAULT) -> Node | None:
+    """Return the node with this id or alias, or None."""
+    using = get_instance(instance).database
+    nodes = Node.objects.using(using).filter(instance=instance)
+    text = str(node)
+    if text.isascii() and text.isdigit():
+        is_id = len(text) <= MAX_ID_DIGITS and int(text) <= MAX_ID
+        return nodes.filter(pk=int(text)).first() if is_id else None
+    if not isinstance(node, str) or "\0" in node:
+        return None
+    found = Alias.objects.using(using).filter(instance=instance, name=node)
+    return nodes.filter(pk__in=found.values("node_id")).first()
+
+
+@naming_twin("flow.get")
+def get(node: Any, *, instance: str = DEFAULT) -> Node:
+    """Return the node with this id or alias; raise `UnknownNodeError` if there is none."""
+    found = find(node, instance=instance)
+    if found is None:
+        raise UnknownNodeError(f"there is no node with the id or alias {node!r:.100}.")
+    return found
+
+
+afind = sync_to_async(find)
+aget = sync_to_async(get)

@@ -1,0 +1,42 @@
+"""The Django app of flows."""
+
+from __future__ import annotations
+
+from django.apps import AppConfig
+from django.utils.module_loading import autodiscover_modules
+from django.utils.translation import gettext_lazy as _
+
+
+class FlowConfig(AppConfig):
+    """Lets workers run nodes, and imports every app's `flows` module."""
+
+    name = "hipq_django.flow"
+    label = "hipq_flow"
+    verbose_name = _("Flows")
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Connect the runs of nodes to the queue's workers."""
+        from hipq_django.flow import (
+            checks,
+            library,  # noqa: F401 - declares the standard components
+        )
+        from hipq_django.flow.declaring import KIND
+        from hipq_django.flow.publishing import announce_components
+        from hipq_django.flow.runs.companion import RUNS
+        from hipq_django.flow.stages import wake_stages
+        from hipq_django.flow.upkeep import count, examine, needed_by_stages, old_log
+        from hipq_django.maintenance.retention import also_prune
+        from hipq_django.monitoring.doctor import also_examine
+        from hipq_django.monitoring.overview import also_count
+        from hipq_django.scheduler.companions import also_at_start, register
+        from hipq_django.transitions.outcomes import watch
+
+        checks.register()
+        register(KIND, RUNS)
+        also_at_start(announce_components)
+        watch(wake_stages)
+        also_prune("flow log", old_log, needed_by_stages)
+        also_count("flows", count)
+        also_examine(examine)
+        autodiscover_modules("flows")

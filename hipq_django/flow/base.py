@@ -1,0 +1,274 @@
+"""What the code of a component is given: its ports, its state, its family."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+from asgiref.sync import async_to_sync, sync_to_async
+
+from hipq_django.api.finishing import ending
+from hipq_django.database.transactions import bound_silence
+from hipq_django.database.twins import method_twin, names_twins, naming_twin, property_twin
+from hipq_django.flow.contexts import set_group
+from hipq_django.flow.each import Lies, Next, what_next
+from hipq_django.flow.exceptions import FlowError
+
+if TYPE_CHECKING:
+    from hipq_django.flow.declaring import ComponentDeclaration
+    from hipq_django.flow.models import Node
+    from hipq_django.flow.ports import Port
+    from hipq_django.flow.runs.run import Run, RunState
+    from hipq_django.models import Job
+
+
+class Suspended(BaseException):
+    """Ends a run whose node waits for something."""
+
+
+def _read_ahead(ports: Iterable[Any]) -> None:
+    """Read the next page of each port that is used up."""
+    for port in ports:
+        bool(port.lying)
+
+
+@names_twins("self")
+class Component:
+    """The base of components that are classes; one object for each run.
+
+    What is done through it counts when the run has ended well: reads, writes, state, children,
+    publications and log entries. A run sees what it has read and set in the state, but not what it
+    has written to ports.
+    """
+
+    declaration: ClassVar[ComponentDeclaration]
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    @classmethod
+    def check_args(cls, args: Sequence[Any]) -> None:
+        """Raise `FlowError` unless `perform` can be called with these arguments of a node."""
+        try:
+            inspect.signature(cls.perform).bind(None, *args)
+        except TypeError as error:
+            raise FlowError(
+                f"component {cls.declaration.name!r}: perform cannot be called with args="
+                f"{list(args)!r:.200}: {error}."
+            ) from error
+
+    # What a component may have
+
+    def perform(self, *args: Any) -> Any:
+        """Look at ports and state, do what is possible, return; `WAIT` for an answer."""
+        raise NotImplementedError
+
+    def startup(self) -> Any:
+        """Run once, before the first `perform`."""
+
+    def shutdown(self) -> Any:
+        """Run once, when the node is terminated."""
+
+    def on_response(self, response: Any) -> Any:
+        """Go on where `perform` returned `WAIT`, with the answer."""
+
+    # What it is given
+
+    @property
+    def args(self) -> list[Any]:
+        """The arguments of the node."""
+        return list(self._run.node.args)
+
+    @property
+    def node(self) -> Node:
+        """The node as it was when the run began. What is done through it is done at once."""
+        return self._run.node
+
+    @property
+    def job(self) -> Job:
+        """The job of this run, for `callback_url` and its key."""
+        return self._run.claim.job
+
+    @property
+    def inputs(self) -> Mapping[str, Port]:
+        """The in-ports."""
+        return self._run.ports("in")
+
+    @property
+    def outputs(self) -> Mapping[str, Port]:
+        """The out-ports."""
+        return self._run.ports("out")
+
+    @property
+    def state(self) -> RunState:
+        """The values that the node keeps."""
+        return self._run.state
+
+    @property
+    def parent(self) -> Node | None:
+        """The parent, or None; its ports are read and written as those of the node itself."""
+        return self._run.parent
+
+    @property
+    def children(self) -> dict[str, Node]:
+        """The children by their names; their ports are as those of the node itself."""
+        return self._run.children
+
+    def child(self, name: str) -> Node | None:
+        """Return a child, or None; one that this run spawns is there in the next run."""
+        return self._run.children.get(name)
+
+    @property_twin
+    def aparent(self) -> Node | None:
+        """Return the parent in async code."""
+        return self.parent
+
+    @property_twin
+    def achildren(self) -> dict[str, Node]:
+        """Return the children in async code."""
+        return self.children
+
+    achild = method_twin(child)
+
+    # What it does
+
+    def each(self, *names: str) -> Iterator[Any]:
+        """Yield one value of each of the in-ports, again and again while there are any.
+
+        With one name the values themselves, with several tuples of them. Defaults fill in where
+        others have messages. If a port lacks its value the run suspends, and nothing of the others
+        is taken. If all have defaults only, these are yielded once until one of them changes, and
+        what is written then becomes a default. What a completed tuple did is kept if a later one
+        raises.
+        """
+        run = self._run
+        ports = [run.port("in", name) for name in names]
+        defaults = [port.has_default for port in ports]  # a run sees none that it sets itself
+        for _ in range(run.declared.batch):
+            with naming_twin("self.each", "use async for … in"):
+                lies = [bool(port.lying) for port in ports]
+            step = what_next([Lies(*pair) for pair in zip(lies, defaults, strict=True)])
+            if step is not Next.TAKE:
+                break
+            run.begin_tuple()
+            values = [port.read() for port in ports]
+            yield tuple(values) if len(names) > 1 else values[0]
+            run.mark()
+        else:
+            run.run_again()
+            return
+        if step is Next.SUSPEND:
+            self.suspend()
+        if step is Next.DEFAULTS:
+            yield from self._defaults(names, ports)
+
+    async def aeach(self, *names: str) -> AsyncIterator[Any]:
+        """Yield the same in async code: `async for order, limit in self.aeach(…)`."""
+        ports = [self._run.port("in", name) for name in names]
+        values = self.each(*names)
+        while True:
+            await sync_to_async(_read_ahead)(ports)
+            try:
+                value = next(values)
+            except StopIteration:
+                return
+            yield value
+
+    def _defaults(self, names: Sequence[str], ports: Sequence[Port]) -> Iterator[Any]:
+        key = f"flow.each:{','.join(names)}"
+        values = [port.default for port in ports]
+        if self._run.remembered(key) == values:
+            return
+        self._run.remember(key, values)
+        self._run.log_data()
+        with set_group(as_default=True):
+            yield tuple(values) if len(names) > 1 else values[0]
+        self._run.mark()
+
+    def suspend(self) -> NoReturn:
+        """End this run at once; the node waits for something. What was done counts."""
+        self._run.check_open()
+        raise Suspended
+
+    def run(self, *, at: datetime | float | None = None, wait: float | None = None) -> None:
+        """Let the node run once more after this run, also if this one fails."""
+        self._run.run_again(at=at, wait=wait)
+
+    def terminate(self, *, recursive: bool = False) -> None:
+        """Let the node shut down after this run, also if this one fails."""
+        self._run.terminate(recursive=recursive)
+
+    def delete(self) -> None:
+        """Let the node, and all below it, shut down and be deleted after this run."""
+        self._run.terminate(recursive=True, delete=True)
+
+    def spawn(self, name: str, component: Any, **options: Any) -> None:
+        """Start a child when this run ends; options are those of `flow.start`."""
+        self._run.spawn(name, component, options)
+
+    def adopt(self, orphan: Node, name: str) -> None:
+        """Take a node without parent as a child when this run ends."""
+        self._run.note("adopt", orphan.pk, name)
+
+    def disown(self, child: Node | str) -> None:
+        """Let a child go when this run ends."""
+        self._run.note("disown", child if isinstance(child, str) else child.pk)
+
+    def enqueue(self, job_type: str, job_data: Any = None, **options: Any) -> None:
+        """Enqueue a job when this run ends; options are those of `hipq_django.enqueue`."""
+        self._run.enqueue(job_type, {} if job_data is None else job_data, options)
+
+    async def aenqueue(self, job_type: str, job_data: Any = None, **options: Any) -> None:
+        """Do `enqueue` in async code."""
+        await sync_to_async(self.enqueue)(job_type, job_data, **options)
+
+    async def astep(
+        self, name: str, function: Callable[..., Any], *args: Any, **options: Any
+    ) -> Any:
+        """Do `step` in async code, with a function or an `async def`."""
+        return await self.job.astep(name, function, *args, **options)
+
+    def step(self, name: str, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """Call a function once for this run, however often it is tried; see `Job.step`."""
+        return self.job.step(name, function, *args, **options)
+
+    @contextmanager
+    def finishing(self) -> Iterator[None]:
+        """End the run together with what the block writes to the node's database.
+
+        Both are one transaction, so it happens exactly once, or not at all. After the block the
+        code only returns. Raise `StaleAttemptError` if the run is over; `Snooze`, which puts it
+        back, if others hold what it needs for more than five seconds.
+        """
+        with ending(self.job):
+            try:
+                yield
+            except Suspended as suspended:
+                raise FlowError(
+                    "suspend() inside of finishing: the block ends the run, and what it has "
+                    "written is undone; suspend before it, or leave out finishing."
+                ) from suspended
+            bound_silence(self.job.using)  # not before: the block may take its time
+            self._run.end()
+
+    def publish(self, message: Any, channel: str | None = None) -> None:
+        """Publish on the node's own channel, or on another one, when this run ends."""
+        self._run.publish(channel or f"/flow/node/{self.node.pk}", message)
+
+    def log(self, entry: Any) -> None:
+        """Log a dict, a text or an exception when this run ends."""
+        self._run.log(entry)
+
+    @staticmethod
+    def awaited(value: Any) -> Any:
+        """Return the value of an `async def`, which is awaited, or the value itself."""
+        if value is None or not inspect.isawaitable(value):  # which is slow
+            return value
+
+        async def result() -> Any:
+            return await value
+
+        return async_to_sync(result)()

@@ -1,0 +1,28 @@
+"""The system check of the setting FLOW."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.core import checks
+
+from hipq_django.conf import instances, rules
+from hipq_django.exceptions import ConfigurationError
+from hipq_django.flow.settings import flow_settings
+
+
+def register() -> None:
+    """Register the check with Django."""
+    checks.register(check_settings)
+
+
+def check_settings(**_: Any) -> Iterator[checks.CheckMessage]:
+    """E038, for each instance."""
+    if any(rules.problems()):
+        return
+    for instance in instances.get_instances():
+        try:
+            flow_settings(instance.name)
+        except ConfigurationError as error:
+            yield checks.Error(str(error), hint="Correct or remove it.", id="hipq.E038")

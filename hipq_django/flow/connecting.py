@@ -1,0 +1,128 @@
+"""Connections between ports, and messages that are moved once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from django.db import transaction
+from django.db.models import QuerySet
+
+from hipq_django.database import clock
+from hipq_django.database.locks import locked
+from hipq_django.database.lookups import ids_in
+from hipq_django.database.transactions import write_transaction
+from hipq_django.flow import delivering, statements
+from hipq_django.flow.contexts import current_group
+from hipq_django.flow.exceptions import FamilyError, UnknownPortError
+from hipq_django.flow.logs import data_logged
+from hipq_django.flow.models import Connection, Message, NodePort
+from hipq_django.flow.ports import Port
+from hipq_django.flow.values import NOTHING
+
+
+def connect(source: Port, targets: Sequence[Port]) -> None:
+    """Connect a port to others; what lies there already is delivered, too.
+
+    The source is locked before its connections are added, so that nothing written meanwhile is
+    left behind. All that the targets lead to is locked as well: of two who would close a ring one
+    sees what the other has done.
+    """
+    using = source.node.using
+    with write_transaction(using):
+        rows = _locked_rows([source, *targets], with_reached=True)
+        own = rows[source]
+        for target in targets:
+            if target.node.instance != source.node.instance:
+                raise FamilyError(f"{source!r} to {target!r}: they are of different instances.")
+            if leads_to(rows[target].pk, own.pk, using):
+                raise FamilyError(f"{source!r} to {target!r}: messages would go round for ever.")
+        links = [Connection(source=own, target=rows[target]) for target in targets]
+        with transaction.atomic(using=using):
+            Connection.objects.using(using).bulk_create(links, ignore_conflicts=True)
+        _move(source, own, [rows[target].pk for target in targets])
+
+
+def disconnect(sources: Iterable[int], connections: QuerySet[Connection], using: str) -> None:
+    """Remove connections from some ports, which are locked first.
+
+    So what is being written at this moment is delivered before, and what comes later is not.
+    """
+    with write_transaction(using):
+        rows = NodePort.objects.using(using).filter(ids_in("pk", list(sources)))
+        list(locked(rows.order_by("pk"), to_delete=True))
+        connections.delete()
+
+
+def leads_to(port: int, wanted: int, using: str) -> bool:
+    """Return whether a port is another one, or connected to it, directly or not."""
+    return wanted in statements.reached({port}, using)
+
+
+def move(source: Port, targets: Sequence[Port]) -> list[Any]:
+    """Move what lies on a port to others, once; return the values.
+
+    A default stays, and is copied to those whose default differs.
+    """
+    using = source.node.using
+    with write_transaction(using):
+        rows = _locked_rows([source, *targets])
+        return _move(source, rows[source], [rows[target].pk for target in targets])
+
+
+def _locked_rows(ports: Sequence[Port], *, with_reached: bool = False) -> dict[Port, NodePort]:
+    """Lock ports in the order of their ids; raise `UnknownPortError` if one is gone."""
+    using = ports[0].node.using
+    by_id = {port.row.pk: port for port in ports}
+    wanted = statements.reached(by_id, using) if with_reached else by_id
+    rows = NodePort.objects.using(using).filter(pk__in=wanted).order_by("pk")
+    found = {row.pk: row for row in locked(rows, to_delete=True)}
+    for pk, port in by_id.items():
+        if pk not in found:
+            raise UnknownPortError(f"{port!r} was deleted.")
+    return {port: found[pk] for pk, port in by_id.items()}
+
+
+def _move(source: Port, row: NodePort, targets: Sequence[int]) -> list[Any]:
+    using, group = source.node.using, current_group()
+    messages = list(
+        locked(
+            Message.objects.using(using).filter(port=row, as_default=False).order_by("pk"),
+            to_delete=True,
+        )
+    )
+    items = [
+        delivering.Item(target, m.data, m.context, notify=group.notify, log=m.log)
+        for m in messages
+        for target in targets
+    ]
+    items += [item for target in targets for item in _default_for(source, row, target)]
+    delivering.write(items, source.node.instance, using, clock.now(using))
+    Message.objects.using(using).filter(pk__in=[m.pk for m in messages]).delete()
+    values = [m.data for m in messages]
+    if values:
+        _log(source, targets, values)
+    return values
+
+
+def _default_for(source: Port, row: NodePort, target: int) -> list[delivering.Item]:
+    packet = source._default_packet()
+    if packet is None:
+        return []
+    newest = Message.objects.using(row.using).filter(port=target, as_default=True).last()
+    other = NodePort.objects.using(row.using).get(pk=target)
+    before = newest.data if newest else (other.value if other.has_default else NOTHING)
+    if before == packet.value and type(before) is type(packet.value):
+        return []
+    notify = current_group().notify
+    return [delivering.Item(target, packet.value, packet.context, True, notify)]
+
+
+def _log(source: Port, targets: Sequence[int], values: list[Any]) -> None:
+    with data_logged(source.node) as entry:
+        if entry is None:
+            return
+        source._note(entry, "read", values)
+        rows = NodePort.objects.using(source.node.using).filter(pk__in=targets)
+        for row in rows.select_related("node").order_by("pk"):
+            Port(row.node, row.direction, row.name)._note(entry, "written", values)

@@ -1,0 +1,138 @@
+"""What is said of the messages and log entries that are written inside of a block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+from hipq_django.domain.redaction import NOTHING_SENSITIVE, Redactor
+from hipq_django.domain.serialization import to_json
+from hipq_django.flow.exceptions import FlowError
+
+
+class Group(NamedTuple):
+    """How messages are written and read inside of a block."""
+
+    log: bool = True
+    notify: bool = True
+    as_default: bool = False
+    entry: Entry | None = None
+
+
+class Entry:
+    """The log entry of an outermost group: what was read and written, port by port."""
+
+    def __init__(self, *, is_stored: bool = False) -> None:
+        self.is_stored = is_stored
+        """Whether it is kept; else it is only published, because somebody listens."""
+        self.read: list[dict[str, Any]] = []
+        self.written: list[dict[str, Any]] = []
+
+    def add(self, lines: list[dict[str, Any]], port: dict[str, Any], value: Any) -> None:
+        """Add a value; consecutive ones of a port share a line."""
+        if lines and {key: v for key, v in lines[-1].items() if key != "data"} == port:
+            lines[-1]["data"].append(value)
+        else:
+            lines.append({**port, "data": [value]})
+
+    def __bool__(self) -> bool:
+        return bool(self.read or self.written)
+
+    @property
+    def node(self) -> int | None:
+        """The node of all ports that it names, or None."""
+        nodes = {line["node"] for line in (*self.read, *self.written)}
+        return nodes.pop() if len(nodes) == 1 else None
+
+
+class Running(NamedTuple):
+    """The run whose code is called now."""
+
+    node: int
+    redactor: Callable[[], Redactor]
+
+
+_OUTSIDE: dict[str, Any] = {}
+_context: ContextVar[dict[str, Any]] = ContextVar("hipq_flow_context", default=_OUTSIDE)
+_OUTERMOST = Group()
+_group: ContextVar[Group | None] = ContextVar("hipq_flow_group", default=None)
+_running: ContextVar[Running | None] = ContextVar("hipq_flow_run", default=None)
+
+
+@contextmanager
+def context(**data: Any) -> Iterator[None]:
+    """Let messages and log entries that are written inside of the block carry these values.
+
+    An inner block adds to an outer one. Raise `FlowError` for values that are not JSON.
+    """
+    token = _context.set({**_context.get(), **_checked(data)})
+    try:
+        yield
+    finally:
+        _context.reset(token)
+
+
+def _checked(data: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return to_json(data)  # type: ignore[no-any-return]  # a copy of a dict
+    except ValueError as error:
+        raise FlowError(
+            f"flow.context: {data!r:.200} cannot be stored as JSON: {error}."
+        ) from error
+
+
+def current_context() -> dict[str, Any]:
+    """Return what messages carry that are written now; all of them share it: do not change it."""
+    return _context.get()
+
+
+@contextmanager
+def set_group(
+    log: bool | None = None,
+    notify: bool | None = None,
+    as_default: bool | None = None,
+    entry: Entry | None = None,
+) -> Iterator[Group]:
+    """Set how messages are written inside of the block; None is as outside of it."""
+    outer = current_group()
+    inner = Group(
+        outer.log if log is None else log,
+        outer.notify if notify is None else notify,
+        outer.as_default if as_default is None else as_default,
+        entry if outer.entry is None else outer.entry,
+    )
+    before = _group.get()
+    _group.set(inner)
+    try:
+        yield inner
+    finally:
+        _group.set(before)  # of an async generator this may be in another context
+
+
+def current_group() -> Group:
+    """Return how messages are written now."""
+    return _group.get() or _OUTERMOST
+
+
+@contextmanager
+def inside_run(node: int, redactor: Callable[[], Redactor]) -> Iterator[None]:
+    """Let what is logged inside of the block be that of a node, masked by what is known then."""
+    token = _running.set(Running(node, redactor))
+    try:
+        yield
+    finally:
+        _running.reset(token)
+
+
+def current_node() -> int | None:
+    """Return the node whose code is called now, or None."""
+    running = _running.get()
+    return running.node if running else None
+
+
+def current_redactor() -> Redactor:
+    """Return what masks the sensitive values that the code has seen until now."""
+    running = _running.get()
+    return running.redactor() if running else NOTHING_SENSITIVE

@@ -1,0 +1,402 @@
+"""Starts nodes, and gives them their ports."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.db import IntegrityError, transaction
+
+from hipq_django.api.building import given_values
+from hipq_django.conf.instances import get_instance
+from hipq_django.conf.rules import DEFAULT
+from hipq_django.database import clock
+from hipq_django.database.locks import locked
+from hipq_django.database.transactions import write_transaction
+from hipq_django.domain.drafts import JOB_OPTIONS, NewJob
+from hipq_django.domain.serialization import to_json
+from hipq_django.domain.validation import checked_data, checked_name
+from hipq_django.engines.rows import mark_in
+from hipq_django.exceptions import InvalidJobError, nearest_name
+from hipq_django.flow.aliases import MAX_ID, checked_alias, find
+from hipq_django.flow.declared_ports import ANY, PortOptions, port_options
+from hipq_django.flow.declaring import ComponentDeclaration, find_component
+from hipq_django.flow.exceptions import FamilyError, FlowError, NodeDeletedError
+from hipq_django.flow.family import MAX_NAME_CHARS, check_depth, checked_child_name, name_taken
+from hipq_django.flow.lifecycle import locked_node, run_row
+from hipq_django.flow.models import Message, Node, NodePort
+from hipq_django.flow.ports import lock_against_deletion, set_channels
+from hipq_django.flow.values import NOTHING
+from hipq_django.models.catalog import get_job_type, get_queue
+
+OF_JOBS = ("priority", "throttle_factor", "timeout", "time_windows", "queue", "data")
+"""What `job=` may say of the jobs of a node's runs."""
+
+
+def start(  # noqa: PLR0913 - the options of a node, by their names
+    component: Any,
+    *,
+    args: Sequence[Any] = (),
+    parent: Node | None = None,
+    name: str | None = None,
+    alias: str | None = None,
+    at: datetime | float | None = None,
+    by: str = "",
+    inputs: Mapping[str, Mapping[str, Any]] | None = None,
+    outputs: Mapping[str, Mapping[str, Any]] | None = None,
+    data: Mapping[str, Sequence[Any]] | None = None,
+    job: Mapping[str, Any] | None = None,
+    run: bool = True,
+    on_conflict: str = "raise",
+    instance: str = DEFAULT,
+) -> Node:
+    """Create a node of a component, and let it run; all of it or nothing.
+
+    `component` is a name, a class or function, or the spec of a graph. `args` are what `perform` is
+    called with; `parent` and `name` place it in a tree; `alias` is a name by which it is found, and
+    with `on_conflict="return"` the node that has it is returned; `inputs` and `outputs` are options
+    of ports, `data` the first messages of in-ports; `job` options of its runs' jobs: priority,
+    throttle_factor, timeout, time_windows, queue, data. With `run=False` it waits for messages.
+    """
+    check_given({"args": args, "parent": parent, "data": data, "job": job})
+    check_given({"inputs": inputs, "outputs": outputs})
+    declared, creator = find_component(instance, component), _checked_creator(by)
+    declared.component.check_args(args)
+    with write_transaction(get_instance(instance).database):
+        if found := _found(alias, on_conflict, instance):
+            return found
+        node = _create(declared, args, parent, name, checked_job(job, instance), instance)
+        node.created_by = f"node:{parent.pk}" if parent is not None and not by else creator
+        _insert(node)
+        _make_ports(node, declared, inputs, outputs)
+        if alias is not None:
+            node.aliases.add(alias)
+        for port, values in (data or {}).items():
+            node.inputs[port].write_many(values)
+        if run:
+            run_row(node, at=at)
+    return node
+
+
+_RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "args": (lambda value: isinstance(value, list | tuple), "a list"),
+    "parent": (lambda value: isinstance(value, Node), "a node, as flow.get returns it"),
+    "data": (
+        lambda value: isinstance(value, Mapping) and all(map(_is_list, value.values())),
+        'a list of messages for each port, {"order": [1, 2]}',
+    ),
+    "job": (lambda value: isinstance(value, Mapping), 'a dict of options, {"priority": 5}'),
+    "inputs": (lambda value: isinstance(value, Mapping), 'a dict, {"order": {"default": 1}}'),
+    "outputs": (lambda value: isinstance(value, Mapping), 'a dict, {"out": {"channels": ["/a"]}}'),
+}
+"""What the options of `start` have to be, if they are given."""
+
+
+def _is_list(values: Any) -> bool:
+    return isinstance(values, Iterable) and not isinstance(values, str | bytes | Mapping)
+
+
+def check_given(options: Mapping[str, Any]) -> None:
+    """Raise `FlowError` for an option of `start` that is of another kind than it has to be."""
+    for option, value in options.items():
+        fits, rule = _RULES.get(option, (None, ""))
+        if fits is None or value is None or fits(value):
+            continue
+        text = f"flow.start: {option}={value!r:.100}; give {rule}."
+        raise (InvalidJobError if option == "job" else FlowError)(text)
+
+
+def database_of(instance: str) -> str:
+    """Return the alias of an instance's database."""
+    return get_instance(instance).database
+
+
+def _found(alias: str | None, on_conflict: str, instance: str) -> Node | None:
+    """Return the node that has the alias, if that is wanted."""
+    if on_conflict not in ("raise", "return"):
+        raise FlowError(f"flow.start: on_conflict={on_conflict!r}; give 'raise' or 'return'.")
+    if alias is None or on_conflict == "raise":
+        return None
+    return find(checked_alias(alias), instance=instance)
+
+
+def _create(
+    declared: ComponentDeclaration,
+    args: Sequence[Any],
+    parent: Node | None,
+    name: str | None,
+    job: dict[str, Any],
+    instance: str,
+) -> Node:
+    """Return the unsaved node, whose place in the tree is free."""
+    using = get_instance(instance).database
+    if parent is None and name is not None:
+        raise FamilyError(f"flow.start: name={name!r} needs a parent; or give alias={name!r}.")
+    if parent is not None:
+        _lock_parent(parent, checked_child_name(name))
+    job_type = get_job_type(instance, declared.name)
+    queue = get_queue(instance, job.get("queue") or job_type.queue.name)
+    now = clock.now(using)
+    node = Node(
+        instance=instance,
+        queue=queue,
+        job_type=job_type,
+        args=_checked_args(args),
+        parent=parent,
+        name=name or "",
+        job_options=job,
+        rate_time=now,
+        create_time=now,
+        update_time=now,
+    )
+    mark_in(node, using)
+    return node
+
+
+def _lock_parent(parent: Node, name: str) -> None:
+    rows = Node.objects.using(parent.using).filter(pk=parent.pk)
+    if locked(rows).first() is None:
+        raise NodeDeletedError(f"{parent} was deleted.")
+    if taken := name_taken(parent.pk, name, parent.using):
+        raise taken
+    check_depth(parent, 1)
+
+
+def _insert(node: Node) -> None:
+    try:
+        with transaction.atomic(using=node.using):
+            node.save(using=node.using, force_insert=True)
+    except IntegrityError as error:
+        taken = node.parent_id and name_taken(node.parent_id, node.name, node.using)
+        raise taken or error from error
+
+
+def checked_job(job: Mapping[str, Any] | None, instance: str) -> dict[str, Any]:
+    """Return options of jobs as they are stored; a wrong one would hold all other nodes up.
+
+    Raise `InvalidJobError`.
+    """
+    options = {option: value for option, value in (job or {}).items() if value is not None}
+    for option in options:
+        if option not in OF_JOBS:
+            hint = " A key is set by self.job.set_key." if option in ("key", "job_key") else ""
+            near = nearest_name(option, OF_JOBS)
+            raise InvalidJobError(f"flow.start: job has no option {option!r}{near}{hint}")
+    plain = {option: value for option, value in options.items() if option in JOB_OPTIONS}
+    stored = {**plain, **given_values(NewJob("", **plain))}
+    if "throttle_factor" in stored:
+        stored["throttle_factor"] = float(stored["throttle_factor"])  # JSON has no decimals
+    if "queue" in stored:
+        checked_name("queue", stored["queue"])
+    if "data" in options:
+        stored["data"] = _checked_job_data(options["data"], instance)
+    return stored
+
+
+def change_jobs(node: Node, job: Mapping[str, Any]) -> None:
+    """Give the runs of a node from now on jobs with other options."""
+    stored = checked_job(job, node.instance)
+    queue = get_queue(node.instance, stored.get("queue") or node.job_type.queue.name)
+    rows = Node.objects.using(node.using).filter(pk=node.pk)
+    rows.update(job_options=stored, queue=queue)
+
+
+def _checked_job_data(data: Any, instance: str) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise InvalidJobError(f"flow.start: job's data {data!r:.100} is no dict.")
+    of_run = {"node": MAX_ID, "shutdown": True}  # what each run adds
+    checked_data({**data, **of_run}, get_instance(instance).max_data_bytes)
+    return data
+
+
+def _checked_args(args: Sequence[Any]) -> list[Any]:
+    try:
+        return to_json(list(args))  # type: ignore[no-any-return]  # a copy of a list
+    except ValueError as error:
+        raise FlowError(f"flow.start: args {args!r:.100} are not JSON: {error}.") from error
+
+
+def _checked_creator(by: object) -> str:
+    if isinstance(by, str) and len(by) <= MAX_NAME_CHARS and "\0" not in by:
+        return by
+    raise FlowError(
+        f"flow.start: by={by!r:.100}; give a text of at most {MAX_NAME_CHARS} characters."
+    )
+
+
+# Ports
+
+
+def _make_ports(
+    node: Node,
+    declared: ComponentDeclaration,
+    inputs: Mapping[str, Mapping[str, Any]] | None,
+    outputs: Mapping[str, Mapping[str, Any]] | None,
+) -> None:
+    for direction, given in (("in", inputs), ("out", outputs)):
+        wanted = merged(declared, direction, given or {})
+        rows = [_port_row(node, direction, port, declared) for port in wanted.values()]
+        NodePort.objects.using(node.using).bulk_create(rows)
+        for row, port in zip(rows, wanted.values(), strict=True):
+            if port.channels:
+                set_channels(row, port.channels)
+
+
+def merged(
+    declared: ComponentDeclaration, direction: str, given: Mapping[str, Mapping[str, Any]]
+) -> dict[str, PortOptions]:
+    """Return the declared ports with those that are given; these replace a declared one whole."""
+    return declared.ports(direction) | {
+        name: port_options(name, options) for name, options in given.items()
+    }
+
+
+def _port_row(
+    node: Node, direction: str, port: PortOptions, declared: ComponentDeclaration
+) -> NodePort:
+    return NodePort(
+        node=node,
+        direction=direction,
+        name=port.name,
+        declared=port.name in declared.ports(direction),
+        **_values_of(port),
+    )
+
+
+def _values_of(port: PortOptions) -> dict[str, Any]:
+    has_default = port.default is not NOTHING
+    return {
+        "mode": port.mode,
+        "type": port.type,
+        "has_default": has_default,
+        "value": port.default if has_default else {},
+        "meta": dict(port.meta),
+    }
+
+
+def add_port(node: Node, direction: str, port: PortOptions) -> NodePort:
+    """Create a port that a new release of the component declares."""
+    with write_transaction(node.using):
+        lock_against_deletion(node.pk, node.using)
+        row, is_new = NodePort.objects.using(node.using).get_or_create(
+            node_id=node.pk,
+            direction=direction,
+            name=port.name,
+            defaults={"declared": True, **_values_of(port)},
+        )
+        if is_new:
+            set_channels(row, port.channels)
+    return row
+
+
+def set_ports(
+    node: Node,
+    inputs: Mapping[str, Mapping[str, Any]] | None = None,
+    outputs: Mapping[str, Mapping[str, Any]] | None = None,
+) -> None:
+    """Give a node the ports of its component and these; others go, with their messages."""
+    using = node.using
+    with write_transaction(using):
+        row = locked_node(node)
+        declared = find_component(row.instance, row.job_type.name)
+        for direction, given in (("in", inputs), ("out", outputs)):
+            if given is not None:
+                _set_side(row, direction, merged(declared, direction, given), declared)
+
+
+def _set_side(
+    node: Node,
+    direction: str,
+    wanted: Mapping[str, PortOptions],
+    declared: ComponentDeclaration,
+) -> None:
+    rows = NodePort.objects.using(node.using).filter(node=node, direction=direction)
+    there = {row.name: row for row in locked(rows.order_by("pk"), to_delete=True)}
+    _delete_ports([row.pk for name, row in there.items() if name not in wanted], node.using)
+    for name, port in wanted.items():
+        new = _port_row(node, direction, port, declared)
+        if name in there:
+            new.pk = there[name].pk
+            there[name].channel_rows.all().delete()
+            Message.objects.using(node.using).filter(port=new.pk, as_default=True).delete()
+        new.save(using=node.using, force_update=name in there, force_insert=name not in there)
+        set_channels(new, port.channels)
+
+
+def change_ports(
+    node: Node,
+    direction: str,
+    before: Mapping[str, PortOptions],
+    after: Mapping[str, PortOptions],
+) -> bool:
+    """Let ports of a node be as they are to be now; return whether any changed.
+
+    Of a port that stays only the options that differ are written: a default that has come along a
+    connection, messages and connections stay. Ports that are in `before` only are deleted, unless
+    messages lie on them; those that are in neither are left alone.
+    """
+    gone = [name for name in before if name not in after]
+    changed = [name for name, port in after.items() if not _is_same(before.get(name), port)]
+    if not gone and not changed:
+        return False
+    with write_transaction(node.using):
+        rows = NodePort.objects.using(node.using).filter(node=node.pk, direction=direction)
+        wanted = locked(rows.filter(name__in=[*gone, *changed]).order_by("pk"), to_delete=True)
+        there = {row.name: row for row in wanted}
+        _delete_empty_ports([there[name].pk for name in gone if name in there], node.using)
+        for name in changed:
+            if name in there:
+                _change_port(there[name], before.get(name) or before.get(ANY), after[name])
+            else:
+                declared = find_component(node.instance, node.job_type.name)
+                row = _port_row(node, direction, after[name], declared)
+                row.save(using=node.using, force_insert=True)
+                set_channels(row, after[name].channels)
+    return True
+
+
+def _delete_ports(ids: Sequence[int], using: str) -> None:
+    Message.objects.using(using).filter(port__in=ids).delete()
+    NodePort.objects.using(using).filter(pk__in=ids).delete()
+
+
+def _delete_empty_ports(ids: Sequence[int], using: str) -> None:
+    """Delete the ports on which no message lies; nobody writes to them, because they are locked."""
+    unread = Message.objects.using(using).filter(port__in=ids, as_default=False)
+    used = set(unread.values_list("port_id", flat=True).distinct())
+    _delete_ports([pk for pk in ids if pk not in used], using)
+
+
+def _is_same(before: PortOptions | None, after: PortOptions) -> bool:
+    return (
+        before is not None and not _differing(before, after) and before.channels == after.channels
+    )
+
+
+def _differing(before: PortOptions | None, after: PortOptions) -> dict[str, Any]:
+    """Return the columns that differ; true is not 1, as Python has it."""
+    old, new = _values_of(before) if before else {}, _values_of(after)
+    return {
+        key: value
+        for key, value in new.items()
+        if key not in old or _text(old[key]) != _text(value)
+    }
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def _change_port(row: NodePort, before: PortOptions | None, after: PortOptions) -> None:
+    """Write the options of a port that differ; of one of which nothing is known, all."""
+    differing, new = _differing(before, after), _values_of(after)
+    if {"has_default", "value"} & set(differing):
+        differing |= {"has_default": new["has_default"], "value": new["value"], "value_context": {}}
+        Message.objects.using(row.using).filter(port=row, as_default=True).delete()
+    if differing:
+        NodePort.objects.using(row.using).filter(pk=row.pk).update(**differing)
+    if before is None or before.channels != after.channels:
+        row.channel_rows.all().delete()
+        set_channels(row, after.channels)

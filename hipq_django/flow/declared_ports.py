@@ -1,0 +1,228 @@
+"""Ports as code declares them, and as `start` and `set_ports` are given them. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hipq_django.domain.serialization import sized_json, storable_text, to_json
+from hipq_django.exceptions import nearest_name
+from hipq_django.flow.exceptions import (
+    InvalidPortError,
+    MessageTooLargeError,
+    PortTypeError,
+)
+from hipq_django.flow.values import NOTHING
+
+ANY = "*"
+TYPES: dict[str, tuple[type, ...]] = {
+    "int": (int,),
+    "float": (float, int),
+    "str": (str,),
+    "bool": (bool,),
+    "list": (list,),
+    "dict": (dict,),
+}
+"""The types of ports, and what Python has for them."""
+
+MAX_NAME_CHARS = 200
+_NAME = re.compile(r"[a-zA-Z0-9_]+")
+_OPTIONS = ("default", "mode", "channels", "type")
+
+
+@dataclass(frozen=True)
+class PortOptions:
+    """What is said of one port."""
+
+    name: str
+    type: str = ""
+    default: Any = NOTHING
+    mode: str = "queue"
+    channels: tuple[str, ...] = ()
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def has_default(self) -> bool:
+        """Whether there is a default, which may be None."""
+        return self.default is not NOTHING
+
+    def renamed(self, name: str) -> PortOptions:
+        """Return the same for a port that a `*` stands for."""
+        return PortOptions(name, self.type, self.default, self.mode, self.channels, self.meta)
+
+
+def checked_port_name(name: object) -> str:
+    """Return the name of a port; raise `InvalidPortError` if it is none."""
+    if isinstance(name, str) and len(name) <= MAX_NAME_CHARS and _NAME.fullmatch(name):
+        return name
+    raise InvalidPortError(
+        f"port name {name!r:.100}: use letters a to z, digits and _, at most {MAX_NAME_CHARS} of "
+        "them."
+    )
+
+
+def port_options(name: str, options: Mapping[str, Any]) -> PortOptions:
+    """Return the options of a port; those that are unknown are kept as `meta`.
+
+    Raise `InvalidPortError` for wrong ones.
+    """
+    if name != ANY:
+        checked_port_name(name)
+    if not isinstance(options, Mapping):
+        raise InvalidPortError(f"port {name!r}: its options {options!r:.100} are no dict.")
+    mode = options.get("mode", "queue")
+    if mode not in ("queue", "memory"):
+        raise InvalidPortError(f"port {name!r}: mode={mode!r:.100}; give 'queue' or 'memory'.")
+    known = PortOptions(
+        name,
+        type_name(name, options.get("type")),
+        mode=mode,
+        channels=checked_channels(name, options.get("channels") or ()),
+        meta=_checked_meta(name, options),
+    )
+    default = options.get("default", NOTHING)
+    if default is NOTHING:
+        return known
+    value = checked_message(default, known)
+    return PortOptions(name, known.type, value, mode, known.channels, known.meta)
+
+
+def _checked_meta(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that are kept as they are."""
+    meta = {key: value for key, value in options.items() if key not in _OPTIONS}
+    try:
+        return to_json(meta)  # type: ignore[no-any-return]  # a copy of a dict
+    except ValueError as error:
+        raise InvalidPortError(
+            f"port {name!r}: its options {meta!r:.200} cannot be stored as JSON: {error}."
+        ) from error
+
+
+def type_name(port: str, given: Any) -> str:
+    """Return the name of a port's type; raise `InvalidPortError` for one that JSON has not."""
+    if given is None or given == "":
+        return ""
+    name = given if isinstance(given, str) else getattr(given, "__name__", str(given))
+    if name in TYPES:
+        return name
+    raise InvalidPortError(
+        f"port {port!r}: type {name!r:.100} is none of JSON's{nearest_name(name, TYPES)} "
+        f"Known are {', '.join(TYPES)}."
+    )
+
+
+def checked_message(value: Any, port: PortOptions, most: int | None = None) -> Any:
+    """Return a message as it is stored; raise `InvalidPortError` where it cannot lie on the port.
+
+    `most` is how many bytes of JSON it may have.
+    """
+    try:
+        stored, size = sized_json(value)
+    except ValueError as error:
+        raise InvalidPortError(f"port {port.name!r}: the message is not JSON: {error}") from error
+    if most is not None and size > most:
+        raise MessageTooLargeError(
+            f"port {port.name!r}: the message has {size:,} bytes as JSON, at most {most:,} are "
+            "taken (setting FLOW: MAX_MESSAGE_BYTES); store it elsewhere and write a reference."
+        )
+    if port.type and not _fits(stored, port.type):
+        raise PortTypeError(
+            f"port {port.name!r} takes {port.type}, and was given {type(value).__name__} "
+            f"{value!r:.100}."
+        )
+    return stored
+
+
+def _fits(value: Any, wanted: str) -> bool:
+    if isinstance(value, bool):
+        return wanted == "bool"
+    return isinstance(value, TYPES[wanted])
+
+
+def checked_channels(port: str, channels: Sequence[str]) -> tuple[str, ...]:
+    """Return the channels of a port, without doubles."""
+    if not isinstance(channels, list | tuple):
+        raise InvalidPortError(f"port {port!r}: channels={channels!r:.100}: give a list of names.")
+    return tuple(dict.fromkeys(map(checked_channel, channels)))
+
+
+def checked_channel(name: object) -> str:
+    """Return the name of a channel without a trailing slash."""
+    if isinstance(name, str) and name.startswith("/") and storable_text(name, 255) == name:
+        return name.rstrip("/") or "/"
+    raise InvalidPortError(
+        f"channel {name!r:.100}: a name begins with / and has at most 255 characters, none of them "
+        "NUL, as in '/orders/new'."
+    )
+
+
+def ancestors(channel: str) -> list[str]:
+    """Return a channel and those above it, the deepest first."""
+    parts = channel.strip("/").split("/") if channel != "/" else []
+    paths = ["/" + "/".join(parts[:count]) for count in range(len(parts), 0, -1)]
+    own = channel == "/flow" or channel.startswith("/flow/")
+    return paths if own else [*paths, "/"]
+
+
+class DeclaredPort:
+    """A port as a class attribute of a component; in a run it gives the port itself."""
+
+    direction = "in"
+
+    def __init__(
+        self,
+        type: Any = None,  # noqa: A002 - the public name
+        *,
+        default: Any = NOTHING,
+        mode: str = "queue",
+        channels: Sequence[str] = (),
+        name: str | None = None,
+        **meta: Any,
+    ) -> None:
+        self.name = name
+        self._given = {"type": type, "mode": mode, "channels": channels, **meta}
+        if default is not NOTHING:
+            self._given["default"] = default
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = self.name or name
+
+    def __get__(self, run: Any, owner: type) -> Any:
+        if run is None:
+            return self
+        ports = run.inputs if self.direction == "in" else run.outputs
+        return ports[self.name]
+
+    @property
+    def options(self) -> PortOptions:
+        """What it says; raise `InvalidPortError` where that cannot be."""
+        return port_options(self.name or "", self._given)
+
+
+class In(DeclaredPort):
+    """An in-port: `type` (int, str, float, bool, list or dict), `default`, `mode`, `channels`.
+
+    With `mode="memory"` a message replaces the one before, and reading does not take it.
+    """
+
+
+class Out(DeclaredPort):
+    """An out-port: what is written there lies until it is read, or goes where it is connected."""
+
+    direction = "out"
+
+
+class AnyIn(In):
+    """In-ports that come into being when they are first used, with these options."""
+
+    def __init__(self, type: Any = None, **options: Any) -> None:  # noqa: A002 - as above
+        super().__init__(type, **{**options, "name": ANY})
+
+
+class AnyOut(Out):
+    """Out-ports that come into being when they are first used, with these options."""
+
+    def __init__(self, type: Any = None, **options: Any) -> None:  # noqa: A002 - as above
+        super().__init__(type, **{**options, "name": ANY})

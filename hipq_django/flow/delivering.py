@@ -1,0 +1,225 @@
+"""Delivers what is written: along connections and channels, with a wake for each node.
+
+Writers lock no node: the ports they write to are locked so weakly that writers do not meet. What
+connects, changes or deletes a port waits for them, so no message is left behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from hipq_django.conf.instances import get_instance
+from hipq_django.domain.validation import aware_moment
+from hipq_django.engines import engine_for
+from hipq_django.flow.declared_ports import PortOptions, ancestors, checked_message
+from hipq_django.flow.exceptions import UnknownPortError
+from hipq_django.flow.models import Channel, NodePort
+from hipq_django.flow.statements import (
+    NewMessage,
+    Place,
+    insert_messages,
+    insert_wakes,
+    lock_places,
+    ways_from,
+)
+
+
+class LockedPortError(Exception):
+    """A port is locked by a transaction that changes it: the run is ended later."""
+
+
+class Item(NamedTuple):
+    """One value for one port."""
+
+    port: int
+    value: Any
+    context: Mapping[str, Any] = {}
+    as_default: bool = False
+    notify: bool = True
+    log: bool = True
+
+
+class Way(NamedTuple):
+    """What becomes of a message for a port."""
+
+    channels: list[str]
+    """On which it is published."""
+    targets: list[Place]
+    """The ports on which it comes to lie."""
+
+
+class Routes:
+    """Where the messages for some ports go: read once for many messages."""
+
+    def __init__(
+        self, ports: Collection[int], instance: str, using: str, *, skip_locked: bool = False
+    ) -> None:
+        self.using = using
+        self._instance = instance
+        self._skip_locked = skip_locked
+        self.places: dict[int, Place] = {}
+        self._next: dict[int, list[int]] = {}
+        self._subscribers: dict[str, list[int]] = {}
+        self._channels: dict[int, list[str]] = {}
+        self._ways: dict[int, Way] = {}
+        self._follow(ports)
+        self.subscribe({name for names in self._channels.values() for name in names})
+
+    def _follow(self, ports: Collection[int]) -> None:
+        """Lock ports and those that they are connected to, and read where these lead.
+
+        Connections are read after the lock of their source, so that some may be new: their targets
+        are locked in turn. A target that is deleted at this moment is connected no more.
+        """
+        frontier = set(ports) - set(self.places)
+        while frontier:
+            found = self._lock(frontier)
+            targets, channels = ways_from(found, self.using)
+            self._next |= {pk: targets.get(pk, []) for pk in found}
+            self._channels |= {
+                pk: names for pk, names in channels.items() if found[pk].direction == "out"
+            }
+            frontier = {pk for nexts in targets.values() for pk in nexts} - set(self.places)
+
+    def _lock(self, ids: Collection[int]) -> dict[int, Place]:
+        """Lock ports, and those that they lead to, in the order of the ids; return the new ones.
+
+        Those that are gone are left out.
+        """
+        found = lock_places(ids, self.using, skip_locked=self._skip_locked)
+        missing = set(ids) - set(found)
+        if missing and self._skip_locked and self._exists_any(missing):
+            raise LockedPortError(sorted(missing))
+        new = {pk: place for pk, place in found.items() if pk not in self.places}
+        self.places |= new
+        return new
+
+    def _exists_any(self, ids: Collection[int]) -> bool:
+        return NodePort.objects.using(self.using).filter(pk__in=ids).exists()
+
+    def subscribe(self, channels: Collection[str]) -> None:
+        """Read who gets what is published on these channels."""
+        wanted = {path for channel in channels for path in ancestors(channel)}
+        if not wanted:
+            return
+        rows = Channel.objects.using(self.using).filter(
+            name__in=wanted, port__direction="in", port__node__instance=self._instance
+        )
+        for name, port in rows.order_by("port_id").values_list("name", "port_id"):
+            self._subscribers.setdefault(name, []).append(port)
+        self._follow({port for ports in self._subscribers.values() for port in ports})
+
+    def way(self, port: int) -> Way:
+        """Return what becomes of a message for a port."""
+        if port not in self._ways:
+            channels = [name for p in self._passed(port) for name in self._channels.get(p, ())]
+            self._ways[port] = Way(channels, [self.places[pk] for pk in self._targets(port)])
+        return self._ways[port]
+
+    def _targets(self, port: int) -> list[int]:
+        """Return the ports on which a message for this one comes to lie."""
+        nexts = self._nexts(port)
+        return [last for target in nexts for last in self._targets(target)] if nexts else [port]
+
+    def _nexts(self, port: int) -> list[int]:
+        """Return the ports that a port is connected to and that are there."""
+        return [target for target in self._next[port] if target in self.places]
+
+    def subscribers(self, channel: str) -> list[int]:
+        """Return the ports that get what is published on a channel, the deepest path first."""
+        found = [port for path in ancestors(channel) for port in self._subscribers.get(path, ())]
+        return [port for port in found if port in self.places]
+
+    def _passed(self, port: int) -> list[int]:
+        """Return a port and those that a message for it passes, its targets included."""
+        return [port, *(p for target in self._nexts(port) for p in self._passed(target))]
+
+
+class Delivery:
+    """Messages that are about to be stored, and the nodes that they wake."""
+
+    def __init__(self, routes: Routes, now: datetime) -> None:
+        self._routes = routes
+        self._now = now
+        self.messages: list[NewMessage] = []
+        self._woken: set[int] = set()
+
+    def write(self, item: Item) -> None:
+        """Write one value to its port, and to what is joined with it."""
+        way = self._routes.way(item.port)
+        for channel in way.channels:
+            self.publish(channel, item)
+        for target in way.targets:
+            self._lay(target, item)
+
+    def publish(self, channel: str, item: Item) -> None:
+        """Write one value to all ports that subscribe to a channel."""
+        context = {**item.context, "channel": item.context.get("channel", channel)}
+        for subscriber in self._routes.subscribers(channel):
+            for target in self._routes.way(subscriber).targets:
+                self._lay(target, item._replace(context=context))
+
+    def _lay(self, port: Place, item: Item) -> None:
+        value = item.value
+        if port.type:
+            checked_message(value, PortOptions(port.name, port.type))
+        as_default = item.as_default or port.mode == "memory"
+        self.messages.append(NewMessage(port.id, value, item.context, as_default, item.log))
+        if item.notify:
+            woken = port.node_id if port.direction == "in" else port.parent
+            if woken is not None:
+                self._woken.add(woken)
+
+    def store(self, instance: str) -> None:
+        """Store the messages, with a wake for each node that got some."""
+        insert_messages(self.messages, self._now, self._routes.using)
+        wake(self._woken, instance, self._routes.using, self._now)
+
+
+def write(
+    items: Sequence[Item], instance: str, using: str, now: datetime, *, skip_locked: bool = False
+) -> None:
+    """Write values to ports, in the current transaction."""
+    if not items:
+        return
+    routes = Routes({item.port for item in items}, instance, using, skip_locked=skip_locked)
+    for item in items:
+        if item.port not in routes.places:
+            raise UnknownPortError(f"there is no port {item.port} any more.")
+    delivery = Delivery(routes, now)
+    for item in items:
+        delivery.write(item)
+    delivery.store(instance)
+
+
+def publish(
+    messages: Iterable[tuple[str, Item]],
+    instance: str,
+    now: datetime,
+    *,
+    skip_locked: bool = False,
+) -> None:
+    """Write values to the ports that subscribe to their channels, in the current transaction."""
+    using = get_instance(instance).database
+    wanted = list(messages)
+    routes = Routes((), instance, using, skip_locked=skip_locked)
+    routes.subscribe({channel for channel, _ in wanted})
+    delivery = Delivery(routes, now)
+    for channel, item in wanted:
+        delivery.publish(channel, item)
+    delivery.store(instance)
+
+
+def wake(
+    nodes: Iterable[int], instance: str, using: str, now: datetime, due: datetime | None = None
+) -> None:
+    """Note that nodes have something to look at, and wake workers after the commit."""
+    ids = sorted(set(nodes))
+    if not ids:
+        return
+    if due is not None:
+        due = aware_moment("due", due)
+    queues = insert_wakes(ids, due, instance, now, using)
+    engine_for(using).wake_workers(instance, queues)

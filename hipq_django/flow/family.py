@@ -1,0 +1,169 @@
+"""Parents and children: whose trees nodes belong to, and how trees are deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
+
+from hipq_django.database.locks import locked
+from hipq_django.database.transactions import write_transaction
+from hipq_django.flow.exceptions import FamilyError, NameTakenError, NodeDeletedError
+from hipq_django.flow.models import LogEntry, Message, Node, NodePort, StagedJob, Wake
+from hipq_django.flow.publishing import announce
+from hipq_django.flow.settings import flow_settings
+from hipq_django.flow.values import Rest
+
+MAX_NAME_CHARS = 200
+
+
+def tree_of(node: Node) -> list[int]:
+    """Return the ids of a node and all below it, parents first."""
+    return [pk for level in _levels([node.pk], node.using) for pk in level]
+
+
+def _levels(ids: list[int], using: str) -> Iterable[list[int]]:
+    seen: set[int] = set()
+    while ids:
+        yield ids
+        seen.update(ids)
+        rows = Node.objects.using(using).filter(parent__in=ids).order_by("pk")
+        ids = [pk for pk in rows.values_list("pk", flat=True) if pk not in seen]
+
+
+def ancestors_of(node: Node) -> list[int]:
+    """Return the ids of a node and those above it, up to the root."""
+    found: list[int] = []
+    pk: int | None = node.pk
+    while pk is not None and pk not in found:
+        found.append(pk)
+        rows = Node.objects.using(node.using).filter(pk=pk)
+        pk = rows.values_list("parent_id", flat=True).first()
+    return found
+
+
+def checked_child_name(name: object) -> str:
+    """Return the name of a child; raise `FamilyError` if it is none."""
+    if isinstance(name, str) and name and len(name) <= MAX_NAME_CHARS and "\0" not in name:
+        return name
+    raise FamilyError(f"child name {name!r:.100}: give a text of 1 to {MAX_NAME_CHARS} characters.")
+
+
+def check_depth(parent: Node, height: int) -> None:
+    """Raise `FamilyError` if a tree of this height below `parent` would be too deep."""
+    most = flow_settings(parent.instance).max_depth
+    depth = len(ancestors_of(parent)) + height
+    if depth > most:
+        raise FamilyError(
+            f"{parent}: the tree would be {depth} levels deep, at most {most} are allowed "
+            "(setting FLOW: MAX_DEPTH)."
+        )
+
+
+def name_taken(parent: int, name: str, using: str) -> NameTakenError | None:
+    """Return the error of a name that a child of the parent has, or None."""
+    other = Node.objects.using(using).filter(parent=parent, name=name).first()
+    if other is None:
+        return None
+    return NameTakenError(f"node {parent} has a child {name!r}: {other}.", other)
+
+
+def adopt(parent: Node, orphan: Node, name: str) -> None:
+    """Take a node without parent as a child; raise `FamilyError` where that cannot be.
+
+    An orphan is a root. So it is above the parent exactly if it is the root of the parent's tree;
+    both are locked in the order of their ids, and that is looked at again.
+    """
+    checked = checked_child_name(name)
+    using = parent.using
+    with write_transaction(using):
+        root = ancestors_of(parent)[-1]
+        rows = Node.objects.using(using).filter(pk__in={root, orphan.pk, parent.pk})
+        found = {row.pk: row for row in locked(rows.order_by("pk"))}
+        for node in (parent, orphan):
+            if node.pk not in found:
+                raise NodeDeletedError(f"{node} was deleted.")
+        if orphan.instance != parent.instance:
+            raise FamilyError(f"{orphan} is of instance {orphan.instance!r}, {parent} is not.")
+        if found[orphan.pk].parent_id is not None:
+            raise FamilyError(f"{orphan} has a parent; let that disown it first.")
+        if ancestors_of(parent)[-1] in (orphan.pk,) or root != ancestors_of(parent)[-1]:
+            raise FamilyError(f"{orphan} is {parent} itself, or above it; it cannot be its child.")
+        check_depth(parent, len(list(_levels([orphan.pk], using))))
+        _set_parent(orphan, parent, checked)
+
+
+def _set_parent(orphan: Node, parent: Node, name: str) -> None:
+    using = parent.using
+    try:
+        with transaction.atomic(using=using):
+            rows = Node.objects.using(using).filter(pk=orphan.pk, parent__isnull=True)
+            rows.update(parent=parent.pk, name=name)
+    except IntegrityError as error:
+        raise name_taken(parent.pk, name, using) or error from error
+
+
+def disown(parent: Node, child: Node | str) -> None:
+    """Let a child go; raise `FamilyError` if it is none."""
+    using = parent.using
+    mine = Node.objects.using(using).filter(parent=parent.pk)
+    if not _named(mine, child).update(parent=None, name=""):
+        known = ", ".join(map(repr, mine.values_list("name", flat=True)[:20])) or "none"
+        raise FamilyError(f"{parent} has no child {child!r:.100}; it has {known}.")
+
+
+def _named(nodes: QuerySet[Node], child: Node | str) -> QuerySet[Node]:
+    if isinstance(child, Node):
+        return nodes.filter(pk=child.pk)
+    is_name = isinstance(child, str) and "\0" not in child
+    return nodes.filter(name=child) if is_name else nodes.none()
+
+
+def is_terminated(node: Node) -> bool:
+    """Return whether a node and all below it are terminated."""
+    rows = Node.objects.using(node.using).filter(pk__in=tree_of(node))
+    return not rows.exclude(rest=Rest.TERMINATED).exists()
+
+
+def delete(node: Node) -> bool:
+    """Delete a terminated tree; return False if something in it is not terminated."""
+    using = node.using
+    with write_transaction(using):
+        ids = tree_of(node)
+        rows = list(locked(_nodes(ids, using), to_delete=True))
+        if len(rows) < len(ids) or tree_of(node) != ids:
+            if not any(row.pk == node.pk for row in rows):
+                raise NodeDeletedError(f"{node} was deleted.")
+            return False  # somebody spawns below it at this moment
+        if any(row.rest != Rest.TERMINATED for row in rows):
+            return False
+        delete_rows(ids, using)
+        announce([(pk, {"deleted": True}) for pk in ids], node.instance, using)
+    return True
+
+
+def _nodes(ids: list[int], using: str) -> Any:
+    return Node.objects.using(using).filter(pk__in=ids).order_by("pk")
+
+
+def delete_rows(ids: list[int], using: str, *, skip_locked: bool = False) -> bool:
+    """Delete nodes, whose rows are locked, with all that belongs to them.
+
+    With `skip_locked` return False, and delete nothing, if somebody has locked a port.
+    """
+    ports = NodePort.objects.using(using).filter(node__in=ids)
+    got = len(locked(ports.order_by("pk"), skip_locked=skip_locked, to_delete=True))
+    if skip_locked and got < ports.count():
+        return False
+    # Not only of those that were got: while they were waited for, one may have been created.
+    Message.objects.using(using).filter(port__node__in=ids).delete()
+    Wake.objects.using(using).filter(node__in=ids).delete()
+    StagedJob.objects.using(using).filter(node__in=ids).delete()
+    LogEntry.objects.using(using).filter(node__in=ids).delete()
+    ports.delete()
+    nodes = _nodes(ids, using)
+    nodes.update(parent=None, name="")  # PROTECT would keep the parents of a tree
+    nodes.delete()
+    return True

@@ -1,0 +1,1 @@
+"""Graphs: nodes and connections as data."""

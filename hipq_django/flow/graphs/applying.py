@@ -1,0 +1,318 @@
+"""Makes nodes and connections of a spec, and keeps them as a changed spec says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from asgiref.sync import sync_to_async
+from django.db.models import Q
+
+from hipq_django.conf.rules import DEFAULT
+from hipq_django.database.locks import locked
+from hipq_django.database.lookups import ids_in
+from hipq_django.database.transactions import write_transaction
+from hipq_django.database.twins import naming_twin
+from hipq_django.flow import creating, lifecycle
+from hipq_django.flow.aliases import find
+from hipq_django.flow.connecting import disconnect
+from hipq_django.flow.declared_ports import ANY, PortOptions
+from hipq_django.flow.declaring import find_component
+from hipq_django.flow.exceptions import FamilyError, GraphError
+from hipq_django.flow.graphs.check import problems_of
+from hipq_django.flow.graphs.knowing import facts_of
+from hipq_django.flow.graphs.named import graph_named
+from hipq_django.flow.graphs.problem import WARNING, Problem, errors_of
+from hipq_django.flow.graphs.publicity import check_public
+from hipq_django.flow.graphs.spec import NodeSpec, Spec, read_spec
+from hipq_django.flow.library.graph import GRAPH, SPEC, Graph
+from hipq_django.flow.lifecycle import locked_node
+from hipq_django.flow.models import Connection, Node
+from hipq_django.flow.ports import Port, find_row
+
+SIDES = ("in", "out")
+
+
+@naming_twin("flow.check")
+def check(
+    spec: object, *, only_public: bool = False, instance: str = DEFAULT, node: Node | None = None
+) -> list[Problem]:
+    """Return all that is wrong with the spec of a graph, and what looks wrong as warnings.
+
+    `only_public`: for one from outside. `node`: the graph that is to be as it says.
+    """
+    found = problems_of(spec, facts_of(instance if node is None else node.instance, node))
+    errors = errors_of(found)
+    places = {problem.path for problem in errors}
+    outside = check_public(instance, spec) if only_public and isinstance(spec, Mapping) else []
+    errors += [problem for problem in outside if problem.path not in places]
+    return [*errors, *(problem for problem in found if problem.level == WARNING)]
+
+
+acheck = sync_to_async(check)
+
+
+def checked_spec(spec: object, **options: Any) -> Spec:
+    """Return a spec; raise `GraphError` with all its problems. Options are those of `check`."""
+    if problems := errors_of(check(spec, **options)):
+        raise GraphError(problems)
+    assert isinstance(spec, Mapping)  # noqa: S101 - it was checked
+    return read_spec(spec)
+
+
+@naming_twin("flow.start")
+def start(component: Any, *, instance: str = DEFAULT, **options: Any) -> Node:
+    """Create a node of a component, or of a graph, and let it run; all of it or nothing.
+
+    `component` is the name of a component or of a graph, which code declares or the database has, a
+    component's class or function, or the spec of a graph as a dict. Options are `args`, what
+    `perform` is called with; `parent` and `name`, its place in a tree; `alias`, a name by which it
+    is found, and with `on_conflict="return"` the node that has it is returned; `at`, when it runs
+    first; `by`, who created it; `inputs` and `outputs`, options of ports; `data`, first messages by
+    port; `job`, options of its runs' jobs: priority, throttle_factor, timeout, time_windows, queue,
+    data; and `run=False` if it is to wait for messages.
+    """
+    spec = _spec_of(component, instance)
+    if spec is None:
+        return creating.start(component, instance=instance, **options)
+    creating.check_given(options)
+    checked = checked_spec(spec, instance=instance)
+    with write_transaction(creating.database_of(instance)):
+        before = options.get("alias") and find(options["alias"], instance=instance)
+        first, data = options.pop("run", True), options.pop("data", None)
+        node = creating.start(
+            Graph,
+            instance=instance,
+            run=False,
+            **{
+                **options,
+                "inputs": {name: {} for name in checked.inputs} | dict(options.get("inputs") or {}),
+                "outputs": {name: {} for name in checked.outputs}
+                | dict(options.get("outputs") or {}),
+            },
+        )
+        if node == before:
+            return node
+        _apply(node, checked, spec)
+        for port, values in (data or {}).items():
+            node.inputs[port].write_many(values)
+        if first:
+            lifecycle.run_row(node)
+    return node
+
+
+astart = sync_to_async(start)
+
+
+def _spec_of(component: Any, instance: str) -> Mapping[str, Any] | None:
+    if isinstance(component, dict):
+        return component
+    if isinstance(component, str):
+        return graph_named(instance, component)
+    return None
+
+
+def apply(node: Node, spec: object, *, only_public: bool = False) -> None:
+    """Let a graph be as a new spec says; raise `GraphError` with all problems and change nothing.
+
+    New nodes are started, changed ports and edges follow. Nodes that vanished are disowned and
+    terminated, unless the spec says `"removed": "keep"`.
+    """
+    with write_transaction(node.using):
+        row = locked_node(node)
+        if row.job_type.name != GRAPH:
+            raise GraphError([Problem("spec", f"{node} is no graph.")])
+        checked = checked_spec(spec, only_public=only_public, instance=row.instance, node=row)
+        _apply(row, checked, spec)
+        lifecycle.run_row(row)
+
+
+def _apply(node: Node, spec: Spec, given: Any) -> None:
+    """Make the children, ports and connections of a graph, whose row is locked or new."""
+    before = _keep_spec(node, given)
+    there = _locked_children(node)
+    gone = [there[name] for name in there if name not in spec.nodes]
+    _let_go(node, gone, spec)
+    _set_own_ports(node, before, spec)
+    nodes, joined = {"": node}, spec.joined_ports()
+    for name, wanted in spec.nodes.items():
+        change = Change(name, before.nodes.get(name), wanted, joined)
+        nodes[name] = _changed(there[name], change) if name in there else _new(node, change)
+    _connect(node, nodes, gone, spec)
+
+
+def _keep_spec(node: Node, given: Any) -> Spec:
+    """Store a spec in the state of a graph; return the one that it had."""
+    rows = Node.objects.using(node.using).filter(pk=node.pk)
+    state = rows.values_list("state_values", flat=True).get()
+    rows.update(state_values={**state, SPEC: given})
+    return read_spec(state.get(SPEC) or {"nodes": {}})
+
+
+def _locked_children(node: Node) -> dict[str, Node]:
+    """Return the children under their locks: all nodes come before all ports."""
+    rows = Node.objects.using(node.using).filter(parent=node.pk).order_by("pk")
+    return {row.name: row for row in locked(rows.select_related("job_type", "queue"))}
+
+
+def _let_go(node: Node, gone: Sequence[Node], spec: Spec) -> None:
+    for child in gone:
+        node.disown(child)
+        if not spec.keeps_removed:
+            child.terminate(recursive=True)
+
+
+def _set_own_ports(node: Node, before: Spec, spec: Spec) -> None:
+    """Give a graph its own ports; the spec says nothing of their options, so these stay."""
+    for direction, there in (("in", node.inputs), ("out", node.outputs)):
+        wanted = spec.own_ports(direction)
+        known = {*before.own_ports(direction), *(name for name in there if name in wanted)}
+        creating.change_ports(node, direction, _plain(known), _plain(wanted))
+
+
+def _plain(names: Iterable[str]) -> dict[str, PortOptions]:
+    return {name: PortOptions(name) for name in names}
+
+
+# Nodes
+
+
+class Change(NamedTuple):
+    """What a node of a graph is to be, and what the spec before said of it."""
+
+    name: str
+    before: NodeSpec | None
+    wanted: NodeSpec
+    joined: Mapping[tuple[str, str], set[str]]
+
+
+def _new(parent: Node, change: Change) -> Node:
+    """Return a node that was not there: one that is started, or adopted."""
+    name, wanted = change.name, change.wanted
+    if wanted.adopted is None:
+        child = start(
+            wanted.component,
+            parent=parent,
+            name=name,
+            args=wanted.args,
+            inputs=wanted.options("in"),
+            outputs=wanted.options("out"),
+            job=wanted.job_options,
+            run=wanted.init is True,
+            instance=parent.instance,
+        )
+    else:
+        child = _adopted(parent, change)
+    for direction, ports in (("in", child.inputs), ("out", child.outputs)):
+        for port, values in wanted.first_messages(direction).items():
+            ports[port].write_many(values)
+    return child
+
+
+def _adopted(parent: Node, change: Change) -> Node:
+    """Return the node that a spec names by its id, as a child now."""
+    path, node = (
+        f"nodes.{change.name}.init",
+        find(int(change.wanted.init), instance=parent.instance),
+    )
+    if node is None:
+        raise GraphError([Problem(path, f"there is no node {change.wanted.init}.")])
+    try:
+        parent.adopt(node, change.name)
+    except FamilyError as error:  # it is above the graph; or somebody was quicker
+        raise GraphError([Problem(path, str(error))]) from error
+    return _changed(node, change._replace(before=None))
+
+
+def _changed(child: Node, change: Change) -> Node:
+    """Return a child that stays, with the arguments, ports and jobs that it is to have."""
+    spec = _spec_of(change.wanted.component, child.instance)
+    if spec is not None:
+        apply(child, spec)
+    else:
+        _set_args(child, change.wanted)
+    _follow(child, change)
+    return child
+
+
+def _set_args(child: Node, wanted: NodeSpec) -> None:
+    """Let the runs of a child from now on be called with other arguments."""
+    if list(wanted.args) == list(child.args):
+        return
+    Node.objects.using(child.using).filter(pk=child.pk).update(args=list(wanted.args))
+    lifecycle.run_row(child)
+
+
+def _follow(child: Node, change: Change) -> None:
+    """Let the ports and the jobs of a child be as a spec says that differs from the one before."""
+    before = change.before or NodeSpec(change.wanted.component)
+    if before.job_options != change.wanted.job_options:
+        creating.change_jobs(child, change.wanted.job_options)
+    changed = {direction: _set_ports(child, before, change, direction) for direction in SIDES}
+    if changed["in"]:
+        lifecycle.run_row(child)  # it may have waited for a default
+
+
+def _set_ports(child: Node, before: NodeSpec, change: Change, direction: str) -> bool:
+    declared = find_component(child.instance, child.job_type.name)
+    old = creating.merged(declared, direction, before.options(direction))
+    new = creating.merged(declared, direction, change.wanted.options(direction))
+    kept = change.joined.get((change.name, direction), set()) | _own_ports(child, direction)
+    if ANY in new:
+        new |= {name: new[ANY].renamed(name) for name in kept & set(old) - set(new)}
+    return creating.change_ports(child, direction, old, new)
+
+
+def _own_ports(child: Node, direction: str) -> set[str]:
+    """Return the ports that a graph in a graph has by its own spec."""
+    stored = child.graph if child.job_type.name == GRAPH else None
+    return set(read_spec(stored).own_ports(direction)) if stored else set()
+
+
+# Connections
+
+
+def _connect(node: Node, nodes: Mapping[str, Node], gone: Sequence[Node], spec: Spec) -> None:
+    """Add the connections that are missing, and remove those that the spec has not.
+
+    What is `gone` is no more connected with what stays, so that nothing lies there unread, and
+    nothing of it comes.
+    """
+    wanted = {}
+    for source, target in spec.connections():
+        ends = [_port(nodes[name], direction, port) for name, direction, port in (source, target)]
+        wanted[ends[0].row.pk, ends[1].row.pk] = ends
+    there = _connections(node, nodes, gone)
+    extra = {pair: row for pair, row in there.items() if pair not in wanted}
+    if extra:
+        rows = Connection.objects.using(node.using).filter(ids_in("pk", list(extra.values())))
+        disconnect([source for source, _target in extra], rows, node.using)
+    for pair, (one, two) in wanted.items():
+        if pair not in there:
+            _join(one, two)
+
+
+def _join(source: Port, target: Port) -> None:
+    try:
+        source.connect(target)
+    except FamilyError as error:  # an adopted node leads back by a connection of its own
+        raise GraphError([Problem("edges", str(error))]) from error
+
+
+def _connections(
+    node: Node, nodes: Mapping[str, Node], gone: Sequence[Node]
+) -> dict[tuple[int, int], int]:
+    """Return the ids of the connections that the spec decides about, by source and target."""
+    own, others = [n.pk for n in nodes.values()], [n.pk for n in gone]
+    inside = Q(source__node__in=own, target__node__in=own)
+    to_gone = Q(source__node__in=own, target__node__in=others)
+    from_gone = Q(source__node__in=others, target__node__in=own)
+    rows = Connection.objects.using(node.using).filter(inside | to_gone | from_gone)
+    return {
+        (source, target): pk for pk, source, target in rows.values_list("pk", "source", "target")
+    }
+
+
+def _port(node: Node, direction: str, name: str) -> Port:
+    find_row(node, direction, name)
+    return Port(node, direction, name)

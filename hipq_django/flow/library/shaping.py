@@ -1,0 +1,246 @@
+"""Components that shape data.
+
+Source: the workers of SideJob's workers-core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import (
+    chain,
+    combinations,
+    combinations_with_replacement,
+    permutations,
+    product as cartesian,
+)
+from typing import Any
+
+from hipq_django.flow.base import Component
+from hipq_django.flow.declared_ports import AnyIn, AnyOut, In, Out
+from hipq_django.flow.declaring import component
+
+
+class _OfAll(Component):
+    """Takes one value of each in-port, in the alphabetical order of their names."""
+
+    any_in, out = AnyIn(), Out()
+
+    def perform(self) -> None:
+        names = sorted(self.inputs)
+        for values in self.each(*names):
+            given = values if len(names) > 1 else (values,)
+            self.out.write(self.made(dict(zip(names, given, strict=True))))
+
+    def made(self, values: dict[str, Any]) -> Any:
+        """Return what is made of the values."""
+        raise NotImplementedError
+
+
+@component("flow.array", public=True)
+class Array(_OfAll):
+    """Make a list of one value of each in-port."""
+
+    def made(self, values: dict[str, Any]) -> Any:
+        return list(values.values())
+
+
+@component("flow.object", public=True)
+class Object(_OfAll):
+    """Make an object of one value of each in-port, by the names of the ports."""
+
+    def made(self, values: dict[str, Any]) -> Any:
+        return values
+
+
+@component("flow.concat", public=True)
+class Concat(_OfAll):
+    """Join the lists of all in-ports to one."""
+
+    def made(self, values: dict[str, Any]) -> Any:
+        return list(chain.from_iterable(map(_as_list, values.values())))
+
+
+@component("flow.merge", public=True)
+class Merge(_OfAll):
+    """Merge the objects of all in-ports; the later name wins."""
+
+    def made(self, values: dict[str, Any]) -> Any:
+        merged: dict[str, Any] = {}
+        for value in values.values():
+            merged |= value
+        return merged
+
+
+class _OfOne(Component):
+    """Makes something of each value of `in`."""
+
+    value, out = In(name="in"), Out()
+
+    def perform(self) -> None:
+        names = list(type(self).declaration.inputs)
+        names.sort(key=lambda name: name != "in")
+        for values in self.each(*names):
+            given = values if len(names) > 1 else (values,)
+            for made in self.made(*given):
+                self.out.write(made)
+
+    def made(self, *values: Any) -> Iterable[Any]:
+        """Return what is written for the values: of `in`, then of the others by their names."""
+        raise NotImplementedError
+
+
+@component("flow.each", public=True)
+class Each(_OfOne):
+    """Write each element of a list by itself."""
+
+    def made(self, *values: Any) -> Iterable[Any]:
+        return _as_list(values[0])
+
+
+@component("flow.product", public=True)
+class Product(_OfOne):
+    """Make all choices of one element of each list in a list."""
+
+    def made(self, *values: Any) -> Iterable[Any]:
+        return [[list(choice) for choice in cartesian(*map(_as_list, values[0]))]]
+
+
+@component("flow.zip", public=True)
+class Zip(_OfOne):
+    """Make lists of the first elements, the second ones and so on of the lists in a list."""
+
+    def made(self, *values: Any) -> Iterable[Any]:
+        return [[list(row) for row in zip(*map(_as_list, values[0]), strict=False)]]
+
+
+@component("flow.flatten", public=True)
+class Flatten(_OfOne):
+    """Take lists inside of a list apart: all, or down to a level."""
+
+    level = In(default=None)
+
+    def made(self, *values: Any) -> Iterable[Any]:
+        value, level = values
+        return [list(_flat(_as_list(value), level))]
+
+
+def _flat(values: list[Any], level: int | None) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, list) and level != 0:
+            yield from _flat(value, None if level is None else level - 1)
+        else:
+            yield value
+
+
+@component("flow.groups_of", public=True)
+class GroupsOf(_OfOne):
+    """Cut a list into lists of a size; the last one is filled up if `fill` is not false."""
+
+    fill = In(default=False)
+    size = In(int)
+
+    def made(self, *values: Any) -> Iterable[Any]:
+        value, fill, size = values
+        value = _as_list(value)
+        groups = [value[start : start + size] for start in range(0, len(value), size)]
+        if groups and fill is not False:
+            groups[-1] += [fill] * (size - len(groups[-1]))
+        return [groups]
+
+
+@component("flow.join", public=True)
+class Join(_OfOne):
+    """Join texts to one."""
+
+    sep = In(str, default=",")
+
+    def made(self, *values: Any) -> Iterable[Any]:
+        value, sep = values
+        return [sep.join(map(str, value))]
+
+
+@component("flow.split", public=True)
+class Split(_OfOne):
+    """Split a text into several."""
+
+    sep = In(str, default=",")
+
+    def made(self, *values: Any) -> Iterable[Any]:
+        value, sep = values
+        return [value.split(sep)]
+
+
+@component("flow.repeat", public=True)
+class Repeat(_OfOne):
+    """Write a value several times."""
+
+    times = In(int)
+
+    def made(self, *values: Any) -> Iterable[Any]:
+        value, times = values
+        return [value] * times
+
+
+@component("flow.permutation", public=True)
+class Permutation(_OfOne):
+    """Make all choices of n elements of a list: in each order if `ordered`, or with repeats."""
+
+    n = In(int)
+    ordered = In(bool, default=False)
+    repeat = In(bool, default=False)
+
+    def made(self, *values: Any) -> Iterable[Any]:
+        value, n, ordered, repeat = values
+        if repeat:
+            made = cartesian(value, repeat=n) if ordered else _with_repeats(value, n)
+        else:
+            made = permutations(value, n) if ordered else combinations(value, n)
+        return [[list(choice) for choice in made]]
+
+
+def _with_repeats(value: list[Any], n: int) -> Any:
+    return combinations_with_replacement(value, n)
+
+
+@component("flow.key_value", public=True)
+class KeyValue(Component):
+    """Write the values of an object to the out-ports that are named like its keys."""
+
+    value, any_out = In(dict, name="in"), AnyOut()
+
+    def perform(self) -> None:
+        ports = set(self.outputs)
+        for value in self.each("in"):
+            for key in sorted(ports & set(value)):
+                self.outputs[key].write(value[key])
+
+
+@component("flow.connect", public=True)
+class Connect(Component):
+    """Hand on what comes, defaults included."""
+
+    value, out = In(name="in"), Out()
+
+    def perform(self) -> None:
+        self.inputs["in"].move_to(self.out)
+
+
+@component("flow.set_default", public=True)
+class SetDefault(Component):
+    """Let the last value that came be the default of what it is connected to: a variable."""
+
+    value, out = In(name="in"), Out()
+
+    def perform(self) -> None:
+        from hipq_django.flow.contexts import set_group
+
+        values = list(self.inputs["in"])
+        if values:
+            with set_group(as_default=True):
+                self.out.write(values[-1])
+
+
+def _as_list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"{value!r:.100} is no list")
+    return value

@@ -1,0 +1,188 @@
+"""The log of flows: stored, and published on `/flow/log`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from asgiref.sync import sync_to_async
+
+from hipq_django.conf.instances import get_instance
+from hipq_django.conf.rules import DEFAULT
+from hipq_django.database import clock
+from hipq_django.database.transactions import write_transaction
+from hipq_django.database.twins import naming_twin
+from hipq_django.domain.redaction import Redactor
+from hipq_django.domain.serialization import error_of, to_json
+from hipq_django.flow import delivering
+from hipq_django.flow.contexts import (
+    Entry,
+    current_context,
+    current_group,
+    current_node,
+    current_redactor,
+)
+from hipq_django.flow.declaring import logging_components, sensitive_fields
+from hipq_django.flow.exceptions import FlowError
+from hipq_django.flow.models import LogEntry, Node
+from hipq_django.flow.publishing import LOG_CHANNEL, hears_log
+from hipq_django.flow.settings import flow_settings
+from hipq_django.flow.statements import is_heard, observers_among
+
+
+def store(
+    entries: Iterable[tuple[int | None, Mapping[str, Any]]],
+    instance: str,
+    using: str,
+    *,
+    skip_locked: bool = False,
+) -> None:
+    """Store log entries, each of a node or none, and publish them if somebody listens.
+
+    Those of observers are stored only: one that heard of its own runs would run for ever.
+
+    With `skip_locked` raise `LockedPortError` instead of waiting for a port.
+    """
+    redactor = sensitive_fields(instance)
+    wanted = [(pk, masked_entry({**stamp(), **entry}, redactor)) for pk, entry in entries]
+    if not wanted:
+        return
+    now = clock.now(using)
+    if flow_settings(instance).log != "none":
+        rows = [
+            LogEntry(instance=instance, node_id=pk, entry=entry, create_time=now)
+            for pk, entry in wanted
+        ]
+        LogEntry.objects.using(using).bulk_create(rows)
+    if is_heard(using):
+        _publish(wanted, instance, using, skip_locked=skip_locked)
+
+
+def _publish(
+    entries: Sequence[tuple[int | None, Mapping[str, Any]]],
+    instance: str,
+    using: str,
+    *,
+    skip_locked: bool,
+) -> None:
+    observers = observers_among([pk for pk, _ in entries if pk is not None], using)
+    items = [
+        (LOG_CHANNEL, delivering.Item(0, entry, log=False))
+        for pk, entry in entries
+        if pk not in observers
+    ]
+    if items:
+        delivering.publish(items, instance, clock.now(using), skip_locked=skip_locked)
+
+
+@naming_twin("flow.log")
+def log(entry: Any, *, instance: str = DEFAULT) -> None:
+    """Log a dict, a text or an exception, with what `flow.context` says."""
+    using = get_instance(instance).database
+    with write_transaction(using):
+        store([(current_node(), log_entry(entry))], instance, using)
+
+
+alog = sync_to_async(log)
+
+
+def log_entry(entry: Any) -> dict[str, Any]:
+    """Return a log entry of a dict, a text or an exception, with the current context.
+
+    In a run it shows none of the sensitive values that the code has seen.
+    """
+    redactor = current_redactor()
+    if isinstance(entry, BaseException):
+        said: dict[str, Any] = {"error": error_of(entry, redactor)}
+    else:
+        said = _checked_entry(entry)
+    return {**current_context(), **stamp(), **redactor.mask(said)}
+
+
+def _checked_entry(entry: Any) -> dict[str, Any]:
+    said = {"message": entry} if isinstance(entry, str) else entry
+    if not isinstance(said, Mapping):
+        raise FlowError(
+            f"flow.log: {entry!r:.100} is of type {type(entry).__name__}; give a dict, a text or "
+            "an exception."
+        )
+    try:
+        return to_json(dict(said))  # type: ignore[no-any-return]  # a copy of a dict
+    except ValueError as error:
+        raise FlowError(f"flow.log: {entry!r:.100} cannot be stored as JSON: {error}.") from error
+
+
+def group_entry(entry: Entry) -> dict[str, Any]:
+    """Return the log entry of what a group has read and written."""
+    said = {"read": entry.read, "write": entry.written}
+    return {**current_context(), **stamp(), **masked_entry(said, current_redactor())}
+
+
+@contextmanager
+def data_logged(node: Node) -> Iterator[Entry | None]:
+    """Yield where to note what the block reads and writes at ports of a node; None: nowhere.
+
+    Without an outer group this is one entry.
+    """
+    group, is_stored = current_group(), _stores_data_of(node)
+    if not (group.log and (is_stored or hears_log(node.using))):
+        yield None
+        return
+    entry = Entry() if group.entry is None else group.entry
+    entry.is_stored |= is_stored
+    yield entry
+    if group.entry is None:
+        record(entry, node.instance, node.using)
+
+
+def stores_data(instance: str, component: str) -> bool:
+    """Return whether the log has what the nodes of a component read and write."""
+    kept = flow_settings(instance).log
+    return component in logging_components(instance) if kept == "errors" else kept == "all"
+
+
+def _stores_data_of(node: Node) -> bool:
+    if flow_settings(node.instance).log == "errors" and not logging_components(node.instance):
+        return False  # the name of its component may not be read yet
+    return stores_data(node.instance, node.job_type.name)
+
+
+def record(entry: Entry, instance: str, using: str) -> None:
+    """Store an entry of what was read and written outside of runs, or only publish it."""
+    if not entry:
+        return
+    said = (current_node() or entry.node, group_entry(entry))
+    if entry.is_stored:
+        store([said], instance, using)
+    else:
+        masked = masked_entry(said[1], sensitive_fields(instance))
+        _publish([(said[0], masked)], instance, using, skip_locked=False)
+
+
+def masked_entry(entry: Any, redactor: Redactor) -> Any:
+    """Return a log entry that may be shown: what was read and written is named by its ports."""
+    if not redactor.fields or not isinstance(entry, dict):
+        return redactor.mask(entry)
+    lines = {
+        side: [_masked_line(line, redactor) for line in entry[side]]
+        for side in ("read", "write")
+        if isinstance(entry.get(side), list)
+    }
+    rest = redactor.mask({key: value for key, value in entry.items() if key not in lines})
+    return {**rest, **lines}
+
+
+def _masked_line(line: Any, redactor: Redactor) -> Any:
+    if not isinstance(line, dict):
+        return redactor.mask(line)
+    port = str(line.get("input") or line.get("output") or "")
+    data = line.get("data")
+    values = data if isinstance(data, list) else [data]
+    return {**line, "data": [redactor.mask({port: value})[port] for value in values]}
+
+
+def stamp() -> dict[str, str]:
+    """Return the time of a log entry."""
+    return {"timestamp": datetime.now(UTC).isoformat()}

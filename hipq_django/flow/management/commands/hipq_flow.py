@@ -1,0 +1,175 @@
+"""`manage.py hipq_flow`: starts, runs, terminates and shows nodes, and checks specs of graphs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandError
+from django.db.models import QuerySet
+
+from hipq_django.flow.aliases import get
+from hipq_django.flow.explaining import explain, with_unread
+from hipq_django.flow.graphs.applying import check, start
+from hipq_django.flow.graphs.problem import errors_of
+from hipq_django.flow.models import Message, Node
+from hipq_django.flow.status import derived, with_status
+from hipq_django.management.instance_command import InstanceCommand
+from hipq_django.monitoring.counts import capped_count, format_count
+
+VERBS = ("show", "start", "run", "terminate", "check")
+MOST_NODES = 1_000
+
+
+class Command(InstanceCommand):
+    """Each verb is the function, or method of nodes, of the same name."""
+
+    help = "Show, start, run or terminate nodes; check the spec of a graph."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Declare the options."""
+        super().add_arguments(parser)
+        parser.add_argument("verb", nargs="?", default="show", choices=VERBS)
+        parser.add_argument(
+            "name", nargs="?", help="A node's id or alias; start: a component, a graph or a file."
+        )
+        parser.add_argument("--alias", help="start: a name by which the node is found.")
+        parser.add_argument(
+            "--args", dest="given", default="[]", help="start: arguments as a JSON list."
+        )
+        parser.add_argument(
+            "--force",
+            action="store_true",
+            help="run: even a node that failed or is terminated; terminate: without its code.",
+        )
+        parser.add_argument(
+            "--tree", action="store_true", help="terminate: also all nodes below this one."
+        )
+        parser.add_argument("--json", action="store_true", help="show, check: print JSON.")
+
+    def run(self, options: dict[str, Any]) -> None:
+        """Do what the verb says."""
+        if options["verb"] != "show" and not options["name"]:
+            raise CommandError(f"{options['verb']}: name {_NAMED[options['verb']]}.")
+        do: dict[str, Callable[[dict[str, Any]], None]] = {
+            "show": self._show,
+            "start": self._start,
+            "run": self._run_node,
+            "terminate": self._terminate,
+            "check": self._check,
+        }
+        do[options["verb"]](options)
+
+    def _node(self, options: dict[str, Any]) -> Node:
+        return get(options["name"], instance=self.config.name)
+
+    def _show(self, options: dict[str, Any]) -> None:
+        nodes = Node.objects.using(self.config.database).filter(instance=self.config.name)
+        top = (
+            nodes.filter(pk=self._node(options).pk)
+            if options["name"]
+            else nodes.filter(parent=None)
+        )
+        trees = [_tree(row) for row in _shown(top)]
+        if options["json"]:
+            self.stdout.write(json.dumps(trees, indent=2))
+            return
+        for tree in trees:
+            for line in _lines(tree, 0):
+                self.stdout.write(line)
+        if not trees:
+            self.stdout.write("no nodes")
+
+    def _start(self, options: dict[str, Any]) -> None:
+        name = options["name"]
+        what = _read(name) if name == "-" or name.endswith(".json") else name
+        args = _parsed(options["given"], "--args")
+        if not isinstance(args, list):
+            raise CommandError(f"start: --args {options['given']!r:.100}: give a JSON list.")
+        node = start(
+            what, args=args, alias=options["alias"], by="hipq_flow", instance=self.config.name
+        )
+        self.stdout.write(f"{node}: {node.status}")
+
+    def _run_node(self, options: dict[str, Any]) -> None:
+        node = self._node(options)
+        if node.run(force=options["force"]) is None:
+            raise CommandError(f"{node} is {node.status}: it runs by force only, --force.")
+        self.stdout.write(f"{node}: {node.status}")
+
+    def _terminate(self, options: dict[str, Any]) -> None:
+        node = self._node(options)
+        node.terminate(recursive=options["tree"], force=options["force"])
+        self.stdout.write(f"{node}: {node.status}")
+
+    def _check(self, options: dict[str, Any]) -> None:
+        problems = check(_read(options["name"]), instance=self.config.name)
+        if options["json"]:
+            self.stdout.write(json.dumps([problem._asdict() for problem in problems], indent=2))
+        for problem in [] if options["json"] else problems:
+            self.stdout.write(str(problem))
+        if errors := errors_of(problems):
+            count = f"{len(errors)} problems" if len(errors) > 1 else "1 problem"
+            raise CommandError(f"{options['name']}: {count}.")
+        if not options["json"]:
+            self.stdout.write("no problems")
+
+
+_NAMED = {
+    "start": "a component, a graph, or a file with a spec",
+    "run": "a node, by its id or alias",
+    "terminate": "a node, by its id or alias",
+    "check": "a file with a spec, or - for what comes by a pipe",
+}
+
+
+def _read(name: str) -> Any:
+    try:
+        text = sys.stdin.read() if name == "-" else Path(name).read_text()
+    except OSError as error:
+        raise CommandError(f"{name}: {error.strerror}.") from error
+    return _parsed(text, name)
+
+
+def _parsed(text: str, what: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise CommandError(f"{what} is not JSON: {error}.") from error
+
+
+def _shown(nodes: QuerySet[Any]) -> list[Any]:
+    rows = with_unread(with_status(nodes)).select_related("job_type").order_by("pk")
+    return list(rows[:MOST_NODES])
+
+
+def _tree(row: Any) -> dict[str, Any]:
+    lying = Message.objects.using(row.using).filter(port__node=row.pk, as_default=False)
+    children = Node.objects.using(row.using).filter(parent=row.pk)
+    return {
+        "node": row.pk,
+        "name": row.name or next(iter(row.aliases), ""),
+        "component": row.job_type.name,
+        "status": derived(row),
+        "unread": format_count(row.unread),
+        "out": format_count(capped_count(lying.filter(port__direction="out"))),
+        "why": [str(reason) for reason in explain(row)],
+        "children": [_tree(child) for child in _shown(children)],
+    }
+
+
+def _lines(tree: dict[str, Any], depth: int) -> Iterator[str]:
+    name = f" {tree['name']}" if tree["name"] else ""
+    yield (
+        f"{'  ' * depth}{tree['node']}{name} ({tree['component']}): {tree['status']}, "
+        f"{tree['unread']} unread, {tree['out']} out"
+    )
+    if tree["status"] == "failed":
+        for reason in tree["why"]:
+            yield f"{'  ' * depth}  {reason}"
+    for child in tree["children"]:
+        yield from _lines(child, depth + 1)

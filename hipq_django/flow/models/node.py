@@ -1,0 +1,446 @@
+"""Nodes: what lasts, has ports and a state, and is run again and again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from asgiref.sync import sync_to_async
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _, pgettext_lazy
+
+from hipq_django.database.twins import method_twin, names_twins, property_twin
+from hipq_django.flow.values import RESTS
+from hipq_django.models import JobType, Queue
+from hipq_django.models.base import JsonField, Row, RowManager, no_error
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from django.db.models.fields.related_descriptors import RelatedManager
+
+    from hipq_django.flow.aliases import Aliases
+    from hipq_django.flow.models.port import NodePort
+    from hipq_django.flow.ports import Port
+    from hipq_django.flow.state import State
+
+REST_NAMES = {
+    "completed": _("completed"),
+    "suspended": _("suspended"),
+    "failed": _("failed"),
+    "terminating": _("terminating"),
+    "terminated": _("terminated"),
+}
+
+
+class NodeRow(Row):
+    """The columns of a node; its verbs are those of `Node`.
+
+    `rest` is what it is while no run is due; queued and running are told by its job, and stored
+    nowhere else. `job_id` is its one live run, set by the dispatcher and cleared by the run's end,
+    both under the lock of this row.
+    """
+
+    instance = models.CharField(_("instance"), max_length=100, default="default")
+    queue = models.ForeignKey(
+        Queue, models.PROTECT, verbose_name=_("queue"), related_name="+", db_constraint=False
+    )
+    job_type = models.ForeignKey(
+        JobType, models.PROTECT, verbose_name=_("component"), related_name="+",
+        db_index=False, db_constraint=False,
+    )  # fmt: skip
+    args = JsonField(_("arguments"), default=list, blank=True)
+    parent = models.ForeignKey(
+        "self",
+        models.PROTECT,
+        verbose_name=pgettext_lazy("node", "parent"),
+        related_name="child_rows",
+        null=True,
+        blank=True,
+        db_index=False,
+    )
+    name = models.CharField(_("name"), max_length=200, default="", blank=True)
+    created_by = models.CharField(_("created by"), max_length=200, default="", blank=True)
+    rest = models.CharField(
+        _("rest"),
+        max_length=11,
+        choices=[(rest, REST_NAMES[rest]) for rest in RESTS],
+        default="completed",
+    )
+    paused = models.BooleanField(_("paused"), default=False)
+    doomed = models.BooleanField(
+        _("doomed"), default=False, help_text=_("Deleted once its tree is terminated.")
+    )
+    # The job may be pruned before it is looked at.
+    job_id: models.BigIntegerField[int | None, int | None] = models.BigIntegerField(
+        _("current run"), null=True
+    )
+    run_time = models.DateTimeField(
+        _("run time"), null=True, help_text=_("When its run is due, if that is an alarm.")
+    )
+    alarm = models.DateTimeField(
+        _("alarm"), null=True, help_text=_("When to run it again after the run that is due now.")
+    )
+    wakes = models.BigIntegerField(_("wakes"), default=0)
+    runs = models.BigIntegerField(_("runs"), default=0)
+    started = models.BooleanField(_("started"), default=False)
+    ran_time = models.DateTimeField(_("last run"), null=True)
+    rate_time = models.DateTimeField(_("rate time"), default=timezone.now)
+    state_values = JsonField(_("state"), default=dict, blank=True)
+    pending = JsonField(_("pending"), default=dict, blank=True)
+    job_options = JsonField(_("job options"), default=dict, blank=True)
+    error = JsonField(_("error"), default=no_error, blank=True)
+    lock_token = models.CharField(_("lock token"), max_length=40, default="", blank=True)
+    lock_until = models.DateTimeField(_("locked until"), null=True)
+    create_time = models.DateTimeField(_("create time"), default=timezone.now)
+    update_time = models.DateTimeField(_("update time"), default=timezone.now)
+
+    if TYPE_CHECKING:
+        id: int
+        pk: int
+        parent_id: int | None
+        queue_id: int
+        job_type_id: int
+        ports: RelatedManager[NodePort]
+
+    class Meta:
+        abstract = True
+        base_manager_name = "objects"
+        verbose_name = _("node")
+        verbose_name_plural = _("nodes")
+        permissions: ClassVar = [
+            ("start_node", "Can start nodes"),
+            ("run_node", "Can run, pause and resume nodes"),
+            ("terminate_node", "Can terminate and delete nodes"),
+            ("edit_node", "Can change the state, ports and family of nodes"),
+            ("edit_graph", "Can change the graphs of nodes"),
+        ]
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["parent", "name"],
+                condition=Q(parent__isnull=False),
+                name="hipq_flow_node_name_unique",
+            ),
+            models.CheckConstraint(
+                condition=(Q(parent__isnull=True) & Q(name=""))
+                | (Q(parent__isnull=False) & ~Q(name="")),
+                name="hipq_flow_node_child_has_name",
+            ),
+            models.CheckConstraint(
+                condition=Q(parent__isnull=True) | ~Q(parent=models.F("id")),
+                name="hipq_flow_node_not_own_parent",
+            ),
+            models.CheckConstraint(
+                condition=Q(rest__in=RESTS) & (~Q(rest="terminated") | Q(job_id__isnull=True)),
+                name="hipq_flow_node_rest",
+            ),
+        ]
+        indexes: ClassVar = [
+            models.Index(fields=["job_type", "id"], name="hipq_flow_node_type"),
+            models.Index(
+                fields=["job_id"],
+                condition=Q(job_id__isnull=False),
+                name="hipq_flow_node_job",
+            ),
+            models.Index(fields=["id"], condition=Q(doomed=True), name="hipq_flow_node_doomed"),
+            # For operators: roots, and what has failed, found among all the others.
+            models.Index(
+                fields=["id"], condition=Q(parent__isnull=True), name="hipq_flow_node_root"
+            ),
+            models.Index(
+                fields=["parent", "id"],
+                condition=Q(rest__in=["failed"]),
+                name="hipq_flow_node_failed",
+            ),
+        ]
+
+
+class Alias(Row):
+    """Another name of a node, by which it is found: it begins with a letter, as no id does.
+
+    The code refuses others, and PostgreSQL does so once more.
+    """
+
+    instance = models.CharField(_("instance"), max_length=100, default="default")
+    name = models.CharField(_("name"), max_length=200)
+    node = models.ForeignKey(
+        "hipq_flow.Node", models.CASCADE, verbose_name=_("node"), related_name="alias_rows"
+    )
+
+    objects: ClassVar[RowManager[Self]] = RowManager()
+
+    if TYPE_CHECKING:
+        node_id: int
+
+    class Meta:
+        base_manager_name = "objects"
+        verbose_name = _("alias")
+        verbose_name_plural = _("aliases")
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["instance", "name"], name="hipq_flow_alias_unique"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@names_twins("node")
+class Node(NodeRow):
+    """A node: a long-lived thing with ports, a state, a parent and children.
+
+    Each property and method reads the database, so a node that was fetched long ago tells what is
+    so now. What was deleted raises `NodeDeletedError`.
+    """
+
+    of_run: Any = None
+    """The run of a parent or child that this was read by: its ports are those of the run."""
+
+    objects: ClassVar[RowManager[Self]] = RowManager()
+
+    class Meta(NodeRow.Meta):
+        pass
+
+    def __str__(self) -> str:
+        return f"node {self.pk}"
+
+    # What it is
+
+    @property
+    def status(self) -> str:
+        """queued, running, suspended, completed, failed, terminating or terminated."""
+        from hipq_django.flow.status import status_of
+
+        return status_of(self)
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """Its component, queue and arguments, who created it, and when it was run last."""
+        from hipq_django.flow.status import info_of
+
+        return info_of(self)
+
+    def exists(self) -> bool:
+        """Return whether it was not deleted."""
+        return Node.objects.using(self.using).filter(pk=self.pk).exists()
+
+    @property
+    def aliases(self) -> Aliases:
+        """The other names of the node."""
+        from hipq_django.flow.aliases import Aliases
+
+        return Aliases(self)
+
+    @property
+    def state(self) -> State:
+        """The values that the node keeps."""
+        from hipq_django.flow.state import State
+
+        return State(self)
+
+    # Ports
+
+    @property
+    def inputs(self) -> Mapping[str, Port]:
+        """Its in-ports, by their names."""
+        from hipq_django.flow.ports import Ports
+
+        return Ports(self, "in") if self.of_run is None else self.of_run.ports("in", self)
+
+    @property
+    def outputs(self) -> Mapping[str, Port]:
+        """Its out-ports, by their names."""
+        from hipq_django.flow.ports import Ports
+
+        return Ports(self, "out") if self.of_run is None else self.of_run.ports("out", self)
+
+    def set_ports(
+        self,
+        inputs: Mapping[str, Mapping[str, Any]] | None = None,
+        outputs: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Give the node the ports of its component and these; others go, with their messages.
+
+        A side that is None stays as it is.
+        """
+        from hipq_django.flow.creating import set_ports
+
+        set_ports(self, inputs, outputs)
+
+    # Running
+
+    def run(
+        self,
+        *,
+        parent: bool = False,
+        force: bool = False,
+        at: datetime | float | None = None,
+        wait: float | None = None,
+    ) -> Node | None:
+        """Let it run, now or `at` a moment or after some seconds; return the node that will run.
+
+        That is None if it failed or is terminated, unless `force` is given, and with `parent=True`
+        if it has none.
+        """
+        from hipq_django.flow.lifecycle import run
+
+        return run(self, parent=parent, force=force, at=at, wait=wait)
+
+    def terminate(
+        self, *, recursive: bool = False, delete: bool = False, force: bool = False
+    ) -> Node:
+        """Let it shut down: with its children if `recursive`, and then delete the tree.
+
+        With `force=True` a live run is cancelled, and none of its code is called any more.
+        """
+        from hipq_django.flow.lifecycle import terminate
+
+        return terminate(self, recursive=recursive, delete=delete, force=force)
+
+    def is_terminated(self) -> bool:
+        """Return whether the node and all below it are terminated."""
+        from hipq_django.flow.family import is_terminated
+
+        return is_terminated(self)
+
+    def pause(self) -> None:
+        """Let it not run until it is resumed; messages wait."""
+        from hipq_django.flow.lifecycle import pause
+
+        pause(self)
+
+    def resume(self) -> None:
+        """Let it run again."""
+        from hipq_django.flow.lifecycle import resume
+
+        resume(self)
+
+    def lock(self, ttl: float, *, retries: int = 3, retry_delay: float = 0.2) -> str | None:
+        """Keep it from running for some seconds; return the token, or None if it is not free."""
+        from hipq_django.flow.lifecycle import lock
+
+        return lock(self, ttl, retries=retries, retry_delay=retry_delay)
+
+    def refresh_lock(self, ttl: float) -> bool:
+        """Let the lock last for some seconds from now; return whether there is one."""
+        from hipq_django.flow.lifecycle import refresh_lock
+
+        return refresh_lock(self, ttl)
+
+    def unlock(self, token: str) -> bool:
+        """Give the lock back; return whether this was its token."""
+        from hipq_django.flow.lifecycle import unlock
+
+        return unlock(self, token)
+
+    def is_idle(self) -> bool:
+        """Return whether nothing is queued, running or unread in its tree."""
+        from hipq_django.flow.status import is_idle
+
+        return is_idle(self)
+
+    # Family
+
+    def child(self, name: str) -> Node | None:
+        """Return the child of a name, or None."""
+        return self.children.get(str(name))
+
+    @property
+    def children(self) -> dict[str, Node]:
+        """Its children, by their names."""
+        rows = Node.objects.using(self.using).filter(parent=self.pk).order_by("pk")
+        return {row.name: row for row in rows}
+
+    def spawn(self, name: str, component: Any, **options: Any) -> Node:
+        """Start a node below this one; options are those of `flow.start`."""
+        from hipq_django.flow.graphs.applying import start
+
+        return start(component, **{**options, "parent": self, "name": name, "by": ""})
+
+    def apply(self, spec: Mapping[str, Any]) -> None:
+        """Let a graph be as a new spec says; raise `GraphError` with all that is wrong with it."""
+        from hipq_django.flow.graphs.applying import apply
+
+        apply(self, spec)
+
+    @property
+    def graph(self) -> Any:
+        """The spec of a graph, or None."""
+        rows = Node.objects.using(self.using).filter(pk=self.pk)
+        return rows.values_list("state_values", flat=True).get().get("flow.spec")
+
+    def adopt(self, orphan: Node, name: str) -> None:
+        """Take a node that has no parent as a child."""
+        from hipq_django.flow.family import adopt
+
+        adopt(self, orphan, name)
+
+    def disown(self, child: Node | str) -> None:
+        """Let a child go on without a parent."""
+        from hipq_django.flow.family import disown
+
+        disown(self, child)
+
+    def delete(  # type: ignore[override]  # the tree, and only where it is terminated
+        self, *args: Any, **kwargs: Any
+    ) -> bool:
+        """Delete the node and all below it; return False if not all of them are terminated."""
+        from hipq_django.flow.family import delete
+
+        return delete(self)
+
+    def publish(self, message: Any) -> None:
+        """Publish a message on the node's own channel, `/flow/node/ID`."""
+        from hipq_django.flow.publishing import publish
+
+        publish(f"/flow/node/{self.pk}", message, instance=self.instance)
+
+    # In async code
+
+    aexists = method_twin(exists)
+    aset_ports = method_twin(set_ports)
+    arun = method_twin(run)
+    aterminate = method_twin(terminate)
+    ais_terminated = method_twin(is_terminated)
+    apause = method_twin(pause)
+    aresume = method_twin(resume)
+    alock = method_twin(lock)
+    arefresh_lock = method_twin(refresh_lock)
+    aunlock = method_twin(unlock)
+    ais_idle = method_twin(is_idle)
+    achild = method_twin(child)
+    aapply = method_twin(apply)
+    aadopt = method_twin(adopt)
+    adisown = method_twin(disown)
+    apublish = method_twin(publish)
+
+    async def aspawn(self, name: str, component: Any, **options: Any) -> Node:
+        """Do `spawn` in async code."""
+        return await sync_to_async(self.spawn)(name, component, **options)
+
+    async def adelete(  # type: ignore[override]  # the tree, as `delete`
+        self, *args: Any, **kwargs: Any
+    ) -> bool:
+        """Do `delete` in async code."""
+        return await sync_to_async(self.delete)()
+
+    @property_twin
+    def astatus(self) -> str:
+        """Return `status` in async code."""
+        return self.status
+
+    @property_twin
+    def ainfo(self) -> dict[str, Any]:
+        """Return `info` in async code."""
+        return self.info
+
+    @property_twin
+    def achildren(self) -> dict[str, Node]:
+        """Return `children` in async code."""
+        return self.children
+
+    @property_twin
+    def agraph(self) -> Any:
+        """Return `graph` in async code."""
+        return self.graph

@@ -1,0 +1,382 @@
+"""Ports: what stands in a run and outside of it under the same names."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.core.exceptions import SynchronousOnlyOperation
+from django.db.models import QuerySet
+
+from hipq_django.database import clock
+from hipq_django.database.locks import for_key_share, locked
+from hipq_django.database.transactions import write_transaction
+from hipq_django.database.twins import method_twin, names_twins, naming_twin, property_twin
+from hipq_django.flow import delivering
+from hipq_django.flow.contexts import Entry, current_context, current_group
+from hipq_django.flow.declared_ports import (
+    ANY,
+    PortOptions,
+    checked_channels,
+    checked_message,
+    checked_port_name,
+)
+from hipq_django.flow.exceptions import InvalidPortError, NodeDeletedError, UnknownPortError
+from hipq_django.flow.logs import data_logged
+from hipq_django.flow.models import Channel, Connection, Message, Node, NodePort
+from hipq_django.flow.publishing import note_subscribed
+from hipq_django.flow.settings import flow_settings
+from hipq_django.flow.values import NOTHING, Packet, PortName
+
+_SIDES = {"in": "in-port", "out": "out-port"}
+
+
+@names_twins("port")
+class Port:
+    """A port of a node. Each call reads the database, and writes at once."""
+
+    def __init__(self, node: Node, direction: str, name: str) -> None:
+        self.node = node
+        self.direction = direction
+        self.name = name
+        self.place = PortName(node.pk, direction, name)
+        """Which port it is."""
+        self.last: Packet | None = None
+        """What this object has read last."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Port) and self.place == other.place
+
+    def __hash__(self) -> int:
+        return hash(self.place)
+
+    def __repr__(self) -> str:
+        return f"<{_SIDES[self.direction]} {self.name!r} of node {self.node.pk}>"
+
+    @property
+    def row(self) -> NodePort:
+        """The port's row, as it is now; raise `UnknownPortError` where it is gone."""
+        return find_row(self.node, self.direction, self.name)
+
+    @property
+    def _messages(self) -> QuerySet[Message]:
+        return Message.objects.using(self.node.using).filter(port=self.row, as_default=False)
+
+    # Writing
+
+    def write(self, value: Any) -> None:
+        """Write one message; it counts when the caller's transaction is committed."""
+        self.write_many([value])
+
+    def write_many(self, values: Iterable[Any]) -> None:
+        """Write several messages, in their order."""
+        group, context, row = current_group(), current_context(), self.row
+        most = flow_settings(self.node.instance).max_message_bytes
+        options = PortOptions(self.name, row.type)
+        items = [
+            delivering.Item(
+                row.pk, checked_message(value, options, most), context, group.as_default,
+                group.notify, group.log,
+            )
+            for value in values
+        ]  # fmt: skip
+        with write_transaction(self.node.using), data_logged(self.node) as entry:
+            self._note(entry, "written", [item.value for item in items])
+            now = clock.now(self.node.using)
+            delivering.write(items, self.node.instance, self.node.using, now)
+
+    # Reading
+
+    def read(self) -> Any:
+        """Take the oldest message and return its value; the default, or `NOTHING`, if none is."""
+        packet = self.packet()
+        return NOTHING if packet is None else packet.value
+
+    def packet(self) -> Packet | None:
+        """Do the same, with the id, the context and the time of the message."""
+        with write_transaction(self.node.using), data_logged(self.node) as entry:
+            row = locked(self._messages.order_by("pk"), to_delete=True).first()
+            if row is None:
+                self.last = self._default_packet()
+            else:
+                self.last = Packet(row.pk, row.data, row.context, row.create_time)
+                row.delete(using=self.node.using)
+            if self.last is not None and (row is None or row.log):
+                self._note(entry, "read", [self.last.value])
+        return self.last
+
+    def __iter__(self) -> Iterator[Any]:
+        while self.size:
+            yield self.read()
+
+    def peek(self, count: int = 1) -> list[Any]:
+        """Return the oldest messages without taking them."""
+        return list(self._messages.order_by("pk").values_list("data", flat=True)[:count])
+
+    @property
+    def size(self) -> int:
+        """How many messages lie there; a default does not count."""
+        return self._messages.count()
+
+    @property
+    def has_data(self) -> bool:
+        """Whether reading gives something."""
+        return self._messages.exists() or self.default is not NOTHING
+
+    def _note(self, entry: Entry | None, how: str, values: Sequence[Any]) -> None:
+        """Note in the log's entry, if there is one, what was read or written."""
+        if entry is None:
+            return
+        side = "input" if self.direction == "in" else "output"
+        lines = entry.read if how == "read" else entry.written
+        for value in values:
+            entry.add(lines, {"node": self.node.pk, side: self.name}, value)
+
+    # The default
+
+    def _default_packet(self) -> Packet | None:
+        row = self.row
+        newest = Message.objects.using(self.node.using).filter(port=row, as_default=True)
+        if found := newest.order_by("pk").last():
+            return Packet(0, found.data, found.context, found.create_time)
+        return Packet(0, row.value, row.value_context, None) if row.has_default else None
+
+    @property
+    def default(self) -> Any:
+        """What reading gives while no message lies there; `NOTHING` if there is no default."""
+        packet = self._default_packet()
+        return NOTHING if packet is None else packet.value
+
+    @default.setter
+    def default(self, value: Any) -> None:
+        if value is NOTHING:
+            del self.default
+            return
+        row = self.row
+        most = flow_settings(self.node.instance).max_message_bytes
+        stored = checked_message(value, PortOptions(self.name, row.type), most)
+        with write_transaction(self.node.using):
+            for_change(self.node, [row.pk])
+            Message.objects.using(self.node.using).filter(port=row, as_default=True).delete()
+            rows = NodePort.objects.using(self.node.using).filter(pk=row.pk)
+            rows.update(has_default=True, value=stored, value_context=current_context())
+
+    @default.deleter
+    def default(self) -> None:
+        row = self.row
+        with write_transaction(self.node.using):
+            for_change(self.node, [row.pk])
+            Message.objects.using(self.node.using).filter(port=row, as_default=True).delete()
+            rows = NodePort.objects.using(self.node.using).filter(pk=row.pk)
+            rows.update(has_default=False, value={}, value_context={})
+
+    # Channels and connections
+
+    @property
+    def channels(self) -> list[str]:
+        """The channels it subscribes to, or, of an out-port, publishes to."""
+        return list(self.row.channel_rows.order_by("pk").values_list("name", flat=True))
+
+    @channels.setter
+    def channels(self, names: Sequence[str]) -> None:
+        wanted, row = checked_channels(self.name, names), self.row
+        with write_transaction(self.node.using):
+            for_change(self.node, [row.pk])
+            row.channel_rows.all().delete()
+            set_channels(row, wanted)
+
+    def connect(self, *targets: Port) -> None:
+        """Deliver what lies here, and what is written here from now on, to other ports, too."""
+        from hipq_django.flow.connecting import connect
+
+        connect(self, targets)
+
+    def disconnect(self, *targets: Port) -> None:
+        """Deliver nothing more to these ports; without any, to none."""
+        from hipq_django.flow.connecting import disconnect
+
+        row = self.row
+        found = Connection.objects.using(self.node.using).filter(source=row)
+        if targets:
+            found = found.filter(target__in=[target.row.pk for target in targets])
+        disconnect([row.pk], found, self.node.using)
+
+    def move_to(self, *targets: Port) -> list[Any]:
+        """Move what lies here to other ports, once; return the values."""
+        from hipq_django.flow.connecting import move
+
+        return move(self, targets)
+
+    # In async code
+
+    awrite = method_twin(write)
+    awrite_many = method_twin(write_many)
+    aread = method_twin(read)
+    apacket = method_twin(packet)
+    apeek = method_twin(peek)
+    aconnect = method_twin(connect)
+    adisconnect = method_twin(disconnect)
+    amove_to = method_twin(move_to)
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        """Take all messages, in async code; a default is never among them."""
+        while await self.asize():
+            yield await self.aread()
+
+    @property_twin
+    def asize(self) -> int:
+        """Return `size` in async code."""
+        return self.size
+
+    @property_twin
+    def ahas_data(self) -> bool:
+        """Return `has_data` in async code."""
+        return self.has_data
+
+    @property_twin
+    def adefault(self) -> Any:
+        """Return `default` in async code."""
+        return self.default
+
+    @property_twin
+    def achannels(self) -> list[str]:
+        """Return `channels` in async code."""
+        return self.channels
+
+    async def aset_default(self, value: Any) -> None:
+        """Set `default` in async code; `NOTHING` removes it."""
+        await sync_to_async(setattr)(self, "default", value)
+
+    async def aset_channels(self, names: Sequence[str]) -> None:
+        """Set `channels` in async code."""
+        await sync_to_async(setattr)(self, "channels", names)
+
+
+def for_change(node: Node, ports: Iterable[int]) -> list[NodePort]:
+    """Lock ports so that nobody writes to them meanwhile; in the order of their ids."""
+    rows = NodePort.objects.using(node.using).filter(pk__in=list(ports)).order_by("pk")
+    return list(locked(rows, to_delete=True))
+
+
+def set_channels(row: NodePort, channels: Iterable[str]) -> None:
+    """Give a port channels, which has none."""
+    rows = [Channel(port=row, name=name) for name in channels]
+    Channel.objects.using(row.using).bulk_create(rows)
+    if any(channel.name.startswith("/flow") for channel in rows):
+        note_subscribed(row.using)
+
+
+def find_row(node: Node, direction: str, name: str) -> NodePort:
+    """Return the row of a port; one that a `*` stands for is created.
+
+    Raise `UnknownPortError` where there is none.
+    """
+    try:
+        checked_port_name(name)
+    except InvalidPortError as error:
+        raise UnknownPortError(str(error)) from error
+    rows = NodePort.objects.using(node.using).filter(node=node.pk, direction=direction)
+    found: NodePort | None = rows.filter(name=name).first()
+    if found is not None:
+        return found
+    template = rows.filter(name=ANY).first()
+    if template is None:
+        raise _unknown(node, direction, name)
+    return copy_of_template(template, name)
+
+
+def copy_of_template(template: NodePort, name: str) -> NodePort:
+    """Create the port that a `*` stands for, with its default and its channels.
+
+    Node and template are locked as a port that is written to: who deletes the node, or changes its
+    ports, sees the new one, too.
+    """
+    with write_transaction(template.using):
+        lock_against_deletion(template.node_id, template.using)
+        if not for_key_share(NodePort.objects.using(template.using).filter(pk=template.pk)):
+            raise UnknownPortError(f"port {name!r} of node {template.node_id} was deleted.")
+        row, is_new = NodePort.objects.using(template.using).get_or_create(
+            node_id=template.node_id,
+            direction=template.direction,
+            name=name,
+            defaults={
+                "mode": template.mode,
+                "type": template.type,
+                "has_default": template.has_default,
+                "value": template.value,
+                "value_context": template.value_context,
+                "meta": template.meta,
+            },
+        )
+        if is_new:
+            set_channels(row, template.channel_rows.values_list("name", flat=True))
+    return row
+
+
+def lock_against_deletion(node: int, using: str) -> None:
+    """Let a node not be deleted before this transaction ends; nobody else is held up."""
+    if not for_key_share(Node.objects.using(using).filter(pk=node)):
+        raise NodeDeletedError(f"node {node} was deleted.")
+
+
+def _unknown(node: Node, direction: str, name: str) -> Exception:
+    from hipq_django.exceptions import nearest_name
+
+    if not Node.objects.using(node.using).filter(pk=node.pk).exists():
+        return NodeDeletedError(f"node {node.pk} was deleted.")
+    rows = NodePort.objects.using(node.using).filter(node=node.pk, direction=direction)
+    known = list(rows.exclude(name=ANY).values_list("name", flat=True))
+    near = nearest_name(name, known) if known else "; it has none."
+    return UnknownPortError(f"node {node.pk} has no {_SIDES[direction]} {name!r}{near}")
+
+
+@contextmanager
+def naming_loop() -> Iterator[None]:
+    """Let what yields the names of ports say what to use in async code."""
+    try:
+        yield
+    except SynchronousOnlyOperation as error:
+        raise SynchronousOnlyOperation(
+            "the names of ports were asked for in async code, where Django's ORM must not wait for "
+            "the database: use `async for name in …`, and `await ports.aget(name)` for a port."
+        ) from error
+
+
+class Ports(Mapping[str, Port]):
+    """The ports of one side of a node, by their names."""
+
+    def __init__(self, node: Node, direction: str) -> None:
+        self._node = node
+        self._direction = direction
+
+    @naming_twin("ports.get")
+    def __getitem__(self, name: str) -> Port:
+        row = find_row(self._node, self._direction, name)
+        return Port(self._node, self._direction, row.name)
+
+    async def aget(self, name: str) -> Port:
+        """Return a port in async code; raise `UnknownPortError` where there is none."""
+        return await sync_to_async(self.__getitem__)(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in list(self)
+
+    @naming_loop()
+    def __iter__(self) -> Iterator[str]:
+        rows = NodePort.objects.using(self._node.using).filter(
+            node=self._node.pk, direction=self._direction
+        )
+        return iter(list(rows.exclude(name=ANY).order_by("pk").values_list("name", flat=True)))
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        """Yield the names in async code."""
+        for name in await sync_to_async(lambda: list(self))():
+            yield name
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def __repr__(self) -> str:
+        return f"<{self._direction}-ports of node {self._node.pk}: {', '.join(self)}>"

@@ -1,0 +1,1 @@
+"""Runs: how nodes get jobs, what these read and do, and how they end."""

@@ -1,0 +1,215 @@
+"""Joins the runs of nodes to the queue: what its workers call."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from django.db import Error, connections
+
+from hipq_django.conf.instances import InstanceSettings
+from hipq_django.database import clock
+from hipq_django.database.errors import is_outage
+from hipq_django.domain.parts import WAIT_FOR
+from hipq_django.domain.retries import WAIT, Snooze
+from hipq_django.domain.states import Phase
+from hipq_django.flow.base import Component, Suspended
+from hipq_django.flow.contexts import context, inside_run, set_group
+from hipq_django.flow.exceptions import FlowError
+from hipq_django.flow.library.graph import GRAPH
+from hipq_django.flow.lifecycle import run as force
+from hipq_django.flow.logs import log_entry
+from hipq_django.flow.runs import dispatching, ending
+from hipq_django.flow.runs.loading import load
+from hipq_django.flow.runs.run import Run
+from hipq_django.flow.stages import Sweep
+from hipq_django.flow.values import RUNS_BY_ITSELF, Rest
+from hipq_django.models import Worker
+from hipq_django.scheduler.companions import Persist
+from hipq_django.transitions.values import Claim, Persisted, Result
+
+
+class NodeLocked(Snooze):
+    """Puts a run back while somebody has locked its node."""
+
+    def __str__(self) -> str:
+        return "the node is locked"
+
+
+AWAY_SECONDS = 1.0
+
+
+class DatabaseAway(Snooze):
+    """Puts a run back if the database of its messages went away: what it read and did is undone."""
+
+    def __init__(self) -> None:
+        super().__init__(AWAY_SECONDS)
+
+    def __str__(self) -> str:
+        return "the database was away"
+
+
+class Runs:
+    """The companion of components; see `hipq_django.scheduler.companions.Companion`."""
+
+    def __init__(self) -> None:
+        self._stages = Sweep()
+
+    def prepare(self, claims: Sequence[Claim]) -> None:
+        """Read the nodes, ports and messages of a batch."""
+        for run in load(claims):
+            run.claim.extra = run
+
+    def call(self, claim: Claim) -> Any:
+        """Run the code of a node's component.
+
+        To read its ports, a run needs the database: an outage is no failure of the code.
+        """
+        try:
+            return self._call(claim)
+        except Error as error:
+            if is_outage(error) and connections[claim.snapshot.queue.using].errors_occurred:
+                raise DatabaseAway from None
+            raise
+
+    def _call(self, claim: Claim) -> Any:
+        run: Run = claim.extra or load([claim])[0]
+        claim.extra = run
+        run.end = partial(_end_now, run)
+        if run.is_stale:
+            _run_requeued(run)
+            return None
+        if not _may_run(run):
+            return None
+        run.has_run = True
+        node = run.node.pk
+        with context(node=node, run=claim.id), set_group(), inside_run(node, run.redactor):
+            return _call_masked(run)
+
+    def write(
+        self, results: Sequence[Result], worker: Worker, now: datetime, persist: Persist
+    ) -> Persisted:
+        """End runs."""
+        return ending.write(results, worker, now, persist)
+
+    def ended(self, ids: Collection[int], using: str) -> None:
+        """Wake the nodes of runs that were cancelled, or given up."""
+        dispatching.wake_ended(ids, using)
+
+    def stir(self, config: InstanceSettings) -> int:
+        """Make runs of wakes."""
+        return dispatching.dispatch(config)
+
+    def sweep(self, config: InstanceSettings) -> int:
+        """Look after nodes whose run has ended in another way, and after jobs of stages."""
+        return dispatching.sweep(config) + self._stages.run(config)
+
+
+RUNS = Runs()
+
+
+def _run_requeued(run: Run) -> None:
+    """Force the node of a run that an operator has put into the queue once more."""
+    if run.claim.job.origin_id is not None and run.exists:
+        force(run.node, force=True)
+
+
+def _may_run(run: Run) -> bool:
+    """Return whether the code may be called; raise `Snooze` while the node is locked."""
+    node = run.node
+    if run.claim.phase is Phase.RESPONSE and node.pending:
+        return True  # it has begun, and asked: what it goes on with would be asked once more
+    if node.paused and not run.is_shutdown:
+        return False
+    if node.lock_until is not None:
+        left = (node.lock_until - clock.now(node.using)).total_seconds()
+        if left > 0:
+            run.waits_for_lock = True
+            raise NodeLocked(left)
+    if run.is_shutdown:
+        return node.rest == Rest.TERMINATING
+    return node.rest in RUNS_BY_ITSELF or (node.rest == Rest.FAILED and run.declared.name == GRAPH)
+
+
+def _call_masked(run: Run) -> Any:
+    """Call the code; what it raises shows no sensitive value that it has seen."""
+    try:
+        value = _call(run)
+    except BaseException:
+        run.mask_errors()
+        raise
+    if not run.claim.job.has_finished:
+        run.log_data()
+    return value
+
+
+def _end_now(run: Run) -> None:
+    run.log_data()
+    ending.end_now(run)
+
+
+def _call(run: Run) -> Any:
+    component = run.declared.component(run)
+    try:
+        if run.is_shutdown:
+            return _shut_down(component, run)
+        if run.claim.phase is Phase.RESPONSE:
+            return _checked(component.awaited(component.on_response(run.claim.response)), run)
+        if not run.has_started:
+            _refuse_wait(component.awaited(component.startup()), run, "startup")
+            run.has_started = True
+            run.mark()
+        value = component.awaited(component.perform(*run.node.args))
+    except Suspended:
+        run.is_suspended = True
+        return None
+    return _checked(value, run)
+
+
+def _shut_down(component: Component, run: Run) -> None:
+    """Call `shutdown`; what it raises is logged, and the node is terminated all the same."""
+    try:
+        value = component.awaited(component.shutdown())
+    except Suspended:
+        return
+    except Exception as error:
+        if is_outage(error):
+            raise
+        run.forget()
+        run.doing.logs.append(log_entry(error))
+        return
+    _refuse_wait(value, run, "shutdown")
+
+
+def _refuse_wait(value: Any, run: Run, method: str) -> None:
+    if value is WAIT or value is WAIT_FOR or isinstance(value, WAIT_FOR):
+        raise FlowError(
+            f"component {run.declared.name!r}: {method} returned {value!r}, but only perform may "
+            "wait for an answer; return None."
+        )
+
+
+def _checked(value: Any, run: Run) -> Any:
+    """Return what a run may return; raise `FlowError` for anything else."""
+    name = run.declared.name
+    if value is None:
+        return None
+    if run.claim.job.has_finished:
+        raise FlowError(
+            f"component {name!r} returned {value!r:.100}, but finishing has ended its run; return "
+            "None, or leave out finishing."
+        )
+    if value is not WAIT:
+        raise FlowError(
+            f"component {name!r} returned {value!r:.100}; write results to out-ports, and return "
+            "None, or WAIT for an answer."
+        )
+    if run.claim.phase is Phase.RESPONSE:
+        raise FlowError(f"component {name!r}: on_response returned WAIT, but the answer has come.")
+    if run.declared.response_handler is None:
+        raise FlowError(
+            f"component {name!r} returned WAIT, but it has no method on_response(response)."
+        )
+    return value

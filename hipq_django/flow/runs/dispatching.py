@@ -1,0 +1,369 @@
+"""Makes runs of wakes: one live run for each node, under the lock of its row.
+
+A wake is deleted in the transaction in which its node is noted as woken and, unless it has a live
+run, gets one. So for each unread message there is always a wake, a run that has not looked, or a
+run that began before the last wake and leaves another when it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import F
+
+from hipq_django import events, transitions
+from hipq_django.api.enqueueing import enqueue_many, enqueue_new
+from hipq_django.conf.instances import InstanceSettings
+from hipq_django.database import clock
+from hipq_django.database.errors import is_locked_out, is_outage
+from hipq_django.database.locks import locked
+from hipq_django.database.lookups import ids_in
+from hipq_django.database.transactions import worker_transaction
+from hipq_django.domain.drafts import BoundJob
+from hipq_django.domain.serialization import error_of
+from hipq_django.domain.states import State as JobState
+from hipq_django.engines import engine_for
+from hipq_django.flow.declaring import find_component
+from hipq_django.flow.delivering import LockedPortError, wake
+from hipq_django.flow.exceptions import UnknownComponentError
+from hipq_django.flow.family import delete_rows, tree_of
+from hipq_django.flow.library.graph import GRAPH
+from hipq_django.flow.models import Node, Wake
+from hipq_django.flow.publishing import announce, announce_status
+from hipq_django.flow.rate import take_run, turn_of
+from hipq_django.flow.runs.failing import fail_ended, fail_without_run
+from hipq_django.flow.statements import (
+    PageOfWakes,
+    delete_wakes,
+    lock_wakes,
+    next_page_of_wakes,
+    update_nodes,
+)
+from hipq_django.flow.values import RUNS_BY_ITSELF, Rest
+from hipq_django.models import Job
+
+FAILED = Rest.FAILED
+PAGE_SIZE = 1000
+SWEEP_SIZE = 500
+
+
+@dataclass
+class _Woken:
+    """A node that has something to look at."""
+
+    node: Any
+    """Its locked row, with the names of its component and its queue."""
+    due: datetime | None
+    """None: now."""
+    job: Job | None
+
+
+def dispatch(config: InstanceSettings) -> int:
+    """Make runs of the wakes that are there; return how many rows were moved.
+
+    It goes page by page: the wakes of nodes that somebody has locked hold nobody else up.
+    """
+    using = config.database
+    moved, after = 0, 0
+    while page := next_page_of_wakes(config.name, after, PAGE_SIZE, using):
+        moved += _dispatch_page(page, config, using)
+        after = page.last
+        if page.size < PAGE_SIZE:
+            break
+    return moved
+
+
+def _dispatch_page(page: PageOfWakes, config: InstanceSettings, using: str) -> int:
+    """Make runs of a page of wakes; node by node if they do not go together."""
+    try:
+        return _dispatch(page, config, using)
+    except Exception as error:
+        if is_outage(error):
+            raise
+    rows = Wake.objects.using(using).filter(
+        instance=config.name, pk__gt=page.after, pk__lte=page.last
+    )
+    nodes = sorted(set(rows.values_list("node_id", flat=True)))
+    return sum(_dispatch_one(pk, page._replace(node=pk), config, using) for pk in nodes)
+
+
+def _dispatch_one(node: int, page: PageOfWakes, config: InstanceSettings, using: str) -> int:
+    """Make a run of one node; one that cannot have a run is failed, and stops no other."""
+    try:
+        return _dispatch(page, config, using)
+    except LockedPortError:
+        return 0
+    except Exception as error:
+        if is_outage(error):
+            raise
+        if is_locked_out(error):
+            return 0
+        events.error("node_not_run", "no run could be made of it", node=node, exception=error)
+        with worker_transaction(using):
+            return _fail_alone(node, page, error_of(error), using)
+
+
+def _fail_alone(pk: int, page: PageOfWakes, error: str, using: str) -> int:
+    rows = Node.objects.using(using).filter(pk=pk, rest__in=RUNS_BY_ITSELF, job_id=None)
+    node = locked(rows.select_related("job_type"), skip_locked=True).first()
+    if node is None:
+        return 0
+    fail_without_run(node, error, using, clock.now(using))
+    wakes = lock_wakes(page, using)
+    delete_wakes([wake for wake, _, _ in wakes], using)
+    return len(wakes)
+
+
+def _dispatch(page: PageOfWakes, config: InstanceSettings, using: str) -> int:
+    # If a crash loses it the wakes are there again; a claim of its runs is durable with them.
+    with worker_transaction(using, is_durable=False):
+        return _dispatch_locked(lock_wakes(page, using), config, using)
+
+
+def _dispatch_locked(
+    wakes: Sequence[tuple[int, int, datetime | None]], config: InstanceSettings, using: str
+) -> int:
+    ids = {node for _, node, _ in wakes}
+    nodes = Node.objects.using(using).filter(ids_in("pk", ids)).order_by("pk")
+    named = nodes.only(*NODE).annotate(
+        component=F("job_type__name"), queue_name=F("queue__name"), usual=F("job_type__queue")
+    )
+    got: dict[int, Any] = {row.pk: row for row in locked(named, skip_locked=True)}
+    there = set(nodes.values_list("pk", flat=True)) if len(got) < len(ids) else ids
+    done = {pk: (node, due) for pk, node, due in wakes if node in got or node not in there}
+    woken = _woken(got, done.values(), using)
+    again = _run(woken, config, using)
+    done = {pk: wake for pk, wake in done.items() if wake[0] not in again}
+    delete_wakes(done, using)
+    _delete_doomed([w.node for w in woken if w.node.doomed], using)
+    return len(done)
+
+
+NODE = (
+    "id", "instance", "queue", "job_type", "rest", "paused", "doomed", "job_id", "run_time",
+    "alarm", "wakes", "rate_time", "job_options",
+)  # fmt: skip
+"""What the dispatcher needs of a node; Django reads the rest when it is asked for."""
+
+
+def _woken(
+    nodes: Mapping[int, Any], wakes: Iterable[tuple[int, datetime | None]], using: str
+) -> list[_Woken]:
+    """Return the nodes, each with the earliest moment that it is wanted at."""
+    times: dict[int, list[datetime | None]] = {}
+    for node, due in wakes:
+        times.setdefault(node, []).append(due)
+    live = [node.job_id for node in nodes.values() if node.job_id]
+    found = Job.objects.using(using).filter(ids_in("pk", live)) if live else ()
+    jobs = {job.pk: job for job in found}
+    return [
+        _Woken(
+            node,
+            None if None in times[pk] else min(t for t in times[pk] if t is not None),
+            jobs.get(node.job_id or 0),
+        )
+        for pk, node in sorted(nodes.items())
+    ]
+
+
+def _run(woken: Sequence[_Woken], config: InstanceSettings, using: str) -> set[int]:
+    """Give nodes a run that have none; bring alarms forward.
+
+    Return those whose wakes have to stay, because somebody has locked their job.
+    """
+    now = clock.now(using)
+    able = [w for w in woken if _may_run(w.node)]
+    live = [w for w in able if w.job is not None and w.job.state != JobState.FINAL]
+    again = {w.node.pk for w in live if not _hasten(w, using, now)}
+    fail_ended([w.node for w in woken if w.job is not None and w.job.is_final], using, now)
+    idle = [w for w in able if w.node.job_id is None and _may_run(w.node)]
+    running = _enqueue(idle, config, using, now)
+    others = {w.node.pk for w in woken} - running
+    if others:
+        rows = Node.objects.using(using).filter(ids_in("pk", others))
+        rows.update(wakes=F("wakes") + 1)
+    return again
+
+
+def _may_run(node: Any) -> bool:
+    if node.paused and node.rest != Rest.TERMINATING:
+        return False
+    is_graph = node.component == GRAPH  # which tells of its children, also if one has failed
+    return node.rest in (*RUNS_BY_ITSELF, Rest.TERMINATING) or (is_graph and node.rest == FAILED)
+
+
+def _hasten(woken: _Woken, using: str, now: datetime) -> bool:
+    """Bring the run of a node forward that was for a later moment, which is kept.
+
+    Return False if its job is locked: whoever claims it will look, but anybody else may have.
+    """
+    node, job, due = woken.node, woken.job, woken.due
+    assert job is not None  # noqa: S101 - for type checkers
+    if job.state != JobState.INITIAL or node.run_time is None:
+        if due is not None and (node.alarm is None or due < node.alarm):
+            Node.objects.using(using).filter(pk=node.pk).update(alarm=due)
+        return True
+    if due is not None and due >= node.run_time:
+        return True  # the earliest wins
+    rows = Job.objects.using(using).filter(pk=job.pk, state=JobState.INITIAL)
+    waiting = locked(rows.select_related("queue", "job_type"), skip_locked=True).first()
+    if waiting is None:
+        return False
+    kept = node.run_time if due is None else node.alarm
+    Node.objects.using(using).filter(pk=node.pk).update(run_time=due, alarm=kept)
+    turn = now if node.rest == Rest.TERMINATING else turn_of(node.rate_time)
+    transitions.reschedule(waiting, max(due or now, turn), now)
+    engine_for(using).wake_workers(node.instance, {waiting.queue_id})
+    return True
+
+
+def _enqueue(
+    idle: Sequence[_Woken], config: InstanceSettings, using: str, now: datetime
+) -> set[int]:
+    """Make the runs, and note that their nodes were woken; return which those are."""
+    wanted: list[tuple[Any, BoundJob]] = []
+    for w in idle:
+        new = _new_job(w, using, now)
+        if new is not None:
+            wanted.append((w.node, new))
+    if not wanted:
+        return set()
+    jobs = _enqueued([new for _, new in wanted], config)
+    for (node, _), job in zip(wanted, jobs, strict=True):
+        node.job_id = job.pk
+        node.wakes += 1
+    nodes = [node for node, _ in wanted]
+    names = ("id", "wakes", "job_id", "run_time", "alarm", "rate_time")
+    update_nodes([{name: getattr(node, name) for name in names} for node in nodes], using)
+    queued = [(n, "queued") for n in nodes if n.rest != Rest.TERMINATING]
+    announce_status(queued, using, skip_locked=True)
+    return {node.pk for node in nodes}
+
+
+FEW = 2
+"""So many jobs go in one by one: that takes one statement each, many together take six."""
+
+
+def _enqueued(new: Sequence[BoundJob], config: InstanceSettings) -> list[Job]:
+    if len(new) <= FEW:
+        return [enqueue_new(one, instance=config.name) for one in new]
+    return enqueue_many(new, instance=config.name)
+
+
+def _new_job(woken: _Woken, using: str, now: datetime) -> BoundJob | None:
+    """Return the job of a run, or None where the node runs too often and is terminated for it."""
+    node = woken.node
+    shuts_down = node.rest == Rest.TERMINATING
+    _note_run_time(node, None if shuts_down else woken.due, now)
+    at = now if shuts_down else _turn(node, node.run_time or now, now)
+    if at is None:
+        _run_away(node, using, now)
+        return None
+    if node.run_time is not None and at > node.run_time:
+        node.run_time = None  # it waits for its turn, which nothing brings forward
+    options = {name: value for name, value in node.job_options.items() if name != "queue"}
+    data = {
+        **options.pop("data", {}),
+        "node": node.pk,
+        **({"shutdown": True} if shuts_down else {}),
+    }
+    queue = None if node.queue_id == node.usual else node.queue_name
+    new = BoundJob(node.component, data, queue=queue, **options)
+    new.scheduled_run_time = None if at <= now else at
+    return new
+
+
+def _note_run_time(node: Any, due: datetime | None, now: datetime) -> None:
+    """Note the moment of a run that is for later: the earlier of its own and the alarm."""
+    node.run_time = due if due is not None and due > now else None
+    if node.run_time is not None and node.alarm is not None and node.alarm <= node.run_time:
+        node.run_time, node.alarm = node.alarm, node.run_time
+
+
+def _turn(node: Any, wanted: datetime, now: datetime) -> datetime | None:
+    """Return when the node may run that is to run then; None if it must not run so often."""
+    try:
+        declared = find_component(node.instance, node.component)
+    except UnknownComponentError:  # a worker that knows it will take the job
+        return wanted
+    turn, node.rate_time = take_run(node.rate_time, declared.runs_per_minute, now)
+    if turn <= wanted:
+        return wanted
+    if declared.runaway == "terminate":
+        return None
+    events.warning(
+        "node_slowed", "it runs more often than runs_per_minute", node=node.pk,
+        component=node.component, runs_per_minute=declared.runs_per_minute,
+    )  # fmt: skip
+    return turn
+
+
+def _run_away(node: Node, using: str, now: datetime) -> None:
+    from hipq_django.flow.logs import store
+
+    text = "terminated because it ran more often than runs_per_minute"
+    entry = {"error": text, "node": node.pk}
+    store([(node.pk, entry)], node.instance, using, skip_locked=True)
+    Node.objects.using(using).filter(pk=node.pk).update(rest=Rest.TERMINATING)
+    announce_status([(node, Rest.TERMINATING)], using, skip_locked=True)
+    wake([node.pk], node.instance, using, now)
+
+
+def _delete_doomed(nodes: Sequence[Node], using: str) -> None:
+    """Delete trees that are wholly terminated and are to be deleted then.
+
+    One whose nodes or ports somebody has locked is left to the sweep.
+    """
+    for node in nodes:
+        ids = tree_of(node)
+        rows = Node.objects.using(using).filter(pk__in=ids).order_by("pk")
+        tree = list(locked(rows, skip_locked=True, to_delete=True))
+        is_whole = len(tree) == len(ids) and tree_of(node) == ids
+        is_terminated = is_whole and all(row.rest == Rest.TERMINATED for row in tree)
+        if is_terminated and delete_rows(ids, using, skip_locked=True):
+            gone = [(pk, {"deleted": True}) for pk in ids]
+            announce(gone, node.instance, using, skip_locked=True)
+
+
+# Runs that have ended otherwise than by their own end
+
+
+def wake_ended(ids: Collection[int], using: str) -> None:
+    """Wake the nodes of jobs that end in this transaction; no node is locked, and none waits."""
+    nodes = Node.objects.using(using).filter(ids_in("job_id", ids), job_id__isnull=False)
+    own: dict[str, list[int]] = {}
+    for instance, pk in nodes.values_list("instance", "pk"):
+        own.setdefault(instance, []).append(pk)
+    for instance, found in own.items():
+        wake(found, instance, using, clock.now(using))
+
+
+# What a crash has left
+
+
+def sweep(config: InstanceSettings) -> int:
+    """Look after nodes whose run has ended in another way than by its own end.
+
+    Its job was pruned, or an older release has ended it. And after doomed trees.
+    """
+    using = config.database
+    nodes = Node.objects.using(using).filter(instance=config.name, job_id__isnull=False)
+    jobs = (
+        Job.objects.using(using).filter(pk__in=nodes.values("job_id")).exclude(state=JobState.FINAL)
+    )
+    left = nodes.exclude(job_id__in=jobs.values("pk")).order_by("pk")
+    ids = list(left.values_list("pk", flat=True)[:SWEEP_SIZE])
+    doomed = Node.objects.using(using).filter(instance=config.name, doomed=True)
+    again = list(doomed.filter(rest=Rest.TERMINATED).values_list("pk", flat=True)[:SWEEP_SIZE])
+    if not (ids or again):
+        return 0
+    with worker_transaction(using):
+        rows = Node.objects.using(using).filter(pk__in=ids).order_by("pk")
+        got = list(locked(rows.select_related("job_type"), skip_locked=True))
+        moved = fail_ended(got, using, clock.now(using))
+        found = Node.objects.using(using).filter(pk__in=again).order_by("pk")
+        _delete_doomed(list(locked(found, skip_locked=True)), using)
+    return moved

@@ -1,0 +1,476 @@
+"""Ends runs: writes their jobs, and what they have done, in one transaction for a whole batch.
+
+The job's compare-and-set decides: who loses it writes nothing. No lock is waited for: a run whose
+node or ports are locked is ended in a later pass.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db import DatabaseError, transaction
+
+from hipq_django import events, transitions
+from hipq_django.api.finishing import LOCK_SECONDS
+from hipq_django.database import clock
+from hipq_django.database.errors import is_locked_out, is_refusal
+from hipq_django.database.locks import locked
+from hipq_django.database.lookups import ids_in
+from hipq_django.database.transactions import worker_transaction
+from hipq_django.domain.retries import Snooze
+from hipq_django.domain.states import Phase
+from hipq_django.exceptions import StaleAttemptError
+from hipq_django.flow import delivering, logs
+from hipq_django.flow.delivering import LockedPortError, wake
+from hipq_django.flow.exceptions import FlowError, UnknownPortError
+from hipq_django.flow.library.graph import GRAPH
+from hipq_django.flow.lifecycle import end_rows, terminate
+from hipq_django.flow.models import Message, Node, NodePort
+from hipq_django.flow.ports import find_row
+from hipq_django.flow.publishing import LOG_CHANNEL, announce_status
+from hipq_django.flow.runs import verbs
+from hipq_django.flow.runs.failing import fail
+from hipq_django.flow.runs.run import Run
+from hipq_django.flow.statements import delete_messages, ends_of, observers_among, update_nodes
+from hipq_django.flow.values import Effects, PortName, Rest, Write
+from hipq_django.models import Job, Worker
+from hipq_django.scheduler.companions import Persist
+from hipq_django.scheduler.executor import MaskedError
+from hipq_django.transitions.values import (
+    Failed,
+    Persisted,
+    Released,
+    Result,
+    Snoozed,
+    Succeeded,
+    Waits,
+    WaitsFor,
+    refused,
+)
+
+LOCK_PAUSE = 0.02
+"""How long a run that ends itself waits before it tries again to get its locks, in seconds."""
+
+
+class ConflictError(Exception):
+    """Somebody else has taken a message that the run has read."""
+
+
+@dataclass
+class _Ended:
+    """A run whose attempt has ended, with its node's row under its lock.
+
+    What the run has done is only read here: if the transaction fails, it is written again.
+    """
+
+    result: Result
+    run: Run
+    node: Node
+    is_final: bool
+    has_succeeded: bool
+    """What its job is now."""
+    counts: bool
+    """Whether what the run did counts at all."""
+
+
+NODE = (
+    "id", "instance", "queue", "job_type", "parent", "rest", "job_id", "alarm", "wakes", "runs",
+    "state_values", "error", "ran_time", "lock_until",
+)  # fmt: skip
+"""What the end of a run needs of its node; Django reads the rest when it is asked for."""
+
+
+def write(results: Sequence[Result], worker: Worker, now: datetime, persist: Persist) -> Persisted:
+    """Write results and what their runs have done; one by one if they do not go together."""
+    alone = [r for r in results if _is_ended_alone(r)]
+    together = [r for r in results if not _is_ended_alone(r)]
+    persisted = Persisted([], [], [])
+    for part in ([together] if together else []) + [[r] for r in alone]:
+        persisted = persisted.joined(_write_part(part, worker, now, persist))
+    return persisted
+
+
+def _is_ended_alone(result: Result) -> bool:
+    """Whether the run did something to other nodes, whose locks others may wait for."""
+    run: Run = result.claim.extra
+    return bool(run.done.verbs or run.doing.verbs or run.wants_end)
+
+
+def _write_part(
+    results: Sequence[Result],
+    worker: Worker,
+    now: datetime,
+    persist: Persist,
+    *,
+    counts: bool = True,
+) -> Persisted:
+    try:
+        with worker_transaction(worker.using):
+            return _write(results, worker, now, persist, counts)
+    except (ConflictError, LockedPortError, FlowError, DatabaseError) as error:
+        if len(results) > 1:
+            parts = [_write_part([result], worker, now, persist) for result in results]
+            persisted = Persisted([], [], [])
+            for part in parts:
+                persisted = persisted.joined(part)
+            return persisted
+        return _write_refused(results[0], error, worker, persist, now)
+
+
+def _write_refused(
+    result: Result, error: Exception, worker: Worker, persist: Persist, now: datetime
+) -> Persisted:
+    """Write what becomes of a single run that cannot be ended as it wanted."""
+    run: Run = result.claim.extra
+    if isinstance(error, LockedPortError) or is_locked_out(error):
+        return Persisted([], [], [result])
+    if isinstance(error, ConflictError):
+        reason = "another run or reader has taken a message that it had read"
+        events.info("run_conflict", reason, **result.claim.fields)
+        if result.claim.phase is Phase.RESPONSE:
+            return _write_without_missing(result, worker, now, persist)
+        put_back = Snoozed(result.claim, 1, reason)
+        return _write_part([put_back], worker, now, persist, counts=False)
+    if isinstance(error, DatabaseError) and not is_refusal(error):
+        raise error
+    if not (run.done or run.doing) and not isinstance(error, FlowError):
+        raise error  # its effects are not at fault
+    return _write_part([_refused(result, error)], worker, now, persist, counts=False)
+
+
+def _refused(result: Result, error: Exception) -> Result:
+    """Return the result of a run whose effects are refused, without the values that these have."""
+    result.claim.extra.mask_errors()
+    failed = refused(result, error)
+    if isinstance(failed, Failed) and result.claim.snapshot.redactor.fields:
+        failed.exception = MaskedError(failed.error).with_traceback(error.__traceback__)
+    return failed
+
+
+def end_now(run: Run) -> None:
+    """End a run by its own code, in the transaction that is open.
+
+    Raise `StaleAttemptError` if the run is over, and `Snooze`, which puts it back, if others hold
+    what it needs for five seconds.
+    """
+    claim, using = run.claim, run.using
+    worker = Worker.objects.using(using).get(pk=claim.snapshot.worker_id or 0)
+    patience = time.monotonic() + LOCK_SECONDS
+    with run.marked_unless_it_raises():
+        while (persisted := _try_to_end(run, worker)).locked:
+            if time.monotonic() > patience:
+                raise Snooze(1)
+            time.sleep(LOCK_PAUSE)
+        if persisted.lost or not Job.objects.using(using).final().filter(pk=claim.id).exists():
+            raise StaleAttemptError(
+                f"finishing: {claim.job}, the run of {run.node}, is over, or was answered "
+                "meanwhile; what the block has written is undone. End the run."
+            )
+
+
+def _try_to_end(run: Run, worker: Worker) -> Persisted:
+    result, using = Succeeded(run.claim, None), run.using
+    try:
+        with transaction.atomic(using=using):
+            persisted = _write([result], worker, clock.now(using), transitions.persist, counts=True)
+            if persisted.locked:
+                raise LockedPortError
+            return persisted
+    except (ConflictError, LockedPortError):
+        return Persisted([], [], [result])
+
+
+def _write_without_missing(
+    result: Result, worker: Worker, now: datetime, persist: Persist
+) -> Persisted:
+    """End a run after its answer, which cannot read anew: what others took is let go."""
+    taken = result.claim.extra.done.taken
+    there = Message.objects.using(worker.using).filter(pk__in=taken)
+    left = set(there.values_list("pk", flat=True))
+    if left == set(taken):
+        return Persisted([], [], [result])  # somebody has locked one, and may leave it
+    result.claim.extra.done.taken = [pk for pk in taken if pk in left]
+    return _write_part([result], worker, now, persist)
+
+
+def _write(
+    results: Sequence[Result], worker: Worker, now: datetime, persist: Persist, counts: bool
+) -> Persisted:
+    using = worker.using
+    ids = {r.claim.extra.claim.job.job_data["node"] for r in results}
+    rows = Node.objects.using(using).filter(ids_in("pk", ids)).order_by("pk")
+    nodes = {row.pk: row for row in locked(rows.only(*NODE), skip_locked=True)}
+    there = set(rows.values_list("pk", flat=True)) if len(nodes) < len(ids) else set(nodes)
+    later = [r for r in results if _node_of(r) in there and _node_of(r) not in nodes]
+    persisted = persist([r for r in results if r not in later], worker, now)
+    jobs = ends_of([result.claim.id for result in persisted.written], using)
+    ended = [
+        _Ended(r, r.claim.extra, nodes[_node_of(r)], *jobs[r.claim.id], counts)
+        for r in persisted.written
+        if _node_of(r) in nodes and r.claim.id in jobs
+    ]
+    for end in ended:
+        end.node.job_type = end.result.claim.snapshot.job_type
+    _apply([e for e in ended if e.node.job_id == e.result.claim.id], using, now)
+    return Persisted(
+        persisted.written, persisted.lost, [*persisted.locked, *later], persisted.decided
+    )
+
+
+def _node_of(result: Result) -> int:
+    return int(result.claim.job.job_data["node"])
+
+
+def _apply(ended: Sequence[_Ended], using: str, now: datetime) -> None:
+    applied: list[tuple[_Ended, Effects]] = []
+    for end in ended:
+        effects = _effects_of(end)
+        if isinstance(end.result, Waits | WaitsFor):
+            _keep(end, using)
+            changes = _Changes([], using, now)
+            _go_on(end, changes, using)
+            changes.wake()
+        elif effects is not None:
+            applied.append((end, effects))
+    if not delete_messages([pk for _, effects in applied for pk in effects.taken], using):
+        raise ConflictError
+    _deliver(applied, using, now)
+    for end, effects in applied:
+        _do_verbs(end, effects)
+    _end_all(applied, using, now)
+
+
+def _effects_of(end: _Ended) -> Effects | None:
+    """Return what of a run counts; None if nothing has ended."""
+    run = end.run
+    if isinstance(end.result, Released):
+        return None
+    if not end.counts:
+        return Effects()
+    if isinstance(end.result, Succeeded) and not end.is_final:
+        return None  # an answer overtook it, although it did not wait: the answer's run begins
+    if isinstance(end.result, Succeeded):
+        run.mark()
+    return run.done
+
+
+def _keep(end: _Ended, using: str) -> None:
+    """Keep what a run has done that waits for its answer, and which wakes it knew of."""
+    run = end.run
+    run.mark()
+    pending = {"effects": run.done.as_json(), "wakes": run.wakes_seen}
+    values = {"pending": pending, "started": run.has_started, "ran_time": _ran_time(end)}
+    Node.objects.using(using).filter(pk=end.node.pk).update(**values)
+
+
+def _ran_time(end: _Ended) -> datetime:
+    return end.result.claim.snapshot.start_time
+
+
+def _deliver(applied: Sequence[tuple[_Ended, Effects]], using: str, now: datetime) -> None:
+    """Write what the runs have written and published."""
+    items: dict[str, list[delivering.Item]] = {}
+    said: dict[str, list[tuple[str, delivering.Item]]] = {}
+    for end, effects in applied:
+        instance = end.node.instance
+        if effects.writes:
+            items.setdefault(instance, []).extend(_items(end, effects.writes, using))
+        for channel, value, context in effects.published:
+            item = delivering.Item(0, value, context, log=channel != LOG_CHANNEL)
+            said.setdefault(instance, []).append((channel, item))
+    for instance, wanted in items.items():
+        delivering.write(wanted, instance, using, now, skip_locked=True)
+    for instance, published in said.items():
+        delivering.publish(published, instance, now, skip_locked=True)
+
+
+def _items(end: _Ended, writes: Iterable[Write], using: str) -> Iterable[delivering.Item]:
+    for write in writes:
+        row = end.run.rows.get(write.port) or _row(write.port, end, using)
+        yield delivering.Item(
+            row.pk, write.value, write.context, write.as_default, write.notify, write.log
+        )
+
+
+def _row(place: PortName, end: _Ended, using: str) -> NodePort:
+    node = Node.objects.using(using).filter(pk=place.node).first()
+    if node is None:
+        raise UnknownPortError(f"{end.node} wrote to a port of node {place.node}, which is gone.")
+    row = end.run.rows[place] = find_row(node, place.direction, place.name)
+    return row
+
+
+def _do_verbs(end: _Ended, effects: Effects) -> None:
+    for name, args, options in effects.verbs:
+        verbs.VERBS[name](end.node, *args, **options)
+
+
+class _Changes:
+    """What is written of many nodes together."""
+
+    def __init__(self, nodes: Collection[Node], using: str, now: datetime) -> None:
+        self._using = using
+        self._now = now
+        self._graphs = _graphs_among({n.parent_id for n in nodes if n.parent_id}, using)
+        """The parents that are graphs: these are woken only if something has changed."""
+        self._observers = observers_among(
+            [n.pk for n in nodes if n.parent_id and n.parent_id not in self._graphs], using
+        )
+        """Those whose parents are told of changes only: else they would hear of what they cause."""
+        self._rows: list[dict[str, Any]] = []
+        self._wakes: dict[str, set[int]] = {}
+        self._statuses: list[tuple[Node, str]] = []
+
+    def end_well(self, end: _Ended, values: dict[str, Any]) -> None:
+        """Note a run that has ended well, and whom that concerns."""
+        node, run = end.node, end.run
+        before, alarm = node.rest, node.alarm
+        if node.rest != Rest.TERMINATING and run.has_run:
+            node.rest = run.rest or (Rest.SUSPENDED if run.is_suspended else Rest.COMPLETED)
+        self._rows.append(
+            {
+                "id": node.pk,
+                **values,
+                "rest": node.rest,
+                "error": "none",
+                "pending": {},
+                "runs": node.runs + run.has_run,
+                "job_id": None,
+                "run_time": None,
+                "alarm": None,
+            }
+        )
+        node.job_id = node.run_time = node.alarm = None
+        if alarm is not None:
+            due = alarm if alarm > self._now else None
+            wake([node.pk], node.instance, self._using, self._now, due)
+        self._wake_whom(end, before)
+
+    def _wake_whom(self, end: _Ended, before: str) -> None:
+        """Wake the node if there is more to look at, and its parent."""
+        node, run = end.node, end.run
+        woken = self._wakes.setdefault(node.instance, set())
+        has_looked = run.has_run and node.wakes == run.wakes_seen
+        looks_again = not has_looked or node.rest == Rest.TERMINATING
+        if looks_again:
+            woken.add(node.pk)
+        if not (looks_again or run.again or run.wants_end):
+            self._statuses.append((node, node.rest))
+        if node.parent_id is None:
+            return
+        is_quiet = (
+            run.declared.wake_parent == "changes"
+            or node.parent_id in self._graphs
+            or node.pk in self._observers
+        )
+        if not is_quiet or node.rest != before:
+            woken.add(node.parent_id)
+
+    def go_on(self, end: _Ended) -> None:
+        """Wake a node for what its run asked for itself, also if it failed."""
+        if end.node.rest in (Rest.FAILED, Rest.TERMINATED):
+            return
+        for moment in end.run.again:
+            if moment is None or moment <= self._now:
+                self._wakes.setdefault(end.node.instance, set()).add(end.node.pk)
+            else:
+                wake([end.node.pk], end.node.instance, self._using, self._now, moment)
+
+    def write(self) -> None:
+        """Write what has changed of the nodes."""
+        update_nodes(self._rows, self._using)
+        if self._statuses:
+            announce_status(self._statuses, self._using, skip_locked=True)
+
+    def wake(self) -> None:
+        """Wake all whom it concerns."""
+        for instance, nodes in self._wakes.items():
+            wake(nodes, instance, self._using, self._now)
+
+
+def _graphs_among(nodes: Collection[int], using: str) -> set[int]:
+    if not nodes:
+        return set()
+    rows = Node.objects.using(using).filter(pk__in=nodes, job_type__name=GRAPH)
+    return set(rows.values_list("pk", flat=True))
+
+
+def _end_all(applied: Sequence[tuple[_Ended, Effects]], using: str, now: datetime) -> None:
+    """Write what has changed of the nodes, and wake whom their ends concern."""
+    changes, others = _Changes([end.node for end, _ in applied], using, now), []
+    for end, effects in applied:
+        values = _values(end, effects, now)
+        _settle(end, using)
+        entries = [(end.node.pk, entry) for entry in effects.logs]
+        logs.store(entries, end.node.instance, using, skip_locked=True)
+        if not (end.is_final and end.has_succeeded):
+            others.append((end, values))
+        elif end.run.is_shutdown and end.run.has_run and end.node.rest == Rest.TERMINATING:
+            Node.objects.using(using).filter(pk=end.node.pk).update(**values)
+            end_rows([end.node], using)
+        else:
+            changes.end_well(end, values)
+    changes.write()
+    for end, values in others:
+        _end_badly(end, values, using, now)
+    for end, _ in applied:
+        _go_on(end, changes, using)
+    changes.wake()
+
+
+def _values(end: _Ended, effects: Effects, now: datetime) -> dict[str, Any]:
+    return {
+        "state_values": effects.changed(end.node.state_values),
+        "started": end.run.has_started,
+        "ran_time": _ran_time(end) if end.run.has_run else end.node.ran_time,
+        "update_time": now,
+    }
+
+
+def _end_badly(end: _Ended, values: dict[str, Any], using: str, now: datetime) -> None:
+    """Write what counts of a run that has failed or is put back."""
+    node = end.node
+    values["error"] = node.error = _hand(end)
+    if end.result.claim.phase is Phase.REQUEST:
+        values["pending"] = {}
+    elif end.counts and end.run.done:  # it holds what the response handler went on from
+        values["pending"] = {"effects": {}, "wakes": end.run.wakes_seen}
+    Node.objects.using(using).filter(pk=node.pk).update(**values)
+    if end.is_final:
+        fail(node, _job_of(end, using), using, now)
+    elif end.run.waits_for_lock and not (node.lock_until and node.lock_until > now):
+        transitions.run_now([_job_of(end, using)], now, using)  # it was given back meanwhile
+
+
+def _job_of(end: _Ended, using: str) -> Job:
+    rows = Job.objects.using(using).select_related("queue", "job_type")
+    return rows.get(pk=end.result.claim.id)
+
+
+def _hand(end: _Ended) -> Any:
+    """Return which messages the code raised at; their values lie on their ports."""
+    if not isinstance(end.result, Failed) or not end.run.in_flight:
+        return end.node.error
+    return {"ids": end.run.in_flight, "error": end.result.error}
+
+
+def _settle(end: _Ended, using: str) -> None:
+    """Let messages that became defaults be the defaults of their ports."""
+    for pk, message in end.run.defaults.items():
+        rows = NodePort.objects.using(using).filter(pk=pk)
+        rows.update(has_default=True, value=message.data, value_context=message.context)
+        older = Message.objects.using(using).filter(port=pk, as_default=True)
+        older.filter(pk__lte=message.pk).delete()
+
+
+def _go_on(end: _Ended, changes: _Changes, using: str) -> None:
+    """Do what the run asked for itself, also if it failed."""
+    if not end.counts:
+        return
+    if end.run.wants_end:
+        terminate(end.node, **end.run.wants_end)
+    changes.go_on(end)

@@ -1,0 +1,652 @@
+"""One run of a node: what it was loaded with, and what it has done so far."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from asgiref.sync import sync_to_async
+from django.db.models import QuerySet
+from django.utils.functional import cached_property
+
+from hipq_django.api.building import Builder
+from hipq_django.database import clock
+from hipq_django.database.lookups import ids_in
+from hipq_django.database.twins import names_twins, naming_twin
+from hipq_django.domain.drafts import NewJob, split_options
+from hipq_django.domain.redaction import Redactor
+from hipq_django.domain.serialization import to_json
+from hipq_django.exceptions import InvalidJobError
+from hipq_django.flow.contexts import Entry, current_context, current_group
+from hipq_django.flow.creating import check_given
+from hipq_django.flow.declared_ports import (
+    ANY,
+    PortOptions,
+    checked_channel,
+    checked_channels,
+    checked_message,
+    port_options,
+)
+from hipq_django.flow.declaring import ComponentDeclaration, find_component, sensitive_fields
+from hipq_django.flow.exceptions import FlowError, UnknownPortError
+from hipq_django.flow.family import checked_child_name
+from hipq_django.flow.lifecycle import moment_of
+from hipq_django.flow.logs import group_entry, log_entry, stores_data
+from hipq_django.flow.models import Message, Node, NodePort
+from hipq_django.flow.ports import Port, find_row, naming_loop
+from hipq_django.flow.publishing import LOG_CHANNEL
+from hipq_django.flow.settings import flow_settings
+from hipq_django.flow.state import StateValues, checked_state
+from hipq_django.flow.statements import Lain, Page, first_pages, next_page
+from hipq_django.flow.values import NOTHING, Effects, Packet, PortName, Write
+from hipq_django.models.catalog import get_job_type
+from hipq_django.transitions.values import Claim
+
+if TYPE_CHECKING:
+    from hipq_django.flow.settings import FlowSettings
+
+PAGE_SIZE = 800
+"""How many messages of a port are read at once: with the first page as many as `each` takes."""
+
+NO_PAGE = Page([], 0)
+
+
+class Lying:
+    """The messages of one port that a run may read, oldest first, page by page.
+
+    It reads no further than to what lay there when it looked first, so that it ends. A
+    message with a lower id may be committed later than one with a higher id: what has come between
+    the messages that were read already is read before those that follow them.
+    """
+
+    def __init__(
+        self, row: NodePort, first: Page | None = None, page_size: int = PAGE_SIZE
+    ) -> None:
+        """`first` are the first messages, as many as `page_size` if there are so many."""
+        self.row = row
+        if first is None:
+            first = first_pages([row.pk], page_size, row.using).get(row.pk, NO_PAGE)
+        self._upto = first.upto
+        self._page_read = deque(first.messages)
+        self._is_last = len(first.messages) < page_size
+        self._taken: list[int] = []
+
+    @property
+    def _rows(self) -> QuerySet[Message]:
+        rows = Message.objects.using(self.row.using)
+        return rows.filter(port=self.row.pk, as_default=False)
+
+    def _fill(self) -> None:
+        """Read the next page if this one is used up."""
+        if self._page_read or self._is_last:
+            return
+        page = self._next_page(max(self._taken))
+        self._is_last = len(page) < PAGE_SIZE
+        self._page_read.extend(page)
+
+    def _next_page(self, last: int) -> Sequence[Lain]:
+        """Return the next messages; first those with lower ids that were committed meanwhile.
+
+        Their writer may have written a later one, too, which is not to overtake them.
+        """
+        page = next_page(self.row.pk, last, self._upto, PAGE_SIZE, self.row.using)
+        if self._rows.filter(pk__lte=last).count() == len(self._taken):
+            return page
+        rows = self._rows.filter(pk__lte=self._upto).exclude(pk__in=self._taken)
+        return [Lain(*row) for row in rows.order_by("pk").values_list(*Lain._fields)[:PAGE_SIZE]]
+
+    def pass_over(self, taken: Sequence[int]) -> None:
+        """Leave out what lies there still, but was read before the run waited for its answer."""
+        own = {message.id for message in self._page_read}.intersection(taken)
+        if own and not self._is_last:
+            own = set(self._rows.filter(ids_in("pk", taken)).values_list("pk", flat=True))
+        self._page_read = deque(m for m in self._page_read if m.id not in own)
+        self._taken += own
+
+    def take(self) -> Lain | None:
+        """Return the oldest message, which is read now, or None."""
+        self._fill()
+        if not self._page_read:
+            return None
+        message: Lain = self._page_read.popleft()
+        self._taken.append(message.id)
+        return message
+
+    def __bool__(self) -> bool:
+        self._fill()
+        return bool(self._page_read)
+
+    def peek(self, count: int) -> list[Any]:
+        """Return the oldest values without reading them."""
+        return [message.data for message in list(self._page_read)[:count]] if self else []
+
+    def __len__(self) -> int:
+        there = len(self._page_read)
+        if self._is_last:
+            return there
+        return self._rows.count() - len(self._taken)
+
+
+def _nothing() -> None:
+    """Stand for the end of a run that nobody can end from inside."""
+
+
+class Run:
+    """One run. It is made by the scheduler, used by one thread, and ended by the scheduler."""
+
+    has_run = False
+    """Whether code was called; the run of a node that must not run does nothing."""
+    waits_for_lock = False
+    """Whether it is put back because somebody has locked the node."""
+    is_suspended = False
+    rest = ""
+    """What its node is to be afterwards, if the code says so."""
+    entry: Entry | None = None
+    """What it has read and written since the last entry of the log; None: nobody asks."""
+    read_before: Sequence[int] = ()
+    """The ids of the messages that it read before it waited for its answer: they lie there yet."""
+
+    def __init__(self, claim: Claim, node: Node | None) -> None:
+        self.claim = claim
+        self._node = node
+        self.wakes_seen = node.wakes if node else 0
+        """How often the node had been woken when its messages were read."""
+        self.done = Effects()
+        """What counts even if the code raises: up to the last mark."""
+        self._doing = Effects()
+        self.end: Callable[[], None] = _nothing
+        """Ends the run at once, in the open transaction; set by what calls its code."""
+        self.in_flight: list[int] | None = None
+        """The ids of the messages of the tuple that `each` has given."""
+        self.again: list[datetime | None] = []
+        self.wants_end: dict[str, bool] = {}
+        self.has_started = bool(node and node.started)
+        self.rows: dict[PortName, NodePort] = {}
+        self.lying: dict[PortName, Lying] = {}
+        self.opened: dict[PortName, RunPort] = {}  # so that each is the same object each time
+        self.defaults: dict[int, Message] = {}
+        """The newest messages that are defaults, by the ids of their ports."""
+
+    @property
+    def node(self) -> Node:
+        """The node's row as it was when the run was loaded."""
+        assert self._node is not None  # noqa: S101 - for type checkers
+        return self._node
+
+    @property
+    def exists(self) -> bool:
+        """Whether the node was there when the run was loaded."""
+        return self._node is not None
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the node is gone, or has another run."""
+        return self._node is None or self._node.job_id != self.claim.id
+
+    @property
+    def is_shutdown(self) -> bool:
+        """Whether this run was made for the node's end."""
+        return bool(self.claim.job.job_data.get("shutdown"))
+
+    @property
+    def using(self) -> str:
+        """The database."""
+        return self.node.using
+
+    @cached_property
+    def declared(self) -> ComponentDeclaration:
+        """The component."""
+        job_type = self.claim.snapshot.job_type
+        return find_component(job_type.instance, job_type.name)
+
+    @cached_property
+    def settings(self) -> FlowSettings:
+        """The settings of flows."""
+        return flow_settings(self.node.instance)
+
+    # Secrets
+
+    @cached_property
+    def _sensitive(self) -> Redactor:
+        """What knows the sensitive fields: also those of a release that is ahead of this code."""
+        fields = sensitive_fields(self.node.instance).fields
+        return Redactor((*fields, *self.claim.snapshot.redactor.fields))
+
+    @cached_property
+    def _secrets(self) -> set[str]:
+        """The sensitive values that the code may quote: what it was given, and has read since."""
+        claim = self.claim
+        given = (self.node.args, self.node.state_values, claim.response, claim.job.job_data)
+        return {*self._sensitive.knowing(*given).secrets}
+
+    def learn(self, *values: Any) -> None:
+        """Note the sensitive values of what the code has read, or made itself."""
+        if self._sensitive.fields:
+            self._secrets.update(self._sensitive.knowing(*values).secrets)
+
+    def redactor(self) -> Redactor:
+        """Return what masks all sensitive values that the code has seen."""
+        return Redactor(self._sensitive.fields, frozenset(self._secrets))
+
+    def mask_errors(self) -> None:
+        """Let errors of this run show none of the sensitive values that the code has seen."""
+        if self.exists and self._secrets:
+            self.claim.snapshot = self.claim.snapshot._replace(redactor=self.redactor())
+
+    @property
+    def doing(self) -> Effects:
+        """What was done since the last mark; raise `FlowError` once the run has ended."""
+        self.check_open()
+        return self._doing
+
+    def check_open(self) -> None:
+        """Raise `FlowError` once the run has ended, although its code goes on."""
+        if self.claim.job.has_finished:
+            raise FlowError("this run has ended by finishing; return from perform.")
+
+    # Marks
+
+    def mark(self) -> None:
+        """Let count what was done so far, whatever comes."""
+        self.log_data()
+        self.done.add(self.doing)
+        self._doing = Effects()
+        self.in_flight = None
+
+    def forget(self) -> None:
+        """Let nothing count of what was done."""
+        self.done, self._doing = Effects(), Effects()
+        if self.entry is not None:
+            self.entry = Entry(is_stored=self.entry.is_stored)
+
+    def go_on_from(self, effects: Effects) -> None:
+        """Let what an earlier part of the run has done count with what is done now."""
+        self._doing = effects
+        self.learn(effects.state)
+        self.read_before = tuple(effects.taken)
+        for lying in self.lying.values():
+            lying.pass_over(self.read_before)
+
+    @contextmanager
+    def marked_unless_it_raises(self) -> Iterator[None]:
+        """Let the marks that are set in the block not count if it raises."""
+        before = Effects().joined(self.done), self._doing, self.in_flight
+        try:
+            yield
+        except BaseException:
+            self.done, self._doing, self.in_flight = before
+            raise
+
+    def begin_tuple(self) -> None:
+        """Note that the messages read from now on belong together, also in the log."""
+        self.log_data()
+        self.in_flight = []
+
+    # Ports
+
+    def ports(self, direction: str, node: Node | None = None) -> RunPorts:
+        """Return the ports of one side of the node, or of one of its family."""
+        return RunPorts(self, node or self.node, direction)
+
+    def row(self, place: PortName, node: Node) -> NodePort:
+        """Return the row of a port; one that a `*` stands for is created at once."""
+        if place not in self.rows:
+            self.rows[place] = self._found(place, node)
+        return self.rows[place]
+
+    def _found(self, place: PortName, node: Node) -> NodePort:
+        try:
+            return find_row(node, place.direction, place.name)
+        except UnknownPortError:
+            options = self.declared.ports(place.direction).get(place.name)
+            if options is None or node.pk != self.node.pk:
+                raise
+        from hipq_django.flow.creating import add_port  # of a release that declares more
+
+        return add_port(node, place.direction, options)
+
+    def messages(self, port: RunPort) -> Lying:
+        """Return what lies on a port."""
+        if port.place not in self.lying:
+            self.lying[port.place] = Lying(port.row)
+            self.lying[port.place].pass_over(self.read_before)
+        return self.lying[port.place]
+
+    def port(self, direction: str, name: str) -> RunPort:
+        """Return a port of the node."""
+        port = self.ports(direction)[name]
+        assert isinstance(port, RunPort)  # noqa: S101 - for type checkers
+        return port
+
+    # State
+
+    @cached_property
+    def state(self) -> RunState:
+        """The state as this run sees it."""
+        return RunState(self)
+
+    def state_now(self) -> dict[str, Any]:
+        """Return all values of the state with the changes of this run."""
+        return self.doing.changed(self.done.changed(self.node.state_values))
+
+    def remembered(self, key: str) -> Any:
+        """Return what `each` has remembered."""
+        return self.state_now().get(key)
+
+    def remember(self, key: str, value: Any) -> None:
+        """Remember something for `each`."""
+        self.doing.set_state({key: value})
+
+    # Family
+
+    @cached_property
+    def parent(self) -> Node | None:
+        """The parent."""
+        if self.node.parent_id is None:
+            return None
+        return self._bound(Node.objects.using(self.using).get(pk=self.node.parent_id))
+
+    @cached_property
+    def children(self) -> dict[str, Node]:
+        """The children by their names."""
+        rows = Node.objects.using(self.using).filter(parent=self.node.pk).order_by("pk")
+        return {row.name: self._bound(row) for row in rows}
+
+    def _bound(self, row: Node) -> Node:
+        """Return one of the family whose ports are read and written by this run."""
+        row.of_run = self
+        return row
+
+    def spawn(self, name: str, component: Any, options: Mapping[str, Any]) -> None:
+        """Note a child to be started."""
+        declared = find_component(self.node.instance, component)
+        check_given(options)
+        for direction in ("inputs", "outputs"):
+            for port, given in (options.get(direction) or {}).items():
+                port_options(port, given)
+        values = {**options, "name": checked_child_name(name), "by": ""}
+        if isinstance(values.get("at"), datetime):
+            values["at"] = values["at"].timestamp()
+        self.learn(values)
+        self.note("spawn", declared.name, **values)
+
+    def enqueue(self, job_type: str, job_data: Any, options: Mapping[str, Any]) -> None:
+        """Note a job to be enqueued; raise `InvalidJobError` for one that cannot be."""
+        of_job, how = split_options("enqueue", options)
+        if unfit := {"after", "on", "batch"} & options.keys():
+            raise InvalidJobError(f"enqueue: a run cannot give {', '.join(sorted(unfit))}.")
+        Builder(self.node.instance, get_job_type).build(NewJob(job_type, job_data, **of_job))
+        self.learn(job_data)
+        self.note("enqueue", job_type, to_json(job_data), **to_json(of_job | how))
+
+    def note(self, verb: str, *args: Any, **options: Any) -> None:
+        """Note something that is done when the run ends."""
+        self.doing.verbs.append((verb, list(args), options))
+
+    # Its own future
+
+    def run_again(self, *, at: datetime | float | None = None, wait: float | None = None) -> None:
+        """Let the node run once more."""
+        self.check_open()
+        self.again.append(moment_of(at, wait, clock.now(self.using)))
+
+    def terminate(self, *, recursive: bool = False, delete: bool = False) -> None:
+        """Let the node shut down."""
+        self.check_open()
+        self.wants_end = {
+            "recursive": recursive or self.wants_end.get("recursive", False),
+            "delete": delete or self.wants_end.get("delete", False),
+        }
+
+    # Publications and the log
+
+    def publish(self, channel: str, message: Any) -> None:
+        """Note a message for a channel."""
+        name = checked_channel(channel)
+        value = checked_message(message, PortOptions(name), self.settings.max_message_bytes)
+        self.learn(value)
+        self.doing.published.append((name, value, current_context()))
+
+    def log(self, entry: Any) -> None:
+        """Note a log entry."""
+        self.doing.logs.append(log_entry(entry))
+
+    def begin_log(self, *, is_heard: bool) -> None:
+        """Log what is read and written, if that is wanted; `is_heard`: somebody listens."""
+        is_stored = stores_data(self.node.instance, self.claim.snapshot.job_type.name)
+        if is_stored or is_heard:
+            self.entry = Entry(is_stored=is_stored)
+
+    def log_data(self) -> None:
+        """Note what was read and written since the last entry as one entry of the log."""
+        if not self.entry:  # most have none
+            return
+        entry, self.entry = self.entry, Entry(is_stored=self.entry.is_stored)
+        if entry.is_stored:
+            self.doing.logs.append(group_entry(entry))
+        else:
+            self.doing.published.append((LOG_CHANNEL, group_entry(entry), {}))
+
+
+@names_twins("port")
+class RunPort(Port):
+    """A port in a run: what is read and written counts when the run ends."""
+
+    def __init__(self, run: Run, node: Node, direction: str, name: str) -> None:
+        super().__init__(node, direction, name)
+        self._run = run
+
+    @cached_property
+    def row(self) -> NodePort:
+        """The port's row."""
+        return self._run.row(self.place, self.node)
+
+    @cached_property
+    def options(self) -> PortOptions:
+        """What messages of the port are checked by."""
+        return PortOptions(self.name, self.row.type)
+
+    @cached_property
+    def lying(self) -> Lying:
+        """What lies on the port."""
+        return self._run.messages(self)
+
+    def write_many(self, values: Iterable[Any]) -> None:
+        """Write messages when the run ends."""
+        group, context = current_group(), current_context()
+        most, writes = self._run.settings.max_message_bytes, self._run.doing.writes
+        for value in values:
+            stored = checked_message(value, self.options, most)
+            writes.append(
+                Write(self.place, stored, context, group.as_default, group.notify, group.log)
+            )
+            self._run.learn({self.name: stored})
+            self._note_in_run("written", stored)
+
+    def packet(self) -> Packet | None:
+        """Read the oldest message, which is taken when the run ends, or the default."""
+        message = self.lying.take()
+        if message is None:
+            self.last = self._known_default()
+        else:
+            self._run.doing.taken.append(message.id)
+            self._note_in_flight(message)
+            self._run.learn({self.name: message.data})
+            if self.options.type:  # which may have been narrowed since it was written
+                checked_message(message.data, self.options)
+            self.last = Packet(message.id, message.data, {**message.context}, message.create_time)
+        if self.last is not None and (message is None or message.log):
+            self._note_in_run("read", self.last.value)
+        return self.last
+
+    def _note_in_run(self, how: str, value: Any) -> None:
+        if self._run.entry is not None and current_group().log:
+            self._note(self._run.entry, how, [value])
+
+    def _note_in_flight(self, message: Lain) -> None:
+        given = self._run.in_flight
+        if given is not None:
+            given.append(message.id)
+
+    def __iter__(self) -> Iterator[Any]:
+        while self.lying:
+            yield self.read()
+
+    def peek(self, count: int = 1) -> list[Any]:
+        """Return the oldest messages without taking them."""
+        values = self.lying.peek(count)
+        self._run.learn({self.name: values})
+        return values
+
+    @property
+    def size(self) -> int:
+        """How many messages lie there that this run has not read."""
+        return len(self.lying)
+
+    @property
+    def has_data(self) -> bool:
+        """Whether reading gives something."""
+        return bool(self.lying) or self._default_packet() is not None
+
+    @property
+    def has_default(self) -> bool:
+        """Whether there is a default."""
+        return self._default_packet() is not None
+
+    def _default_packet(self) -> Packet | None:
+        row = self.row
+        if found := self._run.defaults.get(row.pk):
+            return Packet(0, found.data, found.context, found.create_time)
+        if self.node.pk != self._run.node.pk:
+            return super()._default_packet()
+        return Packet(0, row.value, row.value_context, None) if row.has_default else None
+
+    def _known_default(self) -> Packet | None:
+        """Return the default, which the code sees now."""
+        packet = self._default_packet()
+        if packet is not None:
+            self._run.learn({self.name: packet.value})
+        return packet
+
+    @property
+    def default(self) -> Any:
+        """What reading gives while no message lies there."""
+        packet = self._known_default()
+        return NOTHING if packet is None else packet.value
+
+    @default.setter
+    def default(self, value: Any) -> None:
+        if value is NOTHING:
+            self._run.note("clear_default", list(self.place))
+            return
+        stored = checked_message(value, self.options, self._run.settings.max_message_bytes)
+        self._run.doing.writes.append(
+            Write(self.place, stored, current_context(), as_default=True, notify=False)
+        )
+
+    @default.deleter
+    def default(self) -> None:
+        self._run.note("clear_default", list(self.place))
+
+    @property
+    def channels(self) -> list[str]:
+        """The channels."""
+        return list(self.row.channel_rows.order_by("pk").values_list("name", flat=True))
+
+    @channels.setter
+    def channels(self, names: Any) -> None:
+        self._run.note("channels", list(self.place), list(checked_channels(self.name, names)))
+
+    def connect(self, *targets: Port) -> None:
+        """Connect when the run ends."""
+        self._run.note("connect", list(self.place), [list(target.place) for target in targets])
+
+    def disconnect(self, *targets: Port) -> None:
+        """Disconnect when the run ends."""
+        self._run.note("disconnect", list(self.place), [list(target.place) for target in targets])
+
+    def move_to(self, *targets: Port) -> list[Any]:
+        """Read all that lies here and write it to the others, default included."""
+        moved = []
+        while self.lying:
+            packet = self.packet()
+            assert packet is not None  # noqa: S101 - there is a message
+            moved.append(packet.value)
+            for target in targets:
+                self._pass_on(target, packet)
+        default = self._default_packet()
+        for target in targets if default else ():
+            if target.default != default.value:  # type: ignore[union-attr]  # there is one
+                self._pass_on(target, default, as_default=True)  # type: ignore[arg-type]  # there is one
+        return moved
+
+    def _pass_on(self, target: Port, packet: Packet, *, as_default: bool = False) -> None:
+        notify = current_group().notify
+        write = Write(target.place, packet.value, packet.context, as_default, notify)
+        self._run.doing.writes.append(write)
+        if isinstance(target, RunPort):
+            target._note_in_run("written", packet.value)
+
+
+class RunPorts(Mapping[str, Port]):
+    """The ports of one side of a node in a run."""
+
+    def __init__(self, run: Run, node: Node, direction: str) -> None:
+        self._run = run
+        self._node = node
+        self._direction = direction
+
+    @naming_twin("ports.get")
+    def __getitem__(self, name: str) -> Port:
+        place = PortName(self._node.pk, self._direction, name)
+        port = self._run.opened.get(place)
+        if port is None:
+            port = RunPort(self._run, self._node, self._direction, name)
+            port.row  # noqa: B018 - raises where there is none
+            self._run.opened[place] = port
+        return port
+
+    async def aget(self, name: str) -> Port:
+        """Return a port in async code."""
+        return await sync_to_async(self.__getitem__)(name)
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        """Yield the names in async code."""
+        for name in await sync_to_async(lambda: list(self))():
+            yield name
+
+    @naming_loop()
+    def __iter__(self) -> Iterator[str]:
+        rows = NodePort.objects.using(self._run.using)
+        found = rows.filter(node=self._node.pk, direction=self._direction).exclude(name=ANY)
+        return iter(list(found.order_by("pk").values_list("name", flat=True)))
+
+    def __contains__(self, name: object) -> bool:
+        return name in list(self)
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
+class RunState(StateValues):
+    """The state of a node in a run."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def all(self) -> dict[str, Any]:
+        """Return all values."""
+        return {k: v for k, v in self._run.state_now().items() if not k.startswith("flow.")}
+
+    def set(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
+        """Set values when the run ends; this run sees them at once."""
+        new = checked_state({**(values or {}), **more})
+        self._run.learn(new)
+        self._run.doing.set_state(new)
+
+    def unset(self, *keys: str) -> None:
+        """Remove values when the run ends."""
+        self._run.doing.unset_state(keys)

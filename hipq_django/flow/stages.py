@@ -1,0 +1,220 @@
+"""Stages: nodes that make each message a job of some type, many at once, and hand on its end.
+
+A job is enqueued in the transaction that takes its message, and noted in a row. When it has ended,
+the node is woken: by the process that ended the job, or by the sweep. The run reads the states of
+the noted jobs, and keeps no counter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from django.db import transaction
+
+from hipq_django.api.building import Builder
+from hipq_django.api.enqueueing import enqueue_many
+from hipq_django.conf.instances import InstanceSettings
+from hipq_django.database import clock
+from hipq_django.database.lookups import ids_in
+from hipq_django.domain.drafts import NewJob
+from hipq_django.domain.states import Outcome
+from hipq_django.exceptions import InvalidJobError
+from hipq_django.flow.base import Component
+from hipq_django.flow.contexts import context
+from hipq_django.flow.declared_ports import In, Out
+from hipq_django.flow.declaring import component
+from hipq_django.flow.delivering import wake
+from hipq_django.flow.exceptions import FlowError
+from hipq_django.flow.models import Node, StagedJob
+from hipq_django.flow.values import DEFAULT_LIMIT, MAX_LIMIT, RUNS_BY_ITSELF, STAGE
+from hipq_django.models import Job
+from hipq_django.models.catalog import get_job_type
+from hipq_django.transitions.outcomes import be_told
+
+PAGE_SIZE = 1_000
+"""How many ends one run hands on, and how many messages it makes jobs of."""
+
+
+class Staged(NamedTuple):
+    """A message that becomes a job."""
+
+    data: Any
+    key: str | None
+    context: Mapping[str, Any]
+
+
+class Ended(NamedTuple):
+    """The end of a job, and what came in for it."""
+
+    staged: StagedJob
+    job: tuple[str, Any, Any] | None
+    """Outcome, result and error; None if the job does not exist any more."""
+
+    @property
+    def message(self) -> tuple[str, dict[str, Any]]:
+        """The out-port to which it goes, and the message."""
+        said = {"data": self.staged.data, "job": self.staged.job_id}
+        if self.job is None:
+            text = f"job {self.staged.job_id} does not exist any more: its result is unknown"
+            return "error", {**said, "error": text}
+        outcome, result, error = self.job
+        if outcome == Outcome.SUCCEEDED:
+            return "out", {**said, "result": result}
+        return "error", {**said, "error": error}
+
+
+@component(STAGE, wake_parent="changes", runs_per_minute=60_000)
+class Jobs(Component):
+    """Make each message a job of a type, some at once; hand on the ends as they come.
+
+    Arguments: the job type; the field of the message that is the job's key, or null; how many jobs
+    there are at most at a time. What ends well goes to `out`, anything else to `error`.
+    """
+
+    value, out, error = In(name="in"), Out(), Out()
+
+    @classmethod
+    def check_args(cls, args: Sequence[Any]) -> None:
+        """Raise `FlowError` unless these are the arguments of a stage."""
+        super().check_args(args)
+        _check(*args)
+
+    def perform(self, job_type: str, key: str | None = None, limit: int = DEFAULT_LIMIT) -> None:
+        """Hand on what has ended, and enqueue what comes."""
+        ended, live = _ended_of(self.node, PAGE_SIZE)
+        for end in ended:
+            port, message = end.message
+            with context(**end.staged.context):
+                self.outputs[port].write(message)
+        new = list(self._taken(job_type, key, min(limit - live, PAGE_SIZE)))
+        if ended or new:
+            self._run.note("stage", [end.staged.pk for end in ended], job_type, new)
+        if len(ended) == PAGE_SIZE or (len(new) == PAGE_SIZE and live + len(new) < limit):
+            self.run()
+        if live + len(new):
+            self.suspend()
+
+    def _taken(self, job_type: str, key: str | None, most: int) -> Iterator[Staged]:
+        """Take messages while there is room; what can be no job goes to `error`."""
+        builder = Builder(self.node.instance, get_job_type)
+        port, taken = self.inputs["in"], 0
+        while taken < most and (packet := port.packet()) is not None:
+            try:
+                job_key = _key_of(packet.value, key)
+                builder.build(NewJob(job_type, packet.value, job_key=job_key))
+            except InvalidJobError as error:
+                self.error.write({"data": packet.value, "error": str(error)})
+                continue
+            taken += 1
+            kept = {k: v for k, v in packet.context.items() if k not in ("node", "run", "channel")}
+            yield Staged(packet.value, job_key, kept)
+
+
+def _check(job_type: object, key: object = None, limit: object = DEFAULT_LIMIT) -> None:
+    if not isinstance(job_type, str) or not isinstance(key, str | None):
+        raise FlowError(
+            f"{STAGE}: job type {job_type!r:.100} and key {key!r:.100}: give the name of a job "
+            "type, and that of a field or null."
+        )
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_LIMIT:
+        raise FlowError(f"{STAGE}: limit={limit!r:.50}; give a number from 1 to {MAX_LIMIT:,}.")
+
+
+def _key_of(value: Any, field: str | None) -> str | None:
+    if field is None:
+        return None
+    key = value.get(field) if isinstance(value, dict) else None
+    if isinstance(key, str | int) and not isinstance(key, bool) and str(key):
+        return str(key)
+    raise InvalidJobError(
+        f"the message has no text or number under {field!r}, which is to be the key of its job."
+    )
+
+
+def _ended_of(node: Node, most: int) -> tuple[list[Ended], int]:
+    """Return jobs of a stage that have ended, `most` at the most, and how many others there are."""
+    rows = StagedJob.objects.using(node.using).filter(node=node.pk).order_by("pk")
+    noted = list(rows.values_list("pk", "job_id"))
+    live = _live([job for _, job in noted], node.using)
+    over = [(pk, job) for pk, job in noted if job not in live][:most]
+    if not over:
+        return [], len(noted)
+    found = Job.objects.using(node.using).filter(ids_in("pk", [job for _, job in over]))
+    jobs = {pk: end for pk, *end in found.values_list("pk", "outcome", "result", "error")}
+    ended = [
+        Ended(row, tuple(jobs[row.job_id]) if row.job_id in jobs else None)
+        for row in rows.filter(ids_in("pk", [pk for pk, _ in over]))
+    ]
+    return ended, len(noted) - len(ended)
+
+
+def _live(ids: Sequence[int], using: str) -> set[int]:
+    if not ids:
+        return set()
+    live = Job.objects.using(using).live().filter(ids_in("pk", set(ids)))
+    return set(live.values_list("pk", flat=True))
+
+
+def stage(node: Node, ended: Sequence[int], job_type: str, new: Iterable[Sequence[Any]]) -> None:
+    """Do what a run of a stage has noted: forget what has ended, and enqueue what came."""
+    using = node.using
+    StagedJob.objects.using(using).filter(ids_in("pk", ended), node=node.pk).delete()
+    staged = [Staged(*given) for given in new]
+    if not staged:
+        return
+    with transaction.atomic(using=using):
+        wanted = [NewJob(job_type, given.data, job_key=given.key) for given in staged]
+        jobs = enqueue_many(wanted, on_conflict="return", instance=node.instance)
+        now = clock.now(using)
+        StagedJob.objects.using(using).bulk_create(
+            StagedJob(
+                node_id=node.pk,
+                job_id=job.pk,
+                data=given.data,
+                context=dict(given.context),
+                create_time=now,
+            )
+            for given, job in zip(staged, jobs, strict=True)
+        )
+    be_told(using)
+
+
+def wake_stages(ids: Collection[int], using: str) -> bool:
+    """Wake the stages that have enqueued these jobs, which have ended.
+
+    Return whether there are jobs of stages at all.
+    """
+    rows = StagedJob.objects.using(using)
+    found = rows.exists()
+    if found:
+        _wake(rows.filter(ids_in("job_id", ids)).values_list("node_id", flat=True), using)
+    return found
+
+
+def _wake(nodes: Iterable[int], using: str) -> int:
+    able = Node.objects.using(using).filter(pk__in=set(nodes), rest__in=RUNS_BY_ITSELF)
+    pairs = list(able.filter(paused=False).values_list("instance", "pk"))
+    for instance in {instance for instance, _ in pairs}:
+        own = [pk for inst, pk in pairs if inst == instance]
+        wake(own, instance, using, clock.now(using))
+    return len(pairs)
+
+
+class Sweep:
+    """Goes through the jobs of stages, page by page, for ends that nobody has told of."""
+
+    def __init__(self) -> None:
+        self._after: dict[str, int] = {}
+
+    def run(self, config: InstanceSettings) -> int:
+        """Look at the next page; return how many stages were woken."""
+        using, after = config.database, self._after.get(config.name, 0)
+        rows = StagedJob.objects.using(using).filter(node__instance=config.name)
+        page = list(rows.filter(pk__gt=after).order_by("pk")[:PAGE_SIZE])
+        self._after[config.name] = page[-1].pk if len(page) == PAGE_SIZE else 0
+        live = _live([row.job_id for row in page], using)
+        idle = Node.objects.using(using).filter(
+            pk__in={row.node_id for row in page if row.job_id not in live}, job_id__isnull=True
+        )
+        return _wake(idle.values_list("pk", flat=True), using)

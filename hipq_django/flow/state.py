@@ -1,0 +1,99 @@
+"""The values that a node keeps."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from hipq_django.database import clock
+from hipq_django.database.locks import locked
+from hipq_django.database.transactions import write_transaction
+from hipq_django.database.twins import method_twin, names_twins
+from hipq_django.domain.serialization import to_json
+from hipq_django.flow.exceptions import InvalidPortError, NodeDeletedError
+from hipq_django.flow.models import Node
+
+
+class StateValues(Mapping[str, Any]):
+    """The values of a state, read as a mapping; `all` says what they are."""
+
+    @abstractmethod
+    def all(self) -> dict[str, Any]:
+        """Return all values."""
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return a value, or the default."""
+        return self.all().get(key, default)
+
+    def __getitem__(self, key: str) -> Any:
+        return self.all()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.all())
+
+    def __len__(self) -> int:
+        return len(self.all())
+
+
+@names_twins("state")
+class State(StateValues):
+    """The state of a node. Each call reads or writes the database at once."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def all(self) -> dict[str, Any]:
+        """Return all values."""
+        rows = Node.objects.using(self._node.using).filter(pk=self._node.pk)
+        found = rows.values_list("state_values", flat=True).first()
+        if found is None:
+            raise NodeDeletedError(f"node {self._node.pk} was deleted.")
+        return {key: value for key, value in found.items() if not key.startswith("flow.")}
+
+    def set(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
+        """Set values; others stay as they are."""
+        new = checked_state({**(values or {}), **more})
+        self._write(lambda state: state | new)
+
+    def unset(self, *keys: str) -> None:
+        """Remove values."""
+        self._write(lambda state: {k: v for k, v in state.items() if k not in keys})
+
+    def change(self, function: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+        """Write what the function makes of the present values; return it.
+
+        Nobody else changes them meanwhile.
+        """
+        return self._write(lambda state: checked_state(function(dict(state))))
+
+    get = StateValues.get  # its own, so that it names its twin
+
+    aall = method_twin(all)  # noqa: A003 - the method
+    aget = method_twin(get)
+    aset = method_twin(set)  # noqa: A003 - the method
+    aunset = method_twin(unset)
+    achange = method_twin(change)
+
+    def _write(self, change: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+        using = self._node.using
+        with write_transaction(using):
+            rows = Node.objects.using(using).filter(pk=self._node.pk)
+            row = locked(rows).first()
+            if row is None:
+                raise NodeDeletedError(f"node {self._node.pk} was deleted.")
+            new = change(row.state_values)
+            rows.update(state_values=new, update_time=clock.now(using))
+        return new
+
+
+def checked_state(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values as they are stored."""
+    try:
+        stored = to_json(dict(values))
+    except ValueError as error:
+        raise InvalidPortError(f"the state is not JSON: {error}") from error
+    for key in stored:
+        if key.startswith("flow."):
+            raise InvalidPortError(f"state key {key!r}: keys that begin with 'flow.' are hipq's.")
+    return stored  # type: ignore[no-any-return]  # a copy of a dict

@@ -1,0 +1,484 @@
+"""Statements that each run of a node needs: the ORM would need one for each row, or much longer.
+
+To build a query takes Django longer than PostgreSQL needs to answer it, which counts where there is
+only one run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from typing import Any, NamedTuple
+
+from django.db import connections
+from django.db.models import DateTimeField, JSONField
+
+from hipq_django.domain.serialization import encode_json
+from hipq_django.domain.states import Outcome, State
+from hipq_django.engines.sql import array
+from hipq_django.flow.models import Node
+
+
+class Lain(NamedTuple):
+    """A message that lies on a port."""
+
+    id: int
+    data: Any
+    context: dict[str, Any]
+    log: bool
+    create_time: datetime
+
+
+class Page(NamedTuple):
+    """The oldest messages of a port, and the newest id when they were read."""
+
+    messages: list[Lain]
+    upto: int
+
+
+def first_pages(ports: Sequence[int], size: int, using: str) -> dict[int, Page]:
+    """Return the oldest `size` messages of each port that has any, by one statement.
+
+    What a writer commits later, after an earlier message that is not committed yet either, has an
+    id above `upto`. So who reads no further keeps the order of each writer.
+    """
+    found: dict[int, Page] = {}
+    if not ports:
+        return found
+    sql = _text_for(using, _FIRST_POSTGRESQL, _FIRST_SQLITE)
+    rows = _fetched(sql, [_list(ports, using), size], using)
+    for message, row in zip(_messages(rows, using), rows, strict=True):
+        page = found.setdefault(row[5], Page([], row[6]))
+        page.messages.append(message)
+    return found
+
+
+def next_page(port: int, after: int, upto: int, size: int, using: str) -> list[Lain]:
+    """Return the oldest messages of a port with ids above `after`, but none above `upto`."""
+    return _messages(_fetched(_NEXT, [port, port, after, upto, size], using), using)
+
+
+def _is_postgresql(using: str) -> bool:
+    """Return whether the text for PostgreSQL is meant; else it is that for SQLite."""
+    return connections[using].vendor == "postgresql"
+
+
+def _text_for(using: str, postgresql: str, sqlite: str) -> str:
+    return postgresql if _is_postgresql(using) else sqlite
+
+
+def _list(ids: Iterable[int], using: str) -> str:
+    """Return ids as one parameter: an array, or a document."""
+    return array(ids) if _is_postgresql(using) else json.dumps(list(ids))
+
+
+def _among(ids: Iterable[int], using: str) -> tuple[str, str]:
+    """Return the end of a condition that a column has one of these ids, and its parameter."""
+    condition = _text_for(using, "= ANY(%s::bigint[])", "IN (SELECT value FROM json_each(%s))")
+    return condition, _list(ids, using)
+
+
+def row_lock(strength: str, *, skip_locked: bool) -> str:
+    """Return the end of a statement of PostgreSQL that locks the rows which it reads."""
+    return f"FOR {strength}{' SKIP LOCKED' if skip_locked else ''}"
+
+
+def _fetched(sql: str, params: Sequence[Any], using: str) -> list[tuple[Any, ...]]:
+    with connections[using].cursor() as cursor:
+        cursor.execute(sql, params)
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+    return rows
+
+
+def _messages(rows: Sequence[tuple[Any, ...]], using: str) -> list[Lain]:
+    """Return messages of rows; all values are decoded at once, and each context once."""
+    moment = _reader_of_moments(using)
+    contexts = {text: json.loads(text) for text in {row[2] for row in rows}}
+    values = json.loads(f"[{','.join([row[1] for row in rows])}]")
+    return [
+        Lain(row[0], value, contexts[row[2]], bool(row[3]), moment(row[4]))
+        for row, value in zip(rows, values, strict=True)
+    ]
+
+
+def _reader_of_moments(using: str) -> Callable[[Any], datetime]:
+    """Return a function that reads a time as the driver gives it; many messages share theirs."""
+    if _is_postgresql(using):
+        return _as_it_is
+    convert: Any = connections[using].ops.convert_datetimefield_value  # type: ignore[attr-defined]  # SQLite's alone has it
+    return cache(lambda value: convert(value, None, connections[using]))
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+_COLUMNS = "m.id, m.data, m.context, m.log, m.create_time"
+
+# By a range of ports: for a single one PostgreSQL may take all messages in the order of their ids.
+_FIRST_POSTGRESQL = f"""
+    WITH p AS MATERIALIZED (
+        SELECT id, (
+            SELECT id FROM hipq_flow_message WHERE port_id BETWEEN wanted.id AND wanted.id
+            ORDER BY port_id DESC, id DESC LIMIT 1
+        ) AS upto
+        FROM unnest(%s::bigint[]) AS wanted(id)
+    )
+    SELECT {_COLUMNS}, m.port_id, p.upto FROM p, LATERAL (
+        SELECT * FROM hipq_flow_message
+        WHERE port_id BETWEEN p.id AND p.id AND NOT as_default
+        ORDER BY port_id, id LIMIT %s
+    ) AS m"""  # noqa: S608 - names of columns
+
+_FIRST_SQLITE = f"""
+    SELECT {_COLUMNS}, m.port_id, (SELECT max(id) FROM hipq_flow_message WHERE port_id = p.value)
+    FROM json_each(%s) AS p CROSS JOIN hipq_flow_message AS m
+    WHERE m.id IN (
+        SELECT id FROM hipq_flow_message
+        WHERE port_id = p.value AND NOT as_default ORDER BY id LIMIT %s
+    ) ORDER BY m.id"""  # noqa: S608 - names of columns
+
+_NEXT = f"""
+    SELECT {_COLUMNS} FROM hipq_flow_message AS m
+    WHERE m.port_id BETWEEN %s AND %s AND NOT m.as_default AND m.id > %s AND m.id <= %s
+    ORDER BY m.port_id, m.id LIMIT %s"""  # noqa: S608 - names of columns
+
+
+class Place(NamedTuple):
+    """What a message has to know of a port on which it comes to lie."""
+
+    id: int
+    node_id: int
+    direction: str
+    name: str
+    mode: str
+    type: str
+    parent: int | None
+    """The parent of its node."""
+
+
+def lock_places(ports: Iterable[int], using: str, *, skip_locked: bool) -> dict[int, Place]:
+    """Lock ports and those that they are connected to, as weakly as a foreign key; return them.
+
+    Nobody can connect, change or delete them before the transaction ends. What was connected until
+    they were locked is seen by the next statement only.
+    """
+    lock = row_lock("KEY SHARE OF p", skip_locked=skip_locked)
+    sql = _text_for(using, f"{_PLACES_POSTGRESQL} {lock}", _PLACES_SQLITE)
+    rows = _fetched(sql, [_list(ports, using)], using)
+    return {row[0]: Place(*row) for row in rows}
+
+
+class Ways(NamedTuple):
+    """Where messages go from ports, by the ids of these."""
+
+    targets: dict[int, list[int]]
+    channels: dict[int, list[str]]
+
+
+def ways_from(ports: Iterable[int], using: str) -> Ways:
+    """Return connections and channels of ports, each in the order in which they were made."""
+    sql = _text_for(using, _WAYS_POSTGRESQL, _WAYS_SQLITE)
+    rows = _fetched(sql, [_list(ports, using)], using)
+    ways = Ways({}, {})
+    for port, target, channel, _ in rows:
+        if target is None:
+            ways.channels.setdefault(port, []).append(channel)
+        else:
+            ways.targets.setdefault(port, []).append(target)
+    return ways
+
+
+def reached(ports: Iterable[int], using: str) -> set[int]:
+    """Return ports and all that they are connected to, directly or not; nothing is locked."""
+    sql = _text_for(using, _REACHED_POSTGRESQL, _REACHED_SQLITE)
+    rows = _fetched(sql, [_list(ports, using)], using)
+    return {pk for (pk,) in rows}
+
+
+_WITH_REACHED = """
+    WITH RECURSIVE reached(id) AS (
+        SELECT {0}
+        UNION
+        SELECT c.target_id FROM reached AS r JOIN hipq_flow_connection AS c ON c.source_id = r.id
+    ) """
+_REACHED = _WITH_REACHED + "SELECT id FROM reached"  # noqa: S608 - ours
+_REACHED_POSTGRESQL = _REACHED.format("unnest(%s::bigint[])")
+_REACHED_SQLITE = _REACHED.format("value FROM json_each(%s)")
+
+_PLACES = f"""{_WITH_REACHED}
+    SELECT p.id, p.node_id, p.direction, p.name, p.mode, p.type, n.parent_id
+    FROM hipq_flow_nodeport AS p JOIN hipq_flow_node AS n ON n.id = p.node_id
+    WHERE p.id IN (SELECT id FROM reached) ORDER BY p.id"""  # noqa: S608 - ours
+_PLACES_POSTGRESQL = _PLACES.format("unnest(%s::bigint[])")
+_PLACES_SQLITE = _PLACES.format("value FROM json_each(%s)")
+
+_WAYS = """
+    WITH wanted(id) AS {1} (SELECT {0})
+    SELECT source_id, target_id, NULL, id FROM hipq_flow_connection
+    WHERE source_id IN (SELECT id FROM wanted)
+    UNION ALL
+    SELECT port_id, NULL, name, id FROM hipq_flow_channel
+    WHERE port_id IN (SELECT id FROM wanted)
+    ORDER BY 4"""
+_WAYS_POSTGRESQL = _WAYS.format("unnest(%s::bigint[])", "MATERIALIZED")
+_WAYS_SQLITE = _WAYS.format("value FROM json_each(%s)", "")
+
+
+class PageOfWakes(NamedTuple):
+    """The wakes of an instance with ids above `after`, up to `last`; or those of one node."""
+
+    instance: str
+    after: int
+    last: int
+    size: int
+    """How many there were when the page was read."""
+    node: int = 0
+
+
+def next_page_of_wakes(instance: str, after: int, size: int, using: str) -> PageOfWakes | None:
+    """Return the page that follows an id, or None if there is none."""
+    [(last, count)] = _fetched(_PAGE_OF_WAKES, [instance, after, size], using)
+    return PageOfWakes(instance, after, last, count) if count else None
+
+
+def lock_wakes(page: PageOfWakes, using: str) -> list[tuple[int, int, datetime | None]]:
+    """Lock the wakes of a page that nobody has locked; return id, node and when it is due."""
+    sql, params = _WAKES, [page.instance, page.after, page.last]
+    if page.node:
+        sql, params = f"{sql} AND node_id = %s", [*params, page.node]
+    lock = _text_for(using, row_lock("UPDATE", skip_locked=True), "")
+    moment = _reader_of_moments(using)
+    rows = _fetched(f"{sql} ORDER BY id {lock}", params, using)
+    return [(pk, node, due and moment(due)) for pk, node, due in rows]
+
+
+def delete_wakes(ids: Iterable[int], using: str) -> None:
+    """Delete wakes."""
+    condition, given = _among(ids, using)
+    with connections[using].cursor() as cursor:
+        cursor.execute(f"{_DELETE_WAKES} {condition}", [given])
+
+
+_PAGE_OF_WAKES = """
+    SELECT max(id), count(*) FROM (
+        SELECT id FROM hipq_flow_wake WHERE instance = %s AND id > %s ORDER BY id LIMIT %s
+    ) AS page"""
+_WAKES = """
+    SELECT id, node_id, due FROM hipq_flow_wake
+    WHERE instance = %s AND id > %s AND id <= %s"""
+_DELETE_WAKES = "DELETE FROM hipq_flow_wake WHERE id"
+
+
+def is_heard(using: str) -> bool:
+    """Return whether somebody listens to what flows say of themselves."""
+    return bool(_fetched(_IS_HEARD, [], using))
+
+
+_IS_HEARD = "SELECT 1 FROM hipq_flow_channel WHERE name >= '/flow' AND name < '/flox' LIMIT 1"
+
+
+def is_log_heard(using: str) -> bool:
+    """Return whether somebody listens to the log of flows."""
+    return bool(_fetched(_IS_LOG_HEARD, [], using))
+
+
+_IS_LOG_HEARD = """
+    SELECT 1 FROM hipq_flow_channel AS c JOIN hipq_flow_nodeport AS p ON p.id = c.port_id
+    WHERE c.name IN ('/flow', '/flow/log') AND p.direction = 'in' LIMIT 1"""
+
+
+def observers_among(nodes: Iterable[int], using: str) -> set[int]:
+    """Return the nodes that listen to what flows say of themselves, or to everything."""
+    wanted = set(nodes)
+    if not wanted:
+        return set()
+    condition, given = _among(wanted, using)
+    return {pk for (pk,) in _fetched(f"{_OBSERVERS} {condition}", [given], using)}
+
+
+_OBSERVERS = """
+    SELECT DISTINCT p.node_id
+    FROM hipq_flow_nodeport AS p JOIN hipq_flow_channel AS c ON c.port_id = p.id
+    WHERE p.direction = 'in' AND (c.name IN ('/', '/flow') OR substr(c.name, 1, 6) = '/flow/')
+    AND p.node_id"""
+
+
+def ends_of(jobs: Iterable[int], using: str) -> dict[int, tuple[bool, bool]]:
+    """Return of each job whether it is final, and whether it has succeeded."""
+    condition, given = _among(jobs, using)
+    rows = _fetched(f"{_ENDS} {condition}", [given], using)
+    return {pk: (state == State.FINAL, how == Outcome.SUCCEEDED) for pk, state, how in rows}
+
+
+_ENDS = "SELECT id, state, outcome FROM hipq_job WHERE id"
+
+
+def insert_wakes(
+    nodes: Sequence[int], due: datetime | None, instance: str, now: datetime, using: str
+) -> set[int]:
+    """Store a wake for each node; return the queues whose workers are to be woken."""
+    ops = connections[using].ops
+    moments = [due and ops.adapt_datetimefield_value(due), ops.adapt_datetimefield_value(now)]
+    ids = _list(nodes, using)
+    if _is_postgresql(using):
+        return {pk for (pk,) in _fetched(_WAKE_POSTGRESQL, [instance, *moments, ids, ids], using)}
+    with connections[using].cursor() as cursor:
+        cursor.execute(_WAKE_SQLITE, [instance, *moments, ids])
+    return set()  # nobody can be woken
+
+
+_WAKE = """
+    INSERT INTO hipq_flow_wake (instance, node_id, due, create_time)
+    SELECT %s, w.id, {0}, {0} FROM {1}"""
+_WAKE_SQLITE = _WAKE.format("%s", "(SELECT value AS id FROM json_each(%s)) AS w")
+_WAKE_POSTGRESQL = f"""
+    WITH made AS ({_WAKE.format("%s::timestamptz", "unnest(%s::bigint[]) AS w(id)")})
+    SELECT DISTINCT queue_id FROM hipq_flow_node WHERE id = ANY(%s::bigint[])"""  # noqa: S608 - it is ours
+
+
+class NewMessage(NamedTuple):
+    """A message that is not stored yet."""
+
+    port: int
+    data: Any
+    context: Mapping[str, Any]
+    as_default: bool
+    log: bool
+
+
+def insert_messages(messages: Sequence[NewMessage], now: datetime, using: str) -> None:
+    """Store messages; their ids are in their order."""
+    if not messages:
+        return
+    connection = connections[using]
+    moment = connection.ops.adapt_datetimefield_value(now)
+    contexts: dict[int, str] = {}
+    rows = []
+    for port, data, context, as_default, log in messages:
+        text = contexts.get(id(context))  # most have the same one
+        if text is None:
+            text = contexts[id(context)] = encode_json(dict(context))
+        rows.append((port, encode_json(data), text, as_default, log, moment))
+    if _is_postgresql(using) and len(rows) > MANY:
+        _copy(rows, using)
+        return
+    with connection.cursor() as cursor:
+        cursor.executemany(_INSERT, rows)
+
+
+MANY = 5
+"""More messages than these are sent by COPY, which needs a round trip more."""
+
+
+def _copy(rows: Sequence[tuple[Any, ...]], using: str) -> None:
+    """Store messages while the client still writes them."""
+    connection = connections[using]
+    # What the driver raises in the middle of a COPY becomes Django's error too.
+    with connection.wrap_database_errors, connection.cursor() as cursor, cursor.copy(_COPY) as copy:
+        for start in range(0, len(rows), LINES_PER_WRITE):
+            part = rows[start : start + LINES_PER_WRITE]
+            copy.write(
+                "".join(["\t".join(map(str, row)) + "\n" for row in part]).replace("\\", r"\\")
+            )
+
+
+LINES_PER_WRITE = 1_000
+
+_COLUMNS_OF_NEW = "(port_id, data, context, as_default, log, create_time)"
+_COPY = f"COPY hipq_flow_message {_COLUMNS_OF_NEW} FROM STDIN"
+_INSERT = f"""
+    INSERT INTO hipq_flow_message {_COLUMNS_OF_NEW}
+    VALUES (%s, %s, %s, %s, %s, %s)"""  # noqa: S608 - names of columns
+
+
+def delete_messages(ids: Sequence[int], using: str) -> bool:
+    """Delete messages; return whether all of them were there and nobody else had locked one."""
+    if not ids:
+        return True
+    sql = _text_for(using, _DELETE_POSTGRESQL, _DELETE_SQLITE)
+    with connections[using].cursor() as cursor:
+        cursor.execute(sql, [_list(ids, using)])
+        return bool(cursor.rowcount == len(set(ids)))
+
+
+_DELETE_POSTGRESQL = """
+    DELETE FROM hipq_flow_message WHERE id = ANY(ARRAY(
+        SELECT id FROM hipq_flow_message WHERE id = ANY(%s::bigint[])
+        FOR UPDATE SKIP LOCKED))"""
+
+_DELETE_SQLITE = """
+    DELETE FROM hipq_flow_message WHERE id IN (SELECT value FROM json_each(%s))"""
+
+
+_TYPES = {
+    "BigIntegerField": "bigint",
+    "BooleanField": "boolean",
+    "CharField": "text",
+    "DateTimeField": "timestamptz",
+    "JSONField": "jsonb",
+}
+"""The types of PostgreSQL by the internal types of the fields."""
+
+
+def update_nodes(rows: Sequence[Mapping[str, Any]], using: str) -> None:
+    """Write values of many nodes, whose rows are locked, by one statement.
+
+    Each row has the `id` of its node, and all of them the same columns.
+    """
+    if not rows:
+        return
+    columns = [name for name in rows[0] if name != "id"]
+    writers = {name: _writer(name, using) for name in rows[0]}
+    values = json.dumps(
+        [{name: write(row[name]) for name, write in writers.items()} for row in rows]
+    )
+    build = _postgresql if _is_postgresql(using) else _sqlite
+    with connections[using].cursor() as cursor:
+        cursor.execute(build(columns), [values])
+
+
+def _writer(name: str, using: str) -> Callable[[Any], Any]:
+    """Return what writes the values of a column into the JSON text.
+
+    JSON is written as text, moments as the database has them; many rows share both.
+    """
+    field = Node._meta.get_field(name)
+    if isinstance(field, JSONField):
+        return _json_text
+    if isinstance(field, DateTimeField):
+        adapt = connections[using].ops.adapt_datetimefield_value
+        return cache(lambda moment: moment and str(adapt(moment)))
+    return _as_it_is
+
+
+def _json_text(value: Any) -> str:
+    return "{}" if value == {} else encode_json(value)
+
+
+def _postgresql(columns: Sequence[str]) -> str:
+    kinds = {name: _TYPES[_kind(name)] for name in columns}
+    given = ", ".join(
+        f"{name} {'text' if kind == 'jsonb' else kind}" for name, kind in kinds.items()
+    )
+    changes = ", ".join(
+        f"{name} = v.{name}{'::jsonb' if kind == 'jsonb' else ''}" for name, kind in kinds.items()
+    )
+    return (
+        f"UPDATE hipq_flow_node AS n SET {changes} "  # noqa: S608 - names of columns
+        f"FROM jsonb_to_recordset(%s::jsonb) AS v(id bigint, {given}) WHERE n.id = v.id"
+    )
+
+
+def _sqlite(columns: Sequence[str]) -> str:
+    changes = ", ".join(f"{name} = json_extract(v.value, '$.{name}')" for name in columns)
+    return (
+        f"UPDATE hipq_flow_node SET {changes} "  # noqa: S608 - names of columns
+        "FROM json_each(%s) AS v WHERE hipq_flow_node.id = json_extract(v.value, '$.id')"
+    )
+
+
+def _kind(name: str) -> str:
+    return str(Node._meta.get_field(name).get_internal_type())

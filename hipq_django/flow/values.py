@@ -1,0 +1,148 @@
+"""Plain values of flows: nothing, packets, and what a run has done. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from enum import Enum
+from typing import Any, Final, Literal, NamedTuple
+
+
+class _Nothing(Enum):
+    NOTHING = "NOTHING"
+
+    def __repr__(self) -> str:
+        return "flow.NOTHING"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+NOTHING: Final = _Nothing.NOTHING
+"""What an empty port gives, which is not JSON's null."""
+
+STAGE: Final = "flow.jobs"
+WIDGET: Final = "flow.widget"
+"""The component that makes messages jobs of some type."""
+
+DEFAULT_LIMIT: Final = 100
+MAX_LIMIT: Final = 100_000
+"""How many jobs a stage has at a time."""
+
+Direction = Literal["in", "out"]
+
+
+class Rest:
+    """What a node is while no run of it is due."""
+
+    COMPLETED = "completed"
+    SUSPENDED = "suspended"
+    FAILED = "failed"
+    TERMINATING = "terminating"
+    TERMINATED = "terminated"
+
+
+RESTS: Final = ("completed", "suspended", "failed", "terminating", "terminated")
+RUNS_BY_ITSELF: Final = ("completed", "suspended")
+"""A node in any other rest is run by force, or to shut down, only."""
+
+
+class Packet(NamedTuple):
+    """One message as it was read. `id` is the same in a retry; it is 0 for a default."""
+
+    id: int
+    value: Any
+    context: dict[str, Any]
+    time: datetime | None
+
+
+class PortName(NamedTuple):
+    """Which port."""
+
+    node: int
+    direction: str
+    name: str
+
+
+@dataclass(slots=True)
+class Write:
+    """One value that is to lie on a port."""
+
+    port: PortName
+    value: Any
+    context: dict[str, Any] = field(default_factory=dict)
+    as_default: bool = False
+    notify: bool = True
+    log: bool = True
+
+
+@dataclass(slots=True)
+class Effects:
+    """What a run has done: applied when its attempt ends, or never.
+
+    All of it is JSON, because it outlives the process of a run that waits for an answer.
+    """
+
+    taken: list[int] = field(default_factory=list)
+    """The ids of the messages that it has read."""
+    writes: list[Write] = field(default_factory=list)
+    state: dict[str, Any] = field(default_factory=dict)
+    unset: list[str] = field(default_factory=list)
+    published: list[tuple[str, Any, dict[str, Any]]] = field(default_factory=list)
+    """Channel, message and context."""
+    logs: list[dict[str, Any]] = field(default_factory=list)
+    verbs: list[tuple[str, list[Any], dict[str, Any]]] = field(default_factory=list)
+    """What it did to its family, aliases and connections, in its order."""
+
+    def __bool__(self) -> bool:
+        return any((self.taken, self.writes, self.state, self.unset, self.published)) or bool(
+            self.logs or self.verbs
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the effects as they are stored."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, stored: dict[str, Any]) -> Effects:
+        """Return stored effects."""
+        if not stored:
+            return cls()
+        values = dict(stored)
+        values["writes"] = [Write(**{**w, "port": PortName(*w["port"])}) for w in values["writes"]]
+        values["published"] = [tuple(entry) for entry in values["published"]]
+        values["verbs"] = [tuple(entry) for entry in values["verbs"]]
+        return cls(**values)
+
+    def add(self, later: Effects) -> None:
+        """Add what was done after this."""
+        self.taken += later.taken
+        self.writes += later.writes
+        if later.unset:
+            self.unset_state(tuple(later.unset))
+        if later.state:
+            self.set_state(later.state)
+        self.published += later.published
+        self.logs += later.logs
+        self.verbs += later.verbs
+
+    def joined(self, later: Effects) -> Effects:
+        """Return this with what was done after it."""
+        self.add(later)
+        return self
+
+    def set_state(self, values: dict[str, Any]) -> None:
+        """Note new values of the state."""
+        self.state |= values
+        self.unset = [key for key in self.unset if key not in values]
+
+    def unset_state(self, keys: tuple[str, ...]) -> None:
+        """Note that values of the state are gone."""
+        for key in keys:
+            self.state.pop(key, None)
+        self.unset += [key for key in keys if key not in self.unset]
+
+    def changed(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Return a state with the changes of this run."""
+        kept = {key: value for key, value in state.items() if key not in self.unset}
+        return kept | self.state

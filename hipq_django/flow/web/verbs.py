@@ -1,0 +1,219 @@
+"""What requests do: each function reads its call, does a verb of flows, and returns the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hipq_django import flow
+from hipq_django.flow.graphs.applying import apply
+from hipq_django.flow.graphs.problem import errors_of
+from hipq_django.flow.graphs.publicity import check_public
+from hipq_django.flow.web.call import Call
+from hipq_django.flow.web.fields import read_moment
+from hipq_django.flow.web.refusals import RefusedCallError
+from hipq_django.flow.web.showing import (
+    first_packets,
+    masking,
+    shown_node,
+    shown_packet,
+    shown_ports,
+)
+
+FEW, MOST = 10, 100
+"""How many messages are shown: if nothing else is said, and at most."""
+
+MOST_WRITTEN = 10_000
+"""How many messages a request writes at most, so that none holds its transaction open for long."""
+
+Answer = dict[str, Any]
+
+
+# Channels
+
+
+def publish(call: Call) -> Answer:
+    """Publish a message on a channel."""
+    flow.publish(call.fields["channel"], call.fields["message"], instance=call.instance)
+    return {}
+
+
+def log(call: Call) -> Answer:
+    """Log a text or an object."""
+    flow.log(call.fields["entry"], instance=call.instance)
+    return {}
+
+
+# Nodes
+
+
+def components(call: Call) -> Answer:
+    """Tell which components may be started."""
+    declared = flow.components(instance=call.instance)
+    return {"components": [component for component in declared if component["public"]]}
+
+
+def start(call: Call) -> Answer:
+    """Start a node of a public component, or the nodes of a spec."""
+    options = dict(call.fields)
+    component = options.pop("component")
+    _check_component(call, component)
+    for port, values in options.get("data", {}).items():
+        _check_messages(f"data: of port {port!r:.100}", values)
+    if "parent" in options:
+        options["parent"] = call.named("parent")
+    options["at"] = read_moment(options.get("at"))
+    options.setdefault("by", f"user:{call.user}"[:200])
+    return {"node": flow.start(component, instance=call.instance, **options).pk}
+
+
+def _check_component(call: Call, component: Any) -> None:
+    if isinstance(component, dict):
+        call.needs("edit_graph")
+        problems = errors_of(flow.check(component, only_public=True, instance=call.instance))
+    else:
+        problems = check_public(call.instance, component)
+    if problems:
+        raise flow.GraphError(problems)
+
+
+def node(call: Call) -> Answer:
+    """Tell all of a node."""
+    return shown_node(call)
+
+
+def delete(call: Call) -> Answer:
+    """Delete a tree that is terminated."""
+    if not call.node.delete():
+        reason = f"{call.node} is not terminated, or a node below it; terminate it first."
+        raise RefusedCallError(409, reason, deleted=False)
+    return {"deleted": True}
+
+
+def state(call: Call) -> Answer:
+    """Set and remove values of the state."""
+    call.node.state.set(call.fields.get("set", {}))
+    call.node.state.unset(*call.fields.get("unset", []))
+    return {"state": masking(call).mask(call.node.state.all())}
+
+
+def ports(call: Call) -> Answer:
+    """Give a node the ports of its component and these."""
+    call.node.set_ports(call.fields.get("inputs"), call.fields.get("outputs"))
+    return shown_ports(call.node, masking(call))
+
+
+def run(call: Call) -> Answer:
+    """Let a node run, or its parent; tell which one will."""
+    return {"node": run_node(call.node, call.fields)}
+
+
+def run_node(node: flow.Node, how: Mapping[str, Any]) -> int | None:
+    """Let a node run as a body says; return the id of the node that will, or None."""
+    found = node.run(**{**how, "at": read_moment(how.get("at"))})
+    return None if found is None else found.pk
+
+
+def terminate(call: Call) -> Answer:
+    """Let a node shut down."""
+    call.node.terminate(**call.fields)
+    return {"status": call.node.status}
+
+
+def lock(call: Call) -> Answer:
+    """Keep a node from running; whoever comes too early asks again, and holds no thread here."""
+    token = call.node.lock(call.fields["ttl"], retries=1)
+    if token is None:
+        raise RefusedCallError(409, f"{call.node} is running, or locked; try again.")
+    return {"token": token}
+
+
+def refresh_lock(call: Call) -> Answer:
+    """Let a lock last longer."""
+    if not call.node.refresh_lock(call.fields["ttl"]):
+        raise RefusedCallError(409, f"{call.node} is not locked any more; lock it anew.")
+    return {"refreshed": True}
+
+
+def unlock(call: Call) -> Answer:
+    """Give a lock back."""
+    if not call.node.unlock(call.fields["token"]):
+        raise RefusedCallError(409, f"{call.node} is not locked with this token.")
+    return {"unlocked": True}
+
+
+def adopt(call: Call) -> Answer:
+    """Take a node without parent as a child."""
+    call.node.adopt(call.named("child"), call.fields["name"])
+    return _family(call)
+
+
+def disown(call: Call) -> Answer:
+    """Let a child go."""
+    call.node.disown(call.fields["name"])
+    return _family(call)
+
+
+def _family(call: Call) -> Answer:
+    return {"children": {name: child.pk for name, child in call.node.children.items()}}
+
+
+# Graphs
+
+
+def graph(call: Call) -> Answer:
+    """Tell the spec of a graph."""
+    spec = call.node.graph
+    if spec is None:
+        raise RefusedCallError(404, f"{call.node} is no graph.")
+    return {"spec": masking(call).mask(spec)}
+
+
+def edit_graph(call: Call) -> Answer:
+    """Let a graph be as a new spec says."""
+    apply(call.node, call.fields["spec"], only_public=True)
+    return _family(call)
+
+
+# Ports
+
+
+def read(call: Call) -> Answer:
+    """Take the oldest message of a port, or its default; nothing if there is neither."""
+    packet = call.port.packet()
+    return {} if packet is None else shown_packet(packet)
+
+
+def entries(call: Call) -> Answer:
+    """Tell the oldest messages of a port, which stay there."""
+    count = call.fields.get("count", FEW)
+    if not (isinstance(count, int) and 1 <= count <= MOST):
+        raise RefusedCallError(
+            422, f"count: it is {count!r}; give a whole number from 1 to {MOST}."
+        )
+    if call.place["port"] not in call.ports:  # looking makes no port where `*` stands for it
+        raise RefusedCallError(404, f"{call.node} has no port {call.place['port']!r:.100} yet.")
+    return {
+        "size": call.port.size,
+        "entries": [shown_packet(packet) for packet in first_packets(call.port, count)],
+    }
+
+
+def write(call: Call) -> Answer:
+    """Write one message, or a list of them."""
+    if ("data" in call.fields) == ("list" in call.fields):
+        raise RefusedCallError(
+            422, "the body needs either 'data', one message, or 'list', several."
+        )
+    values = call.fields["list"] if "list" in call.fields else [call.fields["data"]]
+    _check_messages("list:", values)
+    call.port.write_many(values)
+    return {}
+
+
+def _check_messages(where: str, values: Any) -> None:
+    if not isinstance(values, list):
+        raise RefusedCallError(422, f"{where} it is {values!r:.100}; give a list.")
+    if len(values) > MOST_WRITTEN:
+        said = f"there are {len(values):,} messages; give at most {MOST_WRITTEN:,} at a time."
+        raise RefusedCallError(422, f"{where} {said}")

@@ -1,0 +1,131 @@
+"""The view of all endpoints: who asks, what for, may he, do it, say what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from django.db import DataError, IntegrityError
+from django.http import HttpRequest, JsonResponse
+from django.http.response import HttpResponseBase
+
+from hipq_django import events
+from hipq_django.conf.instances import get_instance
+from hipq_django.conf.rules import DEFAULT
+from hipq_django.database.transactions import write_transaction
+from hipq_django.exceptions import ConfigurationError, HipqError
+from hipq_django.flow.contexts import context
+from hipq_django.flow.grouping import group
+from hipq_django.flow.lifecycle import locked_node
+from hipq_django.flow.settings import flow_settings
+from hipq_django.flow.web.call import Call
+from hipq_django.flow.web.endpoints import Endpoint
+from hipq_django.flow.web.fields import (
+    OBJECT,
+    RUN,
+    Field,
+    Fields,
+    checked_context,
+    checked_fields,
+    storable,
+)
+from hipq_django.flow.web.refusals import RefusedCallError, refusal_of
+from hipq_django.flow.web.users import check_origin, check_permission, find_user
+from hipq_django.flow.web.verbs import run_node
+from hipq_django.web.receiving import ReceivingView, RefusedError, read_body, read_json
+
+ENVELOPE_BYTES = 65_536
+"""How much larger than a message a body may be."""
+
+
+class EndpointView(ReceivingView):
+    """Answers the methods of one address in JSON; a request counts as a whole, or not at all.
+
+    401: nobody who is known asks. 403: the permission is missing, or another site asks in the
+    user's name. 404: there is no such node, port or graph. 409: a name is taken, or a node locked
+    or running. 413: the body, or a message, is too large. 422: the body is not as it must be;
+    `problems` says what is wrong with a graph. 405: another method. 503: the database or the
+    configuration failed. Each of these changes nothing.
+    """
+
+    endpoints: Mapping[str, Endpoint] = {}
+
+    @classmethod
+    def of(cls, endpoints: Sequence[Endpoint]) -> Callable[..., HttpResponseBase]:
+        """Return the view of endpoints with the same address."""
+        by_method = {endpoint.method: endpoint for endpoint in endpoints}
+        if "GET" in by_method:
+            by_method["HEAD"] = by_method["GET"]
+        methods = [method.lower() for method in by_method]
+        return cls.as_view(endpoints=by_method, http_method_names=methods)
+
+    def get(self, request: HttpRequest, **place: Any) -> JsonResponse:
+        """Tell something."""
+        return self.post(request, **place)
+
+    def delete(self, request: HttpRequest, **place: Any) -> JsonResponse:
+        """Delete something."""
+        return self.post(request, **place)
+
+    def receive(
+        self, request: HttpRequest, *, instance: str = DEFAULT, **place: Any
+    ) -> JsonResponse:
+        """Do what is asked for, and say what became of it or why it is refused."""
+        endpoint = self.endpoints[str(request.method)]
+        try:
+            return JsonResponse(_answer(request, endpoint, instance, place))
+        except RefusedCallError as refusal:
+            return self._refused(refusal)
+        except ConfigurationError:
+            raise  # the trouble is on this side
+        except RefusedError as error:
+            status = 422 if error.status == 400 else error.status
+            return self._refused(RefusedCallError(status, str(error)))
+        except (HipqError, DataError, IntegrityError) as error:
+            return self._refused(refusal_of(error))
+
+    def _refused(self, refusal: RefusedCallError) -> JsonResponse:
+        """Say why; the log does not, because the reason may quote the body."""
+        events.warning("request_refused", "", route=self.route, status=refusal.status)
+        response = JsonResponse({"error": str(refusal), **refusal.more}, status=refusal.status)
+        if refusal.status == 401:
+            response["WWW-Authenticate"] = "Session"  # HTTP wants a name of the way to log in
+        return response
+
+
+def _answer(
+    request: HttpRequest, endpoint: Endpoint, instance: str, place: Mapping[str, str]
+) -> dict[str, Any]:
+    user = find_user(request, instance)
+    check_permission(user, endpoint.permission)
+    if endpoint.method == "GET":
+        return endpoint.verb(Call(instance, user, {}, place))
+    limit = flow_settings(instance).max_message_bytes + ENVELOPE_BYTES
+    body = read_body(request, limit)
+    check_origin(request, instance)
+    said = _read(body, endpoint)
+    how = _read_run(said.pop("run", None), user) if endpoint.may_run else None
+    around = checked_context(said.pop("context", {}))
+    call = Call(instance, user, said, place)
+    with write_transaction(get_instance(instance).database), context(**around):
+        if how is not None:
+            locked_node(call.node)  # before its ports, as everybody does who locks both
+        with group(instance=instance):
+            answer = endpoint.verb(call)
+        return answer if how is None else {**answer, "run": run_node(call.node, how)}
+
+
+def _read(body: bytes, endpoint: Endpoint) -> dict[str, Any]:
+    beside: Fields = {"context": Field(OBJECT)}
+    if endpoint.may_run:
+        beside = {**beside, "run": Field(OBJECT)}
+    said = storable(read_json(body)) if body else {}
+    return checked_fields(said, {**endpoint.fields, **beside})
+
+
+def _read_run(said: Any, user: Any) -> dict[str, Any] | None:
+    """Return how a node is to run after a verb, if it is."""
+    if said is None:
+        return None
+    check_permission(user, "run_node")
+    return checked_fields(said, RUN, "run")

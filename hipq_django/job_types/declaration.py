@@ -1,0 +1,203 @@
+"""A declaration: the code of a job type, and the defaults of its jobs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from django.utils.functional import cached_property
+
+from hipq_django.conf.rules import DEFAULT
+from hipq_django.domain.drafts import JobDefaults, TypeOptions
+from hipq_django.domain.redaction import checked_fields
+from hipq_django.domain.schedules import Cron, Every, spec_of
+from hipq_django.domain.uniqueness import Unique, checked_unique
+from hipq_django.domain.validation import (
+    checked_counted,
+    checked_factor,
+    checked_max_timeout,
+    checked_name,
+    checked_priority,
+    checked_timeout,
+    checked_type_name,
+    checked_zone,
+)
+from hipq_django.domain.windows import parse_windows
+from hipq_django.exceptions import (
+    InvalidJobError,
+    InvalidJobTypeError,
+    InvalidScheduleError,
+    UnknownOptionError,
+)
+from hipq_django.job_types.verbs import VerbsByKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from hipq_django.domain.retries import RetryPolicy
+
+    Handler = Callable[..., Any]
+
+DEFAULT_QUEUE = "default"
+TYPE_OPTIONS = tuple(TypeOptions.__annotations__)
+
+H = TypeVar("H", bound="Handler")
+
+
+@dataclass(eq=False)
+class Declaration(VerbsByKey):
+    """A declared job type: its code and the defaults of its jobs.
+
+    `handler(job)`, `response_handler(job, response)` and `retry_handler(job)` are what a worker
+    calls, whatever arguments the project's functions take. This code also runs jobs of the
+    `aliases`.
+    """
+
+    name: str
+    handler: Handler
+    instance: str = DEFAULT
+    queue: str = DEFAULT_QUEUE
+    defaults: JobDefaults = field(default_factory=JobDefaults)
+    policy: RetryPolicy | None = None
+    max_timeout: float | None = None
+    sensitive: tuple[str, ...] = ()
+    counted_answers: bool = False
+    aliases: tuple[str, ...] = ()
+    unique: Unique | None = None
+    schedules: dict[str, Cron | Every] = field(default_factory=dict)
+    signature: str = ""
+    """What the function of a task takes; empty for a job type whose handler takes the job."""
+    kind: str = ""
+    """How workers find this code where nobody has declared it; empty: not at all."""
+    response_handler: Handler | None = None
+    retry_handler: Handler | None = None
+
+    def __post_init__(self) -> None:
+        self.__doc__ = self.handler.__doc__
+        self.__module__ = self.handler.__module__
+        self.__qualname__ = self.handler.__qualname__
+
+    @cached_property
+    def as_declared(self) -> dict[str, Any]:
+        """The values with which a row is created, in the form that is compared and stored."""
+        return {
+            "queue": self.queue,
+            "default_timeout": self.defaults.timeout,
+            "default_priority": self.defaults.priority,
+            "default_throttle_factor": str(self.defaults.throttle_factor),
+            "default_time_windows": [str(window) for window in self.defaults.time_windows],
+            "time_zone": self.defaults.time_zone,
+        }
+
+    @cached_property
+    def policy_text(self) -> str:
+        """The policy as a log line names it."""
+        return str(self.policy)
+
+    def checked_data(self, job_data: Any) -> Any:
+        """Return the data of a new job as it is stored; for a task, its arguments."""
+        return job_data
+
+    def set_response_handler(self, handler: Handler) -> None:
+        """Set the response handler, as a worker calls it; there can be only one."""
+        self._check_free("on_response", self.response_handler)
+        self.response_handler = handler
+
+    def set_retry_handler(self, handler: Handler) -> None:
+        """Set the retry handler, as a worker calls it; there can be only one."""
+        self._check_free("on_error", self.retry_handler)
+        self.retry_handler = handler
+
+    def _check_free(self, name: str, taken: Handler | None) -> None:
+        if taken is not None:
+            raise InvalidJobTypeError(
+                f"job type {self.name!r} already has {name} {taken.__qualname__}; remove one."
+            )
+
+
+def checked_values(
+    name: object, queue: object, instance: object, options: TypeOptions
+) -> dict[str, Any]:
+    """Return the values of a `Declaration`; raise `InvalidJobTypeError` for invalid ones."""
+    for option in options.keys() - set(TYPE_OPTIONS):
+        raise UnknownOptionError(f"job type {name!r}", option, (*TYPE_OPTIONS, "queue", "instance"))
+    try:
+        checked = checked_type_name(name)
+    except InvalidJobError as error:
+        raise InvalidJobTypeError(str(error)) from error
+    try:
+        defaults = _defaults(options)
+        return {
+            "name": checked,
+            "instance": checked_name("instance", instance),
+            "queue": checked_name("queue", queue),
+            "defaults": defaults,
+            "policy": _checked_policy(name, options.get("retry")),
+            "max_timeout": checked_max_timeout(options.get("max_timeout"), defaults.timeout),
+            "sensitive": checked_fields(options.get("sensitive", ())),
+            "counted_answers": checked_counted(options.get("counted_answers", False)),
+            "aliases": _checked_aliases(options.get("aliases", ())),
+            "unique": checked_unique(options.get("unique"), options.get("unique_on")),
+            "schedules": _checked_schedules(checked, options.get("schedule")),
+        }
+    except InvalidScheduleError as error:
+        raise InvalidScheduleError(f"job type {name!r}: {error}") from error
+    except InvalidJobError as error:
+        raise InvalidJobTypeError(f"job type {name!r}: {error}") from error
+
+
+def checked_handler(name: str, handler: H, *given: str) -> H:
+    """Return the handler; raise `InvalidJobTypeError` unless it accepts its arguments."""
+    if not callable(handler) or not hasattr(handler, "__qualname__"):
+        raise InvalidJobTypeError(f"job type {name!r}: handler {handler!r} is not a function.")
+    try:
+        signature = inspect.signature(handler)
+    except (ValueError, TypeError):  # a callable that is not written in Python
+        return handler
+    try:
+        signature.bind(*given)
+    except TypeError as error:
+        raise InvalidJobTypeError(
+            f"job type {name!r}: handler {handler.__qualname__}{signature} is called with "
+            f"({', '.join(given)}): {error}."
+        ) from error
+    return handler
+
+
+def _defaults(options: TypeOptions) -> JobDefaults:
+    plain = JobDefaults()
+    return JobDefaults(
+        timeout=checked_timeout(options.get("timeout", plain.timeout)),
+        priority=checked_priority(options.get("priority", plain.priority)),
+        throttle_factor=checked_factor(options.get("throttle_factor", plain.throttle_factor)),
+        time_windows=parse_windows(options.get("time_windows") or ()),
+        time_zone=checked_zone(options.get("time_zone") or ""),
+    )
+
+
+def _checked_schedules(name: str, given: Any) -> dict[str, Cron | Every]:
+    if given is None:
+        return {}
+    named = given if isinstance(given, Mapping) else {name: given}
+    try:
+        return {checked_type_name(key): spec_of(spec) for key, spec in named.items()}
+    except InvalidJobError as error:
+        raise InvalidScheduleError(f"schedule: {error}") from error
+
+
+def _checked_aliases(aliases: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(aliases, str):
+        raise InvalidJobError(f"aliases={aliases!r}: give a list of names, [{aliases!r}].")
+    return tuple(map(checked_type_name, aliases))
+
+
+def _checked_policy(name: object, policy: Any) -> RetryPolicy | None:
+    usable = callable(getattr(policy, "decide", None)) and not isinstance(policy, type)
+    if policy is None or usable:
+        return policy  # type: ignore[no-any-return]  # by what it can do
+    raise InvalidJobTypeError(
+        f"job type {name!r}: retry={policy!r} is not a policy; give Exponential(…), Fixed(…), "
+        "Never() or an object with a method decide(failure)."
+    )

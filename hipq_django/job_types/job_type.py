@@ -1,0 +1,141 @@
+"""`job_type`: declares a function that gets the whole job, and may wait for an answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+
+import hipq_django
+from hipq_django.conf.rules import DEFAULT
+from hipq_django.domain.drafts import (
+    EnqueueOptions,
+    JobOptions,
+    NewJob,
+    OnConflict,
+    TypeOptions,
+    split_options,
+    unstored,
+)
+from hipq_django.exceptions import InvalidJobTypeError
+from hipq_django.job_types.declaration import (
+    DEFAULT_QUEUE,
+    Declaration,
+    checked_handler,
+    checked_values,
+)
+from hipq_django.job_types.registry import register
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hipq_django.models import Job
+
+    Handler = Callable[[Job], Any]
+
+F = TypeVar("F", bound="Callable[[Job], Any]")
+G = TypeVar("G", bound="Callable[[Job, Any], Any]")
+
+
+def job_type(
+    name: str,
+    *,
+    queue: str = DEFAULT_QUEUE,
+    instance: str = DEFAULT,
+    **options: Unpack[TypeOptions],
+) -> Callable[[Handler], JobTypeSpec]:
+    """Declare the decorated function as the handler of job type `name`.
+
+    Options are the defaults of its jobs: `timeout` (seconds, 86,400), `priority` (100, lower is
+    sooner), `throttle_factor` (1), `time_windows` (none), `time_zone` of the windows (the project's
+    TIME_ZONE); `retry`, a policy such as `Exponential(max_attempts=5)`; `max_timeout`, how long
+    `extend` can make an attempt (ten times its timeout); `sensitive`, the fields of data and
+    answers that are masked in the admin, the log and errors, such as `["card"]`;
+    `counted_answers=True` if handlers return `WAIT_FOR(number)`; `aliases`, former names whose jobs
+    this code runs too; `unique` and `unique_on`, for at most one job with the same data. The
+    handler takes a Job and returns JSON, `WAIT` or `WAIT_FOR`; it may be `async def`.
+    """
+    if callable(name):
+        called = getattr(name, "__name__", "handler")
+        raise InvalidJobTypeError(
+            f'job_type has no name; write @hipq.job_type("{called}") above {called}.'
+        )
+
+    def declare(handler: Handler) -> JobTypeSpec:
+        values = checked_values(name, queue, instance, options)
+        return register(JobTypeSpec(handler=checked_handler(name, handler, "job"), **values))
+
+    checked_values(name, queue, instance, options)
+    return declare
+
+
+@dataclass(eq=False)
+class JobTypeSpec(Declaration):
+    """A declared job type whose handler takes the job.
+
+    It replaces the decorated function: calling it calls the handler.
+    """
+
+    def __call__(self, job: Job) -> Any:
+        return self.handler(job)
+
+    def on_response(self, handler: G) -> G:
+        """Declare the response handler: `handler(job, response)` runs when the answer has come."""
+        self.set_response_handler(checked_handler(self.name, handler, "job", "response"))
+        return handler
+
+    def on_error(self, handler: F) -> F:
+        """Declare the retry handler: `handler(job)` returns RetryIn, RetryAt, GiveUp or None."""
+        self.set_retry_handler(checked_handler(self.name, handler, "job"))
+        return handler
+
+    def enqueue(
+        self,
+        job_data: Any = None,
+        *,
+        on_conflict: OnConflict | None = None,
+        **options: Unpack[JobOptions],
+    ) -> Job:
+        """Enqueue a job of this type; options as for `hipq_django.enqueue`."""
+        place: Any = {"instance": self.instance, "on_conflict": on_conflict}
+        return hipq_django.enqueue(self.name, job_data, **{**place, **options})
+
+    async def aenqueue(
+        self,
+        job_data: Any = None,
+        *,
+        on_conflict: OnConflict | None = None,
+        **options: Unpack[JobOptions],
+    ) -> Job:
+        """Enqueue a job of this type from async code."""
+        place: Any = {"instance": self.instance, "on_conflict": on_conflict}
+        return await hipq_django.aenqueue(self.name, job_data, **{**place, **options})
+
+    def new(self, job_data: Any = None, **options: Unpack[JobOptions]) -> NewJob:
+        """Return a job that is not stored yet, for `enqueue_many`."""
+        of_jobs, how = split_options(f"job type {self.name!r}", options)
+        return unstored(self.name, job_data, of_jobs, how)
+
+    def using(self, **options: Unpack[EnqueueOptions]) -> JobTypeWithOptions:
+        """Return the job type with options for its next jobs: those of `enqueue`."""
+        return JobTypeWithOptions(self, *split_options(f"job type {self.name!r}", options))
+
+
+class JobTypeWithOptions:
+    """A job type with options for its next jobs."""
+
+    def __init__(self, declared: JobTypeSpec, of_jobs: dict[str, Any], how: dict[str, Any]) -> None:
+        self._declared = declared
+        self._of_jobs = of_jobs
+        self._how = how
+
+    def enqueue(self, job_data: Any = None) -> Job:
+        """Enqueue a job; return it."""
+        return self._declared.enqueue(job_data, **self._of_jobs, **self._how)
+
+    async def aenqueue(self, job_data: Any = None) -> Job:
+        """Enqueue in async code."""
+        return await self._declared.aenqueue(job_data, **self._of_jobs, **self._how)
+
+    def new(self, job_data: Any = None) -> NewJob:
+        """Return a job that is not stored yet, for `enqueue_many`."""
+        return unstored(self._declared.name, job_data, self._of_jobs, self._how)

@@ -1,0 +1,253 @@
+"""`task`: declares a plain function whose arguments are stored, and which a worker calls."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
+
+from asgiref.sync import sync_to_async
+
+from hipq_django.conf.instances import get_arguments
+from hipq_django.conf.rules import DEFAULT
+from hipq_django.domain.drafts import (
+    BoundJob,
+    EnqueueOptions,
+    TypeOptions,
+    check_of_jobs,
+    split_options,
+)
+from hipq_django.domain.signature import FILLED_IN, Signature
+from hipq_django.exceptions import (
+    ArgumentsError,
+    InvalidJobTypeError,
+    StoredArgumentsError,
+    nearest_name,
+)
+from hipq_django.job_types.current import current_job
+from hipq_django.job_types.declaration import DEFAULT_QUEUE, Declaration, checked_values
+from hipq_django.job_types.registry import register
+
+if TYPE_CHECKING:
+    from hipq_django.models import Job
+
+P = ParamSpec("P")
+R = TypeVar("R")
+H = TypeVar("H", bound="Callable[..., Any]")
+
+_WITHOUT_A_NAME = ("<locals>", "<lambda>")
+
+
+@overload
+def task(function: Callable[P, R], /) -> Task[P, R]: ...
+@overload
+def task(
+    *,
+    name: str | None = None,
+    queue: str = DEFAULT_QUEUE,
+    instance: str = DEFAULT,
+    **options: Unpack[TypeOptions],
+) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+def task(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    queue: str = DEFAULT_QUEUE,
+    instance: str = DEFAULT,
+    **options: Any,
+) -> Any:
+    """Declare the decorated function as a task: a job type whose jobs store its arguments.
+
+    The name of the task is `name` or, by default, the path of the function. Options are those of
+    `job_type`. The parameters `job` and `inputs` are filled in by the worker; all others are
+    arguments, given to `.enqueue` and stored as JSON (setting ARGUMENTS). The function returns
+    JSON, and may be `async def`. Calling the task calls the function, nothing else.
+    """
+
+    def declare(function: Callable[..., Any]) -> Task[..., Any]:
+        values = checked_values(_name_of(function, name), queue, instance, options)  # type: ignore[arg-type]  # it checks them
+        return register(Task(handler=function, **values))
+
+    if function is None:
+        return declare
+    if not callable(function):
+        raise InvalidJobTypeError(
+            f'task({function!r:.100}): write @hipq.task above a function, or @hipq.task(name="…").'
+        )
+    return declare(function)
+
+
+@dataclass(eq=False)
+class Task(Declaration, Generic[P, R]):
+    """A declared task, which replaces the decorated function."""
+
+    def __post_init__(self) -> None:
+        Declaration.__post_init__(self)
+        self._function = self.handler
+        self._signature = Signature(self.name, self._function)
+        self.signature = self._signature.text
+        self.handler = self._called_by_worker(self._function)
+        if self.schedules and self._signature.required:
+            first = self._signature.required[0]
+            raise InvalidJobTypeError(
+                f"task {self.name!r} has a schedule, but its argument {first} has no default; give "
+                "it one, or call hipq_django.schedule(name, task.new(…), …)."
+            )
+        for name in (self.unique.on or ()) if self.unique else ():
+            if name not in self._signature.arguments:
+                near = nearest_name(name, self._signature.arguments)
+                raise InvalidJobTypeError(
+                    f"task {self.name!r}: unique_on names {name!r}, which is no argument{near}"
+                )
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function; `job` and `inputs` are the current job's, or None and [] outside of
+        one."""
+        filled_in = self._filled_in(current_job())
+        return self._function(*args, **{**filled_in, **kwargs})  # type: ignore[no-any-return]  # it is R
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+        """Enqueue a job that calls the function with these arguments; return it.
+
+        Raise `ArgumentsError`, with nothing stored, if they do not fit.
+        """
+        return self.using().enqueue(*args, **kwargs)
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+        """Enqueue in async code."""
+        return await self.using().aenqueue(*args, **kwargs)
+
+    def new(self, *args: P.args, **kwargs: P.kwargs) -> BoundJob:
+        """Return a job that is not stored yet, for `enqueue_many`; the arguments are checked."""
+        return self.using().new(*args, **kwargs)
+
+    def using(self, **options: Unpack[EnqueueOptions]) -> TaskWithOptions[P, R]:
+        """Return the task with options for its next jobs: those of `hipq_django.enqueue`."""
+        return TaskWithOptions(self, *split_options(f"task {self.name!r}", options))
+
+    def on_response(self, handler: H) -> H:
+        """Declare the response handler: it takes any of `response`, `job` and the arguments."""
+        self.set_response_handler(self._called_with(handler, "response"))
+        return handler
+
+    def on_error(self, handler: H) -> H:
+        """Declare the retry handler: it takes any of `job` and the arguments.
+
+        It returns RetryIn, RetryAt, GiveUp or None.
+        """
+        self.set_retry_handler(self._called_with(handler))
+        return handler
+
+    def checked_data(self, job_data: Any) -> Any:
+        """Return the stored arguments of a new job; raise `ArgumentsError` if they do not fit."""
+        if problem := self._signature.misfit(job_data):
+            raise ArgumentsError(problem)
+        return self.dumped(job_data)
+
+    def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Return given arguments as they are stored; raise `ArgumentsError` if they cannot be."""
+        return self.dumped(self._signature.bind(args, kwargs))
+
+    def dumped(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return arguments as JSON."""
+        try:
+            return get_arguments(self.instance).dump(self._function, arguments)
+        except (ValueError, TypeError) as error:
+            raise ArgumentsError(f"{self._signature.short_name}: {error}") from error
+
+    def _loaded(self, job: Job) -> dict[str, Any]:
+        """Return the arguments of a job; raise `StoredArgumentsError` if they do not fit."""
+        if problem := self._signature.misfit(job.job_data):
+            raise StoredArgumentsError(problem)
+        try:
+            return get_arguments(self.instance).load(self._function, job.job_data)
+        except (ValueError, TypeError) as error:
+            raise StoredArgumentsError(f"{self._signature.short_name}: {error}") from error
+
+    def _filled_in(self, job: Job | None) -> dict[str, Any]:
+        names = self._signature.filled_in
+        values: dict[str, Any] = {"job": job, "inputs": []}
+        if "inputs" in names and job is not None:
+            values["inputs"] = job.first_inputs()
+        return {name: values[name] for name in names}
+
+    def _called_by_worker(self, function: Callable[..., Any]) -> Callable[[Job], Any]:
+        """Return the handler of a task's jobs."""
+
+        @wraps(function)
+        def handler(job: Job) -> Any:
+            return function(**self._loaded(job), **self._filled_in(job))
+
+        return handler
+
+    def _called_with(self, handler: Callable[..., Any], *given: str) -> Callable[..., Any]:
+        """Return what calls a handler with what it asks for of `given`, `job` and the arguments."""
+        named = [*given, *FILLED_IN, *self._signature.arguments]
+        asked = list(_asked_for(self.name, handler, named))
+        defaults = self._signature.defaults
+
+        @wraps(handler)
+        def call(job: Job, *values: Any) -> Any:
+            known = {**defaults, **self._loaded(job), "job": job}
+            if "inputs" in asked:
+                known["inputs"] = job.first_inputs()
+            known |= dict(zip(given, values, strict=True))
+            return handler(**{name: known[name] for name in asked if name in known})
+
+        return call
+
+
+class TaskWithOptions(Generic[P, R]):
+    """A task with options for its next jobs."""
+
+    def __init__(self, declared: Task[P, R], of_jobs: dict[str, Any], how: dict[str, Any]) -> None:
+        self._task = declared
+        self._of_jobs = of_jobs
+        self._how = how
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+        """Enqueue a job that calls the function with these arguments; return it."""
+        from hipq_django.api.enqueueing import enqueue_new  # it stands above
+
+        return enqueue_new(self._new(args, kwargs), instance=self._task.instance, **self._how)
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+        """Enqueue in async code."""
+        return await sync_to_async(self.enqueue)(*args, **kwargs)
+
+    def new(self, *args: P.args, **kwargs: P.kwargs) -> BoundJob:
+        """Return a job that is not stored yet, for `enqueue_many`; the arguments are checked."""
+        check_of_jobs(self._task.name, self._how)
+        return self._new(args, kwargs)
+
+    def _new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BoundJob:
+        return BoundJob(self._task.name, self._task.bound(args, kwargs), **self._of_jobs)
+
+
+def _name_of(function: Callable[..., Any], name: str | None) -> str:
+    if name is not None:
+        return name
+    called = getattr(function, "__qualname__", repr(function))
+    if any(part in called for part in _WITHOUT_A_NAME):
+        raise InvalidJobTypeError(
+            f"task {called!r} is defined inside a function, where workers cannot find it; give it "
+            'a name: @hipq.task(name="shop.send_invoice").'
+        )
+    return f"{function.__module__}.{called}"
+
+
+def _asked_for(task: str, handler: Callable[..., Any], known: list[str]) -> Iterator[str]:
+    """Yield the parameters of a handler; raise `InvalidJobTypeError` for an unknown one."""
+    for name, parameter in inspect.signature(handler).parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            yield from known
+        elif name in known and parameter.kind is not parameter.POSITIONAL_ONLY:
+            yield name
+        elif parameter.default is parameter.empty:
+            raise InvalidJobTypeError(
+                f"task {task!r}: handler {handler.__qualname__} asks for {parameter}, which it is "
+                f"not given{nearest_name(name, known)}"
+            )

@@ -1,0 +1,101 @@
+"""`manage.py hipq_jobs`: what operators do to jobs and batches, each verb under its own name."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Callable
+from typing import Any
+
+from django.core.management.base import CommandError
+
+import hipq_django as hipq
+from hipq_django.domain.states import NONE
+from hipq_django.management.instance_command import InstanceCommand, given_moment
+from hipq_django.models import Job
+
+Options = dict[str, Any]
+
+
+class Command(InstanceCommand):
+    """Each verb is the function of the same name."""
+
+    help = "Explain, cancel, move or requeue jobs; cancel batches."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Declare the options."""
+        super().add_arguments(parser)
+        parser.add_argument("verb", choices=VERBS)
+        parser.add_argument("names", nargs="+", metavar="ID", help="Ids of jobs, or of batches.")
+        parser.add_argument("--type", help="What stands for ids are keys of jobs of this type.")
+        parser.add_argument("--reason", default="", help="cancel, cancel_batch: why.")
+        parser.add_argument(
+            "--descendants", action="store_true", help="cancel: all that it has enqueued, too."
+        )
+        parser.add_argument(
+            "--dependents", action="store_true", help="requeue: all that it took down, too."
+        )
+        parser.add_argument("--at", help="reschedule: when, such as 2026-11-22T00:00Z.")
+        parser.add_argument("--priority", type=int, help="reprioritize: lower is sooner.")
+
+    def run(self, options: Options) -> None:
+        """Do it to one after the other; stop at the first where it is refused."""
+        do = VERBS[options["verb"]]
+        for name in options["names"]:
+            self.stdout.write(do(self, name, options))
+
+    def cancel_batch(self, name: str, options: Options) -> str:
+        """Cancel the live jobs of a batch, and `then`."""
+        if not name.isdecimal():
+            raise CommandError(f"cancel_batch: {name!r}: give the id of a batch.")
+        number = hipq.cancel_batch(int(name), options["reason"], instance=self.config.name)
+        return f"batch {name}: {number:,} jobs cancelled"
+
+    def cancel(self, name: str, options: Options) -> str:
+        """Make a live job final."""
+        how = {"reason": options["reason"], "descendants": options["descendants"]}
+        return _shown(self._do(hipq.cancel, name, options, **how))
+
+    def requeue(self, name: str, options: Options) -> str:
+        """Create a new job from a final one."""
+        fresh = self._do(hipq.requeue, name, options, dependents=options["dependents"])
+        return f"job {fresh.origin_id}: requeued as {fresh}"
+
+    def run_now(self, name: str, options: Options) -> str:
+        """Let a waiting job run."""
+        return _shown(self._do(hipq.run_now, name, options))
+
+    def reschedule(self, name: str, options: Options) -> str:
+        """Give a waiting job another time."""
+        at = given_moment("reschedule", "--at", options["at"])
+        return _shown(self._do(hipq.reschedule, name, options, at=at))
+
+    def reprioritize(self, name: str, options: Options) -> str:
+        """Give a waiting job another priority."""
+        if options["priority"] is None:
+            raise CommandError("reprioritize: say which priority, --priority 10.")
+        return _shown(self._do(hipq.reprioritize, name, options, priority=options["priority"]))
+
+    def explain(self, name: str, options: Options) -> str:
+        """Say why a job does not run."""
+        return "\n".join(f"{name}: {reason}" for reason in self._do(hipq.explain, name, options))
+
+    def _do(self, verb: Callable[..., Any], name: str, options: Options, **how: Any) -> Any:
+        """Call a verb with the job of a name: an id, or a key of a type."""
+        if options["type"]:
+            return verb(options["type"], name, instance=self.config.name, **how)
+        return verb(hipq.get_job(name, instance=self.config.name), **how)
+
+
+VERBS: dict[str, Callable[[Command, str, Options], str]] = {
+    "explain": Command.explain,
+    "cancel": Command.cancel,
+    "run_now": Command.run_now,
+    "reschedule": Command.reschedule,
+    "reprioritize": Command.reprioritize,
+    "requeue": Command.requeue,
+    "cancel_batch": Command.cancel_batch,
+}
+
+
+def _shown(job: Job) -> str:
+    return f"{job}: {job.state}" if job.outcome == NONE else f"{job}: {job.outcome}"

@@ -1,0 +1,115 @@
+"""`manage.py hipq_schedules`: shows schedules, and pauses, resumes, runs and backfills them."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from django.core.management.base import CommandError
+from django.utils import timezone
+
+from hipq_django.database import clock
+from hipq_django.domain.states import NONE
+from hipq_django.management.instance_command import InstanceCommand, given_moment
+from hipq_django.models import Schedule
+from hipq_django.schedules import verbs
+
+VERBS = ("list", "next", "pause", "resume", "run", "backfill")
+
+
+class Command(InstanceCommand):
+    """Each verb is the function of the same name."""
+
+    help = "Show schedules; pause, resume, run or backfill one."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Declare the options."""
+        super().add_arguments(parser)
+        parser.add_argument("verb", nargs="?", default="list", choices=VERBS)
+        parser.add_argument("name", nargs="?", help="The name of the schedule. `list` takes none.")
+        parser.add_argument(
+            "start", nargs="?", help="backfill: the first moment, such as 2026-11-22T00:00Z."
+        )
+        parser.add_argument("end", nargs="?", help="backfill: the end, which is not included.")
+        parser.add_argument(
+            "--count",
+            type=int,
+            default=5,
+            help="next: how many due times to show (default: %(default)s).",
+        )
+        parser.add_argument("--reason", default="", help="pause: why; the admin shows it.")
+        parser.add_argument("--json", action="store_true", help="list, next: print JSON.")
+
+    def run(self, options: dict[str, Any]) -> None:
+        """Do what the verb says."""
+        if options["verb"] != "list" and not options["name"]:
+            raise CommandError(f"{options['verb']}: name a schedule.")
+        do: dict[str, Callable[[dict[str, Any]], None]] = {
+            "list": self._list,
+            "next": self._next,
+            "pause": self._pause,
+            "resume": self._resume,
+            "run": self._run_now,
+            "backfill": self._backfill,
+        }
+        do[options["verb"]](options)
+
+    def _list(self, options: dict[str, Any]) -> None:
+        rows = Schedule.objects.using(self.config.database).filter(instance=self.config.name)
+        shown = [_shown(row) for row in rows.select_related("job_type")]
+        if options["json"]:
+            self.stdout.write(json.dumps(shown, indent=2))
+            return
+        for row in shown:
+            state = f" {row['state']}" if row["state"] != "active" else ""
+            self.stdout.write(f"{row['name']}: {row['times']}, next {row['next']}{state}")
+        if not shown:
+            self.stdout.write("no schedules")
+
+    def _next(self, options: dict[str, Any]) -> None:
+        row = verbs.get_schedule(options["name"], self.config.name)
+        times = row.spec.upcoming(clock.now(self.config.database), options["count"])
+        texts = [at.isoformat(timespec="seconds") for at in times]
+        self.stdout.write(json.dumps(texts) if options["json"] else "\n".join(texts) or "never")
+
+    def _pause(self, options: dict[str, Any]) -> None:
+        row = verbs.pause_schedule(options["name"], options["reason"], instance=self.config.name)
+        self.stdout.write(f"{row.name}: paused")
+
+    def _resume(self, options: dict[str, Any]) -> None:
+        row = verbs.resume_schedule(options["name"], instance=self.config.name)
+        self.stdout.write(f"{row.name}: next {_time(row.next_time)}")
+
+    def _run_now(self, options: dict[str, Any]) -> None:
+        job = verbs.run_schedule(options["name"], instance=self.config.name)
+        self.stdout.write(f"{options['name']}: {job}")
+
+    def _backfill(self, options: dict[str, Any]) -> None:
+        start, end = (
+            given_moment("backfill", option, options[option]) for option in ("start", "end")
+        )
+        jobs = verbs.backfill(options["name"], start, end, instance=self.config.name)
+        self.stdout.write(f"{options['name']}: {len(jobs)} jobs")
+
+
+def _shown(row: Schedule) -> dict[str, Any]:
+    try:
+        times = str(row.spec)
+    except Exception as error:
+        times = str(error)
+    states = {"paused": row.paused, "retired": row.retired, "in trouble": row.problem != NONE}
+    return {
+        "name": row.name,
+        "job_type": row.job_type.name,
+        "times": times,
+        "next": _time(row.next_time),
+        "state": ", ".join(name for name, holds in states.items() if holds) or "active",
+        "problem": None if row.problem == NONE else row.problem,
+    }
+
+
+def _time(moment: datetime | None) -> str:
+    return "never" if moment is None else timezone.localtime(moment).isoformat(timespec="seconds")

@@ -1,0 +1,78 @@
+"""Batches: jobs that belong together, and are followed by others once all have ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from asgiref.sync import sync_to_async
+from django.db import models
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+from hipq_django.database.twins import naming_twin
+from hipq_django.domain.states import NONE
+from hipq_django.models.base import Row, RowManager
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from django.db.models.fields.related_descriptors import RelatedManager
+
+    from hipq_django.domain.drafts import NewJob
+    from hipq_django.models.job import Job
+
+
+class Batch(Row):
+    """A name for the jobs that have it. What becomes of it is read from their states."""
+
+    instance = models.CharField(_("instance"), max_length=100, default="default")
+    name = models.CharField(_("name"), max_length=200, default=NONE)
+    create_time = models.DateTimeField(_("create time"), default=timezone.now, editable=False)
+
+    objects = RowManager()
+
+    is_open: bool = False
+    """Whether this is the batch of a `with hipq.batch(…)` that has not ended."""
+
+    collected: list[NewJob] | None = None
+    """The jobs of an `async with hipq.abatch(…)`, until it ends."""
+
+    if TYPE_CHECKING:
+        jobs: RelatedManager[Job]
+
+    class Meta:
+        base_manager_name = "objects"
+        verbose_name = _("batch")
+        verbose_name_plural = _("batches")
+        permissions: ClassVar = [("cancel_batch", "Can cancel batches")]
+
+    def __str__(self) -> str:
+        return f"batch {self.pk}" if self.name == NONE else f"batch {self.pk} ({self.name})"
+
+    @naming_twin("batch.enqueue")
+    def enqueue(self, new: NewJob) -> Job:
+        """Enqueue a job of this batch; return it."""
+        [job] = self.enqueue_many([new])
+        return job
+
+    @naming_twin("batch.enqueue_many")
+    def enqueue_many(self, jobs: Iterable[NewJob]) -> list[Job]:
+        """Enqueue jobs of this batch, all or none; return them in their order.
+
+        Inside `with hipq.batch(…)`, and in the code of its jobs. Raise `InvalidJobError` elsewhere.
+        """
+        from hipq_django.api.batches import add  # it stands above the models
+
+        return add(self, jobs)
+
+    async def aenqueue(self, new: NewJob) -> Job | None:
+        """Enqueue in async code. Inside `hipq.abatch` the job is enqueued at its end: None."""
+        jobs = await self.aenqueue_many([new])
+        return jobs[0] if jobs else None
+
+    async def aenqueue_many(self, jobs: Iterable[NewJob]) -> list[Job]:
+        """Enqueue many in async code; inside `hipq.abatch` at its end: an empty list."""
+        if self.collected is not None:
+            self.collected.extend(jobs)
+            return []
+        return await sync_to_async(self.enqueue_many)(jobs)

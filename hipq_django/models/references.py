@@ -1,0 +1,171 @@
+"""Which job a verb is about: a `Job`, or a job type and a key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import (
+    Any,
+    Concatenate,
+    Generic,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    cast,
+    overload,
+)
+
+from asgiref.sync import sync_to_async
+from django.core.exceptions import SynchronousOnlyOperation
+
+from hipq_django.conf.instances import get_instance
+from hipq_django.database.twins import in_async_code
+from hipq_django.domain.states import NONE
+from hipq_django.domain.validation import checked_key, checked_type_name
+from hipq_django.exceptions import InvalidJobError
+from hipq_django.job_types.registry import check_declared, names_of
+from hipq_django.models.job import Job, JobQuerySet
+from hipq_django.models.job_type import JobType
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Keyed(NamedTuple):
+    """A job by the name of its type and its key."""
+
+    job_type: str
+    job_key: str
+
+
+class Verb(Protocol, Generic[P, R_co]):
+    """A function about one job, which takes the job itself, or its type and key."""
+
+    @overload
+    def __call__(self, job: Job, /, *args: P.args, **options: P.kwargs) -> R_co: ...
+    @overload
+    def __call__(
+        self, job_type: str, job_key: str, /, *args: P.args, **options: P.kwargs
+    ) -> R_co: ...
+
+
+def verb(core: Callable[Concatenate[Job | Keyed, P], R]) -> Verb[P, R]:
+    """Let a function that takes a `Job` or a `Keyed` be called with a job, or with type and key."""
+
+    @wraps(core)
+    def call(*args: Any, **options: Any) -> R:
+        if not (args and isinstance(args[0], Job)):
+            args = _with_key(core.__name__, args, options)
+        else:
+            _check_instance(core.__name__, args[0], options)
+        try:
+            with refusing(core.__name__):
+                _check_stored(args[0])
+                return core(*args, **options)
+        except SynchronousOnlyOperation as error:
+            raise in_async_code(f"hipq_django.{core.__name__}") from error
+
+    return cast("Verb[P, R]", call)
+
+
+@contextmanager
+def refusing(name: str) -> Iterator[None]:
+    """Let what is refused begin with the name of the verb that refuses it."""
+    try:
+        yield
+    except InvalidJobError as error:
+        error.args = (f"{name}: {error}",)
+        raise
+
+
+def _check_stored(which: Job | Keyed) -> None:
+    if isinstance(which, Job) and which.pk is None:
+        raise InvalidJobError("the job was never enqueued.")
+
+
+def pruned(job: Job) -> InvalidJobError:
+    """Return the error of a job whose row is gone."""
+    return InvalidJobError(f"job {job.pk} does not exist any more; it was pruned.")
+
+
+def _with_key(name: str, args: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the arguments with type and key as one; they may be given by name."""
+    given = [*args[:2]]
+    given += [options.pop(name) for name in Keyed._fields[len(given) :] if name in options]
+    if len(given) < len(Keyed._fields):
+        raise TypeError(
+            f"{name}: {args[0] if args else None!r} is no Job; give one, or a job "
+            f'type and a key: {name}("charge_card", "order-7").'
+        )
+    return (Keyed(*given), *args[2:])
+
+
+def twin(sync: Verb[P, R]) -> Verb[P, Coroutine[Any, Any, R]]:
+    """Return the same verb for async code."""
+    return cast("Verb[P, Coroutine[Any, Any, R]]", sync_to_async(sync))
+
+
+def _check_instance(name: str, job: Job, options: dict[str, Any]) -> None:
+    instance = options.get("instance")
+    if instance is not None and instance != job.queue.instance:
+        raise InvalidJobError(
+            f"{name}: {job} is of instance {job.queue.instance!r}, and instance={instance!r} is "
+            "given; leave that out, it belongs to a job type and a key."
+        )
+
+
+def live_job(which: Job | Keyed, name: str, instance: str) -> Job:
+    """Return the job that is meant: with a key the live one, else the newest final one.
+
+    Raise `InvalidJobError` where no job has the key. Whether a final one will do is for the verb to
+    say, in the same words as of a job that it was given. `name` is that of the verb.
+    """
+    if isinstance(which, Job):
+        return which
+    found = _by_key(which, name, instance)
+    return found.live or found.final or _unknown(which)
+
+
+def final_job(which: Job | Keyed, name: str, instance: str) -> Job:
+    """Return the job that is meant: with a key the newest final one, else the live one."""
+    if isinstance(which, Job):
+        return which
+    found = _by_key(which, name, instance)
+    return found.final or found.live or _unknown(which)
+
+
+class _Found:
+    """The jobs of a type with a key; each is looked up when it is asked for."""
+
+    def __init__(self, jobs: JobQuerySet) -> None:
+        self._jobs = jobs
+
+    @property
+    def live(self) -> Job | None:
+        return self._jobs.live().first()
+
+    @property
+    def final(self) -> Job | None:
+        return self._jobs.final().order_by("-pk").first()
+
+
+def jobs_with_key(which: Keyed, name: str, instance: str) -> JobQuerySet:
+    """Return the jobs with a key, of all names of a type; `name` is that of the verb."""
+    job_type, job_key = checked_type_name(which.job_type), checked_key(which.job_key)
+    if job_key == NONE:
+        raise InvalidJobError("job_key None names no job; give the job, or its key.")
+    check_declared(instance, job_type, name)
+    using, names = get_instance(instance).database, names_of(instance, job_type)
+    types = JobType.objects.using(using).filter(instance=instance, name__in=names)
+    return Job.objects.using(using).filter(job_type__in=types, job_key=job_key).keyed()
+
+
+def _by_key(which: Keyed, name: str, instance: str) -> _Found:
+    return _Found(jobs_with_key(which, name, instance).select_related("queue", "job_type"))
+
+
+def _unknown(which: Keyed) -> Job:
+    raise InvalidJobError(f"job type {which.job_type!r} has no job with key {which.job_key!r}.")

@@ -1,0 +1,89 @@
+"""No statement of a worker's own threads waits for locks of others without a bound.
+
+Most statements are functions or transactions that bound their waits themselves. The others, such as
+the looks of duties, would wait for as long as a migration, or somebody's forgotten session, keeps a
+table locked. So the bound is a setting of the session, which costs nothing. Where other clients use
+the same session, behind a pooler, each such statement gets a transaction that sets it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+from weakref import WeakSet
+
+from django.db import Error, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
+
+from hipq_django.database.transactions import LOCK_MILLISECONDS, worker_transaction
+
+_bounded: WeakSet[BaseDatabaseWrapper] = WeakSet()
+
+_CALL_OF_FUNCTION = re.compile(r"\bhipq_\w+_[0-9a-f]{8}\(")
+"""These bound their waits themselves."""
+
+
+def bound_waits(using: str) -> None:
+    """Let no statement of this thread wait for a lock for longer than `worker_transaction` does.
+
+    It fails then, see `is_locked_out`. Also on the connections that the thread opens later.
+    """
+    connection = connections[using]
+    if connection.vendor == "postgresql" and connection not in _bounded:
+        _bounded.add(connection)
+        connection_created.connect(_bound_new, dispatch_uid=__name__)
+        if connection.connection is not None:
+            _bound(connection)
+
+
+def unbound_waits() -> None:
+    """Let statements of this thread wait again as the project has it."""
+    for connection in connections.all(initialized_only=True):
+        if connection in _bounded:
+            _bounded.discard(connection)
+            _forget_transactions(connection)
+            if connection.connection is not None:
+                with suppress(Error), connection.cursor() as cursor:
+                    cursor.execute("RESET lock_timeout")
+
+
+def _bound_new(connection: BaseDatabaseWrapper, **_: Any) -> None:
+    if connection in _bounded:
+        _bound(connection)
+
+
+def _bound(connection: BaseDatabaseWrapper) -> None:
+    _forget_transactions(connection)
+    is_pooled = bool(connection.settings_dict["OPTIONS"].get("pool"))
+    if is_pooled or not _set_for_session(connection):
+        connection.execute_wrappers.append(_in_transaction)
+
+
+def _set_for_session(connection: BaseDatabaseWrapper) -> bool:
+    """Set the bound, if this client alone uses the session: a pooler gives it an id of its own."""
+    driver: Any = connection.connection
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT set_config('lock_timeout', '{LOCK_MILLISECONDS}', false) "
+            "WHERE pg_backend_pid() = %s",
+            [driver.pgconn.backend_pid],
+        )
+        return cursor.fetchone() is not None
+
+
+def _in_transaction(
+    execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]
+) -> Any:
+    connection: BaseDatabaseWrapper = context["connection"]
+    if connection.in_atomic_block or _CALL_OF_FUNCTION.search(sql):
+        return execute(sql, params, many, context)
+    with worker_transaction(connection.alias):
+        return execute(sql, params, many, context)
+
+
+def _forget_transactions(connection: BaseDatabaseWrapper) -> None:
+    if _in_transaction in connection.execute_wrappers:
+        connection.execute_wrappers.remove(_in_transaction)

@@ -1,0 +1,204 @@
+"""Companions: what else is read and written with the jobs of some job types.
+
+An app that stands above the queue, such as flows, keeps rows of its own beside the jobs: they are
+read for a whole batch of claims, and written in the transaction that ends the attempts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple, Protocol
+
+from hipq_django import events, transitions
+from hipq_django.conf.instances import InstanceSettings
+from hipq_django.database import clock
+from hipq_django.database.clock import steady
+from hipq_django.database.errors import is_locked_out, is_outage
+from hipq_django.domain.states import Phase
+from hipq_django.models import Worker
+from hipq_django.transitions.outcomes import followers
+from hipq_django.transitions.values import RESERVATION_SECONDS, Claim, Persisted, Result
+
+PART = 250
+"""How many claims are prepared before their threads may start."""
+
+FIRST_PAUSE = 0.25
+LAST_PAUSE = 4.0
+"""How many seconds a companion that raises is left out, after the first time and at most."""
+
+STALE_SECONDS = RESERVATION_SECONDS / 4
+"""How long preparing may take without looking again whether the claims still hold."""
+
+Persist = Callable[[Sequence[Result], Worker, datetime], Persisted]
+
+
+class Companion(Protocol):
+    """What is read and written beside the jobs of a kind of job types."""
+
+    def prepare(self, claims: Sequence[Claim]) -> None:
+        """Read what the claims need, which are committed; set `extra` of each.
+
+        If this fails, `call` gets claims without `extra`.
+        """
+
+    def call(self, claim: Claim) -> Any:
+        """Run the project's code in a thread; return what a handler returns.
+
+        It sets `extra` if it is None, so that the result comes back to `write`.
+        """
+
+    def write(
+        self, results: Sequence[Result], worker: Worker, now: datetime, persist: Persist
+    ) -> Persisted:
+        """Write results by `persist`, and what belongs to them in the same transaction."""
+
+    def ended(self, ids: Collection[int], using: str) -> None:
+        """Note that jobs have ended otherwise than by `write`, in the transaction that ends them.
+
+        They were cancelled, or given up after a timeout or a lost worker; most are of other kinds.
+        """
+
+    def stir(self, config: InstanceSettings) -> int:
+        """Enqueue jobs that have become due; before each pass. Return how many rows it moved."""
+
+    def sweep(self, config: InstanceSettings) -> int:
+        """Find what a crash or an operator has left; at intervals. Return how many rows moved."""
+
+
+registered: dict[str, Companion] = {}
+"""By the kind of the job types; empty in a project that has none, which then pays nothing."""
+
+
+def register(kind: str, companion: Companion) -> None:
+    """Let a companion care for the jobs of all types of a kind."""
+    registered[kind] = companion
+    followers.append(companion.ended)
+
+
+_told_of_starts: list[Callable[[Worker], None]] = []
+
+
+def also_at_start(function: Callable[[Worker], None]) -> None:
+    """Let `function(worker)` be called when a worker has registered."""
+    if function not in _told_of_starts:
+        _told_of_starts.append(function)
+
+
+def worker_started(worker: Worker) -> None:
+    """Tell who wants to know it that a worker has registered; what fails there does not stop it."""
+    for function in _told_of_starts:
+        try:
+            function(worker)
+        except Exception as error:
+            events.warning("start_not_told", worker=worker.name, exception=error)
+
+
+def companion_of(claim: Claim) -> Companion | None:
+    """Return the companion of a claim, which most have not."""
+    return registered.get(claim.snapshot.job_type.kind)
+
+
+def prepared(claims: Sequence[Claim]) -> Iterator[Sequence[Claim]]:
+    """Yield the claims in parts, each when the companions have read what it needs."""
+    if not any(companion_of(claim) for claim in claims):
+        yield claims
+        return
+    for start in range(0, len(claims), PART):
+        part = claims[start : start + PART]
+        _prepare(part)
+        yield part
+
+
+def _prepare(claims: Sequence[Claim]) -> None:
+    """Let the companions read what claims need; what fails here is tried again by `call`.
+
+    Decisions are left out: no companion is called for them.
+    """
+    calls = [claim for claim in claims if claim.phase is not Phase.DECISION]
+    for kind, companion in registered.items():
+        own = [claim for claim in calls if claim.snapshot.job_type.kind == kind]
+        try:
+            if own:
+                companion.prepare(own)
+                if own[0].known_at < steady() - STALE_SECONDS:
+                    _look_again(own)
+        except Exception as error:  # the claims are committed: their threads go on
+            events.warning("prepare_failed", "each thread reads for itself", exception=error)
+
+
+def _look_again(claims: Sequence[Claim]) -> None:
+    """Note which claims still hold: reading took time, and no thread should have to ask."""
+    asked = steady()
+    using = claims[0].snapshot.queue.using
+    for claim in transitions.holding(claims, clock.now(using), using):
+        claim.known_at = asked
+
+
+def stir(config: InstanceSettings) -> int:
+    """Let the companions enqueue what is due."""
+    return sum([_alone(kind, each.stir, config) for kind, each in registered.items()])
+
+
+def sweep(config: InstanceSettings) -> int:
+    """Let the companions find what was left."""
+    return sum([_alone(kind, each.sweep, config) for kind, each in registered.items()])
+
+
+class _Trouble(NamedTuple):
+    """How often a step of a companion has failed in a row, and until when it is left out."""
+
+    failures: int
+    until: float
+
+
+_troubles: dict[tuple[str, str], _Trouble] = {}
+"""By the kind of the job types, and the step."""
+
+
+def _alone(kind: str, step: Callable[[InstanceSettings], int], config: InstanceSettings) -> int:
+    """Do a step of a companion; one that raises is left out for a while, and stops nothing else.
+
+    An outage is raised further.
+    """
+    key = (kind, step.__name__)
+    trouble = _troubles.get(key, _NO_TROUBLE)
+    if steady() < trouble.until:
+        return 0
+    try:
+        moved = step(config)
+    except Exception as error:
+        if is_outage(error):
+            raise
+        _note_trouble(key, trouble.failures, error)
+        return 0
+    _troubles.pop(key, None)
+    return moved
+
+
+_NO_TROUBLE = _Trouble(0, 0.0)
+
+
+def _note_trouble(key: tuple[str, str], failures: int, error: Exception) -> None:
+    seconds = min(FIRST_PAUSE * 2**failures, LAST_PAUSE)
+    _troubles[key] = _Trouble(failures + 1, steady() + seconds)
+    log = events.warning if is_locked_out(error) else events.error
+    log(
+        "companion_failed", "tried again later; other jobs go on", kind=key[0], step=key[1],
+        seconds=seconds, exception=error,
+    )  # fmt: skip
+
+
+def persist(
+    results: Sequence[Result], worker: Worker, now: datetime, persist_jobs: Persist
+) -> Persisted:
+    """Write results; those that have something beside them are written by their companions."""
+    own = [result for result in results if result.claim.extra is not None]
+    if not own:
+        return persist_jobs(results, worker, now)
+    persisted = persist_jobs([r for r in results if r.claim.extra is None], worker, now)
+    for companion in registered.values():
+        part = [result for result in own if companion_of(result.claim) is companion]
+        if part:
+            persisted = persisted.joined(companion.write(part, worker, now, persist_jobs))
+    return persisted

@@ -1,0 +1,141 @@
+"""The schedules that the code declares, kept in step with their rows.
+
+As for queues: what the code says anew is written, and what an operator changed stays until the
+code changes that value. A row that no live worker's code declares any more is retired: shown, and
+not fired. A worker that declares it again brings it back.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from hipq_django import events
+from hipq_django.api.keys import under_key
+from hipq_django.conf.instances import InstanceSettings, get_instance
+from hipq_django.database import clock
+from hipq_django.database.locks import locked
+from hipq_django.database.transactions import worker_transaction
+from hipq_django.domain.schedules import Cron, Every, values_of
+from hipq_django.domain.states import NONE
+from hipq_django.job_types.declaration import Declaration
+from hipq_django.job_types.registry import get_all_declared
+from hipq_django.models import Schedule, Worker
+from hipq_django.models.catalog import get_job_type
+from hipq_django.schedules.changing import change
+
+
+def sync(instance: str) -> list[str]:
+    """Bring the rows of declared schedules up to the code, and note that they are declared.
+
+    Future times are worked out anew: the rules of a time zone may have changed. Return the names of
+    the schedules whose rows somebody has locked: they are left as they are.
+    """
+    config = get_instance(instance)
+    locked_ones: list[str] = []
+    for declared in get_all_declared(instance):
+        for name, spec in declared.schedules.items():
+            try:
+                _sync_one(config, declared, name, spec)
+            except _LockedError:
+                locked_ones.append(name)
+    _move_next_times(config)
+    return locked_ones
+
+
+class _LockedError(Exception):
+    """Somebody has locked the row of a schedule."""
+
+
+def _sync_one(
+    config: InstanceSettings, declared: Declaration, name: str, spec: Cron | Every
+) -> None:
+    values = values_of(spec) | {"job_type": get_job_type(config.name, declared.name)}
+    with worker_transaction(config.database):
+        under_key(_create_or_change, _look_again, config, name, values, _stored(values_of(spec)))
+
+
+def _create_or_change(
+    config: InstanceSettings, name: str, values: dict[str, Any], wanted: dict[str, Any]
+) -> None:
+    """Raise `IntegrityError`, with nothing written, where another worker has just created it."""
+    using, now = config.database, clock.now(config.database)
+    seen: dict[str, Any] = {"declared": wanted, "seen_time": now}
+    rows = Schedule.objects.using(using).filter(instance=config.name, name=name)
+    row = locked(rows, skip_locked=True).first()
+    if row is None and rows.exists():
+        raise _LockedError
+    if row is None:
+        row = Schedule(instance=config.name, name=name, create_time=now, **values, **seen)
+        row.next_time, row.update_time = row.spec.next(now), now
+        with transaction.atomic(using=using):
+            row.save(using=using, force_insert=True)
+        return
+    changed = _changes(row, wanted, values) | {"job_type": values["job_type"]}
+    changed = {n: v for n, v in changed.items() if getattr(row, n) != v}
+    names = change(row, changed, now) if changed else []
+    row.seen_time, row.retired, row.declared = now, False, wanted
+    row.save(using=using, update_fields=[*names, "seen_time", "retired", "declared"])
+
+
+def _look_again(*_: object) -> None:
+    """Do nothing: what another worker has created is changed next."""
+
+
+def _stored(values: dict[str, Any]) -> dict[str, Any]:
+    return {n: v.isoformat() if hasattr(v, "isoformat") else v for n, v in values.items()}
+
+
+def _changes(row: Schedule, wanted: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    """Return what the code says anew, unless an operator has changed it since."""
+    before, now = row.declared, _stored({name: getattr(row, name) for name in wanted})
+    anew = {name for name, value in wanted.items() if before.get(name) != value}
+    return {name: values[name] for name in anew if not before or now[name] == before.get(name)}
+
+
+def _move_next_times(config: InstanceSettings) -> None:
+    using, now = config.database, clock.now(config.database)
+    for row in Schedule.objects.using(using).filter(instance=config.name, next_time__gt=now):
+        try:
+            next_time = row.spec.next(now)
+        except Exception as error:  # firing says what is wrong with it
+            events.warning("schedule_unreadable", schedule=row.name, exception=error)
+            continue
+        if next_time != row.next_time and _move(row, next_time, now):
+            events.warning(
+                "schedule_moved", "the rules of its time zone have changed", schedule=row.name,
+                before=str(row.next_time), after=str(next_time),
+            )  # fmt: skip
+
+
+def _move(row: Schedule, next_time: Any, now: datetime) -> bool:
+    """Give a schedule its next time, unless somebody has changed or locked it."""
+    rows = Schedule.objects.using(row.using).filter(pk=row.pk, next_time=row.next_time)
+    with worker_transaction(row.using):
+        free = locked(rows, skip_locked=True).first()
+        if free is not None:
+            rows.update(next_time=next_time, update_time=now)
+    return free is not None
+
+
+def retire(config: InstanceSettings) -> int:
+    """Retire declared schedules that no live worker declares; return how many."""
+    using = config.database
+    workers = Worker.objects.using(using).filter(
+        instance=config.name, source=NONE, state__in=Worker.LIVE
+    )
+    oldest = workers.order_by("create_time").values_list("create_time", flat=True).first()
+    if oldest is None:
+        return 0
+    rows = Schedule.objects.using(using).filter(instance=config.name, retired=False)
+    gone = rows.filter(seen_time__lt=oldest).exclude(declared={})
+    if not gone.exists():
+        return 0
+    with worker_transaction(using):
+        free = list(locked(gone.order_by("pk"), skip_locked=True))
+        rows.filter(pk__in=[row.pk for row in free]).update(retired=True)
+    for row in free:
+        events.info("schedule_retired", "no live worker's code declares it", schedule=row.name)
+    return len(free)

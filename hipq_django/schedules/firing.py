@@ -1,0 +1,297 @@
+"""Makes the jobs of schedules whose time has come: exactly one for each due time.
+
+Every worker does it, whatever queues it serves. A row is locked while its due times are worked
+out, and the run of a due time, its job and the next due time are one transaction. A crash before
+the commit has done nothing, and one after it has done everything.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import Error, transaction
+from django.db.models import Prefetch, Q
+
+from hipq_django import events
+from hipq_django.answers.cancelling import cancel_locked
+from hipq_django.api.building import Builder
+from hipq_django.api.enqueueing import announce_new
+from hipq_django.api.keys import holders, places_of, under_key
+from hipq_django.conf.instances import InstanceSettings
+from hipq_django.database import clock
+from hipq_django.database.errors import in_one_line, is_outage
+from hipq_django.database.locks import locked
+from hipq_django.database.transactions import worker_transaction
+from hipq_django.dependencies.following import store
+from hipq_django.domain.drafts import NewJob
+from hipq_django.domain.schedules import jitter_of, plan
+from hipq_django.domain.states import NONE
+from hipq_django.engines import engine_for
+from hipq_django.models import Job, JobType, Link, Schedule, ScheduleRun
+from hipq_django.models.catalog import get_job_type
+from hipq_django.schedules.changing import run_of
+
+PAGE = 200
+TRY_AGAIN = timedelta(seconds=60)
+"""How long a schedule is left alone that could not be fired."""
+
+LEAST_SECONDS = 0.05
+LOOK_SECONDS = 1.0
+"""How old what a worker knows of the next due time may be."""
+
+KIND = ScheduleRun.Kind
+
+
+class Firing:
+    """Fires the schedules of an instance, and knows when the next one is due."""
+
+    def __init__(self, config: InstanceSettings) -> None:
+        self._config = config
+        self.due_at = 0.0
+        """When to look again, by the monotonic clock."""
+
+    def run(self) -> int:
+        """Fire what is due; return how many schedules were."""
+        using, now = self._config.database, clock.now(self._config.database)
+        next_time, fired = self._next_time(now), 0
+        if next_time is not None and next_time <= now:
+            fired = fire_page(self._config, now)
+        left = LOOK_SECONDS
+        if fired:
+            left = 0.0  # when the next one is due, the next look says
+        elif next_time is not None:
+            # What is due and was not fired is being fired by others, or cannot be fired now.
+            seconds = (next_time - clock.now(using)).total_seconds()
+            left = max(LEAST_SECONDS, min(LOOK_SECONDS, seconds))
+        self.due_at = time.monotonic() + left
+        return fired
+
+    def _next_time(self, now: datetime) -> datetime | None:
+        first: datetime | None = (
+            _armed(self._config, now).order_by("next_time").values_list("next_time", flat=True)
+        ).first()
+        return first
+
+
+def _armed(config: InstanceSettings, now: datetime) -> Any:
+    """Return the schedules that are fired when they are due; one in trouble only now and then."""
+    rows = Schedule.objects.using(config.database).filter(instance=config.name)
+    rows = rows.filter(paused=False, retired=False, next_time__isnull=False)
+    return rows.filter(Q(problem=NONE) | Q(update_time__lte=now - TRY_AGAIN))
+
+
+def fire_page(config: InstanceSettings, now: datetime) -> int:
+    """Fire the first due schedules that nobody else is firing; return how many."""
+    using = config.database
+    with worker_transaction(using):
+        # By the index alone, whatever the database believes of how many are due: neither another
+        # order nor a join may lead it to another way.
+        due = _armed(config, now).filter(next_time__lte=now).order_by("next_time")
+        names = Prefetch("job_type", JobType.objects.using(using).only("name"))
+        rows = list(locked(due, skip_locked=True).prefetch_related(names)[:PAGE])
+        _fire(rows, now, using)
+    return len(rows)
+
+
+def _fire(rows: Sequence[Schedule], now: datetime, using: str) -> None:
+    """Fire locked schedules together; where that fails each half by itself, down to the culprit."""
+    if not rows:
+        return
+    try:
+        # Somebody may just be taking the key of a job.
+        under_key(_fire_in_savepoint, _look_again, rows, now, using)
+    except Exception as error:  # a row that cannot be read stops nobody else
+        if isinstance(error, Error) and is_outage(error):
+            raise
+        if len(rows) == 1:
+            _note_problem(rows[0], error, now, using)
+            return
+        middle = len(rows) // 2
+        _fire(rows[:middle], now, using)
+        _fire(rows[middle:], now, using)
+
+
+def _note_problem(row: Schedule, error: Exception, now: datetime, using: str) -> None:
+    problem = in_one_line(error)
+    events.error("schedule_not_fired", "tried again in a minute", schedule=row.name, error=problem)
+    rows = Schedule.objects.using(using).filter(pk=row.pk)
+    rows.update(problem=problem, update_time=now)
+
+
+def _fire_in_savepoint(rows: Sequence[Schedule], now: datetime, using: str) -> None:
+    with transaction.atomic(using=using):
+        fire(rows, now, using)
+
+
+def _look_again(*_: object) -> None:
+    """Do nothing: who has the key is looked up again."""
+
+
+def fire(rows: Sequence[Schedule], now: datetime, using: str) -> None:
+    """Fire locked schedules, in the current transaction.
+
+    The given rows stay as they were read: if this fails, they are fired anew.
+    """
+    live, known = live_jobs(rows, using), _known(rows, now, using)
+    made = Made.of(rows[0].instance, KIND.FIRED, now)
+    by_time: dict[datetime | None, list[int]] = {}
+    for row in rows:
+        assert row.next_time is not None  # noqa: S101 - it is due
+        planned = plan(row.spec, row.next_time, now)
+        if planned.missed:
+            made.runs.append(run_of(row, planned.missed, now))
+        due = [at for at in planned.fire if (row.pk, at) not in known]
+        made.add(row, due, live.get(row.pk, []), in_turn=planned.in_turn)
+        by_time.setdefault(planned.next_time, []).append(row.pk)
+    made.write()
+    for next_time, ids in by_time.items():
+        same = Schedule.objects.using(using).filter(pk__in=ids)
+        same.update(next_time=next_time, problem=NONE, update_time=now)
+
+
+def _known(rows: Sequence[Schedule], now: datetime, using: str) -> set[tuple[int, datetime]]:
+    """Return the due times of which jobs were made already, by a backfill say."""
+    first = min(row.next_time or now for row in rows)
+    runs = ScheduleRun.objects.using(using).filter(schedule__in=rows, due_time__gte=first)
+    runs = runs.filter(kind__in=[KIND.FIRED, KIND.BACKFILLED])
+    return set(runs.values_list("schedule_id", "due_time"))
+
+
+def live_jobs(rows: Sequence[Schedule], using: str) -> dict[int, list[Job]]:
+    """Return the live jobs of schedules, by the ids of these, oldest first.
+
+    Read of them is what says how they stand, and no more.
+    """
+    found: dict[int, list[Job]] = {}
+    jobs = Job.objects.using(using).filter(schedule_id__in=[row.pk for row in rows])
+    jobs = jobs.exclude(state="final").only("schedule_id", "state", "job_key", "hold_time")
+    for job in jobs.order_by("pk"):
+        found.setdefault(job.schedule_id or 0, []).append(job)
+    return found
+
+
+@dataclass(slots=True)
+class New:
+    """A job that is made of a due time, the run that says so, and the job that it comes after."""
+
+    job: Job
+    run: ScheduleRun
+    after: Job | None
+
+
+@dataclass(slots=True)
+class Made:
+    """What is made of due times of one kind, and written together."""
+
+    builder: Builder
+    kind: ScheduleRun.Kind
+    now: datetime
+    new: list[New] = field(default_factory=list)
+    runs: list[ScheduleRun] = field(default_factory=list)
+    """The runs without a job of their own."""
+
+    @classmethod
+    def of(cls, instance: str, kind: ScheduleRun.Kind, now: datetime) -> Made:
+        """Begin. Every worker fires, also for job types that only the code of others declares."""
+        return cls(Builder(instance, get_job_type, new_names=False), kind, now)
+
+    @property
+    def jobs(self) -> list[Job]:
+        """The jobs that are made."""
+        return [new.job for new in self.new]
+
+    def add(
+        self, row: Schedule, due: Sequence[datetime], live: Sequence[Job], *, in_turn: bool = False
+    ) -> None:
+        """Add what is made of due times, as the schedule says for jobs that overlap.
+
+        Those `in_turn` run one after the other, unless the schedule allows them to overlap.
+        """
+        before = list(live)
+        for at in due:
+            run = ScheduleRun(schedule=row, due_time=at, kind=self.kind, create_time=self.now)
+            after = before[-1] if self._waits(row, before, in_turn=in_turn) else None
+            if before and not after and row.overlap == "replace":
+                reason = f"Replaced by the job of {at:%Y-%m-%d %H:%M:%S %Z}"
+                _cancel(before, reason, self.builder.using)
+            elif before and not after and row.overlap != "allow":
+                self.runs.append(_skipped(run, before[-1]))
+                continue
+            job = self._job(row, at, held=after is not None)
+            self.new.append(New(job, run, after))
+            before = [job] if in_turn else [*before, job]
+
+    @staticmethod
+    def _waits(row: Schedule, before: Sequence[Job], *, in_turn: bool) -> bool:
+        """Return whether the next job comes after those before; at most one waits for another."""
+        if not before or row.overlap == "allow":
+            return False
+        is_free = all(job.hold_time is None for job in before)
+        return in_turn or (row.overlap == "wait" and is_free)
+
+    def _job(self, row: Schedule, at: datetime, *, held: bool) -> Job:
+        when = self.now  # whoever runs it by hand means now
+        if self.kind != KIND.MANUAL:
+            when = max(at + jitter_of(row.name, row.jitter), self.now)
+        new = NewJob(row.job_type.name, row.job_data, scheduled_run_time=when, **row.options)
+        job = self.builder.build(new, held=held)
+        job.schedule_id, job.due_time = row.pk, row.shown(at)
+        return job
+
+    def write(self) -> None:
+        """Write runs, jobs and links, in the current transaction.
+
+        A due time whose job would have a key that is taken is skipped. All jobs of a schedule have
+        the same keys, so that no other job comes after one that is left out.
+        """
+        taken = self._leave_out_taken()
+        if self.new:
+            self._write_jobs()
+        self.runs += [_skipped(new.run, holder) for new, holder in taken]
+        runs = ScheduleRun.objects.using(self.builder.using)
+        runs.bulk_create([*self.runs, *(new.run for new in self.new)])
+
+    def _leave_out_taken(self) -> list[tuple[New, Job]]:
+        """Return what another job, of those here too, has the key of, with that job."""
+        found = holders(self.jobs, self.builder.using)
+        free, taken = [], []
+        for new in self.new:
+            places = places_of(new.job)
+            holder = next((found[place] for place in places if place in found), None)
+            if holder is None:
+                free.append(new)
+                found |= dict.fromkeys(places, new.job)
+            else:
+                taken.append((new, holder))
+        self.new = free
+        return taken
+
+    def _write_jobs(self) -> None:
+        jobs, using = self.jobs, self.builder.using
+        engine_for(using).insert(jobs, len(jobs), by_key=False, extra=True)
+        links = [
+            Link(job=new.job, needs_job=new.after, on="final") for new in self.new if new.after
+        ]
+        store(links, [link.job.pk for link in links], using)
+        announce_new(jobs, using)
+        for new in self.new:
+            new.run.job_id = new.job.pk
+            due_time = str(new.job.due_time)
+            events.info("schedule_fired", **events.fields_of(new.job), due_time=due_time)
+
+
+def _skipped(run: ScheduleRun, live: Job) -> ScheduleRun:
+    run.kind, run.job_id = KIND.SKIPPED, live.pk
+    run.reason = f"{live} is {live.state}"
+    return run
+
+
+def _cancel(jobs: Sequence[Job], reason: str, using: str) -> None:
+    """Cancel those of these jobs that are still live."""
+    rows = Job.objects.using(using).live().filter(pk__in=[job.pk for job in jobs if job.pk])
+    rows = rows.select_related("queue", "job_type").order_by("pk")
+    cancel_locked(list(locked(rows)), reason, using)

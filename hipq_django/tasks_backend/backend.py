@@ -1,0 +1,133 @@
+"""The backend of `django.tasks`: a task is a job, a queue name is the name of a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.dispatch import receiver
+
+from hipq_django.api.enqueueing import enqueue
+from hipq_django.conf.instances import get_instance
+from hipq_django.domain.drafts import NewJob
+from hipq_django.domain.serialization import to_json
+from hipq_django.domain.validation import checked_name
+from hipq_django.exceptions import InvalidJobError
+from hipq_django.models import Job
+from hipq_django.signals import job_finished
+from hipq_django.tasks_backend.configured import instance_of
+from hipq_django.tasks_backend.finding import KIND, declare, task_at
+from hipq_django.tasks_backend.hipq_task import OF_THE_CODE, HipqTask
+from hipq_django.tasks_backend.names import (
+    BaseTaskBackend,
+    InvalidTask,
+    TaskResult,
+    TaskResultDoesNotExist,
+    normalize_json,
+    task_enqueued,
+)
+from hipq_django.tasks_backend.results import FIRST_PRIORITY, find_job, result_of
+from hipq_django.tasks_backend.running import tell_of_end
+
+
+class HipqBackend(BaseTaskBackend):
+    """Enqueues tasks as jobs of an instance, in the caller's transaction.
+
+    `OPTIONS["INSTANCE"]` names the instance; default: "default". Raise `InvalidTask` for a task
+    that workers could not find under its path.
+    """
+
+    task_class = HipqTask
+    supports_defer = True
+    supports_async_task = True
+    supports_get_result = True
+    supports_priority = True
+
+    def __init__(self, alias: str, params: Mapping[str, Any]) -> None:
+        super().__init__(alias, params)  # type: ignore[arg-type]  # it only reads
+        self.instance = instance_of(params)
+
+    def validate_task(self, task: Any) -> None:
+        """Raise `InvalidTask` where the task cannot be a job, also by the name of its queue."""
+        super().validate_task(task)
+        try:
+            checked_name("queue", task.queue_name)
+        except InvalidJobError as error:
+            raise InvalidTask(str(error)) from error
+
+    def enqueue(  # type: ignore[override]  # its own tasks
+        self, task: HipqTask, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> TaskResult[Any, Any]:
+        """Enqueue a task; return its result, which is that of a live job if it is unique."""
+        new = self.new_job(task, args, kwargs)
+        job = enqueue(
+            new.job_type, new.job_data, instance=self.instance,
+            **{name: getattr(new, name) for name in _GIVEN if getattr(new, name) is not None},
+        )  # fmt: skip
+        result = result_of(job, task, self.alias, self.task_class)
+        if not job.conflict:
+            task_enqueued.send(type(self), task_result=result)
+        return result
+
+    def new_job(self, task: HipqTask, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NewJob:
+        """Return the job of a task and its arguments, which is not stored yet.
+
+        Raise `InvalidTask`; `TypeError` or `ValueError` for arguments that are not JSON.
+        """
+        self.validate_task(task)
+        path = task.module_path
+        found = task_at(path)
+        for name in OF_THE_CODE:
+            if getattr(task, name) != getattr(found, name):
+                raise InvalidTask(
+                    f"{path}: {name}={getattr(task, name)!r} is given, but the task at this path, "
+                    f"which workers use, has {name}={getattr(found, name)!r}; set it there."
+                )
+        declare(found, self.instance)
+        after = task.run_after
+        data = to_json(
+            {
+                "args": normalize_json(list(args)),
+                "kwargs": normalize_json(dict(kwargs)),
+                "run_after": after.isoformat() if after else None,
+            }
+        )
+        return NewJob(
+            path, data, queue=task.queue_name, priority=FIRST_PRIORITY - task.priority,
+            scheduled_run_time=after, timeout=task.timeout, throttle_factor=task.throttle_factor,
+            time_windows=task.time_windows,
+        )  # fmt: skip
+
+    def get_result(self, result_id: str) -> TaskResult[Any, Any]:
+        """Return the result of a task by its id; raise `TaskResultDoesNotExist`."""
+        job = None
+        if isinstance(result_id, str) and result_id.isdecimal() and result_id.isascii():
+            using = get_instance(self.instance).database
+            job = find_job(int(result_id), self.instance, KIND, using)
+        if job is None:
+            raise TaskResultDoesNotExist(
+                f"There is no task result {result_id!r:.100}: it was pruned, or never existed."
+            )
+        return result_of(job, _task_or_none(job.job_type.name), self.alias, self.task_class)
+
+    def check(self, **kwargs: Any) -> list[Any]:
+        """Return nothing: `hipq_django.checks` looks at the setting TASKS."""
+        return []
+
+
+_GIVEN = (
+    "queue", "priority", "scheduled_run_time", "timeout", "throttle_factor", "time_windows"
+)  # fmt: skip
+
+
+def _task_or_none(path: str) -> HipqTask | None:
+    try:
+        return task_at(path)
+    except Exception:  # it is gone, or its module raises: the result can be read all the same
+        return None
+
+
+@receiver(job_finished)
+def _tell(job: Job, **_: Any) -> None:
+    if job.job_type.kind == KIND:
+        tell_of_end(job)

@@ -1,0 +1,84 @@
+"""Finds the task of a path, and declares it as a job type; only what is a task is ever used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.utils.module_loading import import_string
+
+from hipq_django import events
+from hipq_django.exceptions import InvalidJobTypeError
+from hipq_django.job_types.declaration import Declaration, checked_values
+from hipq_django.job_types.registry import get_declared, register
+from hipq_django.tasks_backend.hipq_task import OF_THE_CODE, HipqTask
+from hipq_django.tasks_backend.names import InvalidTask, Task
+from hipq_django.tasks_backend.running import handler_of
+
+if TYPE_CHECKING:
+    from hipq_django.domain.drafts import TypeOptions
+
+KIND = "django.tasks"
+"""The kind of the job types whose code is found by their name, which is the path of a task."""
+
+
+def find(instance: str, path: str) -> Declaration | None:
+    """Return the declaration of the task at a path; None, and say why in the log, without one."""
+    try:
+        return declare(task_at(path), instance)
+    except Exception as error:  # the project's modules are imported, and may raise anything
+        events.warning(
+            "task_not_found", "its jobs wait; tried again in a minute", job_type=path,
+            exception=error,
+        )  # fmt: skip
+        return None
+
+
+def task_at(path: str) -> HipqTask:
+    """Return the task at a path; raise `InvalidTask` if there is none, or something else."""
+    try:
+        found = import_string(path)
+    except ImportError as error:
+        raise InvalidTask(f"There is no task at {path!r}: {error}") from error
+    if not isinstance(found, HipqTask):
+        what = "a task of another backend" if isinstance(found, Task) else "no task"
+        raise InvalidTask(f"{path!r} is {what}: workers find the function by this path.")
+    return found
+
+
+def declare(task: HipqTask, instance: str) -> Declaration:
+    """Return the declaration of a task, made where this process has none."""
+    path = task.module_path
+    known = get_declared(instance, path)
+    if known is not None and known.kind != KIND:
+        raise InvalidJobTypeError(
+            f"job type {path!r} is declared by {known.handler.__qualname__}, which is no task of "
+            "django.tasks; rename one of them."
+        )
+    if isinstance(known, TaskOfDjango) and known.name == path and known.task is task:
+        return known
+    declared = TaskOfDjango(
+        **checked_values(path, task.queue_name, instance, _type_options(task)),
+        handler=handler_of(task),
+        kind=KIND,
+    )
+    declared.task = task
+    return register(declared)
+
+
+class TaskOfDjango(Declaration):
+    """The declaration of a task of `django.tasks`."""
+
+    task: HipqTask
+
+
+def _type_options(task: HipqTask) -> TypeOptions:
+    given: dict[str, Any] = {
+        "timeout": task.timeout,
+        "throttle_factor": task.throttle_factor,
+        "time_windows": task.time_windows,
+        **{name: getattr(task, name) for name in OF_THE_CODE},
+    }
+    if task.unique:
+        given["unique_on"] = ["args", "kwargs"]
+    options: TypeOptions = {name: value for name, value in given.items() if value is not None}  # type: ignore[assignment]  # by name
+    return options

@@ -1,0 +1,78 @@
+"""The task of the backend: Django's, with the options of a job type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from django.utils import timezone
+from django.utils.module_loading import import_string
+
+from hipq_django.domain.retries import RetryPolicy
+from hipq_django.domain.uniqueness import Scope
+from hipq_django.domain.windows import TimeWindow
+from hipq_django.tasks_backend.names import Task
+
+OF_THE_CODE = ("retry", "unique", "aliases")
+"""What the task at the path says, when a job runs; no single job can have others."""
+
+OPTIONS = ("timeout", "throttle_factor", "time_windows", *OF_THE_CODE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HipqTask(Task):  # type: ignore[type-arg]  # its class is not generic at run time
+    """A task of `django.tasks` with options that only this backend knows.
+
+    They are those of `hipq_django.task`; the decorator takes them, and `using` does.
+    """
+
+    retry: RetryPolicy | None = None
+    timeout: float | None = None
+    throttle_factor: float | Decimal | None = None
+    time_windows: Sequence[str | TimeWindow] | None = None
+    unique: Scope | bool | None = None
+    aliases: Sequence[str] = ()
+
+    def using(
+        self,
+        *,
+        priority: int | None = None,
+        queue_name: str | None = None,
+        run_after: datetime | timedelta | None = None,
+        backend: str | None = None,
+        **options: Any,
+    ) -> HipqTask:
+        """Return a task with other values; `run_after` may be a timedelta from now.
+
+        `options` are those of this class. `retry`, `unique` and `aliases` count for the task that
+        is found under its path, so they belong to the decorator, or to that task.
+        """
+        for name in options:
+            if name not in OPTIONS:
+                raise TypeError(
+                    f"using() has no option {name!r}; there are priority, queue_name, run_after, "
+                    f"backend, {', '.join(OPTIONS)}."
+                )
+        if isinstance(run_after, timedelta):
+            run_after = timezone.now() + run_after
+        given = {
+            "priority": priority, "queue_name": queue_name, "run_after": run_after,
+            "backend": backend, **options,
+        }  # fmt: skip
+        return replace(self, **{name: value for name, value in given.items() if value is not None})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return _restored, (type(self), self.module_path, values | {"func": None})
+
+
+def _restored(kind: type[HipqTask], path: str, values: dict[str, Any]) -> HipqTask:
+    """Return a pickled task; its function is found by its path."""
+    try:
+        found = import_string(path)
+        return kind(**values | {"func": found.func})
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"Expected {path!r} to point to a Task instance.") from error

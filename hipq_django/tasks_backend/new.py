@@ -1,0 +1,40 @@
+"""`new`: a task of `django.tasks` as a job for schedules, chains and batches."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from hipq_django.domain.drafts import NewJob
+from hipq_django.exceptions import ArgumentsError
+
+
+def new(task: Any, /, *args: Any, **kwargs: Any) -> NewJob:
+    """Return the job of a task of `django.tasks` with these arguments, which is not stored yet.
+
+    For `enqueue_many`, `chain`, `batch` and `schedule`; the task's own options, as given by its
+    decorator and `using`, count. Raise `ArgumentsError` where the arguments do not fit or are not
+    JSON, and where the task is none of the backend `hipq_django.tasks_backend.HipqBackend`.
+    """
+    from hipq_django.tasks_backend.backend import HipqBackend
+    from hipq_django.tasks_backend.names import Task
+
+    if not isinstance(task, Task) or not isinstance(backend := task.get_backend(), HipqBackend):
+        raise ArgumentsError(
+            f"new: {task!r:.200} is no task of a backend of hipq_django; of a task that "
+            "hipq_django.task declares, call its own new."
+        )
+    first = (None,) if task.takes_context else ()
+    try:
+        inspect.signature(task.func).bind(*first, *args, **kwargs)
+    except TypeError as error:
+        raise ArgumentsError(f"{task.name}: {error}; it takes {_taken(task)}.") from None
+    try:
+        return backend.new_job(task, args, kwargs)  # type: ignore[arg-type]  # one of its own
+    except (TypeError, ValueError) as error:
+        raise ArgumentsError(f"{task.name}: the arguments are not JSON: {error}.") from error
+
+
+def _taken(task: Any) -> str:
+    parameters = list(inspect.signature(task.func).parameters.values())
+    return f"({', '.join(map(str, parameters[1:] if task.takes_context else parameters))})"

@@ -1,0 +1,181 @@
+"""What a test asks of jobs; a failure names the nearest ones, and what holds a job."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from django.test import TestCase
+
+from hipq_django import signals
+from hipq_django.conf.instances import get_instance
+from hipq_django.conf.rules import DEFAULT
+from hipq_django.domain.states import WAITING, Outcome, State
+from hipq_django.exceptions import UnknownOptionError, nearest_name
+from hipq_django.job_types.registry import get_declared, known_names
+from hipq_django.models import Job
+from hipq_django.models.job import JobQuerySet
+from hipq_django.testing.running import told
+
+MOST_SHOWN, MOST_EXPLAINED = 10, 5
+
+NOT_COMPARED = {"job_data", "job_key", "result", "error"}
+"""Fields that are shown anyway, or may be sensitive."""
+
+ANY = object()
+"""Any result."""
+
+
+def enqueued(job_type: str, *, instance: str = DEFAULT, **values: Any) -> list[Job]:
+    """Return the live jobs of a type with these field values, oldest first."""
+    return list(_with(_of_type(job_type, instance).live(), values).order_by("pk"))
+
+
+def assert_enqueued(job_type: str, *, instance: str = DEFAULT, **values: Any) -> Job:
+    """Return the one live job of this type with these field values; fail unless there is one.
+
+    `assert_enqueued("charge_card", job_key="order-42", priority=10)`
+    """
+    found = enqueued(job_type, instance=instance, **values)
+    if len(found) == 1:
+        return found[0]
+    count = f"{len(found)} jobs" if found else "no job"
+    near = found or _nearest(job_type, instance, values)
+    raise AssertionError(
+        f"{count} enqueued with {_wanted(job_type, values)}; "
+        + (_explained(near, values) if near else _no_job(job_type, instance))
+    )
+
+
+def refute_enqueued(job_type: str, *, instance: str = DEFAULT, **values: Any) -> None:
+    """Fail if there is a live job of this type with these field values."""
+    found = enqueued(job_type, instance=instance, **values)
+    if found:
+        raise AssertionError(
+            f"enqueued with {_wanted(job_type, values)}: {_shown(found[:MOST_SHOWN])}"
+        )
+
+
+def assert_finished(job: Job, outcome: str = "succeeded", *, result: Any = ANY) -> Job:
+    """Return the job as it is now; fail unless it is final with this outcome, and this result."""
+    job.refresh_from_db()
+    known = {str(known) for known in Outcome} - {str(Outcome.NONE)}
+    if outcome not in known:
+        raise AssertionError(f"outcome {outcome!r}: give one of {', '.join(sorted(known))}.")
+    if not job.is_final or job.outcome != outcome:
+        raise AssertionError(f"{job} ({job.job_type}) has not {outcome}: {told(job)}{_traces(job)}")
+    if result is not ANY and job.result != result:
+        raise AssertionError(
+            f"{job} ({job.job_type}) has the result {job.result!r}, not {result!r}"
+        )
+    return job
+
+
+def assert_waiting(job: Job) -> Job:
+    """Return the job as it is now; fail unless it waits to run: initial or retry."""
+    job.refresh_from_db()
+    if job.state not in WAITING:
+        raise AssertionError(f"{job} ({job.job_type}) does not wait to run: {told(job)}")
+    return job
+
+
+class Sent(NamedTuple):
+    """A signal that was sent: its name, such as "job_failed", and its job."""
+
+    name: str
+    job: Job
+
+
+@contextmanager
+def captured_signals(*, instance: str = DEFAULT) -> Iterator[list[Sent]]:
+    """Yield the signals of jobs that are sent, filled at the end of the block.
+
+    Inside `TestCase`, which never commits, what waits for the commit is called at the end.
+    """
+    sent: list[Sent] = []
+    names = ("job_enqueued", "job_started", "job_failed", "job_finished")
+    receivers = {name: _receiver(name, sent) for name in names}
+    for name, receiver in receivers.items():
+        getattr(signals, name).connect(receiver, weak=False)
+    try:
+        using = get_instance(instance).database
+        with TestCase.captureOnCommitCallbacks(using=using, execute=True):
+            yield sent
+    finally:
+        for name, receiver in receivers.items():
+            getattr(signals, name).disconnect(receiver)
+
+
+def _receiver(name: str, sent: list[Sent]) -> Any:
+    def receive(job: Job, **_: Any) -> None:
+        sent.append(Sent(name, job))
+
+    return receive
+
+
+def _of_type(job_type: str, instance: str) -> JobQuerySet:
+    jobs = Job.objects.using(get_instance(instance).database).select_related("queue", "job_type")
+    return jobs.filter(job_type__name=job_type, job_type__instance=instance)
+
+
+def _with(jobs: JobQuerySet, values: dict[str, Any]) -> JobQuerySet:
+    """Return the jobs with these field values; raise `UnknownOptionError` for an unknown field."""
+    fields = {"pk", *(field.name for field in Job._meta.get_fields())}
+    fields |= {field.attname for field in Job._meta.concrete_fields}
+    for name in values:
+        if name.partition("__")[0] not in fields:
+            raise UnknownOptionError("jobs with field values", name, fields)
+    return jobs.filter(**values)
+
+
+def _nearest(job_type: str, instance: str, values: dict[str, Any]) -> list[Job]:
+    """Return the jobs of a type that have the most of these values; the live ones first."""
+    jobs = _of_type(job_type, instance)
+    alike = Counter(
+        pk
+        for name, value in values.items()
+        for pk in _with(jobs, {name: value}).values_list("pk", flat=True)
+    )
+    found = sorted(
+        jobs.values_list("pk", "state"),
+        key=lambda job: (job[1] == State.FINAL, -alike[job[0]], job[0]),
+    )
+    rows = jobs.in_bulk([pk for pk, _ in found[:MOST_EXPLAINED]])
+    return [rows[pk] for pk, _ in found[:MOST_EXPLAINED]]
+
+
+def _explained(jobs: Sequence[Job], values: dict[str, Any]) -> str:
+    """Return a line for each job: what is different, its data, and why it does not run."""
+    lines = [f"{job} {_compared(job, values)}: {told(job)}" for job in jobs[:MOST_EXPLAINED]]
+    return "\n  ".join(["the nearest jobs:", *lines])
+
+
+def _compared(job: Job, values: dict[str, Any]) -> str:
+    """Return the data of a job, and those of its own values that are asked for."""
+    plain = {field.attname for field in Job._meta.concrete_fields} - NOT_COMPARED
+    own = [f"{name}={getattr(job, name)!r}" for name in values if name in plain]
+    return ", ".join([str(job.masked(job.job_data)), *own])
+
+
+def _no_job(job_type: str, instance: str) -> str:
+    """Return that there is none of this type; and, unless it is declared, the nearest that is."""
+    if get_declared(instance, job_type) is not None:
+        return f"there is no job of type {job_type!r}."
+    used = Job.objects.using(get_instance(instance).database).filter(queue__instance=instance)
+    names = {*known_names(instance), *used.values_list("job_type__name", flat=True)}
+    return f"no code declares job type {job_type!r}{nearest_name(job_type, names)}"
+
+
+def _wanted(job_type: str, values: dict[str, Any]) -> str:
+    return ", ".join([repr(job_type), *(f"{k}={v!r}" for k, v in values.items())])
+
+
+def _shown(jobs: Any) -> str:
+    return "; ".join(f"{job} {job.masked(job.job_data)}" for job in jobs) or "none"
+
+
+def _traces(job: Job) -> str:
+    last = job.attempts.order_by("attempt").last()
+    return f"\n{job.masked(last.traceback)}" if last and last.traceback != "NONE" else ""

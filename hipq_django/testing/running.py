@@ -1,0 +1,284 @@
+"""Runs jobs by the real scheduler, in the test's own process, transaction and connection."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from math import inf
+
+from django.db import connections
+
+from hipq_django.api.enqueueing import watched
+from hipq_django.conf.instances import get_instance
+from hipq_django.conf.rules import DEFAULT
+from hipq_django.database import clock
+from hipq_django.database.twins import naming_twin
+from hipq_django.dependencies.release import Sweep, release_after
+from hipq_django.domain.ordering import MAX_RANK
+from hipq_django.domain.serialization import error_of
+from hipq_django.domain.states import NONE, Phase
+from hipq_django.maintenance import early_answers, recovery, reranking
+from hipq_django.models import Job, Worker, catalog
+from hipq_django.monitoring.reasons import explain
+from hipq_django.scheduler import companions
+from hipq_django.scheduler.batch import BatchScheduler
+from hipq_django.scheduler.current_batch import CurrentBatch
+from hipq_django.scheduler.executor import execute
+from hipq_django.schedules import declared
+from hipq_django.schedules.firing import Firing
+from hipq_django.testing import partners
+from hipq_django.transitions.values import Claim, Decided, Failed, Released, Result
+
+HEARTBEAT_SECONDS = 86_400
+"""There is no heartbeat, and a debugger may keep the test and its transaction open for long."""
+
+MOST_NOTES = 20
+
+
+OTHER_JOB = "Released: the test runs another job"
+
+
+class InlineRunner:
+    """Runs each claim at once, in the caller's thread and on its connection.
+
+    Of other jobs than `only` each claim is released.
+    """
+
+    backlog = 0
+
+    def __init__(self, *, raise_errors: bool = False, only: int | None = None) -> None:
+        self.ran = 0
+        self.started: list[int] = []
+        """The ids of jobs whose results the next pass writes."""
+        self.raised: list[BaseException] = []
+        self.batch = CurrentBatch()
+        self._raise_errors = raise_errors
+        self._only = only
+
+    def free_slots(self) -> int:
+        """Return that one job would start at once."""
+        return 1
+
+    def prefetch_slots(self) -> int:
+        """Return that none is claimed ahead."""
+        return 0
+
+    def start(self, claims: Sequence[Claim]) -> None:
+        """Run the claims."""
+        for claim in claims:
+            if self._only is None or claim.id == self._only:
+                self.ran += claim.phase is not Phase.DECISION
+                self.started.append(claim.id)
+                self._deliver(execute(claim))
+            else:
+                self.batch.deliver(Released(claim, OTHER_JOB))
+
+    def _deliver(self, result: Result) -> None:
+        """Take a result. No frame below a handler may know it, or its exception lives on."""
+        raised = result.exception if isinstance(result, Failed | Decided) else None
+        if self._raise_errors and raised is not None:
+            self.raised.append(raised)
+        self.batch.deliver(result)
+
+    def executing(self) -> list[Claim]:
+        """Return that nothing runs beside the test."""
+        return []
+
+    def release_stale(self) -> None:
+        """Nothing waits for a thread."""
+
+
+class Session:
+    """A worker for the time of a `with` block; what handlers raised is raised at the end."""
+
+    def __init__(
+        self,
+        queues: Sequence[str] = (),
+        *,
+        instance: str = DEFAULT,
+        raise_errors: bool = True,
+        only: int | None = None,
+    ) -> None:
+        self.config = get_instance(instance)
+        self.runner = InlineRunner(raise_errors=raise_errors, only=only)
+        self._queues = list(queues)
+        self.until = inf
+        """When to stop although something is due, by the monotonic clock."""
+        self._worker: Worker | None = None
+        self._runs = False
+
+    def __enter__(self) -> Session:
+        catalog.sync(self.config.name)
+        self._worker = Worker.objects.using(self.config.database).create(
+            instance=self.config.name,
+            name="run_due_jobs",
+            heartbeat_seconds=HEARTBEAT_SECONDS,
+            queues=self._queues,
+            heartbeat_time=clock.now(self.config.database),
+        )
+        declared.sync(self.config.name)
+        self._firing, self._sweep = Firing(self.config), Sweep(self.config)
+        self.scheduler = BatchScheduler(self._worker, self.runner)
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if self._worker is not None:
+            _deregister(self._worker)
+        if kind is None and self.runner.raised:
+            raise _with_notes(self.runner.raised)
+
+    def run_due(self) -> None:
+        """Run what is due, and what becomes due by that; partners answer meanwhile."""
+        self.scheduler.forget_pauses()  # they are real time, which a test does not wait for
+        while True:
+            answered = partners.answer_due(self.config)  # first, because some are early
+            moved = self._do_duties()
+            if not (self._run_jobs() or moved or answered):
+                return
+            if time.monotonic() >= self.until:
+                return
+
+    def run_new(self, jobs: Sequence[Job]) -> None:
+        """Run new jobs, unless they are enqueued by a job that runs: then they follow it."""
+        if self._runs or jobs[0].queue.instance != self.config.name:
+            return
+        self._runs = True
+        try:
+            partners.answer_due(self.config)  # some are early
+            self._run_jobs()
+            self.run_due()
+        finally:
+            self._runs = False
+
+    def _do_duties(self) -> int:
+        """Do once what a worker does at intervals; return how many rows moved.
+
+        These are the duties of `WorkerProcess` that concern jobs, in its order; those that look
+        for other processes are left out, and each does all that there is to do.
+        """
+        moved = recovery.time_out_overdue(self.config) + early_answers.match_early(self.config)
+        moved += self._firing.run() + self._sweep.run_all() + companions.sweep(self.config)
+        return moved + reranking.continue_ranking(self.config)
+
+    def _run_jobs(self) -> bool:
+        """Make passes until one finds nothing; return whether one has found something."""
+        found = False
+        while True:
+            written, self.runner.started = self.runner.started, []
+            self.scheduler.run_once()
+            if written:  # a commit, which a test may never make, would do it
+                release_after(written, self.config.database)
+            if self.scheduler.found_nothing:
+                return found
+            found = True
+            if time.monotonic() >= self.until:
+                self.scheduler.persist_batch()
+                return found
+
+
+def run_due_jobs(
+    *queues: str, instance: str = DEFAULT, raise_errors: bool = True, commit: bool = False
+) -> int:
+    """Run all due jobs, and those that become due by that; return how many handlers ran.
+
+    The real scheduler runs in this process, one job at a time, with its order, limits, throttlers
+    and windows; jobs past their timeout time out, schedules that are due make their jobs, and
+    partners answer. It works inside `TestCase`. Jobs that are scheduled for later, held back, or
+    waiting for an answer stay as they are.
+
+    What a handler of any kind raised is raised at the end, the first exception with the others as
+    notes, also if the job is to be tried again. An error that another system answered, a timeout
+    and `Snooze` are not raised, for no code is wrong. With `raise_errors=False` the jobs just fail,
+    as for a worker. With `commit=True` what waits for the commit of the test's transaction is
+    called before and after, signals for example.
+    """
+    with Session(queues, instance=instance, raise_errors=raise_errors) as session:
+        if commit:
+            call_what_waits_for_commit(session.config.database)
+        session.run_due()
+        if commit:
+            call_what_waits_for_commit(session.config.database)
+    return session.runner.ran
+
+
+drain = run_due_jobs
+
+
+@contextmanager
+def immediate(*queues: str, instance: str = DEFAULT, raise_errors: bool = True) -> Iterator[None]:
+    """Run each job that is due before `enqueue` returns, for a block, as `run_due_jobs` would.
+
+    It runs in the transaction of its caller, which it cannot do in production: there a job sees
+    what was committed with it, its caller goes on before it, and a job whose caller rolls back
+    never runs. What handlers raise is raised at the end of the block.
+    """
+    session = Session(queues, instance=instance, raise_errors=raise_errors)
+    with ExitStack() as opened:
+        with naming_twin(
+            "hipq_django.testing.immediate", "async with"
+        ):  # not what the block raises
+            opened.enter_context(session)
+        opened.enter_context(watched(session.run_new))
+        yield
+
+
+def run_job(job: Job, *, raise_errors: bool = True) -> Job:
+    """Run one job now, whatever its time, its windows and the other jobs; return it as it is then.
+
+    What is decided after a failure belongs to it. Limits, throttlers and pauses hold: raise
+    `AssertionError`, which says what holds the job, if it did not run.
+    """
+    using = job.using
+    rows = Job.objects.using(using).filter(pk=job.pk)
+    rows.waiting().update(
+        scheduled_run_time=clock.now(using), time_windows=[], rank=-MAX_RANK, hold_time=None
+    )
+    session = Session(instance=job.queue.instance, raise_errors=raise_errors, only=job.pk)
+    with session:
+        while not session.runner.ran and session.scheduler.run_once():
+            pass
+        while rows.in_error().exists() and session.scheduler.run_once():
+            pass
+        session.scheduler.persist_batch()
+    job.refresh_from_db()
+    if not session.runner.ran:
+        raise AssertionError(f"{job} did not run: {told(job)}")
+    return job
+
+
+def told(job: Job) -> str:
+    """Return what an operator would be told of a job; the test itself is the worker."""
+    reasons = "; ".join(reason.text for reason in explain(job) if reason.code != "no_worker")
+    error = "" if job.error == NONE else f"Its error: {job.masked(job.error)}"
+    state = f"it is {job.state}, {job.outcome}.".replace(f", {NONE}", "")
+    return " ".join(filter(None, [state, reasons, error]))
+
+
+def call_what_waits_for_commit(using: str) -> None:
+    """Call what the current transaction would call after its commit, which a test never makes."""
+    connection = connections[using]
+    while connection.in_atomic_block and connection.run_on_commit:
+        callbacks, connection.run_on_commit = connection.run_on_commit, []
+        for _, callback, *_ in callbacks:
+            callback()
+
+
+def _with_notes(raised: Sequence[BaseException]) -> BaseException:
+    """Return the first exception of handlers; it names the others."""
+    first, *others = raised
+    for other in others[:MOST_NOTES]:
+        first.add_note(f"run_due_jobs: another handler raised {error_of(other)}")
+    first.add_note(
+        "run_due_jobs: a handler raised this; all due jobs have run. To look at failed jobs, call "
+        "run_due_jobs(raise_errors=False)."
+    )
+    return first
+
+
+def _deregister(worker: Worker) -> None:
+    """Delete the worker's row, unless an error has left it the owner of jobs."""
+    worker.state = Worker.State.STOPPED
+    worker.save(using=worker.using, update_fields=["state"])
+    if not worker.jobs.exists():
+        worker.delete(using=worker.using)
