@@ -85,15 +85,20 @@ def save(client: Client, row: Model, values: dict[str, str] | None = None, /, **
     return client.post(page_url(row), {**sent, "_continue": "1"}, follow=True)
 
 
-def act(client: Client, action: str, *rows: Model) -> Any:
+def act(client: Client, action: str, *rows: Model, **more: Any) -> Any:
     """Choose an action of the list for some rows."""
-    sent = {"action": action, ACTION_BOX: [row.pk for row in rows]}
+    sent = {"action": action, ACTION_BOX: [row.pk for row in rows], **more}
     return client.post(list_url(type(rows[0])), sent, follow=True)
 
 
 def press(client: Client, button: str, row: Model) -> Any:
-    """Press a button on a row's page."""
-    return client.post(page_url(row, button), follow=True)
+    """Press a button on a row's page; where it warns, the one below the warning."""
+    return client.post(page_url(row, button), {"confirmed": "1"}, follow=True)
+
+
+def confirm(client: Client, button: str, row: Model, **sent: Any) -> Any:
+    """Press a button that asks first, and say yes."""
+    return client.post(page_url(row, button), {"confirmed": "1", **sent}, follow=True)
 
 
 def messages_of(response: Any) -> list[str]:

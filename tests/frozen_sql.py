@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from hashlib import sha256
 from pathlib import Path
 
 import django
@@ -17,7 +18,10 @@ SCRIPTS = Path(__file__).parents[1] / "hipq_django" / "migrations" / "sql"
 
 
 def frozen_functions() -> dict[str, str]:
-    """Return the definitions of all functions that migrations create, by their names."""
+    """Return the definitions of all functions that migrations create, by their names.
+
+    Triggers have functions, too.
+    """
     from hipq_django.migrations._scripts import SEPARATOR
 
     texts = [path.read_text().rstrip("\n") for path in sorted(SCRIPTS.glob("*_postgresql.sql"))]
@@ -25,8 +29,15 @@ def frozen_functions() -> dict[str, str]:
     return {
         found.group(1): statement
         for statement in statements
-        if (found := re.match(r"CREATE FUNCTION (hipq_\w+_[0-9a-f]{8})\(", statement))
+        if (found := re.match(r"CREATE (?:OR REPLACE )?FUNCTION (\w+)\(", statement))
     }
+
+
+def name_by_digest(definition: str) -> str:
+    """Return the name that a function must have: what it does is what its name says."""
+    found = re.match(r"CREATE FUNCTION (hipq_\w+)_[0-9a-f]{8}(\(.*)", definition, re.DOTALL)
+    assert found
+    return f"{found[1]}_{sha256(found[2].encode()).hexdigest()[:8]}"
 
 
 def missing_functions() -> list[str]:
@@ -42,4 +53,4 @@ if __name__ == "__main__":
     django.setup()
     from hipq_django.migrations._scripts import SEPARATOR
 
-    print(SEPARATOR.join(missing_functions()))  # noqa: T201
+    print(SEPARATOR.join(missing_functions()))  # noqa: T201 - what it is run for

@@ -13,7 +13,7 @@ from django.db import connection, transaction
 
 from hipq_django.engines.statements import server_functions
 
-BIG_TABLES = ("hipq_job", "hipq_answer")
+BIG_TABLES = ("hipq_job", "hipq_answer", "hipq_schedule", "hipq_schedulerun")
 ABOUT_BIG_TABLES = re.compile(rf"\b({'|'.join(BIG_TABLES)})\b")
 SLACK_ROWS = 50
 """Rows that may be read in vain: an index of so few is read whole, whatever is asked for."""

@@ -56,4 +56,4 @@ def _callers() -> Iterator[str]:
     frame = sys._getframe(3)
     while frame:
         yield str(frame.f_globals.get("__name__", ""))
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back  # type: ignore[assignment]  # None at the end

@@ -58,6 +58,7 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.staticfiles",
     "hipq_django",
+    "hipq_django.flow",
     "tests.processapp",
     "tests.testapp",
 ]
@@ -89,4 +90,13 @@ TEMPLATES = [
     },
 ]
 TIME_ZONE = "UTC"
+_TASKS = "django.tasks" if django.VERSION >= (6, 0) else "django_tasks"
+TASKS = {
+    "default": {
+        "BACKEND": "hipq_django.tasks_backend.HipqBackend",
+        "QUEUES": ["default", "mail"],
+    },
+    "dummy": {"BACKEND": f"{_TASKS}.backends.dummy.DummyBackend", "QUEUES": ["default", "mail"]},
+    "immediate": {"BACKEND": f"{_TASKS}.backends.immediate.ImmediateBackend"},
+}
 USE_TZ = True

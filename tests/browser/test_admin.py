@@ -2,63 +2,27 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
+from typing import Literal
 
 import pytest
-from django.contrib.auth.models import User
-from django.db import connections
-from playwright.sync_api import Browser, Page, expect, sync_playwright
-from pytest_django.live_server_helper import LiveServer
+from playwright.sync_api import Page, expect
 
 import hipq_django as hipq
 from hipq_django.database import clock
-from hipq_django.models import Answer, Job, Queue
-from hipq_django.testing import run_due_jobs
+from hipq_django.models import Answer, Batch, Job, JobType, Queue, Schedule, Worker
 from tests.admin_pages import history, list_url, page_url
-from tests.conftest import CHROMIUM
-from tests.factories import AnswerFactory, JobFactory, WorkerFactory
+from tests.browsing import contrast_of, look, overflow
+from tests.factories import (
+    AnswerFactory,
+    JobFactory,
+    JobTypeFactory,
+    QueueFactory,
+    WorkerFactory,
+)
+from tests.running import run_due_jobs
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
-
-# Set to a folder to look at the pages that the tests walk through.
-SCREENSHOTS = os.environ.get("HIPQ_TEST_SCREENSHOTS")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """A browser for all tests: its start takes longer than what they do in it."""
-    with sync_playwright() as playwright, pytest.MonkeyPatch.context() as environment:
-        # Playwright keeps an event loop in this thread, which Django takes for an async caller.
-        environment.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
-        yield playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        connections.close_all()  # beside that loop the thread had connections of its own
-
-
-@pytest.fixture
-def page(browser: Browser, live_server: LiveServer) -> Iterator[Page]:
-    """A page in which an operator has logged in, without the cookies of earlier ones."""
-    User.objects.create_superuser("operator", password="3 a.m.")
-    page = browser.new_page(base_url=live_server.url, viewport={"width": 1400, "height": 900})
-    page.set_default_timeout(20_000)
-    log_in(page)
-    yield page
-    page.close()
-
-
-def log_in(page: Page) -> None:
-    page.goto(list_url(Queue))
-    page.get_by_label("Username").fill("operator")
-    page.get_by_label("Password").fill("3 a.m.")
-    page.get_by_role("button", name="Log in").click()
-    expect(page.get_by_role("heading", name="Queues", level=1)).to_be_visible()
-
-
-def look(page: Page, name: str) -> None:
-    if SCREENSHOTS:
-        page.screenshot(path=Path(SCREENSHOTS) / f"{name}.png")
 
 
 def panel(page: Page) -> str:
@@ -174,17 +138,6 @@ def contrast(page: Page, selector: str) -> float:
     return contrast_of(text, background)
 
 
-def contrast_of(one: str, other: str) -> float:
-    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
-    return (light + 0.05) / (dark + 0.05)
-
-
-def luminance(color: str) -> float:
-    parts = [int(part) / 255 for part in color.removeprefix("rgb(").rstrip(")").split(",")]
-    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
 def test_the_page_says_how_far_the_other_system_is(page: Page) -> None:
     job = hipq.enqueue("ask", {"order": 42}, job_key="order-42", timeout=3600)
     run_due_jobs()
@@ -196,7 +149,7 @@ def test_the_page_says_how_far_the_other_system_is(page: Page) -> None:
     page.goto(page_url(job))
     look(page, "13-progress")
 
-    assert "The other system says: 40 %: page 4 of 10 <b>soon</b>" in panel(page)
+    assert "Progress: 40 %, page 4 of 10 <b>soon</b>" in panel(page)
     expect(page.get_by_text("3600 s for each attempt, 600 s more for this one")).to_be_visible()
 
 
@@ -264,3 +217,176 @@ def test_the_chart_can_be_read_in_both_themes(
         assert contrast_of(fill, background) >= 3, (fill, background)
     page.get_by_text("As a table").click()
     expect(page.get_by_role("columnheader", name="unmatched")).to_be_visible()
+
+
+# Widths and colours
+
+
+LONG_TYPE = "shop.integrations.accounting.jobs.send_invoices_"
+LONG_QUEUE = "accounting_and_tax_offices_west"
+
+
+def long_names() -> Job:
+    """A job that failed, whose type and queue have names as long as modules make them."""
+    queue = QueueFactory.create(name=LONG_QUEUE)
+    job_type = JobTypeFactory.create(name=LONG_TYPE[:47], queue=queue)
+    WorkerFactory.create(name="worker-7f9c6d5b8d-x2x4k.production.example.com", queues=[LONG_QUEUE])
+    AnswerFactory.create(job_type=job_type.name, job_key=f"{LONG_TYPE}key", status="unmatched")
+    made: Job = JobFactory.create(
+        job_type=job_type, queue=queue, job_key="an-order-with-a-long-key-0000017",
+        state="retry", error=f"ConnectionError: https://tax.example.com/{'v2-' * 30}",
+    )  # fmt: skip
+    return made
+
+
+@pytest.fixture
+def everything(stuck: Job) -> dict[str, str]:
+    """Rows of all kinds, also with long names; the addresses of their pages."""
+    close_window(stuck)
+    for number in range(3):
+        hipq.enqueue("ask", job_key=f"a-rather-long-key-of-an-order-{number}")
+    failed = hipq.enqueue("boom", {"order": 42})
+    with hipq.batch("import 7", then=hipq.NewJob("echo")) as batch:
+        batch.enqueue_many([hipq.NewJob("echo"), hipq.NewJob("boom"), hipq.NewJob("ask")])
+    run_due_jobs()
+    spec = hipq.Cron("0 2 * * *", zone="Europe/Paris")
+    schedule = hipq.schedule("close the day", hipq.NewJob("echo", {"shop": "berlin"}), spec)
+    hipq.schedule(f"{LONG_TYPE * 2}daily", hipq.NewJob("echo"), hipq.Every(hours=36))
+    hipq.run_schedule("close the day")
+    old = hipq.enqueue("ask", job_key="of-a-queue-with-a-long-history")
+    Job.objects.filter(pk=old.pk).update(id=123_456_789)
+    long = long_names()
+    answer = AnswerFactory.create(status=Answer.Status.UNMATCHED, job=None)
+    return {
+        "queues": list_url(Queue),
+        "queue": page_url(long.queue),
+        "jobs": list_url(Job),
+        "job": page_url(stuck),
+        "job-failed": page_url(failed),
+        "job-long": page_url(long),
+        "types": list_url(JobType),
+        "type": page_url(long.job_type),
+        "workers": list_url(Worker),
+        "worker": page_url(Worker.objects.get(queues=[LONG_QUEUE])),
+        "answers": list_url(Answer),
+        "answer": page_url(answer),
+        "answer-long": page_url(Answer.objects.get(job_type=LONG_TYPE[:47])),
+        "schedules": list_url(Schedule),
+        "schedule": page_url(schedule),
+        "schedule-long": page_url(Schedule.objects.get(name__endswith="daily")),
+        "batches": list_url(Batch),
+        "batch": page_url(batch),
+    }
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_lists_are_whole_at_1400_pixels(
+    page: Page, everything: dict[str, str], scheme: Literal["light", "dark"]
+) -> None:
+    page.emulate_media(color_scheme=scheme)
+    hidden = {}
+    for name, url in everything.items():
+        page.goto(url)
+        look(page, f"{name}-1400-{scheme}")
+        tables = page.locator("#result_list")
+        wide = "ts => ts.map(t => t.scrollWidth - t.parentElement.clientWidth)"
+        hidden[name] = max([overflow(page), *tables.evaluate_all(wide)])
+    assert {name: pixels for name, pixels in hidden.items() if pixels > 0} == {}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_can_be_used_at_420_pixels(
+    page: Page, everything: dict[str, str], scheme: Literal["light", "dark"]
+) -> None:
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": 420, "height": 900})
+    hidden = {}
+    for name, url in everything.items():
+        page.goto(url)
+        look(page, f"{name}-420-{scheme}")
+        hidden[name] = overflow(page)
+    assert {name: pixels for name, pixels in hidden.items() if pixels > 0} == {}
+
+
+def look_at_widths(page: Page, name: str) -> None:
+    """Look at a page on a screen and on a phone; it may not be wider than either."""
+    for width in (420, 1400):
+        page.set_viewport_size({"width": width, "height": 900})
+        look(page, f"{name}-{width}")
+        assert overflow(page) <= 0, name
+
+
+def test_a_schedule_is_made_and_changed(page: Page) -> None:
+    page.goto(list_url(Schedule))
+    page.get_by_role("link", name="Add schedule").first.click()
+    page.get_by_label("Name:").fill("nightly")
+    page.get_by_label("Job type:").select_option("echo")
+    page.get_by_label("Cron:").fill("61 2 * * *")
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator(".errornote")).to_be_visible()
+    look_at_widths(page, "schedule-add")
+    page.get_by_label("Cron:").fill("30 2 * * *")
+    page.get_by_role("button", name="Show the next due times").click()
+    expect(page.get_by_text("At 02:30 every day")).to_be_visible()
+    expect(page.get_by_text("Nothing is saved yet.")).to_be_in_viewport()
+    look_at_widths(page, "schedule-preview")
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator(".messagelist")).to_contain_text("nightly")
+
+    page.goto(page_url(Schedule.objects.get()))
+    look_at_widths(page, "schedule-edit")
+
+
+def test_a_schedule_is_caught_up(page: Page) -> None:
+    hipq.schedule("nightly", hipq.NewJob("echo"), "30 2 * * *")
+    page.goto(page_url(Schedule.objects.get()))
+    page.get_by_role("link", name="Backfill").click()
+    now = clock.now("default")
+    page.get_by_label("From").fill(f"{now - timedelta(days=2):%Y-%m-%dT%H:%M}")
+    page.get_by_label("Until").fill(f"{now - timedelta(minutes=1):%Y-%m-%dT%H:%M}")
+    look_at_widths(page, "schedule-backfill")
+    page.get_by_role("button", name="Make the jobs").click()
+
+    assert "Made 2 jobs." in message(page)
+    assert Job.objects.count() == 2
+
+
+def test_a_schedule_is_paused_and_deleted(page: Page) -> None:
+    row = hipq.schedule("nightly", hipq.NewJob("echo"), "30 2 * * *")
+    page.goto(page_url(row))
+    page.get_by_role("button", name="Pause").click()
+    expect(page.locator(".messagelist")).to_contain_text("Paused: schedule nightly.")
+    page.get_by_role("button", name="Run now").click()
+    expect(page.locator(".messagelist")).to_contain_text("Run now as job")
+
+    page.locator("a.deletelink").click()  # a button to readers since Django 6.1
+    look_at_widths(page, "schedule-delete")
+    page.get_by_role("button", name="Yes").click()
+    expect(page.locator(".messagelist")).to_contain_text("was deleted successfully")
+    assert not Schedule.objects.exists()
+    assert Job.objects.count() == 1
+
+
+def test_a_batch_is_cancelled_on_its_page(page: Page) -> None:
+    with hipq.batch("import 7") as batch:
+        batch.enqueue_many([hipq.NewJob("echo"), hipq.NewJob("echo")])
+    page.goto(page_url(batch))
+    cancel = page.get_by_role("button", name="Cancel the jobs of this batch")
+    expect(cancel).to_be_hidden()
+    page.locator("summary", has_text="Cancel").click()
+    cancel.click()
+
+    expect(page.locator(".messagelist")).to_contain_text("Cancelled 2 jobs: batch")
+    page.get_by_role("link", name="All 2 jobs of this batch").click()
+    expect(page.get_by_text("final: cancelled")).to_have_count(2)
+
+
+def test_on_a_phone_each_value_has_the_name_of_its_column_before_it(page: Page) -> None:
+    job = hipq.enqueue("boom")
+    run_due_jobs()
+    page.set_viewport_size({"width": 420, "height": 900})
+    page.goto(page_url(job))
+    cell = page.locator(".hipq-rows td[data-label]").first
+
+    assert cell.evaluate("e => getComputedStyle(e, '::before').content") == '"Attempt: "'
+    assert cell.inner_text() == "1"

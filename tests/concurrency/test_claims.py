@@ -15,11 +15,11 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.database.locks import locked
 from hipq_django.maintenance import recovery
 from hipq_django.models import Attempt, Job, Queue, Worker
-from hipq_django.testing import run_due_jobs
 from tests.concurrency.sessions import Session, errors_of, run_together
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
 from tests.integration.conftest import ConfigureQueue
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -10,15 +10,15 @@ import pytest
 
 import hipq_django as hipq
 from hipq_django.conf.instances import InstanceSettings, get_instance
-from hipq_django.engines.values import GivenUpError
+from hipq_django.engines.values import DeclaredLostError
 from hipq_django.maintenance import early_answers, recovery, reranking
 from hipq_django.models import Job, Queue
-from hipq_django.testing import run_due_jobs
 from tests.concurrency.sessions import errors_of, run_together
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
 from tests.integration.conftest import ConfigureQueue
 from tests.invariants import RULES, Snapshot
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -43,13 +43,13 @@ class Actor:
                 step()
             except (hipq.DuplicateJobKeyError, hipq.InvalidJobError):
                 continue
-            except GivenUpError:  # on a busy machine three beats are over soon
+            except DeclaredLostError:  # on a busy machine three beats are over soon
                 self.worker = HandWorker(threads=5)
 
     def steps(self) -> list[Callable[[], Any]]:
         """Return what may be done, the usual things more often."""
         key, config = self.random.choice(KEYS), get_instance()
-        conflict = self.random.choice(["raise", "return", "replace"])
+        conflict: Any = self.random.choice(["raise", "return", "replace"])
         return [
             *[lambda: hipq.enqueue("charge", job_key=key, on_conflict=conflict)] * 3,
             *[self.worker.work] * 3,

@@ -9,8 +9,11 @@ import pytest
 from django.db import connection, transaction
 
 import hipq_django as hipq
+from hipq_django.domain.drafts import OnConflict
+from hipq_django.domain.uniqueness import KEY_FIELDS
 from hipq_django.models import Job
 from tests.concurrency.sessions import Session, errors_of, run_together, wait_until_blocked
+from tests.declaring import Declare
 from tests.hand_worker import HandWorker
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -19,7 +22,7 @@ THREADS = 6
 NEW, OTHER = hipq.NewJob("ask", job_key="k"), hipq.NewJob("ask", job_key="other")
 
 
-def enqueue(on_conflict: str = "raise") -> Job:
+def enqueue(on_conflict: OnConflict = "raise") -> Job:
     return hipq.enqueue("ask", job_key="k", on_conflict=on_conflict)
 
 
@@ -38,8 +41,44 @@ def test_of_many_that_enqueue_a_key_one_wins(step: Callable[[], Job]) -> None:
     (winner,) = [job for job in results if isinstance(job, Job)]
     errors = errors_of(results)
     assert all(isinstance(error, hipq.DuplicateJobKeyError) for error in errors), errors
-    assert {error.job for error in errors} == {winner}  # type: ignore[attr-defined]
+    assert {error.job for error in errors} == {winner}  # type: ignore[attr-defined]  # each is a duplicate
     assert Job.objects.filter(job_key="k").get() == winner
+
+
+CLIENTS = 16
+
+
+@pytest.mark.parametrize("scope", KEY_FIELDS)
+def test_of_many_that_enqueue_the_same_arguments_one_creates_the_job(
+    declare: Declare, scope: Any
+) -> None:
+    index = declare.task("index", unique=scope)(lambda shop: shop)
+    for shop in ("berlin", "paris", "rome"):
+        results = run_together(*[lambda shop=shop: index.enqueue(shop)] * CLIENTS)
+
+        assert errors_of(results) == []
+        [job] = Job.objects.filter(job_data__shop=shop)
+        assert set(results) == {job}
+        assert [found.conflict for found in results if isinstance(found, Job)].count(False) == 1
+
+
+@pytest.mark.parametrize("scope", KEY_FIELDS)
+def test_a_place_that_is_given_up_meanwhile_is_taken_by_one_of_many(
+    declare: Declare, scope: Any
+) -> None:
+    """Each gets a job that had the place at some moment, and no two have it at once."""
+    index = declare.task("index", unique=scope)(lambda shop: shop)
+    first = index.enqueue("berlin")
+
+    results = run_together(
+        lambda: hipq.cancel(first), *[lambda: index.enqueue("berlin")] * (CLIENTS - 1)
+    )
+
+    assert errors_of(results) == []
+    jobs = set(Job.objects.all())
+    assert {first} <= jobs
+    assert set(results) <= jobs
+    assert len(jobs) == 1 if scope == "kept" else len(jobs) <= 2
 
 
 def test_all_that_ask_for_the_job_of_a_key_get_the_same_one() -> None:
@@ -150,7 +189,7 @@ def test_the_second_waits_until_it_is_known_whether_the_first_commits(session: S
     session.commit()
 
     assert isinstance(second.exception(30), hipq.DuplicateJobKeyError)
-    assert second.exception(30).job == first  # type: ignore[union-attr]
+    assert second.exception(30).job == first  # type: ignore[union-attr]  # it was refused
     other.close()
 
 

@@ -11,7 +11,7 @@ from django.db import transaction
 import hipq_django as hipq
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.models import Answer, Job
-from hipq_django.testing import run_due_jobs
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

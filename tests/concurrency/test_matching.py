@@ -13,10 +13,10 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.exceptions import InvalidAnswerError
 from hipq_django.maintenance import early_answers, retention
 from hipq_django.models import Answer, Job
-from hipq_django.testing import run_due_jobs
 from tests.concurrency.sessions import Session, errors_of, run_together, wait_until_blocked
 from tests.factories import AnswerFactory
 from tests.hand_worker import HandWorker
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -169,8 +169,8 @@ def test_a_result_that_is_too_large_fails_its_job(crew: Crew, declare: Declare) 
     job.refresh_from_db()
     innocent.refresh_from_db()
     assert job.error == (
-        "ResultError: the result of 'large' has 16,000,002 characters as JSON, and at most "
-        "16,000,000 are stored; put it elsewhere and return where it is."
+        "ResultError: the result of 'large' has 16,000,002 bytes as JSON, but at most "
+        "16,000,000 are stored; store it elsewhere and return a reference to it."
     )
     assert innocent.outcome == "succeeded"
 

@@ -16,10 +16,10 @@ from hipq_django.database.locks import locked
 from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.states import WAITING
 from hipq_django.models import Job, Queue
-from hipq_django.testing import run_due_jobs
 from tests.concurrency.sessions import Session, errors_of, run_together
 from tests.hand_worker import HandWorker
 from tests.integration.conftest import ConfigureQueue
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

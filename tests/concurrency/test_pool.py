@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import hipq_django as hipq
-from hipq_django.transitions.values import Succeeded
+from hipq_django.database.clock import steady
+from hipq_django.transitions.values import Claim, Succeeded
 from tests.concurrency.sessions import PATIENCE_SECONDS
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
@@ -35,6 +36,8 @@ def test_all_threads_work_at_once(declare: Declare, portions: list[int]) -> None
         for _ in range(3):
             for number in portions:
                 claims = [worker.claims.pop() for _ in range(number)]
+                for claim in claims:
+                    claim.known_at = steady() + PATIENCE_SECONDS  # however slow the threads are
                 crew.batch.add(claims)
                 crew.pool.start(claims)
             crew.pool.await_done(PATIENCE_SECONDS)
@@ -42,3 +45,36 @@ def test_all_threads_work_at_once(declare: Declare, portions: list[int]) -> None
 
     assert len(results) == THREADS * 3
     assert all(isinstance(result, Succeeded) for result in results)
+
+
+def test_a_queue_that_has_much_to_do_delays_no_other(declare: Declare) -> None:
+    """Behind the first job wait those of its queue; the job of another queue overtakes them."""
+    begun, go_on = threading.Event(), threading.Event()
+    order: list[str] = []
+
+    @declare("note")
+    def note(job: Any) -> None:
+        order.append(job.queue.name)
+        begun.set()
+        go_on.wait(PATIENCE_SECONDS)
+
+    storm, calm = _claims("limited", 3), _claims("default", 2)
+    with working(Crew(1)) as crew:
+        for claims in (storm, calm):
+            crew.batch.add(claims)
+            crew.pool.start(claims)
+            assert begun.wait(PATIENCE_SECONDS)
+        go_on.set()
+        crew.pool.await_done(PATIENCE_SECONDS)
+
+    assert order == ["limited", "default", "default", "limited", "limited"]
+
+
+def _claims(queue: str, number: int) -> list[Claim]:
+    """Claims of jobs in a queue, which hold for as long as the test takes."""
+    hipq.enqueue_many([hipq.NewJob("note", queue=queue)] * number)
+    worker = HandWorker(queue)
+    worker.run_pass()
+    for claim in worker.claims:
+        claim.known_at = steady() + PATIENCE_SECONDS
+    return worker.claims

@@ -17,8 +17,8 @@ from hipq_django.answers.callback_urls import Token
 from hipq_django.conf.instances import get_instance
 from hipq_django.maintenance import retention
 from hipq_django.models import Answer, Attempt, Job
-from hipq_django.testing import run_due_jobs
 from tests.concurrency.sessions import Session, errors_of, run_together, wait_until_blocked
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -198,9 +199,58 @@ def prune(declare: Declare) -> Step:
     return lambda: retention.prune(get_instance(), days=0)
 
 
+def handling(declare: Declare) -> Job:
+    """Return the job that a handler has in its hands."""
+    hipq.enqueue("echo", job_key="k")
+    worker = HandWorker()
+    [job] = worker.run_pass()
+    return job
+
+
+def report(declare: Declare) -> Step:
+    return partial(handling(declare).report, 50, "half way")
+
+
+def extend(declare: Declare) -> Step:
+    return partial(handling(declare).extend, 60)
+
+
+def set_key(declare: Declare) -> Step:
+    return partial(handling(declare).set_key, "other")
+
+
+def store_a_step(declare: Declare) -> Step:
+    return partial(handling(declare).step, "charge", lambda: 1)
+
+
+def store_an_atomic_step(declare: Declare) -> Step:
+    return partial(handling(declare).step, "charge", lambda: 1, atomic=True)
+
+
+def gather(declare: Declare) -> Step:
+    return partial(handling(declare).gather, [hipq.NewJob("echo")])
+
+
+def finish(declare: Declare) -> Step:
+    job = handling(declare)
+
+    def step() -> None:
+        with hipq.finishing(job, "done"):
+            pass
+
+    return step
+
+
 @pytest.mark.parametrize(
     "prepare",
     [
+        report,
+        extend,
+        set_key,
+        store_a_step,
+        store_an_atomic_step,
+        gather,
+        finish,
         claim_with_windows,
         claim_again,
         claim_from_a_limited_queue,

@@ -30,9 +30,9 @@ class FreshProject:
 
     def create(self, *apps: str) -> None:
         """Make the project `mysite` and its apps."""
-        self._run("django", "startproject", "mysite", ".")
+        self.run("django", "startproject", "mysite", ".")
         for app in apps:
-            self._run("django", "startapp", app)
+            self.run("django", "startapp", app)
 
     def write(self, blocks: Sequence[Block], settings: str = "") -> None:
         """Append each block to the file that it names; then what only the test needs."""
@@ -44,7 +44,7 @@ class FreshProject:
 
     def manage(self, *arguments: str, seconds: float = 60) -> str:
         """Run a command of manage.py; return what it prints, fail unless it succeeds."""
-        return self._run("manage", *arguments, seconds=seconds)
+        return self.run("manage", *arguments, seconds=seconds)
 
     def start(self, *arguments: str, log: Path) -> subprocess.Popen[bytes]:
         """Start a command of manage.py that goes on by itself."""
@@ -57,7 +57,8 @@ class FreshProject:
                 stderr=output,
             )
 
-    def _run(self, *arguments: str, seconds: float = 60) -> str:
+    def run(self, *arguments: str, seconds: float = 60) -> str:
+        """Run a module of Python; return what it prints, fail unless it succeeds."""
         result = subprocess.run(
             [sys.executable, "-m", *arguments],
             cwd=self.folder,

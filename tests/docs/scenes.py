@@ -425,7 +425,7 @@ def key_of_a_lost_worker(stage: Stage) -> None:
     stage.worker.work()
     stage.worker.work()
 
-    with pytest.raises(hipq.InvalidJobError, match="somebody else took the job over"):
+    with pytest.raises(hipq.InvalidJobError, match="a newer attempt has begun"):
         claim.job.set_key("bank-77")
 
     assert fresh(claim.job).job_key == "key"
@@ -498,7 +498,7 @@ def limit_given_during_a_claim(stage: Stage) -> None:
     assert HandWorker().run_pass() == []
 
 
-@race("A retry waits only for parts that are in already.")
+@race("A retry waits only for parts that have arrived already.")
 def all_parts_are_in(stage: Stage) -> None:
     """The handler asked for less than before."""
     job = stage.waiting("parts")

@@ -1,7 +1,11 @@
-"""The page of guarantees: its diagram is the state machine, and each of its races is acted out."""
+"""The page of guarantees: its diagram is the state machine, and each of its races is acted out.
+
+What it says of flows is held by tests elsewhere, which it names.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from xml.etree import ElementTree
 
@@ -72,3 +76,32 @@ def stage(settings: Settings) -> Iterator[Stage]:
 @pytest.mark.parametrize("row", [*RACES, *LOSSES])
 def test_it_goes_as_the_page_says(stage: Stage, row: str) -> None:
     (RACES | LOSSES)[row](stage)
+
+
+# Flows
+
+_TEST = re.compile(r"^(?:async )?def (test_\w+)", re.MULTILINE)
+KNOWN_TESTS = {
+    name for path in (ROOT / "tests").rglob("*.py") for name in _TEST.findall(path.read_text())
+}
+ABOUT_FLOWS = GUARANTEES.tables("Flows")
+
+
+def first_cell(row: list[str]) -> str:
+    return row[0]
+
+
+def test_what_is_said_of_flows_has_three_tables() -> None:
+    heads = [table.head[0] for table in ABOUT_FLOWS]
+
+    assert heads == ["What holds", "What fails", "What meets"]
+
+
+@pytest.mark.parametrize(
+    "row", [row for table in ABOUT_FLOWS for row in table.rows], ids=first_cell
+)
+def test_every_row_about_flows_names_its_tests(row: list[str]) -> None:
+    named = codes_of(row[-1])
+
+    assert named
+    assert set(named) <= KNOWN_TESTS

@@ -280,7 +280,8 @@ def test_what_fails_is_reported_and_requeued(shop: FreshProject, tmp_path: Path)
     assert re.search(r" ERROR hipq_django event=job_failed job_id=\d+ job_type=boom .*no luck", log)
     assert "Traceback (most recent call last)" in log
     assert outcomes(shop) == ["failed"]
-    shop.manage("requeue_failed", "boom", "24")
+    assert "1 done" in shop.manage("requeue_failed", "boom", "24")
+    assert "1 skipped (it was requeued already)" in shop.manage("requeue_failed", "boom", "24")
     assert len(outcomes(shop)) == 2
     assert "bank: deleted 0" in shop.manage(*RUN_HERE[-1][2:])
 
@@ -490,4 +491,4 @@ def test_every_action_of_the_admin_is_there() -> None:
     actions = re.findall(r"\*([A-Z][a-z]+ the selected [a-z]+)\*", PAGE.text)
 
     assert len(actions) == 3
-    assert all(f'description="{action}"' in source for action in actions)
+    assert all(f'description=_("{action}")' in source for action in actions)

@@ -20,7 +20,7 @@ from tests.docs.documents import README
 from tests.docs.project import FreshProject
 from tests.processes.conftest import eventually
 
-MOST_LINES = 120
+MOST_LINES = 130
 MOST_WORDS_BEFORE_CODE = 60
 
 # The addresses of README's settings, which belong to the reader, are those of this test.
@@ -130,7 +130,13 @@ print(job.outcome, job.result, job.attempt, "attempt")
 def test_every_block_of_python_names_its_file() -> None:
     files = [block.file for block in README.blocks() if block.language == "python"]
 
-    assert files == ["shop/jobs.py", "shop/checkout.py", "mysite/settings.py", "mysite/urls.py"]
+    assert files == [
+        "shop/jobs.py",
+        "shop/jobs.py",
+        "shop/checkout.py",
+        "mysite/settings.py",
+        "mysite/urls.py",
+    ]
 
 
 def test_the_readme_is_short_and_comes_to_code_at_once() -> None:
@@ -144,5 +150,5 @@ def test_every_make_target_that_the_readme_names_is_there() -> None:
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     named = re.findall(r"`make ([a-z-]+)`", README.text)
 
-    assert set(named) == {"demo", "test"}
+    assert set(named) == {"demo", "demo-flow", "test"}
     assert set(named) <= set(targets)

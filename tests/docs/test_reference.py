@@ -8,7 +8,9 @@ import inspect
 import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,14 +22,27 @@ from django.dispatch import Signal
 from pytest_django import Settings
 
 import hipq_django as hipq
-from hipq_django import checks, exceptions, signals, testing
+from hipq_django import checks, exceptions, flow, signals, testing
 from hipq_django.api.enqueueing import ON_CONFLICT
 from hipq_django.conf import rules
 from hipq_django.conf.rules import INSTANCE_DEFAULTS, QUEUE_DEFAULTS
 from hipq_django.domain.drafts import JOB_OPTIONS, JobDefaults
 from hipq_django.domain.ordering import Order
-from hipq_django.job_types.registry import TYPE_OPTIONS
-from hipq_django.models import Answer, Job, JobType, Queue, Worker
+from hipq_django.flow import (
+    checks as flow_checks,
+    creating,
+    explaining,
+    testing as flow_testing,
+    upkeep,
+)
+from hipq_django.flow.aliases import Aliases
+from hipq_django.flow.declaring import OWN_OPTIONS, REFUSED
+from hipq_django.flow.settings import FlowSettings
+from hipq_django.flow.state import State
+from hipq_django.flow.web.endpoints import ENDPOINTS, shown_path
+from hipq_django.flow.web.view import EndpointView
+from hipq_django.job_types.declaration import TYPE_OPTIONS
+from hipq_django.models import Answer, Batch, Job, JobType, Queue, Schedule, Worker
 from hipq_django.monitoring import reasons
 from hipq_django.monitoring.doctor import database_rules
 from hipq_django.sources.settings import SOURCE_DEFAULTS
@@ -36,7 +51,18 @@ from tests.conftest import ROOT
 from tests.docs.documents import REFERENCE, codes_of
 from tests.docs.project import FreshProject
 
-COMMANDS = ("hipq_worker", "hipq_consume", "hipq_status", "hipq_doctor", "hipq_prune")
+COMMANDS = {
+    "hipq_worker": "hipq_django",
+    "hipq_consume": "hipq_django",
+    "hipq_status": "hipq_django",
+    "hipq_doctor": "hipq_django",
+    "hipq_prune": "hipq_django",
+    "hipq_jobs": "hipq_django",
+    "hipq_schedules": "hipq_django",
+    "hipq_flow": "hipq_django.flow",
+}
+"""The commands, and the app of each."""
+
 FOR_TESTS_ONLY = {"draw"}  # of Exponential: where chance comes from
 
 
@@ -59,6 +85,7 @@ def names(rows: list[list[str]]) -> list[str]:
         ("Of an instance", INSTANCE_DEFAULTS),
         ("Of a queue", QUEUE_DEFAULTS),
         ("Of a source", SOURCE_DEFAULTS),
+        ("Of flows", {field.name.upper(): field.default for field in fields(FlowSettings)}),
     ],
 )
 def test_every_setting_is_there_with_its_default(heading: str, defaults: dict[str, Any]) -> None:
@@ -113,7 +140,11 @@ def _parameters(signature: str) -> dict[str, Any]:
     assert isinstance(function, ast.FunctionDef)
     given = function.args.args
     defaults: list[Any] = [inspect.Parameter.empty] * (len(given) - len(function.args.defaults))
-    defaults += [eval(ast.unparse(default)) for default in function.args.defaults]
+    defaults += [
+        eval(ast.unparse(each), {"NOTHING": flow.NOTHING}) for each in function.args.defaults
+    ]
+    if function.args.vararg:
+        given, defaults = [*given, function.args.vararg], [*defaults, inspect.Parameter.empty]
     return {argument.arg: default for argument, default in zip(given, defaults, strict=True)}
 
 
@@ -137,12 +168,19 @@ def test_every_option_of_a_job_is_there() -> None:
 
 
 def test_every_reason_is_there() -> None:
-    calls = [node for node in ast.walk(_tree(reasons)) if isinstance(node, ast.Call)]
-    given = [c.args[0] for c in calls if isinstance(c.func, ast.Name) and c.func.id == "Reason"]
-    codes = {code.value for code in given if isinstance(code, ast.Constant)}
+    codes = set(first_arguments(reasons, "Reason"))
 
     assert len(codes) > 10
     assert set(first_codes(REFERENCE.rows("Reasons"))) == codes
+
+
+def first_arguments(module: ModuleType, *functions: str) -> Iterator[Any]:
+    """Return the constants that calls of the functions begin with."""
+    calls = [node for node in ast.walk(_tree(module)) if isinstance(node, ast.Call)]
+    for call in calls:
+        is_wanted = isinstance(call.func, ast.Name) and call.func.id in functions
+        if is_wanted and isinstance(call.args[0], ast.Constant):
+            yield call.args[0].value
 
 
 def test_every_function_of_the_test_kit_is_there() -> None:
@@ -164,6 +202,28 @@ def test_every_part_of_a_webhook_is_there() -> None:
     written = first_codes(REFERENCE.headed("Part"))
 
     assert set(written) == {part for part in parts if not part.startswith("_")}
+
+
+def test_every_request_of_flows_is_there_with_its_permission_and_fields() -> None:
+    tables = REFERENCE.tables("HTTP API of flows")
+    requests = [row for table in tables if table.head[0] == "Request" for row in table.rows]
+    written = [(*codes_of(row[0].replace("\\|", "|")), *codes_of(row[1])) for row in requests]
+
+    assert written == [
+        (f"{each.method} {shown_path(each.route)}", each.permission) for each in ENDPOINTS
+    ]
+    for row, each in zip(requests, ENDPOINTS, strict=True):
+        required = {name for name, field in each.fields.items() if field.required}
+        assert set(each.fields) <= set(codes_of(row[2]))
+        assert set(re.findall(r"\*\*`(\w+)`\*\*", row[2])) == required
+
+
+def test_every_status_of_flows_is_there() -> None:
+    tables = REFERENCE.tables("HTTP API of flows")
+    [statuses] = [table.rows for table in tables if table.head[0] == "Status"]
+    said = re.findall(r"\b([45]\d\d): ", str(EndpointView.__doc__))
+
+    assert [row[0] for row in statuses[1:]] == sorted(said)
 
 
 # Errors, rows, signals
@@ -197,13 +257,14 @@ def test_every_signal_is_there() -> None:
 
 
 def test_every_permission_is_there() -> None:
-    verbs = [*Job._meta.permissions, *Answer._meta.permissions]
-    of_verbs = {f"hipq.{codename}" for codename, _ in verbs}
-    seen, edited = (Answer, Job, JobType, Queue, Worker), (Job, JobType, Queue)
+    seen, edited = (Answer, Batch, Job, JobType, Queue, Schedule, Worker), (Job, JobType, Queue)
+    of_verbs = {f"hipq.{verb}" for model in seen for verb, _ in model._meta.permissions}
     to_view = {f"hipq.view_{model._meta.model_name}" for model in seen}
     to_change = {f"hipq.change_{model._meta.model_name}" for model in edited}
+    of_schedules = {f"hipq.{verb}_schedule" for verb in ("add", "change", "delete")}
+    wanted = of_verbs | to_view | to_change | of_schedules
 
-    assert set(first_codes(REFERENCE.headed("Permission"))) == of_verbs | to_view | to_change
+    assert set(first_codes(REFERENCE.headed("Permission"))) == wanted
 
 
 # Commands
@@ -212,7 +273,7 @@ def test_every_permission_is_there() -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_of_a_command_is_there_with_its_default(command: str) -> None:
     options = _own_options(command)
-    rows = REFERENCE.rows(command)
+    rows = [r for t in REFERENCE.tables(command) if t.head[0] == "Option" for r in t.rows]
 
     strings = [string for action in options.values() for string in action.option_strings]
     assert first_codes(rows) == strings
@@ -224,15 +285,15 @@ def test_every_option_of_a_command_is_there_with_its_default(command: str) -> No
 
 def _own_options(command: str) -> dict[str, argparse.Action]:
     common = {action.dest for action in BaseCommand().create_parser("manage.py", "")._actions}
-    parser = load_command_class("hipq_django", command).create_parser("manage.py", command)
+    parser = load_command_class(COMMANDS[command], command).create_parser("manage.py", command)
     own = [action for action in parser._actions if action.dest not in common]
     return {action.option_strings[0]: action for action in own if action.option_strings}
 
 
 def test_every_command_is_there() -> None:
-    folder = Path(inspect.getfile(checks)).parent / "management" / "commands"
+    package = Path(inspect.getfile(hipq)).parent
 
-    assert {path.stem for path in folder.glob("hipq_*.py")} == set(COMMANDS)
+    assert {path.stem for path in package.rglob("commands/hipq_*.py")} == set(COMMANDS)
     assert all(REFERENCE.section(command) for command in COMMANDS)
 
 
@@ -279,13 +340,12 @@ BROKEN: dict[str, Any] = {
     "hipq.E023": {"default": {"SOURCES": {"bank": {"SOURCE": 5, "MAP": "a.b"}}}},
     "hipq.E024": {"default": {"SOURCES": {"bank": {"SOURCE": "no.such", "MAP": "no.such"}}}},
 }
+SOURCES_OF_CHECKS = "".join(map(inspect.getsource, (checks, rules, flow_checks)))
 HINTS = {codes_of(row[0])[0]: row[2] for row in REFERENCE.rows("System checks")}
 
 
 def test_every_check_is_there() -> None:
-    sources = inspect.getsource(checks) + inspect.getsource(rules)
-
-    assert set(HINTS) == set(re.findall(r'"(hipq\.[EWI]\d{3})"', sources))
+    assert set(HINTS) == set(re.findall(r'"(hipq\.[EWI]\d{3})"', SOURCES_OF_CHECKS))
 
 
 @pytest.mark.parametrize("check_id", list(BROKEN))
@@ -300,7 +360,7 @@ def test_the_hint_of_a_broken_setting_is_there(check_id: str, settings: Settings
 
 @pytest.mark.parametrize("check_id", sorted(HINTS.keys() - BROKEN.keys()))
 def test_the_hint_of_a_check_of_the_database_is_there(check_id: str) -> None:
-    assert f'"{HINTS[check_id]}"' in inspect.getsource(checks) + inspect.getsource(rules)
+    assert f'"{HINTS[check_id]}"' in SOURCES_OF_CHECKS
 
 
 # SQLite
@@ -321,6 +381,138 @@ def test_there_is_one_recipe_for_sqlite() -> None:
 
     assert others == [recipe, recipe]
     assert all(f"Set OPTIONS['{name}'] = {value!r}." in advice for name, value in recipe.items())
+
+
+# Flows
+
+PARTS_OF_FLOWS = {
+    "In a run": flow.Component,
+    "Nodes": flow.Node,
+    "Ports": flow.Port,
+    "State": State,
+}
+INTERNAL = {"awaited", "row"}
+ATTRIBUTES = {"Ports": {"node", "direction", "name", "last"}}
+"""What no class has, but each of its objects."""
+
+
+def test_every_public_name_of_flows_is_there_once() -> None:
+    written = names(REFERENCE.headed("Name of flows"))
+
+    assert sorted(written) == sorted(flow._MODULES)
+
+
+@pytest.mark.parametrize("heading", PARTS_OF_FLOWS)
+def test_every_member_is_there_once(heading: str) -> None:
+    written = set(names(REFERENCE.rows(heading))) - ATTRIBUTES.get(heading, set())
+    assert len(written) == len(names(REFERENCE.rows(heading))) - len(ATTRIBUTES.get(heading, ()))
+
+    assert written == members(PARTS_OF_FLOWS[heading]) - INTERNAL
+
+
+def members(kind: type) -> set[str]:
+    """Return the public functions and properties of a class, and of bases that stand beside it."""
+    beside = [base for base in kind.__bases__ if base.__module__ == kind.__module__]
+    [body] = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    assert isinstance(body, ast.ClassDef)
+    found = {n.name for n in body.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)}
+    twins = [n.targets[0] for n in body.body if isinstance(n, ast.Assign)]
+    found |= {n.id for n in twins if isinstance(n, ast.Name) and callable(getattr(kind, n.id))}
+    found |= {name for base in beside for name in members(base)}
+    return {name for name in found if not name.startswith("_")}
+
+
+def test_the_verbs_of_aliases_are_there() -> None:
+    [meaning] = [row[1] for row in REFERENCE.rows("Nodes") if row[0] == "`aliases`"]
+    written = {code.partition("(")[0].removeprefix("aliases.") for code in codes_of(meaning)}
+
+    assert members(Aliases) <= written
+
+
+def tables_of_flows() -> Iterator[tuple[Any, list[list[str]]]]:
+    """Whose names are written in which rows."""
+    yield flow, REFERENCE.headed("Name of flows")
+    yield flow_testing, REFERENCE.headed("Function of flows")
+    for heading, kind in PARTS_OF_FLOWS.items():
+        yield kind, REFERENCE.rows(heading)
+
+
+TAKES_WHAT_DJANGO_GIVES = (flow.Node, "delete()")
+SIGNATURES_OF_FLOWS = [
+    pytest.param(owner, code, id=f"{owner.__name__} {code}")
+    for owner, rows in tables_of_flows()
+    for code in first_codes(rows)
+    if "(" in code and (owner, code) != TAKES_WHAT_DJANGO_GIVES
+]
+
+
+@pytest.mark.parametrize(("owner", "signature"), SIGNATURES_OF_FLOWS)
+def test_a_signature_of_flows_is_that_of_the_code(owner: Any, signature: str) -> None:
+    called = getattr(owner, signature.partition("(")[0])
+    real = dict(inspect.signature(called).parameters)
+    real.pop("self", None)
+    named = {name: each for name, each in real.items() if each.kind is not each.VAR_KEYWORD}
+
+    assert {name: each.default for name, each in named.items()} == _parameters(signature)
+    assert ("**" in signature) == (named != real)
+
+
+def test_every_option_of_a_start_is_there_with_its_default() -> None:
+    real = inspect.signature(creating.start).parameters
+    options = {name: each.default for name, each in real.items() if name != "component"}
+    rows = REFERENCE.rows("Options of flow.start")
+
+    assert {
+        name: ast.literal_eval(codes_of(row[1])[0]) for row in rows for name in codes_of(row[0])
+    } == options
+    [of_jobs] = [row[2] for row in rows if row[0] == "`job`"]
+    assert set(creating.OF_JOBS) == set(codes_of(of_jobs))
+
+
+def test_every_option_of_a_component_is_there_with_its_default() -> None:
+    real = inspect.signature(flow.component).parameters
+    own = {name: real[name].default for name in ("queue", "instance", "outs")} | OWN_OPTIONS
+    *rows, others = REFERENCE.rows("Options of a component")
+
+    assert {codes_of(row[0])[0]: ast.literal_eval(codes_of(row[1])[0]) for row in rows} == own
+    assert codes_of(others[0]) == [name for name in TYPE_OPTIONS if name not in REFUSED]
+    said = REFERENCE.section("Options of a component").rpartition("|")[2]
+    assert set(REFUSED) <= set(codes_of(said))
+
+
+def test_every_reason_of_nodes_is_there() -> None:
+    codes = set(first_arguments(explaining, "Reason"))
+
+    assert set(first_codes(REFERENCE.rows("Reasons of nodes"))) == codes
+
+
+def test_every_finding_of_flows_is_there_with_its_level() -> None:
+    written = {(row[1], codes_of(row[0])[0]) for row in REFERENCE.rows("Findings of flows")}
+
+    assert written == {
+        (level, code) for level in ("problem", "warning") for code in first_arguments(upkeep, level)
+    }
+
+
+def test_every_error_of_flows_is_there() -> None:
+    errors = subclasses(flow.FlowError)
+    rows = REFERENCE.headed("Error of flows")
+
+    assert set(first_codes(rows)) == {each.__name__ for each in errors}
+    for row in rows:
+        [error] = [each for each in errors if each.__name__ == codes_of(row[0])[0]]
+        also = codes_of(row[1].partition("Also ")[2])
+        assert set(also) <= {kind.__name__ for kind in error.__mro__}
+
+
+def subclasses(error: type[Exception]) -> set[type[Exception]]:
+    """Return an error and all that are kinds of it in the package."""
+    found = {error}.union(*map(subclasses, error.__subclasses__()))
+    return {each for each in found if each.__module__.startswith("hipq_django.")}
+
+
+def test_every_function_of_the_test_kit_of_flows_is_there() -> None:
+    assert sorted(names(REFERENCE.headed("Function of flows"))) == sorted(flow_testing.__all__)
 
 
 # Examples

@@ -1,4 +1,4 @@
-"""The tutorial, done as it is written: block by block, in a folder of its own.
+"""The tutorials, done as they are written: block by block, in a folder of its own.
 
 What differs from a reader's machine: pip finds all that the package needs installed already and
 asks no registry, the ports are free ones, what curl does is done by Python, and PostgreSQL takes
@@ -25,7 +25,7 @@ from tests.docs.documents import Block, Document
 from tests.docs.project import SETTINGS_OF_THE_TEST, FreshProject
 from tests.processes.conftest import eventually
 
-TUTORIAL = Document(ROOT / "docs" / "tutorial.md")
+TUTORIALS = [Document(ROOT / "docs" / name) for name in ("tutorial.md", "tutorial-flow.md")]
 SITE_PORT, BANK_PORT = "8000", "8001"
 COMMAND_SECONDS = 120
 OFFLINE = ("--no-build-isolation", "--no-deps", "--no-index", "--quiet")
@@ -87,8 +87,9 @@ class Reader:
 
     def _curl(self, option: str, data: str, url: str) -> str:
         assert option == "-d"
-        printed = re.findall(r"http\S+", self._bank_log.read_text())
-        return post(data, printed[-1] if url == "CALLBACK" else url)
+        if url == "CALLBACK":
+            url = re.findall(r"http\S+", self._bank_log.read_text())[-1]
+        return post(data, url)
 
     def _python(self, *arguments: str) -> str:
         if arguments == ("bank.py",):
@@ -183,10 +184,15 @@ def reader(fresh_project: FreshProject) -> Iterator[Reader]:
     reader.leave()
 
 
+def by_name(tutorial: Document) -> str:
+    return tutorial.path.name
+
+
 @pytest.mark.processes
 @pytest.mark.slow
-def test_the_tutorial_works_as_it_is_written(reader: Reader) -> None:
-    for block in TUTORIAL.blocks():
+@pytest.mark.parametrize("tutorial", TUTORIALS, ids=by_name)
+def test_a_tutorial_works_as_it_is_written(reader: Reader, tutorial: Document) -> None:
+    for block in tutorial.blocks():
         if block.language == "python":
             reader.write(block)
         elif block.language == "console":
@@ -197,9 +203,10 @@ def test_the_tutorial_works_as_it_is_written(reader: Reader) -> None:
             assert pattern(block.text.splitlines()).search(reader.bank_says())
 
 
-def test_every_block_is_a_file_a_terminal_or_what_the_bank_prints() -> None:
-    assert {block.language for block in TUTORIAL.blocks()} == {"python", "console", "text"}
-    assert all(block.file for block in TUTORIAL.blocks() if block.language == "python")
+@pytest.mark.parametrize("tutorial", TUTORIALS, ids=by_name)
+def test_every_block_is_a_file_a_terminal_or_what_the_bank_prints(tutorial: Document) -> None:
+    assert {block.language for block in tutorial.blocks()} <= {"python", "console", "text"}
+    assert all(block.file for block in tutorial.blocks() if block.language == "python")
 
 
 @pytest.mark.parametrize(

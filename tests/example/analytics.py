@@ -6,12 +6,13 @@ from zoneinfo import ZoneInfo
 import pytest
 import time_machine
 from django.core.management import call_command
+from django.db.models import QuerySet
 
 from example_project.analytics.models import Account, Report
 from example_project.analytics.nights import day_before, night_of, start_of
 from example_project.events.models import Event
 from hipq_django.models import Job
-from hipq_django.testing import run_due_jobs
+from tests.running import run_due_jobs
 
 PARIS = ZoneInfo("Europe/Paris")
 NIGHT = date(2026, 3, 3)
@@ -26,14 +27,46 @@ def enqueue_in_the_evening() -> None:
         call_command("nightly_analytics", verbosity=0)
 
 
-def run_at(moment: datetime) -> int:
+def run_at(moment: datetime, *queues: str) -> int:
     with time_machine.travel(moment, tick=False):
-        return run_due_jobs("analytics")
+        return run_due_jobs(*queues or ("analytics",))
+
+
+def reports() -> QuerySet[Job]:
+    return Job.objects.filter(job_type__name="nightly_report")
 
 
 @pytest.fixture
 def accounts(db: None) -> list[Account]:
     return [Account.objects.create(name=name) for name in ("acme", "bolt", "core")]
+
+
+# The schedule
+
+
+def test_the_reports_are_ordered_when_the_night_begins(accounts: list[Account]) -> None:
+    run_at(paris(2, 20), "default")  # the worker starts, and makes the schedule
+    run_at(paris(3, 0), "default")
+
+    assert {job.job_key for job in reports()} == {f"{a.pk}-2026-03-03" for a in accounts}
+    assert {job.scheduled_run_time for job in reports()} == {start_of(NIGHT)}
+
+
+def test_a_worker_that_was_away_at_midnight_orders_them_when_it_is_back(
+    accounts: list[Account],
+) -> None:
+    run_at(paris(2, 20), "default")
+    run_at(paris(3, 5), "default", "analytics")
+
+    assert {report.night for report in Report.objects.filter(is_ready=True)} == {NIGHT}
+
+
+def test_reports_that_were_ordered_by_hand_are_not_ordered_again(accounts: list[Account]) -> None:
+    run_at(paris(2, 20), "default")
+    enqueue_in_the_evening()
+    run_at(paris(3, 0), "default")
+
+    assert reports().count() == len(accounts)
 
 
 # The command
@@ -42,17 +75,17 @@ def accounts(db: None) -> list[Account]:
 def test_each_account_gets_one_job(accounts: list[Account]) -> None:
     enqueue_in_the_evening()
 
-    assert set(Job.objects.values_list("job_key", flat=True)) == {
+    assert set(reports().values_list("job_key", flat=True)) == {
         f"{account.pk}-2026-03-03" for account in accounts
     }
-    assert {job.scheduled_run_time for job in Job.objects.all()} == {start_of(NIGHT)}
+    assert {job.scheduled_run_time for job in reports()} == {start_of(NIGHT)}
 
 
 def test_the_command_again_changes_nothing(accounts: list[Account]) -> None:
     enqueue_in_the_evening()
     enqueue_in_the_evening()
 
-    assert Job.objects.count() == len(accounts)
+    assert reports().count() == len(accounts)
 
 
 def test_the_command_after_the_jobs_have_run_changes_nothing(accounts: list[Account]) -> None:
@@ -61,7 +94,7 @@ def test_the_command_after_the_jobs_have_run_changes_nothing(accounts: list[Acco
     with time_machine.travel(paris(3, 1), tick=False):
         call_command("nightly_analytics", verbosity=0)
 
-    assert Job.objects.count() == len(accounts)
+    assert reports().count() == len(accounts)
 
 
 def test_the_command_again_adds_an_account_that_is_new(accounts: list[Account]) -> None:
@@ -69,8 +102,8 @@ def test_the_command_again_adds_an_account_that_is_new(accounts: list[Account]) 
     new = Account.objects.create(name="dart")
     enqueue_in_the_evening()
 
-    assert Job.objects.count() == len(accounts) + 1
-    assert Job.objects.filter(job_key=f"{new.pk}-2026-03-03").exists()
+    assert reports().count() == len(accounts) + 1
+    assert reports().filter(job_key=f"{new.pk}-2026-03-03").exists()
 
 
 def test_the_next_night_has_jobs_of_its_own(accounts: list[Account]) -> None:
@@ -78,7 +111,7 @@ def test_the_next_night_has_jobs_of_its_own(accounts: list[Account]) -> None:
     with time_machine.travel(paris(3, 20), tick=False):
         call_command("nightly_analytics", verbosity=0)
 
-    assert Job.objects.count() == 2 * len(accounts)
+    assert reports().count() == 2 * len(accounts)
 
 
 # The window
@@ -109,7 +142,7 @@ def test_reports_that_missed_their_night_wait_for_the_next(accounts: list[Accoun
     enqueue_in_the_evening()
     run_at(paris(3, 9))
 
-    assert {job.scheduled_run_time for job in Job.objects.all()} == {paris(4, 0, 1)}
+    assert {job.scheduled_run_time for job in reports()} == {paris(4, 0, 1)}
 
 
 # The report
@@ -128,8 +161,8 @@ def test_a_report_counts_the_events_of_the_day_before(accounts: list[Account]) -
     enqueue_in_the_evening()
     run_at(paris(3, 0, 1))
 
-    reports = {r.account.name: r.events for r in Report.objects.filter(is_ready=True)}
-    assert reports == {"acme": 2, "bolt": 0, "core": 0}
+    counted = {r.account.name: r.events for r in Report.objects.filter(is_ready=True)}
+    assert counted == {"acme": 2, "bolt": 0, "core": 0}
 
 
 # The night

@@ -9,7 +9,8 @@ from django.test.utils import CaptureQueriesContext
 
 from example_project.events.models import Event
 from hipq_django.models import Job
-from hipq_django.testing import assert_enqueued, run_due_jobs
+from hipq_django.testing import assert_enqueued
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 

@@ -17,7 +17,8 @@ from hipq_django.answers.intake import Intake
 from hipq_django.conf.instances import get_instance
 from hipq_django.models import Answer, Job
 from hipq_django.sources import IGNORE, Received
-from hipq_django.testing import assert_enqueued, run_due_jobs
+from hipq_django.testing import assert_enqueued
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 

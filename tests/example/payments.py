@@ -14,7 +14,8 @@ from example_project.bank.server import Bank
 from example_project.payments.jobs import BACK_OFF, charge
 from example_project.payments.models import Order
 from hipq_django.models import Job
-from hipq_django.testing import assert_enqueued, run_due_jobs
+from hipq_django.testing import assert_enqueued
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 

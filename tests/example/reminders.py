@@ -1,15 +1,19 @@
-"""Reminders: queued ahead, put off, called off."""
+"""Reminders: queued ahead, put off, called off, and listed each morning."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 import time_machine
 from django.core import mail
+from django.core.mail import send_mail
 from django.test import Client
 
+from example_project.reminders import jobs
 from example_project.reminders.models import Reminder
 from hipq_django.models import Job
-from hipq_django.testing import assert_enqueued, run_due_jobs
+from hipq_django.testing import assert_enqueued, run_job
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 
@@ -101,3 +105,52 @@ def test_a_reminder_that_is_just_being_sent_is_not_put_off(
 
 def test_the_page_shows_the_reminders(client: Client, reminder: Reminder) -> None:
     assert reminder.text in client.get("/reminders/").text
+
+
+# The list of the morning
+
+
+def at_seven(day: int) -> time_machine.travel:
+    return time_machine.travel(datetime(2026, 3, day, 7, tzinfo=UTC), tick=False)
+
+
+@pytest.fixture
+def agenda(client: Client) -> None:
+    """Two reminders of one address and one of another for today; one is not for today."""
+    with at(-360):
+        run_due_jobs()  # the worker starts, and makes the schedule
+        for email, minutes in (("ada", 120), ("ada", 75), ("bob", 90), ("bob", 60 * 30)):
+            form = {"text": f"in {minutes}", "email": f"{email}@example.com", "minutes": minutes}
+            client.post("/reminders/", form)
+
+
+@pytest.mark.usefixtures("agenda")
+def test_each_address_gets_one_mail_in_the_morning() -> None:
+    with at_seven(2):
+        run_due_jobs()
+
+    assert [(m.to, m.body) for m in mail.outbox if m.subject == "Today"] == [
+        (["ada@example.com"], "07:15 in 75\n08:00 in 120"),
+        (["bob@example.com"], "07:30 in 90"),
+    ]
+
+
+@pytest.mark.usefixtures("agenda")
+def test_a_mail_that_was_sent_is_not_sent_again_with_one_that_was_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail_for_bob(*args: Any) -> int:
+        if args[3] == ["bob@example.com"]:
+            raise OSError("the server of mails is away")
+        return send_mail(*args)
+
+    with at_seven(2):
+        monkeypatch.setattr(jobs, "send_mail", fail_for_bob)
+        run_due_jobs()
+        monkeypatch.undo()
+        run_job(Job.objects.get(job_type__name__endswith="send_agenda"))
+
+    assert [m.to for m in mail.outbox if m.subject == "Today"] == [
+        ["ada@example.com"],
+        ["bob@example.com"],
+    ]

@@ -15,7 +15,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.plugin import renamed
 
-APPS = ("analytics", "demo", "events", "orders", "payments", "reminders")
+APPS = ("analytics", "demo", "events", "flows", "orders", "payments", "reminders")
 
 
 def run(*arguments: str) -> str:

@@ -13,22 +13,13 @@ from pytest_django import Settings
 from hipq_django.models import Queue
 from hipq_django.models.catalog import get_queue
 from hipq_django.processes.connections import disown_all
-from hipq_django.testing import run_due_jobs
-from tests.declaring import Declare
 from tests.hand_worker import HandWorker
+from tests.running import run_due_jobs
 from tests.testapp import limits
 
 MONDAY_NOON = datetime(2025, 1, 6, 12, tzinfo=UTC)
 
 ConfigureQueue = Callable[..., Queue]
-
-
-@pytest.fixture
-def declare() -> Iterator[Declare]:
-    """`hipq_django.job_type` for the time of the test."""
-    declare = Declare()
-    yield declare
-    declare.forget_all()
 
 
 @pytest.fixture

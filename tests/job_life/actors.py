@@ -24,7 +24,8 @@ DEADLOCK_SECONDS = 0.3
 
 COMMIT, END = "commit", "end"
 Until = str | int
-"""How far an actor goes: to the end of its step, to before its next commit, or so many stops."""
+"""How far an actor goes: to the end of its step, to before its next commit, so many stops, or to
+before a statement that contains this text."""
 
 TERMINATE = "SELECT pg_terminate_backend(%s, 10000)"
 BLOCKERS = "SELECT pid, pg_blocking_pids(pid) FROM unnest(%s::integer[]) AS pid"
@@ -167,7 +168,9 @@ class Actor:
         if isinstance(self._until, int):
             self._until -= 1
             return self._until <= 0
-        return self._until == point.lower()
+        if self._until in (COMMIT, END):
+            return self._until == point.lower()
+        return self._until in point.lower()
 
     def _learn_of_commit(self) -> None:
         if not self._is_unconfirmed:

@@ -1,5 +1,5 @@
 """What these tests share with those of single steps."""
 
-from tests.integration.conftest import declare, frozen_time
+from tests.integration.conftest import frozen_time
 
-__all__ = ["declare", "frozen_time"]
+__all__ = ["frozen_time"]

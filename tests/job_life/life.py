@@ -17,14 +17,14 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.database.locks import locked
 from hipq_django.domain.states import Outcome, Phase, State
 from hipq_django.maintenance import early_answers, recovery
-from hipq_django.models import Answer, Attempt, Job, Queue, Worker
-from hipq_django.testing import run_due_jobs
+from hipq_django.models import Answer, Attempt, Job, Link, Queue, Step, Worker
 from tests.integration.conftest import MONDAY_NOON
 from tests.invariants import Snapshot, check_step
 from tests.job_life.actors import END, Actors
 from tests.job_life.scripts import LIMIT, NARROW, Scripted, give_up, return_value
 from tests.job_life.steps import Steps
 from tests.job_life.worker import BESIDE, SteppedWorker
+from tests.running import run_due_jobs
 
 ROUNDS = 200
 LIVE = set(State) - {State.FINAL}
@@ -158,7 +158,7 @@ def beat(workers: Sequence[SteppedWorker], moment: datetime) -> None:
 
 
 def _empty_tables() -> None:
-    tables = [model._meta.db_table for model in (Answer, Attempt, Job, Worker)]
+    tables = [model._meta.db_table for model in (Answer, Attempt, Link, Step, Job, Worker)]
     flush = connection.ops.sql_flush(no_style(), tables, reset_sequences=True)
     connection.ops.execute_sql_flush(flush)
     Queue.objects.update(throttle_limit=0, paused=False)

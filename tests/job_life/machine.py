@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
-import time_machine
 from hypothesis import HealthCheck, Phase, settings, strategies as st
-from hypothesis.stateful import initialize, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    rule,
+    run_state_machine_as_test,
+)
 
 import hipq_django as hipq
 from hipq_django.domain.states import NONE, State
-from tests.job_life.actors import COMMIT, END, Actors, Until
+from tests.job_life.actors import COMMIT, END, Until
 from tests.job_life.callers import Callers
 from tests.job_life.life import LIVE
 from tests.job_life.moves import (
@@ -28,7 +32,7 @@ from tests.job_life.moves import (
 )
 from tests.job_life.operators import Operators
 from tests.job_life.partners import Partners
-from tests.job_life.scripts import NARROW, TYPES, Scripted
+from tests.job_life.scripts import NARROW, TYPES
 from tests.job_life.worker import SteppedWorker
 from tests.job_life.workers import Workers
 
@@ -131,12 +135,10 @@ class JobLife(Callers, Workers, Partners, Operators):
         getattr(self, name)(**values)
 
 
-def run(
-    code: Scripted, actors: Actors, traveller: time_machine.Traveller, *, examples: int
-) -> None:
+def run(life: Callable[[], RuleBasedStateMachine], *, examples: int) -> None:
     """Run so many examples, always the same; or search, if told to, at random."""
     run_state_machine_as_test(
-        partial(JobLife, code, actors, traveller),  # type: ignore[arg-type]
+        life,  # type: ignore[arg-type]  # it makes a machine
         settings=settings(
             max_examples=SEARCHED or examples,
             derandomize=not SEARCHED,

@@ -50,18 +50,23 @@ OPTIONS = st.fixed_dictionaries(
     }
 )
 
-MOVES: list[st.SearchStrategy[tuple[str, dict[str, Any]]]] = []
+
+class Moves(list[st.SearchStrategy[tuple[str, dict[str, Any]]]]):
+    """What may happen next; what is more likely is there more than once."""
+
+    def move(self, weight: int = 1, **values: st.SearchStrategy[Any]) -> Callable[[Method], Method]:
+        """Declare what may happen next, and how often."""
+
+        def declare(method: Method) -> Method:
+            chosen = st.tuples(st.just(method.__name__), st.fixed_dictionaries(values))
+            self.extend([chosen] * weight)
+            return method
+
+        return declare
 
 
-def move(weight: int = 1, **values: st.SearchStrategy[Any]) -> Callable[[Method], Method]:
-    """Declare what may happen next, and how often."""
-
-    def declare(method: Method) -> Method:
-        chosen = st.tuples(st.just(method.__name__), st.fixed_dictionaries(values))
-        MOVES.extend([chosen] * weight)
-        return method
-
-    return declare
+MOVES = Moves()
+move = MOVES.move
 
 
 def picked(there: Sequence[T], pick: int) -> T:

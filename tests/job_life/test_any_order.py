@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
+from functools import partial
 
 import pytest
 import time_machine
@@ -49,7 +50,7 @@ def test_steps_that_overlap_keep_the_rules_and_every_job_ends(
     other's locks, while others go on; a step may stop before any of its statements, and crash.
     """
     with Actors(4) as actors:
-        machine.run(code, actors, frozen_time, examples=40)
+        machine.run(partial(machine.JobLife, code, actors, frozen_time), examples=40)
 
 
 @pytest.mark.skipif(connection.vendor == "postgresql", reason="there they overlap")
@@ -58,4 +59,4 @@ def test_steps_one_after_another_keep_the_rules_and_every_job_ends(
 ) -> None:
     """The same on one connection, as SQLite has one writer at a time."""
     with Actors(1) as actors:
-        machine.run(code, actors, frozen_time, examples=10)
+        machine.run(partial(machine.JobLife, code, actors, frozen_time), examples=10)

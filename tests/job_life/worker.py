@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hipq_django.conf.instances import get_instance
 from hipq_django.domain.states import Phase
-from hipq_django.engines.values import GivenUpError
+from hipq_django.engines.values import DeclaredLostError
 from hipq_django.maintenance import recovery
 from hipq_django.models import Job
 from hipq_django.scheduler.executor import execute
@@ -40,7 +40,7 @@ class SteppedWorker(HandWorker):
         """Do a pass; a worker that was given up meanwhile goes on as a new one."""
         try:
             return super().run_pass()
-        except GivenUpError:
+        except DeclaredLostError:
             self.row = self.scheduler.worker = WorkerFactory.create()
             return []
 

@@ -120,3 +120,27 @@ def note(job: Job, what: str) -> None:
     line = f"{time.monotonic():.6f} {what} {job.pk} {job.throttle_factor:f} {os.getpid()}\n"
     with Path(job.job_data["notes"]).open("a") as notes:
         notes.write(line)
+
+
+@hipq.task(name="member", queue="chaos", retry=hipq.Exponential(first_seconds=0, max_attempts=50))
+def member(number: int) -> int:
+    """Be one of several that another job waits for."""
+    return number
+
+
+@hipq.task(name="joined", queue="chaos", retry=hipq.Exponential(first_seconds=0, max_attempts=50))
+def joined(inputs: list[int] = hipq.INPUTS) -> int:
+    """Add up what the jobs before have returned."""
+    return sum(inputs)
+
+
+@hipq.task(name="tick", queue="chaos", retry=hipq.Exponential(first_seconds=0, max_attempts=50))
+def tick() -> None:
+    """Be made by a schedule."""
+
+
+if "HIPQ_TEST_WITH_SCHEDULE" in os.environ:  # a release that declares it, beside one that does not
+
+    @hipq.task(name="each second", queue="chaos", schedule=hipq.Every(seconds=1, overlap="allow"))
+    def each_second() -> None:
+        """Be made by a schedule that a deploy removes and brings back."""

@@ -1,3 +1,4 @@
+import os
 import signal
 import subprocess
 import sys
@@ -31,8 +32,6 @@ class Workers:
     environment: dict[str, str]
     log: Path
     started: list[subprocess.Popen[bytes]] = field(default_factory=list)
-    in_own_groups: bool = False
-    """Whether each that is started is, with its children, a process group."""
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
         """Start `hipq_worker` with these arguments; its log goes to the test's file."""
@@ -45,7 +44,7 @@ class Workers:
     def start_command(
         self, name: str, *arguments: str, **environment: str
     ) -> subprocess.Popen[bytes]:
-        """Start one of the commands."""
+        """Start one of the commands; with its children it is a process group."""
         command = [sys.executable, "-m", "django", name, *arguments]
         with self.log.open("ab") as log:
             process = subprocess.Popen(
@@ -53,7 +52,7 @@ class Workers:
                 env=self.environment | environment,
                 stdout=log,
                 stderr=log,
-                start_new_session=self.in_own_groups,
+                start_new_session=True,
             )
         self.started.append(process)
         return process
@@ -63,11 +62,10 @@ class Workers:
         return self.start(*arguments).wait(timeout=seconds)
 
     def end(self) -> None:
-        """Kill what still runs, stopped processes too."""
+        """Kill what still runs, with its children: the tables are the next test's."""
         for process in self.started:
             if process.poll() is None:
-                process.send_signal(signal.SIGCONT)
-                process.kill()
+                os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
 
 
@@ -78,4 +76,4 @@ def workers(process_environment: dict[str, str], tmp_path: Path) -> Iterator[Wor
     workers = Workers(environment, tmp_path / "workers.log")
     yield workers
     workers.end()
-    print(workers.log.read_text()[-20_000:] if workers.log.exists() else "")  # noqa: T201
+    print(workers.log.read_text()[-20_000:] if workers.log.exists() else "")  # noqa: T201 - shown where a test fails

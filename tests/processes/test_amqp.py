@@ -170,7 +170,7 @@ def test_a_consumer_connects_again_when_the_connection_is_cut(
     for first in (0, share):
         queue.publish(*bodies(first, share))
         # More than was there before the last cut: it is connected again.
-        eventually(lambda first=first: Job.objects.final().count() >= first + 50, "some are")  # type: ignore[misc]
+        eventually(lambda first=first: Job.objects.final().count() >= first + 50, "some are")  # type: ignore[misc]  # of the default value
         wire.cut()
     queue.publish(*bodies(2 * share, share))
 
@@ -222,7 +222,7 @@ def test_a_wrong_option_ends_the_command_with_one_line(
     process = workers.consume("post", HIPQ_TEST_SOURCES=json.dumps(wrong))
 
     assert process.wait(60) == 1
-    assert "url is no address" in workers.log.read_text().splitlines()[-1]
+    assert "url is not an address" in workers.log.read_text().splitlines()[-1]
 
 
 @pytest.mark.parametrize(

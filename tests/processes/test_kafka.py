@@ -180,7 +180,7 @@ def test_consumers_that_are_killed_again_and_again_lose_and_repeat_nothing(
 
     for share in (1, 2, 3):
         consumer = consumers.consume("post")
-        eventually(lambda share=share: settled() >= number * share // 5, "some are settled")  # type: ignore[misc]
+        eventually(lambda share=share: settled() >= number * share // 5, "some are settled")  # type: ignore[misc]  # of the default value
         consumer.kill()
         consumer.wait()
     consumers.consume("post")
@@ -233,7 +233,7 @@ def test_a_wrong_option_ends_the_command_with_one_line(
 
     assert process.wait(60) == 1
     last = consumers.log.read_text().splitlines()[-1]
-    assert last == "CommandError: KafkaSource: config lacks 'bootstrap.servers'."
+    assert last == "CommandError: KafkaSource: config lacks 'bootstrap.servers'; add it."
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Iterator
 from copy import deepcopy
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from django.db import connections
 from pytest_django import DjangoDbBlocker, Settings
 
 import hipq_django as hipq
+from hipq_django import flow
 from hipq_django.models import Answer, Job
 from tests.conftest import ROOT
 from tests.kafka import KafkaCluster, kafka_cluster
@@ -69,7 +71,7 @@ def test_workers_survive_restarts_of_the_database_server(
     running = [workers.start("chaos", "-v0") for _ in range(2)]
 
     for left, mode in ((1_500, "fast"), (800, "immediate")):
-        eventually(lambda left=left: live() < left, f"fewer than {left} jobs are left")  # type: ignore[misc]
+        eventually(lambda left=left: live() < left, f"fewer than {left} jobs are left")  # type: ignore[misc]  # of the default value
         connections[ALIAS].close()
         restarted.stop(mode)
         restarted.start()
@@ -77,6 +79,29 @@ def test_workers_survive_restarts_of_the_database_server(
     eventually(lambda: live() == 0, "every job is final", 120)
     results = Job.objects.using(ALIAS).filter(outcome="succeeded").values_list("result", flat=True)
     assert sorted(results) == list(range(JOBS))
+    assert [process.poll() for process in running] == [None, None]
+
+
+def test_messages_of_flows_survive_restarts_of_the_database_server(
+    restarted: PostgresServer, workers: Workers
+) -> None:
+    """A restart in order and a crash: each message arrives once and in order."""
+    nodes = [flow.start("pass_on", run=False) for _ in range(3)]
+    for one, two in pairwise(nodes):
+        one.outputs["out"].connect(two.inputs["x"])
+    first, last = nodes[0].inputs["x"], nodes[-1].outputs["out"]
+    running = [workers.start("chaos", "-v0") for _ in range(2)]
+
+    for number, mode in enumerate(("fast", "immediate")):
+        first.write_many(range(number * JOBS, (number + 1) * JOBS))
+        eventually(lambda n=number: last.size > n * JOBS, "some have arrived")  # type: ignore[misc]  # of the default value
+        connections[ALIAS].close()
+        restarted.stop(mode)
+        restarted.start()
+
+    eventually(lambda: last.size == 2 * JOBS, "all have arrived", 120)
+    eventually(lambda: live() == 0, "every run has ended")
+    assert last.peek(3 * JOBS) == list(range(2 * JOBS))
     assert [process.poll() for process in running] == [None, None]
 
 
@@ -91,9 +116,9 @@ def test_a_consumer_keeps_its_messages_while_the_database_server_restarts(
     with kafka_cluster() as kafka:
         consumer = workers.consume("post", HIPQ_TEST_SOURCES=json.dumps(source(kafka)))
         for first, mode in ((0, "fast"), (number // 2, "immediate")):
-            eventually(lambda first=first: live() <= number - first, "the others are settled")  # type: ignore[misc]
+            eventually(lambda first=first: live() <= number - first, "the others are settled")  # type: ignore[misc]  # of the default value
             kafka.produce("answers", *bodies[first : first + number // 2])
-            eventually(lambda first=first: live() < number - first, "one is settled")  # type: ignore[misc]
+            eventually(lambda first=first: live() < number - first, "one is settled")  # type: ignore[misc]  # of the default value
             connections[ALIAS].close()
             restarted.stop(mode)
             restarted.start()

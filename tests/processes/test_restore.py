@@ -11,10 +11,10 @@ import pytest
 from django.db import connection, transaction
 
 import hipq_django as hipq
-from hipq_django.models import Answer, Attempt, Job, JobType, Queue
-from hipq_django.testing import run_due_jobs
+from hipq_django.models import Answer, Attempt, Batch, Job, JobType, Link, Queue
 from tests.plugin import renamed
 from tests.postgres import client_program
+from tests.running import run_due_jobs
 
 psycopg = pytest.importorskip("psycopg")
 
@@ -25,7 +25,8 @@ pytestmark = [
     pytest.mark.skipif(not client_program("pg_dump").exists(), reason="needs the wheel's pg_dump"),
 ]
 
-TABLES = [model._meta.db_table for model in (Queue, JobType, Job, Attempt, Answer)]
+MODELS = (Queue, JobType, Batch, Job, Link, Attempt, Answer)
+TABLES = [model._meta.db_table for model in MODELS]
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def source(process_environment: dict[str, str]) -> str:
 @pytest.fixture
 def target(source: str) -> Iterator[str]:
     """The address of an empty database beside it."""
-    name = "hipq_restored"
+    name = f"{connection.settings_dict['NAME']}_restored"  # tests run side by side
     with connection.cursor() as cursor:
         cursor.execute(f"DROP DATABASE IF EXISTS {name}")
         cursor.execute(f"CREATE DATABASE {name}")

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.processes
 
 def quick(number: int = 1, **options: object) -> list[Job]:
     """Enqueue jobs that end at once."""
-    return [hipq.enqueue("quick", {"number": n}, **options) for n in range(number)]  # type: ignore[arg-type]
+    return [hipq.enqueue("quick", {"number": n}, **options) for n in range(number)]  # type: ignore[arg-type]  # any options
 
 
 def refused(workers: Workers, *arguments: str, **environment: str) -> str:
@@ -325,10 +325,10 @@ def test_an_unknown_queue_is_named_with_the_nearest_one(workers: Workers) -> Non
         (("held,chaoss",), "unknown queue 'chaoss', did you mean 'chaos'?"),
         (("--exclude", "chaoss"), "unknown queue 'chaoss', did you mean 'chaos'?"),
         (("chaos;held",), "unknown queue 'chaos;held'"),
-        (("",), "'' names no queue: give names, such as bank,exports."),
-        (("chaos", ","), "',' names no queue: give names, such as bank,exports."),
-        (("--exclude", ""), "'' names no queue: give names, such as bank,exports."),
-        (("chaos", "--exclude", "held"), "--exclude: give the queues to serve, or those not to"),
+        (("",), "'' names no queue; give names, such as bank,exports."),
+        (("chaos", ","), "',' names no queue; give names, such as bank,exports."),
+        (("--exclude", ""), "'' names no queue; give names, such as bank,exports."),
+        (("chaos", "--exclude", "held"), "--exclude: give either the queues to serve or the"),
     ],
 )
 @pytest.mark.django_db

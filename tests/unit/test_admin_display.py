@@ -91,7 +91,7 @@ def test_a_long_value_is_folded_and_cut() -> None:
     shown = block("x" * (MAX_BLOCK_CHARS + 1), "Traceback:")
 
     assert shown.startswith("<details")
-    assert "Traceback: 1 lines, 20,001 characters" in shown
+    assert "Traceback: 1 line, 20,001 characters" in shown
     assert "the first 20,000 of 20,001 characters" in shown
 
 

@@ -11,10 +11,22 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks import charts, page, results, rounds, runs, soak_report, targets
+from benchmarks import (
+    charts,
+    page,
+    results,
+    rounds,
+    runs,
+    soak_report,
+    states,
+    states_report,
+    targets,
+)
 from benchmarks.hipq.limits_at_work import full_share, loads
+from benchmarks.measuring import measurements
 from benchmarks.measuring.measurements import percentiles
 from benchmarks.measuring.tally import Stamps, Tally
+from benchmarks.paths import ROOT
 from benchmarks.report import Spread, better, rows
 from benchmarks.results import DifferentMachineError, Results
 from benchmarks.rounds import Plan
@@ -163,6 +175,97 @@ def test_every_target_has_one_bound() -> None:
         assert (target.at_least is None) is not (target.at_most is None)
 
 
+def compared(before: list[float], now: list[float], figure: str = "jobs_per_second") -> Results:
+    """Return a comparison of two states by one figure of W1 or W5."""
+    found = Results(date="2026-01-01", rounds=len(now))
+    for state, commit in ((states_report.BEFORE, "1234567"), (states_report.NOW, "89abcde")):
+        found.versions[state] = {"commit": commit, "subject": f"Subject of {commit}"}
+    workload = "W1" if figure.endswith("per_second") else "W5"
+    for state, series in ((states_report.BEFORE, before), (states_report.NOW, now)):
+        for value in series:
+            found.add(workload, state, {figure: value})
+    return found
+
+
+def test_two_states_are_compared_by_the_median_of_the_rounds_ratios() -> None:
+    [change] = states_report.changes(compared([100.0, 50.0, 10.0], [98.0, 60.0, 9.0]))
+
+    assert (change.ratio, change.is_enough) == (0.98, True)
+    assert change.before.median == 50.0
+
+
+@pytest.mark.parametrize(
+    ("figure", "before", "now", "is_as_fast"),
+    [
+        ("jobs_per_second", 100.0, 97.0, True),
+        ("jobs_per_second", 100.0, 96.9, False),
+        ("p50_ms", 97.0, 100.0, True),
+        ("p50_ms", 96.9, 100.0, False),
+    ],
+)
+def test_a_state_is_as_fast_within_the_bound(
+    figure: str, before: float, now: float, is_as_fast: bool
+) -> None:
+    assert states_report.is_as_fast(compared([before], [now], figure)) is is_as_fast
+
+
+def test_a_figure_with_a_target_of_its_own_is_shown_and_not_judged() -> None:
+    found = compared([1.0], [9.0], "p99_ms")
+    found.add("W1", states_report.BEFORE, {"jobs_per_second": 1.0})
+    found.add("W1", states_report.NOW, {"jobs_per_second": 1.0})
+
+    assert states_report.is_as_fast(found)
+    assert "| 0.111 (0.11 to 0.11) | has a target of its own |" in states_report.page(found)
+
+
+def test_a_state_is_not_as_fast_where_nothing_was_measured_or_a_run_failed() -> None:
+    assert not states_report.is_as_fast(compared([], []))
+
+    found = compared([1.0], [1.0])
+    found.add_error("W3", states_report.NOW, "a worker left with 1")
+    assert not states_report.is_as_fast(found)
+    assert "* W3 failed (now): a worker left with 1" in states_report.page(found)
+
+
+def test_a_figure_of_one_state_alone_is_named() -> None:
+    found = compared([1.0], [1.0])
+    found.add("W1", states_report.NOW, {"bare_creates_per_second": 1.0})
+
+    assert "* W1, bare `create`, rows/s: not measured in both states." in states_report.page(found)
+
+
+def test_the_states_take_turns_to_be_first() -> None:
+    runs = states_report.runs_of([by_id("W1"), by_id("W3")], rounds=2)
+
+    assert [f"{number} {workload.id} {state}" for number, workload, state in runs] == [
+        "0 W1 before", "0 W1 now", "0 W3 before", "0 W3 now",
+        "1 W1 now", "1 W1 before", "1 W3 now", "1 W3 before",
+    ]  # fmt: skip
+
+
+def test_what_the_state_before_measures_otherwise_is_left_out() -> None:
+    known = {"W1": ("enqueue", "jobs", "warm_up"), "W3": ("drain", "jobs")}
+
+    said = [states_report.lacking(by_id(name), known) for name in ("W1", "W3", "W20")]
+
+    assert said == [
+        "",
+        "the state before measures it in another way.",
+        "the state before does not have it.",
+    ]
+
+
+def test_a_state_is_asked_for_what_it_measures_by_its_own_code() -> None:
+    assert states.known(ROOT)["W3"] == ("drain", "jobs", "workers")
+
+
+def test_every_workload_that_is_compared_is_ours_and_has_a_judged_figure() -> None:
+    for name in states_report.COMPARED:
+        assert name in states.system_of(by_id(name)).workloads
+        figures = {figure.name for figure in by_id(name).figures}
+        assert figures - set(states_report.NOT_JUDGED)
+
+
 SAMPLE = {"table_bytes": 1_048_576, "index_bytes": 0, "waiting": 2, "held": False}
 
 
@@ -233,7 +336,7 @@ def test_the_page_says_which_targets_were_reached_and_which_were_missed() -> Non
     text = page.page(measured(hipq_django=[26_000.0], pgqueuer=[52_000.0]), SYSTEMS)
 
     assert "| W3 | one worker | ≥ 25,000 jobs/s | 26,000 jobs/s | yes |" in text
-    assert "| W3 | against pgqueuer | ≥ 1 × | 0.500 × | **no** |" in text  # noqa: RUF001
+    assert "| W3 | against pgqueuer | ≥ 1 × | 0.500 × | **no** |" in text  # noqa: RUF001 - the page has it
     number = len(targets.TARGETS)
     assert f"1 of {number} targets reached, 1 missed, {number - 2} not measured." in text
 
@@ -244,6 +347,15 @@ def test_the_page_says_which_systems_were_given_fewer_jobs() -> None:
         found.sizes.setdefault("W3", {})[name] = {}
 
     assert "* Celery (Redis): 3,000 jobs, because" in page.page(found, SYSTEMS)
+
+
+@pytest.mark.parametrize("workload", [w.id for w in WORKLOADS if w.slow])
+def test_the_page_names_what_slow_systems_are_given(workload: str) -> None:
+    found = measured(celery=[1.0])
+    found.sizes[workload] = {"django_tasks_db": {}}
+    found.add(workload, "django_tasks_db", {by_id(workload).figures[0].name: 1.0})
+
+    assert "* django-tasks-db: " in page.page(found, SYSTEMS)
 
 
 def test_the_page_lies_beside_its_charts(tmp_path: Path) -> None:
@@ -311,6 +423,23 @@ def test_slow_systems_are_given_fewer_jobs_to_drain() -> None:
     assert (jobs["hipq_django"], jobs["pgqueuer"], jobs["celery"]) == (20_000, 20_000, 3_000)
 
 
+def test_a_system_can_have_sizes_of_its_own_and_the_page_says_so() -> None:
+    [prefect] = [system for system in SYSTEMS if system.name == "prefect"]
+    found = measured()
+    found.sizes["W14"] = {"prefect": {}}
+    found.add("W14", "prefect", {"pipelines_per_second_1": 1.0})
+
+    assert by_id("W14").sizes_of(prefect, quick=False)["pipelines"] == 200
+    assert by_id("W14").sizes_of(prefect, quick=True) == by_id("W14").quick
+    assert "* Prefect (SQLite): 200 pipelines, because" in page.page(found, SYSTEMS)
+
+
+def test_every_workload_has_the_same_sizes_in_small() -> None:
+    for workload in WORKLOADS:
+        assert workload.sizes.keys() == workload.quick.keys()
+        assert workload.slow.keys() <= workload.sizes.keys()
+
+
 def test_percentiles_are_by_the_nearest_rank() -> None:
     assert percentiles([float(n) for n in range(1, 101)]) == {"p50_ms": 50.0, "p99_ms": 99.0}
 
@@ -372,3 +501,16 @@ def test_what_a_system_prints_itself_is_no_figure() -> None:
 
 def test_the_reason_of_a_failure_is_its_last_error() -> None:
     assert runs.reason("Traceback\nx.FirstError: a\nValueError: b\n  hint\n") == "ValueError: b"
+
+
+def test_a_second_without_a_job_counts_until_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stamped = Stamps(tmp_path)
+    monkeypatch.setattr(measurements, "stamps", lambda: stamped)
+    for second in (5, 8):
+        stamped.stamp(second)
+
+    found = [measurements._next_moment(second) for second in (5, 6, 8)]
+
+    assert found == [stamped.moment(5), stamped.moment(8), stamped.moment(8)]

@@ -252,7 +252,8 @@ def test_starts_above_a_rate_are_found() -> None:
         return story.evidence(*map(row, keys))
 
     assert wrong(started(0.2)) == {}
-    assert wrong(started(0.1)) == {"above_rate": 1}
+    assert wrong(started(0.196)) == {}  # who writes it may have to wait for a core
+    assert wrong(started(0.18)) == {"above_rate": 1}
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,11 @@ def test_no_setting_at_all_means_the_defaults(settings: Settings) -> None:
                 notify=True,
                 answer_ttl_seconds=86_400,
                 answer_retention_days=14,
+                arguments="hipq_django.arguments.JsonArguments",
+                autodiscover=("jobs",),
+                strict=None,
+                max_data_bytes=1_000_000,
+                flow={},
             )
         ]
     )
@@ -136,6 +141,12 @@ def test_a_wrong_setting_is_refused_when_it_is_read(settings: Settings) -> None:
 # What is wrong, by check id
 
 WRONG = [
+    ("E016", {"default": {"STRICT": "yes"}}, "HIPQ['default']['STRICT'] is 'yes'."),
+    ("E036", {"default": {"MAX_DATA_BYTES": 999}}, "['MAX_DATA_BYTES'] is 999."),
+    ("E036", {"default": {"MAX_DATA_BYTES": "1MB"}}, "['MAX_DATA_BYTES'] is '1MB'."),
+    ("E029", {"default": {"ARGUMENTS": dict}}, "HIPQ['default']['ARGUMENTS'] is <class 'dict'>."),
+    ("E034", {"default": {"AUTODISCOVER": "jobs"}}, "HIPQ['default']['AUTODISCOVER'] is 'jobs'."),
+    ("E034", {"default": {"AUTODISCOVER": ["a-b"]}}, "['AUTODISCOVER'] is ['a-b']."),
     ("E001", [], "HIPQ is [], not a dict."),
     ("E001", {"default": "database"}, "HIPQ['default'] is 'database', not a dict."),
     (
@@ -143,8 +154,8 @@ WRONG = [
         {"QUEUES": {"bank": {}}},
         """HIPQ['QUEUES'] is an option of an instance; write HIPQ = {"default": {"QUEUES": …}}.""",
     ),
-    ("E002", {"Shop": {}}, "HIPQ instance 'Shop': a name has lower-case letters"),
-    ("E002", {5: {}}, "HIPQ instance 5: a name has lower-case letters"),
+    ("E002", {"Shop": {}}, "HIPQ instance 'Shop': a name consists of lower-case letters"),
+    ("E002", {5: {}}, "HIPQ instance 5: a name consists of lower-case letters"),
     ("E003", {"default": {"QUEUE": {}}}, "unknown option 'QUEUE', did you mean 'QUEUES'?"),
     ("E003", {"default": {5: {}}}, "unknown option 5; known are"),
     ("E004", {"default": {"DATABASE": "othr"}}, "'othr', which DATABASES does not have, did you"),
@@ -159,7 +170,11 @@ WRONG = [
     ("E006", {"default": {"CALLBACK_BASE_URL": None}}, "['CALLBACK_BASE_URL'] is None."),
     ("E007", {"default": {"QUEUES": ["bank"]}}, "HIPQ['default']['QUEUES'] is ['bank']."),
     ("E007", {"default": {"QUEUES": {"bank": 10}}}, "['QUEUES'] is {'bank': 10}."),
-    ("E008", {"default": {"QUEUES": {"Bank": {}}}}, "HIPQ['default'] queue 'Bank': a name has"),
+    (
+        "E008",
+        {"default": {"QUEUES": {"Bank": {}}}},
+        "HIPQ['default'] queue 'Bank': a name consists of",
+    ),
     ("E009", queues(THROTTLE_LIMITS=10), "'THROTTLE_LIMITS', did you mean 'THROTTLE_LIMIT'?"),
     ("E010", queues(THROTTLE_LIMIT="10"), "['bank']['THROTTLE_LIMIT'] is '10'."),
     ("E010", queues(THROTTLE_LIMIT=NAN), "['THROTTLE_LIMIT'] is nan."),
@@ -175,7 +190,11 @@ WRONG = [
     ("E016", {"default": {"NOTIFY": "yes"}}, "HIPQ['default']['NOTIFY'] is 'yes'."),
     ("E020", {"default": {"SOURCES": ["post"]}}, "HIPQ['default']['SOURCES'] is a list"),
     ("E020", {"default": {"SOURCES": {"post": "kafka"}}}, "['SOURCES']['post'] is not a dict."),
-    ("E021", {"default": {"SOURCES": {"Post": {}}}}, "HIPQ['default'] source 'Post': a name has"),
+    (
+        "E021",
+        {"default": {"SOURCES": {"Post": {}}}},
+        "HIPQ['default'] source 'Post': a name consists of",
+    ),
     ("E022", source(TOPIC="a"), "['SOURCES']['post']: unknown option 'TOPIC'"),
     ("E022", source(OPTION={}), "unknown option 'OPTION', did you mean 'OPTIONS'?"),
     ("E023", source(SOURCE=""), "SOURCE is '', not a dotted path."),
@@ -206,7 +225,7 @@ def test_what_is_wrong_is_named_by_its_check(
 
 
 def test_every_check_of_the_setting_has_a_case_here() -> None:
-    of_other_settings = {"hipq.E030", "hipq.E031"}  # tests/integration/test_checks.py has these
+    of_other_settings = {"hipq.E025", "hipq.E026"}  # tests/integration/test_checks.py has these
 
     assert {f"hipq.{check_id}" for check_id, *_ in WRONG} == {
         rule.check_id for rule in RULES
@@ -236,7 +255,7 @@ def test_the_options_of_a_source_are_read(settings: Settings) -> None:
     )
     opened = found.open()
     assert isinstance(opened, MessageSource)
-    assert (opened.greeting, found.map_function()) == ("hello", read)  # type: ignore[attr-defined]
+    assert (opened.greeting, found.map_function()) == ("hello", read)  # type: ignore[attr-defined]  # of any source
 
 
 @pytest.mark.parametrize(

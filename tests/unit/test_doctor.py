@@ -12,6 +12,7 @@ from hipq_django.monitoring.doctor.measurements import (
     Inbox,
     Measured,
     PostgreSQL,
+    ScheduleState,
     SQLite,
     TableRows,
     Tables,
@@ -85,7 +86,7 @@ def test_a_queue_that_fails_more_than_usual_is_told(
         JobTypeEndings("charge", "bank", Trend(Endings(failed=15), usually)),
         JobTypeEndings("refund", "bank", Trend(Endings(failed=5), usually)),
         JobTypeEndings("fine", "bank", Trend(Endings(succeeded=80), usually)),
-        JobTypeEndings("other", "elsewhere", trend),
+        JobTypeEndings("other", "elsewhere", Trend(Endings(succeeded=80), usually)),
     ]
     told = replace(well, overview=replace(well.overview, job_types=types))
 
@@ -95,6 +96,22 @@ def test_a_queue_that_fails_more_than_usual_is_told(
     assert found.what == (
         f"{lately.failed} of the last 100 jobs failed within an hour ({share}; 1% the day before): "
         "charge 15, refund 5."
+    )
+
+
+def test_a_job_type_is_told_where_its_queue_is_as_usual() -> None:
+    usually = Endings(succeeded=400)
+    lost = Trend(Endings(timed_out=31), Endings(succeeded=40))
+    mixed = in_queue(trend=Trend(Endings(succeeded=320, timed_out=31), usually))
+    assert mixed.overview is not None
+    types = [JobTypeEndings("charge", "bank", lost), JobTypeEndings("fine", "bank", Trend())]
+
+    [found] = diagnose(replace(mixed, overview=replace(mixed.overview, job_types=types)))
+
+    assert (found.level, found.code) == (Level.PROBLEM, "timing_out")
+    assert found.where == "job type charge"
+    assert found.what == (
+        "31 of the last 31 jobs timed out within an hour (100%; 0% the day before)."
     )
 
 
@@ -160,6 +177,10 @@ SICK: dict[str, Measured] = {
     "early_answers warning, old": replace(WELL, inbox=Inbox(early=1, oldest_early_seconds=50_000)),
     "unmatched_answers warning": replace(WELL, inbox=Inbox(unmatched=1)),
     "not_pruned warning": replace(WELL, unpruned=("bank",)),
+    "schedule_late problem": replace(WELL, schedules=(ScheduleState("s", late_seconds=61),)),
+    "schedule_problem problem": replace(WELL, schedules=(ScheduleState("s", problem="bad"),)),
+    "schedule_skipping warning": replace(WELL, schedules=(ScheduleState("s", skipped=5),)),
+    "schedule_retired warning": replace(WELL, schedules=(ScheduleState("s", retired=True),)),
     "missing_indexes problem": replace(WELL, tables=Tables(missing=("hipq_job_waiting",))),
     "invalid_indexes problem": replace(WELL, tables=Tables(invalid=("hipq_job_waiting",))),
     "no_guard problem": replace(WELL, tables=Tables(guard="missing")),

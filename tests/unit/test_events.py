@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -72,6 +73,25 @@ def test_lines_of_a_block_are_one_write(written: Writes) -> None:
     assert [shown(part) for part in written.parts] == [
         [f"event=attempt_failed job_id={number}" for number in range(3)]
     ]
+
+
+def test_each_record_of_a_block_has_its_own_fields(caplog: pytest.LogCaptureFixture) -> None:
+    def note(**fields: Any) -> None:
+        events.warning("attempt_failed", "why not", **fields)
+
+    with events.together():
+        note(job_id=1, job_key="first", traceback="Traceback of 1")
+        note(job_id=2, exception=ValueError("2"))
+        note(job_id=3)
+
+    first, second, third = caplog.records
+    assert (first.__dict__["job_id"], first.__dict__["job_key"]) == (1, "first")
+    assert (second.__dict__["job_id"], "job_key" in second.__dict__) == (2, False)
+    assert [record.exc_text for record in caplog.records][::2] == ["Traceback of 1", None]
+    assert second.exc_info is not None
+    assert third.exc_info is None
+    assert [r.getMessage().partition(": ")[2] for r in caplog.records] == ["why not"] * 3
+    assert {r.funcName for r in caplog.records} == {"note"}
 
 
 def test_a_block_that_raises_writes_its_lines(written: Writes) -> None:

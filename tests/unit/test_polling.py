@@ -23,43 +23,43 @@ def looked(*looks: tuple[float, bool]) -> ProbePacer:
     remembered = ProbePacer()
     for seconds, whole in looks:
         remembered.record(AT - seconds, AT, full_scan=whole)
-    assert remembered.is_recent(AT)
+    assert remembered.defer_probe(AT)
     return remembered
 
 
 def test_others_wait_for_a_moment_only() -> None:
     looks = looked((0.0, True))
 
-    assert looks.is_recent(AT + PROBE_SECONDS * 0.99)
-    assert not looks.is_recent(AT + PROBE_SECONDS * 1.01)
+    assert looks.defer_probe(AT + PROBE_SECONDS * 0.99)
+    assert not looks.defer_probe(AT + PROBE_SECONDS * 1.01)
 
 
 def test_they_wait_from_the_first_turn_after_a_look() -> None:
     looks = ProbePacer()
     looks.record(AT - 1, AT - 1, full_scan=True)
 
-    assert looks.is_recent(AT)
-    assert looks.is_recent(AT + PROBE_SECONDS * 0.99)
+    assert looks.defer_probe(AT)
+    assert looks.defer_probe(AT + PROBE_SECONDS * 0.99)
 
 
 @pytest.mark.parametrize("seconds", [0.01, 0.09])
 def test_slow_looks_take_a_share_of_the_time(seconds: float) -> None:
     looks = looked((seconds, False))
 
-    assert looks.is_recent(AT + seconds / SHARE * 0.99)
-    assert not looks.is_recent(AT + seconds / SHARE * 1.01)
+    assert looks.defer_probe(AT + seconds / SHARE * 0.99)
+    assert not looks.defer_probe(AT + seconds / SHARE * 1.01)
 
 
 def test_a_look_while_the_database_stood_still_does_not_keep_them_waiting_for_long() -> None:
     looks = looked((60.0, False))
 
-    assert not looks.is_recent(AT + MAX_SECONDS)
+    assert not looks.defer_probe(AT + MAX_SECONDS)
 
 
 def test_a_slow_whole_look_does_not_make_the_next_one_late() -> None:
     looks = looked((0.0, False), (1.0, True))
 
-    assert not looks.is_recent(AT + PROBE_SECONDS * 1.01)
+    assert not looks.defer_probe(AT + PROBE_SECONDS * 1.01)
 
 
 def test_quick_looks_are_whole() -> None:
@@ -85,50 +85,54 @@ def test_slow_ones_are_whole_for_a_share_of_the_time() -> None:
 QUEUE, LIMITS = 7, "limits"
 
 
-def scanned(seconds: float, *, is_whole: bool = True) -> HeldScans:
+def scanned(seconds: float, *, full_scan: bool = True) -> HeldScans:
     """Return what remembers a look through held jobs, of so many seconds until `AT`."""
     scans = HeldScans()
-    assert scans.may_begin(QUEUE, AT - seconds, LIMITS)
-    scans.had(QUEUE, AT - seconds, AT, LIMITS, is_whole=is_whole)
+    assert scans.may_begin(QUEUE, AT - seconds)
+    scans.record(QUEUE, AT - seconds, AT, LIMITS, full_scan=full_scan)
     return scans
 
 
 def test_held_jobs_are_looked_through_for_a_share_of_the_time() -> None:
     scans = scanned(0.02)
 
-    assert not scans.may_begin(QUEUE, AT + 0.02 / SCAN_SHARE * 0.99, LIMITS)
-    assert scans.may_begin(QUEUE, AT + 0.02 / SCAN_SHARE * 1.01, LIMITS)
+    assert not scans.may_begin(QUEUE, AT + 0.02 / SCAN_SHARE * 0.99)
+    assert scans.may_begin(QUEUE, AT + 0.02 / SCAN_SHARE * 1.01)
 
 
 def test_however_many_they_are_they_are_looked_through_each_second() -> None:
-    assert scanned(60.0).may_begin(QUEUE, AT + MAX_SECONDS, LIMITS)
+    assert scanned(60.0).may_begin(QUEUE, AT + MAX_SECONDS)
 
 
 def test_few_held_jobs_are_looked_through_at_once() -> None:
-    assert scanned(QUICK_SECONDS).may_begin(QUEUE, AT, LIMITS)
+    assert scanned(QUICK_SECONDS).may_begin(QUEUE, AT)
 
 
 def test_a_queue_is_looked_through_to_its_end_without_a_pause() -> None:
     """Else a job behind very many held ones would be found very late."""
-    assert scanned(0.5, is_whole=False).may_begin(QUEUE, AT, LIMITS)
+    assert scanned(0.5, full_scan=False).may_begin(QUEUE, AT)
 
 
 def test_once_that_was_in_vain_the_next_time_has_pauses() -> None:
     scans = scanned(0.02)
-    scans.had(QUEUE, AT + 1, AT + 1.02, LIMITS, is_whole=False)
+    scans.record(QUEUE, AT + 1, AT + 1.02, LIMITS, full_scan=False)
 
-    assert not scans.may_begin(QUEUE, AT + 1.03, LIMITS)
+    assert not scans.may_begin(QUEUE, AT + 1.03)
 
 
 def test_what_may_change_a_verdict_ends_the_pause() -> None:
-    assert scanned(0.5).may_begin(QUEUE, AT, "other limits")
+    scans = scanned(0.5)
+    scans.note_limits(QUEUE, LIMITS)
+    assert not scans.may_begin(QUEUE, AT)
+    scans.note_limits(QUEUE, "other limits")
+    assert scans.may_begin(QUEUE, AT)
     scans = scanned(0.5)
     scans.forget(QUEUE)
-    assert scans.may_begin(QUEUE, AT, LIMITS)
+    assert scans.may_begin(QUEUE, AT)
 
 
 def test_other_queues_do_not_wait() -> None:
-    assert scanned(0.5).may_begin(QUEUE + 1, AT, LIMITS)
+    assert scanned(0.5).may_begin(QUEUE + 1, AT)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,9 @@
 """What the project promises of itself: its files, its public names and what it needs."""
 
 import ast
+import json
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -78,12 +81,18 @@ def test_importing_the_package_loads_no_models() -> None:
     assert {"django.db.models", "hipq_django.models"}.isdisjoint(loaded)
 
 
-OF_EXTRAS = {"sources/amqp.py": {"kombu"}, "sources/kafka.py": {"confluent_kafka"}}
-"""Modules that need an extra, each imported only when the setting names it."""
+OF_EXTRAS = {
+    "arguments.py": {"pydantic", "typing_extensions"},
+    "flow/library/filter_process.py": {"jq"},
+    "pytest_plugin.py": {"pytest"},
+    "sources/amqp.py": {"kombu"},
+    "sources/kafka.py": {"confluent_kafka"},
+    "tasks_backend/names.py": {"django_tasks"},
+}
+"""Modules that need an extra, each imported only by who asks for what it does."""
 
 
 def test_the_package_needs_only_django_and_cronsim() -> None:
-    # cronsim is declared for schedules, which are to come: nothing imports it yet.
     # Django needs asgiref itself, and its documentation tells projects to import from it.
     allowed = {"hipq_django", "django", "asgiref", "cronsim", *sys.stdlib_module_names}
 
@@ -120,6 +129,18 @@ def test_the_wheel_holds_every_file_of_the_package_and_no_other(wheel: Path) -> 
     }
 
 
+@pytest.mark.parametrize("address", ["https://code.example/hipq/", ""])
+def test_no_link_of_the_page_on_an_index_is_relative(address: str) -> None:
+    command = [sys.executable, "-m", "hatchling", "metadata"]
+    environment = os.environ | {"HIPQ_REPOSITORY_URL": address}
+    printed = subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)
+    metadata = json.loads(printed.stdout)
+    links = re.findall(r"\]\(([^)]+)\)", metadata["readme"]["text"])
+
+    assert {link for link in links if not link.startswith(f"{address}blob/main/")} == set()
+    assert bool(links) is bool(address) is bool(metadata.get("urls"))
+
+
 def python(code: str) -> str:
     """Run `code` in an interpreter without Django settings and return what it prints."""
     command = [sys.executable, "-c", code]
@@ -135,3 +156,19 @@ def imported_names(path: Path) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             yield node.module
+
+
+DIRECTIVE = re.compile(r"# (?:type: ignore(?:\[[^\]]*\])?|noqa(?:: [A-Z]+\d+(?:, ?[A-Z]+\d+)*)?)")
+
+
+def test_whatever_a_linter_is_told_to_overlook_has_its_reason_on_the_line() -> None:
+    folders = ("hipq_django", "tests", "benchmarks", "chaos", "example_project")
+    bare = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for folder in folders
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if (found := DIRECTIVE.split(line))[1:] and not re.search("[a-z]", found[-1])
+    ]
+
+    assert not bare, "say why, as in `# noqa: S311 - no secret`"

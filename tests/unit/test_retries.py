@@ -102,7 +102,7 @@ def test_a_policy_retries_only_the_exceptions_that_it_names(
 
 
 def test_one_exception_class_may_be_named_without_a_tuple() -> None:
-    policy = hipq.Fixed(only=OSError)  # type: ignore[arg-type]
+    policy = hipq.Fixed(only=OSError)  # type: ignore[arg-type]  # what is refused
 
     assert isinstance(policy.decide(failure(kind=TimeoutError)), hipq.RetryIn)
     assert policy.decide(failure(kind=ValueError)) == hipq.GiveUp()
@@ -238,10 +238,10 @@ def test_a_delay_that_is_none_is_refused(kind: Callable[..., object], seconds: o
         kind(seconds)
 
 
-@pytest.mark.parametrize("moment", [datetime(2025, 1, 1), "tomorrow", None, 5])  # noqa: DTZ001
+@pytest.mark.parametrize("moment", [datetime(2025, 1, 1), "tomorrow", None, 5])  # noqa: DTZ001 - what is refused
 def test_a_moment_that_is_none_is_refused(moment: object) -> None:
     with pytest.raises(InvalidJobError, match="aware datetime"):
-        hipq.RetryAt(moment)  # type: ignore[arg-type]
+        hipq.RetryAt(moment)  # type: ignore[arg-type]  # what is refused
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_a_moment_that_is_none_is_refused(moment: object) -> None:
 )
 def test_a_policy_that_makes_no_sense_is_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(InvalidJobError, match=message):
-        hipq.Exponential(**options)  # type: ignore[arg-type]
+        hipq.Exponential(**options)  # type: ignore[arg-type]  # any options
 
 
 def test_a_fixed_delay_that_is_none_is_refused() -> None:

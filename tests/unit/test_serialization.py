@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from hipq_django.domain import serialization
 from hipq_django.domain.serialization import (
     MAX_DEPTH,
     MAX_ERROR_CHARS,
@@ -139,3 +140,20 @@ def test_of_a_long_traceback_the_end_is_kept() -> None:
 
     assert len(traceback_of(caught.value)) <= 100_000
     assert traceback_of(caught.value).endswith("xxx\n")
+
+
+def takes_less(markers: Any, default: Any) -> Any:
+    """Stand for the private encoder of another Python."""
+
+
+def says_otherwise(*_: Any) -> Any:
+    return lambda value, indent: ["{}"]
+
+
+@pytest.mark.parametrize("make", [takes_less, says_otherwise, None])
+def test_without_pythons_own_encoder_json_is_the_same(make: Any) -> None:
+    encode = serialization._encoder(make)
+
+    assert encode({"a": ["é", 1.5]}) == '{"a": ["é", 1.5]}'
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        encode(float("nan"))

@@ -55,7 +55,7 @@ def test_the_way_to_a_state_is_the_shortest_one_of_allowed_moves(
 @pytest.mark.parametrize(("old", "new"), list(itertools.permutations(State, 2)))
 def test_a_way_has_allowed_moves_only(old: State, new: State) -> None:
     if old == State.FINAL or new == State.INITIAL:
-        with pytest.raises(ValueError, match=f"no way leads from {old} to {new}"):
+        with pytest.raises(ValueError, match=f"no transition leads from {old} to {new}"):
             steps_between(old, new)
         return
 

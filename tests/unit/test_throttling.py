@@ -200,8 +200,8 @@ def raising(*_: Any) -> list[Verdict]:
         (lambda *_: [RUN] * 3, "returned 3 decisions for 2 candidates"),
         (lambda *_: [RUN, True], r"returned True; return Run\(\), Hold\(reason\) or Reschedule"),
         (lambda *_: [hipq.Run, RUN], "returned <class"),
-        (lambda *_: [RUN, hipq.Reschedule("soon")], r"Reschedule 'soon': give an aware"),  # type: ignore[arg-type]
-        (lambda *_: [RUN, hipq.Reschedule(datetime(2030, 1, 1))], "give an aware datetime"),  # noqa: DTZ001
+        (lambda *_: [RUN, hipq.Reschedule("soon")], r"Reschedule 'soon': give an aware"),  # type: ignore[arg-type]  # what is refused
+        (lambda *_: [RUN, hipq.Reschedule(datetime(2030, 1, 1))], "give an aware datetime"),  # noqa: DTZ001 - what is refused
     ],
 )
 def test_a_throttler_that_misbehaves_is_named_with_what_it_did(

@@ -25,7 +25,7 @@ def in_a_context() -> None:
     try:
         with_a_cause()
     except OSError:
-        raise KeyError("while it was handled")  # noqa: B904
+        raise KeyError("while it was handled")  # noqa: B904 - that is what is shown
 
 
 def without_its_context() -> None:
@@ -43,7 +43,7 @@ def with_notes() -> None:
 
 def with_a_wrong_name() -> None:
     something = 1
-    print(somethin, something)  # type: ignore[name-defined]  # noqa: F821, T201
+    print(somethin, something)  # type: ignore[name-defined]  # noqa: F821, T201 - it raises
 
 
 def recursive(depth: int = 9) -> None:
@@ -82,7 +82,7 @@ FAILING = [
 @pytest.mark.parametrize("step", FAILING, ids=lambda step: step.__name__)
 def test_it_says_what_python_says(step: Callable[[], None]) -> None:
     for _ in range(2):  # the second time what was said of the places is remembered
-        with pytest.raises(Exception) as caught:  # noqa: PT011
+        with pytest.raises(Exception) as caught:  # noqa: PT011 - of any kind
             step()
         texts = traceback.format_exception(caught.value)
         assert tracebacks.format_exception(caught.value) == "".join(texts)

@@ -23,6 +23,11 @@ NUMBERS = st.integers(0, 2_000)
         (Endings(succeeded=180, failed=20), USUAL, True),
         # Where half of the jobs always fail, that half of them fail is no news.
         (Endings(succeeded=50, failed=50), Endings(succeeded=500, failed=500), False),
+        # But that all of them fail is; three times as many there cannot be.
+        (Endings(failed=100), Endings(succeeded=600, failed=400), True),
+        (Endings(succeeded=30, failed=70), Endings(succeeded=600, failed=400), True),
+        (Endings(succeeded=31, failed=69), Endings(succeeded=600, failed=400), False),
+        (Endings(failed=100), Endings(succeeded=10, failed=990), False),
         # What so few jobs did is no rule.
         (Endings(succeeded=50, failed=50), Endings(failed=MIN_USUAL - 1), True),
     ],
@@ -31,6 +36,23 @@ def test_a_queue_fails_where_its_share_is_large_and_unusual(
     lately: Endings, usually: Endings, is_failing: bool
 ) -> None:
     assert Trend(lately, usually).is_failing is is_failing
+
+
+@pytest.mark.parametrize(
+    ("lately", "usually", "is_too_short"),
+    [
+        (Endings(failed=MIN_NUMBER - 1), USUAL, True),
+        (Endings(timed_out=1), USUAL, True),
+        (Endings(succeeded=5), USUAL, False),
+        (Endings(succeeded=1_000, failed=9), USUAL, False),
+        (Endings(succeeded=5), Endings(succeeded=MIN_USUAL - 1), True),
+        (Endings(failed=MIN_NUMBER), Endings(), False),  # all of them: that is told
+    ],
+)
+def test_too_few_jobs_are_not_called_usual(
+    lately: Endings, usually: Endings, is_too_short: bool
+) -> None:
+    assert Trend(lately, usually).is_too_short is is_too_short
 
 
 @given(NUMBERS, NUMBERS, NUMBERS, NUMBERS)

@@ -263,7 +263,7 @@ def test_no_secret_is_in_what_is_printed(make: Any) -> None:
 
 @pytest.mark.parametrize("header", ["", "X Token", "X-Token:", "X\nY", None, "ü"])
 def test_a_header_must_have_a_name(header: Any) -> None:
-    with pytest.raises(hipq.ConfigurationError, match="no name of a header"):
+    with pytest.raises(hipq.ConfigurationError, match="is not the name of a header"):
         hipq.SharedSecret(header, "s3cret")
 
 

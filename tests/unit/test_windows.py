@@ -142,7 +142,7 @@ def test_windows_are_values() -> None:
     assert replace(window, days="tue") == TimeWindow("05:00", "07:00", days="tue")
     assert pickle.loads(pickle.dumps(window)) == window
     with pytest.raises(AttributeError):
-        window.start = "06:00"  # type: ignore[misc]
+        window.start = "06:00"  # type: ignore[misc]  # what is refused
 
 
 def test_windows_sort_by_start() -> None:
@@ -199,7 +199,7 @@ def test_malformed_text_is_refused_with_the_rule_and_the_way_out(text: str, rule
 )
 def test_wrong_values_are_refused(start: object, end: object, days: object, message: str) -> None:
     with pytest.raises(InvalidJobError, match=re.escape(message)):
-        TimeWindow(start, end, days=days)  # type: ignore[arg-type]
+        TimeWindow(start, end, days=days)  # type: ignore[arg-type]  # any values
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_a_dict_with_other_keys_is_refused(value: dict[str, str]) -> None:
 @pytest.mark.parametrize("value", [5, None, ("05:00", "07:00"), b"05:00-07:00"])
 def test_a_window_of_another_type_is_refused(value: object) -> None:
     with pytest.raises(InvalidJobError, match="not a text, a TimeWindow or a dict"):
-        parse_windows([value])  # type: ignore[list-item]
+        parse_windows([value])  # type: ignore[list-item]  # what is refused
 
 
 @pytest.mark.parametrize(
@@ -225,9 +225,9 @@ def test_a_window_of_another_type_is_refused(value: object) -> None:
 )
 def test_one_window_that_is_not_in_a_list_is_refused(values: object) -> None:
     with pytest.raises(InvalidJobError) as refused:
-        parse_windows(values)  # type: ignore[arg-type]
+        parse_windows(values)  # type: ignore[arg-type]  # what is refused
 
-    hint = "must be a list, for example ['22:00-02:00']."
+    hint = "give a list, for example ['22:00-02:00']."
     assert str(refused.value) == f"time windows {values!r}: {hint}"
 
 
@@ -538,7 +538,7 @@ def test_next_opening_is_the_first_open_second(
 @settings(max_examples=500)
 @given(
     st.sampled_from(sorted({name for name, _ in CLOCK_CHANGES})),
-    st.datetimes(datetime(1950, 1, 1), datetime(2060, 1, 1), timezones=st.just(UTC)),  # noqa: DTZ001
+    st.datetimes(datetime(1950, 1, 1), datetime(2060, 1, 1), timezones=st.just(UTC)),  # noqa: DTZ001 - made aware
     st.lists(windows_in_minutes(), min_size=1, max_size=3),
 )
 def test_openings_are_open_and_begin_there(

@@ -10,13 +10,13 @@ from django.contrib.admin.models import LogEntry
 from django.test import Client
 
 import hipq_django as hipq
-from hipq_django.admin import job_actions
+from hipq_django.admin import job_actions, row_actions
 from hipq_django.database import clock
 from hipq_django.models import Job
-from hipq_django.testing import run_due_jobs
-from tests.admin_pages import act, history, html, log_in, messages_of, page_url, press
+from tests.admin_pages import act, history, html, list_url, log_in, messages_of, page_url, press
 from tests.factories import JobFactory
 from tests.hand_worker import HandWorker
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 
@@ -150,7 +150,7 @@ def test_many_refusals_are_shortened(admin_client: Client) -> None:
 def test_more_jobs_than_a_request_can_take_are_refused_as_a_whole(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_actions, "MAX_JOBS", 2)
+    monkeypatch.setattr(row_actions, "MAX_ROWS", 2)
     jobs = [job_in("running") for _ in range(3)]
 
     response = act(admin_client, "cancel", *jobs)
@@ -263,3 +263,67 @@ def test_a_page_offers_what_suits_the_state(
     page = html(admin_client, page_url(job))
 
     assert {action for action in ACTIONS if f'id="hipq-{action}"' in page} == actions
+
+
+# A job that waits for others
+
+
+@pytest.fixture
+def held() -> Job:
+    first = hipq.enqueue("ask", job_key="first")
+    return hipq.enqueue("echo", after=[first])
+
+
+def is_held(job: Job) -> bool:
+    return Job.objects.get(pk=job.pk).hold_time is not None
+
+
+def test_to_run_a_held_job_now_has_to_be_confirmed_on_its_page(client: Client, held: Job) -> None:
+    log_in(client, "view_job", "run_job")
+    url = page_url(held, "run_now")
+
+    assert "it does not follow them any more" in html(client, page_url(held))
+    asked = client.post(url).content.decode()
+    assert "it does not follow them any more" in asked
+    assert is_held(held)
+    assert history(held) == []
+
+    response = client.post(url, {"confirmed": "1"}, follow=True)
+    assert "what it waited for dropped" in messages_of(response)[0]
+    assert not is_held(held)
+    assert history(held) == ["Set to run now, its time windows and what it waited for dropped."]
+
+
+def test_to_run_held_jobs_now_has_to_be_confirmed_in_the_list(client: Client, held: Job) -> None:
+    log_in(client, "view_job", "run_job")
+    waiting = suited_to("run_now")
+
+    asked = act(client, "run_now", held, waiting).content.decode()
+    assert page_url(held) in asked
+    assert page_url(waiting) not in asked  # it is not the one that is warned of
+    assert is_held(held)
+    assert history(waiting) == []
+
+    act(client, "run_now", held, waiting, confirmed="1")
+    assert not is_held(held)
+    assert history(waiting) == ["Set to run now, its time windows dropped."]
+
+
+def test_nobody_else_runs_a_held_job_now(client: Client, held: Job) -> None:
+    log_in(client, "view_job", "change_job", "cancel_job", "requeue_job")
+
+    assert client.post(page_url(held, "run_now"), {"confirmed": "1"}).status_code == 403
+    act(client, "run_now", held, confirmed="1")
+    assert is_held(held)
+
+
+def test_to_open_the_address_of_a_button_changes_nothing(admin_client: Client, held: Job) -> None:
+    assert admin_client.get(page_url(held, "run_now")).status_code == 405
+    assert is_held(held)
+
+
+def test_a_held_job_is_listed_with_what_it_waits_for(admin_client: Client, held: Job) -> None:
+    page = html(admin_client, list_url(Job))
+
+    assert "waits for other jobs" in page
+    assert "9000" not in page

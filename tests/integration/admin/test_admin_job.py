@@ -12,7 +12,6 @@ from django.test import Client
 import hipq_django as hipq
 from hipq_django.domain.ordering import Order
 from hipq_django.models import Job, Queue
-from hipq_django.testing import run_due_jobs
 from tests.admin_pages import (
     form_values,
     history,
@@ -32,6 +31,7 @@ from tests.factories import (
     WorkerFactory,
 )
 from tests.hand_worker import HandWorker
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 

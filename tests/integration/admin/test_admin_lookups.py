@@ -15,15 +15,15 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 import hipq_django as hipq
 from hipq_django.admin import JobAdmin
 from hipq_django.admin.filters import QueueFilter
-from hipq_django.models import Answer, Job, JobType, Queue, Worker
-from hipq_django.testing import run_due_jobs
+from hipq_django.models import Answer, Batch, Job, JobType, Queue, Schedule, Worker
 from tests.admin_pages import ACTION_BOX, html, list_url, page_url
 from tests.declaring import Declare
 from tests.factories import AnswerFactory, JobFactory, WorkerFactory
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 
-MODELS: list[type[Model]] = [Answer, Job, JobType, Queue, Worker]
+MODELS: list[type[Model]] = [Answer, Batch, Job, JobType, Queue, Schedule, Worker]
 EACH_MODEL = pytest.mark.parametrize("model", MODELS)
 FINE = {200, 302, 400, 403, 404, 405}
 CARD = "4111111111111111"
@@ -38,7 +38,10 @@ def rows() -> list[Model]:
     """A row of each model."""
     answer = AnswerFactory.create(status="unmatched")
     job = JobFactory.create(job_key="k")
-    return [answer, job, job.job_type, job.queue, WorkerFactory.create()]
+    schedule = hipq.schedule("nightly", hipq.NewJob(job.job_type.name), "0 2 * * *")
+    batch = Batch.objects.create(name="reports", create_time=job.create_time)
+    others = [batch, schedule, WorkerFactory.create()]
+    return [answer, job, job.job_type, job.queue, *others]
 
 
 @pytest.fixture

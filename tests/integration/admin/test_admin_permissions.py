@@ -14,7 +14,6 @@ from django.urls import reverse
 
 import hipq_django as hipq
 from hipq_django.models import Answer, Attempt, Job, JobType, Queue, Worker
-from hipq_django.testing import run_due_jobs
 from tests.admin_pages import (
     ACTION_BOX,
     act,
@@ -34,6 +33,7 @@ from tests.factories import (
     QueueFactory,
     WorkerFactory,
 )
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 
@@ -141,7 +141,7 @@ def test_name_and_instance_are_never_edited(admin_client: Client, model: type[Mo
     save(admin_client, row, name="other", instance="other", **EDITS[model])
 
     fresh = model._default_manager.values("name", "instance").get(pk=row.pk)
-    assert fresh == {"name": row.name, "instance": "default"}  # type: ignore[attr-defined]
+    assert fresh == {"name": row.name, "instance": "default"}  # type: ignore[attr-defined]  # it has a name
 
 
 # Who is shown what of a job, wherever it stands
@@ -271,7 +271,7 @@ def test_what_holds_a_queue_is_said_to_all_and_why_to_those_who_may_view_jobs(
 
     for url in (list_url(Queue), page_url(world.waiting.queue)):
         assert "held" in html(client, url)
-        assert "who may view jobs is shown why" in html(client, url)
+        assert "users who may view jobs see the reason" in html(client, url)
 
 
 @pytest.mark.parametrize("lacking", ["view_answer", "view_job", "match_answer"])

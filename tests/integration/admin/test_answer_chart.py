@@ -57,7 +57,11 @@ def test_it_counts_the_last_14_days_by_status(frozen_time: Any) -> None:
 
     found = drawn()
 
-    assert dict(found["statuses"]) == {"accepted": 3, "early": 1, "unmatched": 2}
+    assert {status: number for status, _, number in found["statuses"]} == {
+        "accepted": 3,
+        "early": 1,
+        "unmatched": 2,
+    }
     assert [numbers for day, numbers in found["table"] if any(numbers)] == [[3, 0, 2], [0, 1, 0]]
     assert len(found["labels"]) == 14
 
@@ -116,7 +120,10 @@ def test_it_looks_at_the_newest_answers_only_and_says_so(
     with CaptureQueriesContext(connection) as captured:
         found = drawn()
 
-    assert dict(found["statuses"]) == {"accepted": 3, "unmatched": 2}
+    assert {status: number for status, _, number in found["statuses"]} == {
+        "accepted": 3,
+        "unmatched": 2,
+    }
     assert found["limit"] == 3
     assert all("LIMIT 3" in query["sql"] for query in captured.captured_queries)
     assert "Counted are the newest 3 answers" in html(admin_client, list_url(Answer))

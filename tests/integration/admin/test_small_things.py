@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.test import Client
 from django.utils import timezone
 
 import hipq_django as hipq
-from hipq_django.models import Answer, Job, JobType, Queue, Worker
-from hipq_django.testing import run_due_jobs
+from hipq_django.models import Answer, Batch, Job, JobType, Queue, Worker
 from tests.admin_pages import html, list_url, messages_of, page_url
 from tests.declaring import Declare
-from tests.factories import AnswerFactory, JobFactory, JobTypeFactory, WorkerFactory
+from tests.factories import AnswerFactory, AttemptFactory, JobFactory, JobTypeFactory, WorkerFactory
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 
@@ -41,6 +42,71 @@ def test_a_page_says_which_row_it_shows(admin_client: Client) -> None:
     assert f"<h1>Job {job.pk} (order-7)</h1>" in html(admin_client, page_url(job))
     assert f"<h1>Queue {job.queue.name}</h1>" in html(admin_client, page_url(job.queue))
     assert f"<h1>Job type {job.job_type.name}</h1>" in html(admin_client, page_url(job.job_type))
+    answer = AnswerFactory.create(job_type="ask", job_key="key-0")
+    assert f"<h1>Answer {answer.pk} for ask key-0</h1>" in html(admin_client, page_url(answer))
+
+
+def test_a_confirmation_leads_back_to_the_row_that_it_names(admin_client: Client) -> None:
+    JobTypeFactory.create(name="ask")
+    with hipq.batch("import") as batch:
+        batch.enqueue(hipq.NewJob("ask"))
+    row = Batch.objects.get()
+
+    page = admin_client.post(page_url(row, "cancel")).content.decode()
+
+    assert f'<a href="{page_url(row)}">Batch {row.pk} (import)</a>' in page
+
+
+def test_a_page_gives_times_in_the_zone_of_the_site_first(
+    admin_client: Client, declare: Declare
+) -> None:
+    declare("zoned", time_zone="Asia/Tokyo")(lambda job: None)
+    opens = timezone.now() + timedelta(hours=9)
+    tokyo = opens.astimezone(ZoneInfo("Asia/Tokyo"))
+    window = f"{tokyo:%H:%M}-{tokyo + timedelta(minutes=1):%H:%M}"
+    job = hipq.enqueue("zoned", time_windows=[window])
+
+    shown = f"closed until {opens:%Y-%m-%d %H:%M}:00 UTC ({tokyo:%Y-%m-%d %H:%M}:00 JST)."
+    assert shown in html(admin_client, page_url(job))
+
+
+def test_progress_of_a_handler_is_no_word_of_another_system(admin_client: Client) -> None:
+    job = JobFactory.create(state="running", progress=25, progress_message="part 1 of 4")
+
+    page = html(admin_client, page_url(job))
+
+    assert "Progress: 25 %, part 1 of 4" in page
+    assert "other system says" not in page
+
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    ("answered", "shown"),
+    [(None, "5 h"), (5 * HOUR, "5 h until its answer, 0 s after it"), (9 * HOUR, "5 h")],
+)
+def test_the_wait_for_an_answer_is_not_the_time_of_a_handler(
+    admin_client: Client, answered: timedelta | None, shown: str
+) -> None:
+    start = timezone.now() - timedelta(days=1)
+    job = JobFactory.create(state="retry", attempt=1)
+    AttemptFactory.create(job=job, attempt=1, start_time=start, end_time=start + 5 * HOUR)
+    if answered is not None:
+        AnswerFactory.create(
+            job=job, attempt=1, status="accepted", kind="response", receive_time=start + answered
+        )
+
+    assert f'data-label="Took">{shown}</td>' in html(admin_client, page_url(job))
+
+
+def test_a_job_whose_answer_has_come_says_so(admin_client: Client) -> None:
+    job = JobFactory.create(state="running", worker=None, has_pending_answer=True)
+
+    page = html(admin_client, page_url(job))
+
+    assert "A worker that is gone" not in page
+    assert "answer" in page.partition("hipq-panel")[2][:600]
 
 
 def test_run_now_is_offered_where_it_changes_something(admin_client: Client) -> None:
@@ -70,7 +136,7 @@ def test_a_job_that_waits_is_not_asked_why_it_does_not_run(
     page = html(admin_client, page_url(job))
 
     assert "Why it is not running" not in page
-    assert "What it waits for" in page
+    assert "What the job waits for" in page
 
 
 def test_the_attempt_that_succeeded_is_shown(admin_client: Client, declare: Declare) -> None:
@@ -81,7 +147,7 @@ def test_the_attempt_that_succeeded_is_shown(admin_client: Client, declare: Decl
     page = html(admin_client, page_url(job))
 
     assert "<h2>Attempts</h2>" in page
-    assert "<td>succeeded</td>" in page
+    assert ">succeeded</td>" in page
 
 
 def test_a_job_links_to_what_it_was_requeued_as(admin_client: Client, declare: Declare) -> None:

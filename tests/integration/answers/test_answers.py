@@ -9,11 +9,11 @@ import pytest
 from django.db import transaction
 
 import hipq_django as hipq
-from hipq_django.job_types.spec import JobTypeSpec
+from hipq_django.job_types.job_type import JobTypeSpec
 from hipq_django.models import Answer, Attempt, Job
-from hipq_django.testing import run_due_jobs
 from tests.declaring import Declare, noting
 from tests.hand_worker import HandWorker
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 

@@ -19,9 +19,9 @@ from hipq_django.models import Answer, Job, Worker
 from hipq_django.processes.consumer import ConsumerProcess
 from hipq_django.processes.heartbeat import Heartbeat
 from hipq_django.sources import Received
-from hipq_django.testing import run_due_jobs
 from tests import mailbox as module
 from tests.mailbox import Mailbox
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

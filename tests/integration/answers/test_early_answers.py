@@ -11,13 +11,13 @@ from pytest_django import Settings
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
-from hipq_django.job_types.spec import JobTypeSpec
+from hipq_django.job_types.job_type import JobTypeSpec
 from hipq_django.maintenance import early_answers, recovery
 from hipq_django.models import Job
-from hipq_django.testing import run_due_jobs
 from tests.declaring import Declare, noting
 from tests.factories import AnswerFactory
 from tests.integration.conftest import ConfigureQueue
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 

@@ -10,9 +10,9 @@ import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
 from hipq_django.maintenance import recovery
 from hipq_django.models import Job
-from hipq_django.testing import run_due_jobs
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 

@@ -16,9 +16,9 @@ from hipq_django.domain.states import Outcome, State
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.maintenance import early_answers, recovery
 from hipq_django.models import Answer, Job, Worker
-from hipq_django.testing import run_due_jobs
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 
@@ -239,7 +239,7 @@ def test_what_a_handler_writes_on_its_copy_does_not_keep_results_from_being_save
         job.__dict__[name] = "five"
         if name == "queue":
             job._state.fields_cache.clear()
-            job.queue_id = None  # type: ignore[assignment]
+            job.queue_id = None  # type: ignore[assignment]  # a broken job
         raise ending
 
     @declare("innocent")

@@ -6,12 +6,12 @@ import pytest
 
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
-from hipq_django.job_types.spec import JobTypeSpec
+from hipq_django.job_types.job_type import JobTypeSpec
 from hipq_django.maintenance import early_answers
 from hipq_django.models import Answer, Job
-from hipq_django.testing import run_due_jobs
 from tests.declaring import Declare
 from tests.factories import AnswerFactory, JobFactory
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 

@@ -12,10 +12,10 @@ from hipq_django.answers import api
 from hipq_django.answers.classification import refusal
 from hipq_django.exceptions import InvalidAnswerError
 from hipq_django.models import Answer, Job
-from hipq_django.testing import run_due_jobs
 from tests.admin_pages import history, html, log_in, messages_of, page_url
 from tests.declaring import Declare
 from tests.factories import AnswerFactory, JobFactory, JobTypeFactory
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 

@@ -14,9 +14,9 @@ import hipq_django as hipq
 from hipq_django.answers import bulk
 from hipq_django.models import Answer, Attempt, Job
 from hipq_django.signals import job_failed, job_finished
-from hipq_django.testing import run_due_jobs
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 

@@ -15,13 +15,13 @@ from pytest_django import Settings
 import hipq_django as hipq
 from hipq_django.answers.api import assign
 from hipq_django.conf.instances import get_instance
-from hipq_django.job_types.spec import JobTypeSpec
+from hipq_django.job_types.job_type import JobTypeSpec
 from hipq_django.maintenance import early_answers, recovery
 from hipq_django.models import Answer, Job
-from hipq_django.testing import run_due_jobs
 from hipq_django.web.formats import MessageFormat
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 
@@ -715,7 +715,7 @@ def test_a_response_handler_cannot_wait_again(declare: Declare) -> None:
 
     complete("front")
 
-    assert "returned WAIT_FOR; the answer is there already" in reread(job).error
+    assert "returned WAIT_FOR, but the answer has come already" in reread(job).error
 
 
 def test_counted_answers_is_true_or_false(declare: Declare) -> None:
@@ -844,7 +844,7 @@ def test_the_admin_shows_which_parts_are_in(scan: Scan, admin_client: Client) ->
     answer_page = admin_client.get(f"/admin/hipq/answer/{answer.pk}/change/").content.decode()
 
     assert "1 of 2 parts are in, missing: &#x27;back&#x27;" in page
-    assert "<td>front</td>" in page
+    assert ">front</td>" in page
     assert "front" in answer_page
 
 
@@ -863,3 +863,21 @@ def test_a_wait_for_one_answer_after_several_takes_an_answer_without_part(
     complete(None, "whole")
 
     assert reread(job).result == "whole"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_async_handler_sees_what_was_answered(declare: Declare) -> None:
+    seen: list[Any] = []
+
+    @declare("asks", retry=hipq.Fixed(0, max_attempts=2))
+    async def asks(job: Job) -> Any:
+        seen.append(await job.aanswers_so_far())
+        return hipq.WAIT_FOR(*PARTS)
+
+    job = asks.enqueue(job_key="k")
+    run_due_jobs()
+    hipq.complete(job, "F", part=PARTS[0])
+    hipq.fail(job, "ask again")
+    run_due_jobs()
+
+    assert seen == [{}, {PARTS[0]: "F"}]

@@ -12,9 +12,9 @@ from asgiref.sync import async_to_sync
 import hipq_django as hipq
 from hipq_django.domain.states import WAITING, State
 from hipq_django.models import Job
-from hipq_django.testing import run_due_jobs
 from tests.factories import JobFactory
 from tests.integration.conftest import MONDAY_NOON
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 
@@ -82,8 +82,8 @@ def test_only_waiting_jobs_are_changed(state: State, verb: str) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda job: hipq.reschedule(job, datetime(2030, 1, 1)), "reschedule"),  # noqa: DTZ001
-        (lambda job: hipq.reschedule(job, ANYTHING["tomorrow"]), "reschedule 'tomorrow'"),
+        (lambda job: hipq.reschedule(job, datetime(2030, 1, 1)), "reschedule"),  # noqa: DTZ001 - what is refused
+        (lambda job: hipq.reschedule(job, ANYTHING["tomorrow"]), "reschedule: at 'tomorrow'"),
         (lambda job: hipq.reprioritize(job, ANYTHING["half"]), "priority 1.5"),
     ],
 )

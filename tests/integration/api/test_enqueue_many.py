@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 import hipq_django as hipq
 from hipq_django.models import Job
-from hipq_django.testing import run_due_jobs
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 
@@ -131,9 +131,9 @@ def test_a_caught_duplicate_leaves_the_transaction_usable() -> None:
     ("bad", "message"),
     [
         (hipq.NewJob("echo", object()), "job_data is not JSON"),
-        (hipq.NewJob("echo", priority="high"), "priority 'high'"),  # type: ignore[arg-type]
+        (hipq.NewJob("echo", priority="high"), "priority 'high'"),  # type: ignore[arg-type]  # what is refused
         (hipq.NewJob("echo", queue="Bank"), "queue 'Bank'"),
-        (hipq.NewJob("", {}), "1 to 100 printable characters"),
+        (hipq.NewJob("", {}), "1 to 200 printable characters"),
         ({"job_type": "echo"}, r"is not a NewJob; give NewJob\(job_type, job_data, …\)"),
         (None, "an object of type NoneType is not a NewJob"),
     ],

@@ -10,11 +10,12 @@ import pytest
 from django.db import IntegrityError, OperationalError, connection, transaction
 
 import hipq_django as hipq
+from hipq_django.domain.drafts import OnConflict
 from hipq_django.engines.statements import INSERT_IF_UNCHANGED
 from hipq_django.exceptions import InvalidAnswerError
 from hipq_django.models import Answer, Job
-from hipq_django.testing import run_due_jobs
 from tests.declaring import Declare
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 
@@ -127,14 +128,14 @@ def test_return_gives_the_job_that_has_the_key() -> None:
 
 
 @pytest.mark.parametrize("on_conflict", ["return", "replace"])
-def test_without_a_conflict_a_job_is_created(on_conflict: str) -> None:
+def test_without_a_conflict_a_job_is_created(on_conflict: OnConflict) -> None:
     job = hipq.enqueue("ask", {"n": 2}, job_key="k", on_conflict=on_conflict)
 
     assert live() == [job]
 
 
 @pytest.mark.parametrize("on_conflict", ["return", "replace"])
-def test_jobs_without_key_never_conflict(on_conflict: str) -> None:
+def test_jobs_without_key_never_conflict(on_conflict: OnConflict) -> None:
     one = hipq.enqueue("ask", on_conflict=on_conflict)
     other = hipq.enqueue("ask", on_conflict=on_conflict)
 
@@ -218,7 +219,7 @@ def test_a_replace_that_breaks_off_loses_neither_job() -> None:
     assert live() == [old]
 
 
-@pytest.mark.parametrize("value", ["Raise", "ignore", None, 5, ["raise"]])
+@pytest.mark.parametrize("value", ["Raise", "ignore", 5, ["raise"]])
 def test_any_other_way_to_treat_a_conflict_is_refused(value: Any) -> None:
     with pytest.raises(hipq.InvalidJobError, match=r"on_conflict .* is unknown"):
         hipq.enqueue("ask", on_conflict=value)

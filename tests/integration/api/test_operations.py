@@ -13,10 +13,10 @@ import hipq_django as hipq
 from hipq_django.database import clock
 from hipq_django.domain.states import State
 from hipq_django.models import Job
-from hipq_django.testing import run_due_jobs
 from tests.declaring import Declare
-from tests.factories import JobFactory
+from tests.factories import JobFactory, JobTypeFactory
 from tests.hand_worker import HandWorker
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 
@@ -247,3 +247,12 @@ def test_a_pruned_job_cannot_be_requeued() -> None:
 
     with pytest.raises(hipq.InvalidJobError, match="does not exist any more"):
         hipq.requeue(job)
+
+
+@pytest.mark.parametrize("zone", ["Mars/Olympus", "Europe", "../zones"])
+def test_a_time_zone_that_this_machine_lacks_is_told_with_the_way_out(zone: str) -> None:
+    """A worker on another machine, with newer zone data, may have written it."""
+    JobTypeFactory.create(name="nightly", time_zone=zone, default_time_windows=["01:00-02:00"])
+
+    with pytest.raises(hipq.ConfigurationError, match=r"'nightly' has time zone .* tzdata"):
+        hipq.enqueue("nightly")

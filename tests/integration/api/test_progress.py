@@ -16,9 +16,9 @@ import hipq_django as hipq
 from hipq_django.database import clock
 from hipq_django.exceptions import InvalidJobError, InvalidJobTypeError
 from hipq_django.models import Job
-from hipq_django.testing import run_due_jobs
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 
@@ -111,11 +111,12 @@ def test_a_job_that_does_not_run_stays_as_it_is(verb: Any) -> None:
     assert not verb("ask", "k", 40)
 
 
-def test_a_job_without_a_key_is_not_found() -> None:
+def test_a_key_that_stands_for_none_is_refused() -> None:
     hipq.enqueue("ask")
     run_due_jobs()
 
-    assert hipq.progress("ask", None, 40) is False  # type: ignore[arg-type]
+    with pytest.raises(InvalidJobError, match="job_key None names no job"):
+        hipq.progress("ask", None, 40)  # type: ignore[call-overload]  # what is refused
     with pytest.raises(InvalidJobError, match="stands for no key"):
         hipq.progress("ask", "NONE", 40)
 
@@ -132,7 +133,7 @@ def test_a_percent_out_of_range_is_refused(percent: Any) -> None:
 
 def test_a_message_that_is_no_text_is_refused() -> None:
     with pytest.raises(InvalidJobError, match="message 7: give text"):
-        hipq.progress("ask", "k", 40, 7)  # type: ignore[arg-type]
+        hipq.progress("ask", "k", 40, 7)  # type: ignore[call-overload]  # what is refused
 
 
 def test_a_long_message_is_cut() -> None:

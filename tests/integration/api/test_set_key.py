@@ -9,11 +9,11 @@ import pytest
 
 import hipq_django as hipq
 from hipq_django.exceptions import DuplicateJobKeyError, InvalidJobError
-from hipq_django.job_types.spec import JobTypeSpec
+from hipq_django.job_types.job_type import JobTypeSpec
 from hipq_django.models import Answer, Job
-from hipq_django.testing import run_due_jobs
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 
@@ -232,7 +232,7 @@ def test_a_job_that_waits_for_its_answer_may_get_another_key(charge: Charge) -> 
 
 
 def test_a_job_that_was_never_enqueued_has_no_key() -> None:
-    with pytest.raises(InvalidJobError, match="it was pruned, or never was"):
+    with pytest.raises(InvalidJobError, match="it was pruned, or never existed"):
         Job().set_key("bank-77")
 
 
@@ -242,7 +242,9 @@ def test_an_attempt_that_somebody_else_took_over_sets_no_key(charge: Charge) -> 
     hipq.fail("charge", "order-42", "busy")
     run_due_jobs()
 
-    with pytest.raises(InvalidJobError, match="in attempt 2, and this is attempt 1: somebody else"):
+    with pytest.raises(
+        InvalidJobError, match="in attempt 2, and this is attempt 1: a newer attempt"
+    ):
         stale.set_key("bank-77")
 
     assert row(stale).job_key == "order-42"

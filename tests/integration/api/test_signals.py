@@ -14,8 +14,8 @@ from hipq_django import signals
 from hipq_django.conf.instances import get_instance
 from hipq_django.maintenance import recovery
 from hipq_django.models import Job
-from hipq_django.testing import run_due_jobs
 from tests.declaring import Declare
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

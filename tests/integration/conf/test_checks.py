@@ -57,6 +57,24 @@ def vendor() -> str:
     return connections["default"].vendor
 
 
+@pytest.mark.parametrize(
+    ("setting", "is_told"),
+    [
+        ({"defualt": {}}, True),
+        ({"defualt": {}, "default": {}}, False),
+        ({"shop": {}}, False),
+        ({}, False),
+    ],
+)
+def test_a_default_instance_that_is_misspelt_is_told(
+    settings: Settings, setting: dict[str, Any], is_told: bool
+) -> None:
+    settings.HIPQ = setting
+
+    assert found() == (["hipq.W004"] if is_told else [])
+    assert all("no instance 'default', but 'defualt'" in m.msg for m in complaints())
+
+
 def test_a_good_project_has_nothing_to_complain_of() -> None:
     assert found() == []
 
@@ -120,7 +138,35 @@ def test_sqlite_that_begins_its_transactions_deferred_is_w001(
         pytest.skip("is about SQLite")
     options["transaction_mode"] = mode
 
-    assert found() == ["hipq.W001"]
+    assert found() == []
+    deploying = run_checks(include_deployment_checks=True)
+    assert [m.id for m in deploying if str(m.id).startswith("hipq.")] == ["hipq.W001"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "wanted", "text"),
+    [
+        ({}, [], ""),
+        ({"OPTIONS": {"INSTANCE": "default"}}, [], ""),
+        ({"OPTIONS": {"INSTANSE": "default"}}, ["hipq.E030"], "did you mean 'INSTANCE'"),
+        (
+            {"OPTIONS": {"INSTANCE": "defualt"}},
+            ["hipq.E030"],
+            "no instance 'defualt', did",
+        ),
+        ({"QUEUES": ["default", "My Mail"]}, ["hipq.E031"], "queue 'My Mail'"),
+        ({"OPTIONS": {"INSTANCE": "other"}}, ["hipq.W003"], "in database 'other'"),
+    ],
+    ids=str,
+)
+def test_the_setting_tasks(
+    settings: Settings, entry: dict[str, Any], wanted: list[str], text: str
+) -> None:
+    backend = "hipq_django.tasks_backend.HipqBackend"
+    settings.TASKS = {"default": {"BACKEND": backend, **entry}}
+
+    assert found() == wanted
+    assert all(text in str(message.msg) for message in complaints())
 
 
 def test_only_the_databases_of_instances_are_checked(
@@ -130,8 +176,9 @@ def test_only_the_databases_of_instances_are_checked(
         pytest.skip("is about SQLite")
     options["transaction_mode"] = "DEFERRED"
     settings.HIPQ = {"default": {"DATABASE": "other"}}
+    settings.TASKS = {}
 
-    assert found() == []
+    assert [m for m in run_checks(include_deployment_checks=True) if m.id == "hipq.W001"] == []
 
 
 # What the rest of the project's settings must be
@@ -140,7 +187,7 @@ def test_only_the_databases_of_instances_are_checked(
 def test_a_project_without_time_zones_is_e030_and_refused(settings: Settings) -> None:
     settings.USE_TZ, settings.HIPQ = False, {}
 
-    assert found() == ["hipq.E030"]
+    assert found() == ["hipq.E025"]
     with pytest.raises(ConfigurationError, match="USE_TZ is False"):
         hipq.enqueue("ask")
 
@@ -161,7 +208,7 @@ def test_a_database_that_does_not_commit_is_e031_and_refused(
     assert found() == []
     settings.HIPQ = {"other": {"DATABASE": "other"}}
 
-    assert found() == ["hipq.E031"]
+    assert found() == ["hipq.E026"]
     with pytest.raises(ConfigurationError, match="nothing would ever be committed"):
         hipq.enqueue("ask", instance="other")
 
@@ -171,7 +218,7 @@ def test_psycopg2_is_e032_and_keeps_a_worker_from_starting(monkeypatch: pytest.M
     # The driver is not installed beside psycopg 3, which Django would take.
     monkeypatch.setattr(type(connections["default"]), "Database", ModuleType("psycopg2"))
 
-    assert set(found()) == {"hipq.E032"}
+    assert set(found()) == {"hipq.E027"}
     with pytest.raises(CommandError, match="psycopg2, which hipq_django does not support: install"):
         call_command("hipq_worker")
 
@@ -192,7 +239,7 @@ def test_sqlites_options_under_postgresql_are_e033(
 
     [error] = complaints()
 
-    assert error.id == "hipq.E033"
+    assert error.id == "hipq.E028"
     assert all(repr(name) in error.msg for name in left)
 
 

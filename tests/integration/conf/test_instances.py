@@ -14,8 +14,9 @@ from hipq_django.database import clock
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.maintenance import recovery
 from hipq_django.models import Answer, Job, JobType, Queue, Worker
-from hipq_django.testing import assert_enqueued, run_due_jobs
+from hipq_django.testing import assert_enqueued
 from tests.declaring import Declare
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db(databases=["default", "other"])
 

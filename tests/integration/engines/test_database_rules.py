@@ -15,6 +15,8 @@ import pytest
 from django.core.exceptions import ValidationError
 from django.core.management import call_command
 from django.db import IntegrityError, connection, transaction
+from django.db.migrations.executor import MigrationExecutor
+from django.db.models import CheckConstraint, Func, Model
 
 from hipq_django.database import schema
 from hipq_django.domain.states import MOVES, VALID_COMBINATIONS, Outcome, Phase, State
@@ -298,6 +300,28 @@ def test_the_guard_is_in_the_database() -> None:
         names = [name for (name,) in cursor.fetchall()]
 
     assert schema.TRIGGER in names
+
+
+def test_migrations_have_frozen_the_checks_of_the_models() -> None:
+    """Else a database that migrates today has another check than one that did so before."""
+    frozen = MigrationExecutor(connection).loader.project_state().apps.get_model("hipq", "Job")
+
+    assert checks_of(frozen) == checks_of(Job)
+    assert "hipq_django.models" not in {type(part).__module__ for part in parts_of(frozen)}
+
+
+def checks_of(model: type[Model]) -> dict[str, str]:
+    """Return the SQL of a model's checks, by their names."""
+    editor = connection.schema_editor()
+    checks = [one for one in model._meta.constraints if isinstance(one, CheckConstraint)]
+    return {check.name: str(check.constraint_sql(model, editor)) for check in checks}
+
+
+def parts_of(model: type[Model]) -> list[Any]:
+    """Return the conditions of its checks that Django's migrations cannot write themselves."""
+    checks = [one for one in model._meta.constraints if isinstance(one, CheckConstraint)]
+    parts = [part for check in checks for part in getattr(check.condition, "children", [])]
+    return [part for part in parts if isinstance(part, Func)]
 
 
 @pytest.mark.postgres

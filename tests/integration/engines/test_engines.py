@@ -22,8 +22,8 @@ from hipq_django.engines.postgres import PostgresEngine
 from hipq_django.engines.sql import SqlEngine
 from hipq_django.engines.values import ClaimRequest, Concluded, Failing, ScanBounds, Which
 from hipq_django.models import Answer, Attempt, Job, JobType, Queue, Worker
-from hipq_django.testing import run_due_jobs
 from tests.factories import AnswerFactory
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 
@@ -43,7 +43,7 @@ def worker() -> Worker:
 
 def add(number: int = 1, **options: object) -> list[Job]:
     """Enqueue jobs of a type that nobody declares."""
-    return [hipq.enqueue("anything", {"n": n}, **options) for n in range(number)]  # type: ignore[arg-type]
+    return [hipq.enqueue("anything", {"n": n}, **options) for n in range(number)]  # type: ignore[arg-type]  # any options
 
 
 def looked(engine: Engine, queue: Queue, *, is_strict: bool = False) -> tuple[bool, bool, bool]:

@@ -21,6 +21,7 @@ from hipq_django.answers.api import answer_callback
 from hipq_django.answers.callback_urls import Token
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
+from hipq_django.dependencies.release import Sweep, release_after
 from hipq_django.domain.ordering import Order
 from hipq_django.domain.states import Outcome, State
 from hipq_django.engines.statements import IS_EARLY
@@ -140,7 +141,7 @@ def _set_autovacuum(*, on: bool) -> None:
 def truncate() -> None:
     """Statistics tell of pages too, and other tests may have left some with dead rows alone."""
     if connection.vendor == "postgresql":
-        execute("TRUNCATE hipq_job, hipq_answer, hipq_attempt")
+        execute("TRUNCATE hipq_job, hipq_answer, hipq_attempt, hipq_link, hipq_step")
 
 
 def _forget_everything() -> None:
@@ -367,6 +368,26 @@ def test_upkeep(queue: Queue, find_something: bool) -> None:
 
     assert_good(plans)
     assert found == ([0, BUSY, BUSY, 0, 1] if find_something else [0] * 5)
+
+
+def test_the_release_of_what_followed(queue: Queue) -> None:
+    """By the process that has ended what the jobs waited for, and by the sweep."""
+    new = hipq.NewJob("echo", queue="q")
+    needed = hipq.enqueue_many([new] * BUSY)
+    for _ in range(BUSY):
+        hipq.enqueue("echo", queue="q", after=needed, on="final")
+    with hipq.batch(always=new) as batch:
+        needed += batch.enqueue_many([new] * BUSY)
+
+    with watched_plans() as plans:
+        assert Sweep(get_instance()).run() == 0
+    hipq.cancel_many(Job.objects.filter(pk__in=[job.pk for job in needed]))
+    with watched_plans() as more:
+        release_after([job.pk for job in needed], "default")
+        assert not Job.objects.held().exists()
+        Sweep(get_instance()).run()
+
+    assert_good([*plans, *more])
 
 
 def test_the_look_for_wrong_ranks(queue: Queue) -> None:

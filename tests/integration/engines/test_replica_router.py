@@ -20,10 +20,10 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
 from hipq_django.maintenance import recovery, reranking
 from hipq_django.models import Answer, Attempt, Job, JobType, Queue, Worker
-from hipq_django.testing import run_due_jobs
 from tests.admin_pages import ACTION_BOX, html, list_url, page_url
 from tests.declaring import Declare
 from tests.router import REPLICA
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db(databases=["default", "other"], transaction=True)
 

@@ -11,7 +11,7 @@ from django.db import DataError, OperationalError, connection, transaction
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
-from hipq_django.engines.values import GivenUpError
+from hipq_django.engines.values import DeclaredLostError
 from hipq_django.maintenance.duties import Duties, Duty
 from hipq_django.models import Job, Worker
 from hipq_django.processes.heartbeat import Heartbeat, Witness
@@ -192,7 +192,7 @@ def pass_of(worker: HandWorker) -> list[Job]:
     """Run a pass that may end with the news that the worker was given up."""
     try:
         return worker.run_pass()
-    except GivenUpError:
+    except DeclaredLostError:
         return []
 
 

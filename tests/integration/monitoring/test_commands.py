@@ -17,9 +17,9 @@ import hipq_django as hipq
 from hipq_django.maintenance import retention
 from hipq_django.models import Answer, Attempt, Job, Queue, Worker
 from hipq_django.monitoring import counts
-from hipq_django.testing import run_due_jobs
 from tests.conftest import ROOT
 from tests.factories import AnswerFactory, JobFactory, JobTypeFactory, WorkerFactory
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 
@@ -73,9 +73,11 @@ def test_status_counts_the_live_jobs_of_each_queue() -> None:
             "timed_out": 0,
             "retried": 0,
             "capped": False,
+            "retried_capped": False,
         },
         "failing": False,
         "timing_out": False,
+        "too_few_to_tell": True,
     }
 
 
@@ -96,7 +98,14 @@ def test_status_says_how_jobs_ended_in_the_last_hour() -> None:
     types = {row["name"]: row["failing"] for row in overview["job_types"]}
     assert (types[failing.name], types[fine.name]) == (True, False)
     assert f"queue {failing.queue.name} 12 10 0 0 failing" in lines
-    assert f"job type {fine.name} 1 0 0 0 as usual" in lines
+    assert f"job type {fine.name} 1 0 0 0 too few to tell" in lines
+
+
+def test_status_gives_the_ages_that_apps_above_the_queue_tell_a_unit() -> None:
+    text = said("hipq_status")
+
+    assert "oldest wake 0 s" in text
+    assert "wake seconds" not in text
 
 
 def test_status_shows_a_negative_limit_as_none() -> None:

@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection, connections, transaction
+from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock, schema
-from hipq_django.models import Answer, Job, Queue
+from hipq_django.models import Answer, Job, Queue, Schedule
 from hipq_django.monitoring.doctor import measure
 from hipq_django.monitoring.doctor.measurements import PostgreSQL
 from tests.factories import AnswerFactory, JobFactory, JobTypeFactory, WorkerFactory
@@ -366,3 +367,31 @@ def test_sqlite_that_does_not_wait() -> None:
     finally:
         connection.close()
         connection.settings_dict["OPTIONS"] = usual
+
+
+def test_schedules_are_measured_with_as_many_queries_however_many_there_are() -> None:
+    def add(name: str) -> Schedule:
+        row = hipq.schedule(name, hipq.NewJob("echo"), hipq.Every(hours=1))
+        row.runs.create(due_time=long_ago(hours=9), kind="fired")
+        for hours in range(1, 6):
+            row.runs.create(due_time=long_ago(hours=hours), kind="skipped")
+        row.runs.create(due_time=long_ago(minutes=1), kind="manual")
+        return row
+
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as captured:
+            measure(get_instance())
+        return len(captured)
+
+    WorkerFactory.create()
+    last = add("a")
+    queries()  # the first one asks what the database has
+    of_one = queries()
+    for name in ("b", "c", "d"):
+        last = add(name)
+
+    assert queries() == of_one
+    assert [state.skipped for state in measure(get_instance()).schedules] == [5] * 4
+    assert found()["schedule_skipping"].startswith("schedule ")
+    last.runs.create(due_time=long_ago(hours=0.5), kind="missed")
+    assert [state.skipped for state in measure(get_instance()).schedules] == [5] * 3 + [0]

@@ -27,7 +27,7 @@ def ended(kind: JobType, outcome: str, number: int = 1, **ago: float) -> None:
 
 
 def trends() -> Trends:
-    return Trends(Queue.objects.all(), timezone.now(), "default")
+    return Trends(list(Queue.objects.all()), timezone.now(), "default")
 
 
 def test_the_last_hour_is_counted_beside_the_day_before() -> None:
@@ -78,6 +78,28 @@ def test_attempts_count_as_retried_when_the_job_was_tried_again() -> None:
 
     assert lately == Endings(failed=1, retried=2)
     assert trends().of(kind.queue).lately == lately
+
+
+def test_where_there_are_too_many_retries_each_count_is_marked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(endings, "RETRIES", 3)
+    quiet, noisy = JobTypeFactory.create(), JobTypeFactory.create()
+    AttemptFactory.create(
+        job=JobFactory.create(job_type=quiet, state="retry", attempt=1), attempt=1
+    )
+    job = JobFactory.create(job_type=noisy, state="retry", attempt=3)
+    for attempt in (1, 2):
+        AttemptFactory.create(job=job, attempt=attempt)
+    before = [trends().of(kind).lately for kind in (quiet, noisy)]
+    AttemptFactory.create(job=job, attempt=3)
+
+    after = [trends().of(kind).lately for kind in (quiet, noisy)]
+
+    assert [(row.retried, row.retried_capped) for row in before] == [(1, True), (2, True)]
+    assert [(row.retried, row.retried_capped) for row in after] == [(0, True), (3, True)]
+    monkeypatch.setattr(endings, "RETRIES", 5)
+    assert not trends().of(noisy.queue).lately.retried_capped
 
 
 def test_only_the_newest_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:

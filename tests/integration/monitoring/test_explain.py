@@ -11,11 +11,11 @@ from django.db import connection
 import hipq_django as hipq
 from hipq_django.database import clock
 from hipq_django.models import Job, Queue, Worker
-from hipq_django.testing import run_due_jobs
 from tests.declaring import Declare
 from tests.factories import JobFactory, WorkerFactory
 from tests.hand_worker import HandWorker
 from tests.integration.conftest import ConfigureQueue
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 
@@ -65,7 +65,7 @@ def test_a_stale_copy_is_read_anew() -> None:
 def test_a_final_job_says_how_it_ended() -> None:
     job = hipq.cancel(hipq.enqueue("echo"))
 
-    assert text(job) == "It is finished: Cancelled at 2025-01-06 12:00:00 UTC."
+    assert text(job) == "It is finished: cancelled at 2025-01-06 12:00:00 UTC."
 
 
 def test_a_job_that_waits_for_its_answer_says_until_when() -> None:

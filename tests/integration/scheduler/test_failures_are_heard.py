@@ -10,19 +10,18 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-import sentry_sdk
 from django import VERSION
 from django.core import mail
 from django.utils.log import AdminEmailHandler
 from pytest_django import Settings
-from sentry_sdk.integrations.logging import LoggingIntegration
 
 import hipq_django as hipq
 from hipq_django.database import clock
+from hipq_django.exceptions import ErrorAnswer, JobTimeout
 from hipq_django.models import Job
 from hipq_django.signals import job_failed
-from hipq_django.testing import run_due_jobs
 from tests.declaring import Declare
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 
@@ -58,7 +57,7 @@ def said(record: logging.LogRecord) -> tuple[str, str, int, str]:
 def test_a_job_that_is_given_up_is_one_error_with_its_traceback(
     declare: Declare, heard: pytest.LogCaptureFixture
 ) -> None:
-    job = run(declare("charge", retry=hipq.Never())(decline), job_key="order-7", queue="bank")
+    job = run(declare("charge", queue="bank", retry=hipq.Never())(decline), job_key="order-7")
 
     [record] = heard.records
     assert said(record) == ("ERROR", "job_failed", 1, "Never() gives up")
@@ -97,13 +96,78 @@ def test_what_a_retry_handler_decides_is_heard_with_the_traceback(
 
     run(declared)
 
-    asked = "code of the project's decides what follows"
     assert [said(record) for record in heard.records] == [
-        ("WARNING", "attempt_failed", 1, asked),
-        ("WARNING", "attempt_failed", 2, asked),
+        ("WARNING", "attempt_failed", 1, "tried again in 0 s"),
         ("ERROR", "job_failed", 2, "its retry handler gives up"),
     ]
-    assert "in decline\n" in logging.Formatter().format(heard.records[-1])
+    for record in heard.records:
+        assert record.exc_info is not None
+        assert str(record.exc_info[1]) == "no funds for {}"
+        assert logging.Formatter().format(record).count("in decline\n") == 1
+
+
+def test_what_is_not_decided_yet_is_neither_a_warning_nor_an_error(
+    declare: Declare, caplog: pytest.LogCaptureFixture
+) -> None:
+    declare("charge")(decline).on_error(lambda job: None)
+
+    with caplog.at_level(logging.INFO, logger="hipq_django"):
+        hipq.enqueue("charge")
+        run_due_jobs()
+
+    events = [(r.levelname, r.event) for r in caplog.records if hasattr(r, "event")]
+    assert ("INFO", "attempt_undecided") in events
+    assert [event for level, event in events if level != "INFO"] == ["job_failed"]
+
+
+def raising(job: Job) -> None:
+    raise LookupError("no such order")
+
+
+def taking_a_key(job: Job) -> hipq.RetryIn:
+    job.job_key = "taken"
+    return hipq.RetryIn(0)
+
+
+@pytest.mark.parametrize(
+    ("handler", "why", "kind"),
+    [
+        (raising, "its retry handler raised LookupError: no such order", "LookupError"),
+        (
+            taking_a_key,
+            "a live job has the key 'taken', which its retry handler set",
+            "DeclinedError",
+        ),
+    ],
+)
+def test_a_decision_that_fails_is_one_error(
+    declare: Declare, heard: pytest.LogCaptureFixture, handler: Any, why: str, kind: str
+) -> None:
+    declared = declare("charge")(decline)
+    declared.on_error(handler)
+    declared.enqueue(job_key="taken", delay=3_600)
+
+    run(declared, job_key="mine")
+
+    [record] = heard.records
+    assert (record.levelname, record.event) == ("ERROR", "job_failed")  # type: ignore[attr-defined]  # extra
+    assert record.getMessage().endswith(f": final after 1 failed attempt: {why}")
+    assert record.exc_info is not None
+    assert record.exc_info[0] is not None
+    assert record.exc_info[0].__name__ == kind
+
+
+def test_a_policy_of_the_project_that_raises_is_one_error(
+    declare: Declare, heard: pytest.LogCaptureFixture
+) -> None:
+    class Broken:
+        def decide(self, failure: Any) -> Any:
+            raise LookupError("no such policy")
+
+    run(declare("charge", retry=Broken())(decline))
+
+    [record] = heard.records
+    assert record.getMessage().endswith(": its policy raised LookupError: no such policy")
 
 
 def test_a_time_out_and_an_error_answer_are_heard_too(
@@ -119,8 +183,22 @@ def test_a_time_out_and_an_error_answer_are_heard_too(
     assert {pk: r.levelname for pk, r in ends.items()} == {late.pk: "ERROR", refused.pk: "ERROR"}
     assert ends[late.pk].outcome == "timed_out"  # type: ignore[attr-defined]  # extra
     assert "no such account" in ends[refused.pk].getMessage()
-    warned = [r.job_id for r in heard.records if r.event == "attempt_failed"]  # type: ignore[attr-defined]  # extra
-    assert sorted(warned) == [late.pk, refused.pk]
+    assert len(heard.records) == 2
+    kinds = {pk: record.exc_info and record.exc_info[0] for pk, record in ends.items()}
+    assert kinds == {late.pk: JobTimeout, refused.pk: ErrorAnswer}
+
+
+def test_a_time_out_that_is_tried_again_is_a_warning(
+    declare: Declare, heard: pytest.LogCaptureFixture
+) -> None:
+    late = run(declare("waits", retry=hipq.Fixed(60, max_attempts=2))(lambda job: hipq.WAIT))
+    Job.objects.filter(pk=late.pk).update(deadline=clock.now("default") - timedelta(seconds=1))
+
+    run_due_jobs()
+
+    assert [said(record) for record in heard.records] == [
+        ("WARNING", "attempt_failed", 1, "tried again in 60 s")
+    ]
 
 
 def test_success_and_waiting_are_quiet(declare: Declare, heard: pytest.LogCaptureFixture) -> None:
@@ -201,42 +279,13 @@ def test_admins_get_a_mail_for_each_job_that_failed(declare: Declare, settings: 
     logger.addHandler(handler)
     try:
         run(declare("charge", retry=hipq.Fixed(0, max_attempts=2))(decline))
+        refund = declare("refund")(decline)
+        refund.on_error(lambda job: None)
+        run(refund)
     finally:
         logger.removeHandler(handler)
 
-    [message] = mail.outbox
-    assert "event=job_failed" in message.subject
-    assert "in decline" in message.body
-
-
-def test_sentry_gets_one_event_for_each_job_that_failed(declare: Declare) -> None:
-    sent: list[dict[str, Any]] = []
-
-    class Kept(sentry_sdk.transport.Transport):
-        def capture_envelope(self, envelope: Any) -> None:
-            sent.extend(item.payload.json for item in envelope.items if item.type == "event")
-
-    with sentry_sdk.isolation_scope():
-        # Without what it does to the rest of the process.
-        client = sentry_sdk.Client(
-            "https://key@sentry.example/1",
-            transport=Kept,
-            default_integrations=False,
-            auto_enabling_integrations=False,
-            integrations=[LoggingIntegration()],
-        )
-        sentry_sdk.get_isolation_scope().set_client(client)
-        try:
-            job = run(declare("charge", retry=hipq.Fixed(0, max_attempts=2))(decline))
-            run(declare("fine")(lambda job: 1))
-        finally:
-            client.close()
-
-    [event] = sent
-    [exception] = event["exception"]["values"]
-    assert (exception["type"], event["level"]) == ("DeclinedError", "error")
-    assert exception["stacktrace"]["frames"][-1]["function"] == "decline"
-    assert event["logger"] == "hipq_django"
-    assert (event["extra"]["job_id"], event["extra"]["attempt"]) == (job.pk, 2)
-    crumbs = [crumb["message"] for crumb in event["breadcrumbs"]["values"]]
-    assert any("event=attempt_failed" in crumb for crumb in crumbs)
+    assert len(mail.outbox) == 2
+    for message in mail.outbox:
+        assert "event=job_failed" in message.subject
+        assert "in decline" in message.body

@@ -14,9 +14,9 @@ import pytest
 import hipq_django as hipq
 from hipq_django.database import clock
 from hipq_django.models import Attempt, Job
-from hipq_django.testing import run_due_jobs
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 

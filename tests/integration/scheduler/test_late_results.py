@@ -13,11 +13,11 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
 from hipq_django.maintenance import recovery
 from hipq_django.models import Job, Queue, Worker
-from hipq_django.testing import run_due_jobs
 from tests.declaring import Declare
 from tests.factories import WorkerFactory
 from tests.hand_worker import HandWorker
 from tests.integration.conftest import ConfigureQueue
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 

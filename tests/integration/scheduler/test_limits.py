@@ -12,8 +12,8 @@ from django.test.utils import CaptureQueriesContext
 
 import hipq_django as hipq
 from hipq_django.models import Job, Queue
-from hipq_django.testing import run_due_jobs
 from tests.hand_worker import PROBE, HandWorker
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 

@@ -13,12 +13,12 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
 from hipq_django.domain.ordering import MAX_RANK, Ordering
 from hipq_django.engines import engine_for
-from hipq_django.job_types.spec import JobTypeSpec
+from hipq_django.job_types.job_type import JobTypeSpec
 from hipq_django.maintenance import reranking
 from hipq_django.models import Job, Queue
-from hipq_django.testing import run_due_jobs
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 

@@ -14,9 +14,9 @@ from hipq_django.database import clock
 from hipq_django.domain.retries import Decision, Failure
 from hipq_django.exceptions import ErrorAnswer
 from hipq_django.models import Attempt, Job
-from hipq_django.testing import run_due_jobs
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 

@@ -8,9 +8,9 @@ import pytest
 
 import hipq_django as hipq
 from hipq_django.models import Job, Queue
-from hipq_django.testing import run_due_jobs
 from tests.hand_worker import HandWorker
 from tests.integration.conftest import ConfigureQueue
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 

@@ -10,6 +10,7 @@ import pytest
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
 from hipq_django.domain.retries import RetryPolicy
+from hipq_django.exceptions import WorkerLost
 from hipq_django.maintenance import recovery
 from hipq_django.models import Job, Queue, Worker
 from tests.declaring import Declare
@@ -303,17 +304,25 @@ def failed(declare: Declare) -> Job:
     return job
 
 
-def test_a_retry_handler_that_kills_three_workers_ends_its_job(failed: Job) -> None:
+def test_a_retry_handler_that_kills_three_workers_ends_its_job(
+    failed: Job, caplog: pytest.LogCaptureFixture, django_capture_on_commit_callbacks: Any
+) -> None:
     for _ in range(2):
         bury(deciding(failed))
         failed.refresh_from_db()
         assert (failed.state, failed.worker) == ("error", None)
 
-    bury(deciding(failed))
+    with django_capture_on_commit_callbacks(execute=True):
+        bury(deciding(failed))
 
     failed.refresh_from_db()
     assert (failed.state, failed.outcome) == ("final", "failed")
     assert "ZeroDivisionError" in str(failed.error)
+    [said] = [r for r in caplog.records if getattr(r, "event", "") == "job_failed"]
+    assert "error='ZeroDivisionError: division by zero'" in said.getMessage()
+    assert said.exc_info is not None
+    assert isinstance(said.exc_info[1], WorkerLost)
+    assert type(said.exc_info[1].__cause__).__name__ == "ZeroDivisionError"
 
 
 def test_beside_a_suspect_decision_nobody_is_to_blame(failed: Job) -> None:

@@ -14,8 +14,8 @@ import hipq_django as hipq
 from hipq_django.database import clock
 from hipq_django.domain.throttling import Verdict
 from hipq_django.models import Job, Queue
-from hipq_django.testing import run_due_jobs
 from tests.integration.conftest import ConfigureQueue
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 
@@ -124,7 +124,7 @@ MISTAKES = [
     lambda *_: [],
     lambda queue, now, running, candidates: ["run"] * len(candidates),
     lambda queue, now, running, candidates: [True] * len(candidates),
-    lambda queue, now, running, candidates: [hipq.Reschedule("later")] * len(candidates),  # type: ignore[arg-type]
+    lambda queue, now, running, candidates: [hipq.Reschedule("later")] * len(candidates),  # type: ignore[arg-type]  # what is refused
     lambda queue, now, running, candidates: [hipq.Run()] * (len(candidates) + 1),
 ]
 

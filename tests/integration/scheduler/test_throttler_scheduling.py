@@ -16,9 +16,9 @@ from hipq_django.models import Job, Queue
 from hipq_django.scheduler import polling
 from hipq_django.scheduler.admission import MAX_PAGES
 from hipq_django.scheduler.context import PAGE_SIZE
-from hipq_django.testing import run_due_jobs
 from tests.hand_worker import HandWorker
 from tests.integration.conftest import ConfigureQueue
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 

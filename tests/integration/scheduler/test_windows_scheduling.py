@@ -10,8 +10,8 @@ import pytest
 import hipq_django as hipq
 from hipq_django.database import clock
 from hipq_django.models import Job, JobType
-from hipq_django.testing import run_due_jobs
 from tests.declaring import Declare
+from tests.running import run_due_jobs
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen_time")]
 

@@ -15,8 +15,8 @@ from pytest_django import Settings
 import hipq_django as hipq
 from hipq_django.answers.callback_urls import Token
 from hipq_django.models import Job
-from hipq_django.testing import run_due_jobs
 from tests.integration.webhooks import ADDRESS, Partner, everything, signature, succeeded
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

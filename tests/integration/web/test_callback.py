@@ -12,10 +12,10 @@ from pytest_django import Settings
 import hipq_django as hipq
 from hipq_django.answers.callback_urls import Token
 from hipq_django.exceptions import ConfigurationError
-from hipq_django.job_types.spec import JobTypeSpec
+from hipq_django.job_types.job_type import JobTypeSpec
 from hipq_django.models import Answer, Job
-from hipq_django.testing import run_due_jobs
 from tests.declaring import Declare
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 

@@ -19,8 +19,8 @@ from pytest_django.live_server_helper import LiveServer
 import hipq_django as hipq
 from hipq_django.answers.callback_urls import Token
 from hipq_django.models import Job
-from hipq_django.testing import run_due_jobs
 from tests.integration.webhooks import ADDRESS, Partner, everything, signature
+from tests.running import run_due_jobs
 
 STORED, GONE = 200, 410
 REFUSED = {400, 403, 404, 405, 413}

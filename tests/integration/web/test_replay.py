@@ -16,9 +16,9 @@ from pytest_django.live_server_helper import LiveServer
 
 import hipq_django as hipq
 from hipq_django.models import Answer, Job
-from hipq_django.testing import run_due_jobs
 from tests.declaring import Declare
 from tests.integration.webhooks import ADDRESS, Partner, failed, succeeded
+from tests.running import run_due_jobs
 from tests.signing import (
     SHOPIFY_SECRET,
     SLACK_SECRET,

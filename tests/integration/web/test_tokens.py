@@ -28,9 +28,9 @@ import hipq_django as hipq
 from hipq_django.answers.callback_urls import Token
 from hipq_django.domain.redaction import WithoutTokens
 from hipq_django.models import Attempt, Job
-from hipq_django.testing import run_due_jobs
 from hipq_django.web import callback_view
 from tests.declaring import Declare
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -15,7 +15,6 @@ from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.models import Answer, Job
-from hipq_django.testing import run_due_jobs
 from hipq_django.web.receiving import ReceivingView
 from tests.declaring import Declare
 from tests.integration.webhooks import (
@@ -28,6 +27,7 @@ from tests.integration.webhooks import (
     signature,
     succeeded,
 )
+from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
 
@@ -505,7 +505,7 @@ async def _reader(payload: Any) -> str:
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"job_type": ""}, "1 to 100 printable characters"),
+    ({"job_type": ""}, "1 to 200 printable characters"),
     ({"job_type": 5}, "job_type is 5; give the name of a job type"),
     ({"key": ""}, "key is ''; give a function"),
     ({"key": "data..order"}, "key is 'data..order'"),

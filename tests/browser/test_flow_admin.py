@@ -1,0 +1,256 @@
+"""An operator in a real browser: finds the stuck node, reads why, mends it; changes a graph."""
+
+from __future__ import annotations
+
+import json
+from typing import Literal
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from hipq_django import flow
+from hipq_django.flow import testing
+from tests.admin_pages import history, list_url, page_url
+from tests.browsing import contrast_of, look, overflow
+from tests.factories import WorkerFactory
+from tests.flow.conftest import in_status
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+SHOP = {
+    "nodes": {
+        "parse": {"component": "flow.split"},
+        "check": {
+            "component": "flow.widget",
+            "inputs": {"order": {}, "limit": {"default": 500}},
+            "outputs": {"ok": {}, "review": {}},
+        },
+        "human": {
+            "component": "flow.widget", "inputs": {"order": {}}, "outputs": {"yes": {}, "no": {}},
+        },
+        "charge": {
+            "component": "flow.widget",
+            "inputs": {"order": {}},
+            "outputs": {"out": {}, "again": {}},
+        },
+        "ship": {"component": "flow.widget", "inputs": {"order": {}}, "outputs": {"done": {}}},
+    },
+    "edges": [
+        "parse.out -> check.order", "check.ok -> charge.order", "check.review -> human.order",
+        "human.yes -> charge.order", "charge.out -> ship.order", "charge.again -> check.order",
+    ],
+    "inputs": {"orders": "parse.in"},
+    "outputs": {"shipped": "ship.done", "refused": "human.no"},
+}  # fmt: skip
+
+
+@pytest.fixture
+def shop() -> flow.Node:
+    """A graph in which one node has failed at a message and others have some unread."""
+    WorkerFactory.create()
+    shop = flow.start(SHOP, alias="shop", by="ann")
+    for number in range(3):
+        flow.start("t.double", alias=f"double_{number}", data={"number": [number]})
+    shop.inputs["orders"].write("4711,4712,4713")
+    testing.drain()
+    human = shop.children["human"]
+    human.pause()
+    human.inputs["order"].write_many([{"id": 4711, "total": 70}, {"id": 4712, "total": 900}])
+    shop.inputs["orders"].write({"id": 4714})
+    testing.drain(errors=False)
+    assert shop.children["parse"].status == "failed"
+    return shop
+
+
+def nested_failure() -> flow.Node:
+    """Return a failed node below a failed one."""
+    parent = in_status("failed")
+    parent.aliases.add("import")
+    child = in_status("failed")
+    parent.adopt(child, "read the file")
+    return child
+
+
+def panel(page: Page) -> str:
+    return page.get_by_label("Where the node stands").inner_text()
+
+
+def message(page: Page) -> str:
+    return page.locator(".messagelist").inner_text()
+
+
+def press(page: Page, verb: str) -> None:
+    """Press a button of a node's page, and say yes."""
+    page.get_by_role("link", name=f"{verb} …", exact=True).click()
+    expect(page.get_by_role("heading", name=f"{verb}: ")).to_be_visible()
+    page.get_by_role("button", name=verb, exact=True).click()
+
+
+def test_from_the_list_to_the_failed_node_to_its_message(page: Page, shop: flow.Node) -> None:
+    page.goto(list_url(flow.Node))
+    expect(page.get_by_text("Failed nodes, in all trees: 2.")).to_be_visible()
+    look(page, "flow-1-list")
+    page.get_by_role("link", name="parse", exact=True).click()
+
+    assert "It failed, and runs by force only. 1 unread message is kept." in panel(page)
+    look(page, "flow-2-failed", full=True)
+    press(page, "Pause")
+    expect(page.locator(".messagelist")).to_contain_text("Paused: node")
+    page.get_by_role("link", name="in", exact=True).click()
+    page.locator(".hipq-rows tbody a").first.click()
+    save(page, "nonsense")
+    expect(page.get_by_text("This is not JSON")).to_be_visible()
+    look(page, "flow-5-no-json", full=True)
+    save(page, '"4714,4715"')
+    expect(page.locator(".messagelist")).to_contain_text("was changed")
+
+
+def save(page: Page, text: str) -> None:
+    page.get_by_label("Message:").fill(text)
+    page.get_by_role("button", name="Save the message").click()
+
+
+def test_a_failed_node_goes_on(page: Page, shop: flow.Node) -> None:
+    parse = shop.children["parse"]
+    port = parse.inputs["in"]
+    port.read()
+    port.write("4714")
+    page.goto(page_url(parse))
+
+    press(page, "Run by force")
+    expect(page.locator(".messagelist")).to_contain_text("Set to run by force")
+    testing.drain()
+
+    assert parse.status == "completed"
+    assert history(parse) == ["Set to run by force."]
+
+
+def test_several_nodes_are_paused_from_the_list(page: Page, shop: flow.Node) -> None:
+    page.goto(list_url(flow.Node))
+    for name in ("parse", "human", "ship"):
+        page.locator("tr", has_text=name).locator("input[type=checkbox]").check()
+    page.get_by_label("Action:").select_option("pause")
+    page.locator("button[name=index]").first.click()  # "Go", or "Run" since Django 6.1
+    expect(page.get_by_role("heading", name="Pause: 3 nodes?")).to_be_visible()
+    expect(page.locator("tr", has_text="human")).to_contain_text("is left as it is")
+    look(page, "flow-9-confirm", full=True)
+
+    page.get_by_role("button", name="Pause", exact=True).click()
+
+    expect(page.locator(".messagelist")).to_contain_text("Paused: 2 nodes.")
+    expect(page.locator(".messagelist")).to_contain_text("there is nothing to do")
+
+
+def test_a_message_is_written_and_others_are_moved(page: Page, shop: flow.Node) -> None:
+    ship = shop.children["ship"]
+    page.goto(page_url(ship))
+    page.get_by_role("link", name="order", exact=True).click()
+
+    page.get_by_label("Message:").fill('{"id": 1, "total": 2}')
+    page.get_by_role("button", name="Write …", exact=True).click()
+    expect(page.get_by_role("heading", name="Write a message: in-port order")).to_be_visible()
+    look(page, "flow-10-write", full=True)
+    page.get_by_role("button", name="Write a message", exact=True).click()
+    expect(page.locator(".messagelist")).to_contain_text("The message was written.")
+    assert ship.inputs["order"].peek() == [{"id": 1, "total": 2}]
+
+    page.get_by_label("Node (id or alias):").fill("shop")
+    page.get_by_label("Side:").select_option("out-port")
+    page.get_by_label("Port:").fill("refused")
+    page.get_by_role("button", name="Move all …").click()
+    expect(page.get_by_text("which no node reads")).to_be_visible()
+    look(page, "flow-11-move", full=True)
+    page.get_by_role("button", name="Move all messages").click()
+    expect(page.locator(".messagelist")).to_contain_text("Moved 1 message.")
+    assert shop.outputs["refused"].peek() == [{"id": 1, "total": 2}]
+
+
+def test_a_graph_is_edited(page: Page, shop: flow.Node) -> None:
+    page.goto(page_url(shop))
+    page.get_by_role("link", name="Edit the graph").click()
+    look(page, "flow-6-graph", full=True)
+    wrong = {**SHOP, "edges": ["parse.out -> chek.order"]}
+    page.get_by_label("Spec:").fill(json.dumps(wrong))
+    page.get_by_role("button", name="Apply").click()
+    expect(page.get_by_text("1 problem: nothing was applied")).to_be_visible()
+    look(page, "flow-7-problem", full=True)
+
+    nodes = {name: node for name, node in SHOP["nodes"].items() if name != "human"}  # type: ignore[attr-defined]  # a dict of dicts
+    nodes["audit"] = {"component": "flow.each"}
+    edges = ["parse.out -> check.order", "check.ok -> audit.in", "audit.out -> charge.order"]
+    edges += ["charge.out -> ship.order"]
+    spec = {**SHOP, "nodes": nodes, "edges": edges, "outputs": {"shipped": "ship.done"}}
+    page.get_by_label("Spec:").fill(json.dumps(spec, indent=2))
+    page.get_by_role("button", name="Preview").click()
+    expect(page.get_by_text("No problems.")).to_be_visible()
+    look(page, "flow-8-preview", full=True)
+    page.get_by_role("button", name="Apply").click()
+    expect(page.locator(".messagelist")).to_contain_text("The graph is as the spec says.")
+
+    assert set(shop.children) == set(nodes)
+
+
+def test_the_page_follows_what_happens_without_being_loaded_anew(
+    page: Page, shop: flow.Node
+) -> None:
+    page.goto(page_url(shop))
+    page.get_by_text("As a table").click()
+    table = page.locator("#hipq-picture-table")
+    expect(table).to_contain_text("order 2")
+    page.evaluate("document.activeElement.blur()")
+
+    shop.children["human"].inputs["order"].write({"id": 4799})
+
+    expect(table).to_contain_text("order 3")
+    expect(table.get_by_role("columnheader", name="Unread")).to_be_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1400, 420])
+def test_pages_fit_and_can_be_read(
+    page: Page, shop: flow.Node, scheme: Literal["light", "dark"], width: int
+) -> None:
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": width, "height": 900})
+    human = shop.children["human"]
+    port = human.inputs["order"].row
+    row = port.messages.first()
+    assert row is not None
+    node = f"{list_url(flow.Node)}{human.pk}"
+    pages = {
+        "list": list_url(flow.Node),
+        "list-filtered": f"{list_url(flow.Node)}?status=completed",
+        "graph-node": page_url(shop),
+        "failed-node": page_url(shop.children["parse"]),
+        "port": f"{node}/port/{port.pk}/",
+        "message": f"{node}/message/{row.pk}/",
+        "drop": f"{node}/drop/{row.pk}/",
+        "terminate": f"{node}/terminate/",
+        "force": page_url(nested_failure(), "run_by_force"),
+        "graph": f"{list_url(flow.Node)}{shop.pk}/graph/",
+    }
+    for name, url in pages.items():
+        page.goto(url)
+        look(page, f"flow-{name}-{width}-{scheme}", full=True)
+        assert overflow(page) <= 0, name
+    if width == 1400:
+        page.goto(list_url(flow.Node))
+        wide = "t => t.scrollWidth - t.parentElement.clientWidth"
+        assert page.locator("#result_list").evaluate(wide) <= 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_picture_can_be_read_in_both_themes(
+    page: Page, shop: flow.Node, scheme: Literal["light", "dark"]
+) -> None:
+    page.emulate_media(color_scheme=scheme)
+    page.goto(page_url(shop))
+    look(page, f"flow-node-1400-{scheme}")
+    box = page.locator(".hipq-picture .hipq-box").first.evaluate("e => getComputedStyle(e).fill")
+    for kind in ("text.hipq-title", "text.hipq-small", "text.hipq-status"):
+        texts = page.locator(f".hipq-picture {kind}")
+        for color in texts.evaluate_all("es => es.map(e => getComputedStyle(e).fill)"):
+            assert contrast_of(color, box) >= 4.5, (kind, color, box)
+    tones = page.locator(".hipq-picture rect.hipq-tone")
+    for color in tones.evaluate_all("es => es.map(e => getComputedStyle(e).fill)"):
+        assert contrast_of(color, box) >= 3, (color, box)

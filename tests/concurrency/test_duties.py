@@ -1,0 +1,274 @@
+"""No duty of a worker waits for a row that somebody has locked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.db.models import F
+
+import hipq_django as hipq
+from hipq_django.database import clock
+from hipq_django.models import Answer, Job, Queue, Schedule, Worker
+from hipq_django.processes.heartbeat import Heartbeat, Witness
+from hipq_django.processes.options import WorkerOptions
+from hipq_django.processes.worker import WorkerProcess
+from hipq_django.scheduler import companions
+from hipq_django.scheduler.batch import BatchScheduler
+from hipq_django.schedules import declared
+from hipq_django.schedules.firing import Firing
+from tests.concurrency.sessions import PATIENCE_SECONDS, Session
+from tests.declaring import Declare
+from tests.factories import AnswerFactory, WorkerFactory
+from tests.hand_worker import HandWorker
+from tests.processes.conftest import eventually
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has no locks of rows"),
+]
+
+LIMIT_SECONDS = 2.0
+"""Who waits for a row here waits until the test ends; who is only slow is done before."""
+
+
+class Process(WorkerProcess):
+    """A worker process whose duties a test does one by one."""
+
+    def __init__(self) -> None:
+        super().__init__(WorkerOptions(threads=1))
+        self.worker = WorkerFactory.create()
+        self.heartbeat = Heartbeat(self.worker, lambda: 0, lambda: None)
+        self.heartbeat.unbroken_since -= self.worker.silence.total_seconds()
+        self._witness = Witness(self.config, self.heartbeat)
+        self._firing = Firing(self.config)
+        self.scheduler = BatchScheduler(self.worker, self.pool)
+        self.duties = {duty.name: duty for duty in self._make_duties()}
+
+
+@pytest.fixture
+def process() -> Process:
+    return Process()
+
+
+def now() -> Any:
+    return clock.now("default")
+
+
+# What each duty would do, and how often the database then says that it was done
+
+
+Prepare = Callable[[Process, Declare], tuple[Any, Callable[[], int]]]
+
+
+def time_out_overdue(process: Process, declare: Declare) -> Any:
+    hipq.enqueue("echo", timeout=0.001)
+    HandWorker().run_pass()
+    return Job.objects.all(), Job.objects.exclude(state="running").count
+
+
+def match_early(process: Process, declare: Declare) -> Any:
+    hipq.enqueue("ask", job_key="k")
+    HandWorker().work()
+    AnswerFactory.create(job_type="ask", job_key="k")
+    return Answer.objects.all(), Answer.objects.exclude(status="early").count
+
+
+def recover_lost(process: Process, declare: Declare) -> Any:
+    hipq.enqueue("echo")
+    worker = HandWorker.crashed()
+    Worker.objects.filter(pk=worker.row.pk).update(state="lost")
+    return Job.objects.all(), Job.objects.exclude(state="running").count
+
+
+def release_unconfirmed(process: Process, declare: Declare) -> Any:
+    hipq.enqueue("echo")
+    HandWorker().run_pass()
+    Job.objects.update(worker=process.worker)
+    return Job.objects.all(), Job.objects.exclude(state="running").count
+
+
+def declare_schedules(process: Process, declare: Declare) -> Any:
+    declare("hourly", schedule=hipq.Every(seconds=3600))(lambda job: None)
+    declared.sync("default")
+    Schedule.objects.update(retired=True)
+    return Schedule.objects.all(), Schedule.objects.filter(retired=False).count
+
+
+def fire_schedules(process: Process, declare: Declare) -> Any:
+    declare("hourly", schedule=hipq.Every(seconds=3600))(lambda job: None)
+    declared.sync("default")
+    Schedule.objects.update(next_time=now() - timedelta(seconds=1))
+    return Schedule.objects.all(), Job.objects.count
+
+
+def retire_schedules(process: Process, declare: Declare) -> Any:
+    declare("hourly", schedule=hipq.Every(seconds=3600))(lambda job: None)
+    declared.sync("default")
+    Schedule.objects.update(seen_time=now() - timedelta(days=1))
+    process._is_declared = True
+    return Schedule.objects.all(), Schedule.objects.filter(retired=True).count
+
+
+def release_held(process: Process, declare: Declare) -> Any:
+    first = hipq.enqueue("echo")
+    held = hipq.enqueue("echo", after=[first])
+    Job.objects.filter(pk=first.pk).update(state="running")
+    Job.objects.filter(pk=first.pk).update(state="final", outcome="succeeded")
+    rows = Job.objects.filter(pk=held.pk)
+    return rows, rows.filter(hold_time=None).count
+
+
+def expire_early(process: Process, declare: Declare) -> Any:
+    AnswerFactory.create(job_type="ask", job_key="k")
+    Answer.objects.update(receive_time=now() - timedelta(days=2))
+    return Answer.objects.all(), Answer.objects.filter(status="unmatched").count
+
+
+def continue_ranking(process: Process, declare: Declare) -> Any:
+    hipq.enqueue("echo")
+    Queue.objects.update(order="priority")
+    ranks = set(Job.objects.values_list("rank", flat=True))
+    return Job.objects.all(), Job.objects.exclude(rank__in=ranks).count
+
+
+def find_strays(process: Process, declare: Declare) -> Any:
+    continue_ranking(process, declare)
+    process.duties["continue_ranking"].do()
+    queue = Queue.objects.get()
+    Queue.objects.update(ranking=queue.ordering.as_ranking())
+    Job.objects.update(rank=F("rank") - 10**15)
+    return Queue.objects.all(), Queue.objects.filter(ranking={}).count
+
+
+def forget_workers(process: Process, declare: Declare) -> Any:
+    old = WorkerFactory.create(state="stopped", heartbeat_time=now() - timedelta(days=2))
+    rows = Worker.objects.filter(pk=old.pk)
+    return rows, lambda: 1 - rows.count()
+
+
+PREPARED: list[Prepare] = [
+    time_out_overdue, match_early, recover_lost, release_unconfirmed, declare_schedules,
+    fire_schedules, retire_schedules, release_held, expire_early, continue_ranking, find_strays,
+    forget_workers,
+]  # fmt: skip
+WITHOUT_ROWS = {"shut_dead_connections", "sweep_companions"}
+"""The latter's locks are tested with flows."""
+
+
+def test_every_duty_is_here(process: Process) -> None:
+    assert {prepare.__name__ for prepare in PREPARED} | WITHOUT_ROWS == set(process.duties)
+
+
+@pytest.fixture
+def holder() -> Iterator[Session]:
+    session = Session()
+    yield session
+    session.close()
+
+
+@pytest.mark.parametrize("prepare", PREPARED, ids=lambda prepare: prepare.__name__)
+def test_it_passes_over_locked_rows_and_does_them_later(
+    prepare: Prepare, process: Process, declare: Declare, holder: Session, session: Session
+) -> None:
+    rows, done = prepare(process, declare)
+    duty = process.duties[prepare.__name__]
+    holder.begin()
+    holder(lambda: list(rows.select_for_update(of=("self",))))
+
+    began = time.monotonic()
+    doing = session.start(duty.do)
+    doing.result(LIMIT_SECONDS)
+    assert time.monotonic() - began < LIMIT_SECONDS
+    during = done()
+    holder.roll_back()
+    eventually(lambda: (duty.do(), done())[1], "it is done", seconds=PATIENCE_SECONDS)
+
+    assert (during, done()) == (0, 1)
+
+
+# Companions
+
+
+class Companion:
+    """One that raises, or does its work."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self._error = error
+        self.calls = 0
+
+    def stir(self, config: Any) -> int:
+        """Enqueue what is due."""
+        self.calls += 1
+        if self._error:
+            raise self._error
+        return 0
+
+    sweep = stir
+
+
+@pytest.mark.parametrize("step", [companions.stir, companions.sweep])
+def test_a_companion_that_raises_stops_no_queue_and_no_other_companion(
+    step: Any, process: Process, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad, good = Companion(ZeroDivisionError("no such node")), Companion()
+    monkeypatch.setattr(companions, "registered", {"bad": bad, "good": good})
+    monkeypatch.setattr(companions, "_troubles", {})
+    job = hipq.enqueue("echo")
+    worker = HandWorker()
+
+    step(process.config)
+    step(process.config)
+    worker.work()
+
+    job.refresh_from_db()
+    assert job.outcome == "succeeded"
+    assert (bad.calls, good.calls) >= (1, 2)
+    said = [r for r in caplog.records if getattr(r, "event", "") == "companion_failed"]
+    assert said[0].exc_info is not None
+    assert "no such node" in str(said[0].exc_info[1])
+    assert len(said) == bad.calls < good.calls  # it is left out for a while
+
+
+@pytest.mark.parametrize(
+    ("change", "holds"),
+    [
+        (lambda: None, True),
+        (lambda: Queue.objects.update(paused=True), False),
+        (lambda: Job.objects.update(has_pending_answer=True), False),
+        (lambda: Job.objects.update(attempt=F("attempt") + 1), False),
+    ],
+    ids=["untouched", "paused", "answered", "another attempt"],
+)
+def test_a_slow_preparation_confirms_only_claims_that_still_hold(
+    change: Callable[[], Any], holds: bool
+) -> None:
+    hipq.enqueue("echo")
+    worker = HandWorker()
+    worker.run_pass()
+    [claim] = worker.claims
+    claim.known_at = 0.0
+    change()
+
+    companions._look_again([claim])
+
+    assert (claim.known_at > 0.0) == holds
+
+
+def test_a_slow_preparation_confirms_no_claim_whose_window_has_closed() -> None:
+    hipq.enqueue("echo", time_windows=["00:00-24:00"])
+    worker = HandWorker()
+    worker.run_pass()
+    [claim] = worker.claims
+    claim.known_at = 0.0
+    hour = (now().hour + 12) % 24
+    closed = (f"{hour:02}:00-{hour:02}:01",)
+    claim.snapshot = claim.snapshot._replace(time_windows=closed)
+
+    companions._look_again([claim])
+
+    assert claim.known_at == 0.0

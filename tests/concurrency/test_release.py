@@ -1,0 +1,118 @@
+"""Of several jobs that end at the same moment one lets go what waits for them, once."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+import hipq_django as hipq
+from hipq_django.conf.instances import get_instance
+from hipq_django.dependencies.release import Sweep
+from hipq_django.models import Job
+from tests.concurrency.sessions import Session, errors_of, run_together
+from tests.declaring import Declare
+from tests.hand_worker import HandWorker
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ROUNDS, FINISHERS = 30, 3
+
+
+def complete(job: Job) -> None:
+    hipq.complete(job, 1)
+
+
+def cancel(job: Job) -> None:
+    hipq.cancel(Job.objects.get(pk=job.pk))
+
+
+def run_claims(worker: HandWorker) -> None:
+    worker.execute()
+    worker.save()
+
+
+def test_three_finishers_release_each_dependent_once() -> None:
+    for number in range(ROUNDS):
+        needed = [hipq.enqueue("ask", job_key=f"{number}-{k}") for k in range(FINISHERS)]
+        follower = hipq.enqueue("echo", after=needed)
+        HandWorker().work()
+
+        results = run_together(*(lambda job=job: hipq.complete(job, 1) for job in needed))
+
+        assert errors_of(results) == []
+        row = Job.objects.get(pk=follower.pk)
+        assert (row.hold_time, row.state) == (None, "initial"), f"round {number}"
+        Job.objects.filter(pk=follower.pk).delete()
+
+
+def test_a_job_that_is_cancelled_while_it_is_released_never_runs() -> None:
+    for number in range(ROUNDS):
+        needed = hipq.enqueue("ask", job_key=f"needed-{number}")
+        follower = hipq.enqueue("ask", after=[needed])
+        HandWorker().work()
+
+        results = run_together(partial(complete, needed), partial(cancel, follower))
+
+        assert errors_of(results) == []
+        assert HandWorker().work() == []
+        row = Job.objects.get(pk=follower.pk)
+        assert (row.outcome, row.attempt) == ("cancelled", 0), f"round {number}"
+
+
+def test_what_follows_a_job_that_is_cancelled_while_it_ends_does_as_that_job_did() -> None:
+    """The one of the two that comes first decides, for the job and for what follows it."""
+    for number in range(ROUNDS):
+        needed = hipq.enqueue("ask", job_key=f"needed-{number}")
+        follower = hipq.enqueue("echo", after=[needed])
+        HandWorker().work()
+
+        results = run_together(partial(complete, needed), partial(cancel, needed))
+
+        assert all(isinstance(error, hipq.InvalidJobError) for error in errors_of(results)), results
+        HandWorker().work()
+        needed.refresh_from_db()
+        follower.refresh_from_db()
+        assert follower.outcome == needed.outcome, f"round {number}"
+
+
+def test_then_waits_for_members_that_a_member_adds_while_the_others_end(declare: Declare) -> None:
+    split = declare.task("split", queue="other")(
+        lambda job=hipq.JOB: job.batch.enqueue(hipq.NewJob("ask")).pk
+    )
+    for number in range(ROUNDS // 3):
+        with hipq.batch(then=hipq.NewJob("echo")) as batch:
+            batch.enqueue(hipq.NewJob("ask", job_key=f"member-{number}"))
+            batch.enqueue(split.new())
+        HandWorker("default").work()  # the handler returns WAIT
+        asking, then = Job.objects.running().get(), Job.objects.held().get()
+        worker = HandWorker("other")
+        [splitting] = worker.run_pass()
+
+        results = run_together(partial(run_claims, worker), partial(complete, asking))
+
+        assert errors_of(results) == []
+        added = Job.objects.get(batch=batch, parent=splitting)
+        assert Job.objects.get(pk=then.pk).hold_time is not None, f"round {number}"
+        HandWorker().work()
+        hipq.complete(Job.objects.get(pk=added.pk), 1)
+        assert Job.objects.get(pk=then.pk).hold_time is None, f"round {number}"
+        Job.objects.filter(pk=then.pk).delete()
+
+
+@pytest.mark.postgres
+def test_what_somebody_has_locked_is_released_by_the_sweep() -> None:
+    needed = hipq.enqueue("ask", job_key="k")
+    follower = hipq.enqueue("echo", after=[needed])
+    HandWorker().work()
+    other = Session()
+    try:
+        other.begin()
+        other(lambda: list(Job.objects.select_for_update().filter(pk=follower.pk)))
+        hipq.complete(needed, 1)
+        assert Job.objects.get(pk=follower.pk).hold_time is not None
+    finally:
+        other.close()
+
+    assert Sweep(get_instance()).run() == 1
+    assert Job.objects.get(pk=follower.pk).hold_time is None

@@ -1,0 +1,218 @@
+"""Graphs in the admin: their spec is edited as JSON, looked at, and applied as a whole or not."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from django.test import Client
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from hipq_django import flow
+from hipq_django.domain.redaction import MASK
+from hipq_django.flow.models import Connection, Node
+from tests.admin_pages import history, html, list_url, log_in, messages_of, page_url
+
+pytestmark = pytest.mark.django_db
+
+SPEC: dict[str, Any] = {
+    "nodes": {"one": {"component": "flow.each"}, "two": {"component": "flow.merge"}},
+    "edges": ["one.out -> two.a"],
+    "inputs": {"in": "one.in"},
+}
+
+
+@pytest.fixture
+def graph() -> Node:
+    return flow.start(SPEC, alias="shop")
+
+
+def seen_of(client: Client, graph: Node) -> str:
+    page = html(client, page_url(graph, "graph"))
+    return page.partition('name="seen" value="')[2].partition('"')[0]
+
+
+def send(client: Client, graph: Node, spec: Any, button: str = "_apply", seen: str = "") -> Any:
+    text = spec if isinstance(spec, str) else json.dumps(spec)
+    sent = {"spec": text, "seen": seen or seen_of(client, graph), button: "1"}
+    return client.post(page_url(graph, "graph"), sent, follow=True)
+
+
+def test_a_new_spec_is_applied(client: Client, graph: Node) -> None:
+    log_in(client, "view_node", "edit_graph")
+    nodes = {**SPEC["nodes"], "three": {"component": "flow.flatten"}}
+
+    response = send(client, graph, {**SPEC, "nodes": nodes, "edges": ["one.out -> three.in"]})
+
+    assert messages_of(response) == ["The graph is as the spec says."]
+    assert set(graph.children) == {"one", "two", "three"}
+    [link] = Connection.objects.filter(source__node__name="one")
+    assert link.target.node.name == "three"
+    assert history(graph) == ["Applied a new spec."]
+
+
+def test_a_preview_shows_what_would_change_and_changes_nothing(client: Client, graph: Node) -> None:
+    log_in(client, "view_node", "edit_graph")
+    nodes = {"one": SPEC["nodes"]["one"], "three": {"component": "flow.flatten"}}
+    spec = {**SPEC, "nodes": nodes, "edges": ["one.out -> three.in"]}
+
+    page = send(client, graph, spec, "_preview").content.decode()
+
+    assert "No problems." in page
+    for says in (
+        "one, flow.each, stays",
+        "two, flow.merge, terminated",
+        "three, flow.flatten, new",
+    ):
+        assert says in page
+    picture = page.partition('<svg class="hipq-picture')[2].partition("</svg>")[0]
+    assert picture.count("<path d=") == 2
+    assert set(graph.children) == {"one", "two"}
+    assert history(graph) == []
+
+
+@pytest.mark.parametrize("button", ["_preview", "_apply"])
+def test_all_problems_are_told_and_nothing_is_changed(
+    client: Client, graph: Node, button: str
+) -> None:
+    log_in(client, "view_node", "edit_graph")
+    spec = {"nodes": {"one": {"component": "flow.eech"}}, "edges": ["one.out -> <b>.in"]}
+
+    page = send(client, graph, spec, button).content.decode()
+
+    assert "2 problems: nothing was applied" in page
+    assert "nodes.one.component" in page
+    assert "&lt;b&gt;" in page
+    assert "<b>.in" not in page
+    assert "flow.eech" in page.partition("<textarea")[2].partition("</textarea>")[0]
+    assert set(graph.children) == {"one", "two"}
+
+
+def test_a_stage_is_drawn_as_the_jobs_that_it_makes(client: Client, graph: Node) -> None:
+    log_in(client, "view_node", "edit_graph")
+    spec = {"nodes": {"charge": {"jobs": "echo"}, "one": {"component": "flow.each"}}}
+    spec["edges"] = ["one.out -> charge.in"]  # type: ignore[assignment]  # as text
+
+    page = send(client, graph, spec, "_preview").content.decode()
+
+    assert "charge, jobs: echo, new" in page
+    assert "is not public" in page
+
+
+def test_only_public_components_come_from_the_admin(client: Client, graph: Node) -> None:
+    log_in(client, "view_node", "edit_graph")
+    spec = {"nodes": {**SPEC["nodes"], "secret": {"component": "t.sum"}}}
+
+    page = send(client, graph, spec).content.decode()
+
+    assert "&#x27;t.sum&#x27; is not public." in page
+    assert set(graph.children) == {"one", "two"}
+
+
+def test_a_child_keeps_its_component(client: Client, graph: Node) -> None:
+    log_in(client, "view_node", "edit_graph")
+    before = graph.children["one"]
+
+    page = send(client, graph, {"nodes": {"one": {"component": "flow.flatten"}}}).content.decode()
+
+    assert "a node keeps its component" in page
+    assert graph.children["one"].info["component"] == before.info["component"]
+    assert history(graph) == []
+
+
+def test_a_spec_that_somebody_else_applied_meanwhile_stays(client: Client, graph: Node) -> None:
+    log_in(client, "view_node", "edit_graph")
+    seen = seen_of(client, graph)
+    graph.apply({**SPEC, "nodes": {**SPEC["nodes"], "theirs": {"component": "flow.each"}}})
+
+    page = send(client, graph, SPEC, seen=seen).content.decode()
+
+    assert "Somebody else changed the graph" in page
+    assert "theirs" in graph.children
+    assert history(graph) == []
+
+
+@pytest.mark.parametrize("spec", ["", "{", "[" * 100_000, "NaN"])
+def test_what_is_no_json_is_refused_beside_the_field(
+    client: Client, graph: Node, spec: str
+) -> None:
+    log_in(client, "view_node", "edit_graph")
+
+    page = send(client, graph, spec).content.decode()
+
+    assert "errorlist" in page
+    assert "hipq-picture" not in page
+    assert history(graph) == []
+
+
+def test_secrets_of_a_spec_are_masked_and_stay(client: Client) -> None:
+    log_in(client, "view_node", "edit_graph")
+    order = {"default": {"id": 1, "card": "4111-1111-1111-1111"}}
+    nodes = {"one": {"component": "flow.widget", "inputs": {"order": order}}}
+    graph = flow.start({"nodes": nodes})
+
+    page = html(client, page_url(graph, "graph"))
+    assert "4111-1111" not in page
+    order = {"default": {"id": 1, "card": MASK}}
+    nodes = {
+        "one": {"component": "flow.widget", "inputs": {"order": order}},
+        "two": {"component": "flow.each"},
+    }
+    response = send(client, graph, {"nodes": nodes})
+
+    assert messages_of(response) == ["The graph is as the spec says."]
+    stored = graph.graph["nodes"]["one"]["inputs"]["order"]["default"]
+    assert stored == {"id": 1, "card": "4111-1111-1111-1111"}
+
+
+def test_without_the_permission_nothing_happens(client: Client, graph: Node) -> None:
+    log_in(client, "view_node", "edit_node", "run_node", "terminate_node")
+    url = page_url(graph, "graph")
+
+    assert client.get(url).status_code == 403
+    assert client.post(url, {"spec": "{}", "_apply": "1"}).status_code == 403
+    assert "Edit the graph" not in html(client, page_url(graph))
+    assert set(graph.children) == {"one", "two"}
+
+
+def test_a_node_that_is_no_graph_has_no_such_page(admin_client: Client) -> None:
+    node = flow.start("t.sum", run=False)
+
+    response = admin_client.get(page_url(node, "graph"), follow=True)
+
+    assert response.redirect_chain == [(list_url(Node), 302)]
+    assert "Edit the graph" not in html(admin_client, page_url(node))
+
+
+def test_the_picture_is_bounded(admin_client: Client) -> None:
+    nodes = {f"n{number}": {"component": "flow.each"} for number in range(320)}
+    graph = flow.start({"nodes": nodes})
+
+    page = html(admin_client, page_url(graph))
+
+    assert "There are more nodes than can be drawn." in page
+    assert page.count('class="hipq-box"') == 300
+
+
+words = st.sampled_from(
+    ["nodes", "edges", "inputs", "outputs", "component", "flow.each", "one", "one.out -> two.a",
+     "init", "removed", "keep", "one.in", "", "*", "\0", "->"]
+)  # fmt: skip
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | words,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(words, inner, max_size=5),
+    max_leaves=20,
+)
+specs = values | st.fixed_dictionaries(
+    {"nodes": values}, optional=dict.fromkeys(("edges", "inputs", "outputs", "removed"), values)
+)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(spec=specs)
+def test_a_preview_of_anything_is_a_page(admin_client: Client, graph: Node, spec: Any) -> None:
+    response = send(admin_client, graph, spec, "_preview", seen="x")
+
+    assert response.status_code == 200
+    assert set(graph.children) == {"one", "two"}

@@ -1,0 +1,86 @@
+"""A message is edited while others edit it, read it, or let its node go on."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from hipq_django import flow
+from hipq_django.flow import testing
+from hipq_django.flow.admin.forms import fingerprint
+from hipq_django.flow.admin.message_editing import drop_message, edit_message
+from hipq_django.flow.exceptions import FlowError
+from hipq_django.flow.models import Message, Node
+from tests.concurrency.sessions import PATIENCE_SECONDS, Session, run_together, wait_until_blocked
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ROUNDS = 8
+
+
+@pytest.fixture
+def node() -> Node:
+    """A paused node, which doubles numbers."""
+    node = flow.start("t.double", run=False)
+    node.pause()
+    return node
+
+
+def message_on(node: Node) -> Message:
+    node.inputs["number"].write(1)
+    return Message.objects.select_related("port__node").get(port__node=node.pk)
+
+
+def edit(message: Message, value: int) -> None:
+    edit_message(message, fingerprint(1), lambda stored: value)
+
+
+def test_of_two_who_edit_one_is_refused(node: Node) -> None:
+    for _ in range(ROUNDS):
+        message = message_on(node)
+
+        results = run_together(partial(edit, message, 11), partial(edit, message, 12))
+
+        assert sorted(isinstance(result, FlowError) for result in results) == [False, True]
+        won = 11 if results[0] is None else 12
+        assert node.inputs["number"].read() == won
+
+
+def test_who_reads_gets_the_message_as_it_is_or_was(node: Node) -> None:
+    for _ in range(ROUNDS):
+        message = message_on(node)
+
+        edited, value = run_together(partial(edit, message, 11), node.inputs["number"].read)
+
+        assert value == (11 if edited is None else 1)
+        assert node.inputs["number"].size == 0
+
+
+def test_a_message_is_not_dropped_and_read(node: Node) -> None:
+    for _ in range(ROUNDS):
+        message = message_on(node)
+        drop = partial(drop_message, message, fingerprint(1))
+
+        dropped, value = run_together(drop, node.inputs["number"].read)
+
+        assert value == (flow.NOTHING if dropped is None else 1)
+
+
+@pytest.mark.postgres
+def test_a_node_goes_on_only_after_the_edit(node: Node) -> None:
+    message = message_on(node)
+    other = Session()
+    resumed = []
+
+    def change(stored: int) -> int:
+        resumed.append(other.start(node.resume))
+        wait_until_blocked()
+        return 11
+
+    edit_message(message, fingerprint(1), change)
+    resumed[0].result(PATIENCE_SECONDS)
+    other.close()
+    testing.drain()
+
+    assert node.outputs["out"].read() == 22

@@ -1,0 +1,329 @@
+"""The page of a node: why it does not run, and what lies on its ports; secrets are masked."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+
+import hipq_django as hipq
+from hipq_django import flow
+from hipq_django.database import clock
+from hipq_django.domain.redaction import MASK
+from hipq_django.flow import testing
+from hipq_django.flow.models import LogEntry, Node
+from hipq_django.models import Job
+from tests.admin_pages import html, list_url, log_in, page_url
+from tests.factories import WorkerFactory
+from tests.flow.conftest import in_status
+
+pytestmark = pytest.mark.django_db
+
+CARD = "4111-1111-1111-1111"
+
+
+def panel(client: Client, node: Node) -> str:
+    """Return the text of the panel that says why."""
+    page = html(client, page_url(node))
+    section = page.partition('aria-label="Where the node stands"')[2].partition("</section>")[0]
+    return " ".join(re.sub(r"<[^>]+>", " ", section).split())
+
+
+def port_page(port: Any) -> str:
+    return f"{list_url(Node)}{port.node.pk}/port/{port.row.pk}/"
+
+
+def queue_paused(node: Node) -> None:
+    node.run()
+    testing.due(node)
+    queue = Node.objects.get(pk=node.pk).queue
+    queue.paused = True
+    queue.save(using="default")
+
+
+def terminated(node: Node) -> None:
+    node.terminate(force=True)
+
+
+def locked(node: Node) -> None:
+    assert node.lock(600)
+
+
+def left_alone(node: Node) -> None:
+    node.inputs["number"].write(
+        1,
+    )
+    testing.drain()
+
+
+def half_fed(node: Node) -> None:
+    node.inputs["a"].write(1)
+    testing.drain()
+
+
+@pytest.mark.parametrize(
+    ("prepare", "says"),
+    [
+        (lambda node: None, "It waits for messages"),
+        (lambda node: node.run(), "Something came for it, and no worker has looked yet."),
+        (lambda node: node.pause(), "It is paused; messages wait until it is resumed."),
+        (terminated, "It is terminated: it takes messages, but does not run."),
+        (locked, "Something outside has locked it; the lock ends at the latest"),
+        (queue_paused, "paused"),
+        (half_fed, "It looked at its messages and waits for more, on b."),
+    ],
+)  # fmt: skip
+def test_it_says_why_it_does_not_run(admin_client: Client, prepare: Any, says: str) -> None:
+    WorkerFactory.create()
+    node = flow.start("t.recorder", run=False)
+
+    prepare(node)
+
+    assert says in panel(admin_client, node)
+
+
+def test_a_failed_node_says_its_error_and_what_to_press(admin_client: Client) -> None:
+    node = in_status("failed")
+    node.inputs["a"].write(1)
+
+    text = panel(admin_client, node)
+
+    assert "It failed, and runs by force only. 1 unread message is kept." in text
+    assert "press “Run by force”" in text
+    assert "Error: CodeError: as asked" in text
+
+
+def test_the_panel_leads_up_and_says_when_the_node_ran(admin_client: Client) -> None:
+    root = flow.start("t.sum", run=False, alias="the-sum")
+    middle = root.spawn("middle", "t.sum", run=False)
+    child = middle.spawn("child", "t.sum", run=True)
+    testing.drain()
+
+    assert "below the-sum" in panel(admin_client, middle)
+    text = panel(admin_client, child)
+    assert "below middle" in text
+    assert "last run 0 s ago" in text
+    page = html(admin_client, page_url(child))
+    assert f'<a href="{page_url(middle)}">node:{middle.pk}</a>' in page  # who created it
+    assert f"middle (node {middle.pk})" in page
+
+
+def test_connections_name_nodes_by_their_aliases(admin_client: Client) -> None:
+    one, other = (flow.start("t.double", run=False, alias=name) for name in ("one", "other"))
+    one.outputs["out"].connect(other.inputs["number"])
+
+    assert ">other.number</a>" in html(admin_client, page_url(one))
+    assert ">one.out</a>" in html(admin_client, page_url(other))
+
+
+def test_a_graph_names_the_children_that_failed(admin_client: Client) -> None:
+    spec = {"nodes": {"one": {"component": "t.recorder"}, "two": {"component": "t.sum"}}}
+    graph = flow.start(spec)
+    one = graph.children["one"]
+    one.state.set(perform=["raise"])
+    one.run()
+    testing.drain(errors=False)
+
+    text = panel(admin_client, graph)
+
+    assert "these have failed: one." in text
+    assert "Run by force" not in text
+    page = html(admin_client, page_url(graph))
+    assert '<svg class="hipq-picture' in page
+    assert f'href="{page_url(one)}"' in page
+
+
+def test_a_run_that_waits_for_its_answer_links_to_its_job(admin_client: Client) -> None:
+    node = flow.start("t.asks", data={"question": [7]})
+    testing.drain()
+    job = Job.objects.get(job_key="question-7")
+
+    page = html(admin_client, page_url(node))
+
+    assert "waits for" in panel(admin_client, node)
+    assert page.count(f'<a href="{page_url(job)}">job {job.pk}</a>') == 2
+    hipq.complete("t.asks", "question-7", 42)
+    testing.drain()
+    assert "It waits for messages" in panel(admin_client, node)
+
+
+def test_jobs_are_shown_to_those_who_may_view_them(client: Client) -> None:
+    log_in(client, "view_node")
+    node = flow.start("t.sum")
+    testing.drain()
+
+    assert "<h2>Runs</h2>" not in html(client, page_url(node))
+
+
+def test_an_alarm_is_told(admin_client: Client) -> None:
+    node = flow.start("t.sum", at=clock.now("default") + timedelta(hours=5))
+    testing.due(node)
+
+    assert "scheduled" in panel(admin_client, node)
+    assert "in 4 h 59 min" in html(admin_client, page_url(node))
+
+
+def test_ports_show_counts_defaults_connections_and_channels(admin_client: Client) -> None:
+    one = flow.start("t.add", inputs={"x": {"channels": ["/orders"]}}, run=False, alias="one")
+    two = flow.start("t.sum", run=False)
+    one.outputs["out"].connect(two.inputs["number"])
+    one.pause()
+    one.inputs["x"].write_many([{"note": "<b>bold</b>"}, 2])
+
+    page = html(admin_client, page_url(one))
+
+    assert "{&quot;note&quot;: &quot;&lt;b&gt;bold&lt;/b&gt;&quot;}" in page
+    assert f">node {two.pk}.number</a>" in page
+    assert "/orders" in page
+    assert '<td class="hipq-value" data-label="Default"><code>1</code></td>' in page
+
+
+# Secrets, and sizes
+
+
+@pytest.fixture
+def cards() -> Node:
+    """A node that failed at a message with a secret, connected with one that knows of none."""
+    node = flow.start("t.cards", outputs={"out": {}}, run=False)
+    after = flow.start("t.sum", run=False, alias="after")
+    after.pause()
+    node.outputs["out"].connect(after.inputs["number"])
+    node.inputs["order"].write({"id": 1, "card": CARD})
+    node.inputs["order"].write({"id": 2, "card": CARD, "bad": True})
+    testing.drain(errors=False)
+    assert node.status == "failed"
+    return node
+
+
+def test_secrets_are_masked_on_all_pages(admin_client: Client, cards: Node) -> None:
+    after = flow.get("after")
+    message = after.inputs["number"].row.messages.get()
+    pages = [
+        list_url(Node), page_url(cards), page_url(after), port_page(cards.inputs["order"]),
+        port_page(after.inputs["number"]), f"{list_url(Node)}{after.pk}/message/{message.pk}/",
+        f"{list_url(Node)}{after.pk}/drop/{message.pk}/",
+    ]  # fmt: skip
+
+    for url in pages:
+        page = html(admin_client, url)
+        assert CARD not in page, url
+        assert MASK in page or url == list_url(Node)
+    assert f"the card {MASK} of 2 was refused" in panel(admin_client, cards)
+
+
+def test_a_value_is_masked_by_the_name_of_its_port(client: Client) -> None:
+    log_in(client, "view_node", "view_message", "change_message", "edit_node")
+    node = flow.start("t.wild", run=False, inputs={"card": {"default": CARD}})
+    node.pause()
+    port = node.inputs["card"]
+    port.write(CARD)
+    entry = {"node": node.pk, "input": "card", "data": [CARD]}
+    LogEntry.objects.create(node=node, entry={"read": [entry], "write": [], "note": "seen"})
+    message = port.row.messages.get()
+    url = f"{list_url(Node)}{node.pk}/message/{message.pk}/"
+
+    for address in (page_url(node), port_page(port), url):
+        page = html(client, address)
+        assert CARD not in page, address
+        assert MASK in page
+    seen = html(client, url).partition('name="seen" value="')[2].partition('"')[0]
+    client.post(url, {"value": f'"{MASK}"', "seen": seen})
+    assert port.peek() == [CARD]
+
+
+def test_an_error_is_not_told_where_it_may_quote_what_is_not_looked_at(
+    admin_client: Client, cards: Node
+) -> None:
+    cards.inputs["order"].write_many([{"id": n} for n in range(300)])
+
+    assert "Error: CodeError" in panel(admin_client, cards)
+    assert "was refused" not in html(admin_client, page_url(cards))
+
+
+def test_previews_are_cut_and_a_message_is_whole_for_who_may_view_it(client: Client) -> None:
+    node = flow.start("t.sum", run=False)
+    node.pause()
+    node.inputs["number"].write({"text": "x" * 5_000 + "the end"})
+    message = node.inputs["number"].row.messages.get()
+    url = f"{list_url(Node)}{node.pk}/message/{message.pk}/"
+    user = log_in(client, "view_node")
+
+    for page in (page_url(node), port_page(node.inputs["number"])):
+        text = html(client, page)
+        assert "the end" not in text
+        assert "characters more" in text
+        assert url not in text
+    assert client.get(url).status_code == 403
+    user.delete()
+    log_in(client, "view_node", "view_message")
+    assert "the end" in html(client, url)
+
+
+def test_a_large_message_is_not_even_read_for_a_preview(admin_client: Client) -> None:
+    node = flow.start("t.sum", run=False)
+    node.inputs["number"].write({"text": "x" * 100_000})
+
+    assert "too many for a preview" in html(admin_client, page_url(node))
+    assert len(html(admin_client, port_page(node.inputs["number"]))) < 30_000
+
+
+def test_a_port_with_many_messages_shows_the_oldest(admin_client: Client) -> None:
+    node = flow.start("t.sum", run=False)
+    node.inputs["number"].write_many(range(12_000))
+
+    page = html(admin_client, port_page(node.inputs["number"]))
+
+    assert "Unread messages: 10,000+" in page
+    assert page.count('data-label="Written"') == 50
+    assert "10,000+" in html(admin_client, page_url(node))
+    assert "10,000+" in html(admin_client, list_url(Node))
+
+
+def test_the_number_of_queries_does_not_grow_with_ports_and_messages(
+    admin_client: Client, django_assert_max_num_queries: Any
+) -> None:
+    node = flow.start("t.wild", run=False, inputs={f"p{n}": {} for n in range(130)})
+    for port in list(node.inputs.values())[:40]:
+        port.write(1)
+
+    with django_assert_max_num_queries(25):
+        page = html(admin_client, page_url(node))
+
+    assert "It has more than 100 ports" in page
+    assert page.count('data-label="Port"') == 100
+
+
+def test_a_component_that_no_code_declares_is_told(admin_client: Client) -> None:
+    node = flow.start("t.sum", run=False)
+    row = Node.objects.select_related("job_type").get(pk=node.pk)
+    row.job_type.name = "t.gone"
+    row.job_type.save(using="default")
+
+    assert "this process&#x27;s code does not declare it" in html(admin_client, page_url(node))
+
+
+def test_the_state_is_shown_without_what_flows_keep_there(admin_client: Client) -> None:
+    spec = {"nodes": {"one": {"component": "t.sum"}}}
+    graph = flow.start(spec)
+    graph.state.set(seen=json.dumps("<script>"))
+
+    page = html(admin_client, page_url(graph))
+
+    assert "flow.spec" not in page
+    assert "&lt;script&gt;" in page
+    assert "<script>&quot;" not in page
+
+
+def test_no_page_needs_inline_styles_or_scripts(admin_client: Client, cards: Node) -> None:
+    graph = flow.start({"nodes": {"one": {"component": "t.sum"}}})
+    urls = [page_url(graph), f"{list_url(Node)}{graph.pk}/graph/", page_url(graph, "terminate")]
+
+    for url in (*urls, page_url(cards), port_page(cards.inputs["order"])):
+        page = html(admin_client, url)
+        assert not re.search(r"<[^>]+ (style|onclick)=", page), url
+        assert "<style" not in page
+        assert not re.search(r"<script(?![^>]*(src=|application/json))", page), url

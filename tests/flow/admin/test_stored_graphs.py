@@ -1,0 +1,234 @@
+"""Graphs that are kept under a name: added, edited, started and deleted in the admin."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from hipq_django import flow
+from hipq_django.domain.redaction import MASK
+from hipq_django.flow import testing
+from hipq_django.flow.models import Graph, Node
+from tests.admin_pages import history, html, list_url, log_in, messages_of, page_url
+
+pytestmark = pytest.mark.django_db
+
+SPEC: dict[str, Any] = {
+    "nodes": {"one": {"component": "flow.each"}},
+    "inputs": {"in": "one.in"},
+    "outputs": {"out": "one.out"},
+}
+ADD = reverse("admin:hipq_flow_graph_add")
+
+
+@pytest.fixture
+def stored() -> Graph:
+    return Graph.objects.create(name="shop.parts", spec=SPEC)
+
+
+def add(client: Client, name: str, spec: Any, button: str = "_save") -> Any:
+    text = spec if isinstance(spec, str) else json.dumps(spec)
+    return client.post(ADD, {"name": name, "spec": text, button: "1"}, follow=True)
+
+
+def edit(client: Client, row: Graph, spec: Any, version: int = 1, button: str = "_save") -> Any:
+    text = spec if isinstance(spec, str) else json.dumps(spec)
+    sent = {"spec": text, "seen": str(version), button: "1"}
+    return client.post(page_url(row), sent, follow=True)
+
+
+def test_a_graph_is_added_and_started_by_its_name(client: Client) -> None:
+    log_in(client, "edit_graph")
+    response = add(client, "shop.parts", SPEC)
+
+    row = Graph.objects.get()
+    assert (row.name, row.spec, row.version) == ("shop.parts", SPEC, 1)
+    assert messages_of(response) == ["shop.parts was saved."]
+    assert history(row) == ["Made by hand."]
+    node = flow.start("shop.parts", data={"in": [[1, 2]]})
+    testing.drain()
+    assert list(node.outputs["out"]) == [1, 2]
+
+
+def test_a_graph_is_edited_and_nodes_stay_as_they_are(client: Client, stored: Graph) -> None:
+    log_in(client, "edit_graph")
+    node = flow.start("shop.parts")
+    spec = {"nodes": {"two": {"component": "flow.flatten"}}}
+    edit(client, stored, spec)
+
+    stored.refresh_from_db()
+    assert (stored.spec, stored.version) == (spec, 2)
+    assert node.graph == SPEC
+    assert history(stored) == ["Changed spec."]
+
+
+def test_all_problems_are_told_and_nothing_is_saved(client: Client, stored: Graph) -> None:
+    log_in(client, "edit_graph")
+    wrong = {"nodes": {"a": {"component": "flow.eech"}, "b": {"component": "t.double"}}}
+    for response in (add(client, "new", wrong), edit(client, stored, wrong)):
+        page = response.content.decode()
+        assert "2 problems" in page
+        assert "nodes.a.component" in page
+        assert "&#x27;t.double&#x27; is not public." in page
+        assert "flow.eech" in page.partition("<textarea")[2].partition("</textarea>")[0]
+
+    stored.refresh_from_db()
+    assert stored.spec == SPEC
+    assert Graph.objects.count() == 1
+
+
+def test_warnings_are_told_and_do_not_refuse(client: Client) -> None:
+    log_in(client, "edit_graph")
+    spec = {"nodes": {"one": {"component": "flow.each"}}}
+    page = add(client, "lonely", spec, "_preview").content.decode()
+    assert "1 warning" in page
+    assert "nodes.one.inputs.in" in page
+    assert "one, flow.each, new" in page
+    assert not Graph.objects.exists()
+
+    add(client, "lonely", spec)
+    assert Graph.objects.get().spec == spec
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("flow.each", "is declared in code"),
+        ("t.in_code", "is declared in code"),
+        ("shop.parts", "is there already"),
+        ("", "This field is required."),
+        ("a\tb", "printable"),
+    ],
+)
+def test_a_name_that_cannot_be_is_refused(
+    client: Client, stored: Graph, name: str, said: str
+) -> None:
+    flow.graph("t.in_code", SPEC)
+    log_in(client, "edit_graph")
+    page = add(client, name, SPEC).content.decode()
+
+    assert said in page
+    assert Graph.objects.count() == 1
+
+
+def test_what_is_no_json_is_told(client: Client, stored: Graph) -> None:
+    log_in(client, "edit_graph")
+
+    assert "This is not JSON" in edit(client, stored, "{").content.decode()
+
+
+def test_of_two_who_edit_the_second_is_told(client: Client, stored: Graph) -> None:
+    log_in(client, "edit_graph")
+    edit(client, stored, {"nodes": {}})
+    page = edit(client, stored, SPEC).content.decode()
+
+    assert "was changed, or deleted, after version 1" in page
+    stored.refresh_from_db()
+    assert stored.spec == {"nodes": {}}
+
+
+def test_code_goes_first(client: Client) -> None:
+    Graph.objects.create(name="t.in_code_too", spec=SPEC)
+    flow.graph("t.in_code_too", {"nodes": {"mine": {"component": "t.double"}}})
+    Graph.objects.create(name="t.double", spec=SPEC)
+
+    assert list(flow.start("t.in_code_too").children) == ["mine"]
+    assert flow.start("t.double").info["component"] == "t.double"
+    log_in(client, "edit_graph", "start_node")
+    row = Graph.objects.get(name="t.in_code_too")
+    assert "The code declares something of this name" in html(client, page_url(row))
+    response = client.post(page_url(row, "start"), follow=True)
+    assert "is declared in code" in messages_of(response)[0]
+
+
+def test_a_graph_is_started_on_its_page(client: Client, stored: Graph) -> None:
+    log_in(client, "edit_graph", "start_node", "view_node")
+    response = client.post(page_url(stored, "start"), {"alias": "parts"}, follow=True)
+
+    node = flow.get("parts")
+    assert messages_of(response) == [f"shop.parts was started: {node}."]
+    assert response.redirect_chain == [(page_url(node), 302)]
+    assert (node.graph, node.info["created_by"]) == (SPEC, "user:operator")
+    assert history(stored) == [f"Started {node}."]
+    response = client.post(page_url(stored, "start"), {"alias": "parts"}, follow=True)
+    assert "alias 'parts' is that of" in messages_of(response)[0]
+    assert Node.objects.filter(parent=None).count() == 1
+
+
+def test_a_graph_is_not_started_with_what_is_no_more_public(client: Client) -> None:
+    row = Graph.objects.create(name="old", spec={"nodes": {"one": {"component": "t.double"}}})
+    log_in(client, "edit_graph", "start_node")
+    response = client.post(page_url(row, "start"), follow=True)
+
+    assert "is not public" in messages_of(response)[0]
+    assert not Node.objects.exists()
+
+
+def test_sensitive_values_are_masked_and_stay(client: Client) -> None:
+    node = {"component": "flow.merge", "inputs": {"a": {"default": {"card": "4242", "x": 1}}}}
+    row = Graph.objects.create(name="cards", spec={"nodes": {"one": node}})
+    log_in(client, "edit_graph")
+    page = html(client, page_url(row))
+    assert "4242" not in page
+    node["inputs"] = {"a": {"default": {"card": MASK, "x": 2}}}
+    edit(client, row, {"nodes": {"one": node}})
+
+    row.refresh_from_db()
+    assert row.spec["nodes"]["one"]["inputs"]["a"]["default"] == {"card": "4242", "x": 2}
+
+
+def test_a_graph_is_deleted(client: Client, stored: Graph) -> None:
+    log_in(client, "edit_graph")
+    client.post(page_url(stored, "delete"), {"post": "yes"})
+
+    assert not Graph.objects.exists()
+    with pytest.raises(flow.UnknownComponentError):
+        flow.start("shop.parts")
+
+
+def test_only_who_may_edit_graphs_edits_them(client: Client, stored: Graph) -> None:
+    log_in(client, "view_graph", "start_node")
+    page = html(client, page_url(stored))
+    assert 'name="_save"' not in page
+    assert "shop.parts" in html(client, list_url(Graph))
+    assert edit(client, stored, {"nodes": {}}).status_code == 403
+    assert add(client, "new", SPEC).status_code == 403
+    assert client.get(ADD).status_code == 403
+    assert client.post(page_url(stored, "delete"), {"post": "yes"}).status_code == 403
+    assert client.post(page_url(stored, "start")).status_code == 302
+
+
+@pytest.mark.parametrize("permissions", [[], ["view_node", "start_node"], ["edit_graph"]])
+def test_who_may_not_start_nodes_or_see_graphs_starts_none(
+    client: Client, stored: Graph, permissions: list[str]
+) -> None:
+    log_in(client, *permissions)
+
+    assert client.post(page_url(stored, "start")).status_code == 403
+    assert client.get(page_url(stored, "start")).status_code == 405
+    assert client.get(page_url(stored)).status_code == (200 if "edit_graph" in permissions else 403)
+
+
+@pytest.mark.parametrize("page", ["999", "x", "9" * 30])
+def test_a_graph_that_is_not_there(client: Client, page: str) -> None:
+    log_in(client, "edit_graph", "start_node")
+    for more in ("change", "start"):
+        url = reverse(f"admin:hipq_flow_graph_{more}", args=[page])
+        response = client.post(url, {"spec": "{}"}, follow=True)
+        assert messages_of(response) == [f"There is no graph {page}."]
+
+
+def test_graphs_of_code_name_stored_ones(stored: Graph) -> None:
+    outer = {"nodes": {"inner": {"component": "shop.parts"}}, "inputs": {"in": "inner.in"}}
+    node = flow.start(outer, data={"in": [[3]]})
+    testing.drain()
+
+    assert list(node.children["inner"].outputs["out"]) == [3]
+    assert (
+        "did you mean 'shop.parts'"
+        in flow.check({"nodes": {"x": {"component": "shop.part"}}})[0].hint
+    )

@@ -1,0 +1,183 @@
+"""Cases 100 to 102: `each`, and the test kit itself."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from hipq_django import flow
+from hipq_django.flow import testing
+from tests.testapp.flows import Both, CodeError, Recorder, Sum
+
+pytestmark = pytest.mark.django_db
+
+
+def pairs(**inputs: Any) -> flow.Node:
+    return flow.start(Both, inputs={"a": {}, "b": {}} | inputs, run=False)
+
+
+def result(node: flow.Node, **data: Any) -> list[Any]:
+    for port, values in data.items():
+        node.inputs[port].write_many(values)
+    testing.drain()
+    return list(node.outputs["out"])
+
+
+def test_case_100_pairs_in_order() -> None:
+    node = pairs()
+
+    assert result(node, a=[1, 2], b=[3, 4]) == [[1, 3], [2, 4]]
+    assert node.status == "completed"
+
+
+def test_case_100_partial_input_suspends() -> None:
+    node = pairs()
+
+    assert result(node, a=[1, 2, 3], b=[4]) == [[1, 4]]
+    assert node.status == "suspended"
+    assert node.inputs["a"].peek(9) == [2, 3]
+    assert result(node, b=[5]) == [[2, 5]]
+
+
+@pytest.mark.parametrize("default", [7, None, False, 0])
+def test_case_100_a_default_fills_in(default: Any) -> None:
+    node = pairs(b={"default": default})
+
+    assert result(node, a=[1, 2]) == [[1, default], [2, default]]
+
+
+def test_case_100_a_default_on_some_does_nothing() -> None:
+    node = pairs(b={"default": 7})
+
+    assert result(node) == []
+    node.run()
+    testing.drain()
+    assert node.status == "completed"
+
+
+def test_case_100_all_defaults_count_once() -> None:
+    node = pairs(a={"default": 1}, b={"default": 2})
+    for _ in range(3):
+        node.run()
+        testing.drain()
+    assert node.outputs["out"].size == 0
+    assert node.outputs["out"].default == [1, 2]
+    with flow.group(as_default=True):
+        node.inputs["a"].write(5)
+    testing.drain()
+
+    assert node.outputs["out"].default == [5, 2]
+    assert "flow.each:a,b" not in node.state
+
+
+@flow.component("t.two_loops")
+class TwoLoops(flow.Component):
+    """Has two loops over defaults."""
+
+    a, b = flow.In(default=1), flow.In(default=2)
+
+    def perform(self) -> None:
+        for a in self.each("a"):
+            Recorder.seen.append(("a", a))
+        for b in self.each("b"):
+            Recorder.seen.append(("b", b))
+
+
+def test_case_100_loops_do_not_disturb_each_other() -> None:
+    node = flow.start(TwoLoops)
+    for _ in range(2):
+        node.run()
+        testing.drain()
+
+    assert Recorder.seen == [("a", 1), ("b", 2)]
+
+
+def test_case_100_data_come_before_defaults() -> None:
+    node = pairs(a={"default": 1}, b={"default": 2})
+
+    assert result(node, a=[9]) == [[9, 2]]
+    assert node.outputs["out"].default == [1, 2]
+
+
+def test_case_100_without_names_nothing_happens() -> None:
+    @flow.component("t.no_names")
+    class NoNames(flow.Component):
+        def perform(self) -> None:
+            for _ in self.each():
+                raise AssertionError
+
+    node = flow.start(NoNames)
+    testing.drain()
+    assert node.status == "completed"
+
+
+@flow.component("t.small_batches", batch=3)
+def small_batches(x: Any) -> Any:
+    """Make way often."""
+    return x
+
+
+def test_runs_make_way_after_a_batch() -> None:
+    node = flow.start(small_batches, data={"x": list(range(10))})
+    testing.run_inline(node, queue=False)
+    assert node.status == "queued"
+    assert node.inputs["x"].size == 7
+    testing.drain()
+
+    assert list(node.outputs["out"]) == list(range(10))
+    assert flow.Node.objects.get(pk=node.pk).runs == 4
+
+
+def test_long_queues_are_read_page_by_page() -> None:
+    node = flow.start("t.sum_once", data={"number": list(range(2500))})
+    testing.drain()
+
+    numbers = list(node.outputs["out"])
+    assert sum(numbers) == sum(range(2500))
+    assert all(one < two for one, two in pairwise(numbers))
+
+
+def test_case_101() -> None:
+    flow.start(Recorder)
+    bad = flow.start(Recorder, run=False)
+    bad.state.set(perform=["raise"])
+    bad.run()
+    with pytest.raises(CodeError):
+        testing.drain()
+    assert Recorder.calls.count("perform") == 2
+    bad.run(force=True)
+    assert testing.drain(errors=False) == 1
+
+    endless = flow.start("t.endless")
+    with pytest.raises(TimeoutError, match=r"after 0\.2 seconds"):
+        testing.drain(timeout=0.2)
+    assert endless.status in ("queued", "completed")
+
+
+def test_case_102() -> None:
+    node = flow.start(Recorder, run=False)
+    testing.run_inline(node, queue=False)
+    assert Recorder.calls == []
+    testing.run_inline(node)
+    assert Recorder.calls == ["startup", "perform"]
+    node.state.set(perform=["raise"])
+    with pytest.raises(CodeError):
+        testing.run_inline(node)
+    testing.run_inline(node, errors=False)
+    assert Recorder.calls.count("perform") == 3
+
+
+@pytest.fixture(autouse=True)
+def no_node_is_left_running() -> Iterator[None]:
+    yield
+    assert not [row for row in flow.Node.objects.all() if row.status == "running"]
+
+
+def test_a_sum_is_kept_in_the_state() -> None:
+    node = flow.start(Sum, data={"number": [1, 2]})
+    testing.drain()
+    node.inputs["number"].write(3)
+    testing.drain()
+
+    assert list(node.outputs["out"]) == [3, 6]

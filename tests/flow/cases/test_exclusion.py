@@ -1,0 +1,322 @@
+"""Cases 43 to 62: one run at a time, terminating and deleting."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import hipq_django as hipq
+from hipq_django import flow
+from hipq_django.flow import testing
+from hipq_django.flow.models import (
+    Alias,
+    Channel,
+    Connection,
+    Message,
+    NodePort,
+    Wake,
+)
+from hipq_django.models import Job
+from tests.flow.conftest import Hear, in_status
+from tests.testapp.flows import CodeError, Double, Recorder
+
+pytestmark = pytest.mark.django_db
+Start = Callable[..., flow.Node]
+
+
+def test_case_043() -> None:
+    node = flow.start(Recorder)
+    token = node.lock(60)
+    testing.drain()
+
+    assert Recorder.calls == []
+    assert node.status == "queued"
+    assert token is not None
+    assert node.lock(60, retries=1) is None
+    with hipq.testing.travel(seconds=61):
+        testing.drain()
+    assert Recorder.calls == ["startup", "perform"]
+
+
+def test_a_run_comes_when_the_lock_is_given_back() -> None:
+    node = flow.start(Recorder)
+    token = node.lock(60)
+    testing.drain()
+    assert token
+    assert node.unlock(token)
+    testing.drain()
+
+    assert node.status == "completed"
+
+
+@flow.component("t.locks_itself")
+class LocksItself(flow.Component):
+    """Tries to lock itself while it runs."""
+
+    def perform(self) -> None:
+        Recorder.seen.append(flow.get(self.node.pk).lock(60, retries=1))
+
+
+@flow.component("t.asked_to_run")
+class AskedToRun(flow.Component):
+    """Somebody asks it to run while it runs, again and again."""
+
+    def perform(self) -> None:
+        node = flow.get(self.node.pk)
+        Recorder.calls.append("perform")
+        if len(Recorder.calls) == 1:
+            for _ in range(3):
+                node.run()
+                Recorder.seen.append((testing.due(node), node.status))
+
+
+def test_case_044() -> None:
+    flow.start(AskedToRun)
+    testing.drain()
+
+    assert Recorder.seen == [(1, "running")] * 3  # the one that asks
+    assert Recorder.calls == ["perform"] * 2
+
+
+def test_case_045() -> None:
+    node = flow.start(LocksItself)
+    testing.drain()
+
+    assert Recorder.seen == [None]
+    assert node.lock(60) is not None
+
+
+def test_case_047() -> None:
+    node = flow.start(Double)
+
+    assert node.lock(60)
+    assert node.lock(60, retries=1) is None
+
+
+def test_case_048() -> None:
+    node = flow.start(Double)
+    assert not node.refresh_lock(60)
+    node.lock(60)
+    assert node.refresh_lock(120)
+    with hipq.testing.travel(seconds=100):
+        assert node.lock(1, retries=1) is None
+    with hipq.testing.travel(seconds=130):
+        assert node.lock(1)
+
+
+def test_case_049() -> None:
+    node = flow.start(Double)
+    token = node.lock(60)
+    assert token
+
+    assert not node.unlock("wrong")
+    assert node.lock(60, retries=1) is None
+    assert node.unlock(token)
+    assert node.lock(60)
+
+
+def test_case_051() -> None:
+    node = in_status("completed")
+    node.terminate()
+
+    assert node.status == "terminating"
+    assert testing.due(node) == 1
+
+
+def test_case_052() -> None:
+    node = in_status("terminated")
+    node.terminate()
+    testing.drain()
+
+    assert node.status == "terminated"
+
+
+def test_case_053() -> None:
+    parent = flow.start(Double, run=False)
+    child = parent.spawn("child", Double, run=False)
+    below = child.spawn("child", Double, run=False)
+    parent.terminate()
+    testing.drain()
+    assert (parent.status, child.status) == ("terminated", "completed")
+
+    parent.terminate(recursive=True)
+    assert (parent.status, child.status, below.status) == (
+        "terminated", "terminating", "terminating",
+    )  # fmt: skip
+
+
+def test_case_054() -> None:
+    parent = in_status("suspended")
+    node = parent.spawn("child", Recorder, run=False)
+    node.terminate()
+    testing.run_inline(node, queue=False)
+
+    assert Recorder.calls == ["shutdown"]
+    assert node.status == "terminated"
+    assert parent.status == "queued"
+
+
+def test_case_055(recorder: Start, logged: Callable[[], list[Any]]) -> None:
+    node = recorder(shutdown=["raise"])
+    testing.drain()
+    node.terminate()
+    testing.drain()
+
+    assert node.status == "terminated"
+    [entry] = logged()
+    assert entry["error"] == "CodeError: as asked"
+
+
+@flow.component("t.ended_meanwhile")
+class EndedMeanwhile(flow.Component):
+    """Somebody terminates it while it runs."""
+
+    def perform(self) -> None:
+        Recorder.calls.append("perform")
+        flow.get(self.node.pk).terminate()
+
+    def shutdown(self) -> None:
+        Recorder.calls.append("shutdown")
+
+
+def test_case_056() -> None:
+    node = flow.start(EndedMeanwhile)
+    testing.drain()
+
+    assert Recorder.calls == ["perform", "shutdown"]
+    assert node.status == "terminated"
+
+
+def test_case_057() -> None:
+    parent = flow.start(Double)
+    child = parent.spawn("child", Double)
+    assert not parent.is_terminated()
+    parent.terminate()
+    testing.drain()
+    assert not parent.is_terminated()
+    child.terminate()
+    testing.drain()
+    assert parent.is_terminated()
+
+
+def test_case_058() -> None:
+    parent = flow.start(Double)
+    parent.spawn("child", Double)
+
+    assert parent.delete() is False
+    parent.terminate()
+    testing.drain()
+    assert parent.delete() is False
+    assert parent.exists()
+
+
+@pytest.fixture
+def tree() -> flow.Node:
+    """A tree with aliases, ports, data, connections and channels, which is terminated."""
+    parent = flow.start(Double, alias="parent", data={"number": [1]}, run=False)
+    child = parent.spawn("child", Double, alias="child", inputs={"number": {"channels": ["/a"]}})
+    parent.outputs["out"].connect(child.inputs["number"])
+    parent.terminate(recursive=True)
+    testing.drain()
+    return parent
+
+
+def test_case_059(tree: flow.Node, hear: Hear) -> None:
+    child, heard = flow.get("child"), hear(f"/flow/node/{tree.pk}")
+
+    assert tree.delete()
+    assert not tree.exists()
+    assert not child.exists()
+    assert heard() == [{"deleted": True}]
+    assert [flow.find(name) for name in ("parent", "child")] == [None, None]
+    flow.publish("/a", 1)
+    for gone in (tree.state.all, lambda: tree.inputs["number"].write(1)):
+        with pytest.raises((flow.NodeDeletedError, flow.UnknownPortError)):
+            gone()
+
+
+def test_no_row_of_a_deleted_tree_is_left(tree: flow.Node) -> None:
+    assert tree.delete()
+    for model in (flow.Node, NodePort, Message, Alias, Connection, Channel, Wake):
+        assert not model.objects.exists(), model
+
+
+def test_case_060() -> None:
+    parent = flow.start(Double)
+    child = parent.spawn("child", Double)
+    child.terminate()
+    testing.drain()
+    child.delete()
+
+    assert parent.children == {}
+    assert parent.child("child") is None
+
+
+def test_case_061(recorder: Start) -> None:
+    node = recorder("delete")
+    testing.drain()
+
+    assert Recorder.calls == ["startup", "perform", "shutdown"]
+    assert not node.exists()
+    assert flow.find(node.pk) is None
+
+
+def test_case_062() -> None:
+    node = in_status("terminating")
+
+    assert node.run(force=True) == node
+    assert node.status == "queued"
+    testing.drain()
+    assert Recorder.calls == ["startup", "perform"]
+    assert node.status == "completed"
+
+
+def test_a_tree_is_deleted_once_it_is_terminated() -> None:
+    parent = flow.start(Double)
+    parent.spawn("child", Double)
+    parent.terminate(delete=True)
+    assert parent.exists()
+    testing.drain()
+
+    assert not flow.Node.objects.exists()
+
+
+def test_a_node_is_ended_by_force_without_its_code(recorder: Start) -> None:
+    node = recorder("suspend")
+    testing.due(node)
+    node.terminate(force=True)
+    testing.drain()
+
+    assert Recorder.calls == []
+    assert node.status == "terminated"
+    assert Job.objects.get().outcome == "cancelled"
+
+
+def test_a_paused_node_waits_with_its_messages() -> None:
+    node = flow.start(Double, run=False)
+    node.pause()
+    node.inputs["number"].write(4)
+    testing.drain()
+    assert node.status == "queued"
+    assert node.inputs["number"].size == 1
+    node.resume()
+    testing.drain()
+
+    assert node.outputs["out"].read() == 8
+
+
+def test_a_run_that_an_operator_cancels_fails_its_node(recorder: Start) -> None:
+    parent = in_status("suspended")
+    node = parent.spawn("child", Recorder)
+    testing.due(node)
+    hipq.cancel(Job.objects.get(pk=flow.Node.objects.get(pk=node.pk).job_id or 0))
+
+    assert node.status == "failed"
+    testing.drain()
+    assert node.status == "failed"
+    assert Recorder.calls == ["perform"]  # of the parent, which is woken
+
+
+def test_code_errors_are_raised_by_the_kit(recorder: Start) -> None:
+    with pytest.raises(CodeError):
+        testing.run_inline(recorder("raise"))

@@ -1,0 +1,128 @@
+"""What the code of a component must not do says so, by an error of its run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import hipq_django as hipq
+from hipq_django import flow
+from hipq_django.flow import testing
+from hipq_django.flow.models import LogEntry
+from hipq_django.models import Job
+from tests.testapp.flows import Script
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@flow.component("t.waits_at_the_ends")
+class WaitsAtTheEnds(flow.Component):
+    """Returns WAIT where nothing can wait."""
+
+    def startup(self) -> Any:
+        return hipq.WAIT if self.args else None
+
+    def perform(self, *args: Any) -> Any:
+        pass
+
+    def shutdown(self) -> Any:
+        return hipq.WAIT
+
+    def on_response(self, response: Any) -> None:
+        pass
+
+
+@flow.component("t.waiting_function")
+def waiting_function(x: Any) -> Any:
+    """Returns WAIT."""
+    return hipq.WAIT
+
+
+@flow.component("t.waiting_generator")
+def waiting_generator(x: Any) -> Any:
+    """Yields WAIT."""
+    yield "out", hipq.WAIT
+
+
+def test_startup_does_not_wait() -> None:
+    node = flow.start(WaitsAtTheEnds, args=[1])
+    testing.drain(errors=False)
+
+    assert node.status == "failed"
+    assert "startup returned hipq_django.WAIT, but only perform may wait" in Job.objects.get().error
+
+
+def test_shutdown_does_not_wait() -> None:
+    node = flow.start(WaitsAtTheEnds, run=False)
+    node.terminate()
+    testing.drain(errors=False)
+
+    assert (
+        "shutdown returned hipq_django.WAIT, but only perform may wait" in Job.objects.get().error
+    )
+    assert node.status == "terminated"
+    assert "shutdown returned hipq_django.WAIT" in LogEntry.objects.get(node=node).entry["error"]
+
+
+@pytest.mark.parametrize("component", [waiting_function, waiting_generator])
+def test_functions_do_not_wait(component: Any) -> None:
+    node = flow.start(component, data={"x": [1]})
+    testing.drain(errors=False)
+
+    assert node.status == "failed"
+    assert "is a function and returned hipq_django.WAIT; what waits" in Job.objects.get().error
+
+
+ACTS: dict[str, Callable[[Any], Any]] = {
+    "run": lambda run: run.run(),
+    "terminate": lambda run: run.terminate(),
+    "delete": lambda run: run.delete(),
+    "suspend": lambda run: run.suspend(),
+    "write": lambda run: run.out.write(2),
+    "state": lambda run: run.state.set(a=2),
+    "log": lambda run: run.log("late"),
+}
+
+
+@pytest.mark.parametrize("act", ACTS.values(), ids=ACTS)
+def test_after_finishing_nothing_is_done_silently(
+    act: Callable[[Any], Any], script: Script, caplog: pytest.LogCaptureFixture
+) -> None:
+    def perform(run: Any) -> None:
+        with run.finishing():
+            run.out.write(1)
+        act(run)
+
+    script.perform = perform
+    node = flow.start("t.scripted")
+    testing.drain(errors=False)
+
+    assert "has ended by finishing; return from perform" in caplog.text
+    assert node.status == "completed"
+    assert list(node.outputs["out"]) == [1]
+
+
+def test_waiting_after_finishing(script: Script, caplog: pytest.LogCaptureFixture) -> None:
+    def perform(run: Any) -> Any:
+        with run.finishing():
+            return hipq.WAIT
+
+    script.perform = perform
+    flow.start("t.scripted")
+    testing.drain(errors=False)
+
+    assert "returned hipq_django.WAIT, but finishing has ended its run" in caplog.text
+
+
+def test_suspending_inside_of_finishing(script: Script) -> None:
+    def perform(run: Any) -> Any:
+        with run.finishing():
+            run.suspend()
+
+    script.perform = perform
+    node = flow.start("t.scripted")
+    testing.run_inline(node, queue=False, errors=False)
+
+    assert "suspend() inside of finishing" in Job.objects.get().error

@@ -1,0 +1,367 @@
+"""Cases 22 to 42: when nodes run, and what becomes of them."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+import hipq_django as hipq
+from hipq_django import flow
+from hipq_django.database import clock
+from hipq_django.flow import testing
+from tests.flow.conftest import RELEASED, in_status, release, withdraw
+from tests.testapp.flows import CodeError, Double, Fast, Recorder, Script, Slowed
+
+pytestmark = pytest.mark.django_db
+Start = Callable[..., flow.Node]
+Heard = Callable[[], list[Any]]
+
+
+@pytest.mark.parametrize("status", ["queued", "suspended", "completed"])
+def test_case_022(status: str) -> None:
+    node = in_status(status)
+
+    assert node.run() == node
+    assert node.status == "queued"
+    assert testing.due(node) == 1
+
+
+def test_case_022_while_it_runs() -> None:
+    node = in_status("running")
+
+    assert node.run() == node
+    assert node.status == "running"
+    assert testing.due(node) == 1
+    hipq.complete("t.asks", "question-why", "because")
+    testing.drain()
+    assert node.status == "suspended"  # by one more run, which has found nothing
+
+
+@pytest.mark.parametrize("status", ["failed", "terminating", "terminated"])
+def test_case_023(status: str) -> None:
+    node = in_status(status)
+
+    assert node.run() is None
+    assert node.status == status
+    assert testing.due(node) == (status == "terminating")  # its shutdown
+    assert node.run(force=True) == node
+    assert node.status == "queued"
+    assert testing.due(node) == 1
+
+
+def test_case_024() -> None:
+    node = flow.start(Double)
+    for _ in range(3):
+        node.run()
+        assert testing.due(node) == 1
+
+
+def test_case_025() -> None:
+    parent = flow.start(Double, run=False)
+    child = parent.spawn("child", Double, run=False)
+
+    assert parent.run(parent=True) is None
+    assert parent.status == "completed"
+    assert child.run(parent=True) == parent
+    assert (parent.status, child.status) == ("queued", "completed")
+
+
+def test_case_026() -> None:
+    moment = datetime(2031, 5, 1, 12, tzinfo=UTC)
+    for at in (moment, moment.timestamp()):
+        node = flow.start(Double, run=False)
+        node.run(at=at)
+        assert (node.status, testing.due(node)) == ("queued", 0)
+        assert hipq.Job.objects.latest("pk").scheduled_run_time == moment
+    node = flow.start(Double, run=False)
+    before = clock.now("default")
+    node.run(wait=100)
+    assert (node.status, testing.due(node)) == ("queued", 0)
+    due = hipq.Job.objects.latest("pk").scheduled_run_time - before
+    assert timedelta(seconds=100) <= due < timedelta(seconds=130)
+
+
+def test_case_027() -> None:
+    node = flow.start(Recorder, run=False)
+    node.run(wait=3600)
+    assert testing.due(node) == 0
+    node.run()
+
+    assert testing.due(node) == 1
+    testing.drain()
+    assert Recorder.calls == ["startup", "perform"]
+    assert node.status == "queued"  # the later one
+    with hipq.testing.travel(hours=2):
+        testing.drain()
+    assert Recorder.calls == ["startup", "perform", "perform"]
+    assert node.status == "completed"
+
+
+def test_case_028() -> None:
+    release()
+    node = flow.start(RELEASED, data={"x": [1]})
+    withdraw()
+    testing.drain()
+
+    assert node.status == "queued"
+    assert "unknown_type" in [reason.code for reason in flow.explain(node)]
+    assert node.run() == node
+    assert node.terminate() == node
+    testing.drain()
+    assert node.status == "terminating"
+    node.terminate(force=True)
+    assert node.status == "terminated"
+    assert node.delete()
+
+
+def test_case_029() -> None:
+    node = in_status("terminated")
+    node.delete()
+
+    for verb in (node.run, node.terminate, lambda: node.status, lambda: node.info):
+        with pytest.raises(flow.NodeDeletedError, match="was deleted"):
+            verb()
+
+
+@flow.component("t.runs_itself_from_outside")
+class FromOutside(flow.Component):
+    """Somebody calls `run` while it runs."""
+
+    def perform(self) -> None:
+        Recorder.calls.append("perform")
+        if len(Recorder.calls) == 1:
+            flow.get(self.node.pk).run()
+            Recorder.seen.append(flow.get(self.node.pk).status)
+
+
+def test_case_030() -> None:
+    node = flow.start(FromOutside)
+    testing.drain()
+
+    assert Recorder.calls == ["perform", "perform"]
+    assert Recorder.seen == ["running"]
+    assert node.status == "completed"
+
+
+def test_case_031(recorder: Start) -> None:
+    node = recorder("run_thrice")
+    testing.drain()
+
+    assert Recorder.calls == ["startup", "perform", "perform", "perform"]
+    assert node.status == "completed"
+
+
+@pytest.mark.parametrize("status", ["suspended", "completed"])
+def test_case_032(status: str) -> None:
+    node = in_status(status)
+    node.run()
+    assert testing.due(node) == 1
+    node.pause()
+    testing.drain()
+
+    assert Recorder.calls == []
+    assert node.status == status
+
+
+def test_case_032_terminated() -> None:
+    node = in_status("queued")
+    assert testing.due(node) == 1
+    node.terminate()
+    testing.drain()
+
+    assert Recorder.calls == ["shutdown"]
+    assert node.status == "terminated"
+
+
+def test_case_032_running(recorder: Start) -> None:
+    """Failed, too: nothing that is out of date runs it, and no job of it can be enqueued."""
+    node = recorder("ask")
+    testing.drain()
+    ended = hipq.Job.objects.get()
+    hipq.complete("t.recorder", f"recorder-{ended.pk}", "yes")
+    testing.drain()
+    node.run()
+    testing.drain()
+    Recorder.calls.clear()
+    hipq.requeue(ended)
+    testing.drain()
+
+    assert Recorder.calls == []
+    assert node.status == "running"
+    with pytest.raises(hipq.InvalidJobError, match="not enqueued"):
+        hipq.enqueue("t.recorder", {"node": node.pk})
+
+
+def test_case_033() -> None:
+    node = flow.start(Recorder)
+    testing.drain()
+    ended = hipq.Job.objects.get()
+    node.terminate(delete=True)
+    testing.drain()
+    Recorder.calls.clear()
+    stale = hipq.requeue(ended)
+    testing.drain()
+
+    assert Recorder.calls == []
+    stale.refresh_from_db()
+    assert stale.outcome == "succeeded"
+    assert not node.exists()
+
+
+def test_case_034() -> None:
+    node = flow.start(Recorder)
+    before = clock.now("default")
+    testing.drain()
+
+    assert Recorder.seen[0][1] == "running"
+    assert node.status == "completed"
+    assert abs(node.info["ran_at"] - before) < timedelta(seconds=10)
+
+
+def test_case_035(recorder: Start) -> None:
+    node = recorder("suspend")
+    testing.drain()
+
+    assert node.status == "suspended"
+
+
+def test_case_036(recorder: Start) -> None:
+    node = recorder("run_thrice", "suspend")
+    testing.run_inline(node, queue=False)
+
+    assert node.status == "queued"
+
+
+def test_case_037(recorder: Start, logged: Heard) -> None:
+    node = recorder("raise")
+    with pytest.raises(CodeError):
+        testing.drain()
+
+    assert node.status == "failed"
+    [entry] = logged()
+    assert entry["error"] == "CodeError: as asked"
+    assert entry["node"] == node.pk
+
+
+def test_case_038(recorder: Start) -> None:
+    node = recorder("terminate", "raise")
+    testing.run_inline(node, queue=False, errors=False)
+
+    assert node.status == "terminating"
+
+
+def test_case_039() -> None:
+    node = flow.start(Recorder)
+    testing.drain()
+    testing.run_inline(node)
+
+    assert Recorder.calls == ["startup", "perform", "perform"]
+
+
+def test_case_039_although_perform_fails(recorder: Start) -> None:
+    node = recorder("raise", startup=["greet"])
+    testing.drain(errors=False)
+    assert node.status == "failed"
+    assert node.outputs["out"].peek(2) == ["hello"]
+    testing.run_inline(node, errors=False)
+
+    assert Recorder.calls == ["startup", "perform", "perform"]
+    assert node.outputs["out"].peek(2) == ["hello"]
+
+
+def test_case_040(recorder: Start) -> None:
+    node = recorder(startup=["raise"])
+    testing.drain(errors=False)
+    assert node.status == "failed"
+    node.run(force=True)
+    testing.drain(errors=False)
+    assert Recorder.calls == ["startup", "startup"]
+
+    other = recorder(startup=["suspend"])
+    testing.drain()
+    assert other.status == "suspended"
+
+
+@pytest.mark.parametrize("end", ["completed", "failed", "terminated"])
+def test_case_041(end: str) -> None:
+    parents = {status: in_status(status) for status in ("suspended", "completed", "failed")}
+    for parent in parents.values():
+        child = parent.spawn("child", Recorder, run=False)
+        child.state.set(perform=["raise"] if end == "failed" else [])
+        if end == "terminated":
+            child.terminate()
+        testing.run_inline(child, queue=end != "terminated", errors=False)
+
+    assert {name: parent.status for name, parent in parents.items()} == {
+        "suspended": "queued",
+        "completed": "queued",
+        "failed": "failed",
+    }
+
+
+def test_case_042(logged: Heard) -> None:
+    node = flow.start(Fast)
+    for _ in range(5):
+        testing.run_inline(node)
+    assert Recorder.calls == ["fast"] * 5
+
+    testing.run_inline(node)
+    assert node.status == "terminating"
+    [entry] = logged()
+    assert "runs_per_minute" in entry["error"]
+    testing.drain()
+    assert Recorder.calls == ["fast"] * 5 + ["fast shutdown"]
+    assert node.status == "terminated"
+
+
+def test_a_node_that_runs_too_often_is_slowed_if_nothing_else_is_said() -> None:
+    node = flow.start(Slowed)
+    for _ in range(5):
+        testing.run_inline(node)
+    node.run()
+
+    assert testing.due(node) == 0
+    assert node.status == "queued"
+    with hipq.testing.travel(seconds=13):
+        testing.drain()
+    assert Recorder.calls == ["slowed"] * 6
+
+
+@pytest.mark.parametrize("runs_again", [{"wait": 0.01}, {"wait": 5}, {"at": 0}, {}])
+def test_alarms_do_not_get_round_the_rate(runs_again: dict[str, float], script: Script) -> None:
+    """So a loop by alarms cannot spin either."""
+
+    def perform(run: flow.Component) -> None:
+        Recorder.calls.append("ran")
+        run.run(**runs_again)
+
+    script.perform = perform
+    flow.start("t.scripted_slowly")
+    with hipq.testing.travel(seconds=0):  # which sets the clock back
+        hipq.testing.run_for(seconds=60)
+
+    assert 5 <= len(Recorder.calls) <= 5 + 5
+
+
+def test_a_message_does_not_bring_a_run_forward_beyond_the_rate() -> None:
+    node = flow.start(Slowed)
+    for _ in range(5):
+        testing.run_inline(node)
+    node.run(wait=600)
+    assert testing.due(node) == 0
+    node.run()
+
+    assert testing.due(node) == 0
+    with hipq.testing.travel(seconds=13):
+        assert testing.due(node) == 1
+
+
+def test_an_alarm_for_later_is_no_run_too_many() -> None:
+    node = flow.start(Fast)
+    for _ in range(5):
+        testing.run_inline(node)
+    node.run(wait=60)
+
+    assert testing.due(node) == 0
+    assert node.status == "queued"

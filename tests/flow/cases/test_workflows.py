@@ -1,0 +1,446 @@
+"""The workflows of SideJob's workers-core, G1 to G25, as graphs.
+
+Six differ on purpose: all nodes are there from the start (6, 18, 19, 20), those that vanished are
+terminated (7), and a graph that does not exist is an error (2).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from pytest_django import Settings
+
+from hipq_django import flow
+from hipq_django.flow import testing
+from hipq_django.flow.models import LogEntry
+from tests.testapp.flows import CodeError
+
+pytestmark = pytest.mark.django_db
+
+
+@flow.component("g.total")
+def total(numbers: Any) -> Any:
+    """Sum up a list."""
+    return sum(numbers)
+
+
+@flow.component("g.twice")
+def twice(number: Any) -> Any:
+    """Double a number."""
+    return 2 * number
+
+
+@flow.component("g.plus")
+def plus(x: Any, y: Any) -> Any:
+    """Add two numbers."""
+    return x + y
+
+
+@flow.component("g.broken")
+def broken(value: Any) -> Any:
+    """Fail."""
+    raise CodeError("as asked")
+
+
+@flow.component("g.power")
+class Power(flow.Component):
+    """Does nothing, with an argument."""
+
+    def perform(self, exponent: int) -> None:
+        pass
+
+
+@flow.component("g.longer")
+def longer(value: Any) -> Any:
+    """Do what `LONGER` does: make the row longer, or tell the number that is asked for."""
+    row, n = value["data"], value["n"]
+    return {"result": row[n - 1]} if len(row) >= n else {"data": [*row, sum(row[-2:])]}
+
+
+EMPTY: dict[str, Any] = {"nodes": {}}
+ADD_UP = {
+    "nodes": {"total": {"component": "g.total"}},
+    "inputs": {"numbers": "total.numbers"},
+    "outputs": {"total": "total.out"},
+}
+LONGER = """
+. as {$data, $n} | if ($data | length) >= $n then {result: $data[$n - 1]}
+                   else {data: ($data + [$data[-2:] | add])} end
+"""
+INNER = {"nodes": {"inner": {"component": "flow.graph"}}}
+INNER_RUNS = {"nodes": {"inner": {"component": "flow.graph", "init": True}}}
+
+
+def twice_the_total(**nodes: dict[str, Any]) -> dict[str, Any]:
+    """Return a graph whose second node doubles what the first one gives."""
+    parts = {"total": {"component": "g.total"}, "twice": {"component": "g.twice"}}
+    return {
+        "nodes": {name: {**part, **nodes.get(name, {})} for name, part in parts.items()},
+        "edges": ["total.out -> twice.number"],
+        "inputs": {"numbers": "total.numbers"},
+        "outputs": {"result": "twice.out"},
+    }
+
+
+def doubling(init: Sequence[int]) -> dict[str, Any]:
+    """Return a graph whose node has first messages."""
+    node = {"component": "g.twice", "inputs": {"number": {"init": list(init)}}}
+    return {"nodes": {"twice": node}, "outputs": {"doubled": "twice.out"}}
+
+
+def run(spec: Any, **data: list[Any]) -> flow.Node:
+    """Return a graph that was started, and has got messages, after all was done."""
+    graph = flow.start(spec)
+    for port, values in data.items():
+        graph.inputs[port].write_many(values)
+    testing.drain()
+    return graph
+
+
+def never_ran(node: flow.Node) -> bool:
+    return node.info["ran_at"] is None
+
+
+# Graphs run
+
+
+def test_g01_an_empty_graph_is_completed() -> None:
+    assert run(EMPTY).status == "completed"
+
+
+def test_g02_a_graph_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(flow.UnknownComponentError):
+        flow.start("g.no_such_graph")
+
+    assert not flow.Node.objects.exists()
+
+
+def test_g03_a_graph_fails_with_its_child() -> None:
+    spec = {"nodes": {"broken": {"component": "g.broken"}}, "inputs": {"in": "broken.value"}}
+    graph = flow.start(spec, data={"in": [False]})
+    testing.drain(errors=False)
+
+    assert list(graph.children) == ["broken"]
+    assert graph.children["broken"].status == "failed"
+    assert graph.status == "failed"
+
+
+# Their specs change
+
+
+def test_g04_a_graph_that_began_without_a_spec_gets_one() -> None:
+    graph = flow.start("flow.graph")
+    graph.apply(EMPTY)
+    testing.drain()
+
+    assert graph.status == "completed"
+    assert graph.graph == EMPTY
+
+
+def test_g05_a_new_spec_is_kept() -> None:
+    graph = run(EMPTY)
+    assert graph.graph == EMPTY
+    graph.apply(INNER)
+    testing.drain()
+
+    assert graph.graph == INNER
+
+
+def test_g06_a_changed_spec_starts_nodes() -> None:
+    graph = run(EMPTY)
+    assert graph.children == {}
+    graph.apply(INNER_RUNS)
+    testing.drain()
+
+    assert not never_ran(graph.children["inner"])
+    assert graph.status == "completed"
+
+
+def test_g07_nodes_that_are_no_more_in_the_spec_are_disowned_and_terminated() -> None:
+    graph = run(INNER_RUNS)
+    child = graph.children["inner"]
+    assert child.parent == graph
+    graph.apply(EMPTY)
+    testing.drain()
+
+    assert graph.children == {}
+    assert graph.child("inner") is None
+    assert flow.get(child.pk).parent is None
+    assert child.status == "terminated"
+
+
+# First messages, and nodes that are adopted
+
+
+def test_g08_first_messages_run_a_node(settings: Settings) -> None:
+    settings.HIPQ = {"default": {"FLOW": {"LOG": "all"}}}
+    graph = run(doubling([4]))
+    child = graph.children["twice"]
+
+    assert child.info["component"] == "g.twice"
+    assert child.info["queue"] == "default"
+    assert graph.status == "completed"
+    first, entry = (row.entry for row in LogEntry.objects.filter(node=child.pk).order_by("pk"))
+    assert first["write"] == [{"node": child.pk, "input": "number", "data": [4]}]
+    assert entry["read"] == [{"node": child.pk, "input": "number", "data": [4]}]
+    assert entry["write"] == [{"node": child.pk, "output": "out", "data": [8]}]
+    assert graph.outputs["doubled"].read() == 8
+
+
+def test_g09_first_messages_of_an_out_port_go_where_it_leads() -> None:
+    graph = run(twice_the_total(total={"outputs": {"out": {"init": [5]}}}))
+
+    assert len(graph.children) == 2
+    assert graph.status == "completed"
+    assert graph.outputs["result"].read() == 10
+
+
+def test_g10_several_first_messages_keep_their_order() -> None:
+    graph = run(doubling([4, 5]))
+
+    assert len(graph.children) == 1
+    assert graph.status == "completed"
+    assert list(graph.outputs["doubled"]) == [8, 10]
+
+
+def test_g11_a_node_runs_at_once_without_messages() -> None:
+    graph = run(INNER_RUNS)
+
+    assert graph.status == "completed"
+    child = graph.children["inner"]
+    assert not never_ran(child)
+    assert (child.info["component"], child.info["args"]) == ("flow.graph", [])
+
+
+def test_g12_a_node_that_is_there_is_adopted() -> None:
+    there = flow.start(EMPTY)
+    assert there.parent is None
+    graph = run({"nodes": {"inner": {"component": "flow.graph", "init": there.pk}}})
+
+    assert graph.children == {"inner": there}
+    assert flow.get(there.pk).parent == graph
+
+
+def test_g13_no_node_is_adopted_where_another_one_is_already() -> None:
+    there, graph = flow.start(EMPTY), run(INNER_RUNS)
+    before = graph.children
+    with pytest.raises(flow.GraphError, match="the child of this name is"):
+        graph.apply({"nodes": {"inner": {"component": "flow.graph", "init": there.pk}}})
+
+    assert graph.children == before
+    assert there.parent is None
+
+
+def test_g14_a_node_is_adopted_only_if_it_is_as_the_spec_says() -> None:
+    there = flow.start(Power, args=[2])
+    spec = {"component": "g.power", "args": [2], "init": there.pk}
+    for wrong, said in (
+        ({"init": 999_999}, "there is no node 999999"),
+        ({"queue": "another"}, "its queue is 'default', not 'another'"),
+        ({"component": "flow.graph", "args": []}, "its component is 'g.power', not 'flow.graph'"),
+        ({"args": [3]}, r"its args is \[2\], not \[3\]"),
+    ):
+        with pytest.raises(flow.GraphError, match=said):
+            flow.start({"nodes": {"power": spec | wrong}})
+        assert there.parent is None
+
+    assert flow.start({"nodes": {"power": spec}}).children == {"power": there}
+
+
+# The ports of graphs
+
+
+def test_g15_what_comes_in_goes_through_and_out() -> None:
+    graph = run(ADD_UP, numbers=[[1, 2, 3, 4]])
+
+    assert len(graph.children) == 1
+    assert graph.status == "completed"
+    assert graph.outputs["total"].read() == 10
+
+
+def test_g16_defaults_of_in_ports_go_through() -> None:
+    spec = {
+        "nodes": {"plus": {"component": "g.plus"}},
+        "inputs": {"x": "plus.x", "y": "plus.y"},
+        "outputs": {"sum": "plus.out"},
+    }
+    graph = flow.start(spec, inputs={"x": {"default": 5}}, data={"y": [7]})
+    testing.drain()
+
+    assert graph.status == "completed"
+    assert graph.outputs["sum"].read() == 12
+
+
+def test_g17_ports_follow_a_new_spec() -> None:
+    graph = run({"nodes": ADD_UP["nodes"]})
+    assert (list(graph.inputs), list(graph.outputs)) == ([], [])
+    graph.apply(ADD_UP)
+    graph.inputs["numbers"].write([1, 2, 3, 4])
+    testing.drain()
+
+    assert (list(graph.inputs), list(graph.outputs)) == (["numbers"], ["total"])
+    assert graph.outputs["total"].read() == 10
+
+
+def test_g18_a_node_at_an_in_port_does_not_run_before_something_comes() -> None:
+    graph = run(ADD_UP)
+    assert graph.status == "completed"
+    assert never_ran(graph.children["total"])
+    graph.inputs["numbers"].write([1, 2, 3])
+    testing.drain()
+
+    assert not never_ran(graph.children["total"])
+
+
+# Their nodes
+
+
+def test_g19_a_graph_in_a_graph_does_not_run_before_something_comes() -> None:
+    flow.graph("g.add_up", ADD_UP)
+    graph = run({"nodes": {"inner": {"component": "g.add_up"}}})
+
+    assert graph.status == "completed"
+    assert never_ran(graph.children["inner"].children["total"])
+
+
+def test_g20_a_node_does_not_run_before_something_comes_from_the_one_before_it() -> None:
+    nodes = {"inner": {"component": "flow.graph", "init": True}, "twice": {"component": "g.twice"}}
+    graph = run({"nodes": nodes, "edges": ["inner.out -> twice.number"]})
+
+    assert graph.status == "completed"
+    assert not never_ran(graph.children["inner"])
+    assert never_ran(graph.children["twice"])
+
+
+def test_g21_a_node_is_started_once() -> None:
+    inner = {"component": "flow.graph", "inputs": {"in": {"init": [1]}}}
+    graph = flow.start({"nodes": {"inner": inner}})
+    before = graph.children
+    testing.drain()
+    graph.run()
+    assert graph.status == "queued"
+    testing.drain()
+
+    assert graph.status == "completed"
+    assert graph.children == before
+
+
+def test_g22_a_node_has_the_options_of_ports_that_the_spec_gives() -> None:
+    inner = {"component": "flow.graph", "init": True, "inputs": {"mine": {"default": 123}}}
+    graph = run({"nodes": {"inner": inner}})
+    graph.run()
+    assert graph.status == "queued"
+    testing.drain()
+
+    assert graph.status == "completed"
+    assert graph.children["inner"].inputs["mine"].default == 123
+
+
+# Their edges
+
+
+def test_g23_messages_go_along_edges() -> None:
+    graph = run(twice_the_total(), numbers=[[1, 2, 3, 4]])
+
+    assert len(graph.children) == 2
+    assert graph.status == "completed"
+    assert graph.outputs["result"].read() == 20
+
+
+def test_g24_what_goes_on_to_a_node_comes_out_too() -> None:
+    spec = twice_the_total()
+    spec["nodes"]["again"] = {"component": "g.twice"}
+    spec["edges"].append("twice.out -> again.number")
+    spec["outputs"] = {"doubled": "twice.out", "quadrupled": "again.out"}
+    graph = run(spec, numbers=[[1, 2, 3, 4]])
+
+    assert len(graph.children) == 3
+    assert graph.status == "completed"
+    assert graph.outputs["doubled"].read() == 20
+    assert graph.outputs["quadrupled"].read() == 40
+
+
+def test_g25_defaults_of_out_ports_go_along_edges() -> None:
+    total = {"component": "g.total", "init": True, "outputs": {"out": {"default": 10}}}
+    spec = {
+        "nodes": {"total": total, "plus": {"component": "g.plus"}},
+        "edges": ["total.out -> plus.x"],
+        "inputs": {"y": "plus.y"},
+        "outputs": {"result": "plus.out"},
+    }
+    graph = run(spec, y=[15])
+
+    assert len(graph.children) == 2
+    assert graph.outputs["result"].read() == 25
+    assert graph.status == "completed"
+
+
+# Fibonacci's numbers, where two paths meet
+
+
+def fibonacci(step: dict[str, Any]) -> dict[str, Any]:
+    """Return the graph of the original: `n` and the row come together in `object`.
+
+    The row that was made last is the default of `wait`, so the next number goes on from there.
+    """
+    return {
+        "nodes": {
+            "ask": {"component": "flow.connect"},
+            "keep_n": {"component": "flow.set_default"},
+            "keep_row": {"component": "flow.set_default"},
+            "wait": {"component": "flow.wait", "inputs": {"in": {"default": [1, 1]}}},
+            "object": {"component": "flow.object", "inputs": {"data": {}, "n": {}}},
+            "step": step,
+            "choose": {"component": "flow.key_value", "outputs": {"data": {}, "result": {}}},
+        },
+        "edges": [
+            "ask.out -> keep_n.in",
+            "ask.out -> wait.trigger",
+            "keep_n.out -> object.n",
+            "wait.out -> object.data",
+            "object.out -> step.value",
+            "step.out -> choose.in",
+            "choose.data -> object.data",
+            "choose.data -> keep_row.in",
+            "keep_row.out -> wait.in",
+        ],
+        "inputs": {"n": "ask.in"},
+        "outputs": {"result": "choose.result"},
+    }
+
+
+def run_one_at_a_time(graph: flow.Node) -> None:
+    """Run the first node, in the order of the spec, that has something to do; until none has."""
+    nodes = list(graph.children.values())
+    while due := [node for node in nodes if testing.due(node)]:
+        testing.run_inline(due[0], queue=False)
+
+
+def in_jq(spec: dict[str, Any]) -> dict[str, Any]:
+    """Return the graph whose step is the filter of the original."""
+    edges = [edge.replace("step.value", "step.in") for edge in spec["edges"]]
+    return {**spec, "edges": edges}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        fibonacci({"component": "g.longer"}),
+        in_jq(fibonacci({"component": "flow.filter", "inputs": {"filter": {"default": LONGER}}})),
+    ],
+    ids=["python", "jq"],
+)
+def test_fibonaccis_numbers_as_the_original_makes_them(spec: dict[str, Any]) -> None:
+    if "flow.filter" in str(spec):
+        pytest.importorskip("jq")
+    graph = flow.start(spec)
+    found = []
+    for n in range(1, 9):
+        graph.inputs["n"].write(n)
+        run_one_at_a_time(graph)
+        found += list(graph.outputs["result"])
+    assert found == [1, 1, 2, 3, 5, 8, 13, 21]
+
+    alone = flow.start(spec, data={"n": [6]})
+    run_one_at_a_time(alone)
+    assert list(alone.outputs["result"]) == [8]

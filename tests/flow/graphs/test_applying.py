@@ -1,0 +1,343 @@
+"""What a changed spec changes, and what it leaves alone."""
+
+import json
+from typing import Any
+
+import pytest
+from django.db import transaction
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from hipq_django import flow
+from hipq_django.flow import testing
+from hipq_django.flow.graphs.problem import errors_of
+from hipq_django.flow.models import Channel, Connection, Node, NodePort
+
+pytestmark = pytest.mark.django_db
+
+TWICE: dict[str, Any] = {
+    "nodes": {"one": {"component": "t.double"}, "two": {"component": "t.double"}},
+    "edges": ["one.out -> two.number"],
+    "inputs": {"number": "one.number"},
+    "outputs": {"result": "two.out"},
+}
+ONE = {"nodes": {"one": {"component": "t.double"}}, "inputs": {"number": "one.number"}}
+
+
+def of(component: str, **given: Any) -> dict[str, Any]:
+    """Return a spec with one node, named x."""
+    return {"nodes": {"x": {"component": component, **given}}}
+
+
+def started(component: str, **given: Any) -> tuple[Node, Node]:
+    graph = flow.start(of(component, **given))
+    return graph, graph.children["x"]
+
+
+# Nodes that vanish
+
+
+@pytest.mark.parametrize("removed", [{}, {"removed": "keep"}])
+def test_a_node_that_vanished_gets_and_gives_nothing_any_more(removed: dict[str, str]) -> None:
+    graph = flow.start(TWICE)
+    one, gone = graph.children["one"], graph.children["two"]
+    graph.apply({**ONE, **removed})
+    testing.drain()
+    graph.inputs["number"].write(1)
+    gone.outputs["out"].write("stays here")
+    testing.drain()
+
+    assert one.outputs["out"].peek(9) == [2]
+    assert gone.inputs["number"].size == 0
+    assert graph.outputs["result"].size == 0
+    assert gone.outputs["out"].size == 1
+
+
+def test_a_node_that_came_again_is_the_only_one_that_gets_messages() -> None:
+    graph = flow.start(TWICE)
+    gone = graph.children["two"]
+    graph.apply(ONE)
+    graph.apply(TWICE)
+    graph.inputs["number"].write(1)
+    testing.drain()
+
+    assert list(graph.outputs["result"]) == [4]
+    assert gone.inputs["number"].size == 0
+    assert Connection.objects.count() == 3
+
+
+def test_nodes_that_vanished_together_stay_connected_with_each_other() -> None:
+    graph = flow.start(TWICE)
+    one, two = graph.children.values()
+    graph.apply({"nodes": {}, "removed": "keep"})
+    one.inputs["number"].write(1)
+    testing.drain()
+
+    assert list(two.outputs["out"]) == [4]
+
+
+# Ports
+
+
+def test_options_of_ports_follow() -> None:
+    graph, node = started("t.add", inputs={"x": {}, "y": {"default": 5, "channels": ["/old"]}})
+    node.inputs["x"].write(1)
+    graph.apply(of("t.add", inputs={"x": {}, "y": {"default": 7, "channels": ["/new"]}}))
+    testing.drain()
+
+    assert list(node.outputs["out"]) == [8]
+    assert node.inputs["y"].channels == ["/new"]
+    graph.apply(of("t.add", inputs={"x": {"mode": "memory", "type": "int"}, "y": {}}))
+    assert node.inputs["y"].default is flow.NOTHING
+    assert not Channel.objects.exists()
+    assert (node.inputs["x"].row.mode, node.inputs["x"].row.type) == ("memory", "int")
+    graph.apply(of("t.add"))
+    assert node.inputs["y"].read() == 1  # as it is declared
+    assert node.inputs["x"].row.mode == "queue"
+
+
+def test_true_and_1_are_different_defaults() -> None:
+    graph, node = started("t.add", inputs={"y": {"default": 1}})
+    graph.apply(of("t.add", inputs={"y": {"default": True}}))
+
+    assert node.inputs["y"].default is True
+
+
+def test_a_default_lets_a_node_go_on_that_waited_for_it() -> None:
+    graph, node = started("t.both")
+    node.inputs["a"].write(1)
+    testing.drain()
+    assert node.status == "suspended"
+    graph.apply(of("t.both", inputs={"b": {"default": 2}}))
+    testing.drain()
+
+    assert list(node.outputs["out"]) == [[1, 2]]
+
+
+def test_only_what_differs_is_changed() -> None:
+    given: dict[str, Any] = {"y": {"default": 5}}
+    graph, node = started("t.add", inputs=given)
+    node.inputs["y"].default = 6  # by a variable, or an operator
+    node.inputs["x"].channels = ["/x"]
+    graph.apply(of("t.add", inputs=given))
+    assert node.inputs["y"].default == 6
+    graph.apply(of("t.add", inputs={"y": {"default": 5, "channels": ["/y"]}}))
+
+    assert node.inputs["y"].default == 6
+    assert node.inputs["y"].channels == ["/y"]
+    assert node.inputs["x"].channels == ["/x"]
+
+
+@pytest.mark.parametrize("more", [{}, {"named": {}}])
+def test_ports_that_came_into_being_stay_with_their_messages(more: dict[str, Any]) -> None:
+    wild = {"*": {"default": 3}}
+    graph, node = started("t.sum", inputs=wild)
+    node.pause()
+    node.inputs["dynamic"].write("unread")
+    graph.apply(of("t.sum", inputs=wild | more))
+
+    assert node.inputs["dynamic"].peek() == ["unread"]
+    assert set(node.inputs) == {"number", "dynamic", *more}
+    graph.apply(of("t.sum", inputs={"*": {"default": 4}, **more}))
+    assert node.inputs["dynamic"].default == 3
+    assert node.inputs["new"].default == 4
+
+
+def test_a_port_that_came_into_being_keeps_what_it_has_when_it_is_named() -> None:
+    graph, node = started("t.wild")
+    node.inputs["dynamic"].default = "set since"
+    graph.apply(of("t.wild", inputs={"dynamic": {"default": 123, "channels": ["/a"]}}))
+
+    assert node.inputs["dynamic"].default == "set since"
+    assert node.inputs["dynamic"].channels == ["/a"]
+
+
+def test_a_port_that_is_named_no_more_goes() -> None:
+    graph, node = started("t.sum", inputs={"more": {}, "number": {"default": 1}})
+    graph.apply(of("t.sum"))
+
+    assert list(node.inputs) == ["number"]
+    assert node.inputs["number"].default is flow.NOTHING
+
+
+def test_a_port_that_is_left_out_stays_while_messages_lie_on_it() -> None:
+    graph, node = started("t.sum", inputs={"first": {}, "second": {}})
+    node.pause()
+    node.inputs["first"].write("unread")
+    graph.apply(of("t.sum"))
+
+    assert set(node.inputs) == {"number", "first"}
+    assert node.inputs["first"].peek() == ["unread"]
+
+
+def test_a_port_that_an_edge_still_names_stays() -> None:
+    wild: dict[str, Any] = {"component": "t.wild", "inputs": {"a": {"default": 1}}}
+    spec = {"nodes": {"x": wild}, "inputs": {"in": "x.a"}}
+    graph = flow.start(spec)
+    node = graph.children["x"]
+    node.pause()
+    graph.inputs["in"].write("unread")
+    graph.apply({"nodes": {"x": {"component": "t.wild"}}, "inputs": {"in": "x.a"}})
+
+    assert node.inputs["a"].peek() == ["unread"]
+    assert node.inputs["a"].default == 123
+
+
+def test_ports_of_the_graph_follow() -> None:
+    graph = flow.start(TWICE, inputs={"number": {"channels": ["/numbers"]}})
+    graph.inputs["by_hand"].write(1)
+    graph.apply({**TWICE, "outputs": {"result": "two.out", "half": "one.out"}})
+    assert list(graph.outputs) == ["result", "half"]
+    assert graph.inputs["number"].channels == ["/numbers"]
+    graph.apply({"nodes": TWICE["nodes"]})
+
+    assert list(graph.inputs) == ["by_hand"]
+    assert list(graph.outputs) == []
+
+
+def test_ports_of_a_graph_in_a_graph_follow() -> None:
+    flow.graph("t.twice", TWICE)
+    graph, inner = started("t.twice", inputs={"number": {"channels": ["/a"]}})
+    graph.apply(of("t.twice", inputs={"number": {"channels": ["/b"]}}))
+    assert inner.inputs["number"].channels == ["/b"]
+    graph.apply(of("t.twice"))
+
+    assert inner.inputs["number"].channels == []
+    inner.inputs["number"].write(1)
+    testing.drain()
+    assert list(inner.outputs["result"]) == [4]
+
+
+# Jobs
+
+
+def test_jobs_and_their_queue_follow() -> None:
+    graph, node = started("t.double", queue="slow", job={"priority": 5})
+    graph.apply(of("t.double", queue="fast", job={"priority": 7, "timeout": 60}))
+
+    stored = flow.get(node.pk)
+    assert stored.queue.name == "fast"
+    assert stored.job_options == {"priority": 7, "timeout": 60, "queue": "fast"}
+    graph.apply(of("t.double"))
+    stored = flow.get(node.pk)
+    assert (stored.queue.name, stored.job_options) == ("default", {})
+
+
+def test_the_same_spec_changes_nothing() -> None:
+    spec = of("t.add", queue="slow", job={"priority": 5}, inputs={"*": {}, "y": {"default": 2}})
+    graph, node = started(**spec["nodes"]["x"])
+    node.inputs["z"].write(1)
+    testing.drain()
+    before = (list(node.ports.order_by("pk").values()), flow.get(node.pk).job_options)
+    graph.apply(spec)
+
+    assert (list(node.ports.order_by("pk").values()), flow.get(node.pk).job_options) == before
+    assert node.status == "completed"
+
+
+# Nodes that are adopted
+
+
+def test_an_adopted_node_gets_the_ports_of_the_spec_and_keeps_its_others() -> None:
+    there = flow.start("t.add", run=False, inputs={"x": {"channels": ["/mine"]}})
+    flow.start(of("t.add", init=there.pk, inputs={"y": {"default": 9, "init": [1]}}))
+
+    assert there.inputs["y"].default == 9
+    assert there.inputs["y"].peek() == [1]
+    assert there.inputs["x"].channels == ["/mine"]
+
+
+def test_first_messages_of_out_ports_go_where_these_lead() -> None:
+    nodes = {
+        "one": {"component": "t.double", "outputs": {"out": {"init": [5]}}},
+        "two": {"component": "t.double"},
+    }
+    graph = flow.start({**TWICE, "nodes": nodes})
+    testing.drain()
+
+    assert list(graph.outputs["result"]) == [10]
+
+
+# Whatever the change
+
+options: Any = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": st.sampled_from(["", "dict"]),
+        "default": st.sampled_from([{}, {"a": 1}, {"a": True}]),
+        "channels": st.lists(st.sampled_from(["/a", "/b"]), max_size=2),
+        "mode": st.sampled_from(["queue", "memory"]),
+        "more": st.booleans(),
+    },
+)
+some_ports: Any = st.dictionaries(st.sampled_from(["x", "y", "out", "*", "new"]), options)
+some_nodes: Any = st.fixed_dictionaries(
+    {},
+    optional={
+        "inputs": some_ports,
+        "outputs": some_ports,
+        "queue": st.sampled_from(["slow", "fast"]),
+        "job": st.fixed_dictionaries({}, optional={"priority": st.integers(0, 2)}),
+    },
+)
+named: Any = st.dictionaries(st.sampled_from(["one", "two", "inner"]), some_nodes)
+some_edges: Any = st.sets(
+    st.sampled_from(
+        ["one.out -> two.x", "two.out -> one.x", "one.out -> two.y", "two.out -> one.y"]
+    )
+)
+
+
+def spec_of(nodes: dict[str, Any], edges: set[str]) -> dict[str, Any]:
+    """Return a spec of nodes of which each name has a component."""
+    kinds = {"one": "t.add", "two": "t.wild", "inner": "t.inner_of_any"}
+    nodes = {name: {"component": kinds[name], **given} for name, given in nodes.items()}
+    inputs = {"in": [f"{name}.x" for name in nodes if name != "inner"]} if nodes else {}
+    joined = [edge for edge in sorted(edges) if {"one", "two"} <= set(nodes)]
+    return {"nodes": nodes, "edges": joined, "inputs": inputs}
+
+
+def made(graph: Node, spec: dict[str, Any]) -> dict[str, Any]:
+    """Return what there is of a graph: the ports that it names, its jobs and connections."""
+    nodes = {"": graph, **graph.children}
+    names = {node.pk: name for name, node in nodes.items()}
+    stored = Node.objects.filter(pk__in=names).select_related("queue")
+    links = Connection.objects.filter(source__node__in=names, target__node__in=names)
+    ends = ("source__node", "source__name", "target__node", "target__name")
+    return {
+        "ports": {
+            (names[row.node_id], row.direction, row.name): (
+                (row.mode, row.type, row.has_default, json.dumps(row.value), row.meta),
+                sorted(row.channel_rows.values_list("name", flat=True)),
+            )
+            for row in NodePort.objects.filter(node__in=names)
+            if is_named(spec, names[row.node_id], row)
+        },
+        "jobs": {names[row.pk]: (row.queue.name, row.job_options) for row in stored},
+        "edges": {(names[a], b, names[c], d) for a, b, c, d in links.values_list(*ends)},
+    }
+
+
+def is_named(spec: dict[str, Any], node: str, port: NodePort) -> bool:
+    """Return whether a port is declared or named, and did not come into being by a *."""
+    if node == "one" and port.name in ("x", "y", "out"):
+        return True
+    sides = spec["nodes"].get(node, spec)
+    return port.name in sides.get("inputs" if port.direction == "in" else "outputs", {})
+
+
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(named, some_edges, named, some_edges)
+def test_a_graph_that_changed_is_as_one_that_was_started_so(
+    before: Any, edges_before: Any, after: Any, edges_after: Any
+) -> None:
+    flow.graph("t.inner_of_any", TWICE)
+    specs = [spec_of(before, edges_before), spec_of(after, edges_after)]
+    with transaction.atomic():
+        if not any(errors_of(flow.check(spec)) for spec in specs):
+            graph = flow.start(specs[0])
+            graph.apply(specs[1])
+            changed = made(graph, specs[1])
+            assert changed == made(flow.start(specs[1]), specs[1])
+            graph.apply(specs[1])
+            assert made(graph, specs[1]) == changed
+        transaction.set_rollback(True)

@@ -1,0 +1,323 @@
+"""Graphs as data: made, changed, and run."""
+
+from typing import Any
+
+import pytest
+from django.db import transaction
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from hipq_django import flow
+from hipq_django.flow import testing
+from hipq_django.flow.graphs.problem import errors_of
+from hipq_django.flow.models import Connection
+from tests.testapp.flows import Recorder
+
+pytestmark = pytest.mark.django_db
+
+TWICE = {
+    "nodes": {"one": {"component": "t.double"}, "two": {"component": "t.double"}},
+    "edges": ["one.out -> two.number"],
+    "inputs": {"number": "one.number"},
+    "outputs": {"result": "two.out"},
+}
+
+
+@flow.component("t.fib_first")
+def fib_first(n: Any) -> Any:
+    """Begin."""
+    return {"data": [1, 1], "n": n}
+
+
+@flow.component("t.fib_step")
+def fib_step(x: Any) -> Any:
+    """Make one step, or tell the result."""
+    (one, two), n = x["data"], x["n"]
+    if n <= 2:
+        return {"result": two}
+    return {"again": {"data": [two, one + two], "n": n - 1}}
+
+
+FIBONACCI = {
+    "nodes": {
+        "first": {"component": "t.fib_first"},
+        "step": {"component": "t.fib_step"},
+        "choose": {"component": "flow.key_value", "outputs": {"again": {}, "result": {}}},
+    },
+    "edges": ["first.out -> step.x", "step.out -> choose.in", "choose.again -> step.x"],
+    "inputs": {"n": "first.n"},
+    "outputs": {"result": "choose.result"},
+}
+
+
+def test_fibonacci() -> None:
+    node = flow.start(FIBONACCI)
+    for n in range(1, 9):
+        node.inputs["n"].write(n)
+    testing.drain(timeout=60)
+
+    assert sorted(node.outputs["result"]) == [1, 1, 2, 3, 5, 8, 13, 21]
+    node.inputs["n"].write(6)
+    testing.drain(timeout=60)
+    assert list(node.outputs["result"]) == [8]
+    assert node.status == "completed"
+
+
+def test_data_go_through_a_graph() -> None:
+    node = flow.start(TWICE, data={"number": [1, 2]}, alias="twice")
+    testing.drain()
+
+    assert list(node.outputs["result"]) == [4, 8]
+    assert node.inputs["number"].size == 0
+    assert sorted(node.children) == ["one", "two"]
+    assert node.graph == TWICE
+
+
+def test_a_graph_is_started_by_its_name() -> None:
+    flow.graph("t.twice", TWICE)
+    node = flow.start("t.twice", alias="twice", on_conflict="return")
+
+    assert flow.start("t.twice", alias="twice", on_conflict="return") == node
+    assert flow.Node.objects.count() == 3
+
+
+def test_an_invalid_graph_is_refused_with_all_problems() -> None:
+    with pytest.raises(flow.GraphError) as caught:
+        flow.start({"nodes": {"a": {"component": "missing"}}, "edges": ["a.b"]})
+
+    assert len(caught.value.problems) == 2
+    assert "nodes.a.component" in str(caught.value)
+    assert not flow.Node.objects.exists()
+
+
+def test_a_graph_is_changed_while_it_runs() -> None:
+    node = flow.start(TWICE, data={"number": [1]})
+    testing.drain()
+    thrice = {
+        **TWICE,
+        "nodes": {**TWICE["nodes"], "three": {"component": "t.double"}},  # type: ignore[dict-item]  # a dict of dicts
+        "edges": ["one.out -> two.number", "two.out -> three.number"],
+        "outputs": {"result": "three.out"},
+    }
+    before = node.children
+    node.apply(thrice)
+    node.inputs["number"].write(1)
+    testing.drain()
+
+    assert list(node.outputs["result"]) == [4, 8]
+    assert {name: node.children[name] for name in before} == before
+    assert Connection.objects.count() == 4
+
+
+def test_nodes_that_vanish_are_disowned_and_terminated() -> None:
+    node = flow.start(TWICE)
+    gone = node.children["two"]
+    smaller = {"nodes": {"one": {"component": "t.double"}}, "inputs": {"number": "one.number"}}
+    node.apply(smaller)
+    testing.drain()
+
+    assert sorted(node.children) == ["one"]
+    assert gone.status == "terminated"
+    assert flow.get(gone.pk).parent is None
+
+
+def test_nodes_that_vanish_may_be_kept() -> None:
+    node = flow.start(TWICE)
+    kept = node.children["two"]
+    node.apply({"nodes": {"one": {"component": "t.double"}}, "removed": "keep"})
+    testing.drain()
+
+    assert kept.status == "completed"
+
+
+def test_a_start_is_refused_with_all_that_does_not_fit() -> None:
+    flow.graph("t.broken", {"nodes": {"x": {"component": "missing"}}})
+    nodes: dict[str, Any] = {
+        "numbers": {"component": "t.double", "args": [1], "inputs": {"number": {"type": "int"}}},
+        "orders": {"component": "t.cards", "queue": "No Queue", "job": {"priority": "high"}},
+        "adopted": {"component": "t.double", "init": 999_999},
+        "first": {"component": "t.double", "inputs": {"number": {"type": "int", "init": ["a"]}}},
+        "stage": {"component": "flow.jobs"},
+        "graph": {"component": "t.broken", "args": [1]},
+    }
+    spec = {"nodes": nodes, "edges": ["missing.out -> orders.order"]}
+    with pytest.raises(flow.GraphError) as caught:
+        flow.start(spec)
+
+    assert [problem.path for problem in caught.value.problems] == [
+        "nodes.numbers.args",
+        "nodes.orders.job.priority",
+        "nodes.orders.queue",
+        "nodes.adopted.init",
+        "nodes.first.inputs.number.init[0]",
+        "nodes.stage.args",
+        "nodes.graph.component",
+        "nodes.graph.args",
+        "edges[0]",
+    ]
+    assert not flow.Node.objects.exists()
+
+
+def test_warnings_do_not_refuse_a_start() -> None:
+    spec = {"nodes": {"one": {"component": "t.double"}}}
+
+    assert [problem.level for problem in flow.check(spec)] == ["warning"]
+    assert flow.start(spec).children["one"].exists()
+
+
+anything: Any = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=5,
+)
+ports: Any = st.dictionaries(
+    st.sampled_from(["number", "out", "*", "in", "new", "order", "a b"]),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "init": st.lists(anything, max_size=2) | anything,
+            "type": st.sampled_from(["int", "dict", "date"]) | anything,
+            "default": anything,
+            "channels": st.just(["/a"]) | anything,
+            "mode": st.sampled_from(["queue", "memory"]) | anything,
+        },
+    )
+    | anything,
+    max_size=3,
+)
+jobs: Any = st.dictionaries(
+    st.sampled_from(
+        ["priority", "timeout", "throttle_factor", "time_windows", "queue", "data", "key"]
+    ),
+    anything,
+)
+node_specs: Any = st.fixed_dictionaries(
+    {},
+    optional={
+        "component": st.sampled_from(["t.double", "t.cards", "t.wild", "flow.jobs", "t.inner"]),
+        "jobs": anything,
+        "args": st.lists(anything, max_size=3) | anything,
+        "queue": st.sampled_from(["default", "other"]) | anything,
+        "init": st.integers(-1, 3) | anything,
+        "job": jobs | anything,
+        "inputs": ports | anything,
+        "outputs": ports | anything,
+    },
+)
+edges: Any = st.lists(
+    st.sampled_from(
+        ["a.out -> b.number", "b.out -> a.number", "a.x -> b.order", "a.out -> b.order"]
+    ),
+    max_size=3,
+)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(nodes=st.dictionaries(st.sampled_from(["a", "b"]), node_specs), joined=edges)
+def test_what_the_check_lets_pass_is_started(nodes: Any, joined: Any) -> None:
+    flow.graph("t.inner", TWICE)
+    spec = {"nodes": nodes, "edges": joined}
+    with transaction.atomic():
+        if errors_of(flow.check(spec)):
+            with pytest.raises(flow.GraphError):
+                flow.start(spec)
+        else:
+            assert sorted(flow.start(spec).children) == sorted(nodes)
+        transaction.set_rollback(True)
+
+
+def test_an_adopted_node_that_leads_back_is_a_problem() -> None:
+    one, two, other = (flow.start("t.add", run=False) for _ in range(3))
+    two.inputs["x"].connect(other.inputs["x"])
+    other.inputs["x"].connect(one.outputs["out"])
+    nodes = {
+        "one": {"component": "t.add", "init": one.pk},
+        "two": {"component": "t.add", "init": two.pk},
+    }
+    with pytest.raises(flow.GraphError, match="go round for ever"):
+        flow.start({"nodes": nodes, "edges": ["one.out -> two.x"]})
+
+    assert one.parent is None
+
+
+def test_a_node_above_the_graph_cannot_be_adopted() -> None:
+    root = flow.start("t.add", run=False)
+    with pytest.raises(flow.GraphError, match=r"nodes\.x\.init.*above it"):
+        root.spawn("graph", {"nodes": {"x": {"component": "t.add", "init": root.pk}}})
+
+
+def test_a_change_that_is_invalid_changes_nothing() -> None:
+    node = flow.start(TWICE)
+    for wrong in (
+        {"nodes": {"one": {"component": "missing"}}},
+        {"nodes": {"one": {"component": "t.sum"}}},
+        {"nodes": {"one": {"component": "t.double", "init": 99_999}}},
+    ):
+        with pytest.raises(flow.GraphError):
+            node.apply(wrong)
+        assert sorted(node.children) == ["one", "two"]
+        assert node.graph == TWICE
+    with pytest.raises(flow.GraphError, match="is no graph"):
+        node.children["one"].apply(TWICE)
+
+
+def test_a_node_is_adopted_by_its_id() -> None:
+    there = flow.start("t.double", run=False)
+    node = flow.start({"nodes": {"one": {"component": "t.double", "init": there.pk}}})
+
+    assert node.children == {"one": there}
+    with pytest.raises(flow.GraphError, match="does not fit"):
+        flow.start({"nodes": {"one": {"component": "t.double", "init": there.pk}}})
+
+
+def test_a_graph_tells_how_its_children_are() -> None:
+    graph = flow.start({"nodes": {"one": {"component": "t.recorder"}}})
+    child = graph.children["one"]
+    child.state.set(perform=["raise"])
+    child.run()
+    testing.drain(errors=False)
+    assert graph.status == "failed"
+
+    child.state.set(perform=["suspend"])
+    child.run(force=True)
+    testing.drain()
+    assert graph.status == "suspended"
+    child.state.set(perform=[])
+    child.run()
+    testing.drain()
+    assert graph.status == "completed"
+    assert Recorder.calls.count("perform") == 3
+
+
+def test_a_graph_in_a_graph() -> None:
+    flow.graph("t.twice", TWICE)
+    outer = {
+        "nodes": {"inner": {"component": "t.twice"}, "after": {"component": "t.double"}},
+        "edges": ["inner.result -> after.number"],
+        "inputs": {"number": "inner.number"},
+        "outputs": {"result": "after.out"},
+    }
+    node = flow.start(outer, data={"number": [1]})
+    testing.drain()
+
+    assert list(node.outputs["result"]) == [8]
+    node.apply(outer)
+    assert sorted(node.children["inner"].children) == ["one", "two"]
+
+
+def test_a_graph_that_names_itself_is_refused() -> None:
+    flow.graph("t.endless_graph", {"nodes": {"again": {"component": "t.endless_graph"}}})
+    with pytest.raises(flow.GraphError, match="graphs contain each other"):
+        flow.start("t.endless_graph")
+
+    assert not flow.Node.objects.exists()
+
+
+def test_a_steady_pipeline_costs_no_runs_of_the_graph() -> None:
+    node = flow.start(TWICE)
+    testing.drain()
+    before = flow.Node.objects.get(pk=node.pk).runs
+    for number in range(5):
+        node.inputs["number"].write(number)
+        testing.drain()
+
+    assert flow.Node.objects.get(pk=node.pk).runs == before

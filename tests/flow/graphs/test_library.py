@@ -1,0 +1,180 @@
+"""The standard components."""
+
+import sys
+from typing import Any
+
+import pytest
+
+import hipq_django as hipq
+from hipq_django import flow
+from hipq_django.flow import testing
+from hipq_django.flow.library import filtering
+
+pytestmark = pytest.mark.django_db
+
+
+def result(component: str, inputs: Any = None, out: str = "out", **data: Any) -> list[Any]:
+    ports = {name.rstrip("_"): values for name, values in data.items()}
+    node = flow.start(component, inputs=inputs, data=ports)
+    testing.drain()
+    return list(node.outputs[out])
+
+
+CASES: list[tuple[str, dict[str, list[Any]], list[Any]]] = [
+    ("flow.array", {"b": [1], "a": [2]}, [[2, 1]]),
+    ("flow.object", {"b": [1], "a": [2]}, [{"a": 2, "b": 1}]),
+    ("flow.concat", {"b": [[1]], "a": [[2, 3]]}, [[2, 3, 1]]),
+    ("flow.merge", {"a": [{"x": 1, "y": 1}], "b": [{"x": 2}]}, [{"x": 2, "y": 1}]),
+    ("flow.each", {"in": [[1, None], []]}, [1, None]),
+    ("flow.product", {"in": [[[1, 2], [3]]]}, [[[1, 3], [2, 3]]]),
+    ("flow.zip", {"in": [[[1, 2], [3, 4]]]}, [[[1, 3], [2, 4]]]),
+    ("flow.flatten", {"in": [[1, [2, [3]]]]}, [[1, 2, 3]]),
+    ("flow.flatten", {"in": [[1, [2, [3]]]], "level": [1]}, [[1, 2, [3]]]),
+    ("flow.groups_of", {"in": [[1, 2, 3]], "size": [2]}, [[[1, 2], [3]]]),
+    ("flow.groups_of", {"in": [[1, 2, 3]], "size": [2], "fill": [0]}, [[[1, 2], [3, 0]]]),
+    ("flow.join", {"in": [["a", "b"]]}, ["a,b"]),
+    ("flow.join", {"in": [["a", "b"]], "sep": ["-"]}, ["a-b"]),
+    ("flow.split", {"in": ["a,b"]}, [["a", "b"]]),
+    ("flow.repeat", {"in": ["a"], "times": [3]}, ["a", "a", "a"]),
+    ("flow.permutation", {"in": [[1, 2, 3]], "n": [2]}, [[[1, 2], [1, 3], [2, 3]]]),
+    ("flow.permutation", {"in": [[1, 2]], "n": [2], "ordered": [True]}, [[[1, 2], [2, 1]]]),
+    ("flow.connect", {"in": [1, 2]}, [1, 2]),
+    ("flow.wait", {"trigger": [0], "in": [1, 2]}, [1]),
+    ("flow.wait_each", {"in": [[1, 2, 2], [9]], "each": [2, 1, 2, 3]}, [[1, 2, 2]]),
+]
+
+
+@pytest.mark.parametrize(("component", "data", "expected"), CASES)
+def test_what_comes_out(component: str, data: dict[str, Any], expected: list[Any]) -> None:
+    assert result(component, **data) == expected
+
+
+def test_key_value_writes_to_the_ports_that_are_there() -> None:
+    node = flow.start("flow.key_value", outputs={"a": {}}, data={"in": [{"a": 1, "b": 2}]})
+    testing.drain()
+
+    assert list(node.outputs["a"]) == [1]
+    assert list(node.outputs) == ["a"]
+
+
+def test_a_variable_is_a_default_that_goes_along() -> None:
+    variable, user = flow.start("flow.set_default"), flow.start("t.add", run=False)
+    variable.outputs["out"].connect(user.inputs["y"])
+    variable.inputs["in"].write_many([5, 10])
+    testing.drain()
+    user.inputs["x"].write(1)
+    testing.drain()
+
+    assert list(user.outputs["out"]) == [11]
+
+
+def test_map_waits_for_what_comes_back() -> None:
+    graph = flow.start(
+        {
+            "nodes": {"map": {"component": "flow.map"}, "double": {"component": "t.double"}},
+            "edges": ["map.each -> double.number", "double.out -> map.each"],
+            "inputs": {"in": "map.in"},
+            "outputs": {"out": "map.out"},
+        },
+        data={"in": [[1, 2, 3], [4], []]},
+    )
+    testing.drain()
+
+    assert list(graph.outputs["out"]) == [[2, 4, 6], [8], []]
+    assert graph.status == "completed"
+
+
+def test_delay_hands_on_later() -> None:
+    node = flow.start("flow.delay", inputs={"delay": {"default": 60}}, data={"in": ["a", "b"]})
+    testing.drain()
+    assert node.outputs["out"].size == 0
+    assert node.status == "queued"
+    with hipq.testing.travel(seconds=61):
+        testing.drain()
+    assert list(node.outputs["out"]) == ["a", "b"]
+
+
+@pytest.mark.parametrize("component", ["flow.placeholder", "flow.widget"])
+def test_people_are_waited_for(component: str) -> None:
+    node = flow.start(component, data={"order": [1]})
+    testing.drain()
+    assert node.status == "suspended"
+    node.outputs["yes"].write(1)
+
+    assert node.outputs["yes"].read() == 1
+
+
+def test_what_cannot_be_taken_fails_the_node() -> None:
+    node = flow.start("flow.each", data={"in": ["no list"]})
+    with pytest.raises(TypeError, match="is no list"):
+        testing.drain()
+
+    assert node.status == "failed"
+
+
+def test_the_components_are_told_as_data() -> None:
+    told = {component["name"]: component for component in flow.components()}
+
+    assert told["flow.join"]["inputs"]["sep"]["default"] == ","
+    assert told["flow.join"]["description"] == "Join texts to one."
+    assert told["flow.join"]["public"]
+
+
+# jq
+
+
+def filtered(program: str, *values: Any) -> flow.Node:
+    return flow.start(
+        "flow.filter", inputs={"filter": {"default": program}}, data={"in": list(values)}
+    )
+
+
+@pytest.mark.parametrize(
+    ("program", "values", "expected"),
+    [
+        (".a", [{"a": 1}, {"a": [2]}, {}], [1, [2], None]),
+        (".[] | select(. > 1)", [[1, 2, 3]], [2, 3]),
+        ("empty", [1, 2], []),
+        ('"\\(.name): \\(.total * 2)"', [{"name": "Zoë", "total": 1.5}], ["Zoë: 3"]),
+        ('env | has("PATH")', [None], [False]),
+    ],
+)
+def test_filter_hands_on_what_jq_makes_of_each_value(
+    program: str, values: list[Any], expected: list[Any]
+) -> None:
+    node = filtered(program, *values)
+    testing.drain()
+
+    assert list(node.outputs["out"]) == expected
+    assert node.status == "completed"
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        (".a |", "syntax error"),
+        (".a", "Cannot index number"),
+        ('import "a" as a; .', "reads a module"),
+        ("[range(1e9)]", "needs more than 256 MB"),
+        ("def f: f; f", "took longer than 0.5 s"),
+    ],
+)
+def test_a_filter_that_cannot_be_used_or_does_not_end_fails_its_node(
+    monkeypatch: pytest.MonkeyPatch, program: str, message: str
+) -> None:
+    monkeypatch.setattr(filtering, "MAX_SECONDS", 0.5 if "took" in message else 60.0)
+    node = filtered(program, 1)
+    with pytest.raises(flow.FilterError, match=message):
+        testing.drain()
+
+    assert node.status == "failed"
+    assert node.inputs["in"].peek() == [1]
+
+
+def test_a_filter_without_jq_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jq", None)
+    node = filtered(".", 1)
+    with pytest.raises(flow.FilterError, match=r"pip install .hipq_django\[jq\]"):
+        testing.drain()
+
+    assert node.status == "failed"

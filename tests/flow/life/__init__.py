@@ -1,0 +1,1 @@
+"""The whole life of nodes, in any order of steps."""

@@ -1,0 +1,141 @@
+"""What tests of flows with several connections share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.db.models import Model, QuerySet
+
+from hipq_django.conf.instances import get_instance
+from hipq_django.flow.models import Wake
+from hipq_django.flow.runs import dispatching
+from hipq_django.scheduler import current_batch
+from tests.concurrency.conftest import session
+from tests.flushing import flush
+from tests.hand_worker import HandWorker
+from tests.job_life.actors import END, Actors
+from tests.job_life.steps import Steps
+
+__all__ = ["session"]
+
+ROUNDS = 50
+
+
+class FlowWorker(HandWorker):
+    """A worker that a test moves by hand, which also works until all nodes rest."""
+
+    def work_off(self) -> None:
+        """Work until nothing is due and no node has a wake."""
+        for _ in range(ROUNDS):
+            if not (self.work() or Wake.objects.exists()):
+                return
+        raise AssertionError(f"nodes that never rest: {list(Wake.objects.values())}")
+
+
+@pytest.fixture
+def worker(transactional_db: None) -> FlowWorker:
+    return FlowWorker()
+
+
+@pytest.fixture
+def steps(transactional_db: None) -> Iterator[Steps]:
+    """Steps of three connections, each of which stops where the test says."""
+    with Actors(3) as actors:
+        yield Steps(actors, lambda _: None, lambda: None)
+
+
+def end_all(steps: Steps) -> None:
+    """Let all steps come to their ends, one after the other."""
+    while stopped := steps.stopped:
+        steps.go_on(stopped[0], END)
+    assert not list(steps)
+
+
+@pytest.fixture
+def dispatch() -> Callable[[], int]:
+    return lambda: dispatching.dispatch(get_instance("default"))
+
+
+@pytest.fixture(autouse=True)
+def deferred_results_are_tried_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(current_batch, "DEFER_SECONDS", 0.0)
+
+
+@pytest.fixture
+def nobody_waits(transactional_db: None) -> Iterator[None]:
+    """The test's own connection fails where it would wait for a lock."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET lock_timeout = '2s'")
+    yield
+    with connection.cursor() as cursor:
+        cursor.execute("RESET lock_timeout")
+
+
+# The proof that a lock decides a race: without it the same steps end otherwise
+
+
+def plain_select(rows: QuerySet[Any], **_: Any) -> QuerySet[Any]:
+    """Stand where rows were locked."""
+    return rows
+
+
+def plain_list(rows: QuerySet[Any], **_: Any) -> list[Any]:
+    """Stand where rows were locked and read."""
+    return list(rows)
+
+
+def no_lock(*_: Any, **__: Any) -> str:
+    """Stand for the end of a statement that locks rows."""
+    return ""
+
+
+PLAIN: dict[str, Callable[..., Any]] = {
+    "locked": plain_select,
+    "for_key_share": plain_list,
+    "row_lock": no_lock,
+}
+
+
+def decided_by(
+    *places: str, without: Callable[..., Any] | str | None = None
+) -> pytest.MarkDecorator:
+    """Run a test twice: as it is, and with what stands at these places taken out.
+
+    The test is told by `holds` which of both it is. `without` stands in place of what is no lock.
+    """
+    taken_out = [
+        (place if place.startswith("hipq_django.") else f"hipq_django.flow.{place}", without)
+        for place in places
+    ]
+    return pytest.mark.parametrize(
+        "holds", [[], taken_out], indirect=True, ids=["locked", "unlocked"]
+    )
+
+
+def nothing(*_: Any, **__: Any) -> None:
+    """Stand for what is done at that place."""
+
+
+@contextmanager
+def without_constraint(model: type[Model], name: str) -> Iterator[None]:
+    """Let the database take what it refuses; what it took is gone when the constraint is back."""
+    [constraint] = [c for c in model._meta.constraints if c.name == name]
+    with connection.schema_editor() as editor:
+        editor.remove_constraint(model, constraint)
+    try:
+        yield
+    finally:
+        flush("default")
+        with connection.schema_editor() as editor:
+            editor.add_constraint(model, constraint)
+
+
+@pytest.fixture
+def holds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    for place, without in request.param:
+        monkeypatch.setattr(place, without or PLAIN[place.rpartition(".")[2]])
+    return not request.param

@@ -1,0 +1,396 @@
+"""What the ends of runs decide, one connection at a time: on both databases."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import OperationalError, connection, transaction
+
+import hipq_django as hipq
+from hipq_django import flow, transitions
+from hipq_django.conf.instances import get_instance
+from hipq_django.database import clock
+from hipq_django.database.locks import locked
+from hipq_django.domain.retries import MAX_LOSSES
+from hipq_django.flow import testing
+from hipq_django.flow.models import Message, Wake
+from hipq_django.flow.runs import loading
+from hipq_django.maintenance import recovery
+from hipq_django.models import Attempt, Job
+from tests.flow.conftest import in_status
+from tests.flow.life.scripts import ask, hand_on
+from tests.flow.races.conftest import FlowWorker, decided_by, nothing
+from tests.testapp.flows import SCRIPT, Asks, CodeError, Double, Recorder, Sum
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def job_of(node: flow.Node) -> Job:
+    node.refresh_from_db()
+    return Job.objects.get(pk=node.job_id or 0)
+
+
+def test_an_end_that_did_not_get_through_is_written_again_with_all_that_the_run_did(
+    worker: FlowWorker,
+) -> None:
+    """The connection breaks before the commit: nothing of the run may be forgotten."""
+    node = flow.start(Double, data={"number": [1, 2]})
+    worker.run_pass()
+    worker.execute()
+
+    def fail(run: Any, sql: str, *rest: Any) -> Any:
+        if "UPDATE hipq_flow_node" in sql:
+            raise OperationalError("server closed the connection")
+        return run(sql, *rest)
+
+    with connection.execute_wrapper(fail), pytest.raises(OperationalError):
+        worker.save()
+    worker.save()
+
+    assert node.status == "completed"
+    assert list(node.outputs["out"]) == [2, 4]
+    assert node.inputs["number"].size == 0
+
+
+def test_what_comes_while_a_run_waits_for_its_answer_is_seen_after_it() -> None:
+    node = flow.start(Asks, data={"question": ["one"]})
+    testing.drain()
+    node.inputs["question"].write("two")
+    testing.drain()
+    hipq.complete("t.asks", "question-one", "yes")
+    testing.drain()
+
+    hipq.complete("t.asks", "question-two", "no")
+    testing.drain()
+    assert list(node.outputs["answer"]) == [["one", "yes"], ["two", "no"]]
+
+
+def test_a_response_handler_does_not_read_again_what_the_run_has_read_before_it_waited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """More lie there than are read at once, so that the next page has to leave it out, too."""
+    numbers = list(range(loading.FIRST_PAGE + 3))
+    node = flow.start("t.scripted", data={"item": numbers})
+    monkeypatch.setattr(SCRIPT, "perform", ask, raising=False)
+    testing.drain()
+    monkeypatch.setattr(SCRIPT, "perform", hand_on)
+    hipq.complete("t.scripted", "item-0", "yes")
+    testing.drain()
+
+    assert list(node.outputs["out"]) == numbers
+    assert node.inputs["item"].size == 0
+
+
+def always(_: object) -> bool:
+    """Stand for a look that finds nothing in the way."""
+    return True
+
+
+@decided_by("runs.companion._may_run", without=always)
+def test_a_node_is_paused_while_a_run_of_it_is_queued(holds: bool) -> None:
+    node = flow.start(Recorder)
+    assert testing.due(node) == 1
+    node.pause()
+    testing.drain()
+
+    assert (Recorder.calls == []) == holds
+
+
+@decided_by("lifecycle.wake", without=nothing)
+def test_a_node_that_is_resumed_runs_with_what_came_meanwhile(holds: bool) -> None:
+    node = flow.start(Double, run=False)
+    node.pause()
+    node.inputs["number"].write(1)
+    testing.drain()
+    node.resume()
+    testing.drain()
+
+    assert (list(node.outputs["out"]) == [2]) == holds
+
+
+def test_a_run_that_finds_its_node_paused_changes_nothing() -> None:
+    node = flow.start(Recorder, run=False)
+    node.state.set(perform=["suspend"])
+    node.run()
+    testing.drain()
+    node.run()
+    testing.due(node)
+    node.pause()
+    testing.drain()
+
+    assert flow.get(node.pk).rest == "suspended"
+
+
+@pytest.mark.parametrize("status", ["running", "suspended", "completed", "failed", "terminated"])
+def test_a_run_that_is_not_the_one_of_its_node_calls_no_code(
+    status: str, dispatch: Callable[[], int]
+) -> None:
+    """Nothing public makes one, except from a run that was final: rows that were restored may."""
+    node, other = in_status(status), flow.start(Recorder)
+    dispatch()
+    other.pause()
+    Job.objects.filter(pk=job_of(other).pk).update(job_data={"node": node.pk})
+    testing.drain()
+
+    assert Recorder.calls == []
+    assert node.status == status
+
+
+def test_a_node_that_is_forced_to_run_is_not_ended_by_the_shutdown_that_was_queued() -> None:
+    node = flow.start(Recorder, run=False)
+    node.terminate()
+    assert testing.due(node) == 1
+    node.run(force=True)
+    testing.drain()
+
+    assert Recorder.calls == ["startup", "perform"]
+    assert node.status == "completed"
+
+
+def test_a_shutdown_that_was_cancelled_stops_no_dispatcher() -> None:
+    node, other = flow.start(Recorder, run=False), flow.start(Double, run=False)
+    node.terminate()
+    testing.due(node)
+    hipq.cancel(job_of(node))
+    node.inputs["a"].write(1)
+    other.inputs["number"].write(2)
+    testing.drain()
+
+    assert node.status == "terminated"
+    assert other.outputs["out"].read() == 4
+
+
+def test_a_node_that_is_terminated_while_its_run_waits_shuts_down_after_the_answer() -> None:
+    node = flow.start(Asks, data={"question": ["why"]})
+    testing.drain()
+    node.terminate()
+    testing.drain()
+    assert node.status == "terminating"
+    hipq.complete("t.asks", "question-why", "because")
+    testing.drain()
+
+    assert node.status == "terminated"
+    assert list(node.outputs["answer"]) == [["why", "because"]]
+
+
+def test_a_node_that_is_paused_while_its_run_waits_goes_on_with_the_answer() -> None:
+    """It has asked already: a run from the beginning would ask once more."""
+    node = flow.start(Asks, data={"question": ["why", "when"]})
+    testing.drain()
+    node.pause()
+    hipq.complete("t.asks", "question-why", "because")
+    testing.drain()
+
+    assert list(node.outputs["answer"]) == [["why", "because"]]
+    assert node.inputs["question"].peek(2) == ["when"]
+
+
+def test_a_cancel_ends_the_waiting_of_a_node_that_is_terminated() -> None:
+    node = flow.start(Asks, data={"question": ["why"]})
+    testing.drain()
+    node.terminate()
+    hipq.cancel(job_of(node))
+    testing.drain()
+    assert node.status == "terminated"
+
+    late = hipq.complete("t.asks", "question-why", "because")
+    testing.drain()
+    assert late.status == "late"
+    assert node.outputs["answer"].size == 0
+
+
+# Runs that end otherwise: their node is woken by the transaction that ends them
+
+
+def cancel(run: Job) -> None:
+    hipq.cancel(run)
+
+
+def time_out(run: Job) -> None:
+    """Its policy gives up, in a decision of its own."""
+    Job.objects.filter(pk=run.pk).update(deadline=run.update_time)
+    recovery.time_out_overdue(get_instance("default"))
+    FlowWorker().work()
+
+
+def lose_deciders(run: Job) -> None:
+    """Its policy is asked by workers that die of it."""
+    now = clock.now("default")
+    with transaction.atomic():
+        [job] = locked(Job.objects.filter(pk=run.pk))
+        transitions.fail([job], Attempt.Kind.TIMED_OUT, {job.pk: "as asked"}, now, "default")
+        for _ in range(MAX_LOSSES):
+            transitions.lose_decisions([job], now, "default")
+
+
+@pytest.mark.parametrize("end", [cancel, time_out, lose_deciders])
+@decided_by("runs.dispatching.wake", without=nothing)
+def test_a_run_ends_otherwise_than_by_its_worker(
+    holds: bool, end: Callable[[Job], None], dispatch: Callable[[], int]
+) -> None:
+    parent = flow.start(Double, run=False)
+    node = parent.spawn("child", Asks, data={"question": ["why"]})
+    testing.drain()
+    end(job_of(node))
+    dispatch()
+    node.refresh_from_db()
+
+    assert (node.job_id is None) == holds
+    assert (parent.status == "queued") == holds
+    assert node.status == "failed"
+
+
+def test_a_cancel_that_is_rolled_back_wakes_nobody() -> None:
+    node = flow.start(Asks, data={"question": ["why"]})
+    testing.drain()
+    with transaction.atomic():
+        hipq.cancel(job_of(node))
+        assert Wake.objects.exists()
+        transaction.set_rollback(True)
+
+    assert not Wake.objects.exists()
+    assert node.status == "running"
+
+
+def test_a_paused_node_whose_run_is_cancelled_has_failed_when_it_is_resumed() -> None:
+    node = flow.start(Double, data={"number": [1]})
+    testing.due(node)
+    node.pause()
+    hipq.cancel(job_of(node))
+    testing.drain()
+    node.resume()
+    testing.drain()
+
+    assert node.status == "failed"
+    assert node.inputs["number"].size == 1
+
+
+def test_an_answer_comes_to_a_run_whose_message_was_taken_meanwhile() -> None:
+    node = flow.start(Asks, data={"question": ["why"]})
+    testing.drain()
+    assert node.inputs["question"].read() == "why"
+    hipq.complete("t.asks", "question-why", "because")
+    testing.drain()
+
+    assert node.status == "completed"
+    assert list(node.outputs["answer"]) == [["why", "because"]]
+
+
+def nothing_is_checked(ids: list[int], using: str) -> bool:
+    """Stand for the check that all messages were still there."""
+    del using
+    Message.objects.filter(pk__in=ids).delete()
+    return True
+
+
+@decided_by("runs.ending.delete_messages", without=nothing_is_checked)
+def test_a_message_that_somebody_else_has_read_is_not_read_by_the_run(
+    holds: bool, worker: FlowWorker
+) -> None:
+    node = flow.start(Double, data={"number": [1, 2]})
+    worker.run_pass()
+    worker.execute()
+    assert node.inputs["number"].read() == 1
+    worker.save()
+    with hipq.testing.travel(seconds=2):
+        worker.work_off()
+
+    assert (list(node.outputs["out"]) == [4]) == holds
+
+
+@pytest.mark.parametrize("compares", [True, False])
+def test_data_that_come_between_the_look_of_a_run_and_its_end(
+    compares: bool, worker: FlowWorker, dispatch: Callable[[], int]
+) -> None:
+    node = flow.start(Sum)
+    worker.run_pass()
+    node.inputs["number"].write(1)
+    dispatch()
+    worker.execute()
+    if not compares:
+        [result] = worker.batch.lease().results
+        result.claim.extra.wakes_seen = flow.Node.objects.get(pk=node.pk).wakes
+        worker.batch.put_back([result])
+    worker.work_off()
+
+    assert (node.inputs["number"].size == 0) == compares
+
+
+def test_a_node_that_cannot_run_stops_no_other(dispatch: Callable[[], int]) -> None:
+    node, other = flow.start(Sum), flow.start(Sum)
+    flow.Node.objects.filter(pk=node.pk).update(job_options={"priority": "high"})
+    dispatch()
+
+    assert (node.status, other.status) == ("failed", "queued")
+    assert "priority" in flow.get(node.pk).error
+    assert dispatch() == 0
+
+
+def test_a_run_that_is_requeued_forces_its_node(worker: FlowWorker) -> None:
+    node = flow.start(Recorder, run=False)
+    node.state.set(perform=["raise"])
+    node.run()
+    worker.work_off()
+    assert node.status == "failed"
+    node.state.set(perform=[])
+    hipq.requeue(Job.objects.get())
+    worker.work_off()
+
+    assert node.status == "completed"
+
+
+def test_a_waiting_run_may_ask_for_another(worker: FlowWorker) -> None:
+    flow.start(AsksAndRuns)
+    worker.work_off()
+    hipq.complete("t.asks_and_runs", "key", "yes")
+    worker.work_off()
+
+    assert Recorder.calls == ["asks", "yes", "asks"]
+
+
+def test_an_answer_handler_that_fails_goes_on_after_its_last_mark(worker: FlowWorker) -> None:
+    node = flow.start(MarksAnswers, data={"x": [1, 2]})
+    worker.work_off()
+    hipq.complete("t.marks_answers", "key", "yes")
+    worker.work_off()
+
+    assert list(node.outputs["out"]) == ["before", 1, 2]
+    assert node.status == "completed"
+
+
+@flow.component("t.asks_and_runs")
+class AsksAndRuns(flow.Component):
+    """Wants to run once more while it waits."""
+
+    def perform(self) -> Any:
+        Recorder.calls.append("asks")
+        if len(Recorder.calls) == 1:
+            self.run()
+            self.job.set_key("key")
+            return hipq.WAIT
+        return None
+
+    def on_response(self, response: Any) -> None:
+        Recorder.calls.append(response)
+
+
+@flow.component("t.marks_answers", retry=hipq.Fixed(0, max_attempts=3))
+class MarksAnswers(flow.Component):
+    """Raises in its response handler, after it has taken a message."""
+
+    x, out = flow.In(), flow.Out()
+
+    def perform(self) -> Any:
+        if "asked" in self.state:
+            return None
+        self.state.set(asked=True)
+        self.out.write("before")
+        self.job.set_key("key")
+        return hipq.WAIT
+
+    def on_response(self, response: Any) -> None:
+        for x in self.each("x"):
+            if x == 2 and len(Recorder.calls) < 1:
+                Recorder.calls.append("raised")
+                raise CodeError(response)
+            self.out.write(x)

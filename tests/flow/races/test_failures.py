@@ -1,0 +1,194 @@
+"""What becomes of messages where a connection breaks, a worker dies or code is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+from django.db import Error, connection, transaction
+
+import hipq_django as hipq
+from hipq_django import flow
+from hipq_django.conf.instances import get_instance
+from hipq_django.flow.models import LogEntry, Message, NodePort, Wake
+from hipq_django.flow.runs import dispatching
+from hipq_django.job_types.registry import forget, get_declared
+from hipq_django.maintenance import recovery
+from hipq_django.models import Job
+from tests.faults import breaking
+from tests.flow.conftest import RELEASED, release, withdraw
+from tests.flow.races.conftest import FlowWorker
+from tests.testapp.flows import Double, Recorder
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+MAX_MOMENTS = 400
+AfterBreak = Callable[[FlowWorker], FlowWorker]
+
+
+def goes_on(worker: FlowWorker) -> FlowWorker:
+    """Let the worker go on, with a sound connection."""
+    worker.scheduler.release_unconfirmed()
+    worker.execute()
+    worker.save()
+    return worker
+
+
+def dies(worker: FlowWorker) -> FlowWorker:
+    """Let another worker take over."""
+    worker.die()
+    recovery.recover_lost(get_instance("default"))
+    return FlowWorker()
+
+
+@pytest.mark.parametrize("after_break", [goes_on, dies])
+def test_messages_count_once_whichever_moment_of_a_run_breaks(after_break: AfterBreak) -> None:
+    """Before and after each statement and commit, from the wake to the end of the run."""
+    for at in count(1):
+        assert at < MAX_MOMENTS, "the run has no end"
+        node, target = flow.start(Double, run=False), flow.start(Double, run=False)
+        node.outputs["out"].connect(target.inputs["number"])
+        target.pause()
+        node.inputs["number"].write_many([1, 2])
+        worker = FlowWorker()
+        with breaking(at) as faults:
+            run_once(worker)
+        after_break(worker).work_off()
+
+        assert target.inputs["number"].peek(9) == [2, 4], faults.place
+        assert node.inputs["number"].size == 0, faults.place
+        assert node.status == "completed", faults.place
+        if not faults.place:
+            break
+        Message.objects.all().delete()
+
+
+def run_once(worker: FlowWorker) -> None:
+    try:
+        worker.work()
+    except Error:
+        connection.close()
+
+
+@pytest.mark.postgres
+def test_a_run_whose_connection_is_cut_is_put_back_and_the_node_has_not_failed(
+    worker: FlowWorker,
+) -> None:
+    cuts = iter([True, False])
+
+    @flow.component("t.cut_off")
+    class CutOff(flow.Component):
+        number, out = flow.In(), flow.Out()
+
+        def perform(self) -> None:
+            for number in self.number:
+                self.out.write(number)
+                if next(cuts, False):
+                    with connection.cursor() as cursor:
+                        cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+
+    node = flow.start("t.cut_off", data={"number": [1, 2]})
+    try:
+        worker.run_pass()
+        worker.execute()
+        connection.close()  # as a thread does between two jobs
+        worker.save()
+        job = Job.objects.get()
+
+        assert (job.state, node.status) == ("retry", "queued")
+        assert not job.attempts.exists()
+        hipq.run_now(job)
+        worker.work_off()
+        assert node.outputs["out"].peek(3) == [1, 2]
+    finally:
+        forget(get_declared("default", "t.cut_off"))  # type: ignore[arg-type] # it is declared
+
+
+def test_a_write_that_is_rolled_back_leaves_no_message_and_no_wake() -> None:
+    node = flow.start(Double, run=False)
+    with transaction.atomic():
+        node.inputs["number"].write(1)
+        transaction.set_rollback(True)
+
+    assert not Message.objects.exists()
+    assert not Wake.objects.exists()
+    assert node.status == "completed"
+
+
+def test_a_node_that_is_deleted_while_its_run_executes_gets_nothing_of_it(
+    worker: FlowWorker,
+) -> None:
+    node, target = flow.start(Double, data={"number": [1]}), flow.start(Double, run=False)
+    node.outputs["out"].connect(target.inputs["number"])
+    worker.run_pass()
+    node.terminate(force=True)
+    assert node.delete()
+    worker.execute()
+    worker.work_off()
+
+    assert not Message.objects.exists()
+    assert Job.objects.get().outcome == "cancelled"
+
+
+def test_a_message_that_a_connected_port_does_not_take_fails_the_run_that_wrote_it(
+    worker: FlowWorker,
+) -> None:
+    node, target = flow.start("t.add", run=False), flow.start(Double, run=False)
+    node.outputs["out"].connect(target.inputs["number"])
+    node.inputs["x"].write(0.5)
+    worker.work_off()
+
+    assert node.status == "failed"
+    assert "takes int" in flow.get(node.pk).error
+    assert node.inputs["x"].peek(2) == [0.5]
+
+
+def test_a_port_that_a_new_release_declares_is_made_by_the_next_run(worker: FlowWorker) -> None:
+    node = flow.start(Double, run=False)
+    NodePort.objects.filter(node=node, direction="in").delete()
+    with pytest.raises(flow.UnknownPortError):
+        node.inputs["number"].write(1)
+
+    node.run()
+    worker.work_off()
+    node.inputs["number"].write(1)
+    worker.work_off()
+    assert node.outputs["out"].read() == 2
+
+
+def test_a_node_whose_code_is_gone_waits_for_a_worker_that_has_it(worker: FlowWorker) -> None:
+    release()
+    node = flow.start(RELEASED, data={"x": [1]})
+    withdraw()
+    worker.work_off()
+    assert node.status == "queued"
+
+    release()
+    FlowWorker().work_off()
+    withdraw()
+    assert node.outputs["out"].read() == 1
+
+
+def test_a_shutdown_that_is_lost_again_and_again_is_logged() -> None:
+    """It never blocks: the node is terminated, and its log says why nothing was shut down."""
+    node = flow.start(Recorder, run=False)
+    node.terminate()
+    lost = 0
+    while lost < 3:
+        worker = FlowWorker()
+        worker.run_pass()
+        if any(claim.phase == "request" for claim in worker.claims):
+            lost += 1
+            dies(worker)
+        else:  # it decides what follows the loss
+            worker.execute()
+            worker.save()
+    FlowWorker().work_off()
+    dispatching.sweep(get_instance("default"))
+
+    assert node.status == "terminated"
+    entry = LogEntry.objects.get(node=node).entry
+    assert entry["error"].startswith("WorkerLost")
+    assert entry["run"] == Job.objects.get().pk
+    assert Recorder.calls == []

@@ -1,0 +1,347 @@
+"""Dispatchers, ends of runs and operators, on connections whose transactions overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import partial
+
+import pytest
+from django.db import IntegrityError
+
+from hipq_django import flow, transitions
+from hipq_django.conf.instances import get_instance
+from hipq_django.database.locks import locked
+from hipq_django.domain.states import State
+from hipq_django.flow.models import Alias, Wake
+from hipq_django.flow.runs import dispatching
+from hipq_django.maintenance import recovery
+from hipq_django.models import Job, Worker
+from hipq_django.transitions.values import Persisted, Result
+from tests.concurrency.sessions import Session
+from tests.flow.races.conftest import FlowWorker, decided_by, end_all, without_constraint
+from tests.job_life.actors import COMMIT, END
+from tests.job_life.steps import Step, Steps
+from tests.testapp.flows import Double, Recorder, Sum
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
+
+Dispatch = Callable[[], int]
+
+
+def live_runs(node: flow.Node) -> int:
+    return Job.objects.live().filter(job_data__node=node.pk).count()
+
+
+def in_hand(worker: FlowWorker, node: flow.Node) -> None:
+    """Let a run of the node have executed whose end is not written."""
+    node.run()
+    worker.run_pass()
+    worker.execute()
+
+
+# No data sleeps
+
+
+@decided_by("runs.dispatching.locked")
+def test_data_that_come_while_an_end_is_committed(
+    holds: bool, steps: Steps, worker: FlowWorker, dispatch: Dispatch
+) -> None:
+    node = flow.start(Sum, run=False)
+    in_hand(worker, node)
+    steps.begin("end", worker.save, COMMIT)
+    node.inputs["number"].write(2)
+    steps.begin("dispatch", dispatch, END)
+    end_all(steps)
+    worker.work_off()
+
+    assert (node.inputs["number"].size == 0) == holds
+
+
+@decided_by("runs.dispatching.locked", "statements.row_lock")
+def test_two_dispatchers_make_one_run(holds: bool, steps: Steps, dispatch: Dispatch) -> None:
+    node = flow.start(Double)
+    steps.begin("dispatch", dispatch, COMMIT)
+    steps.begin("dispatch", dispatch, END)
+    end_all(steps)
+
+    assert (live_runs(node) == 1) == holds
+
+
+def test_a_run_whose_job_somebody_has_locked_is_brought_forward_later(
+    session: Session, dispatch: Dispatch
+) -> None:
+    """Who ranks waiting jobs anew has locked them, and does not look at the node."""
+    node = flow.start(Sum, run=False)
+    node.run(wait=3_600)
+    dispatch()
+    node.inputs["number"].write(1)
+    session.begin()
+    session(lambda: list(locked(Job.objects.all())))
+    assert dispatch() == 0
+    session.commit()
+    dispatch()
+
+    job = Job.objects.get()
+    assert job.scheduled_run_time <= job.update_time
+
+
+@pytest.mark.usefixtures("nobody_waits")
+def test_the_wakes_of_a_locked_node_hold_no_other_node_up(
+    session: Session, dispatch: Dispatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatching, "PAGE_SIZE", 3)
+    held, other = flow.start(Sum, run=False), flow.start(Sum, run=False)
+    session.begin()
+    session(lambda: held.state.set(busy=True))
+    for number in range(7):
+        held.inputs["number"].write(number)
+    other.inputs["number"].write(1)
+    dispatch()
+
+    assert (live_runs(held), live_runs(other)) == (0, 1)
+    assert Wake.objects.filter(node=held).count() == 7
+    session.commit()
+    dispatch()
+    assert live_runs(held) == 1
+
+
+@pytest.mark.usefixtures("nobody_waits")
+def test_who_changes_a_port_that_listens_holds_only_those_up_who_tell_it(
+    session: Session, dispatch: Dispatch
+) -> None:
+    told, other, listener = (flow.start(Sum, run=False) for _ in range(3))
+    listener.inputs["number"].channels = [f"/flow/node/{told.pk}"]
+    session.begin()
+    session(lambda: setattr(listener.inputs["number"], "channels", ["/flow"]))
+    for node in (told, other):
+        node.inputs["number"].write(1)
+    dispatch()
+
+    assert (live_runs(told), live_runs(other)) == (0, 1)
+    session.commit()
+    dispatch()
+    assert live_runs(told) == 1
+
+
+# Operators
+
+
+@decided_by("runs.ending.locked")
+def test_a_node_is_terminated_while_its_run_ends(
+    holds: bool, steps: Steps, worker: FlowWorker
+) -> None:
+    node = flow.start(Recorder, run=False)
+    in_hand(worker, node)
+    ending = steps.begin("end", worker.save, "update hipq_flow_node as n")
+    assert ending.has_stopped
+    steps.begin("terminate", node.terminate, END)
+    end_all(steps)
+    worker.work_off()
+
+    assert (Recorder.calls == ["startup", "perform", "shutdown"]) == holds
+    assert (node.status == "terminated") == holds
+
+
+@decided_by("lifecycle.locked")
+def test_a_node_is_locked_while_its_run_is_claimed(
+    holds: bool, steps: Steps, worker: FlowWorker, dispatch: Dispatch
+) -> None:
+    node = flow.start(Recorder)
+    dispatch()
+    locking = steps.begin("lock", lambda: node.lock(60, retries=1), 'update "hipq_flow_node"')
+    assert locking.has_stopped
+    worker.run_pass()
+    end_all(steps)
+    worker.run_pass()
+    worker.execute()
+    worker.save()
+
+    assert locking.result is not None
+    assert (Recorder.calls == []) == holds
+
+
+def test_a_node_is_locked_after_its_run_was_claimed(steps: Steps, worker: FlowWorker) -> None:
+    node = flow.start(Recorder)
+    steps.begin("claim", worker.run_pass, "insert")
+    worker.run_pass()
+    end_all(steps)
+
+    assert node.lock(60, retries=1) is None
+
+
+def test_a_lock_that_is_given_back_before_its_run_was_put_back(worker: FlowWorker) -> None:
+    node = flow.start(Recorder)
+    token = node.lock(3_600)
+    assert token
+    worker.run_pass()
+    worker.execute()
+    assert node.unlock(token)
+    worker.save()
+    worker.work_off()
+
+    assert Recorder.calls == ["startup", "perform"]
+
+
+@decided_by("family.locked")
+def test_two_trees_adopt_each_other(holds: bool, steps: Steps) -> None:
+    a, b = flow.start(Double, run=False), flow.start(Double, run=False)
+    below = b.spawn("below", Double, run=False)
+    refusals = (flow.FamilyError,)
+    one = steps.begin("adopt", lambda: a.adopt(b, "b"), COMMIT, refusals=refusals)
+    two = steps.begin("adopt", lambda: below.adopt(a, "a"), END, refusals=refusals)
+    end_all(steps)
+
+    assert (len([step for step in (one, two) if step.refusal]) == 1) == holds
+    is_ring = flow.get(a.pk).parent == below and flow.get(b.pk).parent == a
+    assert is_ring != holds
+
+
+@decided_by("creating.locked")
+def test_a_child_is_spawned_while_its_tree_is_deleted(holds: bool, steps: Steps) -> None:
+    """Without the lock the database refuses it, with an error that says nothing."""
+    node = flow.start(Double, run=False)
+    node.terminate(force=True)
+    refusals = (flow.NodeDeletedError, IntegrityError)
+    steps.begin("delete", node.delete, COMMIT)
+    spawning = steps.begin("spawn", lambda: node.spawn("child", Double), END, refusals=refusals)
+    end_all(steps)
+
+    assert isinstance(spawning.refusal, flow.NodeDeletedError) == holds
+    assert not flow.Node.objects.exists()
+
+
+@decided_by("family.locked")
+def test_a_tree_is_deleted_while_a_child_is_spawned(holds: bool, steps: Steps) -> None:
+    node = flow.start(Double, run=False)
+    node.terminate(force=True)
+    steps.begin("spawn", lambda: node.spawn("child", Double), COMMIT)
+    deleting = steps.begin("delete", node.delete, END, refusals=(IntegrityError,))
+    end_all(steps)
+
+    assert (deleting.result is False) == holds
+    assert sorted(node.children) == ["child"]
+
+
+def loser_of_an_alias(steps: Steps) -> Step:
+    """Let two nodes take the same alias; return who does not get it."""
+    first, second = flow.start(Double, run=False), flow.start(Double, run=False)
+    refusals = (flow.AliasTakenError, Alias.MultipleObjectsReturned)
+    adding = [
+        steps.begin("add", partial(node.aliases.add, "shop"), until, refusals=refusals)
+        for node, until in ((first, COMMIT), (second, END))
+    ]
+    end_all(steps)
+    [refused] = [step for step in adding if step.refusal]
+    return refused
+
+
+def test_an_alias_is_taken_by_two(steps: Steps) -> None:
+    refusal = loser_of_an_alias(steps).refusal
+
+    assert isinstance(refusal, flow.AliasTakenError)
+    assert flow.get("shop") == refusal.node
+    assert Alias.objects.count() == 1
+
+
+def test_only_a_constraint_keeps_two_from_one_alias(steps: Steps) -> None:
+    """Without it both have it, and who looks finds two."""
+    with without_constraint(Alias, "hipq_flow_alias_unique"):
+        refusal = loser_of_an_alias(steps).refusal
+
+    assert isinstance(refusal, Alias.MultipleObjectsReturned)
+
+
+@decided_by("creating.locked")
+def test_a_child_name_is_taken_by_two(holds: bool, steps: Steps) -> None:
+    """The second waits for the lock of the parent; without it the constraint refuses the name."""
+    parent = flow.start(Double, run=False)
+    spawn = lambda: parent.spawn("child", Double, run=False)  # noqa: E731 - the same twice
+    one = steps.begin("spawn", spawn, COMMIT)
+    two = steps.begin("spawn", spawn, END, refusals=(flow.NameTakenError,))
+    end_all(steps)
+
+    assert isinstance(two.refusal, flow.NameTakenError)
+    assert parent.children == {"child": one.result}
+
+
+@decided_by("creating.locked")
+def test_neither_a_lock_nor_a_constraint_would_give_two_children_one_name(
+    holds: bool, steps: Steps
+) -> None:
+    with without_constraint(flow.Node, "hipq_flow_node_name_unique"):
+        parent = flow.start(Double, run=False)
+        spawn = lambda: parent.spawn("child", Double, run=False)  # noqa: E731 - the same twice
+        steps.begin("spawn", spawn, COMMIT)
+        two = steps.begin("spawn", spawn, END, refusals=(flow.NameTakenError,))
+        end_all(steps)
+        assert (two.refusal is not None) == holds
+
+
+def test_operators_of_a_parent_and_its_child_do_not_wait_for_each_other(steps: Steps) -> None:
+    """The child is the older one: it was adopted."""
+    child, parent = flow.start(Double, run=False), flow.start(Double, run=False)
+    parent.adopt(child, "child")
+    steps.begin("run the parent", lambda: child.run(parent=True), 1)
+    steps.begin("terminate", lambda: parent.terminate(recursive=True), 4)
+    end_all(steps)
+
+    assert (parent.status, child.status) == ("terminating", "terminating")
+
+
+# Workers
+
+
+def test_a_run_that_was_taken_over_is_ended_once(worker: FlowWorker) -> None:
+    node = flow.start(Double, data={"number": [1]})
+    worker.run_pass()
+    worker.execute()
+    worker.die()
+    recovery.recover_lost(get_instance("default"))
+    FlowWorker().work_off()
+    worker.save()
+
+    assert list(node.outputs["out"]) == [2]
+    assert flow.Node.objects.get(pk=node.pk).runs == 1
+
+
+def all_are_ours(results: Sequence[Result], worker: Worker, now: datetime) -> Persisted:
+    """Stand for the ends of jobs where nobody looks whose they are."""
+    persisted = transitions.persist(results, worker, now)
+    for job in Job.objects.filter(pk__in=[r.claim.id for r in persisted.lost]):
+        transitions.move(job, State.FINAL, transitions.success_values(None), now)
+    return Persisted(list(results), [], [])
+
+
+@decided_by("hipq_django.scheduler.persisting.persist_jobs", without=all_are_ours)
+def test_a_zombie_ends_a_run_that_was_taken_over(holds: bool, worker: FlowWorker) -> None:
+    node, other = flow.start(Sum, data={"number": [1]}), FlowWorker()
+    worker.run_pass()
+    worker.execute()
+    worker.die()
+    recovery.recover_lost(get_instance("default"))
+    other.work()  # the decision
+    assert other.run_pass()
+    worker.save()
+
+    assert (node.status == "running") == holds
+    assert (node.outputs["out"].size == 0) == holds
+    other.execute()
+    other.save()
+    assert list(node.outputs["out"]) == [1]
+
+
+def test_ends_of_a_batch_go_on_beside_one_whose_node_is_locked(
+    session: Session, worker: FlowWorker
+) -> None:
+    nodes = [flow.start(Double, data={"number": [1]}) for _ in range(3)]
+    worker.run_pass()
+    worker.execute()
+    session.begin()
+    session(lambda: nodes[1].state.set(busy=True))
+    worker.save()
+    assert [node.status for node in nodes] == ["completed", "running", "completed"]
+    session.commit()
+    worker.save()
+
+    assert [list(node.outputs["out"]) for node in nodes] == [[2]] * 3

@@ -1,0 +1,286 @@
+"""The twins of all that may ask the database, in async code."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.core.exceptions import SynchronousOnlyOperation
+
+from hipq_django import flow
+from hipq_django.flow import testing
+from hipq_django.flow.runs.run import PAGE_SIZE
+from hipq_django.models import Job
+from tests.declaring import Declare
+
+pytestmark = pytest.mark.django_db
+
+
+def in_loop(function: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    return async_to_sync(function)()
+
+
+@pytest.fixture
+def node() -> flow.Node:
+    return flow.start("t.double", run=False)
+
+
+def test_nodes_in_async_code() -> None:
+    async def code() -> None:
+        node = await flow.astart("flow.placeholder", alias="here")
+        assert await flow.aget("here") == node
+        assert await flow.afind("there") is None
+        assert (await node.astatus(), (await node.ainfo())["component"]) == (
+            "queued", "flow.placeholder",
+        )  # fmt: skip
+
+    in_loop(code)
+
+
+def test_families_in_async_code(node: flow.Node) -> None:
+    async def code() -> None:
+        child = await node.aspawn("one", "flow.wait", run=False)
+        assert await node.achildren() == {"one": child}
+        assert await node.achild("one") == child
+        await node.adisown("one")
+        await node.aadopt(child, "two")
+        await child.aliases.aadd("second")
+        assert [name async for name in child.aliases] == ["second"]
+        await child.aliases.aremove("second")
+
+    in_loop(code)
+
+
+def test_the_life_of_nodes_in_async_code(node: flow.Node) -> None:
+    async def code() -> None:
+        await node.aset_ports(inputs={"a": {}})
+        await node.apause()
+        await node.aresume()
+        token = await node.alock(10)
+        assert await node.arefresh_lock(20)
+        assert token is not None
+        assert await node.aunlock(token)
+        await node.arun(wait=60)
+        assert not await node.ais_idle()
+        await node.aterminate(recursive=True, force=True)
+        assert await node.ais_terminated()
+        assert await node.adelete()
+        assert not await node.aexists()
+
+    in_loop(code)
+
+
+def test_ports_in_async_code(node: flow.Node) -> None:
+    async def code() -> None:
+        port = await node.inputs.aget("number")  # type: ignore[attr-defined]  # of ports, not of all mappings
+        await port.awrite(1)
+        await port.awrite_many([2, 3])
+        assert (await port.asize(), await port.ahas_data()) == (3, True)
+        assert await port.apeek(2) == [1, 2]
+        assert await port.aread() == 1
+        packet = await port.apacket()
+        assert packet.value == 2
+        assert [value async for value in port] == [3]
+        await port.aset_default(7)
+        assert (await port.adefault(), await port.aread()) == (7, 7)
+        await port.aset_default(flow.NOTHING)
+        assert await port.aread() is flow.NOTHING
+
+    in_loop(code)
+
+
+def test_what_joins_ports_in_async_code(node: flow.Node) -> None:
+    async def code() -> None:
+        port = await node.inputs.aget("number")  # type: ignore[attr-defined]  # as above
+        await port.aset_channels(["/numbers"])
+        assert await port.achannels() == ["/numbers"]
+        await flow.apublish("/numbers", 9)
+        assert await port.asize() == 1
+        other = await (await flow.astart("t.double", run=False)).inputs.aget("number")  # type: ignore[attr-defined]  # as above
+        assert await port.amove_to(other) == [9]
+        out = await node.outputs.aget("out")  # type: ignore[attr-defined]  # as above
+        await out.aconnect(other)
+        await out.adisconnect(other)
+        with pytest.raises(flow.UnknownPortError):
+            await node.inputs.aget("nubmer")  # type: ignore[attr-defined]  # as above
+
+    in_loop(code)
+
+
+def test_the_state_in_async_code(node: flow.Node) -> None:
+    async def code() -> None:
+        await node.state.aset(a=1, b=2)
+        await node.state.aunset("b")
+        await node.state.achange(lambda state: {**state, "c": 3})
+        assert (await node.state.aall(), await node.state.aget("a")) == ({"a": 1, "c": 3}, 1)
+
+    in_loop(code)
+
+
+@pytest.mark.parametrize(
+    ("call", "twin"),
+    [
+        (lambda node: node.run(), "await node.arun(…)"),
+        (lambda node: node.terminate(), "await node.aterminate(…)"),
+        (lambda node: flow.get(node.pk), "await flow.aget(…)"),
+        (lambda node: flow.start("t.double"), "await flow.astart(…)"),
+        (lambda node: flow.publish("/a", 1), "await flow.apublish(…)"),
+        (lambda node: node.state.set(a=1), "await state.aset(…)"),
+        (lambda node: node.state.get("a"), "await state.aget(…)"),
+        (lambda node: node.aliases.add("a"), "await aliases.aadd(…)"),
+    ],
+)
+def test_a_verb_says_what_to_await(node: flow.Node, call: Any, twin: str) -> None:
+    async def code() -> None:
+        with pytest.raises(SynchronousOnlyOperation) as error:
+            call(node)
+        assert twin in str(error.value)
+
+    in_loop(code)
+
+
+def test_a_port_says_what_to_await(node: flow.Node) -> None:
+    port = node.inputs["number"]
+
+    async def code() -> None:
+        with pytest.raises(SynchronousOnlyOperation, match=r"await port\.aread\(…\)"):
+            port.read()
+
+    in_loop(code)
+
+
+# In a run
+
+
+@pytest.fixture
+def component() -> Callable[[Callable[..., Any]], flow.Node]:
+    """Return what starts a node whose `perform` is an async function."""
+
+    def start(code: Callable[..., Any]) -> flow.Node:
+        @flow.component("t.of_async_code")
+        class OfCode(flow.Component):
+            a, b, out = flow.In(), flow.In(default=10), flow.Out()
+
+            async def perform(self) -> Any:
+                await code(self)
+
+        return flow.start(OfCode, run=False)
+
+    return start
+
+
+def test_a_run_reads_tuples_in_async_code(component: Any) -> None:
+    async def code(self: flow.Component) -> None:
+        async for a, b in self.aeach("a", "b"):
+            await asyncio.sleep(0)
+            await self.outputs["out"].awrite(a + b)
+
+    node = component(code)
+    node.inputs["a"].write_many([1, 2])
+    testing.drain()
+
+    assert list(node.outputs["out"]) == [11, 12]
+
+
+def test_a_run_reads_page_after_page_in_async_code(component: Any) -> None:
+    async def code(self: flow.Component) -> None:
+        values = [value async for value in self.inputs["a"]]
+        await self.outputs["out"].awrite(len(values))
+
+    node = component(code)
+    node.inputs["a"].write_many(range(PAGE_SIZE + 5))
+    testing.drain()
+
+    assert list(node.outputs["out"]) == [PAGE_SIZE + 5]
+
+
+def test_a_run_that_stops_in_the_middle_keeps_what_it_did(component: Any) -> None:
+    async def code(self: flow.Component) -> None:
+        async for a, _ in self.aeach("a", "b"):
+            await self.outputs["out"].awrite(a)
+            if a == 2:
+                return
+
+    node = component(code)
+    node.inputs["a"].write_many([1, 2, 3])
+    testing.drain()
+
+    assert list(node.outputs["out"]) == [1, 2]
+    assert list(node.inputs["a"]) == [3]
+
+
+def test_what_a_run_does_else_in_async_code(component: Any, declare: Declare) -> None:
+    done: list[Any] = []
+
+    @declare("ask_later")
+    def ask(job: Job) -> None:
+        done.append(job.job_data)
+
+    async def code(self: flow.Component) -> None:
+        await self.aenqueue("ask_later", {"n": 1})
+        self.state.set(found=[await self.astep("ask", lambda: 5), await self.aparent()])
+        self.state.set(children=sorted(await self.achildren()))
+
+    node = component(code)
+    node.spawn("one", "flow.placeholder", run=False)
+    node.run()
+    testing.drain()
+
+    assert done == [{"n": 1}]
+    assert node.state.all() == {"found": [5, None], "children": ["one"]}
+
+
+def test_ports_and_children_of_a_run_in_async_code(component: Any) -> None:
+    async def code(self: flow.Component) -> None:
+        child = await self.achild("one")
+        assert child is not None
+        names = [name async for name in self.inputs]  # type: ignore[attr-defined]  # of ports
+        self.state.set(child=child.name, inputs=names, none=await self.achild("two"))
+        self.state.set(of_child=[name async for name in child.inputs])  # type: ignore[attr-defined]  # of ports, not of all mappings
+
+    node = component(code)
+    node.spawn("one", "t.double", run=False)
+    node.run()
+    testing.drain()
+
+    assert node.state.all() == {
+        "child": "one", "inputs": ["a", "b"], "none": None, "of_child": ["number"],
+    }  # fmt: skip
+
+
+def test_ports_of_a_node_in_async_code(node: flow.Node) -> None:
+    async def code() -> None:
+        assert [name async for name in node.inputs] == ["number"]  # type: ignore[attr-defined]  # of ports, not of all mappings
+
+    in_loop(code)
+
+
+ASKED: dict[str, tuple[Callable[[flow.Component], Any], str]] = {
+    "child": (lambda run: run.child("one"), r"await self\.achild\(…\)"),
+    "children": (lambda run: run.children, r"await self\.achildren\(…\)"),
+    "parent": (lambda run: run.parent, r"await self\.aparent\(…\)"),
+    "list": (lambda run: list(run.inputs), "async for name in"),
+    "in": (lambda run: "a" in run.inputs, "async for name in"),
+    "get": (lambda run: run.inputs["c"], r"await ports\.aget\(…\)"),
+    "each": (lambda run: list(run.each("a")), r"use async for … in self\.aeach\(…\)"),
+    "of a node": (lambda run: list(run.node.inputs), "async for name in"),
+    "status": (lambda run: run.node.status, r"await node\.astatus\(…\)"),
+}
+
+
+@pytest.mark.parametrize(("ask", "way"), ASKED.values(), ids=ASKED)
+def test_what_asks_the_database_in_async_code_says_what_to_await(
+    component: Any, ask: Callable[[flow.Component], Any], way: str
+) -> None:
+    async def code(self: flow.Component) -> None:
+        with pytest.raises(SynchronousOnlyOperation, match=way):
+            ask(self)
+
+    parent = flow.start("flow.placeholder", run=False)
+    node = component(code)
+    parent.adopt(node, "child")
+    node.inputs["a"].write_many(range(PAGE_SIZE + 5))
+    testing.drain()

@@ -1,0 +1,100 @@
+"""`manage.py hipq_flow`."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from hipq_django import flow
+from hipq_django.flow import testing
+from tests.flow.conftest import in_status
+
+pytestmark = pytest.mark.django_db
+
+TWICE = {
+    "nodes": {"one": {"component": "t.double"}},
+    "inputs": {"number": "one.number"},
+    "outputs": {"result": "one.out"},
+}
+
+
+def hipq_flow(*arguments: str) -> str:
+    output = StringIO()
+    call_command("hipq_flow", *arguments, stdout=output)
+    return output.getvalue()
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> str:
+    file = tmp_path / "twice.json"
+    file.write_text(json.dumps(TWICE))
+    return str(file)
+
+
+def test_a_graph_is_started_from_a_file_and_shown(spec: str) -> None:
+    assert hipq_flow("start", spec, "--alias", "twice").endswith("queued\n")
+    node = flow.get("twice")
+    node.inputs["number"].write(4)
+    assert hipq_flow("show", "twice").splitlines() == [
+        f"{node.pk} twice (flow.graph): queued, 0 unread, 0 out",
+        f"  {node.children['one'].pk} one (t.double): queued, 1 unread, 0 out",
+    ]
+    testing.drain()
+
+    [shown] = json.loads(hipq_flow("--json"))
+    assert (shown["status"], shown["out"]) == ("completed", "1")
+    assert shown["children"][0]["name"] == "one"
+
+
+def test_a_failed_node_says_why_and_runs_by_force() -> None:
+    node = in_status("failed")
+    assert "It failed, and runs by force only." in hipq_flow("show", str(node.pk))
+    with pytest.raises(CommandError, match=r"is failed: it runs by force only, --force\."):
+        hipq_flow("run", str(node.pk))
+
+    assert hipq_flow("run", str(node.pk), "--force") == f"{node}: queued\n"
+
+
+def test_a_tree_is_terminated(spec: str) -> None:
+    hipq_flow("start", spec, "--alias", "twice")
+    assert hipq_flow("terminate", "twice", "--tree") == f"{flow.get('twice')}: terminating\n"
+    testing.drain()
+
+    assert flow.get("twice").is_terminated()
+
+
+def test_the_problems_of_a_spec_are_printed(spec: str, tmp_path: Path) -> None:
+    assert hipq_flow("check", spec) == "no problems\n"
+    bad = tmp_path / "bad.json"
+    bad.write_text(json.dumps({"nodes": {"a": {"component": "t.doubel"}}, "edges": ["a -> b"]}))
+    output = StringIO()
+    with pytest.raises(CommandError, match=r"bad\.json: \d problems\."):
+        call_command("hipq_flow", "check", str(bad), stdout=output)
+
+    assert "nodes.a.component: 't.doubel' is not declared." in output.getvalue()
+
+
+def test_nothing_to_show() -> None:
+    assert hipq_flow() == "no nodes\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run"], "run: name a node, by its id or alias."),
+        (["run", "nobody"], "there is no node with the id or alias 'nobody'."),
+        (["start", "t.doubel"], "component 't.doubel' is not declared, did you mean 't.double'?"),
+        (["start", "t.double", "--args", "{}"], "give a JSON list"),
+        (["start", "t.double", "--args", "["], "--args is not JSON"),
+        (["check", "missing.json"], "missing.json: No such file or directory."),
+    ],
+)
+def test_what_cannot_be_done_is_said(arguments: list[str], said: str) -> None:
+    with pytest.raises(CommandError) as error:
+        hipq_flow(*arguments)
+
+    assert said in str(error.value)

@@ -1,0 +1,189 @@
+"""Sensitive values that a run has seen are in no error, no log entry and no log line."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from hipq_django import flow
+from hipq_django.domain.redaction import MASK
+from hipq_django.flow import testing
+from hipq_django.flow.models import LogEntry
+from hipq_django.models import Attempt, Job
+from tests.testapp.flows import CodeError, Script, Scripted
+
+pytestmark = pytest.mark.django_db
+
+CARD = "4111-1111-1111-1111"
+"""A value of the field `card`, which is sensitive in the component t.cards."""
+
+
+def all_that_is_stored(node: flow.Node) -> str:
+    """Return what people may read of the end of a node's runs."""
+    rows = [
+        *flow.Node.objects.filter(pk=node.pk).values_list("error", flat=True),
+        *Job.objects.values_list("error", flat=True),
+        *Attempt.objects.values_list("error", "traceback"),
+        *LogEntry.objects.values_list("entry", flat=True),
+    ]
+    return json.dumps(rows, ensure_ascii=False, default=str)
+
+
+def test_a_message_that_was_read(caplog: pytest.LogCaptureFixture, admin_client: Client) -> None:
+    node = flow.start("t.cards", data={"order": [{"id": 7, "card": CARD, "bad": True}]})
+    testing.drain(errors=False)
+
+    assert node.status == "failed"
+    stored = all_that_is_stored(node)
+    assert CARD not in stored
+    assert f"the card {MASK} of 7 was refused" in stored
+    assert "job_failed" in caplog.text
+    assert CARD not in caplog.text
+    page = admin_client.get(reverse("admin:hipq_job_change", args=[Job.objects.get().pk]))
+    assert CARD not in page.content.decode()
+
+
+def read(run: Any) -> str:
+    return str(run.item.read()["card"])
+
+
+def peeked(run: Any) -> str:
+    return str(run.item.peek()[0]["card"])
+
+
+def popped(run: Any) -> str:
+    return str(run.item.read().pop("card"))
+
+
+def written(run: Any) -> str:
+    run.out.write({"card": CARD})
+    run.item.read()
+    return CARD
+
+
+def kept(run: Any) -> str:
+    run.state.set(card=CARD)
+    run.item.read()
+    run.state.unset("card")
+    return CARD
+
+
+@pytest.mark.parametrize("seen", [read, peeked, popped, written, kept])
+def test_whatever_the_code_has_seen(
+    seen: Callable[[Any], str], script: Script, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The field is that of another component: messages go from one to the other."""
+
+    def perform(run: Any) -> None:
+        card = seen(run)
+        run.log(f"in the run: {card}")
+        flow.log({"at once": f"at once: {card}"})
+        flow.log(CodeError(f"as an error: {card}"))
+        raise CodeError(f"raised: {card}")
+
+    script.perform = perform
+    caplog.set_level(logging.INFO)
+    node = flow.start(Scripted, data={"item": [{"card": CARD}]})
+    testing.drain(errors=False)
+
+    stored = all_that_is_stored(node)
+    assert CARD not in stored + caplog.text
+    for text in ("at once", "as an error", "raised"):
+        assert f"{text}: {MASK}" in stored
+
+
+@flow.component("t.quotes")
+class Quotes(flow.Component):
+    """Quotes what it was given."""
+
+    def perform(self, *args: Any) -> None:
+        raise CodeError(f"{args[0]['card']} or {self.state['card']}")
+
+    def shutdown(self) -> None:
+        raise CodeError(f"{self.state['card']} is locked")
+
+
+def test_state_and_arguments() -> None:
+    node = flow.start(Quotes, args=[{"card": CARD}], run=False)
+    node.state.set(card="378282246310005")
+    node.run()
+    testing.drain(errors=False)
+
+    assert flow.Node.objects.get(pk=node.pk).error == f"CodeError: {MASK} or {MASK}"
+
+
+def test_what_shutdown_raises() -> None:
+    node = flow.start(Quotes, args=[{}], run=False)
+    node.state.set(card=CARD)
+    node.terminate()
+    testing.drain()
+
+    assert node.status == "terminated"
+    assert LogEntry.objects.get().entry["error"] == f"CodeError: {MASK} is locked"
+
+
+def test_what_a_group_has_read_and_written(settings: Any) -> None:
+    default = {**settings.HIPQ["default"], "FLOW": {"LOG": "all"}}
+    settings.HIPQ = {**settings.HIPQ, "default": default}
+    heard = flow.start("t.relay", run=False, inputs={"item": {"channels": ["/flow/log"]}})
+    heard.pause()
+    flow.start("t.cards", data={"order": [{"id": 7, "card": CARD}]})
+    port = flow.start("t.wild", run=False).outputs["card"]
+    with flow.group():
+        port.write(CARD)
+    testing.drain()
+
+    entries = [row.entry for row in LogEntry.objects.filter(entry__has_key="write")]
+    assert [line["data"] for entry in entries for line in entry["write"]] == [
+        [{"id": 7, "card": MASK}], [MASK], [{"id": 7, "card": MASK}],
+    ]  # fmt: skip
+    said = json.dumps([m.data for p in heard.ports.all() for m in p.messages.all()])
+    assert "write" in said
+    assert CARD not in said
+
+
+def test_what_is_raised_after_finishing(script: Script, caplog: pytest.LogCaptureFixture) -> None:
+    def perform(run: Any) -> None:
+        card = run.item.read()["card"]
+        with run.finishing():
+            pass
+        raise CodeError(card)
+
+    script.perform = perform
+    flow.start(Scripted, data={"item": [{"card": CARD}]})
+    testing.drain(errors=False)
+
+    assert "raised_after_finishing" in caplog.text
+    assert CARD not in caplog.text
+
+
+def test_a_target_that_refuses_the_value(script: Script, caplog: pytest.LogCaptureFixture) -> None:
+    script.perform = lambda run: run.out.write({"card": run.item.read()["card"]})
+    node = flow.start(Scripted, data={"item": [{"card": CARD}]}, run=False)
+    target = flow.start("t.double", run=False, inputs={"number": {}})
+    node.outputs["out"].connect(target.inputs["number"])
+    target.set_ports(inputs={"number": {"type": "int"}})
+    node.run()
+    testing.drain(errors=False)
+
+    stored = all_that_is_stored(node)
+    assert "PortTypeError" in stored
+    assert CARD not in stored + caplog.text
+
+
+def test_a_poisoned_message_comes_out_whole() -> None:
+    """Its copy in the node would show what its port hides."""
+    node = flow.start("t.poisoned", data={"x": ["bad"]})
+    testing.run_inline(node, errors=False)
+    error = flow.Node.objects.get(pk=node.pk).error
+    assert error["error"] == "CodeError: cannot take it"
+    assert "bad" not in json.dumps(error)
+    testing.drain(errors=False)
+
+    assert node.outputs["error"].read()["data"] == "bad"

@@ -1,0 +1,64 @@
+"""The settings of flows: a wrong one is said when it is read first."""
+
+from typing import Any
+
+import pytest
+from pytest_django import Settings
+
+from hipq_django.checks import check_flow
+from hipq_django.exceptions import ConfigurationError
+from hipq_django.flow.checks import check_settings
+from hipq_django.flow.settings import flow_settings
+
+
+def nobody(request: Any) -> None:
+    """Find nobody."""
+
+
+@pytest.mark.parametrize("given", [nobody, "tests.flow.test_settings.nobody"])
+def test_a_function_is_given_or_named(settings: Settings, given: Any) -> None:
+    settings.HIPQ = {"default": {"FLOW": {"API_USER": given}}}
+
+    assert flow_settings("default").api_user is nobody
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("API_USER", 5, "is 5; give a function"),
+        ("API_USER", "no.such", "'no.such' cannot be imported: ModuleNotFoundError"),
+        ("API_USER", "nodots", "'nodots' cannot be imported: ImportError"),
+        ("API_USER", "tests.flow.test_settings.pytestmark", "cannot be imported"),
+        ("API_USER", "hipq_django.flow.settings.LOGS", "give a function"),
+        ("PUBLIC_JOBS", "ship", "is 'ship'; give a list of names"),
+        ("PUBLIC_JOBS", [5], "give a list of names"),
+        ("LOG", "much", "give 'errors', 'all' or 'none'"),
+        ("MAX_DEPTH", 0, "is 0; give a whole number of at least 1"),
+        ("MAX_MESSAGE_BYTES", "1 MB", "give a whole number of at least 100"),
+        ("LOG_RETENTION_DAYS", -1, "give a number of days from 0 to 36,500"),
+        ("API_USR", None, "has no key 'API_USR'"),
+    ],
+)
+def test_a_wrong_setting_is_said(settings: Settings, key: str, value: Any, said: str) -> None:
+    settings.HIPQ = {"default": {"FLOW": {key: value}}}
+
+    with pytest.raises(ConfigurationError) as refused:
+        flow_settings("default")
+    assert said in str(refused.value)
+
+
+def test_a_check_says_so_before_anything_runs(settings: Settings) -> None:
+    settings.HIPQ = {"default": {"FLOW": {"LOG": "much"}}}
+
+    [problem] = check_settings()
+    assert (problem.id, problem.msg) == (
+        "hipq.E038", "HIPQ['default']['FLOW']['LOG'] is 'much'; give 'errors', 'all' or 'none'.",
+    )  # fmt: skip
+
+
+def test_the_setting_without_the_app_is_refused(settings: Settings) -> None:
+    settings.HIPQ = {"default": {"FLOW": {"LOG": "all"}}}
+    assert list(check_flow()) == []
+    settings.INSTALLED_APPS = [app for app in settings.INSTALLED_APPS if "flow" not in app]
+
+    assert [problem.id for problem in check_flow()] == ["hipq.E037"]

@@ -1,0 +1,393 @@
+"""Stages: messages that become jobs, many at once, and come out as they end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pytest_django import Settings
+
+import hipq_django as hipq
+from hipq_django import flow
+from hipq_django.conf.instances import get_instance
+from hipq_django.flow import testing
+from hipq_django.flow.models import StagedJob
+from hipq_django.flow.runs.companion import RUNS
+from hipq_django.models import Batch, Job
+from tests.declaring import Declare
+from tests.hand_worker import HandWorker
+from tests.testapp.flows import CodeError
+
+pytestmark = pytest.mark.django_db
+
+SPEC = {
+    "nodes": {"charge": {"jobs": "charge", "key": "id", "limit": 2}},
+    "inputs": {"order": "charge.in"},
+    "outputs": {"paid": "charge.out", "failed": "charge.error"},
+}
+
+
+@pytest.fixture(autouse=True)
+def charge(declare: Declare) -> Any:
+    """A job type that waits for the bank, which answers by the key."""
+
+    @declare("charge")
+    def charge(job: Job) -> Any:
+        if job.job_data["total"] < 0:
+            raise CodeError("less than nothing")
+        return hipq.WAIT
+
+    return charge
+
+
+def order(key: Any, total: int = 70) -> dict[str, Any]:
+    return {"id": key, "total": total}
+
+
+def stage_of(shop: flow.Node) -> flow.Node:
+    return shop.children["charge"]
+
+
+def jobs() -> list[Job]:
+    return list(Job.objects.filter(job_type__name="charge").order_by("pk"))
+
+
+def test_each_message_becomes_a_job_and_its_end_comes_out() -> None:
+    shop = flow.start(SPEC)
+    shop.inputs["order"].write(order("a"))
+    testing.drain()
+    assert [(job.job_key, job.job_data) for job in jobs()] == [("a", order("a"))]
+    assert stage_of(shop).status == "suspended"
+
+    hipq.complete("charge", "a", {"paid": True})
+    testing.drain()
+
+    assert list(shop.outputs["paid"]) == [
+        {"data": order("a"), "job": jobs()[0].pk, "result": {"paid": True}}
+    ]
+    assert not StagedJob.objects.exists()
+    assert shop.status == "completed"
+
+
+def test_there_are_never_more_jobs_than_the_limit() -> None:
+    shop = flow.start(SPEC)
+    shop.inputs["order"].write_many([order(key) for key in "abcde"])
+    testing.drain()
+    assert len(jobs()) == 2
+
+    hipq.complete("charge", "a")
+    hipq.complete("charge", "b")
+    testing.drain()
+    assert [job.job_key for job in jobs()] == ["a", "b", "c", "d"]
+
+    for key in "cde":
+        testing.drain()
+        hipq.complete("charge", key)
+    testing.drain()
+    assert [message["data"]["id"] for message in shop.outputs["paid"]] == list("abcde")
+
+
+def test_a_job_without_success_comes_out_as_an_error() -> None:
+    shop = flow.start(SPEC)
+    shop.inputs["order"].write(order("a", -1))
+    testing.drain(errors=False)
+
+    [message] = shop.outputs["failed"]
+    assert message["data"] == order("a", -1)
+    assert message["error"] == "CodeError: less than nothing"
+    assert shop.status == "completed"
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({"total": 7}, "has no text or number under 'id'"),
+        ({"id": {}, "total": 7}, "has no text or number under 'id'"),
+        (7, "has no text or number under 'id'"),
+        ({"id": "x" * 300, "total": 7}, "x"),
+    ],
+)
+def test_a_message_that_can_be_no_job_is_an_error(value: Any, said: str) -> None:
+    shop = flow.start(SPEC)
+    shop.inputs["order"].write_many([value, order("b")])
+    testing.drain()
+
+    [message] = shop.outputs["failed"]
+    assert message["data"] == value
+    assert said in message["error"]
+    assert [job.job_key for job in jobs()] == ["b"]
+
+
+def test_two_messages_with_one_key_both_come_out() -> None:
+    shop = flow.start(SPEC)
+    shop.inputs["order"].write_many([order("a"), order("a", 71)])
+    testing.drain()
+    hipq.complete("charge", "a", "paid")
+    testing.drain()
+
+    assert [m["data"]["total"] for m in shop.outputs["paid"]] == [70, 71]
+    assert len(jobs()) == 1
+
+
+def test_what_came_with_a_message_goes_with_its_end() -> None:
+    shop = flow.start(SPEC)
+    with flow.context(user="ann"):
+        shop.inputs["order"].write(order("a"))
+    testing.drain()
+    hipq.complete("charge", "a", "paid")
+    testing.drain()
+
+    packet = shop.outputs["paid"].packet()
+    assert packet is not None
+    assert packet.context["user"] == "ann"
+
+
+def test_an_end_that_nobody_told_of_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = flow.start(SPEC)
+    shop.inputs["order"].write(order("a"))
+    testing.drain()
+    with monkeypatch.context() as patched:
+        patched.setattr("hipq_django.transitions.outcomes._watchers", [])
+        hipq.complete("charge", "a", "paid")
+    assert not testing.due(stage_of(shop))
+    RUNS.sweep(get_instance("default"))
+    testing.drain()
+
+    assert len(list(shop.outputs["paid"])) == 1
+
+
+def test_a_job_that_was_deleted_is_an_error() -> None:
+    shop = flow.start(SPEC)
+    shop.inputs["order"].write(order("a"))
+    testing.drain()
+    Job.objects.filter(job_type__name="charge").delete()
+    RUNS.sweep(get_instance("default"))
+    testing.drain()
+
+    [message] = shop.outputs["failed"]
+    assert "its result is unknown" in message["error"]
+
+
+def test_a_stage_without_key(declare: Declare) -> None:
+    @declare.task("resize")
+    def resize(size: int) -> int:
+        return 2 * size
+
+    stage = flow.start("flow.jobs", args=["resize"])
+    stage.inputs["in"].write_many([{"size": 1}, {"size": 2}, {"width": 3}])
+    testing.drain()
+
+    assert [message["result"] for message in stage.outputs["out"]] == [2, 4]
+    assert "resize" in stage.outputs["error"].read()["error"]
+
+
+def test_a_changed_limit_counts_at_once() -> None:
+    shop = flow.start(SPEC)
+    shop.inputs["order"].write_many([order(key) for key in "abcd"])
+    testing.drain()
+    charged = {"jobs": "charge", "key": "id", "limit": 3}
+    shop.apply({**SPEC, "nodes": {"charge": charged}})
+    testing.drain()
+
+    assert len(jobs()) == 3
+
+
+def test_a_stage_that_is_deleted_leaves_its_jobs_alone() -> None:
+    shop = flow.start(SPEC)
+    shop.inputs["order"].write(order("a"))
+    testing.drain()
+    shop.terminate(recursive=True)
+    testing.drain()
+    assert shop.delete()
+
+    assert not StagedJob.objects.exists()
+    assert hipq.complete("charge", "a").status == "accepted"
+
+
+@pytest.mark.parametrize(
+    ("node", "said"),
+    [
+        ({"jobs": "chrage"}, "nodes.charge.jobs: 'chrage' is no declared job type."),
+        ({"jobs": "t.double"}, "is no declared job type"),
+        ({"jobs": "charge", "limit": 0}, "nodes.charge.limit: it is 0."),
+        ({"jobs": "charge", "limit": True}, "nodes.charge.limit: it is True."),
+        ({"jobs": "charge", "key": 7}, "nodes.charge.key: it is 7."),
+        ({"jobs": "charge", "component": "t.double"}, "a node of jobs has no component"),
+    ],
+)
+def test_a_stage_that_cannot_be_is_refused(node: Any, said: str) -> None:
+    with pytest.raises(flow.GraphError, match=said.replace(".", r"\.")):
+        flow.start({"nodes": {"charge": node}})
+
+    assert not flow.Node.objects.exists()
+
+
+@pytest.mark.parametrize("args", [[], [7], ["charge", 7], ["charge", None, 0], list("abcd")])
+def test_arguments_of_a_stage_that_do_not_fit(args: list[Any]) -> None:
+    with pytest.raises(flow.FlowError):
+        flow.start("flow.jobs", args=args)
+
+    assert not flow.Node.objects.exists()
+
+
+def test_from_outside_only_public_jobs_are_enqueued(settings: Settings) -> None:
+    assert "not public" in str(flow.check(SPEC, only_public=True)[0])
+    own = {**settings.HIPQ["default"], "FLOW": {"PUBLIC_JOBS": ["charge"]}}
+    settings.HIPQ = {**settings.HIPQ, "default": own}
+
+    assert flow.check(SPEC, only_public=True) == []
+
+
+# What runs do with jobs
+
+
+@pytest.fixture
+def component() -> Callable[..., flow.Node]:
+    """Return what starts a node of a component whose code is a function of it."""
+
+    def start(code: Callable[[flow.Component], Any], **options: Any) -> flow.Node:
+        @flow.component("t.of_code", **options)
+        class OfCode(flow.Component):
+            value, out = flow.In(name="in"), flow.Out()
+
+            def perform(self) -> Any:
+                return code(self)
+
+        return flow.start(OfCode, run=False)
+
+    return start
+
+
+def test_a_run_enqueues_jobs_when_it_ends(component: Any) -> None:
+    def code(self: flow.Component) -> None:
+        self.enqueue("charge", self.inputs["in"].read(), job_key="a")
+        if self.job.attempt == 1:
+            raise CodeError
+
+    node = component(code, retry=hipq.Fixed(0, max_attempts=2))
+    node.inputs["in"].write(order("a"))
+    testing.drain(errors=False)
+
+    assert [job.job_key for job in jobs()] == ["a"]
+
+
+def test_a_run_cannot_enqueue_what_cannot_be(component: Any) -> None:
+    node = component(lambda self: self.enqueue("charge", object()))
+    node.run()
+    with pytest.raises(hipq.InvalidJobError):
+        testing.drain()
+
+    assert node.status == "failed"
+
+
+def test_a_run_has_steps(component: Any) -> None:
+    called: list[int] = []
+
+    def ask() -> str:
+        called.append(1)
+        return "yes"
+
+    def code(self: flow.Component) -> None:
+        for value in self.each("in"):
+            self.outputs["out"].write(self.step("ask", ask))
+            if self.job.attempt == 1:
+                raise CodeError(value)
+
+    node = component(code, retry=hipq.Fixed(0, max_attempts=2))
+    node.inputs["in"].write(1)
+    testing.drain(errors=False)
+
+    assert called == [1]
+    assert list(node.outputs["out"]) == ["yes"]
+
+
+def test_a_run_ends_together_with_its_writes(component: Any) -> None:
+    def code(self: flow.Component) -> None:
+        value = self.inputs["in"].read()
+        self.outputs["out"].write(value)
+        with self.finishing():
+            Batch.objects.create(name=value)
+
+    node = component(code)
+    node.inputs["in"].write("paid")
+    HandWorker().work_off()
+
+    assert Batch.objects.get().name == "paid"
+    assert list(node.outputs["out"]) == ["paid"]
+    assert node.inputs["in"].size == 0
+    assert node.status == "completed"
+    assert node.info["ran_at"] is not None
+
+
+def test_a_block_that_raises_undoes_the_writes_of_both(component: Any) -> None:
+    def code(self: flow.Component) -> None:
+        value = self.inputs["in"].read()
+        self.outputs["out"].write(value)
+        with self.finishing():
+            Batch.objects.create(name=value)
+            if self.job.attempt == 1:
+                raise CodeError
+
+    node = component(code, retry=hipq.Fixed(0, max_attempts=2))
+    node.inputs["in"].write("paid")
+    testing.drain(errors=False)
+
+    assert Batch.objects.count() == 1
+    assert list(node.outputs["out"]) == ["paid"]
+
+
+def test_a_run_that_is_over_cannot_finish(component: Any) -> None:
+    def code(self: flow.Component) -> None:
+        self.outputs["out"].write(self.inputs["in"].read())
+        hipq.cancel(self.job)
+        with self.finishing():
+            Batch.objects.create(name="too late")
+
+    node = component(code)
+    node.inputs["in"].write("paid")
+    testing.drain(errors=False)
+
+    assert not Batch.objects.exists()
+    assert node.inputs["in"].size == 1
+    assert node.outputs["out"].size == 0
+    assert node.status == "failed"
+
+
+def test_after_finishing_a_run_only_returns(
+    component: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    def code(self: flow.Component) -> None:
+        with self.finishing():
+            self.outputs["out"].write("counts")
+        self.outputs["out"].write("does not")
+
+    node = component(code)
+    node.run()
+    testing.drain()
+
+    assert list(node.outputs["out"]) == ["counts"]
+    assert "this run has ended by finishing" in caplog.text
+    assert node.status == "completed"
+
+
+def test_a_message_that_somebody_else_took_puts_the_run_back(
+    component: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hipq_django.flow.runs.ending.LOCK_SECONDS", 0.1)
+    taken: list[Any] = []
+
+    def code(self: flow.Component) -> None:
+        value = self.inputs["in"].read()
+        if not taken:
+            taken.append(flow.get(self.node.pk).inputs["in"].read())
+        with self.finishing():
+            Batch.objects.create(name=str(value))
+
+    node = component(code)
+    node.inputs["in"].write("paid")
+    HandWorker().work()
+
+    assert taken == ["paid"]
+    assert not Batch.objects.exists()
+    assert node.status == "queued"

@@ -1,0 +1,186 @@
+"""What `hipq_prune`, `hipq_status` and `hipq_doctor` do with flows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from io import StringIO
+
+import pytest
+from django.core.management import call_command
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+import hipq_django as hipq
+from hipq_django import flow
+from hipq_django.conf.instances import get_instance
+from hipq_django.flow import testing
+from hipq_django.flow.creating import add_port
+from hipq_django.flow.declaring import find_component
+from hipq_django.flow.models import LogEntry, NodePort, Wake
+from hipq_django.flow.upkeep import examine
+from hipq_django.job_types.registry import forget, get_declared
+from hipq_django.maintenance.retention import prune
+from hipq_django.models import Job
+from tests.declaring import Declare
+from tests.flow.conftest import in_status
+from tests.testapp.flows import Recorder
+
+pytestmark = pytest.mark.django_db
+Release = Callable[..., None]
+
+
+def found() -> list[str]:
+    return [finding.code for finding in examine(get_instance("default"))]
+
+
+def test_old_log_entries_are_pruned() -> None:
+    flow.log("old")
+    LogEntry.objects.update(create_time=timezone.now() - timedelta(days=15))
+    flow.log("new")
+    assert prune(get_instance("default"), dry_run=True)["flow log"] == 1
+    assert prune(get_instance("default"))["flow log"] == 1
+
+    assert LogEntry.objects.count() == 1
+
+
+def test_jobs_that_a_stage_has_not_handed_on_are_kept(declare: Declare) -> None:
+    declare("charge")(lambda job: hipq.WAIT)
+    stage = flow.start("flow.jobs", args=["charge", "id"])
+    stage.inputs["in"].write({"id": "a"})
+    testing.drain()
+    stage.pause()
+    hipq.complete("charge", "a", "paid")
+    prune(get_instance("default"), days=-1)
+    assert Job.objects.filter(job_type__name="charge").exists()
+    stage.resume()
+    testing.drain()
+    prune(get_instance("default"), days=-1)
+
+    assert not Job.objects.filter(job_type__name="charge").exists()
+
+
+def test_the_status_counts_nodes() -> None:
+    in_status("failed")
+    flow.start(Recorder, data={"a": [1, 2]})
+    output = StringIO()
+    call_command("hipq_status", stdout=output)
+    assert "Flows: 1 completed, 1 failed, 0 with a run, 2 unread, " in output.getvalue()
+    output = StringIO()
+    call_command("hipq_status", "--json", stdout=output)
+
+    assert json.loads(output.getvalue())["flows"]["unread"] == 2
+
+
+def test_the_doctor_finds_nothing_wrong_with_healthy_flows() -> None:
+    flow.start(Recorder)
+    testing.drain()
+
+    assert found() == []
+
+
+def test_the_doctor_names_a_wake_that_nobody_looks_at() -> None:
+    flow.start(Recorder)
+    Wake.objects.update(create_time=timezone.now() - timedelta(seconds=60))
+
+    assert found() == ["old_wake"]
+
+
+def test_the_doctor_names_components_that_nobody_declares() -> None:
+    @flow.component("t.gone")
+    def gone(x: int) -> int:
+        return x
+
+    flow.start("t.gone", run=False)
+    declared = get_declared("default", "t.gone")
+    assert declared is not None
+    forget(declared)
+
+    assert found() == ["undeclared_component"]
+
+
+def test_the_doctor_names_ports_that_rows_lack() -> None:
+    node = flow.start(Recorder, run=False)
+    NodePort.objects.filter(node=node, name="b").delete()
+
+    assert found() == ["missing_port"]
+
+
+def withdraw() -> None:
+    """Let no code declare the component `t.released`."""
+    if (before := get_declared("default", "t.released")) is not None:
+        forget(before)
+
+
+@pytest.fixture
+def release() -> Iterator[Release]:
+    """Return what declares `t.released` with some in-ports, in place of what it was."""
+
+    def declare(*ins: str) -> None:
+        withdraw()
+        ports = {name: flow.In() for name in ins}
+        made = type("Released", (flow.Component,), {**ports, "out": flow.Out(), "perform": id})
+        flow.component("t.released")(made)
+
+    yield declare
+    withdraw()
+
+
+def test_the_doctor_names_ports_that_a_release_declares_no_more(release: Release) -> None:
+    release("old", "kept")
+    given = {"given": {}, "kept": {"default": 1}}
+    nodes = [flow.start("t.released", inputs=given, run=False) for _ in range(3)]
+    nodes[0].set_ports(inputs={"given": {}})
+    assert found() == []
+    nodes[2].inputs["old"].write("data")
+    release("kept")
+
+    [finding] = examine(get_instance("default"))
+
+    assert finding.code == "undeclared_port"
+    assert f"node {nodes[0].pk}, and maybe others, has an in-port 'old'" in finding.what
+    assert nodes[2].inputs["old"].peek() == ["data"]
+    for node in nodes:
+        node.set_ports(inputs={"given": {}})
+    assert found() == []
+
+
+def test_the_doctor_names_a_port_that_the_next_run_made(release: Release) -> None:
+    release("kept")
+    node = flow.start("t.released", run=False)
+    release("kept", "new")
+    assert found() == ["missing_port"]
+    add_port(node, "in", find_component("default", "t.released").inputs["new"])
+    assert found() == []
+    release("kept")
+
+    assert found() == ["undeclared_port"]
+
+
+def test_the_doctor_asks_as_much_of_many_nodes_as_of_one(release: Release) -> None:
+    release("kept")
+    counts = []
+    for number in (1, 9):
+        for _ in range(number):
+            flow.start("t.released", run=False)
+        with CaptureQueriesContext(connection) as queries:
+            found()
+        counts.append(len(queries))
+
+    assert counts[0] == counts[1]
+
+
+def test_the_doctor_names_outputs_that_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hipq_django.flow.upkeep.MANY_UNREAD", 2)
+    flow.start(Recorder, run=False).outputs["out"].write_many([1, 2, 3])
+
+    assert found() == ["unread_output"]
+
+
+def test_the_doctor_names_observers_of_themselves() -> None:
+    node = flow.start(Recorder, run=False)
+    node.inputs["a"].channels = [f"/flow/node/{node.pk}"]
+
+    assert found() == ["observes_itself"]

@@ -1,0 +1,283 @@
+"""Who may do what: each endpoint, without each permission, and by nobody who is known."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import AnonymousUser, User
+from django.test import Client
+from pytest_django import Settings
+
+from hipq_django import flow
+from hipq_django.flow.web.endpoints import ENDPOINTS, Endpoint
+from tests.flow.web.conftest import PERMISSIONS, Api
+
+pytestmark = pytest.mark.django_db
+
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "TRACE", "OPTIONS")
+BY_ROUTE: dict[str, set[str]] = {}
+for each in ENDPOINTS:
+    BY_ROUTE.setdefault(each.route, set()).add(each.method)
+
+
+def named(endpoint: Endpoint) -> str:
+    return f"{endpoint.method} /{endpoint.route}"
+
+
+def path_of(route: str, node: Any = 0) -> str:
+    """Return the address of an endpoint; no node has the id 0."""
+    text = route.replace("<str:node>", str(node)).replace("<str:port>", "number")
+    return text.replace("<hipq_side:side>", "inputs")
+
+
+@pytest.fixture
+def node() -> flow.Node:
+    return flow.start("t.double", run=False)
+
+
+def without_effect(node: flow.Node) -> bool:
+    """Return whether a node is as it was."""
+    return node.exists() and node.status == "completed" and not node.inputs["number"].size
+
+
+every_endpoint = pytest.mark.parametrize("endpoint", ENDPOINTS, ids=named)
+
+
+@every_endpoint
+def test_each_endpoint_needs_its_permission(
+    endpoint: Endpoint, node: flow.Node, user_with: Callable[..., Api]
+) -> None:
+    others = [permission for permission in PERMISSIONS if permission != endpoint.permission]
+    response = user_with(*others).ask(endpoint.method, path_of(endpoint.route, node.pk))
+
+    assert response.status_code == 403
+    assert f"hipq_flow.{endpoint.permission}" in response.json()["error"]
+    assert without_effect(node)
+
+
+@every_endpoint
+def test_each_endpoint_needs_no_other_permission(
+    endpoint: Endpoint, user_with: Callable[..., Api]
+) -> None:
+    response = user_with(endpoint.permission).ask(endpoint.method, path_of(endpoint.route))
+
+    assert response.status_code in {200, 404, 422}, response.content
+
+
+@every_endpoint
+@pytest.mark.parametrize(
+    "cookies",
+    [{}, {"sessionid": "forged"}, {"sessionid": "x" * 32}, {"sessionid": "\xff;="}],
+    ids=["anonymous", "forged", "unknown", "odd"],
+)
+def test_nobody_who_is_known_is_401(
+    endpoint: Endpoint, node: flow.Node, cookies: dict[str, str]
+) -> None:
+    client = Client(enforce_csrf_checks=True)
+    for name, value in cookies.items():
+        client.cookies[name] = value
+    response = client.generic(endpoint.method, f"/flow/{path_of(endpoint.route, node.pk)}")
+
+    assert response.status_code == 401
+    assert response["WWW-Authenticate"]
+    assert response.json()["error"]
+    assert without_effect(node)
+
+
+@pytest.mark.parametrize("route", BY_ROUTE)
+def test_other_methods_are_405(route: str, api: Api) -> None:
+    for method in METHODS:
+        if method in BY_ROUTE[route]:
+            continue
+        response = api.ask(method, path_of(route))
+        assert response.status_code == 405
+        allowed = set(response["Allow"].split(", "))
+        assert allowed - {"HEAD"} == BY_ROUTE[route]
+
+
+def test_a_head_is_answered_as_a_get(api: Api) -> None:
+    response = api.ask("HEAD", "")
+
+    assert (response.status_code, response.content) == (200, b"")
+    assert api.ask("HEAD", "nodes/0").status_code == 404
+
+
+def test_who_is_not_active_any_more_is_401(api: Api) -> None:
+    User.objects.update(is_active=False)
+
+    assert api.ask("GET", "").status_code == 401
+
+
+# What another permission allows beside the endpoint's
+
+
+def test_a_run_beside_another_verb_needs_run_node(
+    node: flow.Node, user_with: Callable[..., Api]
+) -> None:
+    api = user_with("write_port")
+    path = f"nodes/{node.pk}/inputs/number/write"
+
+    assert "run_node" in api.refused(path, 403, data=1, run={})["error"]
+    assert without_effect(node)
+    api.post(path, data=1)
+
+
+def test_a_spec_needs_edit_graph(user_with: Callable[..., Api]) -> None:
+    api = user_with("start_node")
+
+    assert "edit_graph" in api.refused("nodes", 403, component={"nodes": {}})["error"]
+    assert not flow.Node.objects.exists()
+
+
+# Sessions and other sites
+
+
+def test_a_session_needs_the_csrf_token(node: flow.Node, user_with: Callable[..., Api]) -> None:
+    user = user_with(*PERMISSIONS).user
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(user)
+    path = f"/flow/nodes/{node.pk}"
+
+    def ask(method: str, path: str, **headers: str) -> Any:
+        body = b'{"data": 1}'
+        return client.generic(method, path, body, content_type="application/json", headers=headers)
+
+    assert client.get(path).status_code == 200
+    assert ask("DELETE", path).status_code == 403
+    write = f"{path}/inputs/number/write"
+    assert "X-CSRFToken" in ask("POST", write).json()["error"]
+    client.cookies["csrftoken"] = token = "a" * 32
+    assert ask("POST", write, X_CSRFToken="b" * 32).status_code == 403
+    assert without_effect(node)
+    assert ask("POST", write, **{"X-CSRFToken": token}).status_code == 200
+    assert node.inputs["number"].peek() == [1]
+
+
+@pytest.mark.parametrize(
+    ("content_type", "status"),
+    [
+        ("text/plain", 200),
+        ("application/x-www-form-urlencoded", 200),
+        ("multipart/form-data; boundary=x", 200),
+        ("multipart/form-data", 422),
+    ],
+)
+def test_any_content_type_is_json_or_refused(
+    node: flow.Node, user_with: Callable[..., Api], content_type: str, status: int
+) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(user_with(*PERMISSIONS).user)
+    client.cookies["csrftoken"] = token = "a" * 32
+    response = client.generic(
+        "POST", f"/flow/nodes/{node.pk}/run", b"{}", content_type, headers={"X-CSRFToken": token}
+    )
+
+    assert response.status_code == status, response.content
+    assert response.json()
+
+
+# API_USER
+
+
+def by_header(request: Any) -> Any:
+    """Find the user that a header names; there is a secret in real life."""
+    return User.objects.filter(username=request.headers["X-User"]).first()
+
+
+@pytest.fixture
+def by_api_user(settings: Settings, api: Api) -> Callable[..., Any]:
+    """Return what asks as whom API_USER finds."""
+
+    def ask(find: Any, **headers: str) -> Any:
+        settings.HIPQ = {"default": {"FLOW": {"API_USER": find}}}
+        client = Client(enforce_csrf_checks=True)
+        body = b'{"entry": "x"}'
+        return client.post("/flow/log", body, content_type="application/json", headers=headers)
+
+    return ask
+
+
+def test_api_user_says_who_asks(by_api_user: Callable[..., Any], api: Api) -> None:
+    path = "tests.flow.web.test_access.by_header"
+
+    assert by_api_user(path, **{"X-User": "ann"}).status_code == 200
+    assert by_api_user(path, **{"X-User": "bob"}).status_code == 401
+    assert by_api_user(path).json()["error"] == "it cannot be found out who you are: KeyError."
+    assert by_api_user(lambda request: AnonymousUser()).status_code == 401
+    assert api.ask("POST", "log", {"entry": "x"}).status_code == 401  # a session does not count
+
+
+def test_a_function_that_finds_no_user_is_the_fault_of_this_side(
+    by_api_user: Callable[..., Any],
+) -> None:
+    assert by_api_user(lambda request: "ann").status_code == 503
+    assert by_api_user("no.such").status_code == 503
+
+
+# What is too large
+
+
+@pytest.mark.parametrize("size", [1_048_576 + 65_536, 10_000_000])
+def test_a_body_is_limited(api: Api, node: flow.Node, size: int) -> None:
+    said = api.refused(f"nodes/{node.pk}/state", 413, set={"a": "x" * size})
+
+    assert "bytes" in said["error"]
+    assert node.state.all() == {}
+
+
+def test_a_message_is_limited(api: Api) -> None:
+    sink = flow.start("t.sum", run=False)
+    path = f"nodes/{sink.pk}/inputs/number/write"
+
+    assert "MAX_MESSAGE_BYTES" in api.refused(path, 413, data="x" * 1_048_575)["error"]
+    api.post(path, data="x" * 1_048_574)
+    assert sink.inputs["number"].size == 1
+
+
+# Sensitive fields
+
+
+@flow.component("t.pays", sensitive=["card", "customer.iban"], public=True)
+class Pays(flow.Component):
+    """Takes money."""
+
+    order, card = flow.In(), flow.In(default=None)
+
+    def perform(self, *args: Any) -> None:
+        """Do nothing."""
+
+
+SECRETS = {"card": "4711-0815", "customer": {"iban": "DE00", "name": "Ann"}}
+
+
+def test_sensitive_fields_are_masked(user_with: Callable[..., Api]) -> None:
+    data = {"card": {"default": "4711-0815"}, "order": {"default": SECRETS}}
+    node = flow.start("t.pays", args=[SECRETS], inputs=data, run=False)
+    node.state.set(SECRETS)
+    spec = {"nodes": {"a": {"component": "t.pays", "args": [SECRETS]}}}
+    graph = flow.start(spec, run=False)
+
+    api = user_with("view_node", "edit_node")
+    answers = [
+        api.get(f"nodes/{node.pk}"),
+        api.get(f"nodes/{graph.pk}/graph"),
+        api.post(f"nodes/{node.pk}/state", set={"x": 1}),
+        api.post(f"nodes/{node.pk}/ports", outputs={}),
+    ]
+    for answer in answers:
+        assert "4711" not in str(answer)
+        assert "DE00" not in str(answer)
+    assert answers[0]["state"]["customer"]["name"] == "Ann"
+    assert answers[0]["inputs"]["card"] == {"size": 0, "default": "•••"}
+
+    whole = user_with("view_node", "view_message").get(f"nodes/{node.pk}")
+    assert whole["state"] == {**SECRETS, "x": 1}
+    assert whole["inputs"]["card"]["default"] == "4711-0815"
+
+
+def test_the_log_does_not_quote_bodies(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+    node = flow.start("t.double", run=False)
+    api.refused(f"nodes/{node.pk}/inputs/number/write", 422, data="4711-0815")
+
+    assert "request_refused" in caplog.text
+    assert "4711" not in caplog.text

@@ -1,0 +1,337 @@
+"""Whatever is sent: never a 500, and a refusal changes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import pytest
+from django.db import transaction
+from hypothesis import HealthCheck, given, settings, strategies as st
+from pytest_django.live_server_helper import LiveServer
+
+from hipq_django import flow
+from hipq_django.conf.instances import get_instance
+from hipq_django.flow import testing
+from hipq_django.flow.models import (
+    Alias,
+    Channel,
+    Connection,
+    LogEntry,
+    Message,
+    NodePort,
+    Wake,
+)
+from hipq_django.flow.runs import dispatching
+from hipq_django.flow.web.endpoints import ENDPOINTS, Endpoint
+from tests.flow.web.conftest import PERMISSIONS, Api
+
+REFUSED = {401, 403, 404, 405, 409, 413, 422}
+ROWS = (flow.Node, NodePort, Connection, Channel, Message, Wake, Alias, LogEntry)
+
+# Each example is rolled back, so that the rows of the fixture are as good as new.
+fuzzed = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
+strange = st.sampled_from(
+    ["\ud800", "\0", "*", "", "/", 10**400, -1, 1e308, 1e15, "x" * 300, "1", "flow.spec", "\n"]
+)
+json_values = st.recursive(
+    scalars | strange,
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
+    max_leaves=8,
+)
+
+
+def mostly(right: Any) -> Any:
+    """Return what makes right values, and now and then any others."""
+    return st.integers(0, 19).flatmap(lambda chance: right if chance else json_values)
+
+
+def object_of(**values: Any) -> Any:
+    """Return what makes objects with some of these fields."""
+    return mostly(st.fixed_dictionaries({}, optional=values))
+
+
+def one_of(*values: Any) -> Any:
+    """Return what makes one of these values mostly."""
+    return mostly(st.sampled_from(values))
+
+
+numbers = mostly(st.integers(-1, 100) | st.sampled_from([0.5, 1e9, 1e15, 10**20]))
+flags = mostly(st.booleans())
+channels = one_of("/orders", "/orders/new", "/", "/flow/log", "orders")
+windows = mostly(st.lists(one_of("10:00-11:00", "mon 22:00-02:00", "never")))
+ports = mostly(
+    st.dictionaries(
+        st.sampled_from(["in", "out", "number", "new", "*", "a b"]),
+        object_of(
+            default=json_values,
+            mode=one_of("queue", "memory"),
+            type=one_of("int", "dict", ""),
+            channels=mostly(st.lists(channels, max_size=3)),
+            icon=json_values,
+        ),
+        max_size=3,
+    )
+)
+jobs = object_of(
+    priority=numbers,
+    timeout=numbers,
+    throttle_factor=numbers,
+    time_windows=windows,
+    queue=one_of("default", "Bank"),
+    data=object_of(region=json_values, node=json_values),
+)
+node_specs = object_of(
+    queue=one_of("default", None),
+    args=mostly(st.lists(json_values, max_size=2)),
+    inputs=ports,
+    outputs=ports,
+    init=mostly(st.booleans() | st.integers(0, 30)),
+    job=jobs,
+)
+components = st.sampled_from(["flow.connect"] * 8 + ["flow.wait", "flow.placeholder", "t.double"])
+of_component = st.builds(
+    lambda node, name: {"component": name, **node} if isinstance(node, dict) else node,
+    node_specs,
+    components,
+)
+outs = one_of("a.out", "b.out", "a.new", "c.out")
+ins = one_of("a.in", "b.in", "b.new", "c.in")
+ends = st.sampled_from(["in", "out", "number"])
+specs = mostly(
+    st.fixed_dictionaries(
+        {
+            "nodes": st.fixed_dictionaries(
+                {"a": of_component}, optional={"b": of_component, "a.b": of_component}
+            )
+        },
+        optional={
+            "edges": mostly(st.lists(st.builds("{} -> {}".format, outs, ins), max_size=2)),
+            "inputs": mostly(st.dictionaries(ends, ins | st.lists(ins, max_size=2), max_size=2)),
+            "outputs": mostly(st.dictionaries(ends, outs | st.lists(outs, max_size=2), max_size=2)),
+            "removed": one_of("keep"),
+        },
+    )
+)
+lists = mostly(st.lists(json_values, max_size=3))
+RUNS = {
+    "parent": flags,
+    "force": flags,
+    "at": one_of("2026-12-24T18:00:00+01:00", "2026-12-24", 1e9, 1e300),
+    "wait": numbers,
+}
+VALUES = {
+    **RUNS,
+    "channel": channels,
+    "message": json_values,
+    "entry": mostly(st.text(max_size=5) | st.dictionaries(st.text(max_size=5), json_values)),
+    "component": mostly(components | specs),
+    "args": mostly(st.lists(json_values, max_size=2)),
+    "name": one_of("child", "a", ""),
+    "alias": one_of("new", "graph", "5"),
+    "on_conflict": one_of("return", "raise"),
+    "by": mostly(st.text(max_size=5)),
+    "inputs": ports,
+    "outputs": ports,
+    "data": mostly(st.dictionaries(st.sampled_from(["in", "new", ""]), lists, max_size=2)),
+    "job": jobs,
+    "run": mostly(st.fixed_dictionaries({}, optional=RUNS)) | flags,
+    "set": mostly(st.dictionaries(st.text(max_size=5), json_values, max_size=2)),
+    "unset": mostly(st.lists(st.text(max_size=5), max_size=2)),
+    "list": lists,
+    "count": numbers,
+    "recursive": flags,
+    "delete": flags,
+    "ttl": numbers,
+    "token": one_of("token"),
+    "child": one_of("graph", "number", "any"),
+    "spec": specs,
+    "context": mostly(st.dictionaries(st.text(max_size=5), json_values, max_size=2)),
+}
+
+
+def bodies_of(endpoint: Endpoint) -> Any:
+    """Return what makes bodies of an endpoint: with what they must have, mostly."""
+    required = {name: VALUES[name] for name, field in endpoint.fields.items() if field.required}
+    beside = ["context", "run"] if endpoint.may_run else ["context"]
+    optional = {name: VALUES[name] for name in [*endpoint.fields, *beside] if name not in required}
+    return mostly(st.fixed_dictionaries(required, optional=optional))
+
+
+requests = st.sampled_from(ENDPOINTS).flatmap(
+    lambda endpoint: st.tuples(st.just(endpoint), bodies_of(endpoint))
+)
+
+
+def everything() -> list[Any]:
+    """Return all rows of flows."""
+    return [list(model.objects.order_by("pk").values()) for model in ROWS]
+
+
+@contextmanager
+def rolled_back() -> Iterator[None]:
+    """Undo what an example writes."""
+    with transaction.atomic():
+        yield
+        transaction.set_rollback(True)
+
+
+def check(status: int, content: bytes, before: list[Any]) -> None:
+    """Fail unless the reply is one of those that are documented, and true."""
+    assert status == 200 or status in REFUSED, content
+    answer = json.loads(content) if content else {}
+    if status != 200:
+        assert status == 405 or "error" in answer
+        assert everything() == before
+    else:
+        dispatching.dispatch(get_instance("default"))  # and nothing holds the others up
+
+
+def whole_trees() -> None:
+    """Fail where a graph has not all the children of its spec."""
+    for node in flow.Node.objects.filter(job_type__name="flow.graph"):
+        spec = node.graph or {"nodes": {}}
+        assert set(spec["nodes"]) <= set(node.children)
+
+
+@pytest.fixture
+def api(db: None) -> Api:
+    """Who may do all, among nodes."""
+    api = Api(*PERMISSIONS)
+    flow.start(
+        {"nodes": {"a": {"component": "flow.connect"}, "b": {"component": "flow.wait"}}},
+        alias="graph",
+    )
+    node = flow.start("t.double", alias="number", run=False)
+    node.inputs["number"].write(1)
+    flow.start("flow.placeholder", alias="any", run=False, inputs={"*": {"channels": ["/orders"]}})
+    return api
+
+
+endpoints = st.sampled_from(ENDPOINTS)
+nodes = st.sampled_from(["graph", "number", "any"])
+names = st.sampled_from(["number", "in", "out", "new"]) | st.text(max_size=5)
+
+
+@fuzzed
+@given(request=requests, node=nodes, port=names)
+def test_any_fields(api: Api, request: tuple[Endpoint, Any], node: str, port: str) -> None:
+    endpoint, body = request
+    send(api, endpoint.method, address(endpoint.route, node, port), json.dumps(body).encode())
+
+
+@fuzzed
+@given(spec=specs)
+def test_any_spec_is_started_whole_or_not_at_all(api: Api, spec: Any) -> None:
+    send(api, "POST", "nodes", json.dumps({"component": spec}).encode())
+
+
+@fuzzed
+@given(spec=specs)
+def test_any_spec_is_applied_whole_or_not_at_all(api: Api, spec: Any) -> None:
+    send(api, "POST", "nodes/graph/graph", json.dumps({"spec": spec}).encode())
+
+
+@fuzzed
+@given(
+    endpoint=endpoints,
+    node=nodes | st.text(max_size=5),
+    port=names,
+    body=st.binary(max_size=50)
+    | json_values.map(lambda value: json.dumps(value).encode())
+    | st.integers(1, 3_000).map(lambda depth: b'{"set": ' + b"[" * depth + b"]" * depth + b"}"),
+)
+def test_any_bytes(api: Api, endpoint: Endpoint, node: str, port: str, body: bytes) -> None:
+    send(api, endpoint.method, address(endpoint.route, node, port), body)
+
+
+def address(route: str, node: str, port: str) -> str:
+    """Return the address of an endpoint."""
+    path = route.replace("<hipq_side:side>", "inputs")
+    for converter, name in (("<str:node>", node), ("<str:port>", port)):
+        path = path.replace(converter, quote(name.encode(errors="replace"), safe=""))
+    return path
+
+
+def send(api: Api, method: str, path: str, body: bytes) -> None:
+    """Send a request, and check what became of it."""
+    before = everything()
+    with rolled_back():
+        url = f"/flow/{path}"
+        response = api.client.generic(method, url, body, content_type="application/json")
+        if response.status_code == 404 and response["Content-Type"].startswith("text/html"):
+            return  # no address of flows
+        check(response.status_code, response.content, before)
+        if path in ("nodes", "nodes/graph/graph"):
+            whole_trees()
+
+
+# Over a real connection
+
+
+def exchange(
+    url: str, method: str, path: str, body: bytes, headers: dict[str, str]
+) -> tuple[int, bytes]:
+    """Send a request over HTTP; return status and content of the reply."""
+    target = urlsplit(url)
+    connection = HTTPConnection(str(target.hostname), target.port, timeout=30)
+    try:
+        connection.request(method, path, body, headers)
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+def logged_in() -> dict[str, str]:
+    """Return the headers of who may do all."""
+    token = "a" * 32
+    session = Api(*PERMISSIONS).client.cookies["sessionid"].value
+    cookies = f"sessionid={session}; csrftoken={token}"
+    return {"Cookie": cookies, "X-CSRFToken": token, "Content-Type": "application/json"}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_real_server_works(live_server: LiveServer) -> None:
+    headers = logged_in()
+
+    def ask(method: str, path: str, said: Any) -> Any:
+        body = json.dumps(said).encode()
+        status, content = exchange(live_server.url, method, f"/flow/{path}", body, headers)
+        assert status == 200, content
+        return json.loads(content)
+
+    pk = ask("POST", "nodes", {"component": "flow.connect", "alias": "pipe"})["node"]
+    ask("POST", "nodes/pipe/inputs/in/write", {"list": [1, "zwei", None], "run": {}})
+    testing.drain()
+    assert ask("GET", "nodes/pipe", {})["status"] == "completed"
+    assert ask("POST", f"nodes/{pk}/outputs/out/read", {})["data"] == 1
+    assert ask("POST", f"nodes/{pk}/outputs/out/entries", {"count": 1})["size"] == 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_real_server_never_fails(live_server: LiveServer) -> None:
+    headers = logged_in()
+    before = everything()
+
+    def send_odd(body: bytes, **odd: str) -> int:
+        odd_headers = {**headers, **{name.replace("_", "-"): text for name, text in odd.items()}}
+        status, content = exchange(live_server.url, "POST", "/flow/nodes", body, odd_headers)
+        check(status, content, before)
+        return status
+
+    for body in (b"", b"\xff", b"[" * 100_000, b"{}", b"x" * 2_000_000):
+        send_odd(body)
+        send_odd(body, Content_Type="multipart/form-data")
+        assert send_odd(body, X_CSRFToken="no") in (403, 413)
+        assert send_odd(body, Cookie="sessionid=forged") == 401
+    for length in ("-1", "0", "1", "1,1", "x"):
+        send_odd(b"{}", Content_Length=length)

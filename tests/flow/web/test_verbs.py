@@ -1,0 +1,397 @@
+"""Each verb over HTTP does what it does in code."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from pytest_django import Settings
+
+from hipq_django import flow
+from hipq_django.flow import testing
+from hipq_django.flow.models import LogEntry
+from tests.flow.web.conftest import PERMISSIONS, Api
+from tests.testapp.flows import Double, Recorder, Sum
+
+TWICE = {
+    "nodes": {"one": {"component": "flow.connect"}, "two": {"component": "flow.connect"}},
+    "edges": ["one.out -> two.in"],
+    "inputs": {"in": "one.in"},
+    "outputs": {"out": "two.out"},
+}
+
+
+def test_the_index_tells_what_there_is(api: Api) -> None:
+    answer = api.get("")
+
+    assert answer["instance"] == "default"
+    assert {"method": "POST", "path": "/publish", "permission": "write_port"} in answer["endpoints"]
+    assert {each["permission"] for each in answer["endpoints"]} == set(PERMISSIONS)
+    paths = {each["path"] for each in answer["endpoints"]}
+    assert "/nodes/ID/inputs|outputs/PORT/read" in paths
+
+
+def test_the_public_components_are_listed(api: Api) -> None:
+    found = {component["name"]: component for component in api.get("components")["components"]}
+
+    assert set(found["flow.join"]["inputs"]) == {"in", "sep"}
+    assert "t.double" not in found
+
+
+# Nodes
+
+
+def test_a_node_is_started_fed_run_and_read(api: Api) -> None:
+    pk = api.post("nodes", component="flow.join", alias="join")["node"]
+
+    api.post("nodes/join/inputs/sep/write", data="-")
+    api.post(f"nodes/{pk}/inputs/in/write", list=[["a", "b"], [], ["c"]])
+    assert api.get("nodes/join")["inputs"]["in"] == {"size": 3}
+    testing.drain()
+    answer = api.get("nodes/join")
+    assert (answer["node"], answer["status"], answer["component"]) == (pk, "completed", "flow.join")
+    assert answer["outputs"]["out"] == {"size": 3}
+    assert api.post("nodes/join/outputs/out/read")["data"] == "a-b"
+    flow.get("join").outputs["out"].move_to(flow.start("flow.wait").inputs["in"])
+    assert api.post("nodes/join/outputs/out/read") == {}
+
+
+@flow.component("t.waits", public=True)
+class Waits(flow.Component):
+    """Takes any arguments."""
+
+    value, trigger = flow.In(name="in"), flow.In()
+
+    def perform(self, *args: Any) -> None:
+        self.suspend()
+
+
+def test_all_options_of_a_start(api: Api) -> None:
+    parent = flow.start("flow.placeholder", run=False, alias="parent")
+    later = datetime.now(UTC) + timedelta(hours=1)
+    pk = api.post(
+        "nodes", component="t.waits", args=[1], parent="parent", name="child", alias="w",
+        at=later.isoformat(), by="batch 7", inputs={"in": {"default": 5}}, outputs={"extra": {}},
+        data={"trigger": [1]}, job={"priority": 3},
+    )["node"]  # fmt: skip
+    answer = api.get("nodes/w")
+
+    assert (answer["args"], answer["parent"], answer["name"]) == ([1], parent.pk, "child")
+    assert (answer["created_by"], answer["aliases"]) == ("batch 7", ["w"])
+    assert answer["inputs"]["in"] == {"size": 0, "default": 5}
+    assert answer["inputs"]["trigger"] == {"size": 1}
+    assert "extra" in answer["outputs"]
+    assert api.get("nodes/parent")["children"] == {"child": pk}
+    assert api.post("nodes", component="t.waits", alias="w", on_conflict="return") == {"node": pk}
+
+
+def test_a_node_that_is_started_names_its_user(api: Api) -> None:
+    pk = api.post("nodes", component="flow.wait", run=False)["node"]
+
+    assert flow.get(pk).info["created_by"] == "user:ann"
+    assert flow.get(pk).status == "completed"
+
+
+def test_a_start_is_refused_whole(api: Api) -> None:
+    taken = flow.start("flow.placeholder", run=False, alias="here")
+    for status, body in (
+        (422, {"component": "t.double"}),
+        (422, {"component": "no.such"}),
+        (422, {"component": "flow.graph"}),
+        (422, {"component": "flow.wait", "data": {"nope": [1]}}),
+        (422, {"component": "flow.wait", "data": {"in": "text"}}),
+        (422, {"component": "flow.wait", "parent": "nobody", "name": "a"}),
+        (422, {"component": "flow.wait", "parent": taken.pk}),
+        (422, {"component": "flow.wait", "alias": "5"}),
+        (422, {"component": "flow.wait", "job": {"priority": "high"}}),
+        (422, {"component": "flow.wait", "at": "tomorrow"}),
+        (422, {"component": "flow.wait", "on_conflict": "replace"}),
+        (422, {"component": "flow.wait", "compnent": 1}),
+        (422, {}),
+        (409, {"component": "flow.wait", "alias": "here"}),
+    ):
+        assert api.refused("nodes", status, **body)["error"]
+    assert api.refused("nodes", 409, component="flow.wait", alias="here")["node"] == taken.pk
+    assert list(flow.Node.objects.all()) == [taken]
+
+
+def test_a_child_name_is_taken(api: Api) -> None:
+    parent = flow.start("flow.placeholder", run=False)
+    child = parent.spawn("a", "flow.wait", run=False)
+
+    said = api.refused("nodes", 409, component="flow.wait", parent=parent.pk, name="a")
+    assert said["node"] == child.pk
+
+
+def test_state_is_set_and_unset_at_once(api: Api) -> None:
+    node = flow.start(Sum, run=False)
+    node.state.set(a=1, b=2)
+
+    assert api.post(f"nodes/{node.pk}/state", set={"c": 3}, unset=["a"]) == {
+        "state": {"b": 2, "c": 3}
+    }
+    api.refused(f"nodes/{node.pk}/state", 422, set={"d": 4, "flow.spec": {}})
+    api.refused(f"nodes/{node.pk}/state", 422, set=[])
+    assert node.state.all() == {"b": 2, "c": 3}
+
+
+def test_ports_are_set(api: Api) -> None:
+    node = flow.start(Double, run=False)
+
+    answer = api.post(f"nodes/{node.pk}/ports", inputs={"extra": {"default": 7}})
+    assert answer["inputs"] == {"number": {"size": 0}, "extra": {"size": 0, "default": 7}}
+    assert list(answer["outputs"]) == ["out"]
+    wrong: dict[str, Any]
+    for wrong in ({"a b": {}}, {"a": 5}, {"a": {"channels": 5}}, {"a": {"type": "date"}}):
+        api.refused(f"nodes/{node.pk}/ports", 422, inputs=wrong)
+    assert list(api.post(f"nodes/{node.pk}/ports", inputs={})["inputs"]) == ["number"]
+
+
+def test_a_node_runs(api: Api) -> None:
+    parent = flow.start(Recorder, run=False)
+    node = parent.spawn("child", Recorder, run=False)
+
+    assert api.post(f"nodes/{node.pk}/run") == {"node": node.pk}
+    assert testing.due(node) == 1
+    assert api.post(f"nodes/{node.pk}/run", parent=True) == {"node": parent.pk}
+    later = (datetime.now(UTC) + timedelta(hours=1)).timestamp()
+    other = flow.start(Recorder, run=False)
+    assert api.post(f"nodes/{other.pk}/run", at=later) == {"node": other.pk}
+    assert testing.due(other) == 0
+    other.terminate()
+    assert api.post(f"nodes/{other.pk}/run", wait=0) == {"node": None}
+    assert api.post(f"nodes/{other.pk}/run", force=True) == {"node": other.pk}
+    wrong: dict[str, Any]
+    for wrong in ({"at": 1e300}, {"at": "5"}, {"wait": -1}, {"force": 1}, {"run": {}}):
+        api.refused(f"nodes/{other.pk}/run", 422, **wrong)
+
+
+def test_a_node_is_terminated_and_deleted(api: Api) -> None:
+    node = flow.start(Recorder, run=False)
+    node.spawn("child", Recorder, run=False)
+    refused = api.ask("DELETE", f"nodes/{node.pk}")
+
+    assert (refused.status_code, refused.json()["deleted"]) == (409, False)
+    assert api.post(f"nodes/{node.pk}/terminate", recursive=True) == {"status": "terminating"}
+    testing.drain()
+    response = api.ask("DELETE", f"nodes/{node.pk}")
+    assert (response.status_code, response.json()) == (200, {"deleted": True})
+    assert api.ask("GET", f"nodes/{node.pk}").status_code == 404
+    assert not flow.Node.objects.exists()
+
+
+def test_a_node_is_locked_once(api: Api) -> None:
+    node = flow.start(Recorder, run=False, alias="n")
+    api.refused("nodes/n/refresh_lock", 409, ttl=5)
+    token = api.post("nodes/n/lock", ttl=60)["token"]
+
+    assert "locked" in api.refused("nodes/n/lock", 409, ttl=60)["error"]
+    assert api.post("nodes/n/refresh_lock", ttl=60) == {"refreshed": True}
+    api.refused("nodes/n/unlock", 409, token="wrong")
+    assert api.post("nodes/n/unlock", token=token) == {"unlocked": True}
+    wrong: dict[str, Any]
+    for wrong in ({"ttl": "long"}, {"ttl": -1}, {"ttl": True}, {}, {"ttl": None}):
+        api.refused("nodes/n/lock", 422, **wrong)
+    assert node.lock(1)
+
+
+def test_a_node_is_not_locked_while_it_runs(api: Api) -> None:
+    node = flow.start("t.asks", data={"question": [1]}, alias="n")
+    testing.drain()
+
+    assert node.status == "running"  # until its answer comes
+    assert "running" in api.refused("nodes/n/lock", 409, ttl=60)["error"]
+    assert api.post("nodes/n/terminate", force=True) == {"status": "terminated"}
+    assert api.post("nodes/n/lock", ttl=60)["token"]
+
+
+def test_nodes_are_adopted_and_disowned(api: Api) -> None:
+    parent = flow.start(Recorder, run=False, alias="parent")
+    orphan = flow.start(Recorder, run=False, alias="orphan")
+
+    answer = api.post("nodes/parent/adopt", child="orphan", name="child")
+    assert answer == {"children": {"child": orphan.pk}}
+    assert api.refused("nodes/parent/adopt", 422, child=orphan.pk, name="again")
+    assert api.refused("nodes/orphan/adopt", 422, child=parent.pk, name="above")
+    assert api.refused("nodes/parent/adopt", 422, child="nobody", name="x")
+    assert api.refused("nodes/parent/disown", 422, name="nobody")
+    assert api.post("nodes/parent/disown", name="child") == {"children": {}}
+
+
+# Ports
+
+
+def test_entries_stay_and_are_limited(api: Api) -> None:
+    node = flow.start(Double, run=False)
+    node.inputs["number"].write_many(range(200))
+
+    answer = api.post(f"nodes/{node.pk}/inputs/number/entries")
+    assert answer["size"] == 200
+    assert [entry["data"] for entry in answer["entries"]] == list(range(10))
+    more = api.post(f"nodes/{node.pk}/inputs/number/entries", count=100)
+    assert len(more["entries"]) == 100
+    wrong: Any
+    for wrong in (0, 101, 1.5, True, "5"):
+        api.refused(f"nodes/{node.pk}/inputs/number/entries", 422, count=wrong)
+
+
+def test_looking_at_a_port_makes_none(api: Api) -> None:
+    node = flow.start("flow.placeholder", run=False)
+
+    api.refused(f"nodes/{node.pk}/inputs/some/entries", 404)
+    assert list(node.inputs) == []
+    api.post(f"nodes/{node.pk}/inputs/some/write", data=None)
+    assert api.post(f"nodes/{node.pk}/inputs/some/entries")["entries"][0]["data"] is None
+
+
+def test_a_default_is_read(api: Api) -> None:
+    node = flow.start(Sum, inputs={"number": {"default": None}}, run=False)
+
+    answer = api.post(f"nodes/{node.pk}/inputs/number/read")
+    assert (answer["id"], answer["data"]) == (0, None)
+
+
+def test_writes_are_checked(api: Api) -> None:
+    node = flow.start(Double, run=False)
+    path = f"nodes/{node.pk}/inputs/number/write"
+
+    assert "takes int" in api.refused(path, 422, data="five")["error"]
+    api.refused(path, 422, list=[1, "five"])
+    api.refused(path, 422)
+    api.refused(path, 422, data=1, list=[2])
+    api.refused(path, 422, list=5)
+    assert "at most 10,000" in api.refused(path, 422, list=[1] * 10_001)["error"]
+    assert node.inputs["number"].size == 0
+    api.post(path, list=[1] * 10_000)
+    assert node.inputs["number"].size == 10_000
+
+
+def test_unknown_nodes_and_ports(api: Api) -> None:
+    node = flow.start(Double, run=False)
+
+    for path in ("nodes/0/run", "nodes/nobody/run", f"nodes/{'9' * 5000}/run", "nodes/%00/run"):
+        assert "no node" in api.refused(path, 404)["error"]
+    for port in ("nope", "*", "a%20b", "%00", "x" * 300):
+        assert api.refused(f"nodes/{node.pk}/inputs/{port}/read", 404)["error"]
+        assert api.refused(f"nodes/{node.pk}/inputs/{port}/entries", 404)["error"]
+    assert api.ask("POST", f"nodes/{node.pk}/ports/number/read").status_code == 404
+
+
+# Channels, log, context, run
+
+
+def test_messages_are_published(api: Api) -> None:
+    node = flow.start(Sum, inputs={"number": {"channels": ["/orders"]}}, run=False)
+
+    assert api.post("publish", channel="/orders/new", message={"id": 1}) == {}
+    assert node.inputs["number"].peek() == [{"id": 1}]
+    assert api.post("publish", channel="/orders", message=None) == {}
+    wrong: dict[str, Any]
+    for wrong in ({"channel": "orders", "message": 1}, {"message": 1}, {"channel": "/orders"}):
+        api.refused("publish", 422, **wrong)
+    assert node.inputs["number"].size == 2
+
+
+def test_entries_are_logged_with_their_context(api: Api) -> None:
+    api.post("log", entry="by hand", context={"user": "ann"})
+    api.post("log", entry={"what": [1]})
+
+    first, second = LogEntry.objects.order_by("pk")
+    assert (first.entry["message"], first.entry["user"]) == ("by hand", "ann")
+    assert second.entry["what"] == [1]
+    api.refused("log", 422, entry=5)
+    api.refused("log", 422, entry="x", context={"node": 5})
+
+
+def test_messages_carry_the_context_of_a_body(api: Api) -> None:
+    node = flow.start(Sum, run=False)
+    path = f"nodes/{node.pk}/inputs/number"
+
+    api.post(f"{path}/write", data=1, context={"user": "ann"})
+    assert api.post(f"{path}/entries")["entries"][0]["context"] == {"user": "ann"}
+    wrong: Any
+    for wrong in ({"node": 1}, {"run": 1}, {"channel": "/a"}, ["user"], "ann"):
+        api.refused(f"{path}/write", 422, data=1, context=wrong)
+    assert flow.get(node.pk).inputs["number"].size == 1
+
+
+def test_reads_and_writes_are_logged_if_that_is_wanted(api: Api, settings: Settings) -> None:
+    settings.HIPQ = {"default": {"FLOW": {"LOG": "all"}}}
+    node = flow.start(Sum, run=False)
+
+    api.post(f"nodes/{node.pk}/inputs/number/write", list=[1, 2], context={"user": "ann"})
+    [entry] = LogEntry.objects.all()
+    assert entry.entry["user"] == "ann"
+    assert entry.entry["write"] == [{"node": node.pk, "input": "number", "data": [1, 2]}]
+
+
+def test_a_node_runs_after_another_verb(api: Api) -> None:
+    parent = flow.start(Recorder, run=False)
+    node = parent.spawn("child", Recorder, run=False)
+
+    answer = api.post(f"nodes/{node.pk}/state", set={"a": 1}, run={"parent": True})
+    assert answer == {"state": {"a": 1}, "run": parent.pk}
+    assert (testing.due(parent), testing.due(node)) == (1, 0)
+    assert api.post(f"nodes/{node.pk}/outputs/out/write", data=1, run={})["run"] == node.pk
+    assert testing.due(node) == 1
+
+
+def test_a_wrong_run_undoes_the_verb(api: Api) -> None:
+    node = flow.start(Recorder, run=False)
+
+    wrong: Any
+    for wrong in ({"wait": -1}, {"now": True}, [], {"at": "soon"}, {"force": "yes"}):
+        api.refused(f"nodes/{node.pk}/state", 422, set={"a": 1}, run=wrong)
+    assert node.state.all() == {}
+    assert node.status == "completed"
+
+
+# Graphs
+
+
+def test_a_graph_is_started_told_and_changed(api: Api) -> None:
+    pk = api.post("nodes", component=TWICE, alias="twice", data={"in": [5]})["node"]
+    testing.drain()
+
+    assert api.post("nodes/twice/outputs/out/read")["data"] == 5
+    assert api.get("nodes/twice/graph") == {"spec": TWICE}
+    spec = {"nodes": {"one": {"component": "flow.connect"}}}
+    assert list(api.post("nodes/twice/graph", spec=spec)["children"]) == ["one"]
+    assert flow.get(pk).graph == spec
+
+
+def test_a_wrong_graph_is_refused_with_all_problems(api: Api) -> None:
+    node = flow.start(TWICE)
+    spec = {
+        "nodes": {"a": {"component": "t.double"}, "b": {"component": "no.such"}},
+        "edges": ["a.out -> c.in"],
+    }
+
+    for said in (
+        api.refused(f"nodes/{node.pk}/graph", 422, spec=spec),
+        api.refused("nodes", 422, component=spec),
+    ):
+        paths = {problem["path"] for problem in said["problems"]}
+        assert paths == {"nodes.a.component", "nodes.b.component", "edges[0]"}
+    assert node.graph == TWICE
+    assert flow.Node.objects.count() == 3
+
+
+def test_what_is_no_graph_has_none(api: Api) -> None:
+    node = flow.start(Double, run=False)
+
+    assert api.ask("GET", f"nodes/{node.pk}/graph").status_code == 404
+    said = api.refused(f"nodes/{node.pk}/graph", 422, spec={"nodes": {}})
+    assert said["problems"] == [{"path": "spec", "message": f"{node} is no graph.", "hint": ""}]
+
+
+# Instances
+
+
+@pytest.mark.django_db(databases=["default", "other"])
+def test_each_instance_has_its_own_address() -> None:
+    other = Api(*PERMISSIONS, prefix="/other_flow/")
+
+    assert other.get("")["instance"] == "other"
+    assert other.ask("POST", "log", {"entry": "x"}).status_code == 200
+    entry: Any = LogEntry.objects.using("other").get()
+    assert entry.instance == "other"

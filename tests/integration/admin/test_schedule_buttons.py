@@ -1,0 +1,220 @@
+"""What an operator does to a schedule on its page: runs, pauses, resumes and deletes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import DELETION, LogEntry
+from django.test import Client
+from django.urls import reverse
+
+import hipq_django as hipq
+from hipq_django.models import Job, Schedule
+from hipq_django.schedules import declared as declared_schedules
+from tests.admin_pages import (
+    ACTION_BOX,
+    act,
+    history,
+    html,
+    list_url,
+    log_in,
+    messages_of,
+    page_url,
+    press,
+)
+from tests.declaring import Declare
+
+pytestmark = pytest.mark.django_db
+
+BUTTONS = {"run_now": "run_schedule", "pause": "pause_schedule", "resume": "pause_schedule"}
+PERMISSIONS = ("add", "change", "delete", "run", "pause")
+
+
+@pytest.fixture
+def schedule() -> Schedule:
+    return hipq.schedule("hourly", hipq.NewJob("echo"), hipq.Cron("0 * * * *", overlap="allow"))
+
+
+@pytest.fixture
+def declared(declare: Declare) -> Schedule:
+    declare.task("clean", schedule="30 2 * * *")(lambda: None)
+    declared_schedules.sync("default")
+    return Schedule.objects.get()
+
+
+def others_than(*permissions: str) -> set[str]:
+    return {f"{verb}_schedule" for verb in PERMISSIONS} - set(permissions)
+
+
+def state() -> list[Any]:
+    return [list(Schedule.objects.values()), list(Job.objects.values("pk"))]
+
+
+def suited_to(button: str) -> None:
+    if button == "resume":
+        hipq.pause_schedule("hourly")
+
+
+@pytest.mark.parametrize("button", BUTTONS)
+def test_its_permission_is_enough(client: Client, schedule: Schedule, button: str) -> None:
+    suited_to(button)
+    log_in(client, "view_schedule", BUTTONS[button])
+    assert page_url(schedule, button) in html(client, page_url(schedule))
+
+    response = press(client, button, schedule)
+
+    assert Job.objects.count() == (button == "run_now")
+    assert Schedule.objects.get().paused == (button == "pause")
+    assert "schedule hourly" in messages_of(response)[0]
+    assert len(history(schedule)) == 1
+
+
+@pytest.mark.parametrize("button", BUTTONS)
+def test_nobody_else_may(client: Client, schedule: Schedule, button: str) -> None:
+    suited_to(button)
+    log_in(client, "view_schedule", *others_than(BUTTONS[button]))
+    before = state()
+
+    assert page_url(schedule, button) not in html(client, page_url(schedule))
+    assert client.post(page_url(schedule, button)).status_code == 403
+    assert state() == before
+    assert history(schedule) == []
+
+
+@pytest.mark.parametrize("button", BUTTONS)
+def test_who_may_not_see_schedules_presses_nothing(
+    client: Client, schedule: Schedule, button: str
+) -> None:
+    suited_to(button)
+    log_in(client, BUTTONS[button])
+    before = state()
+
+    assert client.post(page_url(schedule, button)).status_code == 403
+    assert state() == before
+
+
+@pytest.mark.parametrize("button", BUTTONS)
+def test_to_open_the_address_of_a_button_changes_nothing(
+    admin_client: Client, schedule: Schedule, button: str
+) -> None:
+    suited_to(button)
+    before = state()
+
+    assert admin_client.get(page_url(schedule, button)).status_code == 405
+    assert state() == before
+
+
+def test_what_a_button_cannot_do_is_said(admin_client: Client) -> None:
+    row = hipq.schedule("once", hipq.NewJob("echo"), hipq.Every(hours=1))
+    hipq.run_schedule("once")
+
+    response = press(admin_client, "run_now", row)
+
+    assert "wait for its end, or cancel it" in messages_of(response)[0]
+    assert Job.objects.count() == 1
+
+
+def test_the_page_names_live_jobs_and_says_the_times_in_words(
+    client: Client, schedule: Schedule
+) -> None:
+    log_in(client, "view_schedule", "view_job")
+    job = hipq.run_schedule("hourly")
+    page = html(client, page_url(schedule))
+
+    assert hipq.Cron("0 * * * *").explanation in page
+    assert f'{page_url(job)}">job {job.pk}</a>' in page.partition("field-live_jobs")[2][:400]
+
+
+def test_a_declared_schedule_is_paused_and_run_on_its_page(
+    client: Client, declared: Schedule
+) -> None:
+    log_in(client, "view_schedule", "run_schedule", "pause_schedule")
+
+    press(client, "run_now", declared)
+    press(client, "pause", declared)
+
+    assert Job.objects.count() == 1
+    assert Schedule.objects.get().paused
+
+
+# Deleting
+
+
+def test_a_schedule_is_deleted_after_a_confirmation(client: Client, schedule: Schedule) -> None:
+    log_in(client, "view_schedule", "delete_schedule")
+    job = hipq.run_schedule("hourly")
+    delete = page_url(schedule, "delete")
+
+    assert delete in html(client, page_url(schedule))
+    assert "hourly" in html(client, delete)
+    assert Schedule.objects.exists()
+
+    response = client.post(delete, {"post": "yes"}, follow=True)
+    assert response.status_code == 200
+    assert not Schedule.objects.exists()
+    assert Job.objects.get() == job
+    assert LogEntry.objects.get().action_flag == DELETION
+
+
+def test_nobody_else_deletes(client: Client, schedule: Schedule) -> None:
+    log_in(client, "view_schedule", *others_than("delete_schedule"))
+
+    assert page_url(schedule, "delete") not in html(client, page_url(schedule))
+    assert client.post(page_url(schedule, "delete"), {"post": "yes"}).status_code == 403
+    act(client, "delete_selected", schedule, post="yes")
+    assert Schedule.objects.exists()
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_what_the_code_declares_is_not_deleted(
+    client: Client, declared: Schedule, paused: bool
+) -> None:
+    Schedule.objects.update(paused=paused)
+    log_in(client, "view_schedule", "delete_schedule")
+
+    assert page_url(declared, "delete") not in html(client, page_url(declared))
+    response = client.post(page_url(declared, "delete"), {"post": "yes"}, follow=True)
+    assert "change the code, or pause it" in messages_of(response)[0]
+    assert Schedule.objects.exists()
+
+
+def test_nobody_is_told_why_what_he_may_not_delete_stays(
+    client: Client, declared: Schedule
+) -> None:
+    log_in(client, "view_schedule", *others_than("delete_schedule"))
+
+    assert client.post(page_url(declared, "delete"), {"post": "yes"}).status_code == 403
+
+
+def test_a_retired_schedule_can_be_deleted(client: Client, declared: Schedule) -> None:
+    Schedule.objects.update(retired=True)
+    log_in(client, "view_schedule", "delete_schedule")
+
+    assert page_url(declared, "delete") in html(client, page_url(declared))
+    assert "Are you sure" in html(client, page_url(declared, "delete"))
+
+
+def test_of_several_only_those_that_no_code_declares_are_deleted(
+    client: Client, declared: Schedule, schedule: Schedule
+) -> None:
+    log_in(client, "view_schedule", "delete_schedule")
+    row = Schedule.objects.get(name="hourly")
+
+    asked = act(client, "delete_selected", declared, row)
+    assert "change the code, or pause it" in messages_of(asked)[0]
+    assert Schedule.objects.count() == 2
+
+    act(client, "delete_selected", row, post="yes")
+    assert Schedule.objects.get() == declared
+    assert client.get(reverse("admin:hipq_schedule_changelist")).status_code == 200
+
+
+def test_a_selection_of_declared_ones_alone_asks_nothing(
+    client: Client, declared: Schedule
+) -> None:
+    log_in(client, "view_schedule", "delete_schedule")
+    sent = {"action": "delete_selected", ACTION_BOX: [declared.pk], "post": "yes"}
+
+    assert client.post(list_url(Schedule), sent).status_code == 302
+    assert Schedule.objects.exists()

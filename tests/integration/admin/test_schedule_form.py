@@ -1,0 +1,291 @@
+"""Schedules that operators make and change in the admin, and due times they catch up."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+import hipq_django as hipq
+from hipq_django.exceptions import InvalidScheduleError
+from hipq_django.models import Job, Schedule
+from hipq_django.schedules import declared as declared_schedules, verbs
+from tests.admin_pages import form_values, html, log_in, messages_of, page_url
+from tests.declaring import Declare
+
+pytestmark = pytest.mark.django_db
+
+ADD = reverse("admin:hipq_schedule_add")
+NEW: dict[str, Any] = {
+    "name": "nightly",
+    "type_name": "echo",
+    "job_data": '{"shop": "berlin"}',
+    "cron": "30 2 * * *",
+    "every_seconds": "",
+    "time_zone": "Europe/Paris",
+    "overlap": "skip",
+    "catch_up": "last",
+    "catch_up_seconds": "86400",
+    "jitter": "0",
+    "start_time_0": "",
+    "start_time_1": "",
+    "end_time_0": "",
+    "end_time_1": "",
+}
+
+
+@pytest.fixture
+def schedule() -> Schedule:
+    return hipq.schedule("hourly", hipq.NewJob("echo", {"shop": "berlin"}), "0 * * * *")
+
+
+def test_a_schedule_is_made_by_the_form(client: Client) -> None:
+    log_in(client, "view_schedule", "add_schedule")
+    assert "Job type" in html(client, ADD)
+    response = client.post(ADD, NEW)
+
+    assert response.status_code == 302, response.content.decode()
+    row = Schedule.objects.get()
+    assert (row.name, row.cron, row.time_zone) == ("nightly", "30 2 * * *", "Europe/Paris")
+    assert row.job_data == {"shop": "berlin"}
+    assert row.next_time is not None
+    assert LogEntry.objects.get().object_id == str(row.pk)
+
+
+def test_a_schedule_by_seconds_is_made_by_the_form(client: Client) -> None:
+    log_in(client, "view_schedule", "add_schedule")
+    client.post(ADD, NEW | {"cron": "", "time_zone": "", "every_seconds": "90"})
+
+    assert Schedule.objects.get().every_seconds == 90
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"cron": "61 * * * *"}, "61"),
+    ({"cron": "0 0 31 2 *"}, "0 0 31 2 *"),
+    ({"cron": ""}, "cron"),
+    ({"every_seconds": "60"}, "Give a cron text or seconds, not both."),
+    ({"cron": "", "every_seconds": "0.5"}, "1 second"),
+    ({"time_zone": "Europe/Pariss"}, "Europe/Paris"),
+    ({"job_data": "{not json"}, "Enter a valid JSON."),
+    ({"type_name": ""}, "This field is required."),
+    ({"type_name": "nobody.declares"}, "nobody.declares is not one of the available choices"),
+    ({"name": ""}, "This field is required."),
+    ({"jitter": "-1"}, "jitter"),
+    ({"overlap": "never"}, "never"),
+]
+
+
+@pytest.mark.parametrize(("change", "said"), WRONG, ids=lambda value: str(value)[:40])
+def test_what_cannot_be_is_said_and_nothing_is_written(
+    client: Client, change: dict[str, Any], said: str
+) -> None:
+    log_in(client, "view_schedule", "add_schedule")
+    response = client.post(ADD, NEW | change)
+
+    assert response.status_code == 200
+    assert said in response.content.decode()
+    assert not Schedule.objects.exists()
+
+
+def test_a_name_that_is_taken_changes_no_schedule(client: Client, schedule: Schedule) -> None:
+    log_in(client, "view_schedule", "add_schedule")
+    response = client.post(ADD, NEW | {"name": "hourly"})
+
+    assert "change that one" in response.content.decode()
+    assert Schedule.objects.get().cron == "0 * * * *"
+
+
+def test_a_schedule_is_changed_by_the_form(client: Client, schedule: Schedule) -> None:
+    log_in(client, "view_schedule", "change_schedule")
+    values = form_values(client, schedule)
+    response = client.post(page_url(schedule), values | {"cron": "15 * * * *"})
+
+    assert response.status_code == 302, response.content.decode()
+    row = Schedule.objects.get()
+    assert (row.name, row.cron, row.job_data) == ("hourly", "15 * * * *", {"shop": "berlin"})
+    assert row.next_time is not None
+    assert row.next_time.minute == 15
+
+
+def test_a_change_that_cannot_be_is_said(client: Client, schedule: Schedule) -> None:
+    log_in(client, "view_schedule", "change_schedule")
+    values = form_values(client, schedule)
+    response = client.post(page_url(schedule), values | {"cron": "hourly"})
+
+    assert response.status_code == 200
+    assert Schedule.objects.get().cron == "0 * * * *"
+
+
+def test_what_the_code_declares_is_changed_there(client: Client, declare: Declare) -> None:
+    declare.task("clean", schedule="30 2 * * *")(lambda: None)
+    declared_schedules.sync("default")
+    row = Schedule.objects.get()
+    log_in(client, "view_schedule", "change_schedule")
+    page = html(client, page_url(row))
+
+    assert "declared in code" in page
+    assert 'name="cron"' not in page
+    assert client.post(page_url(row), NEW).status_code == 403
+    assert Schedule.objects.get().cron == "30 2 * * *"
+
+
+@pytest.mark.parametrize("permission", ["view_schedule", "run_schedule", "pause_schedule"])
+def test_nobody_else_makes_or_changes_schedules(
+    client: Client, schedule: Schedule, permission: str
+) -> None:
+    log_in(client, "view_schedule", permission)
+
+    assert client.post(ADD, NEW).status_code == 403
+    assert client.post(page_url(schedule), NEW | {"cron": "1 1 1 1 *"}).status_code == 403
+    assert Schedule.objects.get().cron == "0 * * * *"
+
+
+# Before it is saved
+
+
+def test_arguments_are_checked_against_the_signature(client: Client, declare: Declare) -> None:
+    declare.task("clean")(lambda shop: None)
+    log_in(client, "view_schedule", "add_schedule")
+    wrong = client.post(ADD, NEW | {"type_name": "clean", "job_data": '{"shops": "berlin"}'})
+
+    assert wrong.status_code == 200
+    assert "shops" in wrong.context["adminform"].form.non_field_errors()[0]
+    assert not Schedule.objects.exists()
+    right = client.post(ADD, NEW | {"type_name": "clean", "job_data": '{"shop": "berlin"}'})
+    assert right.status_code == 302
+
+
+def test_the_next_due_times_are_shown_before_it_is_saved(client: Client) -> None:
+    log_in(client, "view_schedule", "add_schedule")
+    asked = NEW | {"start_time_0": "2031-03-29", "start_time_1": "00:00:00", "_preview": "1"}
+    page = client.post(ADD, asked).content.decode()
+
+    assert "At 02:30 every day" in page
+    assert "2031-03-29 02:30:00 CET (2031-03-29 01:30:00 UTC)" in page
+    moved = "2031-03-30 03:00:00 CEST (2031-03-30 01:00:00 UTC)"
+    assert f'{moved} <span class="hipq-badge hipq-retry">moved' in page
+    assert page.count("hipq-badge hipq-retry") == 1
+    assert "Nothing is saved yet." in page
+    assert "Please correct the error" not in page
+    assert not Schedule.objects.exists()
+
+
+def test_the_next_due_times_are_shown_before_a_change(client: Client, schedule: Schedule) -> None:
+    log_in(client, "view_schedule", "change_schedule")
+    values = form_values(client, schedule)
+    asked = values | {"cron": "7 * * * *", "_preview": "1"}
+
+    assert ":07:00 UTC" in client.post(page_url(schedule), asked).content.decode()
+    assert Schedule.objects.get().cron == "0 * * * *"
+    assert not LogEntry.objects.exists()
+
+
+def test_a_preview_of_what_cannot_be_says_so(client: Client) -> None:
+    log_in(client, "view_schedule", "add_schedule")
+    page = client.post(ADD, NEW | {"cron": "61 * * * *", "_preview": "1"}).content.decode()
+
+    assert "Please correct the error below." in page
+    assert "Nothing is saved yet." not in page
+
+
+# What stands in the way
+
+
+def test_a_row_that_cannot_be_read_can_be_corrected(client: Client, schedule: Schedule) -> None:
+    Schedule.objects.update(cron="61 * * * *", problem="bad minute")
+    log_in(client, "view_schedule", "change_schedule")
+    values = form_values(client, schedule)
+
+    assert values["cron"] == "61 * * * *"
+    assert client.post(page_url(schedule), values).status_code == 200  # it says what is wrong
+    client.post(page_url(schedule), values | {"cron": "15 * * * *"})
+    assert Schedule.objects.get().cron == "15 * * * *"
+
+
+def test_a_late_row_that_cannot_be_read_is_no_server_error(
+    client: Client, schedule: Schedule
+) -> None:
+    late = timezone.now() - timedelta(hours=3)
+    Schedule.objects.update(cron="61 * * * *", problem="bad minute", next_time=late)
+    log_in(client, "view_schedule", "change_schedule")
+    values = form_values(client, schedule) | {"cron": "15 * * * *"}
+
+    assert client.post(page_url(schedule), values).status_code == 302  # saved, or told why not
+    assert "hourly" in html(client, page_url(schedule))
+
+
+def test_what_the_verb_refuses_is_said(
+    client: Client, schedule: Schedule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_in(client, "view_schedule", "change_schedule")
+    values = form_values(client, schedule)
+
+    def refuse(*args: Any, **options: Any) -> None:
+        raise InvalidScheduleError("somebody was quicker")
+
+    monkeypatch.setattr(verbs, "schedule", refuse)
+    response = client.post(page_url(schedule), values | {"cron": "15 * * * *"}, follow=True)
+
+    assert messages_of(response) == ["somebody was quicker"]
+    assert not LogEntry.objects.exists()
+
+
+# Backfill
+
+
+def span(hours: int) -> dict[str, str]:
+    end = timezone.now().replace(minute=30, second=0, microsecond=0) - timedelta(hours=1)
+    start = end - timedelta(hours=hours)
+    return {"start": f"{start:%Y-%m-%dT%H:%M}", "end": f"{end:%Y-%m-%dT%H:%M}"}
+
+
+def test_due_times_that_have_passed_are_caught_up(client: Client, schedule: Schedule) -> None:
+    Schedule.objects.update(overlap="allow")
+    log_in(client, "view_schedule", "run_schedule")
+    page = page_url(schedule, "backfill")
+    assert page in html(client, page_url(schedule))
+    assert "datetime-local" in html(client, page)
+    response = client.post(page, span(hours=3), follow=True)
+
+    assert "Made 3 jobs." in response.content.decode()
+    assert Job.objects.count() == 3
+    assert "Backfilled" in LogEntry.objects.get().change_message
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (span(hours=1_200), "do it in parts"),
+        ({"start": "2031-01-01T00:00", "end": "2031-01-02T00:00"}, "backfill"),
+        ({"start": "", "end": ""}, "This field is required."),
+    ],
+)
+def test_a_span_that_cannot_be_is_said(
+    client: Client, schedule: Schedule, given: dict[str, str], said: str
+) -> None:
+    log_in(client, "view_schedule", "run_schedule")
+    response = client.post(page_url(schedule, "backfill"), given)
+
+    assert said in response.content.decode()
+    assert not Job.objects.exists()
+
+
+def test_nobody_else_catches_up(client: Client, schedule: Schedule) -> None:
+    log_in(client, "view_schedule", "change_schedule", "pause_schedule")
+
+    assert page_url(schedule, "backfill") not in html(client, page_url(schedule))
+    assert client.post(page_url(schedule, "backfill"), span(hours=3)).status_code == 403
+    assert not Job.objects.exists()
+
+
+def test_a_schedule_that_is_gone_is_said(client: Client, schedule: Schedule) -> None:
+    log_in(client, "view_schedule", "run_schedule")
+    page = page_url(schedule, "backfill")
+    schedule.delete()
+
+    assert "There is no schedule" in client.get(page, follow=True).content.decode()

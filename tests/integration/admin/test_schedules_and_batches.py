@@ -1,0 +1,280 @@
+"""Schedules and batches in the admin: what is seen, and who may press what."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.test import Client
+from django.utils import timezone
+
+import hipq_django as hipq
+from hipq_django.models import Batch, Job, Schedule
+from tests.admin_pages import act, html, list_url, log_in, messages_of, page_url, press
+from tests.running import run_due_jobs
+
+pytestmark = pytest.mark.django_db
+
+HOURLY = hipq.Cron("0 * * * *", "Europe/Paris", overlap="allow")
+
+
+@pytest.fixture
+def schedule() -> Schedule:
+    return hipq.schedule("hourly", hipq.NewJob("echo", {"shop": "berlin"}), HOURLY)
+
+
+@pytest.fixture
+def batch() -> Batch:
+    with hipq.batch("import 7", then=hipq.NewJob("echo")) as batch:
+        batch.enqueue_many([hipq.NewJob("echo"), hipq.NewJob("boom"), hipq.NewJob("ask")])
+    return batch
+
+
+def test_a_schedule_says_when_it_is_due_and_what_became_of_it(
+    client: Client, schedule: Schedule
+) -> None:
+    log_in(client, "view_schedule", "view_job")
+    job = hipq.run_schedule("hourly")
+    hipq.pause_schedule("hourly", "the bank is closed")
+
+    listed, page = html(client, list_url(Schedule)), html(client, page_url(schedule))
+
+    for text in ("hourly", "0 * * * *", "the bank is closed", "run by hand", f"job {job.pk}"):
+        assert text in listed
+    assert page.count("UTC)") == 5
+    assert "Europe/Paris" in page
+    assert "berlin" in page
+
+
+def test_the_runs_of_two_weeks_are_dots_that_say_what_became_of_them(
+    client: Client, schedule: Schedule
+) -> None:
+    log_in(client, "view_schedule", "view_job")
+    jobs = [hipq.run_schedule("hourly") for _ in range(3)]
+    run_due_jobs()
+    hipq.run_schedule("hourly")
+    schedule.runs.filter(job_id=jobs[0].pk).update(due_time=timezone.now() - timedelta(days=15))
+    Job.objects.filter(pk=jobs[1].pk).delete()
+
+    page = html(client, page_url(schedule))
+    found = re.findall(r'hipq-dot (hipq-\w+)" role="img" title="[^"]+: ([^"]+)" aria', page)
+
+    assert found == [
+        ("hipq-cancelled", "run by hand"),  # its job was deleted
+        ("hipq-succeeded", "succeeded"),
+        ("hipq-initial", "initial"),
+    ]
+    assert f'href="/admin/hipq/job/{jobs[2].pk}/change/"><span class="hipq-dot' in page
+
+
+def test_a_schedule_that_cannot_be_read_is_shown_with_the_reason(
+    client: Client, schedule: Schedule
+) -> None:
+    log_in(client, "view_schedule")
+    Schedule.objects.update(cron="61 * * * *", problem="bad minute")
+
+    assert "bad minute" in html(client, list_url(Schedule))
+    assert "bad minute" in html(client, page_url(schedule))
+
+
+@pytest.mark.parametrize("schedules", [0, 20])
+def test_the_list_costs_few_queries_for_each_schedule(
+    client: Client, schedules: int, django_assert_max_num_queries: Any
+) -> None:
+    log_in(client, "view_schedule")
+    for number in range(schedules):
+        hipq.schedule(f"number {number}", hipq.NewJob("echo"), HOURLY)
+
+    with django_assert_max_num_queries(12 + schedules):
+        html(client, list_url(Schedule))
+
+
+ACTIONS = {"run_now": "run_schedule", "pause": "pause_schedule", "resume": "pause_schedule"}
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_who_may_press_what(client: Client, schedule: Schedule, action: str) -> None:
+    if action == "resume":
+        hipq.pause_schedule("hourly")
+    log_in(client, "view_schedule", ACTIONS[action])
+
+    act(client, action, schedule)
+
+    row = Schedule.objects.get()
+    assert Job.objects.count() == (action == "run_now")
+    assert row.paused == (action == "pause")
+    assert LogEntry.objects.count() == 1
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_nobody_else_may(client: Client, schedule: Schedule, action: str) -> None:
+    others = {"run_schedule", "pause_schedule"} - {ACTIONS[action]}
+    log_in(client, "view_schedule", "change_schedule", *others)
+    if action == "resume":
+        hipq.pause_schedule("hourly")
+    before = list(Schedule.objects.values())
+
+    act(client, action, schedule)
+
+    assert list(Schedule.objects.values()) == before
+    assert not Job.objects.exists()
+
+
+def test_what_is_refused_is_said(client: Client) -> None:
+    hipq.schedule("once", hipq.NewJob("echo"), hipq.Every(hours=1))
+    log_in(client, "view_schedule", "run_schedule")
+    hipq.run_schedule("once")
+
+    page = act(client, "run_now", Schedule.objects.get())
+
+    assert "wait for its end, or cancel it" in page.content.decode()
+    assert Job.objects.count() == 1
+
+
+def test_a_batch_says_how_far_it_is(client: Client, batch: Batch) -> None:
+    log_in(client, "view_batch")
+    run_due_jobs()
+
+    listed = html(client, list_url(Batch))
+
+    assert "import 7" in listed
+    assert '<progress value="2" max="3">' in listed
+
+
+def test_the_page_of_a_batch_lists_its_jobs(client: Client, batch: Batch) -> None:
+    log_in(client, "view_batch", "view_job")
+    run_due_jobs()
+    other = hipq.enqueue("echo")
+    page = html(client, page_url(batch))
+    link = f"{list_url(Job)}?batch={batch.pk}"
+
+    assert '<progress value="2" max="3">' in page
+    assert f'href="{link}">All 3 jobs of this batch' in page
+    for job in batch.jobs.all():
+        assert page_url(job) in page
+        assert page_url(job) in html(client, link)
+    assert page_url(other) not in html(client, link)
+    assert page_url(batch.jobs.order_by("pk")[0]) in html(client, f"{link}&outcome=succeeded")
+
+
+@pytest.mark.parametrize("text", ["x", "0", "9" * 40, "-1", "%00"])
+def test_a_batch_that_cannot_be_has_no_jobs(client: Client, batch: Batch, text: str) -> None:
+    log_in(client, "view_job")
+
+    assert "0 jobs" in html(client, f"{list_url(Job)}?batch={text}")
+
+
+def test_who_may_not_view_jobs_sees_no_jobs_of_a_batch(client: Client, batch: Batch) -> None:
+    log_in(client, "view_batch")
+
+    page = html(client, page_url(batch))
+
+    assert "jobs of this batch" not in page
+    assert "echo" not in page
+
+
+OTHERS = ("view_batch", "change_batch", "add_batch", "delete_batch", "view_job", "cancel_job")
+
+
+def test_nobody_else_may_cancel_a_batch(client: Client, batch: Batch) -> None:
+    log_in(client, *OTHERS)
+
+    act(client, "cancel", batch, confirmed="1")
+    assert page_url(batch, "cancel") not in html(client, page_url(batch))
+    assert client.post(page_url(batch, "cancel"), {"confirmed": "1"}).status_code == 403
+
+    assert Job.objects.live().count() == 4
+    assert not LogEntry.objects.exists()
+
+
+def test_who_may_not_see_batches_cancels_none(client: Client, batch: Batch) -> None:
+    log_in(client, "cancel_batch")
+
+    assert client.post(page_url(batch, "cancel"), {"confirmed": "1"}).status_code == 403
+    assert Job.objects.live().count() == 4
+
+
+@pytest.mark.parametrize("from_page", [True, False])
+def test_a_batch_is_cancelled_by_who_may(client: Client, batch: Batch, from_page: bool) -> None:
+    log_in(client, "view_batch", "cancel_batch")
+    if from_page:
+        assert "Cancel the jobs of this batch" in html(client, page_url(batch))
+        press(client, "cancel", batch)
+    else:
+        act(client, "cancel", batch, confirmed="1")
+
+    assert not Job.objects.live().exists()
+    assert LogEntry.objects.get().change_message == "Cancelled 4 jobs."
+
+
+@pytest.mark.parametrize("from_page", [True, False])
+def test_cancelling_a_batch_has_to_be_confirmed(
+    client: Client, batch: Batch, from_page: bool
+) -> None:
+    log_in(client, "view_batch", "cancel_batch")
+    url = page_url(batch, "cancel")
+    asked = client.post(url) if from_page else act(client, "cancel", batch)
+
+    assert "All live jobs of the batch become final" in asked.content.decode()
+    assert client.get(url).status_code == 405
+    assert Job.objects.live().count() == 4
+    assert not LogEntry.objects.exists()
+
+
+def test_a_batch_that_has_ended_has_no_button(client: Client, batch: Batch) -> None:
+    log_in(client, "view_batch", "cancel_batch")
+    hipq.cancel_batch(batch)
+
+    assert page_url(batch, "cancel") not in html(client, page_url(batch))
+    said = messages_of(act(client, "cancel", batch))
+    assert said == [f"batch {batch.pk} (import 7) was left as it is: no job of it is live."]
+
+
+def test_late_means_late(client: Client, schedule: Schedule) -> None:
+    Schedule.objects.update(next_time=timezone.now() - timedelta(minutes=5))
+    log_in(client, "view_schedule")
+
+    assert "5 min" in html(client, list_url(Schedule))
+
+
+# What a job's page leads to
+
+
+def test_a_job_leads_to_the_jobs_that_it_has_to_do_with(client: Client, batch: Batch) -> None:
+    log_in(client, "view_job", "view_batch")
+    then = Job.objects.held().get()
+    member = batch.jobs.order_by("pk")[0]
+
+    follower = hipq.enqueue("echo", after=[member])
+
+    assert f"batch {batch.pk}</a>" in html(client, page_url(then))
+    page = html(client, page_url(member))
+    assert f"job {follower.pk}</a>" in page
+    assert "Followed by" in page
+    assert "Follows" in html(client, page_url(follower))
+
+
+def test_a_waiting_job_leads_to_answers_that_may_be_its_own(client: Client) -> None:
+    log_in(client, "view_job", "view_answer")
+    job = hipq.enqueue("ask", job_key="order-7")
+    run_due_jobs()
+    answer = hipq.complete("ask", "order_7", 1)
+    hipq.complete("echo", "order-7", 1)
+
+    page = html(client, page_url(job))
+
+    assert "Answers that may be for this job" in page
+    assert page_url(answer) in page
+    assert page.count("response for order") == 1
+
+
+def test_who_may_not_view_answers_is_not_led_to_them(client: Client) -> None:
+    log_in(client, "view_job")
+    job = hipq.enqueue("ask", job_key="order-7")
+    run_due_jobs()
+    hipq.complete("ask", "order_7", 1)
+
+    assert "order_7" not in html(client, page_url(job))

@@ -1,0 +1,524 @@
+"""Jobs that come after others: held, released, and cancelled with what they follow."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import time_machine
+from asgiref.sync import async_to_sync
+from django.utils import timezone
+
+import hipq_django as hipq
+from hipq_django.conf.instances import get_instance
+from hipq_django.domain.dependencies import FOLLOWED, was_ended_by
+from hipq_django.maintenance.retention import prune
+from hipq_django.models import Batch, Job, Link
+from tests.declaring import Declare
+from tests.hand_worker import HandWorker
+from tests.running import run_due_jobs
+
+pytestmark = pytest.mark.django_db
+
+ran: list[Any] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_ran() -> None:
+    ran.clear()
+
+
+@pytest.fixture
+def step(declare: Declare) -> Any:
+    """A task that notes its name, and fails where it is told to."""
+
+    @declare.task("step")
+    def step(name: str, *, fails: bool = False, inputs: list[Any] = hipq.INPUTS) -> str:
+        ran.append((name, list(inputs)))
+        if fails:
+            raise ValueError(name)
+        return name.upper()
+
+    return step
+
+
+def row(job: Job) -> Job:
+    return Job.objects.get(pk=job.pk)
+
+
+def outcomes(*jobs: Job) -> list[str]:
+    return [row(job).outcome for job in jobs]
+
+
+# After
+
+
+def test_a_job_waits_until_the_ones_before_have_succeeded(step: Any) -> None:
+    a, b = step.enqueue("a"), step.using(delay=60).enqueue("b")
+    c = step.using(after=[a, b.pk]).enqueue("c")
+    run_due_jobs()
+
+    assert ran == [("a", [])]
+    assert row(c).hold_time is not None
+    assert [reason.code for reason in hipq.explain(c)][-1] == "waits_for_jobs"
+    assert f"job {b.pk}" in hipq.explain(c)[-1].text
+    assert f"job {a.pk}" not in hipq.explain(c)[-1].text
+
+    hipq.run_now(b)
+    run_due_jobs()
+
+    assert ran[-1] == ("c", ["A", "B"])
+    assert outcomes(a, b, c) == ["succeeded"] * 3
+    assert [(job.pk, result) for job, result in row(c).inputs()] == [(a.pk, "A"), (b.pk, "B")]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_async_handler_reads_its_inputs(step: Any, declare: Declare) -> None:
+    seen: list[Any] = []
+
+    @declare("collect")
+    async def collect(job: Job) -> None:
+        seen.append([(needed.pk, result) async for needed, result in job.ainputs()])
+        seen.append(await job.afirst_inputs(1))
+
+    a, b = step.enqueue("a"), step.enqueue("b")
+    hipq.enqueue("collect", after=[a, b])
+    run_due_jobs()
+
+    assert seen == [[(a.pk, "A"), (b.pk, "B")], ["A"]]
+
+
+def test_a_job_after_jobs_that_have_succeeded_starts_at_once(step: Any) -> None:
+    a = step.enqueue("a")
+    run_due_jobs()
+
+    b = step.using(after=[a]).enqueue("b")
+
+    assert b.hold_time is None
+    run_due_jobs()
+    assert ran[-1] == ("b", ["A"])
+
+
+def test_after_nothing_means_now(step: Any) -> None:
+    assert step.using(after=[]).enqueue("a").hold_time is None
+    assert not Link.objects.exists()
+
+
+def test_a_job_named_twice_counts_once(step: Any) -> None:
+    a = step.enqueue("a")
+    step.using(after=[a, a.pk]).enqueue("b")
+    run_due_jobs()
+
+    assert ran[-1] == ("b", ["A"])
+
+
+def test_its_own_time_counts_from_when_it_may_go_on(step: Any) -> None:
+    a = step.enqueue("a")
+    b = step.using(after=[a], delay=3_600).enqueue("b")
+    wanted = b.hold_time
+    run_due_jobs()
+
+    assert row(b).scheduled_run_time == wanted
+    assert row(b).hold_time is None
+    assert ran == [("a", [])]
+
+
+def test_a_job_that_waited_long_has_the_time_of_its_release(
+    step: Any, frozen_time: time_machine.Traveller
+) -> None:
+    """Workers do not look again behind the low-water mark of a queue for a while."""
+    a = step.using(delay=60).enqueue("a")
+    b = step.using(after=[a]).enqueue("b")
+    frozen_time.shift(3_600)
+
+    run_due_jobs()
+
+    assert row(b).scheduled_run_time == timezone.now()
+    assert row(b).outcome == "succeeded"
+
+
+@pytest.mark.parametrize("end", ["fails", "cancelled"])
+def test_what_follows_a_job_without_success_is_cancelled(step: Any, end: str) -> None:
+    a = step.using(delay=60).enqueue("a", fails=True)
+    b = step.using(after=[a]).enqueue("b")
+    c = step.using(after=[b]).enqueue("c")
+    d = step.using(after=[a], on="final").enqueue("d")
+    hipq.run_now(a) if end == "fails" else hipq.cancel(a)
+    run_due_jobs()
+
+    word = "failed" if end == "fails" else "was cancelled"
+    assert outcomes(b, c, d) == ["cancelled", "cancelled", "succeeded"]
+    assert row(b).error == f"job {a.pk} (step) {word}, which this job was to follow"
+    assert row(c).error == f"job {b.pk} (step) was cancelled, which this job was to follow"
+    assert ran[-1] == ("d", [None])
+
+
+def test_after_a_job_that_has_failed_nothing_is_created(step: Any) -> None:
+    a = step.enqueue("a", fails=True)
+    run_due_jobs()
+
+    with pytest.raises(hipq.InvalidJobError, match=r"job \d+ \(step\) failed, which this job was"):
+        step.using(after=[a]).enqueue("b")
+    assert step.using(after=[a], on="final").enqueue("c").hold_time is None
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"after": 7}, "after=7: give a list of jobs"),
+        ({"after": ["7"]}, "after names '7'; give jobs that are enqueued, or their ids"),
+        ({"after": [2**40]}, "which instance 'default' does not have"),
+        ({"after": [Job()]}, "give jobs that are enqueued"),
+        ({"after": [], "on": "done"}, "on='done' is unknown"),
+        ({"on": "final"}, "on='final' without after"),
+        ({"after": range(1, 1_002)}, "after names 1,001 jobs, and at most 1,000 are taken"),
+        ({"batch": 7}, "there is no batch 7"),
+    ],
+)
+def test_what_cannot_be_followed_is_refused(step: Any, options: Any, said: str) -> None:
+    with pytest.raises(hipq.InvalidJobError) as raised:
+        step.using(**options).enqueue("b")
+
+    assert said in str(raised.value)
+    assert not Job.objects.exists()
+
+
+def test_held_jobs_are_hidden_from_claims_in_every_order(step: Any, configure_queue: Any) -> None:
+    for order in ("priority", "ageing", "time"):
+        configure_queue(ORDER=order)
+        a = step.using(delay=60).enqueue("a")
+        b = step.using(after=[a], priority=-1_000).enqueue("b")
+
+        assert HandWorker().run_pass() == []
+        assert row(b).state == "initial"
+        hipq.cancel(a)
+        run_due_jobs()
+
+
+# Verbs on held jobs
+
+
+def test_run_now_drops_what_a_job_waits_for(step: Any) -> None:
+    a = step.using(delay=60).enqueue("a")
+    b = step.using(after=[a]).enqueue("b")
+
+    hipq.run_now(b)
+    run_due_jobs()
+
+    assert ran == [("b", [])]
+    assert not Link.objects.exists()
+
+
+def test_reschedule_and_reprioritize_leave_it_waiting(step: Any) -> None:
+    a = step.using(delay=60).enqueue("a")
+    b = step.using(after=[a]).enqueue("b")
+    later = timezone.now() + timedelta(days=1)
+
+    hipq.reschedule(b, later)
+    hipq.reprioritize(b, 7)
+
+    assert (row(b).hold_time, row(b).priority) == (later, 7)
+    assert "waits_for_jobs" in [reason.code for reason in hipq.explain(b)]
+    hipq.run_now(a)
+    run_due_jobs()
+    assert row(b).scheduled_run_time == later
+    assert row(b).rank == row(b).queue.ordering.rank(later, 7)
+
+
+def test_a_held_job_can_be_cancelled(step: Any) -> None:
+    a = step.using(delay=60).enqueue("a")
+    b = step.using(after=[a]).enqueue("b")
+
+    hipq.cancel(b, "not wanted any more")
+    hipq.run_now(a)
+    run_due_jobs()
+
+    assert row(b).error == "not wanted any more"
+    assert ran == [("a", [])]
+
+
+# Chains
+
+
+def test_a_chain_runs_one_after_the_other(step: Any) -> None:
+    jobs = hipq.chain(step.new("a"), step.new("b"), step.new("c"))
+    run_due_jobs()
+
+    assert ran == [("a", []), ("b", ["A"]), ("c", ["B"])]
+    assert outcomes(*jobs) == ["succeeded"] * 3
+
+
+def test_a_chain_ends_where_it_breaks(step: Any) -> None:
+    jobs = hipq.chain(step.new("a"), step.new("b", fails=True), step.new("c"), step.new("d"))
+    run_due_jobs()
+
+    assert outcomes(*jobs) == ["succeeded", "failed", "cancelled", "cancelled"]
+
+
+def test_a_chain_of_one_or_none(step: Any) -> None:
+    assert hipq.chain() == []
+    [job] = async_to_sync(hipq.achain)(step.new("a"))
+    assert job.hold_time is None
+
+
+def test_a_chain_is_all_or_nothing(step: Any) -> None:
+    with pytest.raises(hipq.InvalidJobError, match="has after= or on= of its own"):
+        hipq.chain(step.new("a"), step.using(after=[]).new("b"))
+    with pytest.raises(hipq.DuplicateJobKeyError):
+        hipq.chain(step.using(job_key="k").new("a"), step.using(job_key="k").new("b"))
+    assert not Job.objects.exists()
+
+
+# Batches
+
+
+def test_then_starts_once_all_have_succeeded(step: Any) -> None:
+    with hipq.batch("import 7", then=step.new("then"), always=step.new("always")) as batch:
+        jobs = batch.enqueue_many(step.new(f"page {n}") for n in range(3))
+        jobs.append(batch.enqueue(step.new("last")))
+        jobs.append(step.using(batch=batch).enqueue("very last"))
+
+    run_due_jobs()
+
+    results = [name.upper() for name, _ in ran[:5]]
+    assert len(results) == 5
+    assert sorted(ran[5:]) == [("always", results), ("then", results)]
+    assert list(batch.jobs.order_by("pk")) == jobs
+    assert str(batch) == f"batch {batch.pk} (import 7)"
+
+
+def test_then_is_cancelled_and_always_runs_where_one_fails(step: Any) -> None:
+    with hipq.batch(then=step.new("then"), always=step.new("always")) as batch:
+        batch.enqueue_many([step.new("a"), step.new("b", fails=True)])
+    run_due_jobs()
+
+    then = Job.objects.get(job_data__name="then")
+    assert then.outcome == "cancelled"
+    assert then.error == f"batch {batch.pk} has 1 job without success, which this job was to follow"
+    assert ran[-1] == ("always", ["A", None])
+
+
+def test_an_empty_batch_calls_back_at_once(step: Any) -> None:
+    with hipq.batch(then=step.new("then")):
+        pass
+    run_due_jobs()
+
+    assert ran == [("then", [])]
+
+
+def test_a_block_that_raises_creates_nothing(step: Any) -> None:
+    with pytest.raises(ZeroDivisionError), hipq.batch(then=step.new("then")) as batch:  # noqa: PT012 - the block is what is tested
+        batch.enqueue(step.new("a"))
+        1 / 0  # noqa: B018 - it raises
+
+    assert not Job.objects.exists()
+    assert not Batch.objects.exists()
+
+
+def test_a_new_job_may_be_a_member_of_several_batches_and_of_none(step: Any) -> None:
+    new = step.new("a")
+    with hipq.batch() as one, hipq.batch(then=step.new("then")) as other:
+        jobs = [one.enqueue(new), *other.enqueue_many([new, new]), *hipq.enqueue_many([new])]
+
+    assert [job.batch for job in jobs] == [one, other, other, None]
+
+
+def test_a_member_may_add_to_its_batch(step: Any, declare: Declare) -> None:
+    @declare.task("split")
+    def split(parts: int, *, job: Job = hipq.JOB) -> None:
+        assert job.batch is not None
+        job.batch.enqueue_many(step.new(f"part {n}") for n in range(parts))
+
+    with hipq.batch(then=step.new("then")) as batch:
+        batch.enqueue(split.new(2))
+    run_due_jobs()
+
+    assert [name for name, _ in ran] == ["part 0", "part 1", "then"]
+    assert batch.jobs.count() == 3
+
+
+def test_nobody_else_may_add(step: Any, declare: Declare) -> None:
+    @declare.task("intruder")
+    def intruder(batch_id: int) -> None:
+        step.using(batch=batch_id).enqueue("stray")
+
+    with hipq.batch(then=step.new("then")) as batch:
+        batch.enqueue(step.using(delay=60).new("a"))
+
+    with pytest.raises(hipq.InvalidJobError, match="takes members from its own jobs only"):
+        batch.enqueue(step.new("b"))
+    job = intruder.enqueue(batch.pk)
+    run_due_jobs()
+    assert "takes members from its own jobs only" in row(job).error
+    hipq.cancel_batch(batch)
+    with pytest.raises(hipq.InvalidJobError, match="has ended; begin another one"):
+        batch.enqueue(step.new("b"))
+
+
+def test_a_batch_is_cancelled_with_what_was_to_follow(step: Any) -> None:
+    with hipq.batch("b", then=step.new("then"), always=step.new("always")) as batch:
+        batch.enqueue_many([step.new("a"), step.using(delay=60).new("b")])
+    HandWorker().run_pass()
+
+    assert hipq.cancel_batch(batch, "not wanted") == 3
+    run_due_jobs()
+
+    assert set(batch.jobs.values_list("outcome", "error")) == {("cancelled", "not wanted")}
+    assert Job.objects.get(job_data__name="then").error == "not wanted"
+    assert ran == [("always", [None, None])]
+    assert hipq.cancel_batch(batch.pk) == 0
+    with pytest.raises(hipq.InvalidJobError, match="has no batch 99"):
+        hipq.cancel_batch(99)
+
+
+@pytest.mark.parametrize(
+    ("callbacks", "said"),
+    [
+        ({"then": {"after": []}}, "has after=, on= or batch= of its own"),
+        ({"always": {"on": "final", "after": []}}, "has after=, on= or batch= of its own"),
+    ],
+)
+def test_what_follows_a_batch_follows_nothing_else(step: Any, callbacks: Any, said: str) -> None:
+    new = {name: step.using(**options).new("x") for name, options in callbacks.items()}
+
+    with pytest.raises(hipq.InvalidJobError, match=said), hipq.batch(**new):
+        pass
+    assert not Job.objects.exists()
+
+
+def test_a_batch_in_async_code(step: Any) -> None:
+    async def load() -> Batch:
+        async with hipq.abatch("load", then=step.new("then")) as batch:
+            await batch.aenqueue(step.new("a"))
+            await batch.aenqueue_many([step.new("b")])
+        return batch
+
+    batch = async_to_sync(load)()
+    run_due_jobs()
+
+    assert [name for name, _ in ran] == ["a", "b", "then"]
+    assert Batch.objects.get().pk == batch.pk
+
+
+# Once more
+
+
+def test_a_chain_goes_on_from_the_failed_step(step: Any) -> None:
+    a, b, c, d = hipq.chain(step.new("a"), step.new("b", fails=True), step.new("c"), step.new("d"))
+    run_due_jobs()
+    Job.objects.filter(pk=b.pk)
+    ran.clear()
+
+    fresh = hipq.requeue(row(b), dependents=True)
+    Job.objects.filter(pk=fresh.pk).update(job_data={"name": "b2"})
+    run_due_jobs()
+
+    assert ran == [("b2", ["A"]), ("c", ["B2"]), ("d", ["C"])]
+    assert outcomes(c, d) == ["cancelled", "cancelled"]
+    assert row(c).successors.get().outcome == "succeeded"
+    assert a.successors.count() == 0
+
+
+def test_a_plain_requeue_leaves_what_followed(step: Any) -> None:
+    a, b = hipq.chain(step.new("a", fails=True), step.new("b"))
+    run_due_jobs()
+
+    hipq.requeue(row(a))
+
+    assert row(b).outcome == "cancelled"
+    assert Job.objects.count() == 3
+
+
+def test_what_somebody_cancelled_is_not_done_again(step: Any) -> None:
+    a, b, c = hipq.chain(step.new("a", fails=True), step.new("b"), step.new("c"))
+    hipq.cancel(c, "by hand")
+    run_due_jobs()
+
+    hipq.requeue(row(a), dependents=True)
+
+    assert row(b).successors.count() == 1
+    assert row(c).successors.count() == 0
+
+
+def test_what_another_job_took_down_is_not_done_again(step: Any) -> None:
+    a = step.enqueue("a", fails=True)
+    b = step.using(delay=60).enqueue("b", fails=True)
+    d, e = (step.using(after=after).enqueue("d") for after in ([a, b], [b]))
+    run_due_jobs()
+    hipq.run_now(row(b))
+    run_due_jobs()
+
+    hipq.requeue(row(b), dependents=True)
+    assert (row(d).successors.count(), row(e).successors.count()) == (0, 1)
+
+    hipq.requeue(row(a), dependents=True)
+    assert row(d).successors.count() == 1
+
+
+def test_the_end_of_a_batch_with_a_longer_number_is_not_that_of_this_one() -> None:
+    """Names in errors are compared whole: batch 1 is not batch 11."""
+    assert was_ended_by("batch 1 (load) has 1 job without success" + FOLLOWED, [], [1])
+    assert not was_ended_by("batch 11 has 1 job without success" + FOLLOWED, [1], [1])
+    assert not was_ended_by("batch 1 was cancelled", [1], [1])
+    assert not was_ended_by({"job": 1}, [1], [1])
+
+
+def test_a_member_done_again_lets_then_start(step: Any) -> None:
+    with hipq.batch(then=step.new("then"), always=step.new("always")) as batch:
+        _, b = batch.enqueue_many([step.new("a"), step.new("b", fails=True)])
+    run_due_jobs()
+    ran.clear()
+
+    fresh = hipq.requeue(row(b), dependents=True)
+    Job.objects.filter(pk=fresh.pk).update(job_data={"name": "b2"})
+    run_due_jobs()
+
+    assert fresh.batch == batch
+    assert ran == [("b2", []), ("then", ["A", "B2"])]
+
+
+# Descendants
+
+
+def test_a_job_is_cancelled_with_all_that_it_enqueued(step: Any, declare: Declare) -> None:
+    @declare.task("spread")
+    def spread(depth: int) -> None:
+        step.using(delay=60).enqueue(f"leaf {depth}")
+        if depth:
+            spread.enqueue(depth - 1)
+
+    top = spread.enqueue(2)
+    other = step.using(delay=60).enqueue("other")
+    run_due_jobs()
+
+    with pytest.raises(hipq.InvalidJobError, match="is final"):
+        hipq.cancel(row(top))
+    hipq.cancel(row(top), "all of it", descendants=True)
+
+    leaves = Job.objects.filter(job_data__name__startswith="leaf")
+    assert set(leaves.values_list("outcome", "error")) == {("cancelled", "all of it")}
+    assert row(top).outcome == "succeeded"
+    assert row(other).state == "initial"
+
+
+# Pruning
+
+
+def test_what_a_live_job_waits_for_is_kept(step: Any) -> None:
+    a = step.enqueue("a")
+    b = step.using(delay=60).enqueue("b")
+    c = step.using(after=[a, b]).enqueue("c")
+    with hipq.batch(then=step.using(delay=60).new("then")) as batch:
+        member = batch.enqueue(step.new("m"))
+    run_due_jobs()
+
+    prune(get_instance(), days=0)
+    assert {job.pk for job in Job.objects.all()} >= {a.pk, b.pk, c.pk, member.pk}
+
+    hipq.run_now(b)
+    hipq.run_now(Job.objects.get(job_data__name="then"))
+    run_due_jobs()
+    prune(get_instance(), days=0)
+    assert not Job.objects.exists()
+    assert not Link.objects.exists()

@@ -1,0 +1,218 @@
+"""The verbs on many jobs: in pages, counted, repeatable."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
+
+import hipq_django as hipq
+from hipq_django.api import many
+from hipq_django.database import clock
+from hipq_django.domain.states import WAITING, State
+from hipq_django.models import Answer, Job
+from hipq_django.signals import job_enqueued, job_finished
+from tests.factories import JobFactory, JobTypeFactory
+from tests.running import run_due_jobs
+
+pytestmark = pytest.mark.django_db
+
+NIGHT = datetime(2030, 5, 1, 2, tzinfo=UTC)
+ALL = Job.objects.all
+
+
+@pytest.fixture(autouse=True)
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages of three, so that few jobs make several."""
+    monkeypatch.setattr(many, "PAGE_SIZE", 3)
+
+
+def finals(number: int, **values: Any) -> list[Job]:
+    job_type = JobTypeFactory.create()
+    return [JobFactory.create(state="final", job_type=job_type, **values) for _ in range(number)]
+
+
+# Requeue
+
+
+def test_final_jobs_are_requeued_once() -> None:
+    origins = finals(8, job_data={"n": 1}, priority=7)
+
+    assert hipq.requeue_many(ALL()) == hipq.ManyResult(8)
+    again = hipq.requeue_many(Job.objects.filter(pk__in=[job.pk for job in origins]))
+
+    assert again == hipq.ManyResult(0, {"it was requeued already": 8})
+    fresh = Job.objects.filter(state="initial")
+    assert sorted(fresh.values_list("origin_id", flat=True)) == [job.pk for job in origins]
+    assert set(fresh.values_list("priority", flat=True)) == {7}
+    assert fresh[0].job_data == {"n": 1}
+
+
+def test_what_cannot_be_requeued_is_skipped_with_the_reason() -> None:
+    job_type = JobTypeFactory.create()
+    waiting = JobFactory.create(state="initial", job_type=job_type, job_key="taken")
+    JobFactory.create(state="final", job_type=job_type, job_key="taken")
+    for _ in range(2):
+        JobFactory.create(state="final", job_type=job_type, job_key="k")
+    requeued = JobFactory.create(state="final", job_type=job_type)
+    hipq.requeue(requeued)
+
+    result = hipq.requeue_many(ALL().filter(origin=None))
+
+    assert result.done == 1
+    assert result.skipped == {
+        "it is initial": 1,
+        "its key is in use": 2,
+        "it was requeued already": 1,
+    }
+    assert str(result).startswith("1 done, ")
+    assert waiting.successors.count() == 0
+
+
+def test_a_requeued_job_runs_and_is_announced(django_capture_on_commit_callbacks: Any) -> None:
+    told: list[int] = []
+
+    def receiver(job: Job, **_: Any) -> None:
+        told.append(job.origin_id or 0)
+
+    job = hipq.enqueue("echo", {"n": 1})
+    run_due_jobs()
+    job_enqueued.connect(receiver)
+    try:
+        with django_capture_on_commit_callbacks(execute=True):
+            hipq.requeue_many(ALL())
+    finally:
+        job_enqueued.disconnect(receiver)
+
+    assert told == [job.pk]
+    assert run_due_jobs() == 1
+
+
+# Cancel
+
+
+def test_live_jobs_of_every_state_are_cancelled(django_capture_on_commit_callbacks: Any) -> None:
+    told: list[int] = []
+
+    def receiver(job: Job, **_: Any) -> None:
+        told.append(job.pk)
+
+    jobs = [JobFactory.create(state=state) for state in State for _ in range(2)]
+    live = [job.pk for job in jobs if job.state != "final"]
+    job_finished.connect(receiver)
+    try:
+        with django_capture_on_commit_callbacks(execute=True):
+            result = hipq.cancel_many(ALL())
+    finally:
+        job_finished.disconnect(receiver)
+
+    assert result.done == len(live)
+    assert sum(result.skipped.values()) == 2
+    assert all(reason.startswith("it is final (") for reason in result.skipped)
+    cancelled = Job.objects.filter(outcome="cancelled", error="Cancelled", worker=None)
+    assert sorted(cancelled.filter(pk__in=live).values_list("pk", flat=True)) == sorted(live)
+    assert sorted(told) == sorted(live)
+    assert hipq.cancel_many(ALL()).done == 0
+
+
+def test_early_answers_of_cancelled_jobs_are_late() -> None:
+    hipq.enqueue("ask", job_key="k", delay=60)
+    answer = hipq.complete("ask", "k", {})
+    assert answer.status == "early"
+
+    hipq.cancel_many(ALL())
+
+    assert Answer.objects.get().status == "late"
+
+
+# Run now
+
+
+def test_waiting_jobs_are_made_due() -> None:
+    put_off = [JobFactory.create(state=state, scheduled_run_time=NIGHT) for state in WAITING]
+    windowed = hipq.enqueue("echo", time_windows=["03:00-03:01"])
+    due = hipq.enqueue("echo")
+    running = JobFactory.create(state="running")
+
+    result = hipq.run_now_many(ALL())
+
+    assert result == hipq.ManyResult(3, {"it is due already": 1, "it is running": 1})
+    now = clock.now("default")
+    for job in [*put_off, windowed]:
+        job.refresh_from_db()
+        assert (job.scheduled_run_time <= now, job.time_windows) == (True, [])
+        assert job.rank == job.queue.ordering.rank(job.scheduled_run_time, job.priority)
+    due.refresh_from_db()
+    running.refresh_from_db()
+    assert running.state == "running"
+
+
+# Which jobs
+
+
+def test_a_condition_that_the_verb_changes_is_no_trap() -> None:
+    for _ in range(7):
+        JobFactory.create(state="initial", scheduled_run_time=NIGHT)
+
+    result = hipq.run_now_many(Job.objects.filter(scheduled_run_time__gt=NIGHT - timedelta(1)))
+
+    assert result.done == 7
+
+
+def test_a_slice_and_an_order_are_followed() -> None:
+    jobs = [JobFactory.create(state="initial", scheduled_run_time=NIGHT) for _ in range(7)]
+
+    result = hipq.cancel_many(Job.objects.order_by("-pk")[:5])
+
+    assert result.done == 5
+    assert list(Job.objects.filter(state="initial")) == jobs[:2]
+
+
+def test_a_join_names_each_job_once() -> None:
+    job = JobFactory.create(state="initial", job_key="k")
+    for part in "ab":
+        hipq.complete(job.job_type.name, "k", part)
+
+    assert hipq.cancel_many(Job.objects.filter(answers__kind="response")).done == 1
+
+
+@pytest.mark.parametrize("given", [[1, 2], None, Answer.objects.all()])
+def test_only_querysets_of_jobs_are_taken(given: Any) -> None:
+    with pytest.raises(hipq.InvalidJobError, match=r"^cancel_many: .*Job\.objects\.filter"):
+        hipq.cancel_many(given)
+
+
+def test_an_open_transaction_takes_all_back() -> None:
+    JobFactory.create(state="initial")
+    with pytest.raises(ZeroDivisionError), transaction.atomic():
+        hipq.cancel_many(ALL()).done / 0
+
+    assert Job.objects.filter(state="initial").count() == 1
+
+
+def test_async_twins() -> None:
+    jobs = [JobFactory.create(state="initial", scheduled_run_time=NIGHT) for _ in range(3)]
+
+    assert async_to_sync(hipq.arun_now_many)(ALL()).done == len(jobs)
+    assert async_to_sync(hipq.acancel_many)(ALL()).done == len(jobs)
+    assert async_to_sync(hipq.arequeue_many)(ALL()).done == len(jobs)
+
+
+@pytest.mark.parametrize("verb", ["requeue_many", "cancel_many", "run_now_many"])
+def test_a_page_takes_few_statements(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(many, "PAGE_SIZE", 100)
+    state = "final" if verb == "requeue_many" else "initial"
+    job_type = JobTypeFactory.create()
+    counts = []
+    for number in (2, 60):
+        for _ in range(number):
+            JobFactory.create(state=state, job_type=job_type, scheduled_run_time=NIGHT)
+        with CaptureQueriesContext(connection) as queries:
+            assert getattr(hipq, verb)(ALL()).done >= number
+        counts.append(len(queries))
+
+    assert counts[1] <= counts[0] + 2  # an INSERT may be cut in two

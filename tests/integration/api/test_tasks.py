@@ -1,0 +1,480 @@
+"""Plain functions as tasks: enqueued by arguments, called by a worker with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+import time_machine
+from asgiref.sync import async_to_sync
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.utils import timezone
+from pytest_django import Settings
+
+import hipq_django as hipq
+from hipq_django.exceptions import UnknownOptionError
+from hipq_django.models import Attempt, Job, JobType
+from hipq_django.models.catalog import sync
+from tests.declaring import Declare
+from tests.running import run_due_jobs
+
+pytestmark = pytest.mark.django_db
+
+calls: list[Any] = []
+
+
+@pytest.fixture
+def declare() -> Iterator[Declare]:
+    calls.clear()
+    declare = Declare()
+    yield declare
+    declare.forget_all()
+
+
+def send(invoice_id: int, *, copy_to: list[str] | None = None) -> dict[str, Any]:
+    """Send an invoice."""
+    calls.append((invoice_id, copy_to))
+    return {"sent": invoice_id}
+
+
+def row(job: Job) -> Job:
+    return Job.objects.get(pk=job.pk)
+
+
+def test_a_task_runs_with_its_arguments(declare: Declare) -> None:
+    task = declare.task("shop.send")(send)
+
+    job = task.enqueue(42, copy_to=["a@b.example"])
+    run_due_jobs()
+
+    assert job.job_data == {"invoice_id": 42, "copy_to": ["a@b.example"]}
+    assert calls == [(42, ["a@b.example"])]
+    assert row(job).result == {"sent": 42}
+
+
+def test_a_default_is_that_of_the_function_when_it_runs(declare: Declare) -> None:
+    job = declare.task("shop.send")(send).enqueue(42)
+
+    run_due_jobs()
+
+    assert job.job_data == {"invoice_id": 42}
+    assert calls == [(42, None)]
+
+
+def test_a_task_has_the_name_of_its_function() -> None:
+    declared = hipq.task(send)
+    try:
+        assert declared.name == "tests.integration.api.test_tasks.send"
+        assert declared.__doc__ == "Send an invoice."
+    finally:
+        hipq_forget(declared)
+
+
+def hipq_forget(declared: Any) -> None:
+    from hipq_django.job_types.registry import forget
+
+    forget(declared)
+
+
+def test_a_function_inside_another_needs_a_name() -> None:
+    def inner() -> None:
+        """Not found by its path."""
+
+    with pytest.raises(hipq.InvalidJobTypeError, match=r"inside a function.*give it a name"):
+        hipq.task(inner)
+    with pytest.raises(hipq.InvalidJobTypeError, match=r"write @hipq\.task above a function"):
+        hipq.task(7)  # type: ignore[call-overload]  # what is refused
+
+
+def test_calling_a_task_calls_the_function_and_nothing_else(declare: Declare) -> None:
+    @declare.task("whoami")
+    def whoami(name: str, job: Any = hipq.JOB, inputs: Any = hipq.INPUTS) -> Any:
+        return name, job, inputs
+
+    assert whoami("me") == ("me", None, [])
+    assert whoami("me", job=7)[1] == 7
+    assert not Job.objects.exists()
+
+
+def test_job_is_passed_because_it_is_asked_for(declare: Declare) -> None:
+    @declare.task("whoami")
+    def whoami(name: str, *, job: Job = hipq.JOB) -> Any:
+        current = hipq.current_job()
+        assert current is not None
+        return [name, job.pk, current.pk]
+
+    job = whoami.enqueue("me")
+    run_due_jobs()
+
+    assert row(job).result == ["me", job.pk, job.pk]
+    assert hipq.current_job() is None
+
+
+def test_an_async_task_runs_with_its_arguments_and_knows_its_job(declare: Declare) -> None:
+    @declare.task("double")
+    async def double(number: int) -> Any:
+        current = hipq.current_job()
+        return [2 * number, current.pk if current else None]
+
+    job = async_to_sync(double.aenqueue)(21)
+    run_due_jobs()
+
+    assert row(job).result == [42, job.pk]
+
+
+def test_options_of_a_job_go_by_using(declare: Declare) -> None:
+    task = declare.task("shop.send")(send)
+
+    job = task.using(priority=3, job_key="i-42", delay=3_600).enqueue(42)
+    again = task.using(job_key="i-42", on_conflict="return").enqueue(42)
+
+    assert (job.priority, job.job_key) == (3, "i-42")
+    assert job.scheduled_run_time > job.create_time
+    assert again == job
+    with pytest.raises(UnknownOptionError, match="did you mean 'priority'"):
+        task.using(priorty=3)  # type: ignore[call-arg]  # what is refused
+    with pytest.raises(hipq.InvalidJobError, match="on_conflict= belongs to the call"):
+        task.using(on_conflict="return").new(42)
+
+
+def test_new_jobs_of_tasks_and_job_types_are_enqueued_together(declare: Declare) -> None:
+    task, plain = declare.task("shop.send")(send), declare("charge_card")(lambda job: 1)
+
+    jobs = hipq.enqueue_many(
+        [task.new(1), task.using(priority=5).new(2), plain.new({"a": 1}), plain.using().new()]
+    )
+    run_due_jobs()
+
+    assert [job.job_data for job in jobs] == [{"invoice_id": 1}, {"invoice_id": 2}, {"a": 1}, {}]
+    assert sorted(calls) == [(1, None), (2, None)]
+    assert plain.using(priority=2).enqueue({"b": 1}).priority == 2
+
+
+def test_bad_arguments_are_refused_at_the_call_and_nothing_is_stored(declare: Declare) -> None:
+    task = declare.task("shop.send")(send)
+
+    for call in (task.enqueue, task.new, task.using(priority=1).enqueue):
+        with pytest.raises(hipq.ArgumentsError, match="send: argument invoice_id is missing"):
+            call()
+    with pytest.raises(hipq.ArgumentsError, match="did you mean 'invoice_id'"):
+        task.enqueue(invoce_id=42)
+
+    assert not Job.objects.exists()
+
+
+def test_enqueue_by_name_is_held_against_the_signature(declare: Declare) -> None:
+    declare.task("shop.send")(send)
+
+    job = hipq.enqueue("shop.send", {"invoice_id": 1})
+
+    assert job.job_data == {"invoice_id": 1}
+    with pytest.raises(hipq.ArgumentsError, match="argument invoice_id is missing"):
+        hipq.enqueue("shop.send")
+    with pytest.raises(hipq.ArgumentsError, match="is a list; give a dict"):
+        hipq.enqueue("shop.send", [1])
+    with pytest.raises(hipq.ArgumentsError, match="takes no argument 'x'"):
+        hipq.enqueue_many([hipq.NewJob("shop.send", {"invoice_id": 1, "x": 2})])
+    assert Job.objects.count() == 1
+
+
+def test_arguments_are_converted_as_the_setting_says(declare: Declare, settings: Settings) -> None:
+    pytest.importorskip("pydantic", reason="needs the extra pydantic")
+    settings.HIPQ = {"default": {"ARGUMENTS": "hipq_django.arguments.PydanticArguments"}}
+
+    @declare.task("wait")
+    def wait(days: timedelta) -> float:
+        return days.total_seconds()
+
+    job = wait.enqueue(timedelta(days=1))
+    by_name = hipq.enqueue("wait", {"days": "P2D"})
+    run_due_jobs()
+
+    assert job.job_data == {"days": "P1D"}
+    assert (row(job).result, row(by_name).result) == (86_400.0, 172_800.0)
+    with pytest.raises(hipq.ArgumentsError, match=r"wait: argument days: .*, not 'soon'"):
+        hipq.enqueue("wait", {"days": "soon"})
+
+
+# Response and retry handlers
+
+
+def test_a_response_handler_takes_what_it_asks_for(declare: Declare) -> None:
+    @declare.task("ask_bank")
+    def ask_bank(order: int, note: str = "none") -> Any:
+        return hipq.WAIT
+
+    @ask_bank.on_response
+    def store(response: Any, note: str, job: Job) -> Any:
+        return [response, note, job.job_key]
+
+    ask_bank.using(job_key="o-1").enqueue(1)
+    run_due_jobs()
+    ask_bank.complete("o-1", {"ok": True})
+    run_due_jobs()
+
+    assert Job.objects.get().result == [{"ok": True}, "none", "o-1"]
+
+
+def test_a_retry_handler_takes_job_and_arguments(declare: Declare) -> None:
+    @declare.task("fetch")
+    def fetch(url: str) -> Any:
+        raise OSError(url)
+
+    @fetch.on_error
+    def decide(job: Job, url: str) -> Any:
+        calls.append((job.error, url))
+        return hipq.GiveUp()
+
+    fetch.enqueue("http://x.example")
+    run_due_jobs()
+
+    assert calls == [("OSError: http://x.example", "http://x.example")]
+
+
+def test_a_handler_that_asks_for_what_is_not_there_is_refused(declare: Declare) -> None:
+    task = declare.task("shop.send")(send)
+
+    with pytest.raises(hipq.InvalidJobTypeError, match=r"respones.*did you mean 'response"):
+
+        @task.on_response
+        def store(respones: Any) -> None:
+            """Misspelt."""
+
+    assert task.response_handler is None
+
+
+# Stored arguments that do not fit
+
+
+def stored(data: Any, *, hours: int = 0) -> Job:
+    """Return a job of the task as another release stored it, some hours ago."""
+    with time_machine.travel(timezone.now() - timedelta(hours=hours)):
+        job = hipq.enqueue("shop.send", {"invoice_id": 7})
+    Job.objects.filter(pk=job.pk).update(job_data=data)
+    return job
+
+
+def test_what_does_not_fit_fails_at_once_and_for_good(declare: Declare) -> None:
+    task = declare.task("shop.send", retry=hipq.Fixed(0, max_attempts=5))(send)
+    asked: list[Job] = []
+    task.on_error(lambda job: asked.append(job))  # noqa: PLW0108 - it has a signature
+    sync("default")
+    job = stored({"invoce_id": 7}, hours=1)
+
+    run_due_jobs()
+
+    assert row(job).outcome == "failed"
+    assert row(job).attempt == 1
+    assert "takes no argument 'invoce_id'" in row(job).error
+    assert asked == []
+
+
+def test_a_job_too_new_to_tell_is_put_back_for_a_moment(declare: Declare) -> None:
+    declare.task("shop.send")(send)
+    sync("default")
+    job = stored({"invoce_id": 7})
+
+    run_due_jobs()
+
+    assert row(job).state == "retry"
+    assert row(job).scheduled_run_time - job.create_time < timedelta(seconds=8)
+    assert not Attempt.objects.exists()
+
+
+def test_a_job_of_another_release_is_put_back_for_its_workers(declare: Declare) -> None:
+    declare.task("shop.send")(send)
+    sync("default")
+    job = stored({"invoce_id": 7}, hours=1)
+    JobType.objects.filter(name="shop.send").update(signature="(invoce_id: int)")
+
+    run_due_jobs_as_started()
+
+    assert row(job).state == "retry"
+    assert row(job).scheduled_run_time - row(job).update_time > timedelta(seconds=20)
+    assert row(job).error.startswith("Waits for another release since ")
+    assert not Attempt.objects.exists()
+
+
+def test_an_hour_after_it_was_put_back_first_it_fails(declare: Declare) -> None:
+    declare.task("shop.send")(send)
+    sync("default")
+    job = stored({"invoce_id": 7}, hours=3)
+    JobType.objects.filter(name="shop.send").update(signature="(invoce_id: int)")
+
+    for minutes, state in [(90, "retry"), (31, "retry"), (29, "final")]:
+        with time_machine.travel(timezone.now() - timedelta(minutes=minutes)):
+            run_due_jobs_as_started()
+        assert row(job).state == state
+
+    assert row(job).outcome == "failed"
+    assert Attempt.objects.get().error == row(job).error
+
+
+def run_due_jobs_as_started() -> None:
+    """Run due jobs by a worker that has started before another release wrote its signature."""
+    from unittest import mock
+
+    with mock.patch("hipq_django.testing.running.catalog.sync"):
+        run_due_jobs()
+
+
+def test_a_requeued_job_runs_once_the_code_fits(declare: Declare) -> None:
+    task = declare.task("shop.send")(send)
+    sync("default")
+    job = stored({"invoice_id": 7, "gone": 1}, hours=1)
+    run_due_jobs()
+    declare.forget_all()
+
+    declare.task("shop.send")(lambda invoice_id, gone: calls.append(gone))
+    fresh = hipq.requeue(row(job))
+    run_due_jobs()
+
+    assert task.name == "shop.send"
+    assert row(fresh).outcome == "succeeded"
+    assert calls == [1]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "send_invoice: argument invoice_id is missing."),
+        (
+            {"invoce_id": 7},
+            "send_invoice takes no argument 'invoce_id'; did you mean 'invoice_id'?",
+        ),
+        (
+            {"invoice_id": 7, "user": User()},
+            "send_invoice: argument user is a User: give user.pk, the worker reads the row anew.",
+        ),
+        (
+            {"invoice_id": 7, "at": datetime(2026, 11, 22)},  # noqa: DTZ001 - any datetime
+            "send_invoice: argument at is a datetime: give at.isoformat(), or set ARGUMENTS to "
+            "PydanticArguments.",
+        ),
+    ],
+)
+def test_bad_arguments_are_named_with_the_way_out(
+    declare: Declare, given: dict[str, Any], said: str
+) -> None:
+    @declare.task("shop.jobs.send_invoice")
+    def send_invoice(invoice_id: int, *, user: Any = None, at: Any = None) -> None: ...
+
+    calls: list[Any] = [
+        lambda: send_invoice.enqueue(**given),
+        lambda: send_invoice.new(**given),
+        lambda: async_to_sync(send_invoice.aenqueue)(**given),
+    ]
+    for call in calls:
+        with pytest.raises(hipq.ArgumentsError) as raised:
+            call()
+        assert str(raised.value) == said
+    assert {hipq.InvalidJobError, TypeError} <= set(hipq.ArgumentsError.__mro__)
+    assert not Job.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_row_says_what_the_first_stored_job_of_a_process_took(
+    declare: Declare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once in a process, by the first enqueue whose transaction is committed."""
+    monkeypatch.setattr("hipq_django.models.catalog._written", set())
+    task = declare.task("shop.send")(send)
+    sync("default")
+    of_type = JobType.objects.filter(name="shop.send")
+    of_type.update(signature="(before)")
+
+    with transaction.atomic():
+        task.enqueue(1)
+        transaction.set_rollback(True)
+    assert of_type.get().signature == "(before)"
+
+    with transaction.atomic():
+        task.enqueue(1)
+        hipq.enqueue_many([task.new(2)])
+        assert of_type.get().signature == "(before)"  # nobody waits for this transaction
+    assert of_type.get().signature == task.signature
+
+    of_type.update(signature="(of another release)")
+    task.enqueue(3)
+    assert of_type.get().signature == "(of another release)"
+
+
+# Parents
+
+
+def test_a_job_that_is_enqueued_by_another_one_has_it_as_parent(declare: Declare) -> None:
+    task = declare.task("shop.send")(send)
+
+    @declare.task("fan_out")
+    def fan_out() -> None:
+        task.enqueue(1)
+        hipq.enqueue_many([task.new(2), task.new(3)])
+        task.using(job_key="k").enqueue(4)
+
+    parent = fan_out.enqueue()
+    run_due_jobs()
+
+    children = Job.objects.filter(parent=parent).order_by("pk")
+    assert [child.job_data["invoice_id"] for child in children] == [1, 2, 3, 4]
+    assert row(parent).parent is None
+    assert list(row(parent).children.all()) == list(children)
+
+
+# Aliases
+
+
+def test_jobs_of_a_former_name_are_run_by_the_new_code(declare: Declare) -> None:
+    before = declare.task("shop.old", sensitive=["invoice_id"])(send)
+    job = before.enqueue(1)
+    declare.forget_all()
+
+    task = declare.task("shop.send", aliases=["shop.old"], sensitive=["invoice_id"])(send)
+    new = task.enqueue(2)
+    run_due_jobs()
+
+    assert sorted(calls) == [(1, None), (2, None)]
+    assert row(job).outcome == row(new).outcome == "succeeded"
+    assert JobType.objects.get(name="shop.old").signature == task.signature
+
+
+def test_answers_and_verbs_find_jobs_of_either_name(declare: Declare) -> None:
+    for name in ("ask_old", "ask_older"):
+        declare(name)(lambda job: hipq.WAIT)
+        hipq.enqueue(name, job_key=name)
+    declare.forget_all()
+    declare("ask_new", aliases=["ask_old", "ask_older"])(lambda job: hipq.WAIT)
+    run_due_jobs()
+
+    by_new = hipq.complete("ask_new", "ask_old", 1)
+    [by_old] = hipq.receive_many([hipq.NewAnswer("ask_old", "ask_older", response=2)])
+
+    assert (by_new.status, by_old.status) == ("accepted", "accepted")
+    assert set(Job.objects.values_list("outcome", flat=True)) == {"succeeded"}
+    assert hipq.requeue("ask_new", "ask_old").job_type.name == "ask_old"
+    assert hipq.cancel("ask_new", "ask_old").outcome == "cancelled"
+
+
+def test_two_declarations_of_one_name_are_refused(declare: Declare) -> None:
+    declare("quiz", aliases=["asked"])(lambda job: 1)
+
+    for name, aliases, said in [
+        ("asked", [], "'asked' is declared, and an alias of 'quiz'"),
+        ("other", ["quiz"], "'quiz' is declared, and an alias of 'other'"),
+        ("other", ["asked"], "'asked' is declared as an alias twice"),
+        ("other", ["other"], "has its own name as an alias"),
+        ("other", "asked", r"give a list of names, \['asked'\]"),
+    ]:
+        with pytest.raises(hipq.InvalidJobTypeError, match=said):
+            declare(name, aliases=aliases)(send)
+
+
+def test_a_module_that_is_reloaded_may_drop_an_alias(declare: Declare) -> None:
+    declare("quiz", aliases=["asked"])(send)
+    declare("quiz", aliases=[])(send)
+
+    declared = declare("asked")(send)
+
+    assert declared.name == "asked"

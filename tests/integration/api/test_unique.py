@@ -1,0 +1,311 @@
+"""At most one job with the same arguments: live, waiting, or kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+
+import hipq_django as hipq
+from hipq_django.models import Job
+from tests.declaring import Declare
+from tests.hand_worker import HandWorker
+from tests.running import run_due_jobs
+
+pytestmark = pytest.mark.django_db
+
+SCOPES = ["live", "waiting", "kept"]
+
+
+def index(shop: str, page: int = 1) -> None:
+    """Index a page of a shop."""
+
+
+def start(job: Job) -> None:
+    HandWorker().run_pass()
+
+
+def remove(job: Job) -> None:
+    job.delete(using=job.using)
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_the_second_enqueue_returns_the_first_job(declare: Declare, scope: Any) -> None:
+    task = declare.task("index", unique=scope)(index)
+
+    first = task.enqueue("berlin")
+    second = task.enqueue(shop="berlin")
+    other = task.enqueue("paris")
+
+    assert (second, second.conflict) == (first, True)
+    assert (other.conflict, first.conflict) == (False, False)
+    assert Job.objects.count() == 2
+
+
+@pytest.mark.parametrize(
+    ("scope", "end"),
+    [
+        ("live", hipq.cancel),
+        ("live", remove),
+        ("waiting", start),
+        ("waiting", hipq.cancel),
+        ("waiting", remove),
+        ("kept", remove),
+    ],
+)
+def test_the_place_is_free_when_its_job_is_over(declare: Declare, scope: Any, end: Any) -> None:
+    task = declare.task("index", unique=scope)(index)
+    first = task.enqueue("berlin")
+
+    end(first)
+    second = task.enqueue("berlin")
+
+    assert second.pk != first.pk
+    assert not second.conflict
+
+
+def test_true_means_live(declare: Declare) -> None:
+    task = declare.task("index", unique=True)(index)
+    first = task.enqueue("berlin")
+    HandWorker().run_pass()
+
+    assert task.enqueue("berlin") == first
+
+
+def test_a_kept_job_keeps_others_away_also_when_it_has_ended(declare: Declare) -> None:
+    task = declare.task("index", unique="kept")(index)
+    first = task.enqueue("berlin")
+    run_due_jobs()
+
+    again = task.enqueue("berlin")
+
+    assert again == first
+    assert again.outcome == "succeeded"
+
+
+def test_only_some_arguments_may_count(declare: Declare) -> None:
+    task = declare.task("index", unique="live", unique_on=["shop"])(index)
+
+    assert task.enqueue("berlin", 1) == task.enqueue("berlin", 2)
+    assert task.enqueue("paris", 1) != task.enqueue("berlin", 2)
+
+
+def test_a_default_that_is_given_counts_and_one_that_is_not_does_not(declare: Declare) -> None:
+    task = declare.task("index", unique="live")(index)
+
+    assert task.enqueue("berlin", 1) != task.enqueue("berlin")
+
+
+def test_a_key_may_be_given_in_place_of_the_arguments(declare: Declare) -> None:
+    task = declare.task("index", unique="kept")(index)
+
+    first = task.using(unique_key="2026-11-22").enqueue("berlin")
+    second = task.using(unique_key="2026-11-22").enqueue("paris")
+
+    assert second == first
+    assert task.using(unique_key="2026-11-23").enqueue("paris") != first
+
+
+def test_an_own_job_key_wins(declare: Declare) -> None:
+    task = declare.task("index", unique="live")(index)
+
+    one = task.using(job_key="a").enqueue("berlin")
+    other = task.using(job_key="b").enqueue("berlin")
+    again = task.using(job_key="a").enqueue("berlin")
+
+    assert one != other
+    assert again == one
+
+
+BERLIN = {"shop": "berlin"}
+
+VERBS: dict[str, Any] = {
+    "enqueue": lambda made, **how: hipq.enqueue(made.name, BERLIN, **how),
+    "aenqueue": lambda made, **how: async_to_sync(hipq.aenqueue)(made.name, BERLIN, **how),
+    "declared.enqueue": lambda made, **how: made.enqueue(BERLIN, **how),
+    "declared.aenqueue": lambda made, **how: async_to_sync(made.aenqueue)(BERLIN, **how),
+    "using.enqueue": lambda made, **how: made.using(**how).enqueue(BERLIN),
+    "using.aenqueue": lambda made, **how: async_to_sync(made.using(**how).aenqueue)(BERLIN),
+}
+"""All verbs that enqueue one job of a job type whose handler takes the job."""
+
+MANY: dict[str, Any] = {
+    "enqueue_many": lambda made, **how: hipq.enqueue_many([made.new(BERLIN)], **how)[0],
+    "aenqueue_many": lambda made, **how: async_to_sync(hipq.aenqueue_many)(
+        [made.new(BERLIN)], **how
+    )[0],
+}
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("verb", [*VERBS, *MANY])
+@pytest.mark.parametrize("on_conflict", [None, "raise", "return"])
+def test_each_verb_treats_a_conflict_alike(
+    declare: Declare, verb: str, scope: Any, on_conflict: Any
+) -> None:
+    """By default one job is returned; of many each is new, or none is created."""
+    made = declare("index", unique=scope)(lambda job: None)
+    enqueue = (VERBS | MANY)[verb]
+    how = {"on_conflict": on_conflict} if on_conflict else {}
+    first = made.enqueue(BERLIN)
+
+    if (on_conflict or ("raise" if verb in MANY else "return")) == "raise":
+        with pytest.raises(hipq.DuplicateJobKeyError):
+            enqueue(made, **how)
+    else:
+        again = enqueue(made, **how)
+        assert (again, again.conflict) == (first, True)
+    assert Job.objects.count() == 1
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("verb", ["enqueue", "aenqueue", "using.enqueue", "using.aenqueue"])
+def test_each_verb_of_a_task_returns_the_first_job(declare: Declare, verb: str, scope: Any) -> None:
+    made = declare.task("index", unique=scope)(index)
+    first = made.enqueue("berlin")
+    place, _, name = verb.rpartition(".")
+    called = getattr(made.using() if place else made, name)
+
+    again = async_to_sync(called)("berlin") if name == "aenqueue" else called("berlin")
+
+    assert (again, again.conflict) == (first, True)
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_many_that_are_requeued_leave_out_those_whose_place_is_taken(
+    declare: Declare, scope: Any
+) -> None:
+    task = declare.task("index", unique=scope)(index)
+    task.enqueue("berlin")
+    run_due_jobs()
+    if scope != "kept":
+        task.enqueue("berlin")
+        run_due_jobs()
+
+    result = hipq.requeue_many(Job.objects.filter(state="final"))
+
+    left_out = {} if scope == "kept" else {"its key is in use": 1}
+    assert (result.done, result.skipped) == (1, left_out)
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_a_conflict_may_raise(declare: Declare, scope: Any) -> None:
+    task = declare.task("index", unique=scope)(index)
+    first = task.enqueue("berlin")
+
+    with pytest.raises(hipq.DuplicateJobKeyError, match=f"job {first.pk} is initial") as raised:
+        task.using(on_conflict="raise").enqueue("berlin")
+
+    assert raised.value.job == first
+
+
+@pytest.mark.parametrize("scope", ["live", "waiting"])
+def test_the_waiting_job_may_be_replaced(declare: Declare, scope: Any) -> None:
+    task = declare.task("index", unique=scope)(index)
+    first = task.enqueue("berlin")
+
+    second = task.using(on_conflict="replace", priority=5).enqueue("berlin")
+
+    first.refresh_from_db()
+    assert (first.outcome, second.priority) == ("cancelled", 5)
+
+
+def test_a_kept_job_is_not_replaced(declare: Declare) -> None:
+    task = declare.task("index", unique="kept")(index)
+    task.enqueue("berlin")
+
+    with pytest.raises(hipq.InvalidJobError, match="'replace' is not for unique='kept'"):
+        task.using(on_conflict="replace").enqueue("berlin")
+
+
+def test_enqueue_by_name_obeys_what_the_code_declares(declare: Declare) -> None:
+    declare("ask_once", unique="live", unique_on=["order"])(lambda job: hipq.WAIT)
+
+    first = hipq.enqueue("ask_once", {"order": 1, "note": "a"})
+    second = hipq.enqueue("ask_once", {"order": 1, "note": "b"})
+
+    assert second == first
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_many_raise_or_return(declare: Declare, scope: Any) -> None:
+    task = declare.task("index", unique=scope)(index)
+    first = task.enqueue("berlin")
+    new = [task.new(shop) for shop in ("paris", "berlin", "rome", "paris")]
+
+    with pytest.raises(hipq.DuplicateJobKeyError):
+        hipq.enqueue_many(new)
+    assert Job.objects.count() == 1
+
+    paris, berlin, rome, again = hipq.enqueue_many(new, on_conflict="return")
+
+    assert (berlin, again) == (first, paris)
+    assert berlin.conflict
+    assert not rome.conflict
+    assert Job.objects.count() == 3
+    with pytest.raises(hipq.InvalidJobError, match="give 'raise' or 'return'"):
+        hipq.enqueue_many(new, on_conflict="replace")
+
+
+def test_many_with_keys_may_return(declare: Declare) -> None:
+    first = hipq.enqueue("ask", job_key="a")
+
+    jobs = hipq.enqueue_many(
+        [hipq.NewJob("ask", job_key=key) for key in ("b", "a", "b")], on_conflict="return"
+    )
+
+    assert [job.job_key for job in jobs] == ["b", "a", "b"]
+    assert jobs[1] == first
+    assert jobs[0] == jobs[2]
+
+
+def test_a_requeued_kept_job_leaves_the_place_to_the_first(declare: Declare) -> None:
+    task = declare.task("index", unique="kept")(index)
+    first = task.enqueue("berlin")
+    run_due_jobs()
+
+    fresh = hipq.requeue(first)
+
+    assert fresh.kept_key is None
+    assert task.enqueue("berlin") == first
+
+
+@pytest.mark.parametrize("scope", ["live", "waiting"])
+def test_a_requeued_job_obeys_its_scope(declare: Declare, scope: Any) -> None:
+    task = declare.task("index", unique=scope)(index)
+    first = task.enqueue("berlin")
+    run_due_jobs()
+    task.enqueue("berlin")
+
+    with pytest.raises(hipq.DuplicateJobKeyError):
+        hipq.requeue(first)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"unique": "lives"}, "unique='lives' is unknown, did you mean 'live'"),
+        ({"unique": 3}, "unique=3 is unknown"),
+        ({"unique_on": ["shop"]}, "without unique; add unique='live'"),
+        ({"unique": "live", "unique_on": "shop"}, 'give a list of names, ["shop"]'),
+        ({"unique": "live", "unique_on": []}, "give a list of names"),
+        ({"unique": "live", "unique_on": ["shp"]}, "'shp', which is no argument, did you mean"),
+    ],
+)
+def test_what_cannot_be_unique_is_refused(declare: Declare, options: Any, said: str) -> None:
+    with pytest.raises(hipq.InvalidJobTypeError) as raised:
+        declare.task("index", **options)(index)
+
+    assert said in str(raised.value)
+
+
+def test_a_unique_key_is_for_unique_jobs(declare: Declare) -> None:
+    plain = declare.task("index")(index)
+    unique = declare.task("index_once", unique="kept")(index)
+
+    with pytest.raises(hipq.InvalidJobError, match="unique_key is given, but its jobs are not"):
+        plain.using(unique_key="a").enqueue("berlin")
+    with pytest.raises(hipq.InvalidJobError, match="unique_key 7: give text"):
+        unique.using(unique_key=7).enqueue("berlin")  # type: ignore[arg-type]  # what is refused
+    assert not Job.objects.exists()

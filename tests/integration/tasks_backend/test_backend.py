@@ -1,0 +1,372 @@
+"""What our backend for `django.tasks` does beyond what all backends promise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+from pytest_django import Settings
+
+import hipq_django as hipq
+from hipq_django.exceptions import ArgumentsError, JobCancelled
+from hipq_django.job_types import registry
+from hipq_django.models import Attempt, Job, JobType, Worker
+from hipq_django.tasks_backend import running
+from hipq_django.tasks_backend.finding import KIND
+from hipq_django.tasks_backend.hipq_task import HipqTask
+from hipq_django.tasks_backend.names import (
+    InvalidTask,
+    TaskResultDoesNotExist,
+    TaskResultStatus,
+    task,
+    task_backends,
+    task_finished,
+)
+from tests.hand_worker import HandWorker
+from tests.running import run_due_jobs
+from tests.testapp import tasks as module
+
+pytestmark = pytest.mark.django_db
+
+tasks: Any = module
+"""Of whichever backend, for type checkers."""
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    """Nothing is declared of tasks, as in a worker that has just started."""
+    forget()
+    tasks.CALLS.clear()
+    running._told.clear()
+    yield
+    forget()
+
+
+def forget() -> None:
+    for declared in registry.get_all_declared("default"):
+        if declared.kind == KIND:
+            registry.forget(declared)
+    registry._not_found.clear()
+
+
+@pytest.fixture
+def finished() -> Iterator[list[Any]]:
+    """The results with which `task_finished` was sent."""
+    sent: list[Any] = []
+
+    def note(task_result: Any, **_: Any) -> None:
+        sent.append(task_result)
+
+    task_finished.connect(note)
+    yield sent
+    task_finished.disconnect(note)
+
+
+def job_of(result: Any) -> Job:
+    return Job.objects.select_related("queue", "job_type").get(pk=int(result.id))
+
+
+def test_a_task_is_a_job_of_a_type_with_its_path() -> None:
+    later = timezone.now() + timedelta(hours=1)
+    result = tasks.tell.using(
+        priority=30, queue_name="mail", run_after=later, timeout=5, throttle_factor=2,
+        time_windows=["00:00-24:00"],
+    ).enqueue(1, 2)  # fmt: skip
+
+    job = job_of(result)
+    assert (job.job_type.name, job.job_type.kind) == ("tests.testapp.tasks.tell", "django.tasks")
+    assert (job.queue.name, job.priority, job.timeout) == ("mail", 70, 5)
+    assert (job.scheduled_run_time, job.throttle_factor) == (later, 2)
+    assert job.job_data == {"args": [1, 2], "kwargs": {}, "run_after": later.isoformat()}
+
+
+def test_the_higher_priority_runs_first() -> None:
+    for priority in (0, 100, -100, 1):
+        tasks.add.using(priority=priority).enqueue(priority)
+
+    run_due_jobs()
+
+    assert [a for a, _ in tasks.CALLS] == [100, 1, 0, -100]
+
+
+def test_run_after_may_be_a_timedelta() -> None:
+    result = tasks.tell.using(run_after=timedelta(hours=2)).enqueue(1)
+
+    assert run_due_jobs() == 0
+    wait = job_of(result).scheduled_run_time - timezone.now()
+    assert timedelta(minutes=119) < wait <= timedelta(hours=2)
+
+
+def test_an_enqueue_is_part_of_the_transaction() -> None:
+    with transaction.atomic():
+        tasks.nothing.enqueue()
+        transaction.set_rollback(True)
+
+    assert not Job.objects.exists()
+
+
+def test_a_worker_finds_the_function_by_the_path() -> None:
+    """In any module: nobody has imported or declared it there."""
+    tasks.add.enqueue(1, b=2)
+    forget()
+
+    assert run_due_jobs() == 1
+    assert tasks.CALLS == [(1, 2)]
+
+
+def test_only_tasks_are_imported_and_only_by_their_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever can write rows can make a worker import nothing but tasks."""
+    tasks.add.enqueue(1)
+    rows = JobType.objects.filter(kind="django.tasks")
+    for path in ("os.system", "tests.testapp.tasks.CALLS", "tests.testapp.tasks.gone"):
+        rows.update(name=path)
+        forget()
+        assert run_due_jobs() == 0
+    rows.update(name="tests.testapp.tasks.tell", kind="")
+    forget()
+    assert run_due_jobs() == 0
+
+    rows = JobType.objects.filter(name="tests.testapp.tasks.tell")
+    rows.update(kind="django.tasks")
+    assert run_due_jobs() == 1
+
+
+def test_a_function_that_is_not_there_is_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = tasks.tell.enqueue(1)
+    kept = tasks.tell
+    forget()
+    monkeypatch.delattr(tasks, "tell")
+
+    assert run_due_jobs() == 0
+    assert next(r.code for r in hipq.explain(job_of(result))) == "unknown_type"
+    monkeypatch.setattr(tasks, "tell", kept, raising=False)
+    assert run_due_jobs() == 0  # not each time
+    registry._not_found.clear()
+    assert run_due_jobs() == 1
+
+
+def test_a_result_can_be_read_without_its_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = tasks.tell.using(queue_name="mail", priority=5).enqueue({"a": 1})
+    run_due_jobs()
+    monkeypatch.delattr(tasks, "tell")
+
+    found = task_backends["default"].get_result(result.id)
+
+    assert (found.status, found.return_value) == (TaskResultStatus.SUCCESSFUL, {"a": 1})
+    assert (found.task.module_path, found.task.queue_name) == ("tests.testapp.tasks.tell", "mail")
+    assert found.task.priority == 5
+    with pytest.raises(InvalidTask, match=r"no task at 'tests\.testapp\.tasks\.tell'"):
+        found.task.call()
+
+
+def test_queries_of_a_result() -> None:
+    good, bad = tasks.tell.enqueue(1), tasks.fail.enqueue()
+    run_due_jobs()
+
+    with CaptureQueriesContext(
+        connection,
+    ) as queries:
+        task_backends["default"].get_result(good.id)
+    assert len(queries) == 1
+    with CaptureQueriesContext(connection) as queries:
+        task_backends["default"].get_result(bad.id)
+    assert len(queries) == 2
+
+
+def test_jobs_of_others_are_no_results() -> None:
+    plain = hipq.enqueue("echo")
+    other = tasks.tell.enqueue(1)
+    JobType.objects.filter(name="tests.testapp.tasks.tell").update(instance="other")
+    Job.objects.get(pk=int(other.id)).queue.__class__.objects.update(instance="other")
+
+    for pk in (plain.pk, other.id):
+        with pytest.raises(TaskResultDoesNotExist, match="pruned, or never existed"):
+            task_backends["default"].get_result(str(pk))
+
+
+def test_retries_are_attempts(finished: list[Any]) -> None:
+    result = tasks.stubborn.enqueue(7)
+    run_due_jobs()
+    result.refresh()
+
+    assert (result.status, result.attempts) == (TaskResultStatus.FAILED, 3)
+    assert [error.exception_class for error in result.errors] == [OSError] * 3
+    assert len(set(result.worker_ids)) == 1
+    assert result.started_at < result.last_attempted_at
+    assert tasks.CALLS == [7] * 3
+    assert [(r.id, r.status) for r in finished] == [(result.id, "FAILED")]
+    assert job_of(result).timeout == 60
+
+
+def test_a_unique_task_returns_the_one_that_is_there() -> None:
+    first, second = tasks.stubborn.enqueue(1), tasks.stubborn.enqueue(1)
+    other = tasks.stubborn.enqueue(2)
+
+    assert first.id == second.id != other.id
+
+
+def test_a_snoozed_task_is_ready_again(finished: list[Any]) -> None:
+    result = tasks.put_back.enqueue()
+    run_due_jobs()
+    result.refresh()
+
+    assert (result.status, result.errors) == (TaskResultStatus.READY, [])
+    assert finished == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_cancelled_task_has_failed(finished: list[Any]) -> None:
+    result = tasks.tell.enqueue(1)
+    hipq.cancel(job_of(result), "not needed")
+    result.refresh()
+
+    assert result.status == TaskResultStatus.FAILED
+    [error] = result.errors
+    assert (error.exception_class, error.traceback) == (JobCancelled, "not needed")
+    assert [(r.id, r.status) for r in finished] == [(result.id, "FAILED")]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_task_may_wait_for_an_answer(finished: list[Any]) -> None:
+    result = tasks.ask.enqueue()
+    run_due_jobs()
+    result.refresh()
+    assert result.status == TaskResultStatus.RUNNING
+
+    hipq.complete(job_of(result), {"paid": True})
+    result.refresh()
+
+    assert (result.status, result.return_value) == (TaskResultStatus.SUCCESSFUL, {"paid": True})
+    assert [(r.id, r.status) for r in finished] == [(result.id, "SUCCESSFUL")]
+
+
+def test_the_last_worker_is_known_after_the_end() -> None:
+    result = tasks.nothing.enqueue()
+    worker = HandWorker()
+    worker.work()
+    result.refresh()
+
+    assert job_of(result).last_worker_id == worker.row.pk
+    assert result.worker_ids == [worker.row.name]
+    Worker.objects.all().delete()
+    result.refresh()
+    assert result.worker_ids == [f"worker {worker.row.pk}"]
+
+
+def test_what_workers_cannot_find_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks.tell.func, "__qualname__", "renamed")
+    with pytest.raises(InvalidTask, match=r"no task at 'tests\.testapp\.tasks\.renamed'"):
+        tasks.tell.enqueue(1)
+    assert not Job.objects.exists()
+
+
+@pytest.mark.parametrize("values", [{"retry": hipq.Never()}, {"unique": True}], ids=str)
+def test_what_belongs_to_the_task_at_the_path(values: dict[str, Any]) -> None:
+    with pytest.raises(InvalidTask, match="set it there"):
+        tasks.tell.using(**values).enqueue(1)
+
+
+def test_unknown_options_are_refused() -> None:
+    with pytest.raises(TypeError, match="no option 'tiemout'"):
+        tasks.tell.using(tiemout=5)
+    with pytest.raises(hipq.InvalidJobError, match="timeout -1"):
+        tasks.tell.using(timeout=-1).enqueue(1)
+
+
+def test_a_queue_that_hipq_cannot_have_is_refused(settings: Settings) -> None:
+    backend = "hipq_django.tasks_backend.HipqBackend"
+    settings.TASKS = {"default": {"BACKEND": backend, "QUEUES": []}}
+
+    with pytest.raises(InvalidTask, match="queue 'My Mail'"):
+        tasks.tell.using(queue_name="My Mail")
+
+
+def test_an_instance_of_its_own(settings: Settings) -> None:
+    backend = "hipq_django.tasks_backend.HipqBackend"
+    settings.HIPQ = {"default": {}, "mailing": {}}
+    options = {"INSTANCE": "mailing"}
+    settings.TASKS = {"default": {"BACKEND": backend, "OPTIONS": options}}
+    result = tasks.add.enqueue(1)
+
+    assert job_of(result).queue.instance == "mailing"
+    assert run_due_jobs() == 0
+    assert run_due_jobs(instance="mailing") == 1
+    result.refresh()
+    assert result.return_value == 1
+    registry.forget(registry.get_declared("mailing", "tests.testapp.tasks.add"))  # type: ignore[arg-type]  # it is there
+
+
+# In schedules, chains and batches
+
+
+def test_new_makes_a_job_of_a_task() -> None:
+    first, last = hipq.chain(
+        hipq.new(tasks.add, 1, b=2), hipq.new(tasks.tell.using(priority=9), "done")
+    )
+    with hipq.batch(then=hipq.new(tasks.nothing)) as batch:
+        batch.enqueue(hipq.new(tasks.attempt))
+    run_due_jobs()
+
+    last.refresh_from_db()
+    assert (last.result, last.priority) == ("done", 91)
+    assert Job.objects.filter(outcome="succeeded").count() == 4
+    assert hipq.get_result(first) == 3
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: hipq.new(tasks.add), "add: missing a required argument: 'a'; it takes (a:"),
+        (lambda: hipq.new(tasks.add, 1, c=2), "add: got an unexpected keyword argument 'c'"),
+        (lambda: hipq.new(tasks.attempt, 1), "attempt: too many positional arguments; it takes ()"),
+        (lambda: hipq.new(tasks.tell, object()), "tell: the arguments are not JSON"),
+        (lambda: hipq.new(len, 1), "new: <built-in function len> is no task of a backend"),
+        (lambda: hipq.new(tasks.tell.using(backend="dummy"), 1), "no task of a backend of hipq"),
+    ],
+    ids=range(6),
+)
+def test_new_says_what_does_not_fit(make: Any, text: str) -> None:
+    with pytest.raises(ArgumentsError) as caught:
+        make()
+
+    assert text in str(caught.value)
+
+
+def test_an_alias_finds_jobs_under_the_former_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the module with the new name has been imported."""
+    tasks.tell.enqueue("old")
+    forget()
+    moved = HipqTask(func=_moved, aliases=["tests.testapp.tasks.tell"])
+    monkeypatch.setattr(tasks, "tell", None)
+    monkeypatch.setattr(tasks, "_moved", moved, raising=False)
+
+    moved.enqueue("new")
+    run_due_jobs()
+
+    assert sorted(Job.objects.values_list("result", flat=True)) == ["moved new", "moved old"]
+
+
+def _moved(value: str) -> str:
+    return f"moved {value}"
+
+
+_moved.__module__, _moved.__qualname__ = tasks.__name__, "_moved"
+
+
+def test_attempts_stay_small() -> None:
+    """A success writes no row but its own."""
+    tasks.nothing.enqueue()
+    run_due_jobs()
+
+    assert not Attempt.objects.exists()
+
+
+def test_the_decorator_takes_the_options() -> None:
+    decorator: Any = task
+
+    assert decorator(timeout=7)(tasks.nothing.func).timeout == 7

@@ -1,0 +1,527 @@
+"""The test kit: what is asked of jobs, time that moves, and partners that answer."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import time_machine
+from asgiref.sync import async_to_sync
+from django.core.exceptions import SynchronousOnlyOperation
+from django.test import TestCase
+from pytest_django import Settings
+
+import hipq_django as hipq
+from hipq_django import testing
+from hipq_django.database import clock
+from hipq_django.job_types.registry import forget, get_declared, known_names
+from hipq_django.models import Answer, Job
+from hipq_django.scheduler import polling
+from hipq_django.testing import HipqTestCase
+from tests.declaring import Declare
+
+pytestmark = pytest.mark.django_db
+
+Partners = Callable[..., testing.Partner]
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    """The kit leaves nothing behind."""
+    yield
+    testing.reset()
+
+
+@pytest.fixture
+def sell(declare: Declare) -> str:
+    """A job type that waits for an answer, and is tried three times, a minute apart."""
+    policy = hipq.Fixed(60, max_attempts=3)
+    declare("sell", timeout=600, retry=policy)(lambda job: hipq.WAIT)
+    return "sell"
+
+
+def fresh_of(job: Job) -> Job:
+    job.refresh_from_db()
+    return job
+
+
+# Asking
+
+
+def test_enqueued_jobs_are_listed_oldest_first() -> None:
+    first, second = hipq.enqueue("echo", 1), hipq.enqueue("echo", 2, priority=5)
+
+    assert testing.enqueued("echo") == [first, second]
+    assert testing.enqueued("echo", priority=5) == [second]
+    testing.refute_enqueued("echo", priority=6)
+
+
+def test_what_should_not_be_enqueued_is_shown() -> None:
+    hipq.enqueue("echo", {"order": 7})
+
+    with pytest.raises(AssertionError, match=r"enqueued with 'echo': job \d+ {'order': 7}"):
+        testing.refute_enqueued("echo")
+
+
+def test_what_is_not_enqueued_names_the_nearest_jobs_and_what_holds_them(declare: Declare) -> None:
+    declare("charge", sensitive=["card"])(lambda job: None)
+    for number in range(7):
+        hipq.enqueue("charge", {"card": "4711"}, job_key=f"order-{number}", delay=60)
+    near = hipq.enqueue("charge", {"card": "4711"}, job_key="order-42", priority=5, delay=60)
+    done = hipq.enqueue("charge", {"card": "4711"}, job_key="order-43", priority=6)
+    testing.run_job(done)
+
+    with pytest.raises(AssertionError) as caught:
+        testing.assert_enqueued("charge", job_key="order-43", priority=5)
+
+    first, second, *others = str(caught.value).splitlines()
+    assert first.endswith("with 'charge', job_key='order-43', priority=5; the nearest jobs:")
+    assert second.startswith(f"  {near} {{'card': '•••'}}, priority=5: it is initial. It is sched")
+    assert len(others) == 4
+    assert "4711" not in str(caught.value)
+
+
+def test_an_ended_job_is_near_if_no_other_is(declare: Declare) -> None:
+    declare("note")(lambda job: None)
+    job = testing.run_job(hipq.enqueue("note", job_key="a"))
+
+    with pytest.raises(AssertionError, match=rf"job {job.pk} \(a\) {{}}: it is final"):
+        testing.assert_enqueued("note", job_key="a")
+
+
+def test_a_misspelt_type_is_named_with_the_nearest_one(declare: Declare) -> None:
+    declare("charge_card")(lambda job: None)
+    hipq.enqueue("made_up")
+
+    with pytest.raises(AssertionError, match="'charge_crd', did you mean 'charge_card'"):
+        testing.assert_enqueued("charge_crd")
+    with pytest.raises(AssertionError, match="'mad_up', did you mean 'made_up'"):
+        testing.assert_enqueued("mad_up")
+    with pytest.raises(AssertionError, match="there is no job of type 'charge_card'"):
+        testing.assert_enqueued("charge_card")
+
+
+@pytest.mark.parametrize(
+    "ask", [testing.assert_enqueued, testing.refute_enqueued, testing.enqueued]
+)
+def test_a_misspelt_field_is_named_with_the_nearest_one(ask: Any) -> None:
+    with pytest.raises(hipq.UnknownOptionError, match="'priorty', did you mean 'priority'"):
+        ask("echo", priorty=5)
+    with pytest.raises(hipq.UnknownOptionError, match="'job_dta__name', did you mean 'job_data'"):
+        ask("echo", job_dta__name=5)
+    hipq.enqueue("echo", {"name": 1})
+    assert testing.enqueued("echo", job_data__name=1, queue__name="default", pk__gt=0)
+
+
+def test_a_finished_job(declare: Declare) -> None:
+    declare("good")(lambda job: [1, 2])
+    job = hipq.enqueue("good")
+
+    with pytest.raises(AssertionError, match="has not succeeded: it is initial"):
+        testing.assert_finished(job)
+    testing.drain()
+
+    assert testing.assert_finished(job, result=[1, 2]) == job
+    with pytest.raises(AssertionError, match=r"has the result \[1, 2\], not 3"):
+        testing.assert_finished(job, result=3)
+    with pytest.raises(AssertionError, match="has not failed: it is final, succeeded"):
+        testing.assert_finished(job, "failed")
+    with pytest.raises(AssertionError, match="'sucess': give one of cancelled, failed"):
+        testing.assert_finished(job, "sucess")
+
+
+def test_a_job_that_failed_says_why(declare: Declare) -> None:
+    declare("bad")(lambda job: 1 / 0)
+    job = hipq.enqueue("bad")
+    testing.drain(raise_errors=False)
+
+    with pytest.raises(AssertionError) as caught:
+        testing.assert_finished(job)
+
+    assert "ZeroDivisionError: division by zero" in str(caught.value)
+    assert "lambda job: 1 / 0" in str(caught.value)
+    testing.assert_finished(job, "failed")
+
+
+def test_a_waiting_job(sell: str) -> None:
+    job = hipq.enqueue("sell")
+    testing.assert_waiting(job)
+    testing.drain()
+
+    with pytest.raises(AssertionError, match="does not wait to run: it is running"):
+        testing.assert_waiting(job)
+
+
+class SignalsTest(TestCase):
+    """Where nothing is ever committed."""
+
+    def test_signals_are_captured(self) -> None:
+        with testing.captured_signals() as sent:
+            job = hipq.enqueue("echo")
+            testing.drain()
+
+        assert [(name, signalled.pk) for name, signalled in sent] == [
+            (name, job.pk) for name in ("job_enqueued", "job_started", "job_finished")
+        ]
+
+    def test_what_waits_for_the_commit_is_called_only_if_it_is_wanted(self) -> None:
+        from django.db import transaction
+
+        called: list[int] = []
+        transaction.on_commit(lambda: called.append(1))
+        testing.drain()
+        assert called == []
+
+        testing.drain(commit=True)
+        assert called == [1]
+
+
+# One job
+
+
+def test_one_job_runs_whatever_its_time(declare: Declare) -> None:
+    ran: list[int] = []
+    declare("note")(lambda job: ran.append(job.pk))
+    other = hipq.enqueue("note", priority=1)
+    later = clock.now("default") + timedelta(days=3)
+    job = hipq.enqueue("note", scheduled_run_time=later, time_windows=["03:00-03:01"])
+
+    testing.run_job(job)
+
+    assert ran == [job.pk]
+    testing.assert_finished(job)
+    testing.assert_waiting(other)
+    assert fresh_of(other).attempt <= 1
+
+
+def test_what_one_job_raises_is_raised_and_decided_about(declare: Declare) -> None:
+    declare("flaky", retry=hipq.Fixed(60, max_attempts=2))(lambda job: 1 / 0)
+    job = hipq.enqueue("flaky")
+
+    with pytest.raises(ZeroDivisionError):
+        testing.run_job(job)
+
+    testing.assert_waiting(job)
+    assert job.state == "retry"
+    assert testing.run_job(job, raise_errors=False).outcome == "failed"
+
+
+def test_one_job_that_is_held_says_why() -> None:
+    job = hipq.enqueue("echo")
+    job.queue.paused = True
+    job.queue.save(using="default")
+
+    with pytest.raises(AssertionError, match=r"did not run: it is initial.*paused"):
+        testing.run_job(job)
+
+
+# Time
+
+
+def test_time_moves_from_event_to_event(declare: Declare) -> None:
+    at: list[datetime] = []
+    declare("note", retry=hipq.Fixed(60, max_attempts=3))(lambda job: at.append(job.start_time))
+    start = clock.now("default")
+    for minutes in (1, 5, 30):
+        hipq.enqueue("note", delay=timedelta(minutes=minutes))
+
+    assert testing.run_for(minutes=10) == 2
+
+    waited = [round((moment - start).total_seconds() / 60) for moment in at]
+    assert waited == [1, 5]
+    gone = (clock.now("default") - start).total_seconds()
+    assert gone == pytest.approx(600, abs=5)
+    assert testing.run_for(minutes=30) == 1
+
+
+def test_retries_and_timeouts_come_in_their_time(sell: str) -> None:
+    job = hipq.enqueue("sell")
+    start = clock.now("default")
+
+    assert testing.run_for(hours=1) == 3
+
+    assert fresh_of(job).outcome == "timed_out"
+    took = (job.update_time - start).total_seconds()
+    assert took == pytest.approx(3 * 600 + 2 * 60, abs=30)
+
+
+def test_windows_open() -> None:
+    opens = (clock.now("default") + timedelta(hours=5)).replace(minute=0)
+    window = f"{opens:%H:%M}-{opens + timedelta(minutes=30):%H:%M}"
+    job = hipq.enqueue("echo", time_windows=[window])
+
+    assert testing.run_for(hours=3) == 0
+    assert testing.run_for(hours=3) == 1
+    assert fresh_of(job).start_time.hour == opens.hour
+
+
+def test_schedules_fire(declare: Declare) -> None:
+    declare("note")(lambda job: str(job.due_time))
+    hipq.schedule("hourly", hipq.NewJob("note"), "0 * * * *")
+
+    assert testing.run_for(hours=24) == 24
+
+
+def test_a_throttler_that_holds_is_asked_again_however_slow_that_is(
+    declare: Declare, configure_queue: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(polling, "QUICK_SECONDS", -1.0)  # every scan is slow
+    declare("note")(lambda job: None)
+    configure_queue(hipq.RateLimit(2, per=60))
+    hipq.enqueue_many([hipq.NewJob("note")] * 5)
+
+    assert testing.run_for(seconds=30) == 2
+    assert testing.run_for(minutes=3) == 3
+
+
+def test_travelling_moves_the_clock_for_a_block() -> None:
+    before = clock.now("default")
+    with testing.travel(days=3):
+        assert clock.now("default") - before >= timedelta(days=3)
+        with testing.travel(to=datetime(2031, 5, 1, tzinfo=UTC)):
+            assert clock.now("default").year == 2031
+        assert clock.now("default") - before < timedelta(days=3, minutes=1)
+
+    assert clock.now("default") - before < timedelta(minutes=1)
+
+
+def test_a_frozen_time_moves_too() -> None:
+    with time_machine.travel(datetime(2025, 1, 6, 12, tzinfo=UTC), tick=False):
+        job = hipq.enqueue("echo", delay=60)
+        testing.run_for(minutes=2)
+
+        assert fresh_of(job).is_final
+        assert clock.now("default") == datetime(2025, 1, 6, 12, 2, tzinfo=UTC)
+    testing.reset()
+
+
+def test_naive_moments_are_refused() -> None:
+    for call in (testing.run_until, testing.travel(to=datetime(2031, 1, 1)).__enter__):  # noqa: DTZ001 - what is refused
+        with pytest.raises(hipq.InvalidJobError, match="aware"):
+            call(*([datetime(2031, 1, 1)] if call is testing.run_until else []))  # noqa: DTZ001 - what is refused
+
+
+# Partners
+
+
+def test_a_partner_answers_by_the_signed_callback(sell: str) -> None:
+    testing.partner("sell", {"ok": True}, after=60)
+    job = hipq.enqueue("sell")
+
+    testing.drain()
+    assert fresh_of(job).is_awaiting_answer
+    testing.run_for(seconds=59)
+    assert fresh_of(job).is_awaiting_answer
+    testing.run_for(seconds=2)
+
+    testing.assert_finished(job, result={"ok": True})
+
+
+def test_a_partner_without_delay_answers_at_once(sell: str) -> None:
+    testing.partner("sell", 7)
+    job = hipq.enqueue("sell")
+
+    assert testing.drain() == 1
+    testing.assert_finished(job, result=7)
+
+
+def test_a_partner_declines(sell: str) -> None:
+    testing.partner("sell").fails("declined")
+    job = hipq.enqueue("sell")
+
+    testing.run_for(minutes=5)
+
+    testing.assert_finished(job, "failed")
+    assert job.error == "declined"
+    assert job.attempts.count() == 3
+
+
+@pytest.mark.parametrize(
+    ("make", "statuses", "outcome"),
+    [
+        (lambda partner: partner.twice(), ["accepted", "duplicate"], "succeeded"),
+        (lambda partner: partner.early(), ["accepted"], "succeeded"),
+        (lambda partner: partner.never(), [], "timed_out"),
+    ],
+    ids=["twice", "early", "never"],
+)
+def test_partners_misbehave(sell: str, make: Any, statuses: list[str], outcome: str) -> None:
+    make(testing.partner("sell", "paid"))
+    job = hipq.enqueue("sell", job_key="order-7")
+
+    testing.run_for(hours=1)
+
+    testing.assert_finished(job, outcome)
+    assert list(Answer.objects.order_by("pk").values_list("status", flat=True)) == statuses
+
+
+def test_a_partner_that_is_late(sell: str) -> None:
+    testing.partner("sell", "paid").late()
+    job = hipq.enqueue("sell", job_key="order-7")
+
+    testing.run_for(hours=1)
+
+    assert fresh_of(job).is_final
+    assert Answer.objects.filter(status__in=["late", "accepted"]).exists()
+
+
+def test_a_partner_that_is_early_needs_a_key(sell: str) -> None:
+    testing.partner("sell", "paid").early()
+    hipq.enqueue("sell")
+
+    with pytest.raises(hipq.InvalidJobError, match="has no job_key"):
+        testing.drain()
+
+
+def test_a_partner_answers_parts(declare: Declare) -> None:
+    declare("print")(lambda job: hipq.WAIT_FOR("front", "back"))
+    testing.partner("print").part("front", 1).part("back", 2)
+    job = hipq.enqueue("print")
+
+    testing.drain()
+
+    testing.assert_finished(job, result={"front": 1, "back": 2})
+
+
+@pytest.mark.urls("django.conf.urls.i18n")
+def test_urls_without_callbacks_are_named(sell: str) -> None:
+    testing.partner("sell")
+    hipq.enqueue("sell")
+
+    with pytest.raises(hipq.ConfigurationError, match=r"include\(\"hipq_django.urls\"\)"):
+        testing.drain()
+
+
+# How it is used
+
+
+def test_the_fixtures(hipq_jobs: Any, hipq_partner: Partners, sell: str) -> None:
+    hipq_partner("sell", response="paid", after=5)
+    job = hipq.enqueue("sell")
+
+    hipq_jobs.run_for(seconds=10)
+
+    hipq_jobs.assert_finished(job, result="paid")
+
+
+def test_what_a_test_declares_ends_with_it(
+    hipq_jobs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But what a module declares stays: it is imported only once."""
+    (tmp_path / "late_jobs.py").write_text(
+        "import hipq_django as hipq\n@hipq.task(name='late', aliases=['later'])\ndef late(): ...\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    hipq.task(name="before")(lambda: None)
+
+    with testing.case.restored():
+        hipq.task(name="inside", aliases=["alias"])(lambda: None)
+        importlib.import_module("late_jobs")
+
+    names = {"before", "inside", "alias", "late", "later"}
+    try:
+        assert known_names("default") & names == {"before", "late", "later"}
+    finally:
+        forget(sys.modules.pop("late_jobs").late)
+
+
+def test_what_the_test_before_declared_is_gone() -> None:
+    assert get_declared("default", "before") is None
+
+
+class MixinTest(HipqTestCase, TestCase):
+    """With unittest; the second test finds neither the partner nor the moved clock."""
+
+    def test_a(self) -> None:
+        hipq.task(name="of_a_test")(lambda: None)
+        self.partner("ask", "paid")
+        job = hipq.enqueue("ask")
+        testing.run_for(days=2)
+        testing.assert_finished(job, result="paid")
+
+    def test_b(self) -> None:
+        assert clock.shift() == timedelta()
+        assert get_declared("default", "of_a_test") is None
+        job = hipq.enqueue("ask")
+        testing.drain()
+        job.refresh_from_db()
+        assert job.is_awaiting_answer
+
+
+@pytest.mark.django_db(transaction=True)
+def test_async_tests(sell: str) -> None:
+    async def run() -> Job:
+        job = await hipq.aenqueue("sell")
+        await testing.adrain()
+        testing.partner("sell", 1)
+        await testing.arun_for(seconds=1)
+        return await testing.aassert_finished(job, result=1)
+
+    assert async_to_sync(run)().is_final
+
+
+@pytest.mark.django_db(transaction=True)
+def test_blocks_in_async_tests(declare: Declare) -> None:
+    echo = declare.task("tell")(lambda text: text)
+
+    async def run() -> list[str]:
+        async with testing.aimmediate():
+            job = await echo.aenqueue("hello")
+            await testing.aassert_finished(job, result="hello")
+        async with testing.acaptured_signals() as sent:
+            await echo.aenqueue("you")
+            with pytest.raises(ZeroDivisionError):
+                async with testing.aimmediate():
+                    raise ZeroDivisionError
+        return [name for name, _ in sent]
+
+    assert async_to_sync(run)() == ["job_enqueued"]
+
+
+def test_a_block_for_sync_tests_names_its_twin() -> None:
+    async def run() -> None:
+        with testing.immediate():
+            raise AssertionError
+
+    with pytest.raises(SynchronousOnlyOperation, match=r"async with hipq_django.testing.aimmedi"):
+        async_to_sync(run)()
+
+
+def test_other_instances(settings: Settings, declare: Declare) -> None:
+    settings.HIPQ = {"default": {}, "second": {}}
+    declare("note", instance="second")(lambda job: "noted")
+    job = hipq.enqueue("note", instance="second", delay=60)
+
+    testing.run_for(minutes=2)
+    testing.assert_waiting(job)
+    testing.run_for(minutes=2, instance="second")
+    testing.assert_finished(job, result="noted")
+
+
+def test_the_plugin_loads_nothing_by_itself() -> None:
+    """It is found in every project that has the package, and may change none of its tests."""
+    code = "import sys, hipq_django.pytest_plugin; print('django.db' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "False"
+
+
+@pytest.mark.embedded
+def test_a_job_that_does_nothing_takes_at_most_three_milliseconds(declare: Declare) -> None:
+    """Of this process's own time: the machine may have other work."""
+    nothing = declare.task("nothing")(lambda: None)
+    took = []
+    for _ in range(3):
+        hipq.enqueue_many(nothing.new() for _ in range(100))
+        began = time.process_time()
+        testing.drain()
+        took.append((time.process_time() - began) / 100)
+
+    assert min(took) <= 0.003

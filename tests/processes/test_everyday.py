@@ -1,0 +1,115 @@
+"""Fan-ins and schedules while workers are killed: each callback and each due time once."""
+
+import time
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+from django.db.models import Count
+from django.utils import timezone
+
+import hipq_django as hipq
+from hipq_django.database import clock
+from hipq_django.models import Job, Schedule, ScheduleRun, Worker
+from tests.processapp.jobs import joined, member, tick
+from tests.processes.conftest import Workers, eventually
+
+pytestmark = pytest.mark.processes
+
+FAN_INS, MEMBERS = 1_000, 5
+SCHEDULES, SECONDS = 20, 12
+
+
+def kill_in_turn(workers: Workers, seconds: float, every: float = 2.0) -> None:
+    """Kill a worker now and then, and start another one for it."""
+    running = [workers.start("chaos", "-v0") for _ in range(3)]
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        time.sleep(every)  # a worker's life is what is tested
+        running.pop(0).kill()
+        running.append(workers.start("chaos", "-v0"))
+
+
+@pytest.mark.slow
+def test_each_of_a_thousand_fan_ins_calls_back_once(workers: Workers) -> None:
+    for first in range(0, FAN_INS, 100):
+        for number in range(first, first + 100):
+            with hipq.batch(then=joined.new()) as batch:
+                batch.enqueue_many(member.new(number) for _ in range(MEMBERS))
+
+    kill_in_turn(workers, 10)
+    eventually(lambda: not Job.objects.live().exists(), "every job is final", 240)
+
+    callbacks = Job.objects.filter(job_type__name="joined")
+    assert not Job.objects.held().exists()
+    assert callbacks.count() == FAN_INS
+    assert sorted(callbacks.values_list("result", flat=True)) == sorted(
+        number * MEMBERS for number in range(FAN_INS)
+    )
+
+
+@pytest.mark.slow
+def test_each_due_time_of_each_second_is_one_job(workers: Workers) -> None:
+    for number in range(SCHEDULES):
+        spec = hipq.Every(seconds=1, overlap="allow", catch_up="all")
+        hipq.schedule(f"tick {number}", tick.new(), spec)
+    began = timezone.now()
+
+    kill_in_turn(workers, SECONDS, every=1.0)
+    until = timezone.now()
+    fired = ScheduleRun.objects.filter(kind="fired", due_time__lte=until)
+    due = int((until - began).total_seconds()) - 1
+    eventually(lambda: fired.count() >= SCHEDULES * due, "all due times are fired")
+
+    times = ScheduleRun.objects.filter(kind="fired", due_time__lt=until - timedelta(seconds=1))
+    per_schedule = times.values("schedule").annotate(number=Count("due_time", distinct=True))
+    for row in per_schedule:
+        mine = sorted(times.filter(schedule=row["schedule"]).values_list("due_time", flat=True))
+        gaps = {later - earlier for earlier, later in pairwise(mine)}
+        assert gaps == {timedelta(seconds=1)}
+    doubled = Job.objects.filter(schedule_id__isnull=False).values("schedule_id", "due_time")
+    assert not doubled.annotate(number=Count("id")).filter(number__gt=1).exists()
+    made = Job.objects.filter(schedule_id__isnull=False).count()
+    assert made == ScheduleRun.objects.filter(kind="fired").count()
+
+
+@pytest.mark.slow
+def test_a_schedule_that_a_deploy_removes_and_another_brings_back(workers: Workers) -> None:
+    """It goes on while a worker that declares it lives, rests after that, and then catches up."""
+    fired = ScheduleRun.objects.filter(kind="fired")
+    rows = Schedule.objects.filter(name="each second")
+    former = workers.start("chaos", "-v0", HIPQ_TEST_WITH_SCHEDULE="1")
+    eventually(lambda: fired.count() >= 2, "its due times are fired")
+    workers.start("chaos", "-v0")  # knows nothing of it, and fires it as long as the other lives
+    eventually(lambda: Worker.objects.count() == 2, "the release without it runs")
+    before = fired.count()
+    eventually(lambda: fired.count() > before + 1, "it goes on beside that release")
+    assert not rows.get().retired
+
+    former.terminate()
+    eventually(lambda: rows.filter(retired=True).exists(), "it is retired")
+    rested = fired.count()
+    let_due_times_pass(rows.get())
+    assert fired.count() == rested
+
+    workers.start("chaos", "-v0", HIPQ_TEST_WITH_SCHEDULE="1")
+    eventually(lambda: fired.count() > rested + 1, "it is brought back")
+    assert not rows.get().retired
+    assert each_due_time_is_accounted_for(rows.get())
+
+
+def let_due_times_pass(row: Schedule) -> None:
+    assert row.next_time is not None
+    until = row.next_time + timedelta(seconds=2)
+    eventually(lambda: clock.now("default") > until, "due times pass")
+
+
+def each_due_time_is_accounted_for(row: Schedule) -> bool:
+    """Return whether each second was fired once or missed, with a job for each that was fired."""
+    runs = list(row.runs.order_by("due_time"))
+    starts, ends = [run.due_time for run in runs], [run.last_time for run in runs]
+    gaps = {start - end for end, start in zip(ends, starts[1:], strict=False)}
+    jobs = Job.objects.filter(schedule_id=row.pk).order_by("due_time")
+    made = [run.due_time for run in runs if run.kind == "fired"]
+    is_whole = gaps == {timedelta(seconds=1)}
+    return is_whole and list(jobs.values_list("due_time", flat=True)[: len(made)]) == made

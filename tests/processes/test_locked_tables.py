@@ -1,0 +1,79 @@
+"""Somebody keeps a table locked: a real worker goes on with what does not need it, and ends."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from django.apps import apps
+from django.db import connection
+
+import hipq_django as hipq
+from hipq_django.models import Job
+from hipq_django.scheduler.context import TYPES_SECONDS
+from tests.concurrency.sessions import Session, wait_until_blocked
+from tests.processes.conftest import Workers, eventually
+
+pytestmark = [pytest.mark.processes, pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+
+NEEDED = {"hipq_job", "hipq_queue", "hipq_jobtype", "hipq_worker"}
+"""Without these no job is claimed; all others are beside the way of a plain job."""
+
+TABLES = [
+    model._meta.db_table
+    for label in ("hipq", "hipq_flow")
+    for model in apps.get_app_config(label).get_models()
+]
+
+AWAY_SECONDS = 10.0
+"""So long a job may take while a table is locked, or after it was."""
+
+
+@contextmanager
+def locked(table: str) -> Iterator[None]:
+    """Lock a table as a migration does."""
+    session = Session()
+    session.begin()
+    session(lambda: connection.cursor().execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE"))
+    try:
+        yield
+    finally:
+        session.close()
+
+
+def in_time() -> None:
+    job = hipq.enqueue("quick", {"number": 1})
+    eventually(lambda: Job.objects.get(pk=job.pk).is_final, "the job has run", seconds=AWAY_SECONDS)
+
+
+def test_each_table_in_turn(workers: Workers) -> None:
+    worker = workers.start()
+    in_time()
+
+    for table in TABLES:
+        if table in NEEDED:
+            hipq.enqueue("quick", {"number": 2}, delay=TYPES_SECONDS)
+        with locked(table):
+            if table in NEEDED:
+                wait_until_blocked()
+            else:
+                in_time()
+        in_time()
+        assert worker.poll() is None, table
+
+    assert " ERROR " not in workers.log.read_text()
+
+
+@pytest.mark.parametrize("table", ["hipq_job", "hipq_worker", "hipq_schedule"])
+def test_a_worker_that_is_told_to_stop_ends(workers: Workers, table: str) -> None:
+    worker = workers.start()
+    in_time()
+
+    with locked(table):
+        wait_until_blocked()
+        worker.send_signal(signal.SIGTERM)
+        worker.wait(timeout=AWAY_SECONDS)
+
+    assert worker.returncode == 0

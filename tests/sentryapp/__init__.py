@@ -1,0 +1,1 @@
+"""An app of a project that uses Sentry, for worker processes of the tests."""

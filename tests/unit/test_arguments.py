@@ -1,0 +1,137 @@
+"""How arguments become JSON, and back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from hipq_django.arguments import Arguments, JsonArguments, PydanticArguments
+from hipq_django.conf.rules import arguments_at
+from hipq_django.exceptions import ConfigurationError
+from hipq_django.models import Queue
+
+NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
+
+
+def plain(at: Any, more: Any = None) -> None:
+    """Take anything."""
+
+
+@pytest.mark.parametrize("value", [None, True, 1, 1.5, "text", [1, "a"], {"a": [1]}, (1, 2)])
+def test_json_is_taken_as_it_is(value: Any) -> None:
+    json = JsonArguments()
+
+    assert json.dump(plain, {"at": value}) == {"at": value}
+    assert json.load(plain, {"at": value}) == {"at": value}
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (Queue(pk=3), "argument at is a Queue: give at.pk, the worker reads the row anew."),
+        (
+            NOON,
+            "argument at is a datetime: give at.isoformat(), or set ARGUMENTS to "
+            "PydanticArguments.",
+        ),
+        (NOON.date(), "argument at is a date: give at.isoformat()"),
+        ({1, 2}, "argument at is not JSON: Object of type set"),
+        (float("nan"), "argument at is not JSON"),
+        ({"when": NOON}, "argument at is not JSON: Object of type datetime"),
+    ],
+)
+def test_what_is_not_json_is_refused_with_what_to_give(value: Any, said: str) -> None:
+    with pytest.raises(ValueError) as raised:  # noqa: PT011 - the text is compared
+        JsonArguments().dump(plain, {"at": value})
+
+    assert str(raised.value).startswith(said)
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+@dataclass
+class Address:
+    street: str
+    number: int = 1
+
+
+def typed(  # noqa: PLR0913, PLR0917 - one of each kind
+    at: datetime,
+    day: date,
+    price: Decimal,
+    token: UUID,
+    colour: Colour,
+    to: Address,
+    copies: list[int] | None = None,
+    anything: Any = None,
+    **more: int,
+) -> None:
+    """Take what JSON does not have."""
+
+
+GIVEN = {
+    "at": NOON,
+    "day": NOON.date(),
+    "price": Decimal("1.10"),
+    "token": UUID(int=7),
+    "colour": Colour.RED,
+    "to": Address("Main Street"),
+    "anything": {"a": 1},
+}
+
+
+@pytest.fixture
+def pydantic() -> Arguments:
+    pytest.importorskip("pydantic", reason="needs the extra pydantic")
+    return PydanticArguments()
+
+
+def test_pydantic_stores_json_and_gives_back_what_was_given(pydantic: Arguments) -> None:
+    stored = pydantic.dump(typed, dict(GIVEN))
+
+    assert stored["at"] == "2026-11-22T12:00:00Z"
+    assert stored["price"] == "1.10"
+    assert stored["to"] == {"street": "Main Street", "number": 1}
+    assert "copies" not in stored
+    assert JsonArguments().dump(typed, stored) == stored
+    assert pydantic.load(typed, stored) == GIVEN
+
+
+def test_pydantic_says_which_argument_is_wrong(pydantic: Arguments) -> None:
+    with pytest.raises(ValueError, match=r"^argument at: .*datetime.*, not 'tomorrow'\.$"):
+        pydantic.dump(typed, GIVEN | {"at": "tomorrow"})
+    with pytest.raises(ValueError, match=r"^argument to\.number: "):
+        pydantic.dump(typed, GIVEN | {"to": {"street": "a", "number": "b"}})
+
+
+def test_arguments_of_any_name_are_kept(pydantic: Arguments) -> None:
+    assert pydantic.load(typed, pydantic.dump(typed, GIVEN | {"extra": 3}))["extra"] == 3
+
+
+def test_an_annotation_that_cannot_be_read_is_told(pydantic: Arguments) -> None:
+    def unknown(at: Unknown) -> None:  # type: ignore[name-defined]  # noqa: F821 - what is refused
+        """Name what is not there."""
+
+    with pytest.raises(TypeError, match="an annotation cannot be read: name 'Unknown'"):
+        pydantic.dump(unknown, {"at": 1})
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("hipq_django.arguments.Jason", "cannot be imported"),
+        ("builtins.dict", "name a class with the methods dump and load"),
+        ("hipq_django.conf.rules.checked_limit", "cannot be made"),
+    ],
+)
+def test_a_converter_that_cannot_be_used_is_refused(path: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        arguments_at(path)
