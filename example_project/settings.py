@@ -43,6 +43,8 @@ BANK_TIMEOUT_SECONDS = env.float("BANK_TIMEOUT_SECONDS", default=5)
 HIPQ = {
     "default": {
         "CALLBACK_BASE_URL": SITE_URL,
+        # A worker counts as lost after three missed beats.
+        "HEARTBEAT_SECONDS": env.float("HEARTBEAT_SECONDS", default=10),
         "QUEUES": {
             # The bank works on at most six normal payments of ours at a time.
             "bank": {"THROTTLE_LIMIT": 6},
@@ -74,12 +76,14 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.staticfiles",
     "hipq_django",
+    "hipq_django.flow",
     "example_project.demo",
     "example_project.payments",
     "example_project.analytics",
     "example_project.reminders",
     "example_project.events",
     "example_project.orders",
+    "example_project.flows",
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",

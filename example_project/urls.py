@@ -4,6 +4,7 @@ from django.contrib import admin
 from django.urls import include, path
 
 urlpatterns = [
+    path("flow/", include("hipq_django.flow.urls")),
     path("", include("example_project.payments.urls")),
     path("reminders/", include("example_project.reminders.urls")),
     path("events/", include("example_project.events.urls")),

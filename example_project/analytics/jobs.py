@@ -1,4 +1,4 @@
-"""One job for each account, every night."""
+"""Every night one job for each account: ordered at midnight, run from a minute past it."""
 
 from datetime import date
 
@@ -6,7 +6,7 @@ from django.db import transaction
 
 import hipq_django as hipq
 from example_project.analytics.models import Account, Report
-from example_project.analytics.nights import END, START, ZONE_NAME, day_before, start_of
+from example_project.analytics.nights import END, START, ZONE_NAME, day_before, night_of, start_of
 from example_project.events.models import Event
 from hipq_django.models import Job
 
@@ -31,6 +31,13 @@ def enqueue_reports(night: date) -> list[Job]:
             )
             for report in reports
         )
+
+
+@hipq.task(schedule=hipq.Cron("0 0 * * *", zone=ZONE_NAME))
+def order_reports(*, job: Job = hipq.JOB) -> int:
+    """Order the reports of the night that begins, as `manage.py nightly_analytics` does."""
+    assert job.due_time is not None  # noqa: S101 - a schedule made the job
+    return len(enqueue_reports(night_of(job.due_time)))
 
 
 # A report that is not made by the end of the window waits for the next night.

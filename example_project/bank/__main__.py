@@ -10,8 +10,10 @@ from example_project.bank.server import Bank
 def main() -> None:
     """Read the options and serve."""
     parser = ArgumentParser(prog="bank", description="A bank that answers later, by callback.")
-    parser.add_argument("--port", type=int, default=8001, help="0: a free one; %(default)s.")
-    parser.add_argument("--seed", type=int, default=0, help="Decides what becomes of an order.")
+    parser.add_argument(
+        "--port", type=int, default=8001, help="The port, 0 for a free one; default: %(default)s."
+    )
+    parser.add_argument("--seed", type=int, default=0, help="The seed of what becomes of an order.")
     parser.add_argument(
         "--slowest-seconds", type=float, default=1.2, help="The longest time for a payment."
     )

@@ -55,6 +55,11 @@ class Child:
         """Ask it to end."""
         self._process.terminate()
 
+    def kill(self) -> None:
+        """End it by force, without a last word."""
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
     def wait(self) -> None:
         """Wait for its end; end it by force where it does not come."""
         try:

@@ -60,6 +60,11 @@ class Stage:
         self.children.append(Child(name, list(arguments), log=log, env=env))
         return self.children[-1]
 
+    def kill(self, child: Child) -> None:
+        """End a process as a crash would, and expect that."""
+        self.children.remove(child)
+        child.kill()
+
     def wait_until(self, condition: Callable[[], object], *, seconds: float) -> bool:
         """Wait until the condition holds; return False where it did not in time."""
         end = time.monotonic() + seconds

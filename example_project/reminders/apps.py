@@ -4,6 +4,6 @@ from django.apps import AppConfig
 
 
 class RemindersConfig(AppConfig):
-    """Reminders that are queued ahead, put off and called off."""
+    """Reminders that are queued ahead, put off and called off, and listed each morning."""
 
     name = "example_project.reminders"

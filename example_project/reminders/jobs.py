@@ -1,9 +1,11 @@
-"""The job that sends a reminder, queued ahead."""
+"""The job that sends a reminder, queued ahead, and a list of them each morning."""
 
 from contextlib import suppress
+from datetime import timedelta
 
 from django.core.mail import send_mail
 from django.utils import timezone
+from django.utils.timezone import localtime
 
 import hipq_django as hipq
 from example_project.reminders.models import Reminder
@@ -41,3 +43,22 @@ def send_reminder(job: Job) -> str:
     reminder.sent_time = timezone.now()
     reminder.save(update_fields=["sent_time"])
     return "sent"
+
+
+@hipq.task(
+    schedule=hipq.Cron("0 7 * * *"), queue="reminders", retry=hipq.Exponential(max_attempts=5)
+)
+def send_agenda(*, job: Job = hipq.JOB) -> int:
+    """Tell each address in the morning what it will be reminded of; return how many mails.
+
+    A step for each mail: if one cannot be sent, those before it are not sent again with it.
+    """
+    assert job.due_time is not None  # noqa: S101 - a schedule made the job
+    agenda: dict[str, list[str]] = {}
+    day = (job.due_time, job.due_time + timedelta(days=1))
+    for reminder in Reminder.objects.filter(is_done=False, sent_time=None, remind_time__range=day):
+        line = f"{localtime(reminder.remind_time):%H:%M} {reminder.text}"
+        agenda.setdefault(reminder.email, []).append(line)
+    for email, lines in agenda.items():
+        job.step(f"mail {email}", send_mail, "Today", "\n".join(lines), None, [email])
+    return len(agenda)

@@ -12,8 +12,12 @@ from example_project.supplier.server import Supplier
 def main() -> None:
     """Read the options and serve."""
     parser = ArgumentParser(prog="supplier", description="Takes orders, answers through Kafka.")
-    parser.add_argument("--port", type=int, default=8002, help="0: a free one; %(default)s.")
-    parser.add_argument("--kafka", default="127.0.0.1:9092", help="Brokers; %(default)s.")
+    parser.add_argument(
+        "--port", type=int, default=8002, help="The port, 0 for a free one; default: %(default)s."
+    )
+    parser.add_argument(
+        "--kafka", default="127.0.0.1:9092", help="The brokers; default: %(default)s."
+    )
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     producer = confluent_kafka.Producer({"bootstrap.servers": options.kafka})

@@ -1,4 +1,4 @@
-"""`manage.py nightly_analytics`: enqueues the reports of the night; let cron call it once a day."""
+"""`manage.py nightly_analytics`: does by hand what a schedule does at midnight."""
 
 from typing import Any
 

@@ -35,13 +35,20 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the options."""
-        parser.add_argument("--orders", type=int, default=30, help="How many; %(default)s.")
-        parser.add_argument("--seed", type=int, default=1, help="Decides what the bank does.")
         parser.add_argument(
-            "--seconds", type=float, default=50, help="How long all may take; %(default)s."
+            "--orders", type=int, default=30, help="How many orders; default: %(default)s."
+        )
+        parser.add_argument("--seed", type=int, default=1, help="The seed of what the bank does.")
+        parser.add_argument(
+            "--seconds",
+            type=float,
+            default=50,
+            help="How long everything may take; default: %(default)s.",
         )
         parser.add_argument(
-            "--exit", action="store_true", help="Leave after the table; so without a terminal."
+            "--exit",
+            action="store_true",
+            help="Exit after the table; the default without a terminal.",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

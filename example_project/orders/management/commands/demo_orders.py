@@ -31,9 +31,14 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the options."""
-        parser.add_argument("--orders", type=int, default=25, help="How many; %(default)s.")
         parser.add_argument(
-            "--seconds", type=float, default=60, help="How long all may take; %(default)s."
+            "--orders", type=int, default=25, help="How many orders; default: %(default)s."
+        )
+        parser.add_argument(
+            "--seconds",
+            type=float,
+            default=60,
+            help="How long everything may take; default: %(default)s.",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
