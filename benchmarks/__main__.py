@@ -74,23 +74,27 @@ def _options() -> argparse.Namespace:
         "complete; a part of it is written to .bench/part.",
     )
     parser.add_argument(
-        "--only", type=_workloads, metavar="W1,W3", help="These workloads; all of them."
+        "--only", type=_workloads, metavar="W1,W3", help="Which workloads to run; default: all."
     )
     parser.add_argument(
         "--systems",
         type=_systems,
         metavar="NAME,…",
-        help=f"These systems; all of {', '.join(system.name for system in all_systems())}.",
-    )
-    parser.add_argument("--rounds", type=int, help=f"How many rounds; {ROUNDS}, quick 1.")
-    parser.add_argument(
-        "--quick", action="store_true", help="Small sizes: whether it works, not how fast it is."
+        help=f"Which systems; default: {', '.join(system.name for system in all_systems())}.",
     )
     parser.add_argument(
-        "--resume", action="store_true", help="Go on with the same run, which was cut off."
+        "--rounds", type=int, help=f"How many rounds; default: {ROUNDS}, or 1 with --quick."
     )
     parser.add_argument(
-        "--merge", action="store_true", help="Keep the other figures that the output has."
+        "--quick",
+        action="store_true",
+        help="Use small sizes, to see whether it works, not how fast it is.",
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="Continue the same run, which was interrupted."
+    )
+    parser.add_argument(
+        "--merge", action="store_true", help="Keep the other figures of the output."
     )
     parser.add_argument("--output", type=Path, help="The folder of the results and the page.")
     parser.add_argument(
@@ -99,7 +103,7 @@ def _options() -> argparse.Namespace:
         nargs="?",
         const=DOCS,
         metavar="FOLDER",
-        help="Measure nothing: make the page of the results in this folder; docs.",
+        help="Measure nothing; make the page from the results in this folder; default: docs.",
     )
     return parser.parse_args()
 

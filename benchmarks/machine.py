@@ -13,9 +13,14 @@ def describe() -> dict[str, str]:
         "processor": _processor(),
         "cores": str(os.cpu_count()),
         "memory": _memory(),
-        "system": f"{platform.system()} {platform.release()}",
+        "system": f"{platform.system()} {_version()}",
         "Python": f"{platform.python_implementation()} {platform.python_version()}",
     }
+
+
+def _version() -> str:
+    """Return the kernel's version without its build, which is another one after each update."""
+    return platform.release().partition("-")[0]
 
 
 def _processor() -> str:

@@ -40,16 +40,20 @@ def run(
     environment: Mapping[str, str],
     limit_seconds: float,
     log: Path,
+    root: Path = ROOT,
 ) -> Outcome:
-    """Run a runner and return what it printed; what it leaves behind is killed."""
+    """Run a runner and return what it printed; what it leaves behind is killed.
+
+    It runs the code in `root`, whatever is installed.
+    """
     mark, began = uuid4().hex, time.monotonic()
     with TemporaryDirectory(prefix="hipq-bench-") as folder:
         variables = {**_plain_environment(), MARK: mark, "BENCH_FOLDER": folder}
         variables["DATABASE_URL"] = f"sqlite:///{folder}/jobs.sqlite3"
-        variables.update(environment)
+        variables.update(environment, PYTHONPATH=str(root))
         process = subprocess.Popen(
             [*command, json.dumps(sizes)],
-            cwd=ROOT,
+            cwd=root,
             env=variables,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -86,19 +86,22 @@ def _options() -> argparse.Namespace:
         "transaction is held open elsewhere; add both to the benchmark's results and page.",
     )
     parser.add_argument(
-        "--minutes", type=float, default=30.0, help="Of the first run, 0: none; %(default)s."
+        "--minutes",
+        type=float,
+        default=30.0,
+        help="Minutes of the first run, 0 for none; default: %(default)s.",
     )
     parser.add_argument(
         "--held-minutes",
         type=float,
         default=10.0,
-        help="How long the transaction is held open in the second run, which takes "
-        f"{BEFORE + 1 + AFTER:g} times as long, 0: none; %(default)s.",
+        help="Minutes for which the transaction is held open in the second run, which takes "
+        f"{BEFORE + 1 + AFTER:g} times as long, 0 for none; default: %(default)s.",
     )
     parser.add_argument(
         "--output",
         type=Path,
-        help="The folder of results and page; docs where both runs are whole.",
+        help="The folder of results and page; default: docs if both runs are complete.",
     )
     return parser.parse_args()
 

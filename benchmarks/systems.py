@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
+from typing import Any
 
 PACKAGES = (
     "benchmarks.hipq",
@@ -12,6 +13,7 @@ PACKAGES = (
     "benchmarks.peers.pgqueuer",
     "benchmarks.peers.procrastinate",
     "benchmarks.peers.django_tasks_db",
+    "benchmarks.peers.dbos",
     "benchmarks.peers.chancy",
     "benchmarks.peers.dj_queue",
     "benchmarks.peers.django_q2",
@@ -19,6 +21,7 @@ PACKAGES = (
     "benchmarks.peers.huey_sqlite",
     "benchmarks.peers.celery",
     "benchmarks.peers.dramatiq",
+    "benchmarks.peers.prefect",
 )
 
 
@@ -29,7 +32,7 @@ class System:
     Without requirements it is run in the environment of the benchmark itself. `store` is
     "postgres", "redis" or "sqlite"; `workloads` are ids of `benchmarks.workloads`; `tuning` says
     how the system was set up, for the reader of the figures. One that `is_slow` is given fewer
-    jobs to drain.
+    jobs to drain; `sizes` are those of single workloads that differ for this system alone.
     """
 
     name: str
@@ -41,6 +44,7 @@ class System:
     requirements: tuple[str, ...] = ()
     is_ours: bool = False
     is_slow: bool = False
+    sizes: dict[str, dict[str, Any]] = field(default_factory=dict, hash=False)
 
     @property
     def is_peer(self) -> bool:

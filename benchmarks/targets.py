@@ -51,7 +51,7 @@ class Target:
     @property
     def suffix(self) -> str:
         """What stands behind the numbers."""
-        return " ×" if self.against else f" {self.unit}".rstrip()  # noqa: RUF001
+        return " ×" if self.against else f" {self.unit}".rstrip()  # noqa: RUF001 - a factor
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,14 @@ def _peers_on_postgresql(workload: str) -> tuple[Of, ...]:
         Of(workload, system=system.name)
         for system in all_systems()
         if system.is_peer and system.store == "postgres" and workload in system.workloads
+    )
+
+
+def _peers(workload: str, figure: str) -> tuple[Of, ...]:
+    return tuple(
+        Of(workload, figure, system.name)
+        for system in all_systems()
+        if system.is_peer and workload in system.workloads
     )
 
 
@@ -238,6 +246,93 @@ TARGETS = (
         against=_peer("W12", "huey_sqlite"),
     ),
     Target(
+        "messages through three nodes",
+        Of("W13", "messages_per_second"),
+        at_least=10_000,
+        unit="messages/s",
+    ),
+    Target(
+        "the same on SQLite", Of("W13", "messages_per_second", SQLITE), at_least=5_000, unit="/s"
+    ),
+    Target(
+        "against the best peer",
+        Of("W13", "messages_per_second"),
+        at_least=10,
+        against=_peers("W13", "messages_per_second"),
+    ),
+    Target("runs of nodes", Of("W14", "steps_per_second_1"), at_least=2_500, unit="runs/s"),
+    Target(
+        "the same on SQLite", Of("W14", "steps_per_second_1", SQLITE), at_least=600, unit="runs/s"
+    ),
+    Target(
+        "two workers against one",
+        Of("W14", "steps_per_second_2"),
+        at_least=1.4,
+        against=(Of("W14", "steps_per_second_1"),),
+    ),
+    Target(
+        "against the best peer",
+        Of("W14", "pipelines_per_second_1"),
+        at_least=1.5,
+        against=_peers("W14", "pipelines_per_second_1"),
+    ),
+    Target("to the first line, median", Of("W15", "begun_p50_ms"), at_most=8, unit="ms"),
+    Target("behind the third node, median", Of("W15", "ended_p50_ms"), at_most=30, unit="ms"),
+    Target("jobs of a stage", Of("W16"), at_least=3_000, unit="jobs/s"),
+    Target(
+        "a write beside an open transaction, 99th percentile",
+        Of("W17", "wait_p99_beside_ms"),
+        at_most=50,
+        unit="ms",
+    ),
+    Target(
+        "the longest wait for a write beside it",
+        Of("W17", "wait_most_beside_ms"),
+        at_most=50,
+        unit="ms",
+    ),
+    Target("messages that come through meanwhile", Of("W17", "share"), at_least=0.9),
+    *(
+        Target(f"{which} with the app of flows against without", Of("W18", name), at_least=0.98)
+        for which, name in (
+            ("W1", "share_enqueue"),
+            ("W3", "share_drain"),
+            ("W8", "share_throttled"),
+        )
+    ),
+    Target("enqueue of a task against a job type's", Of("W20", "share"), at_least=0.95),
+    Target("the same with pydantic", Of("W20", "typed_share"), at_least=0.7),
+    Target("drain of tasks against a job type's", Of("W20", "drain_share"), at_least=0.95),
+    Target("median", Of("W21", "p50_ms"), at_most=30, unit="ms"),
+    Target("99th percentile", Of("W21", "p99_ms"), at_most=1_100, unit="ms"),
+    Target(
+        "one worker: 10,000 in 5 s", Of("W22", "schedules_per_second_1"), at_least=2_000, unit="/s"
+    ),
+    Target(
+        "two workers: 10,000 in 3 s", Of("W22", "schedules_per_second_2"), at_least=3_333, unit="/s"
+    ),
+    Target("a look at none", Of("W22", "look_ms"), at_most=1, unit="ms"),
+    Target("step of a chain", Of("W23", "step_p50_ms"), at_most=15, unit="ms"),
+    Target("members of a batch against `enqueue_many`", Of("W23", "share"), at_least=0.8),
+    Target("call back", Of("W23", "callback_ms"), at_most=200, unit="ms"),
+    Target("a look at 1,000 that one waits for", Of("W23", "look_ms"), at_most=20, unit="ms"),
+    Target("enqueue against `hipq.enqueue`", Of("W24", "share"), at_least=0.85),
+    Target(
+        "enqueue against django-tasks-db",
+        Of("W24", "enqueues_per_second"),
+        at_least=1.3,
+        against=(Of("W24", "enqueues_per_second", "django_tasks_db"),),
+    ),
+    Target("drain against a job type's", Of("W24", "drain_share"), at_least=0.9),
+    Target(
+        "drain against django-tasks-db",
+        Of("W24", "drain_per_second"),
+        at_least=50,
+        against=(Of("W24", "drain_per_second", "django_tasks_db"),),
+    ),
+    Target("`get_result` of a success", Of("W24", "result_queries"), at_most=1, unit="query"),
+    Target("of a failure", Of("W24", "failure_queries"), at_most=2, unit="queries"),
+    Target(
         "throughput, last quarter against the second",
         Of(SOAK, "throughput_late"),
         at_least=0.95,
@@ -272,7 +367,10 @@ TARGETS = (
     ),
 )
 
-LEAD_WORKLOADS = ("W1", "W2", "W3", "W4", "W4b", "W4c", "W5", "W12")
+LEAD_WORKLOADS = (
+    *("W1", "W2", "W3", "W4", "W4b", "W4c", "W5"),
+    *("W12", "W13", "W14", "W21", "W22", "W23", "W24"),
+)
 """Where it is said which peers are ahead, on whatever store."""
 
 

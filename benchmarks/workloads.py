@@ -52,7 +52,11 @@ class Workload:
         """Return the sizes with which this system is measured."""
         if quick:
             return self.quick
-        return {**self.sizes, **(self.slow if system.is_slow else {})}
+        return {**self.sizes, **self.fewer_of(system)}
+
+    def fewer_of(self, system: System) -> Sizes:
+        """Return those of the sizes that differ for this system."""
+        return {**(self.slow if system.is_slow else {}), **system.sizes.get(self.id, {})}
 
 
 RATE = Figure("jobs_per_second", "jobs per second", "")
@@ -352,6 +356,191 @@ WORKLOADS = (
         {"jobs": 20_000, "workers": 1},
         {"jobs": 2_000, "workers": 1},
         (RATE,),
+    ),
+    Workload(
+        "W13",
+        "Many messages through one pipeline",
+        "20,000 messages go through three steps, one after the other, by one worker. In "
+        "hipq_django they are three connected nodes, and at the end all messages lie on the port "
+        "of the last one, in their order. In the others each message is a workflow of three steps, "
+        "a task that defers another one, or a chain, without an order among them.",
+        "flow_messages",
+        {"messages": 20_000},
+        {"messages": 500},
+        (rate("messages_per_second", "messages per second", ""),),
+        slow={"messages": 3_000},
+    ),
+    Workload(
+        "W14",
+        "Many pipelines",
+        "5,000 pipelines of three steps, with one message each, by one worker and by two. In "
+        "hipq_django they are 15,000 nodes, of which each is run once.",
+        "flow_pipelines",
+        {"pipelines": 5_000, "workers": (1, 2)},
+        {"pipelines": 30, "workers": (1, 2)},
+        (
+            rate("pipelines_per_second_1", "one worker", "pipelines/s"),
+            rate("steps_per_second_1", "one worker", "steps/s"),
+            rate("pipelines_per_second_2", "two workers", "pipelines/s"),
+            rate("steps_per_second_2", "two workers", "steps/s"),
+        ),
+        limit_seconds=1_200,
+        quick_limit_seconds=300,
+        slow={"pipelines": 1_000},
+    ),
+    Workload(
+        "W15",
+        "Latency of a flow",
+        "One message every 100 ms to a pipeline of three nodes whose worker has nothing else to "
+        "do: from the commit of the write to the first line of the first node's code, and until "
+        "another process finds the message behind the third node.",
+        "flow_latency",
+        {"messages": 200, "pause_seconds": 0.1},
+        {"messages": 10, "pause_seconds": 0.05},
+        (
+            Figure("begun_p50_ms", "first line, median", "ms", False, 1),
+            Figure("begun_p99_ms", "99th percentile", "ms", False, 1),
+            Figure("ended_p50_ms", "behind the third, median", "ms", False, 1),
+            Figure("ended_p99_ms", "99th percentile", "ms", False, 1),
+        ),
+    ),
+    Workload(
+        "W16",
+        "A stage of jobs",
+        "20,000 messages lie before a stage of a graph, which makes a job of each, at most 1,000 "
+        "at a time, and hands their results on; by one worker, until all of them lie behind it.",
+        "flow_stage",
+        {"jobs": 20_000, "limit": 1_000},
+        {"jobs": 500, "limit": 200},
+        (RATE,),
+    ),
+    Workload(
+        "W17",
+        "A writer that does not commit",
+        "16 processes write to one port, each a message every 50 ms for 10 s; then again, beside "
+        "another one that has written and keeps its transaction open all the while.",
+        "flow_writers",
+        {"writers": 16, "seconds": 10, "pause_seconds": 0.05},
+        {"writers": 4, "seconds": 1, "pause_seconds": 0.05},
+        (
+            Figure("wait_p99_ms", "a write, 99th percentile", "ms", False, 1),
+            Figure("wait_p99_beside_ms", "beside it", "ms", False, 1),
+            Figure("wait_most_beside_ms", "longest beside it", "ms", False, 1),
+            rate("messages_per_second", "come through", "messages/s"),
+            Figure("share", "beside it, of that", "", decimals=2),
+        ),
+    ),
+    Workload(
+        "W18",
+        "Jobs beside flows",
+        "W1, W3 and W8 of one worker, with the app of flows installed and without it, in turns.",
+        "beside_flows",
+        {
+            "turns": 5,
+            "enqueue": {"jobs": 2_000, "warm_up": 200},
+            "drain": {"jobs": 20_000, "workers": 1},
+            "throttled": {"jobs": 10_000, "workers": (1,)},
+        },
+        {
+            "turns": 1,
+            "enqueue": {"jobs": 100, "warm_up": 10},
+            "drain": {"jobs": 2_000, "workers": 1},
+            "throttled": {"jobs": 500, "workers": (1,)},
+        },
+        (
+            Figure("share_enqueue", "W1", "", decimals=2),
+            Figure("share_drain", "W3", "", decimals=2),
+            Figure("share_throttled", "W8", "", decimals=2),
+        ),
+        limit_seconds=1_200,
+    ),
+    Workload(
+        "W20",
+        "Plain functions",
+        "One client enqueues 3,000 jobs of a type with a handler for the whole job, 3,000 of a "
+        "task with its arguments, and 3,000 of a task whose arguments pydantic checks, in turns "
+        "of 500. Then one worker drains 20,000 jobs of the type and 20,000 of the task. No peer "
+        "stands beside it: none has both, and what plain functions cost there is W1 and W3.",
+        "tasks",
+        {"turns": 6, "jobs": 500, "drained": 20_000},
+        {"turns": 2, "jobs": 50, "drained": 2_000},
+        (
+            rate("tasks_per_second", "enqueue of a task"),
+            Figure("share", "of a job type's", "", decimals=2),
+            Figure("typed_share", "with pydantic", "", decimals=2),
+            rate("drain_per_second", "drain of tasks"),
+            Figure("drain_share", "of the job type's", "", decimals=2),
+        ),
+    ),
+    Workload(
+        "W21",
+        "A schedule that is due each second",
+        "From each of 60 whole seconds to the first line of the handler of the job that is due "
+        "then, in a worker that has nothing else to do. Celery and dj_queue do not tell a job when "
+        "it was due: there it is the second in which it began, and a second without a job counts "
+        "until the next one.",
+        "ticks",
+        {"seconds": 60},
+        {"seconds": 5},
+        DELAYS[:2],
+    ),
+    Workload(
+        "W22",
+        "Many schedules",
+        "10,000 schedules are due at the same moment: how fast one worker, and two, make their "
+        "jobs, while the same workers run them. And what a look costs while none is due. Peers "
+        "are given 1,000, because they take long for each; those are shown that take schedules by "
+        "the thousand and say when they made a job, which Celery's beat does not.",
+        "schedules",
+        {"schedules": 10_000, "workers": (1, 2), "warm_up": 100, "looks": 200}
+        | {"peer_schedules": 1_000, "peer_start_seconds": 20},
+        {"schedules": 300, "workers": (1, 2), "warm_up": 20, "looks": 20}
+        | {"peer_schedules": 100, "peer_start_seconds": 10},
+        (
+            rate("schedules_per_second_1", "one worker", "schedules/s"),
+            rate("schedules_per_second_2", "two workers", "schedules/s"),
+            Figure("look_ms", "a look at none", "ms", more_is_better=False, decimals=2),
+        ),
+    ),
+    Workload(
+        "W23",
+        "Jobs that follow others",
+        "A chain of 200 steps in an idle worker: from the beginning of a step to that of the next. "
+        "A batch of 100,000 jobs: the rate of enqueuing against that of `enqueue_many`, and from "
+        "the end of the last to the beginning of the job that it calls back. A job that waits for "
+        "1,000 others: what it takes to see, when one has ended, whether it may go on. Of peers a "
+        "chain is measured: Celery's own, and in Procrastinate each task defers the next. Where "
+        "peers call back after many jobs, it is by a store of results, which is off here.",
+        "chains",
+        {"steps": 200, "members": 100_000, "needs": 1_000, "looks": 50},
+        {"steps": 10, "members": 1_000, "needs": 50, "looks": 5},
+        (
+            Figure("step_p50_ms", "step of a chain, median", "ms", False, 1),
+            rate("members_per_second", "members of a batch"),
+            Figure("share", "of `enqueue_many`", "", decimals=2),
+            Figure("callback_ms", "call back", "ms", False, 0),
+            Figure("look_ms", "a look at 1,000", "ms", False, 1),
+        ),
+    ),
+    Workload(
+        "W24",
+        "Tasks of Django",
+        "The tasks of `django.tasks` (Django 6, or on 5.2 its backport) by a backend. One client "
+        "enqueues 3,000, and one worker drains 20,000. For hipq_django also against jobs of its "
+        "own, in turns of 500 and in the same minute, and what `get_result` asks the database.",
+        "django_tasks",
+        {"turns": 6, "jobs": 500, "drained": 20_000, "results": 200},
+        {"turns": 2, "jobs": 50, "drained": 1_000, "results": 20},
+        (
+            rate("enqueues_per_second", "enqueue"),
+            rate("drain_per_second", "drain"),
+            Figure("share", "enqueue, of `hipq.enqueue`", "", decimals=2),
+            Figure("drain_share", "drain, of a job type's", "", decimals=2),
+            Figure("result_queries", "`get_result`", "queries", False),
+            Figure("failure_queries", "of a failure", "queries", False),
+            Figure("result_ms", "`get_result`", "ms", False, 2),
+        ),
+        slow={"drained": 3_000},
     ),
 )
 

@@ -129,21 +129,31 @@ def _options() -> argparse.Namespace:
         "--only",
         type=_cells,
         metavar="CELL,…",
-        help=f"These cells; all of {', '.join(cell.name for cell in CELLS)}.",
+        help=f"Which cells to run; default: all of {', '.join(cell.name for cell in CELLS)}.",
     )
     parser.add_argument(
-        "--database", action="append", choices=(POSTGRES, SQLITE), help="This one; both."
+        "--database",
+        action="append",
+        choices=(POSTGRES, SQLITE),
+        help="Only this database; default: both.",
     )
     parser.add_argument(
-        "--minutes", type=float, default=MINUTES, help="Of faults in each cell; %(default)s."
+        "--minutes",
+        type=float,
+        default=MINUTES,
+        help="Minutes of faults in each cell; default: %(default)s.",
     )
-    parser.add_argument("--seed", type=int, default=SEED, help="Of all chance; %(default)s.")
+    parser.add_argument(
+        "--seed", type=int, default=SEED, help="The random seed; default: %(default)s."
+    )
     parser.add_argument(
         "--merge", action="store_true", help="Put these cells into the results of the whole run."
     )
-    parser.add_argument("--folder", type=Path, help="Of results, page and logs; in .chaos.")
     parser.add_argument(
-        "--publish", action="store_true", help="Run nothing: write docs/crash-tests.md."
+        "--folder", type=Path, help="Where to write results, page and logs; default: in .chaos."
+    )
+    parser.add_argument(
+        "--publish", action="store_true", help="Run nothing; write docs/crash-tests.md."
     )
     return parser.parse_args()
 

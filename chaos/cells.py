@@ -65,7 +65,7 @@ CELLS = (
     Cell(
         name="calm",
         title="No fault",
-        meaning="Nothing is done. What is not right here is not right anywhere.",
+        meaning="Nothing is done. An error that appears here is not caused by a fault.",
         databases=BOTH,
         bounds=Bounds(longest_wait=5, recovery=None),
     ),
@@ -73,29 +73,29 @@ CELLS = (
     Cell(
         name="server-restart",
         title="Server restarted",
-        meaning="The database server is restarted the orderly way (`pg_ctl stop -m fast`): it ends "
-        "all sessions, writes its data and comes back within a second.",
+        meaning="The database server is restarted normally (`pg_ctl stop -m fast`): it ends all "
+        "sessions, writes its data and comes back within a second.",
         fault=server.restart,
     ),
     Cell(
         name="server-crash",
         title="Server crashes",
-        meaning="The server stops in the middle of everything without writing anything "
-        "(`pg_ctl stop -m immediate`), and recovers from its log when it is started again.",
+        meaning="The server stops at once, without writing anything (`pg_ctl stop -m immediate`), "
+        "and recovers from its log when it is started again.",
         fault=server.crash,
     ),
     Cell(
         name="server-killed",
         title="Server killed",
         meaning="The server's main process is killed with SIGKILL, as the kernel does when memory "
-        "runs out. Its children notice and end; then it is started again.",
+        "runs out. Its child processes notice it and end; then the server is started again.",
         fault=server.kill,
     ),
     Cell(
         name="outage",
         title="Long outage",
         meaning="The server is away for longer than three heartbeats, so that no worker can show "
-        "that it lives. When it is back, nobody may be given up for that.",
+        "that it is alive. When it is back, no worker may be declared lost because of that.",
         fault=server.outage,
         pause=(3.0, 5.0),
     ),
@@ -109,15 +109,15 @@ CELLS = (
     Cell(
         name="no-slots",
         title="No connections left",
-        meaning="All sessions of the project are ended, and somebody else takes every connection "
+        meaning="All sessions of the project are ended, and another client takes every connection "
         "that `max_connections` allows, for three to six seconds.",
         fault=server.use_up_slots,
     ),
     Cell(
         name="disk-full",
         title="Disk full",
-        meaning="A file takes all that is free on the database's disk, a file system of its own, "
-        "for two to five seconds. Where that ends the server, it is started when there is room.",
+        meaning="A file takes all the free space on the database's disk, a separate file system, "
+        "for two to five seconds. If that ends the server, it is started again when there is room.",
         fault=rows.fill_the_disk,
         databases=BOTH,
         needs_disk=True,
@@ -126,7 +126,7 @@ CELLS = (
     Cell(
         name="workers-killed",
         title="Workers killed",
-        meaning="A worker is killed with SIGKILL, every one to three seconds, and a new one "
+        meaning="Every one to three seconds a worker is killed with SIGKILL, and a new one "
         "started.",
         fault=processes.kill_a_worker,
         databases=BOTH,
@@ -135,8 +135,8 @@ CELLS = (
     Cell(
         name="workers-stopped",
         title="Workers stopped for a moment",
-        meaning="A worker is stopped with SIGSTOP for up to one heartbeat, and continued: a "
-        "machine that swaps. Nobody may take that for death.",
+        meaning="A worker is stopped with SIGSTOP for up to one heartbeat, and continued, as on a "
+        "machine that swaps. No worker may be declared lost because of that.",
         fault=processes.suspend_shortly,
         databases=BOTH,
     ),
@@ -144,8 +144,8 @@ CELLS = (
         name="workers-suspended",
         title="Workers suspended for long",
         meaning="A worker is stopped with SIGSTOP in the middle of nine hundred quick jobs and a "
-        "few slow ones, for six heartbeats or more: the others give it up after three, and do its "
-        "work. Then it is continued, in the middle of what it was doing.",
+        "few slow ones, for six heartbeats or more. After three heartbeats the others declare it "
+        "lost and do its work. Then it is continued, in the middle of what it was doing.",
         fault=processes.suspend_for_long,
         databases=BOTH,
         pause=(2.0, 3.0),
@@ -154,9 +154,9 @@ CELLS = (
     Cell(
         name="given-up",
         title="Living workers given up",
-        meaning="The row of a living worker is marked as lost, as others do when a virtual machine "
-        "was suspended and its own clocks stood still. It must notice, start nothing in between, "
-        "and go on as a new worker.",
+        meaning="The row of a living worker is marked as lost, as happens when a virtual machine "
+        "was suspended and its own clocks stood still. The worker must notice it, start nothing in "
+        "between, and go on as a new worker.",
         fault=processes.give_up_a_living_worker,
         databases=BOTH,
         bounds=Bounds(may_lose=True, longest_wait=10),
@@ -164,8 +164,8 @@ CELLS = (
     Cell(
         name="rolling-restart",
         title="Rolling restarts",
-        meaning="A new worker is started and the oldest one told to stop (SIGTERM), one after the "
-        "other without an end, as in a deployment that never finishes.",
+        meaning="A new worker is started and the oldest one told to stop (SIGTERM), again and "
+        "again, as in a deployment that never finishes.",
         fault=processes.restart_in_turn,
         databases=BOTH,
         pause=(0.1, 0.5),
@@ -175,9 +175,9 @@ CELLS = (
         name="clock-steps",
         title="A clock is set",
         meaning="The wall clock of one worker's machine is set again and again: two hours forward, "
-        "two hours back, 25 hours forward, 40 seconds either way. Moved is what its process sees "
-        "(`time.time`, `datetime.now`, `CLOCK_REALTIME`), by the library time-machine; the "
-        "database's clock and those of the other workers are right.",
+        "two hours back, 25 hours forward, 40 seconds in either direction. The library "
+        "time-machine changes what the worker's process sees (`time.time`, `datetime.now`, "
+        "`CLOCK_REALTIME`); the clocks of the database and of the other workers are right.",
         fault=processes.step_the_clock,
         has_clock=True,
         pause=(0.2, 1.0),
@@ -195,9 +195,9 @@ CELLS = (
     Cell(
         name="connections-silent",
         title="Connections silent",
-        meaning="What workers and server send each other is swallowed from one moment on, and "
-        "nothing is closed: a firewall that forgot the connection. Half of the time new "
-        "connections hear nothing for some seconds either.",
+        meaning="From one moment on, everything that workers and server send each other is "
+        "dropped, and no connection is closed, as by a firewall that has forgotten them. Half of "
+        "the time new connections get no reply for some seconds either.",
         fault=network.silence,
         is_wired=True,
         pause=(6.0, 8.0),
@@ -206,7 +206,8 @@ CELLS = (
     Cell(
         name="network-slow",
         title="Slow network",
-        meaning="Each piece of data between workers and server takes 0.2 to 0.4 seconds, each way.",
+        meaning="Each piece of data between workers and server takes 0.2 to 0.4 seconds in each "
+        "direction.",
         fault=network.slow_down,
         is_wired=True,
         load=0.2,
@@ -214,7 +215,7 @@ CELLS = (
     Cell(
         name="messages-torn",
         title="Messages torn",
-        meaning="Connections of workers break off in the middle of a message, of a request or of "
+        meaning="Connections of workers break off in the middle of a message, either a request or "
         "a reply.",
         fault=network.tear,
         is_wired=True,
@@ -222,9 +223,9 @@ CELLS = (
     Cell(
         name="commits-unanswered",
         title="Replies to commits lost",
-        meaning="Of the commits of workers, clients and bank a tenth is carried out by the "
-        "server, but the connection ends before its reply; of the others some never arrive. "
-        "Nobody is told which.",
+        meaning="A tenth of the commits of workers, clients and bank is carried out by the server, "
+        "but the connection ends before the reply; some of the others never reach the server. The "
+        "sender cannot tell which.",
         fault=network.lose_replies,
         is_wired=True,
         is_all_wired=True,
@@ -233,9 +234,9 @@ CELLS = (
     Cell(
         name="rows-locked",
         title="Executing jobs locked",
-        meaning="Another session locks the rows of executing jobs for six to ten seconds "
-        "(`SELECT … FOR UPDATE`), as a view does that stays in its transaction. All else "
-        "has to go on, in each of the workers.",
+        meaning="Another session locks the rows of executing jobs for six to ten seconds (`SELECT "
+        "… FOR UPDATE`), as a view does that stays in its transaction. Everything else has to go "
+        "on, in each of the workers.",
         fault=rows.lock_executing_jobs,
         bounds=Bounds(longest_wait=5, longest_idle=5),
     ),
@@ -243,21 +244,21 @@ CELLS = (
         name="queue-locked",
         title="A queue's row locked",
         meaning="Another session locks the row of a queue with a limit for four to seven seconds, "
-        "as an editor does. The other queues have to go on.",
+        "as somebody does who edits it. The other queues have to go on.",
         fault=rows.lock_a_queue,
         bounds=Bounds(longest_wait=3.5),
     ),
     Cell(
         name="table-locked",
-        title="The table locked",
-        meaning="Another session locks the whole table of jobs for two to five seconds "
-        "(`LOCK TABLE … IN ACCESS EXCLUSIVE MODE`), as a migration does.",
-        fault=rows.lock_the_table,
+        title="Tables locked",
+        meaning="Another session locks a whole table for two to five seconds (`LOCK TABLE … IN "
+        "ACCESS EXCLUSIVE MODE`), as a migration does: each of the tables in turn.",
+        fault=rows.lock_a_table,
     ),
     Cell(
         name="statements-fail",
         title="Statements fail",
-        meaning="A trigger lets a share of all statements that write fail: deadlocks, "
+        meaning="A trigger makes a share of all writing statements fail: with deadlocks, "
         "serialization failures, out of memory, cancelled statements, internal errors.",
         fault=rows.let_statements_fail,
         prepare=rows.prepare_failing,
@@ -266,7 +267,7 @@ CELLS = (
     Cell(
         name="outside-writer",
         title="Another writer",
-        meaning="Something else holds SQLite's one write lock for 0.2 to 0.6 seconds, again and "
+        meaning="Another process holds SQLite's one write lock for 0.2 to 0.6 seconds, again and "
         "again.",
         fault=processes.write_from_outside,
         databases=(SQLITE,),
@@ -287,9 +288,9 @@ CELLS = (
     Cell(
         name="slow-among-quick",
         title="Slow jobs among quick ones",
-        meaning="Ten jobs of seven seconds are enqueued in the middle of six hundred that return "
-        "at once and time out after five seconds, in one queue. No quick job may wait in a worker "
-        "whose threads are all taken, while another worker has idle ones.",
+        meaning="Ten jobs of seven seconds are enqueued in one queue, in the middle of six hundred "
+        "that return at once and time out after five seconds. No quick job may wait in a worker "
+        "whose threads are all busy while another worker has idle ones.",
         fault=processes.place(orders.slow_among_quick),
         databases=BOTH,
         pause=(8.0, 10.0),
@@ -299,9 +300,9 @@ CELLS = (
         name="killer-jobs",
         title="Jobs that kill their process",
         meaning="Three jobs end the process that runs them, by SIGKILL and by `os._exit` with 0 "
-        "and 1, while nine innocent ones work beside them; each of two worker commands has two "
-        "processes. The killers have to fail, the innocent to succeed, and all processes to be "
-        "replaced.",
+        "and 1, while nine innocent jobs run beside them; each of two worker commands has two "
+        "processes. The killers have to fail, the innocent jobs to succeed, and all processes to "
+        "be replaced.",
         fault=processes.place(orders.bystanders),
         databases=BOTH,
         pause=(14.0, 18.0),
@@ -315,16 +316,16 @@ CELLS = (
         name="bad-handlers",
         title="Handlers that misbehave",
         meaning="Handlers raise KeyboardInterrupt, SystemExit, an exception whose text raises "
-        "SystemExit and a Snooze without a time, or leave a transaction open. No thread may end "
-        "by that, and no later job may lose what it writes.",
+        "SystemExit and a Snooze without a time, or leave a transaction open. None of this may end "
+        "a thread, or make a later job lose what it writes.",
         fault=processes.place(orders.mischief),
         databases=BOTH,
     ),
     Cell(
         name="huge-results",
         title="Huge results",
-        meaning="A hundred jobs return three megabytes each, more than PostgreSQL takes in one "
-        "statement, and one returns 270 megabytes, more than it takes in one value.",
+        meaning="A hundred jobs return three megabytes each, more than PostgreSQL accepts in one "
+        "statement, and one returns 270 megabytes, more than it accepts in one value.",
         fault=processes.place(orders.bulky),
         pause=(12.0, 15.0),
         settle=120,

@@ -23,6 +23,11 @@ SLACK = 0.5
 A worker may start a job whose claim it knew to hold 0.1 s before; the rest is for a process that
 has to wait for a core between two steps.
 """
+LATE = 0.1
+"""By how many seconds a handler may write late that it began, on a machine whose cores are busy.
+
+A start is never counted before it happens, so nothing else makes a window seem shorter.
+"""
 WAKING = 0.5
 """So long after its process was resumed, a thread may end the step in which it was stopped."""
 
@@ -202,7 +207,7 @@ def above_rate(evidence: Evidence) -> Iterator[str]:
     begins = [e for e in evidence.named("begin") if evidence.orders[e.key].job_type == "rated"]
     times = sorted(event.at for event in _without_waking(begins, evidence))
     for first, last in zip(times, times[RATE.count :], strict=False):
-        if last - first < RATE.per - SLACK:
+        if last - first < RATE.per - LATE:
             yield f"{RATE.count + 1} starts within {last - first:.2f} s"
 
 
@@ -277,29 +282,30 @@ def too_slow(evidence: Evidence) -> Iterator[str]:
 
 
 RULES = (
-    Rule("lost", "Lost", "acknowledged jobs that are not there; jobs of transactions that were "
-         "rolled back and are there; successes whose own write to the database is not there", lost),
-    Rule("stuck", "Stuck", "jobs that were not final when everything had had time to settle",
+    Rule("lost", "Lost", "acknowledged jobs that do not exist; jobs that exist although their "
+         "transaction was rolled back; successful jobs whose own write to the database is missing",
+         lost),
+    Rule("stuck", "Stuck", "jobs that were not final although everything had had time to settle",
          stuck),
-    Rule("ended_twice", "Ended twice", "jobs that ended more than once or otherwise than was said, "
-         "or that have the result of an attempt that did not count", ended_twice),
-    Rule("above_limit", "Above limit", "samples of the database, taken all the time in one "
-         "statement each, and moments of the ledger in which more ran than a limit allows",
-         above_limit),
+    Rule("ended_twice", "Ended twice", "jobs that ended more than once or differently from what "
+         "was reported, or that have the result of an attempt that did not count", ended_twice),
+    Rule("above_limit", "Above limit", "moments in which more ran than a limit allows, in samples "
+         "of the database, each taken in one statement, and in the ledger", above_limit),
     Rule("above_rate", "Above rate", "windows in which more handlers began than the `RateLimit` "
          "allows", above_rate),
-    Rule("started_after_end", "Started after the end", "handlers that began although somebody had "
-         "been told that the job is final or answered, its queue paused, or the worker given up",
+    Rule("started_after_end", "Started after the end", "handlers that began after it was "
+         "acknowledged that the job was final or answered, its queue paused, or the worker lost",
          started_after_end),
-    Rule("too_early", "Too early", "handlers that began before their time, attempts that timed out "
-         "before theirs", too_early),
+    Rule("too_early", "Too early", "handlers that began before their time, and attempts that timed "
+         "out before theirs", too_early),
     Rule("wrong_outcome", "Wrong end", "jobs that ended as they should not: innocent jobs that "
          "failed, acknowledged cancels that did not hold", wrong_outcome),
     Rule("wrong_answers", "Wrong answers", "acknowledged answers that are not stored exactly once, "
          "jobs with two accepted responses or with another result than the accepted one",
          wrong_answers),
     Rule("bad_workers", "Workers", "workers that died, did not beat at the end, did not obey "
-         "SIGTERM, or were given up although nothing hid them", bad_workers),
+         "SIGTERM, or were declared lost although nothing had stopped or cut them off",
+         bad_workers),
     Rule("unexpected_errors", "Errors", "exceptions in the workers' logs that neither the jobs nor "
          "the database raised", unexpected_errors),
     Rule("too_slow", "Too slow", "waits, idle workers and recoveries that last longer than the "

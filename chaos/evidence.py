@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
+
+from django.utils.functional import cached_property
 
 from chaos.fleet import Stopped
 from chaos.orders import Order

@@ -73,8 +73,8 @@ def _totals(results: Results) -> str:
         for name in ("jobs", "faults", "answers", "samples", "again")
     )
     return (
-        f"In all {jobs:,} jobs were enqueued and {answers:,} answers taken while {faults:,} faults "
-        f"were made; the limits were looked at {samples:,} times. {again:,} jobs ran more often "
+        f"In total {jobs:,} jobs were enqueued and {answers:,} answers received during {faults:,} "
+        f"faults, and the limits were checked {samples:,} times. {again:,} jobs ran more often "
         "than they would have without faults, which *at least once* allows."
     )
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING
 
 from chaos.databases import Postgres, session
 
 if TYPE_CHECKING:
     import subprocess
+    from collections.abc import Iterator
     from random import Random
 
     from chaos.clients import Client
@@ -32,6 +34,8 @@ class Stage:
     """Seconds between two heartbeats of a worker; after three without one it is lost."""
     wired: Proxy | None = None
     small: Disk | None = None
+    turns: Iterator[int] = field(default_factory=count)
+    """Numbers for faults that take one thing after the other."""
 
     @property
     def postgres(self) -> Postgres:

@@ -24,7 +24,8 @@ HIPQ: dict[str, dict[str, Any]] = {
             "tenants": {"THROTTLERS": ["benchmarks.hipq.limits.by_tenant"]},
             "throttled": {"THROTTLE_LIMIT": 100},
         }
-    }
+    },
+    "typed": {"ARGUMENTS": "hipq_django.arguments.PydanticArguments"},
 }
 if "BENCH_NOTIFY" in os.environ:
     HIPQ["default"]["NOTIFY"] = os.environ["BENCH_NOTIFY"] == "yes"
@@ -39,7 +40,10 @@ if "BENCH_KAFKA" in os.environ:
     }
 ALLOWED_HOSTS = ["testserver"]
 INSTALLED_APPS = ["hipq_django", "benchmarks.hipq.noop"]
+if "BENCH_FLOWS" in os.environ:
+    INSTALLED_APPS.insert(1, "hipq_django.flow")
 ROOT_URLCONF = "benchmarks.hipq.urls"
 SECRET_KEY = "only-for-measurements"
+TASKS = {"default": {"BACKEND": "hipq_django.tasks_backend.HipqBackend"}}
 TIME_ZONE = "UTC"
 USE_TZ = True

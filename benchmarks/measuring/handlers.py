@@ -1,8 +1,9 @@
 """What a job does, the same in every system; a job is a kind and a number.
 
 "noop" does nothing, "stamp" writes down when it began, "wait" asks a server on this machine that
-takes 20 ms to answer. "raise" and "raise_thrice" raise; the one is given up, the other tried three
-times at once. All are counted, each time they run.
+takes 20 ms to answer. "tick" writes down when the job of the present second began, in systems that
+do not tell a job when it was due. "raise" and "raise_thrice" raise; the one is given up, the other
+tried three times at once. All are counted, each time they run.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import time
 from functools import cache
 from pathlib import Path
 
 from benchmarks.measuring.tally import Stamps, Tally
 
-KINDS = ("noop", "stamp", "wait", "raise", "raise_thrice")
+KINDS = ("noop", "stamp", "wait", "tick", "raise", "raise_thrice")
 ANSWER_BYTES = 64
 
 
@@ -47,6 +49,8 @@ def handle(kind: str, number: int) -> None:
         raise DeclinedError(f"number {number}")
     if kind == "stamp":
         stamps().stamp(number)
+    elif kind == "tick":
+        stamps().stamp(int(time.time()) % Stamps.NUMBERS)
     elif kind == "wait":
         with socket.create_connection(_address()) as connection:
             connection.recv(ANSWER_BYTES)

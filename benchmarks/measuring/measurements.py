@@ -9,10 +9,13 @@ import sys
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.measuring.handlers import folder, stamps, tally
 from benchmarks.measuring.postgres import analyze, sessions
+from benchmarks.measuring.tally import Stamps
 from benchmarks.measuring.transactions import count_transactions
 from benchmarks.measuring.workers import Workers, cpu_seconds, running
 
@@ -25,6 +28,8 @@ POLL_SECONDS = 0.002
 PATIENCE_SECONDS = 120
 SETTLED_SECONDS = 2
 """After its last job a worker may look closely for a while."""
+STEPS = 3
+"""How many steps a pipeline has."""
 Sizes = dict[str, Any]
 
 
@@ -73,8 +78,8 @@ def storm(runner: Runner, sizes: Sizes) -> Figures:
 
     What counts is how often a handler runs in a second: a job may be tried several times.
     """
-    succeeding, _ = _drained(runner, "noop", sizes["jobs"], 1)
-    failing, memory = _drained(runner, sizes["kind"], sizes["jobs"], sizes["tries"])
+    succeeding, _ = drained(runner, "noop", sizes["jobs"], 1)
+    failing, memory = drained(runner, sizes["kind"], sizes["jobs"], sizes["tries"])
     yield "jobs_per_second", succeeding
     yield "attempts_per_second", failing
     yield "share", failing / succeeding
@@ -82,7 +87,7 @@ def storm(runner: Runner, sizes: Sizes) -> Figures:
         yield "storm_memory_mb", memory
 
 
-def _drained(runner: Runner, kind: str, jobs: int, tries: int) -> tuple[float, float | None]:
+def drained(runner: Runner, kind: str, jobs: int, tries: int) -> tuple[float, float | None]:
     """Return the rate and the peak memory of a worker of its own."""
     runner.enqueue_bulk(kind, range(jobs))
     analyze()
@@ -136,13 +141,111 @@ def _core_percent(workers: Workers, seconds: float) -> float:
     return 100 * (cpu_seconds(pids) - before) / (time.monotonic() - began)
 
 
+def ticks(runner: Runner, sizes: Sizes) -> Figures:
+    """W21: from each second to the first line of the handler of the job that is due then."""
+    runner.schedule_ticks()
+    with running(runner.ticking_worker(), 1, runner.worker_environment()) as workers:
+        await_count(workers, 1)
+        first = int(time.time()) + 1
+        wall_before_monotonic = time.time_ns() - time.monotonic_ns()
+        await_count(workers, tally().total() + sizes["seconds"] + 1)
+    due = range(first, first + sizes["seconds"])
+    began = [(_next_moment(second) + wall_before_monotonic) / 1e9 for second in due]
+    yield from percentiles([1000 * (at - n) for n, at in zip(due, began, strict=True)]).items()
+
+
+def _next_moment(second: int) -> int:
+    """Return when the job of a second began; where there was none, that of the next one."""
+    numbers = (n % Stamps.NUMBERS for n in range(second, second + PATIENCE_SECONDS))
+    return next(filter(None, map(stamps().moment, numbers)))
+
+
+def schedules(runner: Runner, sizes: Sizes) -> Figures:
+    """W22: how fast schedules that are due at the same second become jobs."""
+    for workers in sizes["workers"]:
+        due = int(time.time()) + sizes["peer_start_seconds"]
+        runner.schedule_many(sizes["peer_schedules"], due)
+        runner.disconnect()
+        analyze()
+        command, environment = runner.scheduling_worker(), runner.worker_environment()
+        with running(command, workers, environment) as processes:
+            last = await_made(runner, processes, sizes["peer_schedules"], due)
+            await_finished(runner, processes)
+        yield f"schedules_per_second_{workers}", sizes["peer_schedules"] / (last - due)
+
+
+def await_made(runner: Runner, workers: Workers, number: int, due: int) -> float:
+    """Wait until so many jobs were made of schedules; return when the last one was."""
+    until = time.monotonic() + 2 * PATIENCE_SECONDS
+    while (found := runner.made_from_schedules(due))[0] < number:
+        workers.check()
+        if time.monotonic() > until:
+            raise WrongResultError(f"{found[0]} of {number} schedules were fired")
+        time.sleep(0.05)
+    check_equal("jobs made", found[0], number)
+    return found[1]
+
+
+def django_tasks(runner: Runner, sizes: Sizes) -> Figures:
+    """W24: one worker drains tasks of `django.tasks`, then one client enqueues some."""
+    rate, _ = drained(runner, "noop", sizes["drained"], 1)
+    yield "drain_per_second", rate
+    jobs = sizes["turns"] * sizes["jobs"]
+    began = time.perf_counter()
+    runner.enqueue_each("noop", range(jobs))
+    yield "enqueues_per_second", jobs / (time.perf_counter() - began)
+
+
+def chains(runner: Runner, sizes: Sizes) -> Figures:
+    """W23: in an idle worker, from the beginning of a step of a chain to that of the next."""
+    with running(runner.idle_worker(), 1, runner.worker_environment()) as workers:
+        runner.start_chain(sizes["steps"])
+        await_count(workers, sizes["steps"])
+        await_finished(runner, workers)
+    yield "step_p50_ms", step_ms(sizes["steps"])
+
+
+def step_ms(steps: int) -> float:
+    """Return the median of what lies between two steps that follow each other."""
+    moments = [stamps().moment(number) for number in range(steps)]
+    return median(after - before for before, after in pairwise(moments)) / 1e6
+
+
+def messages(runner: Runner, sizes: Sizes) -> Figures:
+    """W13, for systems in which each message is a pipeline of its own."""
+    yield "messages_per_second", _pipelines_per_second(runner, sizes["messages"], 1)
+
+
+def pipelines(runner: Runner, sizes: Sizes) -> Figures:
+    """W14: many times three steps, one after the other."""
+    for workers in sizes["workers"]:
+        rate = _pipelines_per_second(runner, sizes["pipelines"], workers)
+        yield f"pipelines_per_second_{workers}", rate
+        yield f"steps_per_second_{workers}", STEPS * rate
+
+
+def _pipelines_per_second(runner: Runner, number: int, workers: int) -> float:
+    runner.start_pipelines(range(number))
+    runner.disconnect()
+    analyze()
+    drain = Drain.expected(STEPS * number, workers)
+    with running(runner.worker(), drain.workers, runner.worker_environment()) as processes:
+        return drain.jobs_per_second(runner, processes) / STEPS
+
+
 MEASUREMENTS = {
     "bulk": enqueue_bulk,
+    "chains": chains,
+    "django_tasks": django_tasks,
     "drain": drain,
     "enqueue": enqueue,
+    "flow_messages": messages,
+    "flow_pipelines": pipelines,
     "latency": latency,
     "network": network,
+    "schedules": schedules,
     "storm": storm,
+    "ticks": ticks,
 }
 
 

@@ -34,6 +34,14 @@ class Runner(ABC):
         for number in numbers:
             self.enqueue(kind, number)
 
+    def start_pipelines(self, numbers: Sequence[int]) -> None:
+        """For each number let three steps that do nothing follow each other."""
+        raise NotImplementedError
+
+    def start_chain(self, steps: int) -> None:
+        """Let so many steps, which stamp their numbers, follow each other."""
+        raise NotImplementedError
+
     @abstractmethod
     def unfinished(self) -> int:
         """Return how many jobs are not recorded as done."""
@@ -52,6 +60,26 @@ class Runner(ABC):
     def worker_environment(self) -> Mapping[str, str]:
         """Return variables that the worker's environment needs."""
         return {}
+
+    def schedule_ticks(self) -> None:
+        """Let a job be due each second, which stamps that second."""
+        raise NotImplementedError
+
+    def schedule_many(self, number: int, due: int) -> None:
+        """Let so many schedules be due at this second, each a job that does nothing."""
+        raise NotImplementedError
+
+    def made_from_schedules(self, due: int) -> tuple[int, float]:
+        """Return how many jobs were made since that second, and when the last of them was."""
+        raise NotImplementedError
+
+    def scheduling_worker(self) -> list[str]:
+        """Return the command of a worker that knows these schedules, and runs their jobs."""
+        return self.worker()
+
+    def ticking_worker(self) -> list[str]:
+        """Return the command of a worker that runs these jobs, with all that makes them."""
+        return self.worker()
 
     def idle_worker(self) -> list[str]:
         """Return the command of a worker that is to start a single job soon."""

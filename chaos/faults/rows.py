@@ -18,7 +18,10 @@ SELECT id FROM hipq_job WHERE state = 'running' AND worker_id IS NOT NULL
 ORDER BY random() LIMIT 6 FOR UPDATE SKIP LOCKED
 """
 LIMITED_QUEUE = "SELECT id FROM hipq_queue WHERE name = 'limited' FOR NO KEY UPDATE"
-TABLE = "LOCK TABLE hipq_job IN ACCESS EXCLUSIVE MODE"
+TABLES = """
+SELECT relname FROM pg_class WHERE relkind = 'r' AND relname ~ '^hipq_' ORDER BY relname
+"""
+TABLE = "LOCK TABLE {} IN ACCESS EXCLUSIVE MODE"
 
 SWITCH = "CREATE TABLE chaos_switch (share float NOT NULL)"
 OFF = "INSERT INTO chaos_switch VALUES (0)"
@@ -59,9 +62,12 @@ def lock_a_queue(stage: Stage) -> None:
     _hold(stage, LIMITED_QUEUE, stage.chance.uniform(4, 7))
 
 
-def lock_the_table(stage: Stage) -> None:
-    """Lock the whole table of jobs, as a migration does."""
-    _hold(stage, TABLE, stage.chance.uniform(2, 5))
+def lock_a_table(stage: Stage) -> None:
+    """Lock a whole table, as a migration does: each in turn."""
+    with session(stage.database) as opened:
+        tables = [name for (name,) in opened.execute(TABLES).fetchall()]
+    table = tables[next(stage.turns) % len(tables)]
+    _hold(stage, TABLE.format(table), stage.chance.uniform(2, 5))
 
 
 def _hold(stage: Stage, statement: str, seconds: float) -> None:

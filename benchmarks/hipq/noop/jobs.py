@@ -6,6 +6,7 @@ from typing import Any
 
 import hipq_django as hipq
 from benchmarks.measuring.handlers import handle, tally
+from benchmarks.measuring.tally import Stamps
 
 
 @hipq.job_type("work")
@@ -24,6 +25,24 @@ def declined(job: Any) -> None:
 def thrice(job: Any) -> None:
     """Fail, and be tried three times at once."""
     handle("raise_thrice", job.job_data["number"])
+
+
+@hipq.task
+def plain(kind: str, number: int) -> None:
+    """Do the same as a plain function."""
+    handle(kind, number)
+
+
+@hipq.task(instance="typed")
+def typed(kind: str, number: int) -> None:
+    """Do the same with arguments whose types are checked."""
+    handle(kind, number)
+
+
+@hipq.job_type("tick")
+def tick(job: Any) -> None:
+    """Write down when the job of a second began."""
+    handle("stamp", int(job.due_time.timestamp()) % Stamps.NUMBERS)
 
 
 @hipq.job_type("ask", queue="answers")

@@ -2,7 +2,7 @@
 
 import os
 
-from benchmarks.peers.django_settings import *  # noqa: F403
+from benchmarks.peers.django_settings import *  # noqa: F403 - the same for all peers
 
 INSTALLED_APPS = ["dj_queue"]
 WORKER = {
@@ -16,6 +16,10 @@ TASKS = {
     "default": {
         "BACKEND": "dj_queue.backend.DjQueueBackend",
         "QUEUES": [],
-        "OPTIONS": {"mode": "async", "workers": [WORKER]},
+        "OPTIONS": {
+            "mode": "async",
+            "workers": [WORKER],
+            "scheduler": {"dynamic_tasks_enabled": True, "polling_interval": 0.01},
+        },
     }
 }

@@ -1,6 +1,6 @@
 """The project of django-q2."""
 
-from benchmarks.peers.django_settings import *  # noqa: F403
+from benchmarks.peers.django_settings import *  # noqa: F403 - the same for all peers
 
 INSTALLED_APPS = ["django_q"]
 Q_CLUSTER = {

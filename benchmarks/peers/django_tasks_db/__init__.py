@@ -8,7 +8,7 @@ SYSTEM = System(
     title="django-tasks-db",
     package="benchmarks.peers.django_tasks_db",
     store="postgres",
-    workloads=("W1", "W3", "W4", "W5", "W7"),
+    workloads=("W1", "W3", "W4", "W5", "W7", "W24"),
     is_slow=True,
     tuning="`db_worker --interval 0.01 --no-startup-delay`; a worker does one job at a time, and "
     "there is no call for many jobs.",

@@ -1,16 +1,15 @@
 """The task."""
 
+import importlib
+
 import django
 
 from benchmarks.measuring import handlers
 
-if django.VERSION < (6, 0):
-    from django_tasks import task
-else:
-    from django.tasks import task
+tasks = importlib.import_module("django_tasks" if django.VERSION < (6, 0) else "django.tasks")
 
 
-@task()
+@tasks.task()
 def handle(kind: str, number: int) -> None:
     """Do one job."""
     handlers.handle(kind, number)

@@ -2,7 +2,7 @@
 
 import django
 
-from benchmarks.peers.django_settings import *  # noqa: F403
+from benchmarks.peers.django_settings import *  # noqa: F403 - the same for all peers
 
 INSTALLED_APPS = ["django_tasks_db"]
 if django.VERSION < (6, 0):
