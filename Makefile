@@ -10,7 +10,8 @@ SOAK_ARGS ?=
 CHAOS_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-orders test test-sqlite test-postgres lint check bench soak chaos clean
+.PHONY: help venv demo demo-orders demo-flow test test-sqlite test-postgres lint check messages bench bench-states soak \
+	chaos clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | \
@@ -24,13 +25,17 @@ demo: $(VENV)/.example ## Run the example project: a shop, a worker and a bank t
 demo-orders: $(VENV)/.example $(VENV)/.kafka ## Run the orders example: requests by HTTP, answers through Kafka
 	@$(VENV)/bin/python manage.py demo_orders
 
+demo-flow: $(VENV)/.example ## Run the flows of the example: orders, readings and Fibonacci's numbers, with a killed worker
+	@$(VENV)/bin/python manage.py demo_flow
+
 test: test-sqlite test-postgres ## Run all tests on SQLite, then those of databases on PostgreSQL
 
 test-sqlite: $(VENV)/.test ## Run all tests on SQLite
 	env -u DATABASE_URL HIPQ_TEST_DATABASE=sqlite $(PYTEST) $(PYTEST_ARGS)
 
-test-postgres: $(VENV)/.test ## Run all but tests/unit on PostgreSQL: the tests' own, or DATABASE_URL
-	HIPQ_TEST_DATABASE=postgres $(PYTEST) --ignore=tests/unit $(PYTEST_ARGS)
+test-postgres: $(VENV)/.test ## Run what concerns databases on PostgreSQL: its own, or DATABASE_URL
+	HIPQ_TEST_DATABASE=postgres $(PYTEST) --ignore=tests/unit --ignore=tests/typing --ignore=tests/browser \
+		$(PYTEST_ARGS)
 
 lint: $(VENV)/.lint ## Check style, types, direction of imports and missing migrations
 	$(VENV)/bin/python -m ruff check .
@@ -41,8 +46,17 @@ lint: $(VENV)/.lint ## Check style, types, direction of imports and missing migr
 
 check: lint test ## Everything a commit must pass
 
+messages: $(VENV)/.test ## Bring the translations up to date with the code, and compile them: needs gettext
+	cd hipq_django && PYTHONPATH=.. $(abspath $(VENV))/bin/python -m django makemessages \
+		--locale=de --locale=fr --add-location=file --no-obsolete --settings=tests.settings
+	cd hipq_django && PYTHONPATH=.. $(abspath $(VENV))/bin/python -m django compilemessages \
+		--settings=tests.settings
+
 bench: $(VENV)/.test ## Measure hipq_django, its peers and the floors: BENCH_ARGS='--quick', '--resume'
 	@$(VENV)/bin/python -m benchmarks $(BENCH_ARGS)
+
+bench-states: $(VENV)/.test ## Measure this state beside an earlier one: COMMIT=… BENCH_ARGS='--only W1'
+	@$(VENV)/bin/python -m benchmarks.states $(COMMIT) $(BENCH_ARGS)
 
 soak: $(VENV)/.test ## Run a steady load for three quarters of an hour: SOAK_ARGS='--minutes 5'
 	@$(VENV)/bin/python -m benchmarks.soak $(SOAK_ARGS)
