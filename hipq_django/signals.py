@@ -37,6 +37,19 @@ error answer). If the job type has sensitive fields it is a stand-in with the ma
 job_finished = Signal()
 """The job is final; `job.outcome` says how it ended."""
 
+finished_of_kind: dict[str, Signal] = {}
+"""`job_finished` for the jobs of one kind of job type: it costs nothing for all other jobs."""
+
+
+def is_heard(signal: Signal, kind: str) -> bool:
+    """Return whether anyone receives this signal for jobs whose type is of this kind."""
+    return signal.has_listeners() or (signal is job_finished and kind in finished_of_kind)
+
+
+def may_be_heard(signal: Signal) -> bool:
+    """Return whether anyone receives this signal for any job."""
+    return signal.has_listeners() or (signal is job_finished and bool(finished_of_kind))
+
 
 def send_after_commit(
     signal: Signal,
@@ -48,14 +61,19 @@ def send_after_commit(
 
     `raised` is what handlers raised, by the ids of their jobs, for `job_failed`.
     """
-    if signal.has_listeners():
-        for job in jobs:
+    if not may_be_heard(signal):
+        return
+    for job in jobs:
+        if is_heard(signal, job.job_type.kind):
             more = {"exception": raised.get(job.pk)} if signal is job_failed else {}
             transaction.on_commit(partial(_send, signal, job, **more), using=using)
 
 
 def _send(signal: Signal, job: Job, **more: Any) -> None:
     results: list[tuple[Any, Any]] = signal.send_robust(type(job), job=job, **more)
+    of_kind = finished_of_kind.get(job.job_type.kind)
+    if of_kind is not None and signal is job_finished:
+        results += of_kind.send_robust(type(job), job=job)
     for receiver, result in results:
         if isinstance(result, Exception):
             raised = job.masked(repr(result))

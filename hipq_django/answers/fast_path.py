@@ -20,7 +20,7 @@ from hipq_django.engines.values import SettledJob
 from hipq_django.job_types.declaration import Declaration
 from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Answer
-from hipq_django.signals import job_finished, send_after_commit
+from hipq_django.signals import is_heard, job_finished, send_after_commit
 from hipq_django.transitions.outcomes import note_ended
 from hipq_django.transitions.updates import chunks
 
@@ -66,9 +66,9 @@ def _announce(declared: Declaration, settled: Sequence[SettledJob], using: str) 
         return
     ids = [done.job_id for done in settled]
     note_ended(ids, using)
-    if job_finished.has_listeners():
+    if is_heard(job_finished, declared.kind):
         for jobs in chunks(using, ids):
-            send_after_commit(job_finished, jobs, using)
+            send_after_commit(job_finished, jobs.select_related("job_type"), using)
 
 
 def log_received(answer: Answer, event: str = "answer_received") -> None:

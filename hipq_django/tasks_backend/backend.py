@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from django.dispatch import receiver
+from django.dispatch import Signal, receiver
 
 from hipq_django.api.enqueueing import enqueue
 from hipq_django.conf.instances import get_instance
@@ -14,7 +14,7 @@ from hipq_django.domain.serialization import to_json
 from hipq_django.domain.validation import checked_name
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.models import Job
-from hipq_django.signals import job_finished
+from hipq_django.signals import finished_of_kind
 from hipq_django.tasks_backend.configured import instance_of
 from hipq_django.tasks_backend.finding import KIND, declare, task_at
 from hipq_django.tasks_backend.hipq_task import OF_THE_CODE, HipqTask
@@ -127,7 +127,6 @@ def _task_or_none(path: str) -> HipqTask | None:
         return None
 
 
-@receiver(job_finished)
+@receiver(finished_of_kind.setdefault(KIND, Signal()))
 def _tell(job: Job, **_: Any) -> None:
-    if job.job_type.kind == KIND:
-        tell_of_end(job)
+    tell_of_end(job)

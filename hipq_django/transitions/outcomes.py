@@ -18,7 +18,13 @@ from hipq_django import events
 from hipq_django.domain.retries import MAX_LOSSES, class_names
 from hipq_django.domain.states import NONE, Outcome, State, steps_between
 from hipq_django.models import Answer, Attempt, Job
-from hipq_django.signals import job_failed, job_finished, send_after_commit
+from hipq_django.signals import (
+    is_heard,
+    job_failed,
+    job_finished,
+    may_be_heard,
+    send_after_commit,
+)
 from hipq_django.transitions.history import record_attempts
 from hipq_django.transitions.reports import log_lost_decision
 from hipq_django.transitions.updates import UNOWNED, chunks, rows_of, set_values, update_each
@@ -184,11 +190,12 @@ def announce(
 
     Without receivers nothing is done. `raised` is by the jobs' ids.
     """
-    if signal.has_listeners():
+    if may_be_heard(signal):
         jobs = []
         for job, values in written:
-            set_values(job, values)
-            jobs.append(job)
+            if is_heard(signal, job.job_type.kind):
+                set_values(job, values)
+                jobs.append(job)
         send_after_commit(signal, jobs, using, raised)
 
 

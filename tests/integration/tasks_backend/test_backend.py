@@ -13,6 +13,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 import hipq_django as hipq
+from hipq_django import signals
 from hipq_django.exceptions import ArgumentsError, JobCancelled
 from hipq_django.job_types import registry
 from hipq_django.models import Attempt, Job, JobType, Worker
@@ -370,3 +371,18 @@ def test_the_decorator_takes_the_options() -> None:
     decorator: Any = task
 
     assert decorator(timeout=7)(tasks.nothing.func).timeout == 7
+
+
+def test_jobs_of_other_kinds_cost_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_backend = queries_of_an_answer()
+    monkeypatch.delitem(signals.finished_of_kind, KIND)
+
+    assert with_backend == queries_of_an_answer()
+
+
+def queries_of_an_answer() -> int:
+    job = hipq.enqueue("ask", {})
+    run_due_jobs()
+    with CaptureQueriesContext(connection) as queries:
+        hipq.complete(job, "yes")
+    return len(queries)
