@@ -100,6 +100,7 @@ def checked_data(data: object, max_bytes: int | None = None) -> Any:
 
 
 MAX_RESULT_BYTES = 16_000_000
+NULL_BYTES = len("null")
 """Drivers take more than a second for ten million characters, and the whole batch waits for it."""
 
 
@@ -111,6 +112,8 @@ def checked_result(
     Raise `ResultError` unless it is JSON of a size that can be stored; `explain` may say better
     what is wrong with a value that is not JSON.
     """
+    if value is None:  # what most handlers return
+        return None, NULL_BYTES
     try:
         stored, size = sized_json(value)
     except ValueError as error:

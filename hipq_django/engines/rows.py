@@ -95,7 +95,7 @@ def read_jobs(
 ) -> list[Job]:
     """Return the waiting jobs of `queues` from rows of `COLUMNS`; `moment` reads a time."""
     using, by_id = queues[0].using, {queue.pk: queue for queue in queues}
-    moments = _Memory(moment)
+    moments, factors = _Memory(moment), _Memory(factor_of)
     jobs: list[Job] = []
     for job_data, (
         pk, queue_id, job_type, _, job_key, state, timeout, error, attempt, scheduled_run_time,
@@ -118,7 +118,7 @@ def read_jobs(
             "attempt": attempt,
             "scheduled_run_time": moments[scheduled_run_time],
             "priority": priority,
-            "throttle_factor": factor_of(throttle_factor),
+            "throttle_factor": factors[throttle_factor],
             "time_windows": [] if time_windows == "[]" else _decode(time_windows),
             "rank": rank,
             "worker_id": None,
@@ -293,13 +293,13 @@ def _state(using: str | None, cache: dict[str, Any], *, adding: bool = False) ->
     return state
 
 
-class _Memory(dict[Any, "datetime"]):
-    """A cache of moments, because most jobs of a batch share them."""
+class _Memory(dict[Any, Any]):
+    """A cache of values that most jobs of a batch share."""
 
-    def __init__(self, read: Callable[[Any], datetime]) -> None:
+    def __init__(self, read: Callable[[Any], Any]) -> None:
         super().__init__()
         self._read = read
 
-    def __missing__(self, key: Any) -> datetime:
-        moment = self[key] = self._read(key)
-        return moment
+    def __missing__(self, key: Any) -> Any:
+        value = self[key] = self._read(key)
+        return value

@@ -87,6 +87,7 @@ class WorkerProcess(RegisteredProcess):
         self._stirred = 0.0
         self._began_pass = steady()
         self._is_asleep = False
+        self._takes_writers_together = takes_writers_together(self.using)
         self.batch = self.in_flight = CurrentBatch(self.config.silence_seconds)
         self.pool = ThreadPool(
             options.threads, self.batch, wake=self._wake, flush=self._flush, confirm=self._confirm
@@ -113,7 +114,7 @@ class WorkerProcess(RegisteredProcess):
 
     def _flush(self) -> None:
         """Let many results be written, beside the claims if the database can do both at once."""
-        if takes_writers_together(self.using):
+        if self._takes_writers_together:
             self.writer.ask()
         else:
             self._wake()
