@@ -95,7 +95,7 @@ def read_jobs(
 ) -> list[Job]:
     """Return the waiting jobs of `queues` from rows of `COLUMNS`; `moment` reads a time."""
     using, by_id = queues[0].using, {queue.pk: queue for queue in queues}
-    moments, factors = _Memory(moment), _Memory(factor_of)
+    moments = _Memory(moment)
     jobs: list[Job] = []
     for job_data, (
         pk, queue_id, job_type, _, job_key, state, timeout, error, attempt, scheduled_run_time,
@@ -118,7 +118,7 @@ def read_jobs(
             "attempt": attempt,
             "scheduled_run_time": moments[scheduled_run_time],
             "priority": priority,
-            "throttle_factor": factors[throttle_factor],
+            "throttle_factor": factor_of(throttle_factor),
             "time_windows": [] if time_windows == "[]" else _decode(time_windows),
             "rank": rank,
             "worker_id": None,

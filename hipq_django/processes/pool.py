@@ -98,10 +98,11 @@ class ThreadPool:
         than the threads can do delays no other.
         """
         with self._work:
-            busy = {claim.snapshot.queue.id for claim in tuple(self._backlog)}
-            first = [c for c in claims if c.snapshot.queue.id not in busy] if busy else []
-            self._backlog.extendleft(reversed(first))
-            self._backlog.extend(c for c in claims if c.snapshot.queue.id in busy or not busy)
+            if busy := {claim.snapshot.queue.id for claim in tuple(self._backlog)}:
+                first = [c for c in claims if c.snapshot.queue.id not in busy]
+                self._backlog.extendleft(reversed(first))
+                claims = [c for c in claims if c.snapshot.queue.id in busy]
+            self._backlog.extend(claims)
             self._work.notify()
 
     def executing(self) -> list[Claim]:
