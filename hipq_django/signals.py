@@ -41,16 +41,6 @@ finished_of_kind: dict[str, Signal] = {}
 """`job_finished` for the jobs of one kind of job type: it costs nothing for all other jobs."""
 
 
-def is_heard(signal: Signal, kind: str) -> bool:
-    """Return whether anyone receives this signal for jobs whose type is of this kind."""
-    return signal.has_listeners() or (signal is job_finished and kind in finished_of_kind)
-
-
-def may_be_heard(signal: Signal) -> bool:
-    """Return whether anyone receives this signal for any job."""
-    return signal.has_listeners() or (signal is job_finished and bool(finished_of_kind))
-
-
 def send_after_commit(
     signal: Signal,
     jobs: Iterable[Job],
@@ -61,10 +51,10 @@ def send_after_commit(
 
     `raised` is what handlers raised, by the ids of their jobs, for `job_failed`.
     """
-    if not may_be_heard(signal):
-        return
-    for job in jobs:
-        if is_heard(signal, job.job_type.kind):
+    is_heard = signal.has_listeners()
+    kinds = finished_of_kind if signal is job_finished else {}
+    for job in jobs if is_heard or kinds else ():
+        if is_heard or job.job_type.kind in kinds:
             more = {"exception": raised.get(job.pk)} if signal is job_failed else {}
             transaction.on_commit(partial(_send, signal, job, **more), using=using)
 

@@ -20,7 +20,7 @@ from hipq_django.engines.values import SettledJob
 from hipq_django.job_types.declaration import Declaration
 from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Answer
-from hipq_django.signals import is_heard, job_finished, send_after_commit
+from hipq_django.signals import finished_of_kind, job_finished, send_after_commit
 from hipq_django.transitions.outcomes import note_ended
 from hipq_django.transitions.updates import chunks
 
@@ -66,7 +66,7 @@ def _announce(declared: Declaration, settled: Sequence[SettledJob], using: str) 
         return
     ids = [done.job_id for done in settled]
     note_ended(ids, using)
-    if is_heard(job_finished, declared.kind):
+    if job_finished.has_listeners() or declared.kind in finished_of_kind:
         for jobs in chunks(using, ids):
             send_after_commit(job_finished, jobs.select_related("job_type"), using)
 

@@ -18,13 +18,7 @@ from hipq_django import events
 from hipq_django.domain.retries import MAX_LOSSES, class_names
 from hipq_django.domain.states import NONE, Outcome, State, steps_between
 from hipq_django.models import Answer, Attempt, Job
-from hipq_django.signals import (
-    is_heard,
-    job_failed,
-    job_finished,
-    may_be_heard,
-    send_after_commit,
-)
+from hipq_django.signals import finished_of_kind, job_failed, job_finished, send_after_commit
 from hipq_django.transitions.history import record_attempts
 from hipq_django.transitions.reports import log_lost_decision
 from hipq_django.transitions.updates import UNOWNED, chunks, rows_of, set_values, update_each
@@ -190,13 +184,16 @@ def announce(
 
     Without receivers nothing is done. `raised` is by the jobs' ids.
     """
-    if may_be_heard(signal):
+    is_heard = signal.has_listeners()
+    kinds = finished_of_kind if signal is job_finished else {}
+    if is_heard or kinds:
         jobs = []
         for job, values in written:
-            if is_heard(signal, job.job_type.kind):
+            if is_heard or job.job_type.kind in kinds:
                 set_values(job, values)
                 jobs.append(job)
-        send_after_commit(signal, jobs, using, raised)
+        if jobs:
+            send_after_commit(signal, jobs, using, raised)
 
 
 Follower = Callable[[Collection[int], str], None]
