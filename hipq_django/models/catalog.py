@@ -7,7 +7,7 @@ what its code declares, and writes nothing in its caller's transaction that othe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict
 from decimal import Decimal
@@ -126,12 +126,12 @@ def _job_types(config: InstanceSettings) -> QuerySet[JobType]:
 def sync(instance: str) -> None:
     """Bring all queues and job types of an instance up to the setting and the code."""
     config = get_instance(instance)
+    queues = {queue.name: queue for queue in _queues(config)}
     for name in config.queues:
-        _sync_queue(config, name)
+        _sync_queue(config, _queue_of(config, queues, name))
     found = {row.name: row for row in _job_types(config)}
-    for declared in get_all_declared(instance):
-        if declared.name not in found:
-            _create_job_type(config, declared.name, declared)
+    missing = [declared for declared in get_all_declared(instance) if declared.name not in found]
+    _create_job_types(config, missing, queues)
     for name, row in found.items():  # those of aliases, too
         of_row = get_declared(instance, name)
         if of_row is not None and _is_outdated(row, of_row):
@@ -139,9 +139,15 @@ def sync(instance: str) -> None:
             _write(_job_types(config), row, partial(_type_changes, declared=of_row, queue=queue))
 
 
-def _sync_queue(config: InstanceSettings, name: str) -> None:
-    wanted = _queue_values(config, name)
-    queue = get_queue(config.name, name)
+def _queue_of(config: InstanceSettings, known: dict[str, Queue], name: str) -> Queue:
+    """Return a queue of those that are known; created, and known from then on, if missing."""
+    if name not in known:
+        known[name] = _create_queue(config, name)
+    return known[name]
+
+
+def _sync_queue(config: InstanceSettings, queue: Queue) -> None:
+    wanted = _queue_values(config, queue.name)
     if queue.declared != wanted:
         _write(Queue.objects.using(config.database), queue, partial(_changes, wanted=wanted))
 
@@ -176,16 +182,39 @@ def _queue_values(config: InstanceSettings, name: str) -> dict[str, Any]:
 
 
 def _create_job_type(config: InstanceSettings, name: str, declared: Declaration | None) -> JobType:
-    wanted = declared.as_declared if declared else {}
-    queue = get_queue(config.name, wanted.get("queue", DEFAULT_QUEUE))
-    of_code = _of_code(declared) if declared else {}
+    queue = get_queue(config.name, declared.queue if declared else DEFAULT_QUEUE)
     rows = JobType.objects.using(config.database).select_related("queue")
     job_type, _ = rows.get_or_create(
         instance=config.name,
         name=checked_type_name(name),
-        defaults={**_from_stored(JobType, wanted), **of_code, "queue": queue},
+        defaults={**(_of_declaration(declared) if declared else {}), "queue": queue},
     )
     return job_type
+
+
+def _create_job_types(
+    config: InstanceSettings, missing: Iterable[Declaration], queues: dict[str, Queue]
+) -> None:
+    """Create the rows of declared types in few statements, but for those that others create now.
+
+    In the order of their names, so that two processes that do so at once wait for each other in
+    one direction only.
+    """
+    rows = [
+        JobType(
+            instance=config.name,
+            name=declared.name,
+            queue=_queue_of(config, queues, declared.queue),
+            **_of_declaration(declared),
+        )
+        for declared in sorted(missing, key=lambda declared: declared.name)
+    ]
+    JobType.objects.using(config.database).bulk_create(rows, ignore_conflicts=True)
+
+
+def _of_declaration(declared: Declaration) -> dict[str, Any]:
+    """Return the values of a new row but for its queue."""
+    return {**_from_stored(JobType, declared.as_declared), **_of_code(declared)}
 
 
 def _of_code(declared: Declaration) -> dict[str, Any]:
