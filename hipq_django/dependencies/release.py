@@ -26,17 +26,25 @@ PAGE = 200
 MOST_AT_ONCE = 500
 """How many jobs the process that ended their needs releases; the sweep does the rest."""
 
+NO_LINK_SECONDS = 60.0
+"""How often the sweep looks at held jobs although there is no link."""
+
 
 def release_after(ids: Collection[int], using: str) -> bool:
     """Let go on what waits for these jobs, which have ended, where all else has ended, too.
 
     Return whether there are links at all.
     """
-    found = Link.objects.using(using).exists()
+    found = has_links(using)
     if found:
         release(dependents_of(ids, using)[:MOST_AT_ONCE], using)
         tell_ended(ids, using)
     return found
+
+
+def has_links(using: str) -> bool:
+    """Return whether anything waits for anything, or did until it was pruned."""
+    return bool(Link.objects.using(using).exists())
 
 
 def release(held: Sequence[int], using: str) -> int:
@@ -96,9 +104,16 @@ class Sweep:
         self._config = config
         self._after = 0
         self._after_link = 0
+        self._look_again = 0.0
 
     def run(self) -> int:
-        """Check the next page of each; return how many jobs moved."""
+        """Check the next page of each; return how many jobs moved.
+
+        Only a link holds a job, so while there is none this is done once in a while.
+        """
+        if not has_links(self._config.database) and clock.steady() < self._look_again:
+            return 0
+        self._look_again = clock.steady() + NO_LINK_SECONDS
         told, self._after_link = self._tell_page(self._after_link)
         released, self._after = self._release_page(self._after)
         return told + released
