@@ -250,7 +250,7 @@ class WorkerProcess(RegisteredProcess):
             return max(LIVELY_POLL_SECONDS, idle / 4)  # sooner than any schedule needs
         usual = LISTENING_POLL_SECONDS if self.listener.is_listening else POLL_SECONDS
         pause = (self.options.interval or usual) * random.uniform(0.75, 1.0)  # noqa: S311 - no secret
-        return max(0.0, min(pause, self._firing.due_at - time.monotonic()))
+        return max(0.0, min(pause, self._firing.wake_at - time.monotonic()))
 
     def _pass_sign(self) -> object:
         return object() if self._is_asleep else self._began_pass

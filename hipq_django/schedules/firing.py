@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from math import inf
 from typing import Any
 
 from django.db import Error, transaction
@@ -53,6 +54,8 @@ class Firing:
         self._config = config
         self.due_at = 0.0
         """When to look again, by the monotonic clock."""
+        self.wake_at = inf
+        """When a schedule is due, by the same clock, if that is before the next look."""
 
     def run(self) -> int:
         """Fire what is due; return how many schedules were."""
@@ -60,14 +63,15 @@ class Firing:
         next_time, fired = self._next_time(now), 0
         if next_time is not None and next_time <= now:
             fired = fire_page(self._config, now)
-        left = LOOK_SECONDS
+        left = inf
         if fired:
             left = 0.0  # when the next one is due, the next look says
         elif next_time is not None:
             # What is due and was not fired is being fired by others, or cannot be fired now.
-            seconds = (next_time - clock.now(using)).total_seconds()
-            left = max(LEAST_SECONDS, min(LOOK_SECONDS, seconds))
-        self.due_at = time.monotonic() + left
+            left = max(LEAST_SECONDS, (next_time - clock.now(using)).total_seconds())
+        self.due_at = time.monotonic() + min(left, LOOK_SECONDS)
+        # For a mere look nobody needs to wake: it is done at the next pass.
+        self.wake_at = self.due_at if left < LOOK_SECONDS else inf
         return fired
 
     def _next_time(self, now: datetime) -> datetime | None:
