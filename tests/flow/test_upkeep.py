@@ -19,7 +19,7 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.flow import testing
 from hipq_django.flow.creating import add_port
 from hipq_django.flow.declaring import find_component
-from hipq_django.flow.models import LogEntry, NodePort, Wake
+from hipq_django.flow.models import Graph, LogEntry, NodePort, Wake
 from hipq_django.flow.upkeep import examine
 from hipq_django.job_types.registry import forget, get_declared
 from hipq_django.maintenance.retention import prune
@@ -99,6 +99,13 @@ def test_the_doctor_names_components_that_nobody_declares() -> None:
     forget(declared)
 
     assert found() == ["undeclared_component"]
+
+
+def test_the_doctor_names_graphs_whose_name_code_has_taken() -> None:
+    Graph.objects.create(name="t.of_its_own", spec={})
+    Graph.objects.create(name="t.recorder", spec={})
+
+    assert found() == ["shadowed_graph"]
 
 
 def test_the_doctor_names_ports_that_rows_lack() -> None:

@@ -283,6 +283,15 @@ def _note_run_time(node: Any, due: datetime | None, now: datetime) -> None:
         node.run_time, node.alarm = node.alarm, node.run_time
 
 
+SAY_AGAIN_SECONDS = 60.0
+"""How often a process logs that a node is slowed: it may be for each of its runs."""
+
+MOST_REMEMBERED = 10_000
+
+_said_slowed: dict[int, float] = {}
+"""Until when the log need not hear of a node again, by the steady clock."""
+
+
 def _turn(node: Any, wanted: datetime, now: datetime) -> datetime | None:
     """Return when the node may run that is to run then; None if it must not run so often."""
     try:
@@ -294,10 +303,14 @@ def _turn(node: Any, wanted: datetime, now: datetime) -> datetime | None:
         return wanted
     if declared.runaway == "terminate":
         return None
-    events.warning(
-        "node_slowed", "it runs more often than runs_per_minute", node=node.pk,
-        component=node.component, runs_per_minute=declared.runs_per_minute,
-    )  # fmt: skip
+    if clock.steady() >= _said_slowed.get(node.pk, 0.0):
+        if len(_said_slowed) >= MOST_REMEMBERED:
+            _said_slowed.clear()
+        _said_slowed[node.pk] = clock.steady() + SAY_AGAIN_SECONDS
+        events.warning(
+            "node_slowed", "it runs more often than runs_per_minute", node=node.pk,
+            component=node.component, runs_per_minute=declared.runs_per_minute,
+        )  # fmt: skip
     return turn
 
 

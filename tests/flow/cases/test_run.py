@@ -10,6 +10,7 @@ import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.database import clock
 from hipq_django.flow import testing
+from hipq_django.flow.runs import dispatching
 from tests.flow.conftest import RELEASED, in_status, release, withdraw
 from tests.testapp.flows import CodeError, Double, Fast, Recorder, Script, Slowed
 
@@ -326,6 +327,32 @@ def test_a_node_that_runs_too_often_is_slowed_if_nothing_else_is_said() -> None:
     with hipq.testing.travel(seconds=13):
         testing.drain()
     assert Recorder.calls == ["slowed"] * 6
+
+
+def test_that_a_node_is_slowed_is_logged_once_a_minute(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def said() -> int:
+        return caplog.text.count("node_slowed")
+
+    monkeypatch.setattr(dispatching, "_said_slowed", {})
+    node = flow.start(Slowed)
+    for _ in range(5):
+        testing.run_inline(node)
+    node.run()
+    with hipq.testing.travel(seconds=13):
+        testing.drain()
+        node.run()
+        testing.drain()
+    assert said() == 1
+
+    monkeypatch.setattr(dispatching, "SAY_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(dispatching, "_said_slowed", {})
+    with hipq.testing.travel(seconds=26):
+        testing.drain()
+        node.run()
+        testing.drain()
+    assert said() > 1
 
 
 @pytest.mark.parametrize("runs_again", [{"wait": 0.01}, {"wait": 5}, {"at": 0}, {}])
