@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks import page, results
+from benchmarks.options import add_run_options
 from benchmarks.paths import DOCS, FILE, FOLDER
 from benchmarks.rounds import Plan, described, measure
 from benchmarks.services import open_services
@@ -82,17 +83,7 @@ def _options() -> argparse.Namespace:
         metavar="NAME,…",
         help=f"Which systems; default: {', '.join(system.name for system in all_systems())}.",
     )
-    parser.add_argument(
-        "--rounds", type=int, help=f"How many rounds; default: {ROUNDS}, or 1 with --quick."
-    )
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="Use small sizes, to see whether it works, not how fast it is.",
-    )
-    parser.add_argument(
-        "--resume", action="store_true", help="Continue the same run, which was interrupted."
-    )
+    add_run_options(parser, ROUNDS)
     parser.add_argument(
         "--merge", action="store_true", help="Keep the other figures of the output."
     )

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks import results, states_report
 from benchmarks.environments import versions_in
+from benchmarks.options import add_run_options
 from benchmarks.paths import DOCS, FOLDER, ROOT
 from benchmarks.rounds import described
 from benchmarks.runs import Outcome, run
@@ -218,17 +219,7 @@ def _options() -> argparse.Namespace:
         metavar="W1,W3",
         help=f"Which workloads to run; default: {','.join(COMPARED)}.",
     )
-    parser.add_argument(
-        "--rounds", type=int, help=f"How many rounds; default: {ROUNDS}, or 1 with --quick."
-    )
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="Use small sizes, to see whether it works, not how fast it is.",
-    )
-    parser.add_argument(
-        "--resume", action="store_true", help="Continue the same run, which was interrupted."
-    )
+    add_run_options(parser, ROUNDS)
     parser.add_argument(
         "--output",
         type=Path,

@@ -111,9 +111,10 @@ class Sweep:
 
         Only a link holds a job, so while there is none this is done once in a while.
         """
-        if not has_links(self._config.database) and clock.steady() < self._look_again:
+        now = clock.steady()
+        if now < self._look_again and not has_links(self._config.database):
             return 0
-        self._look_again = clock.steady() + NO_LINK_SECONDS
+        self._look_again = now + NO_LINK_SECONDS
         told, self._after_link = self._tell_page(self._after_link)
         released, self._after = self._release_page(self._after)
         return told + released

@@ -293,13 +293,13 @@ def _state(using: str | None, cache: dict[str, Any], *, adding: bool = False) ->
     return state
 
 
-class _Memory(dict[Any, Any]):
-    """A cache of values that most jobs of a batch share."""
+class _Memory(dict[Any, "datetime"]):
+    """A cache of moments, because most jobs of a batch share them."""
 
-    def __init__(self, read: Callable[[Any], Any]) -> None:
+    def __init__(self, read: Callable[[Any], datetime]) -> None:
         super().__init__()
         self._read = read
 
-    def __missing__(self, key: Any) -> Any:
-        value = self[key] = self._read(key)
-        return value
+    def __missing__(self, key: Any) -> datetime:
+        moment = self[key] = self._read(key)
+        return moment

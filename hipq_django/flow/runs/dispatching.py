@@ -303,10 +303,11 @@ def _turn(node: Any, wanted: datetime, now: datetime) -> datetime | None:
         return wanted
     if declared.runaway == "terminate":
         return None
-    if clock.steady() >= _said_slowed.get(node.pk, 0.0):
+    moment = clock.steady()
+    if moment >= _said_slowed.get(node.pk, 0.0):
         if len(_said_slowed) >= MOST_REMEMBERED:
             _said_slowed.clear()
-        _said_slowed[node.pk] = clock.steady() + SAY_AGAIN_SECONDS
+        _said_slowed[node.pk] = moment + SAY_AGAIN_SECONDS
         events.warning(
             "node_slowed", "it runs more often than runs_per_minute", node=node.pk,
             component=node.component, runs_per_minute=declared.runs_per_minute,
