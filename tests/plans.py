@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from django.db import connection, transaction
@@ -94,8 +95,26 @@ class Plan:
         for name in SQLITE_SCAN.findall(self.text):
             if name in big:
                 yield f"{name} is read from end to end"
-        if "TEMP B-TREE FOR ORDER BY" in self.text and BY_RANK.search(self.sql):
+        if BY_RANK.search(self.sql) and any(big & names for names in self._sorted_on_sqlite()):
             yield "the backlog is sorted"
+
+    def _sorted_on_sqlite(self) -> Iterator[set[str]]:
+        """Yield what each sort reads the rows of: what is beside it, or in what is beside it.
+
+        A subquery that is a value of a row, or says which rows count, is none of them.
+        """
+        lines = self.text.split("\n")
+        for end, line in enumerate(lines):
+            if not line.endswith("TEMP B-TREE FOR ORDER BY"):
+                continue
+            depth, names, of_value = _depth(line), set(), inf
+            for before in lines[_beginning(lines, end, depth) : end]:
+                of_value = of_value if _depth(before) > of_value else inf
+                if before.endswith("SUBQUERY") or re.search(r"SUBQUERY \d+$", before):
+                    of_value = min(of_value, _depth(before))
+                elif of_value == inf:
+                    names |= set(re.findall(r"(?:SCAN|SEARCH) (\w+)", before))
+            yield names
 
 
 def assert_good(plans: Sequence[Plan], pages: int = SLACK_PAGES) -> None:
@@ -147,10 +166,23 @@ def _each(sql: str, params: Sequence[Any]) -> Iterator[tuple[str, Sequence[Any]]
         params = params[number:] if len(calls) > 1 else params
 
 
+def _depth(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _beginning(lines: Sequence[str], end: int, depth: int) -> int:
+    """Return where the steps begin that have the same parent as the one at `end`."""
+    above = [at for at in range(end) if _depth(lines[at]) < depth]
+    return above[-1] + 1 if above else 0
+
+
 def _explained(sql: str, params: Sequence[Any]) -> Plan:
     if connection.vendor == "sqlite":
         rows = _fetched(f"EXPLAIN QUERY PLAN {sql}", params)
-        return Plan(sql, "\n".join(row[-1] for row in rows))
+        depths = {0: -1}
+        for step, parent, _, _ in rows:
+            depths[step] = depths[parent] + 1
+        return Plan(sql, "\n".join("  " * depths[row[0]] + row[-1] for row in rows))
     with transaction.atomic():
         if sql in KEPT:
             # One more is how long the function lets its caller be silent.

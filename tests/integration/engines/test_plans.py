@@ -434,3 +434,12 @@ def test_the_counts_of_hipq_status(queue: Queue, monkeypatch: pytest.MonkeyPatch
 
     assert_good(plans)
     assert (found.due, found.scheduled) == (0, BUSY + 1)
+
+
+@pytest.mark.embedded
+def test_a_sort_of_the_backlog_is_found() -> None:
+    with watched_plans() as plans:
+        list(Job.objects.filter(state=State.INITIAL).order_by("rank", "timeout")[:3])
+
+    with pytest.raises(AssertionError, match="the backlog is sorted"):
+        assert_good(plans)
