@@ -15,12 +15,17 @@ from tests.admin_pages import list_url
 from tests.conftest import CHROMIUM
 
 
+# What a page and what an assertion wait for on a busy machine, in milliseconds.
+PATIENCE = 20_000
+
+
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     """A browser for all tests: its start takes longer than what they do in it."""
     with sync_playwright() as playwright, pytest.MonkeyPatch.context() as environment:
         # Playwright keeps an event loop in this thread, which Django takes for an async caller.
         environment.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+        expect.set_options(timeout=PATIENCE)
         yield playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         connections.close_all()  # beside that loop the thread had connections of its own
 
@@ -30,7 +35,7 @@ def page(browser: Browser, live_server: LiveServer) -> Iterator[Page]:
     """A page in which an operator has logged in, without the cookies of earlier ones."""
     User.objects.create_superuser("operator", password="3 a.m.")
     page = browser.new_page(base_url=live_server.url, viewport={"width": 1400, "height": 900})
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(PATIENCE)
     log_in(page)
     yield page
     page.close()

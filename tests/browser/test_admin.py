@@ -341,6 +341,7 @@ def test_a_schedule_is_caught_up(page: Page) -> None:
     hipq.schedule("nightly", hipq.NewJob("echo"), "30 2 * * *")
     page.goto(page_url(Schedule.objects.get()))
     page.get_by_role("link", name="Backfill").click()
+    expect(page.get_by_role("button", name="Make the jobs")).to_be_visible()
     now = clock.now("default")
     page.get_by_label("From").fill(f"{now - timedelta(days=2):%Y-%m-%dT%H:%M}")
     page.get_by_label("Until").fill(f"{now - timedelta(minutes=1):%Y-%m-%dT%H:%M}")
@@ -360,8 +361,10 @@ def test_a_schedule_is_paused_and_deleted(page: Page) -> None:
     expect(page.locator(".messagelist")).to_contain_text("Run now as job")
 
     page.locator("a.deletelink").click()  # a button to readers since Django 6.1
+    yes = page.get_by_role("button", name="Yes")
+    expect(yes).to_be_visible()
     look_at_widths(page, "schedule-delete")
-    page.get_by_role("button", name="Yes").click()
+    yes.click()
     expect(page.locator(".messagelist")).to_contain_text("was deleted successfully")
     assert not Schedule.objects.exists()
     assert Job.objects.count() == 1

@@ -97,6 +97,7 @@ def test_from_the_list_to_the_failed_node_to_its_message(page: Page, shop: flow.
     press(page, "Pause")
     expect(page.locator(".messagelist")).to_contain_text("Paused: node")
     page.get_by_role("link", name="in", exact=True).click()
+    expect(page.get_by_role("heading", name="In-port in")).to_be_visible()
     page.locator(".hipq-rows tbody a").first.click()
     save(page, "nonsense")
     expect(page.get_by_text("This is not JSON")).to_be_visible()
@@ -168,6 +169,7 @@ def test_a_message_is_written_and_others_are_moved(page: Page, shop: flow.Node) 
 def test_a_graph_is_edited(page: Page, shop: flow.Node) -> None:
     page.goto(page_url(shop))
     page.get_by_role("link", name="Edit the graph").click()
+    expect(page.get_by_label("Spec:")).to_be_visible()
     look(page, "flow-6-graph", full=True)
     wrong = {**SHOP, "edges": ["parse.out -> chek.order"]}
     page.get_by_label("Spec:").fill(json.dumps(wrong))
