@@ -5,7 +5,7 @@ from django.db import migrations, models
 from django.utils import timezone
 
 from hipq_django.migrations._constraints import IsValidCombination
-from hipq_django.migrations._scripts import script
+from hipq_django.migrations._scripts import script, without_foreign_keys
 from hipq_django.models.base import JsonField, no_error
 
 
@@ -798,6 +798,7 @@ class Migration(migrations.Migration):
                 (
                     "job",
                     models.ForeignKey(
+                        db_constraint=False,
                         db_index=False,
                         on_delete=models.CASCADE,
                         related_name="needs",
@@ -905,6 +906,7 @@ class Migration(migrations.Migration):
                 (
                     "job",
                     models.ForeignKey(
+                        db_constraint=False,
                         db_index=False,
                         on_delete=models.CASCADE,
                         related_name="steps",
@@ -1423,6 +1425,7 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
+        migrations.RunPython(without_foreign_keys("hipq_job"), migrations.RunPython.noop),
         migrations.RunPython(script("0001_guard"), script("0001_unguard")),
         migrations.RunPython(script("0001_functions"), script("0001_drop_functions")),
     ]

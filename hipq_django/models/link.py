@@ -21,8 +21,14 @@ class Link(Row):
     answer for one of its parts.
     """
 
+    # A constraint in the database would cost each update of any job a look at its old row.
     job = models.ForeignKey(
-        Job, models.CASCADE, verbose_name=_("job"), related_name="needs", db_index=False
+        Job,
+        models.CASCADE,
+        verbose_name=_("job"),
+        related_name="needs",
+        db_constraint=False,
+        db_index=False,
     )
     # What was waited for may be pruned before the job that followed it.
     needs_job = models.ForeignKey(

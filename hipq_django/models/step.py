@@ -17,8 +17,14 @@ MAX_STEP_CHARS = 200
 class Step(Row):
     """One step of a job's handler, with its result: later attempts do not call it again."""
 
+    # A constraint in the database would cost each update of any job a look at its old row.
     job = models.ForeignKey(
-        Job, models.CASCADE, verbose_name=_("job"), related_name="steps", db_index=False
+        Job,
+        models.CASCADE,
+        verbose_name=_("job"),
+        related_name="steps",
+        db_constraint=False,
+        db_index=False,
     )
     name = models.CharField(_("name"), max_length=MAX_STEP_CHARS)
     result = JsonField(_("result"), default=None)

@@ -10,14 +10,6 @@ CREATE TRIGGER hipq_job_guard BEFORE UPDATE ON hipq_job FOR EACH ROW WHEN (NEW.a
 
 -- next statement
 
-DO $$ DECLARE foreign_key name; BEGIN
-    FOR foreign_key IN SELECT conname FROM pg_constraint
-        WHERE conrelid = 'hipq_job'::regclass AND contype = 'f'
-    LOOP EXECUTE format('ALTER TABLE hipq_job DROP CONSTRAINT %I', foreign_key); END LOOP;
-END $$
-
--- next statement
-
 CREATE FUNCTION hipq_job_parents_8723688c() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE job record;
 BEGIN

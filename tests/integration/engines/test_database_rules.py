@@ -379,6 +379,25 @@ def test_a_job_without_queue_or_type_is_refused(column: str) -> None:
         engine_for("default").insert([job], 1, by_key=True)
 
 
+@pytest.mark.postgres
+def test_no_job_costs_a_look_at_the_rows_that_it_names() -> None:
+    """Triggers do it once for all rows of a statement, and not at all where nothing changed."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT tgname FROM pg_trigger JOIN pg_constraint c ON c.oid = tgconstraint "
+            "WHERE tgrelid = 'hipq_job'::regclass AND c.conrelid = tgrelid"
+        )
+        own = cursor.fetchall()
+        cursor.execute(
+            "SELECT conrelid::regclass::text FROM pg_constraint "
+            "WHERE confrelid = 'hipq_job'::regclass AND starts_with(conname, 'hipq_')"
+        )
+        children = {name for (name,) in cursor.fetchall()}
+
+    assert own == []
+    assert children == {"hipq_answer", "hipq_attempt"}
+
+
 @pytest.mark.parametrize("model", [Queue, JobType])
 def test_a_queue_or_type_that_has_jobs_cannot_be_deleted(model: Any) -> None:
     JobFactory.create()
