@@ -125,6 +125,11 @@ class PostgresEngine(SqlEngine):
 
         return self._pass_over_locked(done, write)
 
+    def _finish_params(self, jobs: Sequence[Finished], worker: Worker, now: datetime) -> list[Any]:
+        ids, attempts, results, are_requests = zip(*sorted(jobs), strict=True)
+        columns = [array(ids), array(attempts), json.dumps(results), array(are_requests)]
+        return [*columns, len(ids), self._moment(now), worker.pk]
+
     def claim(self, jobs: Sequence[Job], worker: Worker, now: datetime) -> int:
         moment = self._moment(now)
         at_once = array(job.id for job in jobs if not job.prefetched)

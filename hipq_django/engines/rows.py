@@ -99,8 +99,7 @@ def read_jobs(
     jobs: list[Job] = []
     for job_data, (
         pk, queue_id, job_type, _, job_key, state, timeout, error, attempt, scheduled_run_time,
-        priority, throttle_factor, time_windows, rank, pending, origin, create_time,
-        due_time,
+        priority, factor, time_windows, rank, pending, origin, create_time, due_time,
     ) in zip(_decode(f"[{','.join([row[3] for row in rows])}]"), rows, strict=True):  # fmt: skip
         job = Job.__new__(Job)
         job.__dict__ = {
@@ -118,7 +117,7 @@ def read_jobs(
             "attempt": attempt,
             "scheduled_run_time": moments[scheduled_run_time],
             "priority": priority,
-            "throttle_factor": factor_of(throttle_factor),
+            "throttle_factor": factor if isinstance(factor, Decimal) else factor_of(factor),
             "time_windows": [] if time_windows == "[]" else _decode(time_windows),
             "rank": rank,
             "worker_id": None,

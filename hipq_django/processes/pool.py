@@ -44,6 +44,8 @@ class ThreadPool:
         self._flush = flush
         self._confirm = confirm
         self._backlog: deque[Claim] = deque()
+        self._fresh_until = 0.0
+        """Until when no claim in the backlog has waited too long, by the steady clock."""
         self._current: dict[int, Claim] = {}
         """The claim that each busy thread executes."""
         self._connections: dict[int, Sequence[BaseDatabaseWrapper]] = {}
@@ -98,10 +100,14 @@ class ThreadPool:
         than the threads can do delays no other.
         """
         with self._work:
-            if busy := {claim.snapshot.queue.id for claim in tuple(self._backlog)}:
-                first = [c for c in claims if c.snapshot.queue.id not in busy]
+            self._fresh_until = min(self._fresh_until, claims[0].known_at + RESERVATION_SECONDS)
+            waiting = tuple(self._backlog)
+            # Claims come in the order of their queues; nearly always all are of one.
+            if waiting and len({*map(_queue_of, (claims[0], claims[-1], waiting[-1]))}) > 1:
+                busy = set(map(_queue_of, waiting))
+                first = [claim for claim in claims if _queue_of(claim) not in busy]
                 self._backlog.extendleft(reversed(first))
-                claims = [c for c in claims if c.snapshot.queue.id in busy]
+                claims = [claim for claim in claims if _queue_of(claim) in busy]
             self._backlog.extend(claims)
             self._work.notify()
 
@@ -122,14 +128,19 @@ class ThreadPool:
 
     def release_stale(self) -> None:
         """Release the reservations that have waited too long; no thread is free for them."""
-        before = steady() - RESERVATION_SECONDS
-        stale = [claim for claim in tuple(self._backlog) if claim.known_at < before]
-        for claim in stale:
+        now = steady()
+        if now < self._fresh_until:
+            return
+        for claim in tuple(self._backlog):
+            if claim.known_at >= now - RESERVATION_SECONDS:
+                continue
             if len(self._current) < self.threads:
                 return
             with suppress(ValueError):  # a thread has become free, and has taken it
                 self._backlog.remove(claim)
                 self._deliver(Released(claim, NO_THREAD))
+        oldest = min((claim.known_at for claim in tuple(self._backlog)), default=now)
+        self._fresh_until = oldest + RESERVATION_SECONDS
 
     def take_backlog(self) -> list[Claim]:
         """Remove and return the claims that have not started."""
@@ -193,6 +204,10 @@ class ThreadPool:
             self._wake()
         if not self.batch.unfinished:
             self._all_done.set()
+
+
+def _queue_of(claim: Claim) -> int:
+    return claim.snapshot.queue.id
 
 
 NO_THREAD = "Released: no thread was free to start it"

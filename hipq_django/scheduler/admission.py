@@ -45,8 +45,8 @@ from hipq_django.scheduler.context import (
     SchedulerContext,
     committed,
     emit_started,
-    handler_claim,
     handler_claims,
+    request_claims,
     response_claim,
 )
 from hipq_django.scheduler.current_batch import Lease
@@ -461,7 +461,7 @@ class Admission:
         for job in jobs:
             answer = answers.get(job.id)
             if answer is None:
-                claims.append(handler_claim(job, now))
+                claims += request_claims([job], now)
             elif answer.kind == Answer.Kind.ERROR or not effects.has_response_handler(job):
                 effects.apply(answer, job, self.now)
                 self.moved += 1

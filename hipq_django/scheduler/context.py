@@ -149,8 +149,18 @@ def handler_claims(context: SchedulerContext, jobs: Sequence[Job], sent: float) 
     """Return the handler claims of jobs that one statement, `sent` at a moment, has claimed."""
     set_types(jobs, context.types.by_id)
     emit_started(jobs, context.using)
-    known_at = known_since(sent)
-    return [handler_claim(job, known_at) for job in jobs]
+    return request_claims(jobs, known_since(sent))
+
+
+def request_claims(jobs: Iterable[Job], known_at: float) -> list[Claim]:
+    """Return the claims of jobs without an answer: their handlers are to run."""
+    return [
+        Claim(
+            job.id, job.attempt, Phase.REQUEST, job, snapshot(job), None, None,
+            known_at, inf, 0.0, not job.prefetched,
+        )
+        for job in jobs
+    ]  # fmt: skip
 
 
 def known_since(sent: float) -> float:
@@ -178,14 +188,6 @@ def emit_started(jobs: Sequence[Job], using: str) -> None:
     if events.is_logged(logging.INFO):
         for job in jobs:
             events.info("job_started", **events.fields_of(job))
-
-
-def handler_claim(job: Job, known_at: float) -> Claim:
-    """Return the claim of a job without an answer: its handler is to run."""
-    return Claim(
-        job.id, job.attempt, Phase.REQUEST, job, snapshot(job), None, None,
-        known_at, inf, 0.0, not job.prefetched,
-    )  # fmt: skip
 
 
 def response_claim(job: Job, answer: Answer) -> Claim:

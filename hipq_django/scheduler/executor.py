@@ -43,6 +43,7 @@ from hipq_django.domain.signature import (
 )
 from hipq_django.domain.states import NONE, Phase
 from hipq_django.domain.validation import (
+    NULL_BYTES,
     checked_data,
     checked_factor,
     checked_key,
@@ -57,7 +58,7 @@ from hipq_django.job_types.current import RUNNING
 from hipq_django.job_types.declaration import Declaration
 from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Job
-from hipq_django.scheduler.companions import companion_of
+from hipq_django.scheduler.companions import companion_of, registered as companions
 from hipq_django.transitions.values import (
     Claim,
     Decided,
@@ -162,7 +163,7 @@ def _call(declared: Declaration, claim: Claim) -> Any:
         return claim.response
     running = RUNNING.set(claim.job)
     try:
-        if (companion := companion_of(claim)) is not None:
+        if companions and (companion := companion_of(claim)) is not None:
             return companion.call(claim)
         if claim.phase is Phase.REQUEST:
             return _await(declared.handler(claim.job))
@@ -184,6 +185,8 @@ def _await(value: Any) -> Any:
 
 
 def _returned(claim: Claim, declared: Declaration, value: Any) -> Result:
+    if value is None and not claim.job.has_finished:  # as most handlers
+        return Succeeded(claim, None, NULL_BYTES)
     if claim.job.has_finished:
         if value is not None:
             events.warning("result_ignored", "finishing has given one already", **claim.fields)

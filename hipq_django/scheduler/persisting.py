@@ -107,20 +107,20 @@ def forget_written(lease: Lease, persisted: Persisted) -> None:
 
 def persist(results: Sequence[Result], worker: Worker, now: datetime) -> Persisted:
     """Persist results, and what companions have beside them; return what became of them."""
-    ended = [result for result in results if isinstance(result, Ended)]
-    others = [r for r in results if not isinstance(r, Ended)] if ended else results
+    if Ended in set(map(type, results)):
+        ended = [result for result in results if isinstance(result, Ended)]
+        others = [result for result in results if not isinstance(result, Ended)]
+        return persist(others, worker, now).joined(Persisted(ended, [], []))
     if companions.registered:
-        persisted = companions.persist(others, worker, now, persist_jobs)
-    else:
-        persisted = persist_jobs(others, worker, now)
-    return persisted.joined(Persisted(ended, [], [])) if ended else persisted
+        return companions.persist(results, worker, now, persist_jobs)
+    return persist_jobs(results, worker, now)
 
 
 def persist_jobs(results: Sequence[Result], worker: Worker, now: datetime) -> Persisted:
     """Persist results of jobs alone; return what became of them."""
-    several = [result for result in results if isinstance(result, WaitsFor)]
-    if not several:
+    if WaitsFor not in set(map(type, results)):
         return transitions.persist(results, worker, now)
+    several = [result for result in results if isinstance(result, WaitsFor)]
     others = [result for result in results if not isinstance(result, WaitsFor)]
     persisted = transitions.persist(others, worker, now)
     # With the answers that came before the expected parts were known.

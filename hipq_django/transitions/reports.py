@@ -37,8 +37,10 @@ from hipq_django.transitions.values import (
 
 def log_results(persisted: Persisted) -> None:
     """Log one line for each written result: the job, and what became of it."""
-    at_once = {decision.claim.id: decision for decision in persisted.decided}
     tells_all = events.is_logged(logging.INFO)
+    if not tells_all and not {Failed, Decided} & set(map(type, persisted.written)):
+        return
+    at_once = {decision.claim.id: decision for decision in persisted.decided}
     later = [result for result in persisted.written if isinstance(result, Decided)]
     tracebacks = _tracebacks(later) if later and events.is_logged(logging.ERROR) else {}
     with events.together():

@@ -43,7 +43,7 @@ def persist(results: Sequence[Result], worker: Worker, now: datetime) -> Persist
     newest = {r.claim.id: r for r in results}
     if len(newest) < len(results):
         newest = {r.claim.id: r for r in sorted(results, key=_attempt)}
-    batch = _Batch(newest.values())
+    batch = _Batch(list(newest.values()))
     ids = _finish(batch, worker, now) | _fail(batch, worker, now)
     if len(ids) == len(results):
         return Persisted(results, [], [], batch.at_once)
@@ -75,13 +75,19 @@ def finish_and_claim(
 class _Batch:
     """Results by what follows them; each of these is written by one statement."""
 
-    def __init__(self, results: Iterable[Result]) -> None:
+    def __init__(self, results: Sequence[Result]) -> None:
         self.succeeded: list[Succeeded] = []
         self.waiting: list[tuple[int, int]] = []
         self.failed: list[Failed] = []
         self.decided: list[Decided] = []
         self.at_once: Sequence[Decided] = ()
         """What shipped policies have decided about the failures that were written."""
+        if set(map(type, results)) == {Succeeded}:  # as nearly always
+            self.succeeded = results  # type: ignore[assignment]  # as the condition says
+        else:
+            self._sort(results)
+
+    def _sort(self, results: Sequence[Result]) -> None:
         for result in results:
             if isinstance(result, Succeeded):
                 self.succeeded.append(result)

@@ -14,7 +14,6 @@ from hipq_django.models import Queue
 from tests.admin_pages import list_url
 from tests.conftest import CHROMIUM
 
-
 # What a page and what an assertion wait for on a busy machine, in milliseconds.
 PATIENCE = 20_000
 

@@ -14,11 +14,11 @@ DROP FUNCTION hipq_due_5d8e76d3
 
 -- next statement
 
-DROP FUNCTION hipq_claim_due_a6cd211f
+DROP FUNCTION hipq_claim_due_1c855a71
 
 -- next statement
 
-DROP FUNCTION hipq_claim_fitting_a809894a
+DROP FUNCTION hipq_claim_fitting_81b00f13
 
 -- next statement
 
@@ -26,7 +26,7 @@ DROP FUNCTION hipq_claim_570a76a7
 
 -- next statement
 
-DROP FUNCTION hipq_finish_b3b64a68
+DROP FUNCTION hipq_finish_a52ba1ae
 
 -- next statement
 

@@ -70,7 +70,7 @@ END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_claim_due_a6cd211f(bigint[], bigint[], bigint[], bigint[], timestamptz, integer, integer, bigint, bigint, timestamptz, timestamptz, bigint, bigint) RETURNS TABLE (id hipq_job.id%TYPE, queue_id hipq_job.queue_id%TYPE, job_type_id hipq_job.job_type_id%TYPE, job_data hipq_job.job_data%TYPE, job_key hipq_job.job_key%TYPE, state hipq_job.state%TYPE, timeout hipq_job.timeout%TYPE, error hipq_job.error%TYPE, attempt hipq_job.attempt%TYPE, scheduled_run_time bigint, priority hipq_job.priority%TYPE, throttle_factor hipq_job.throttle_factor%TYPE, time_windows hipq_job.time_windows%TYPE, rank hipq_job.rank%TYPE, has_pending_answer hipq_job.has_pending_answer%TYPE, origin_id hipq_job.origin_id%TYPE, create_time bigint, due_time bigint)
+CREATE FUNCTION hipq_claim_due_1c855a71(bigint[], bigint[], bigint[], bigint[], timestamptz, integer, integer, bigint, bigint, timestamptz, timestamptz, bigint, bigint) RETURNS TABLE (id hipq_job.id%TYPE, queue_id hipq_job.queue_id%TYPE, job_type_id hipq_job.job_type_id%TYPE, job_data hipq_job.job_data%TYPE, job_key hipq_job.job_key%TYPE, state hipq_job.state%TYPE, timeout hipq_job.timeout%TYPE, error hipq_job.error%TYPE, attempt hipq_job.attempt%TYPE, scheduled_run_time bigint, priority hipq_job.priority%TYPE, throttle_factor hipq_job.throttle_factor%TYPE, time_windows hipq_job.time_windows%TYPE, rank hipq_job.rank%TYPE, has_pending_answer hipq_job.has_pending_answer%TYPE, origin_id hipq_job.origin_id%TYPE, create_time bigint, due_time bigint)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET lock_timeout = '100ms' AS $$
 #variable_conflict use_column
 BEGIN
@@ -87,18 +87,18 @@ FROM hipq_job j WHERE j.queue_id = q.id AND j.state IN ('initial', 'retry') AND 
     AND (SELECT NOT u.paused AND u.throttle_limit < 1 FROM hipq_queue u WHERE u.id = q.id)
     ORDER BY j.rank, j.id LIMIT $6 FOR NO KEY UPDATE SKIP LOCKED) j
 LIMIT $7
-), checked AS MATERIALIZED (
-    SELECT id, rank, turn, true AND NOT bool_or(
-        needs_check OR CASE WHEN job_key <> 'NONE' THEN (SELECT found FROM hipq_is_early_24cd5092(job_key, job_type_id)) ELSE false END
-    ) OVER places AS may_start
-    FROM head WINDOW places AS (PARTITION BY turn ORDER BY rank, id)
+), left_jobs AS MATERIALIZED (
+    SELECT DISTINCT ON (turn) turn, rank, id FROM head
+    WHERE false OR needs_check
+        OR CASE WHEN job_key <> 'NONE' THEN (SELECT found FROM hipq_is_early_24cd5092(job_key, job_type_id)) ELSE false END
+    ORDER BY turn, rank, id
 ), places AS MATERIALIZED (
-    SELECT id, row_number() OVER (ORDER BY turn, rank, id) AS place
-    FROM checked WHERE may_start
+    SELECT id, turn, rank FROM head WHERE NOT EXISTS (SELECT 1 FROM left_jobs l
+        WHERE l.turn = head.turn AND (l.rank, l.id) <= (head.rank, head.id))
 )
 UPDATE hipq_job j SET state = 'running', error = '"NONE"', worker_id = $8, last_worker_id = $9, update_time = $10, phase = 'request', attempt = j.attempt + 1, progress = 0, progress_message = 'NONE', extended_seconds = 0,
-    deadline = ($11::timestamptz + j.timeout * interval '1 second'),
-    prefetched = j.id <> ALL (ARRAY(SELECT id FROM places WHERE place <= $12))
+    deadline = ($11::timestamptz + j.timeout * interval '1 second'), prefetched = j.id <> ALL (ARRAY(
+        SELECT id FROM places ORDER BY turn, rank, id LIMIT $12))
 WHERE j.id = ANY (ARRAY(SELECT id FROM places)) AND j.state || '' IN ('initial', 'retry')
     AND (SELECT w.state IN ('running', 'stopping') FROM hipq_worker w WHERE w.id = $13)
 RETURNING j.id, j.queue_id, j.job_type_id, j.job_data, j.job_key, j.state, j.timeout, j.error, j.attempt, (EXTRACT(EPOCH FROM j.scheduled_run_time) * 1000000)::bigint, j.priority, j.throttle_factor, j.time_windows, j.rank, j.has_pending_answer, j.origin_id, (EXTRACT(EPOCH FROM j.create_time) * 1000000)::bigint, (EXTRACT(EPOCH FROM j.due_time) * 1000000)::bigint;
@@ -106,14 +106,15 @@ END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_claim_fitting_a809894a(bigint[], bigint, bigint, bigint, timestamptz, integer, bigint, bigint, bigint, bigint, timestamptz, bigint, bigint, timestamptz, timestamptz, bigint, bigint) RETURNS TABLE (id hipq_job.id%TYPE, queue_id hipq_job.queue_id%TYPE, job_type_id hipq_job.job_type_id%TYPE, job_data hipq_job.job_data%TYPE, job_key hipq_job.job_key%TYPE, state hipq_job.state%TYPE, timeout hipq_job.timeout%TYPE, error hipq_job.error%TYPE, attempt hipq_job.attempt%TYPE, scheduled_run_time bigint, priority hipq_job.priority%TYPE, throttle_factor hipq_job.throttle_factor%TYPE, time_windows hipq_job.time_windows%TYPE, rank hipq_job.rank%TYPE, has_pending_answer hipq_job.has_pending_answer%TYPE, origin_id hipq_job.origin_id%TYPE, create_time bigint, due_time bigint)
+CREATE FUNCTION hipq_claim_fitting_81b00f13(bigint[], bigint, bigint, bigint, timestamptz, integer, bigint, bigint, bigint, bigint, timestamptz, bigint, bigint, timestamptz, timestamptz, bigint, bigint) RETURNS TABLE (id hipq_job.id%TYPE, queue_id hipq_job.queue_id%TYPE, job_type_id hipq_job.job_type_id%TYPE, job_data hipq_job.job_data%TYPE, job_key hipq_job.job_key%TYPE, state hipq_job.state%TYPE, timeout hipq_job.timeout%TYPE, error hipq_job.error%TYPE, attempt hipq_job.attempt%TYPE, scheduled_run_time bigint, priority hipq_job.priority%TYPE, throttle_factor hipq_job.throttle_factor%TYPE, time_windows hipq_job.time_windows%TYPE, rank hipq_job.rank%TYPE, has_pending_answer hipq_job.has_pending_answer%TYPE, origin_id hipq_job.origin_id%TYPE, create_time bigint, due_time bigint)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET lock_timeout = '100ms' AS $$
 #variable_conflict use_column
 BEGIN
 PERFORM 1 FROM hipq_queue q WHERE q.id = $2 FOR NO KEY UPDATE SKIP LOCKED;
 IF NOT FOUND THEN RETURN; END IF;
 RETURN QUERY WITH head AS MATERIALIZED (
-SELECT 1 AS turn, j.* FROM (
+SELECT 1 AS turn, j.*, SUM(throttle_factor) OVER (ORDER BY rank, id) AS sum
+FROM (
 SELECT j.id, j.rank, j.throttle_factor, j.job_type_id, j.job_key,
     j.has_pending_answer OR j.time_windows <> '[]' OR j.job_type_id <> ALL ($1::bigint[])
         OR (j.state = 'retry' AND (starts_with(j.error::text, '"WorkerLost')
@@ -121,22 +122,22 @@ SELECT j.id, j.rank, j.throttle_factor, j.job_type_id, j.job_key,
         AS needs_check
 FROM hipq_job j WHERE j.queue_id = $2 AND j.state IN ('initial', 'retry') AND j.rank BETWEEN $3 AND $4 AND j.scheduled_run_time <= $5
     ORDER BY j.rank, j.id LIMIT $6 FOR NO KEY UPDATE SKIP LOCKED) j
-), checked AS MATERIALIZED (
-    SELECT id, rank, turn, COALESCE(SUM(throttle_factor) OVER places <= (
+), left_jobs AS MATERIALIZED (
+    SELECT DISTINCT ON (turn) turn, rank, id FROM head
+    WHERE COALESCE(sum > (
 SELECT q.throttle_limit - COALESCE((SELECT SUM(j.throttle_factor) FROM hipq_job j
     WHERE j.queue_id = q.id AND j.state IN ('running')), 0)
 FROM hipq_queue q WHERE q.id = $7 AND NOT q.paused AND q.throttle_limit >= 1
-    AND (SELECT j.id FROM hipq_job j WHERE j.queue_id = $8 AND j.state IN ('initial', 'retry') AND j.rank BETWEEN $9 AND $10 AND j.scheduled_run_time <= $11 AND j.throttle_factor = 0 ORDER BY j.rank, j.id LIMIT 1) IS NULL), false) AND NOT bool_or(
-        needs_check OR CASE WHEN job_key <> 'NONE' THEN (SELECT found FROM hipq_is_early_24cd5092(job_key, job_type_id)) ELSE false END
-    ) OVER places AS may_start
-    FROM head WINDOW places AS (PARTITION BY turn ORDER BY rank, id)
+    AND (SELECT j.id FROM hipq_job j WHERE j.queue_id = $8 AND j.state IN ('initial', 'retry') AND j.rank BETWEEN $9 AND $10 AND j.scheduled_run_time <= $11 AND j.throttle_factor = 0 ORDER BY j.rank, j.id LIMIT 1) IS NULL), true) OR needs_check
+        OR CASE WHEN job_key <> 'NONE' THEN (SELECT found FROM hipq_is_early_24cd5092(job_key, job_type_id)) ELSE false END
+    ORDER BY turn, rank, id
 ), places AS MATERIALIZED (
-    SELECT id, row_number() OVER (ORDER BY turn, rank, id) AS place
-    FROM checked WHERE may_start
+    SELECT id, turn, rank FROM head WHERE NOT EXISTS (SELECT 1 FROM left_jobs l
+        WHERE l.turn = head.turn AND (l.rank, l.id) <= (head.rank, head.id))
 )
 UPDATE hipq_job j SET state = 'running', error = '"NONE"', worker_id = $12, last_worker_id = $13, update_time = $14, phase = 'request', attempt = j.attempt + 1, progress = 0, progress_message = 'NONE', extended_seconds = 0,
-    deadline = ($15::timestamptz + j.timeout * interval '1 second'),
-    prefetched = j.id <> ALL (ARRAY(SELECT id FROM places WHERE place <= $16))
+    deadline = ($15::timestamptz + j.timeout * interval '1 second'), prefetched = j.id <> ALL (ARRAY(
+        SELECT id FROM places ORDER BY turn, rank, id LIMIT $16))
 WHERE j.id = ANY (ARRAY(SELECT id FROM places)) AND j.state || '' IN ('initial', 'retry')
     AND (SELECT w.state IN ('running', 'stopping') FROM hipq_worker w WHERE w.id = $17)
 RETURNING j.id, j.queue_id, j.job_type_id, j.job_data, j.job_key, j.state, j.timeout, j.error, j.attempt, (EXTRACT(EPOCH FROM j.scheduled_run_time) * 1000000)::bigint, j.priority, j.throttle_factor, j.time_windows, j.rank, j.has_pending_answer, j.origin_id, (EXTRACT(EPOCH FROM j.create_time) * 1000000)::bigint, (EXTRACT(EPOCH FROM j.due_time) * 1000000)::bigint;
@@ -158,14 +159,16 @@ END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_finish_b3b64a68(jsonb, integer, timestamptz, bigint) RETURNS TABLE (id bigint)
+CREATE FUNCTION hipq_finish_a52ba1ae(bigint[], integer[], jsonb, boolean[], integer, timestamptz, bigint) RETURNS TABLE (id bigint)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_nestloop = off SET enable_seqscan = off SET lock_timeout = '20ms' AS $$
 #variable_conflict use_column
 BEGIN
-RETURN QUERY WITH v AS (SELECT (r ->> 0)::bigint AS id, (r ->> 1)::integer AS attempt, (r -> 2) AS result, (r ->> 3)::boolean AS is_request FROM (SELECT r FROM jsonb_array_elements($1::jsonb) AS r LIMIT $2) AS e)
-UPDATE hipq_job SET state = 'final', outcome = 'succeeded', result = v.result, worker_id = NULL, phase = 'NONE', has_pending_answer = false, progress = 100, update_time = $3 FROM v
+RETURN QUERY WITH v AS (SELECT * FROM ROWS FROM (unnest($1::bigint[]), unnest($2::integer[]),
+jsonb_array_elements($3::jsonb), unnest($4::boolean[]))
+AS v(id, attempt, result, is_request) LIMIT $5)
+UPDATE hipq_job SET state = 'final', outcome = 'succeeded', result = v.result, worker_id = NULL, phase = 'NONE', has_pending_answer = false, progress = 100, update_time = $6 FROM v
 WHERE hipq_job.id = v.id AND hipq_job.id = ANY (ARRAY(SELECT id FROM v)) AND hipq_job.state || '' = 'running'
-    AND hipq_job.attempt = v.attempt AND hipq_job.worker_id = $4 AND NOT (hipq_job.has_pending_answer AND v.is_request)
+    AND hipq_job.attempt = v.attempt AND hipq_job.worker_id = $7 AND NOT (hipq_job.has_pending_answer AND v.is_request)
 RETURNING hipq_job.id;
 END $$
 
