@@ -734,7 +734,7 @@ class Migration(migrations.Migration):
                         name="hipq_job_key_unique",
                     ),
                     models.UniqueConstraint(
-                        condition=models.Q(("state", "initial"), ("waiting_key__isnull", False)),
+                        condition=models.Q(("waiting_key__isnull", False), ("state", "initial")),
                         fields=("job_type", "waiting_key"),
                         name="hipq_job_waiting_key_unique",
                     ),

@@ -335,7 +335,7 @@ class Job(Row):
             ),
             models.UniqueConstraint(
                 fields=["job_type", "waiting_key"],
-                condition=Q(state="initial", waiting_key__isnull=False),
+                condition=Q(waiting_key__isnull=False) & Q(state="initial"),
                 name="hipq_job_waiting_key_unique",
             ),
             models.UniqueConstraint(

@@ -456,8 +456,10 @@ class Admission:
         self.context.note_suspects(suspects)
         answers = early.take_early(jobs, self.now, self.using)
         emit_started(jobs, self.using)
-        claims: list[Claim] = []
         now = steady()
+        if not answers:  # as nearly always
+            return request_claims(jobs, now)
+        claims: list[Claim] = []
         for job in jobs:
             answer = answers.get(job.id)
             if answer is None:
