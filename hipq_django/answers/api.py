@@ -148,7 +148,10 @@ def receive_messages(messages: Sequence[IncomingAnswer], instance: str) -> list[
     using = get_instance(instance).database
     if not messages:
         return []
-    messages = [_addressed(message, using) for message in messages]
+    for name in {message.job_type for message in messages}:
+        if len(names_of(instance, name)) > 1:
+            messages = [_addressed(message, using) for message in messages]
+            break
     try:
         with write_transaction(using):
             return bulk.receive(messages, clock.now(using), using)

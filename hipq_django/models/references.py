@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import (
     Any,
@@ -60,10 +59,9 @@ def verb(core: Callable[Concatenate[Job | Keyed, P], R]) -> Verb[P, R]:
         if not (args and isinstance(args[0], Job)):
             args = _with_key(core.__name__, args, options)
         else:
-            _check_instance(core.__name__, args[0], options)
+            _check_job(core.__name__, args[0], options)
         try:
             with refusing(core.__name__):
-                _check_stored(args[0])
                 return core(*args, **options)
         except SynchronousOnlyOperation as error:
             raise in_async_code(f"hipq_django.{core.__name__}") from error
@@ -71,19 +69,21 @@ def verb(core: Callable[Concatenate[Job | Keyed, P], R]) -> Verb[P, R]:
     return cast("Verb[P, R]", call)
 
 
-@contextmanager
-def refusing(name: str) -> Iterator[None]:
+class refusing:  # noqa: N801 - it is used as a function; as a generator it would take longer
     """Let what is refused begin with the name of the verb that refuses it."""
-    try:
-        yield
-    except InvalidJobError as error:
-        error.args = (f"{name}: {error}",)
-        raise
 
+    __slots__ = ("name",)
 
-def _check_stored(which: Job | Keyed) -> None:
-    if isinstance(which, Job) and which.pk is None:
-        raise InvalidJobError("the job was never enqueued.")
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        """Let the error name the verb."""
+        if isinstance(error, InvalidJobError):
+            error.args = (f"{self.name}: {error}",)
 
 
 def pruned(job: Job) -> InvalidJobError:
@@ -108,7 +108,9 @@ def twin(sync: Verb[P, R]) -> Verb[P, Coroutine[Any, Any, R]]:
     return cast("Verb[P, Coroutine[Any, Any, R]]", sync_to_async(sync))
 
 
-def _check_instance(name: str, job: Job, options: dict[str, Any]) -> None:
+def _check_job(name: str, job: Job, options: dict[str, Any]) -> None:
+    if job.pk is None:
+        raise InvalidJobError(f"{name}: the job was never enqueued.")
     instance = options.get("instance")
     if instance is not None and instance != job.queue.instance:
         raise InvalidJobError(
