@@ -86,6 +86,7 @@ def test_a_task_is_a_job_of_a_type_with_its_path() -> None:
     assert job.job_data == {"args": [1, 2], "kwargs": {}, "run_after": later.isoformat()}
 
 
+@pytest.mark.usefixtures("frozen_time")  # else the last may be of a later second, and its turn too
 def test_the_higher_priority_runs_first() -> None:
     for priority in (0, 100, -100, 1):
         tasks.add.using(priority=priority).enqueue(priority)
