@@ -106,7 +106,7 @@ def test_the_panel_leads_up_and_says_when_the_node_ran(admin_client: Client) -> 
     assert "below the-sum" in panel(admin_client, middle)
     text = panel(admin_client, child)
     assert "below middle" in text
-    assert "last run 0 s ago" in text
+    assert re.search(r"last run \d s ago", text)
     page = html(admin_client, page_url(child))
     assert f'<a href="{page_url(middle)}">node:{middle.pk}</a>' in page  # who created it
     assert f"middle (node {middle.pk})" in page
