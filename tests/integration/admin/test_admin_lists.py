@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -89,7 +90,7 @@ def test_a_queue_that_does_not_exist_has_no_jobs(admin_client: Client, value: st
 
 
 def test_each_row_says_what_is_up_with_the_job(admin_client: Client, jobs: dict[str, Job]) -> None:
-    page = html(admin_client, list_url(Job))
+    page = re.sub(r"due for \d s", "due for 0 s", html(admin_client, list_url(Job)))
 
     for text in (
         "due for 0 s",
@@ -109,7 +110,7 @@ def test_a_job_of_a_paused_queue_says_so(admin_client: Client) -> None:
     paused = QueueFactory.create(paused=True)
     JobFactory.create(job_type=JobTypeFactory.create(queue=paused))
 
-    assert "due for 0 s, queue paused" in html(admin_client, list_url(Job))
+    assert re.search(r"due for \d s, queue paused", html(admin_client, list_url(Job)))
 
 
 # Search
