@@ -148,10 +148,8 @@ def receive_messages(messages: Sequence[IncomingAnswer], instance: str) -> list[
     using = get_instance(instance).database
     if not messages:
         return []
-    for name in {message.job_type for message in messages}:
-        if len(names_of(instance, name)) > 1:
-            messages = [_addressed(message, using) for message in messages]
-            break
+    if any(len(names_of(instance, name)) > 1 for name in {m.job_type for m in messages}):
+        messages = [_addressed(message, using) for message in messages]
     try:
         with write_transaction(using):
             return bulk.receive(messages, clock.now(using), using)

@@ -185,12 +185,12 @@ def _await(value: Any) -> Any:
 
 
 def _returned(claim: Claim, declared: Declaration, value: Any) -> Result:
-    if value is None and not claim.job.has_finished:  # as most handlers
-        return Succeeded(claim, None, NULL_BYTES)
     if claim.job.has_finished:
         if value is not None:
             events.warning("result_ignored", "finishing has given one already", **claim.fields)
         return Ended(claim)
+    if value is None:  # as most handlers
+        return Succeeded(claim, None, NULL_BYTES)
     if value is WAIT or value is WAIT_FOR or isinstance(value, WAIT_FOR):
         return _waiting(claim, declared, value)
     return Succeeded(claim, *checked_result(repr(declared.name), value, _misplaced))
