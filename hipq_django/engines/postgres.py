@@ -126,7 +126,9 @@ class PostgresEngine(SqlEngine):
         return self._pass_over_locked(done, write)
 
     def _finish_params(self, jobs: Sequence[Finished], worker: Worker, now: datetime) -> list[Any]:
-        ids, attempts, results, are_requests = zip(*sorted(jobs), strict=True)
+        # Without any, where all rows are locked.
+        rows = zip(*sorted(jobs), strict=True) if jobs else [()] * 4
+        ids, attempts, results, are_requests = rows
         columns = [array(ids), array(attempts), json.dumps(results), array(are_requests)]
         return [*columns, len(ids), self._moment(now), worker.pk]
 

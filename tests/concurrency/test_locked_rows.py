@@ -12,10 +12,12 @@ from django.db import connection
 
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
+from hipq_django.database import clock
 from hipq_django.domain.parts import WAIT_FOR
-from hipq_django.engines import postgres
+from hipq_django.engines import engine_for, postgres
+from hipq_django.engines.values import ClaimRequest
 from hipq_django.maintenance import early_answers, recovery
-from hipq_django.models import Answer, Job, Queue
+from hipq_django.models import Answer, Job, JobType, Queue
 from tests.concurrency.sessions import PATIENCE_SECONDS, Session
 from tests.declaring import Declare
 from tests.factories import AnswerFactory
@@ -67,11 +69,18 @@ def in_time(step: Callable[[], Any]) -> None:
     assert time.monotonic() - began < LIMIT_SECONDS
 
 
-@pytest.fixture(params=["as usual", "after a lock"])
-def was_locked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker that found a row locked a moment ago writes another way for a while."""
-    last = time.monotonic() if request.param == "after a lock" else -1e9
+WAYS = ["as usual", "after a lock"]
+"""A worker that found a row locked a moment ago writes another way for a while."""
+
+
+def choose_way(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    last = time.monotonic() if way == "after a lock" else -1e9
     monkeypatch.setattr(postgres, "_contended", {"default": last})
+
+
+@pytest.fixture(params=WAYS)
+def was_locked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    choose_way(monkeypatch, request.param)
 
 
 @pytest.mark.parametrize("handler", HANDLERS, ids=lambda handler: handler.__name__)
@@ -94,6 +103,33 @@ def test_the_results_of_other_jobs_are_written(
     states = Job.objects.order_by("pk").values_list("state", "phase", "worker")
     assert len(set(states)) == 1
     assert worker.batch.ids == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_batch_of_locked_rows_alone_is_written_to_none(
+    declare: Declare, session: Session, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """It is no error: that would count as the failure of a job which has succeeded."""
+    declare("work", queue="limited")(succeed)
+    Queue.objects.create(name="limited", throttle_limit=2)
+    job, other = hipq.enqueue_many([hipq.NewJob("work") for _ in range(2)])
+    worker = HandWorker(threads=1)
+    worker.run_pass()
+    lock(session, job)
+    engine, now = engine_for("default"), clock.now("default")
+    done = [(job.pk, 1, "done", True)]
+    types = list(JobType.objects.values_list("pk", flat=True))
+    wanted = ClaimRequest(room=1, limit=1, types=types)
+    choose_way(monkeypatch, way)
+
+    finished = engine.finish(done, worker.row, now)
+    choose_way(monkeypatch, way)
+    both = engine.finish_and_claim(done, job.queue, worker.row, now, wanted)
+    session.roll_back()
+
+    assert (finished, both[0]) == (set(), set())
+    assert [claimed.pk for claimed in both[1]] == [other.pk]
+    assert engine.finish(done, worker.row, now) == {job.pk}
 
 
 def test_a_limited_queue_goes_on(declare: Declare, session: Session) -> None:
