@@ -6,7 +6,7 @@ END $$
 
 -- next statement
 
-CREATE TRIGGER hipq_job_guard BEFORE UPDATE ON hipq_job FOR EACH ROW WHEN (NEW.attempt < OLD.attempt OR NEW.create_time <> OLD.create_time OR NEW.queue_id <> OLD.queue_id OR NEW.job_type_id <> OLD.job_type_id OR OLD.state || '>' || NEW.state <> ALL ('{initial>initial,initial>running,running>running,running>error,running>final,error>error,error>final,error>retry,retry>retry,retry>running}'::text[])) EXECUTE FUNCTION hipq_job_guard_7c345e39()
+CREATE TRIGGER hipq_job_guard AFTER UPDATE ON hipq_job FOR EACH ROW WHEN (NEW.attempt < OLD.attempt OR NEW.create_time <> OLD.create_time OR NEW.queue_id <> OLD.queue_id OR NEW.job_type_id <> OLD.job_type_id OR OLD.state || '>' || NEW.state <> ALL ('{initial>initial,initial>running,running>running,running>error,running>final,error>error,error>final,error>retry,retry>retry,retry>running}'::text[])) EXECUTE FUNCTION hipq_job_guard_7c345e39()
 
 -- next statement
 
