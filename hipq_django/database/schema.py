@@ -8,6 +8,9 @@ from django.db.migrations.executor import MigrationExecutor
 TABLE = "hipq_job"
 TRIGGER = "hipq_job_guard"
 
+RANGED = ("extended_seconds", "job_key", "priority", "progress", "throttle_factor", "timeout")
+"""The columns that the check hipq_job_ranges is about; on PostgreSQL their types have it."""
+
 # Rows of a queue change often: let vacuum run early and fast, and leave room for the new version of
 # a row on its page.
 STORAGE = {

@@ -15,6 +15,8 @@ class Migration(migrations.Migration):
     dependencies = []
 
     operations = [
+        # Backwards it comes last, when no column has these types any more.
+        migrations.RunPython(migrations.RunPython.noop, script("0001_drop_domains")),
         migrations.CreateModel(
             name="Queue",
             fields=[

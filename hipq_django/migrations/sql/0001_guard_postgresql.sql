@@ -1,3 +1,45 @@
+-- The ranges of columns: the server reads the text of a check anew for each statement, that of a
+-- domain once for each session.
+CREATE DOMAIN hipq_timeout AS double precision
+    CONSTRAINT hipq_job_ranges CHECK (VALUE > 0 AND VALUE <= 400000000)
+
+-- next statement
+
+CREATE DOMAIN hipq_percent AS double precision
+    CONSTRAINT hipq_job_ranges CHECK (VALUE BETWEEN 0 AND 100)
+
+-- next statement
+
+CREATE DOMAIN hipq_seconds AS double precision
+    CONSTRAINT hipq_job_ranges CHECK (VALUE >= 0)
+
+-- next statement
+
+CREATE DOMAIN hipq_priority AS integer
+    CONSTRAINT hipq_job_ranges CHECK (VALUE BETWEEN -1000000 AND 1000000)
+
+-- next statement
+
+CREATE DOMAIN hipq_factor AS numeric(12, 3)
+    CONSTRAINT hipq_job_ranges CHECK (VALUE >= 0)
+
+-- next statement
+
+CREATE DOMAIN hipq_key AS varchar(255)
+    CONSTRAINT hipq_job_ranges CHECK (VALUE <> '')
+
+-- next statement
+
+ALTER TABLE hipq_job DROP CONSTRAINT hipq_job_ranges,
+    ALTER COLUMN timeout TYPE hipq_timeout,
+    ALTER COLUMN progress TYPE hipq_percent,
+    ALTER COLUMN extended_seconds TYPE hipq_seconds,
+    ALTER COLUMN priority TYPE hipq_priority,
+    ALTER COLUMN throttle_factor TYPE hipq_factor,
+    ALTER COLUMN job_key TYPE hipq_key
+
+-- next statement
+
 CREATE FUNCTION hipq_job_guard_7c345e39() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = format(

@@ -142,9 +142,10 @@ def _tables(using: str) -> Tables:
 def _missing(using: str) -> Iterator[str]:
     """Names of indexes and constraints that a model has and its table has not."""
     connection = connections[using]
+    of_types = postgresql.type_checks(using) if connection.vendor == "postgresql" else set()
     for model in apps.get_app_config("hipq").get_models():
         with connection.cursor() as cursor:
             found = connection.introspection.get_constraints(cursor, model._meta.db_table)
         for wanted in (*model._meta.indexes, *model._meta.constraints):
-            if wanted.name not in found:
+            if wanted.name not in found and wanted.name not in of_types:
                 yield wanted.name

@@ -8,7 +8,7 @@ from typing import Any
 from django.db import connections
 
 from hipq_django.database.requirements import isolation_level
-from hipq_django.database.schema import STORAGE, TABLE, TRIGGER
+from hipq_django.database.schema import RANGED, STORAGE, TABLE, TRIGGER
 from hipq_django.monitoring.doctor.measurements import PostgreSQL, TableRows, Transaction, Wait
 
 PROBES = 5
@@ -24,6 +24,11 @@ _TRANSACTIONS = """
     SELECT '', EXTRACT(epoch FROM clock_timestamp() - prepared)::float, 'prepared', gid
     FROM pg_prepared_xacts WHERE database = current_database()
     ORDER BY 2 DESC LIMIT 10"""
+
+_TYPE_CHECKS = """
+    SELECT conname FROM pg_attribute JOIN pg_constraint ON contypid = atttypid
+    WHERE attrelid = to_regclass(%s) AND attname = ANY(%s) AND contypid <> 0
+    GROUP BY conname HAVING count(*) = %s"""
 
 _WAITS = """
     SELECT pid, EXTRACT(epoch FROM clock_timestamp() - COALESCE(state_change, query_start))::float,
@@ -93,6 +98,11 @@ def _connection_parameters(using: str) -> Mapping[str, Any]:
 def invalid_indexes(using: str) -> tuple[str, ...]:
     """Return the names of indexes whose concurrent creation failed."""
     return tuple(name for (name,) in _fetch(using, _INVALID, [list(TABLES)]))
+
+
+def type_checks(using: str) -> set[str]:
+    """Return the names of the checks that the types of all columns with a range have."""
+    return {name for (name,) in _fetch(using, _TYPE_CHECKS, [TABLE, list(RANGED), len(RANGED)])}
 
 
 def guard(using: str) -> str:

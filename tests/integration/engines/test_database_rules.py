@@ -164,6 +164,9 @@ def test_the_refusal_says_what_the_rule_is() -> None:
         ("initial", {"priority": 1_000_001}),
         ("initial", {"priority": -1_000_001}),
         ("initial", {"job_key": ""}),
+        ("running", {"progress": -1}),
+        ("running", {"progress": 100.5}),
+        ("running", {"extended_seconds": -1}),
     ],
 )
 def test_a_row_that_breaks_an_invariant_cannot_be_written(

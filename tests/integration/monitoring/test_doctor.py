@@ -240,6 +240,16 @@ def test_a_missing_index() -> None:
     assert found() == {"missing_indexes": "database default"}
 
 
+@postgres
+def test_a_missing_range_of_a_column() -> None:
+    """There the types of the columns have it."""
+    before = found()
+    execute("ALTER DOMAIN hipq_key DROP CONSTRAINT hipq_job_ranges")
+
+    assert before == {}
+    assert found() == {"missing_indexes": "database default"}
+
+
 def test_a_missing_guard() -> None:
     execute(
         "DROP TRIGGER hipq_job_guard"
