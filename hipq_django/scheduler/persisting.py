@@ -7,11 +7,12 @@ try.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from datetime import datetime
+from functools import partial
 
-from django.db import connections, transaction
+from django.db import Error, connections, transaction
 
 from hipq_django import events, transitions
 from hipq_django.answers import early
@@ -26,6 +27,9 @@ from hipq_django.transitions.values import Ended, Persisted, Result, WaitsFor, r
 
 MAX_BYTES = 8_000_000
 """How much is written at once, unless a single result is larger."""
+
+Write = Callable[[Sequence[Result], Worker, datetime], Persisted]
+"""Writes results of jobs: `transitions.persist`, or its slower part alone."""
 
 PASSING_SECONDS = 5.0
 """How long a result is tried again if its refusal may pass; then it counts as refused."""
@@ -60,6 +64,8 @@ def _parts(results: Sequence[Result]) -> Iterator[list[Result]]:
 def _persist_part(lease: Lease, results: list[Result], worker: Worker) -> None:
     """Persist results; if refused, each half by itself, and a single result as its error."""
     persisted = _try_to_persist(results, worker)
+    if len(results) == 1 and not isinstance(persisted, Persisted | Error):
+        persisted = _try_with_care(results[0], persisted, worker)
     if isinstance(persisted, Persisted):
         forget_written(lease, persisted)
     elif len(results) > 1:
@@ -70,6 +76,18 @@ def _persist_part(lease: Lease, results: list[Result], worker: Worker) -> None:
         lease.defer(results)
     else:
         _persist_refused(lease, results[0], persisted, worker)
+
+
+def _try_with_care(result: Result, error: Exception, worker: Worker) -> Persisted | Exception:
+    """Write a result row by row that failed before the database saw it.
+
+    The fault may be that of the fast path; it must not make a failure of a job's success.
+    """
+    persisted = _try_to_persist([result], worker, transitions.persist_with_care)
+    if isinstance(persisted, Persisted):
+        sentence = "but it was written row by row"
+        events.error("fast_path_failed", sentence, **result.claim.fields, exception=error)
+    return persisted
 
 
 def _persist_refused(lease: Lease, result: Result, error: Exception, worker: Worker) -> None:
@@ -83,7 +101,9 @@ def _persist_refused(lease: Lease, result: Result, error: Exception, worker: Wor
     lease.defer([result])
 
 
-def _try_to_persist(results: Sequence[Result], worker: Worker) -> Persisted | Exception:
+def _try_to_persist(
+    results: Sequence[Result], worker: Worker, write: Write = transitions.persist
+) -> Persisted | Exception:
     """Persist results; return what became of them, or why the database refuses them all.
 
     A transaction of the caller stays usable.
@@ -91,7 +111,7 @@ def _try_to_persist(results: Sequence[Result], worker: Worker) -> Persisted | Ex
     is_inside = connections[worker.using].in_atomic_block
     try:
         with transaction.atomic(using=worker.using) if is_inside else nullcontext():
-            return persist(results, worker, clock.now(worker.using))
+            return persist(results, worker, clock.now(worker.using), write)
     except Exception as error:
         if not is_refusal(error):
             raise
@@ -105,26 +125,30 @@ def forget_written(lease: Lease, persisted: Persisted) -> None:
     log_results(persisted)
 
 
-def persist(results: Sequence[Result], worker: Worker, now: datetime) -> Persisted:
+def persist(
+    results: Sequence[Result], worker: Worker, now: datetime, write: Write = transitions.persist
+) -> Persisted:
     """Persist results, and what companions have beside them; return what became of them."""
     if Ended in set(map(type, results)):
         ended = [result for result in results if isinstance(result, Ended)]
         others = [result for result in results if not isinstance(result, Ended)]
-        return persist(others, worker, now).joined(Persisted(ended, [], []))
+        return persist(others, worker, now, write).joined(Persisted(ended, [], []))
     if companions.registered:
-        return companions.persist(results, worker, now, persist_jobs)
-    return persist_jobs(results, worker, now)
+        return companions.persist(results, worker, now, partial(persist_jobs, write=write))
+    return persist_jobs(results, worker, now, write)
 
 
-def persist_jobs(results: Sequence[Result], worker: Worker, now: datetime) -> Persisted:
+def persist_jobs(
+    results: Sequence[Result], worker: Worker, now: datetime, write: Write = transitions.persist
+) -> Persisted:
     """Persist results of jobs alone; return what became of them."""
     if WaitsFor not in set(map(type, results)):
-        return transitions.persist(results, worker, now)
+        return write(results, worker, now)
     several = [result for result in results if isinstance(result, WaitsFor)]
     others = [result for result in results if not isinstance(result, WaitsFor)]
-    persisted = transitions.persist(others, worker, now)
+    persisted = write(others, worker, now)
     # With the answers that came before the expected parts were known.
     with worker_transaction(worker.using):
-        waiting = transitions.persist(several, worker, now)
+        waiting = write(several, worker, now)
         early.count_early([result.claim.id for result in waiting.written], now, worker.using)
     return persisted.joined(waiting)

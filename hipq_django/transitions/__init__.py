@@ -39,3 +39,4 @@ from hipq_django.transitions.ownership import (
     release_for_retry as release_for_retry,
 )
 from hipq_django.transitions.results import finish_and_claim as finish_and_claim, persist as persist
+from hipq_django.transitions.row_by_row import persist_with_care as persist_with_care

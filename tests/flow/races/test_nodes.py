@@ -17,6 +17,7 @@ from hipq_django.flow.models import Alias, Wake
 from hipq_django.flow.runs import dispatching
 from hipq_django.maintenance import recovery
 from hipq_django.models import Job, Worker
+from hipq_django.scheduler.persisting import Write
 from hipq_django.transitions.values import Persisted, Result
 from tests.concurrency.sessions import Session
 from tests.flow.races.conftest import FlowWorker, decided_by, end_all, without_constraint
@@ -305,9 +306,11 @@ def test_a_run_that_was_taken_over_is_ended_once(worker: FlowWorker) -> None:
     assert flow.Node.objects.get(pk=node.pk).runs == 1
 
 
-def all_are_ours(results: Sequence[Result], worker: Worker, now: datetime) -> Persisted:
+def all_are_ours(
+    results: Sequence[Result], worker: Worker, now: datetime, write: Write
+) -> Persisted:
     """Stand for the ends of jobs where nobody looks whose they are."""
-    persisted = transitions.persist(results, worker, now)
+    persisted = write(results, worker, now)
     for job in Job.objects.filter(pk__in=[r.claim.id for r in persisted.lost]):
         transitions.move(job, State.FINAL, transitions.success_values(None), now)
     return Persisted(list(results), [], [])

@@ -16,7 +16,8 @@ from django.utils import timezone
 import hipq_django as hipq
 from hipq_django.database import clock
 from hipq_django.domain.ordering import Order, Ordering
-from hipq_django.models import Job, Queue
+from hipq_django.engines import engine_for
+from hipq_django.models import Attempt, Job, Queue
 from hipq_django.models.catalog import get_queue
 from hipq_django.scheduler import admission, batch, current_batch, persisting, polling
 from tests.declaring import Declare
@@ -275,6 +276,32 @@ def test_a_result_whose_refusal_does_not_pass_fails_in_the_end(
 
     job.refresh_from_db()
     assert (job.outcome, job.error) == ("failed", "OperationalError: out of memory")
+
+
+@pytest.mark.parametrize("limit", [0, 5])
+def test_a_fault_of_the_fast_path_fails_no_job(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, limit: int
+) -> None:
+    """The job has succeeded; as a failure it would run again."""
+    Queue.objects.create(name="echoes", throttle_limit=limit)
+    hipq.enqueue_many([hipq.NewJob("echo", queue="echoes") for _ in range(3)])
+    worker = HandWorker()
+    worker.run_pass()
+    worker.execute()
+    engine = type(engine_for("default"))
+
+    def fail(*_: Any) -> Any:
+        raise ValueError("not enough values to unpack")
+
+    monkeypatch.setattr(engine, "finish", fail)
+    monkeypatch.setattr(engine, "finish_and_claim", fail)
+    worker.run_pass()
+
+    assert set(Job.objects.values_list("outcome", flat=True)) == {"succeeded"}
+    assert not Attempt.objects.exists()
+    told = [one for one in caplog.records if "event=fast_path_failed" in one.getMessage()]
+    assert len(told) == 3
+    assert "not enough values" in str(told[0].exc_info)
 
 
 def test_a_claim_that_is_not_committed_starts_nothing() -> None:

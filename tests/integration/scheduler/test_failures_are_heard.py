@@ -215,11 +215,12 @@ def test_success_and_waiting_are_quiet(declare: Declare, heard: pytest.LogCaptur
 
 
 def test_sensitive_values_are_not_heard(declare: Declare, heard: pytest.LogCaptureFixture) -> None:
-    run(declare("charge", sensitive=["card"])(decline), job_data={"card": "4111111111111111"})
+    card = "4111111111111111"
+    run(declare("charge", sensitive=["card"])(decline), job_data={"card": card})
 
     [record] = heard.records
     text = logging.Formatter().format(record) + repr(vars(record))
-    assert "4111" not in text
+    assert card not in text  # a part of it may stand in a time
     assert "DeclinedError: no funds for {'card': '•••'}" in text
     assert record.exc_info is not None
     assert record.exc_info[2] is not None
