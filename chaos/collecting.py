@@ -35,6 +35,10 @@ LINKS = (
 EXPECTED = (
     # What the jobs' code raises, and the database.
     "chaos.project.jobs.",
+    # How jobs ended without an exception, as the log says it.
+    "hipq_django.exceptions.ErrorAnswer",
+    "hipq_django.exceptions.JobTimeout",
+    "hipq_django.exceptions.WorkerLost",
     "django.db.",
     "psycopg.",
     "sqlite3.",

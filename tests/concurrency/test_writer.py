@@ -66,7 +66,10 @@ def gate(declare: Declare) -> threading.Event:
 
 
 class Hold:
-    """Keeps the writer at what it is writing: receivers of a signal run before it is done."""
+    """Keeps the writer at what it is writing: receivers of a signal run before it is done.
+
+    Whatever else is written meanwhile goes on.
+    """
 
     def __init__(self) -> None:
         self._is_held = threading.Event()
@@ -74,8 +77,9 @@ class Hold:
 
     def receive(self, **_: Any) -> None:
         """Stand in the writer's way."""
-        self._is_held.set()
-        self._may_go_on.wait(PATIENCE_SECONDS)
+        if not self._is_held.is_set():
+            self._is_held.set()
+            self._may_go_on.wait(PATIENCE_SECONDS)
 
     def wait(self) -> None:
         """Wait until the writer stands still."""
