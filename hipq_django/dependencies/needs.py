@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, Q
 
 from hipq_django.database.lookups import max_rows_per_statement
 from hipq_django.domain.dependencies import PART, Need, Verdict, need_of_batch, need_of_job, verdict
@@ -13,6 +13,9 @@ from hipq_django.domain.states import LIVE, NONE, UNSUCCESSFUL, Outcome, State
 from hipq_django.models import Batch, Job, Link
 
 INPUTS_PAGE = 1_000
+
+_WAITS = Q(job__state=State.INITIAL, job__hold_time__isnull=False) | Q(on=PART, is_told=False)
+"""Links of held jobs, and of parts that were not told yet."""
 
 
 def verdicts(ids: Collection[int], using: str) -> dict[int, Verdict]:
@@ -61,20 +64,25 @@ def without_success(batch: int, using: str) -> Any:
     return ended.filter(~Exists(again))
 
 
-def dependents_of(ids: Collection[int], using: str) -> list[int]:
-    """Return the held jobs that wait for any of these jobs, or for their batches."""
-    held: set[int] = set()
+class Dependents(NamedTuple):
+    """What waits for jobs that have ended."""
+
+    held: Sequence[int]
+    """The ids of held jobs."""
+    parts: Sequence[int]
+    """The ids of links whose jobs have not been told of their part."""
+
+
+def dependents_of(ids: Collection[int], using: str) -> Dependents:
+    """Return what waits for any of these jobs, or for their batches."""
+    found: set[tuple[int, int, str]] = set()
     for part in _parts(ids, using):
-        links = Link.objects.using(using)
-        held.update(links.filter(needs_job__in=part).values_list("job_id", flat=True))
+        links = Link.objects.using(using).filter(_WAITS).values_list("pk", "job_id", "on")
         batches = Job.objects.using(using).filter(pk__in=part, batch__isnull=False)
-        names = set(batches.values_list("batch_id", flat=True))
-        held.update(links.filter(needs_batch__in=names).values_list("job_id", flat=True))
-    return sorted(
-        pk
-        for part in _parts(held, using)
-        for pk in Job.objects.using(using).held().filter(pk__in=part).values_list("pk", flat=True)
-    )
+        of_batches = links.filter(needs_batch__in=batches.values("batch"))
+        found.update(links.filter(needs_job__in=part).union(of_batches))
+    held = sorted({job for _, job, on in found if on != PART})
+    return Dependents(held, sorted(pk for pk, _, on in found if on == PART))
 
 
 def inputs(job: Job) -> Iterator[tuple[Job, Any]]:

@@ -20,13 +20,8 @@ from hipq_django.domain.states import AnswerKind, Outcome
 from hipq_django.models import Job, Link
 
 
-def tell_ended(ids: Collection[int], using: str) -> int:
-    """Tell the jobs that have gathered these, which have ended; return how many parts were told."""
-    return _tell_of(_untold(using).filter(needs_job__in=ids), using)
-
-
 def tell_page(after: int, size: int, using: str) -> tuple[int, int]:
-    """Do the same for the next links after an id, whatever their jobs are.
+    """Tell of the next links after an id those whose jobs have ended.
 
     Return how many parts were told, and the id after which the next page begins; 0 at the end.
     """
@@ -36,8 +31,9 @@ def tell_page(after: int, size: int, using: str) -> tuple[int, int]:
 
 
 def tell_links(ids: Collection[int], using: str) -> None:
-    """Do the same for links whose jobs may have ended before."""
-    _tell_of(_untold(using).filter(pk__in=ids), using)
+    """Tell the jobs that have gathered others of those that have ended; links name both."""
+    if ids:
+        _tell_of(_untold(using).filter(pk__in=ids), using)
 
 
 def _untold(using: str) -> Any:

@@ -17,7 +17,7 @@ from hipq_django.database import clock
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.dependencies.needs import dependents_of, verdicts
-from hipq_django.dependencies.parts import tell_ended, tell_page
+from hipq_django.dependencies.parts import tell_links, tell_page
 from hipq_django.domain.dependencies import FOLLOWED, Verdict
 from hipq_django.engines import engine_for
 from hipq_django.models import Job, Link
@@ -35,11 +35,12 @@ def release_after(ids: Collection[int], using: str) -> bool:
 
     Return whether there are links at all.
     """
-    found = has_links(using)
-    if found:
-        release(dependents_of(ids, using)[:MOST_AT_ONCE], using)
-        tell_ended(ids, using)
-    return found
+    held, parts = dependents_of(ids, using)
+    if not (held or parts):
+        return has_links(using)
+    release(held[:MOST_AT_ONCE], using)
+    tell_links(parts, using)
+    return True
 
 
 def has_links(using: str) -> bool:
@@ -61,7 +62,7 @@ def release(held: Sequence[int], using: str) -> int:
             moved += _go_on(go, using)
             ended += _cancel({pk: said for pk, said in page.items() if said.problem}, using)
         moved += len(ended)
-        held = dependents_of(ended, using)[: max(0, MOST_AT_ONCE - moved)] if ended else []
+        held = dependents_of(ended, using).held[: max(0, MOST_AT_ONCE - moved)] if ended else []
     return moved
 
 
