@@ -206,22 +206,30 @@ def test_the_number_of_queries_does_not_grow_with_the_nodes(admin_client: Client
     assert max(counts[0]) <= MAX_QUERIES
 
 
+def copy(pk: int, number: int, **changes: str) -> None:
+    """Insert so many copies of a node at once; in the SQL of `changes` n numbers them."""
+    columns = [field.column for field in Node._meta.concrete_fields if not field.primary_key]
+    values = [changes.get(column, column) for column in columns]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "WITH RECURSIVE numbers(n) AS "
+            "(SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < %s) "
+            f"INSERT INTO hipq_flow_node ({', '.join(columns)}) "
+            f"SELECT {', '.join(values)} FROM hipq_flow_node, numbers WHERE id = %s ORDER BY n",
+            [number, pk],
+        )
+
+
 @pytest.fixture(scope="module")
 def many_nodes(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
     """100,000 nodes, of which one root has 20,000 children and 20,000 roots have failed."""
     with django_db_blocker.unblock():
         first = flow.start("t.sum", run=False)
-        row = Node.objects.get(pk=first.pk)
-        same = {"queue_id": row.queue_id, "job_type_id": row.job_type_id}
-        rests = ("failed", "completed", "suspended")
-        roots = Node.objects.bulk_create(
-            (Node(rest=rests[n % 3], **same) for n in range(ROOTS)), batch_size=2_000
-        )
-        parents = [first.pk] * (CHILDREN // 2) + [node.pk for node in roots[: CHILDREN // 2]]
-        Node.objects.bulk_create(
-            (Node(parent_id=pk, name=f"n{n}", **same) for n, pk in enumerate(parents)),
-            batch_size=2_000,
-        )
+        rests = "CASE n %% 3 WHEN 0 THEN 'failed' WHEN 1 THEN 'completed' ELSE 'suspended' END"
+        copy(first.pk, ROOTS, rest=rests)
+        half, first_root = CHILDREN // 2, first.pk + 1
+        parents = f"CASE WHEN n < {half} THEN id ELSE {first_root} + n - {half} END"
+        copy(first.pk, CHILDREN, parent_id=parents, name="'n' || n")
         with connection.cursor() as cursor:
             cursor.execute("ANALYZE")
         yield
