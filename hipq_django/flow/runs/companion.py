@@ -21,6 +21,7 @@ from hipq_django.flow.exceptions import FlowError
 from hipq_django.flow.library.graph import GRAPH
 from hipq_django.flow.lifecycle import run as force
 from hipq_django.flow.logs import log_entry
+from hipq_django.flow.models import Node
 from hipq_django.flow.runs import dispatching, ending
 from hipq_django.flow.runs.loading import load
 from hipq_django.flow.runs.run import Run
@@ -104,6 +105,8 @@ class Runs:
 
     def sweep(self, config: InstanceSettings) -> int:
         """Look after nodes whose run has ended in another way, and after jobs of stages."""
+        if not Node.objects.using(config.database).exists():
+            return 0
         return dispatching.sweep(config) + self._stages.run(config)
 
 

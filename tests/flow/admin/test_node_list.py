@@ -208,7 +208,7 @@ def test_the_number_of_queries_does_not_grow_with_the_nodes(admin_client: Client
 
 def copy(pk: int, number: int, **changes: str) -> None:
     """Insert so many copies of a node at once; in the SQL of `changes` n numbers them."""
-    columns = [field.column for field in Node._meta.concrete_fields if not field.primary_key]
+    columns = [str(f.column) for f in Node._meta.concrete_fields if not f.primary_key]
     values = [changes.get(column, column) for column in columns]
     with connection.cursor() as cursor:
         cursor.execute(
