@@ -123,15 +123,20 @@ def _job_types(config: InstanceSettings) -> QuerySet[JobType]:
     return rows.filter(instance=config.name)
 
 
-def sync(instance: str) -> None:
-    """Bring all queues and job types of an instance up to the setting and the code."""
+def sync(instance: str, *, creates: bool = True) -> None:
+    """Bring the queues and job types of an instance up to the setting and the code.
+
+    Unless it `creates` rows, those that are missing stay so until a job needs them.
+    """
     config = get_instance(instance)
     queues = {queue.name: queue for queue in _queues(config)}
     for name in config.queues:
-        _sync_queue(config, _queue_of(config, queues, name))
+        if creates or name in queues:
+            _sync_queue(config, _queue_of(config, queues, name))
     found = {row.name: row for row in _job_types(config)}
-    missing = [declared for declared in get_all_declared(instance) if declared.name not in found]
-    _create_job_types(config, missing, queues)
+    if creates:
+        missing = [one for one in get_all_declared(instance) if one.name not in found]
+        _create_job_types(config, missing, queues)
     for name, row in found.items():  # those of aliases, too
         of_row = get_declared(instance, name)
         if of_row is not None and _is_outdated(row, of_row):
