@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
+import time_machine
 from django.db import connections
 from django.test import TransactionTestCase
 from pytest_django import DjangoDbBlocker
 
 from tests.flushing import flush
+from tests.noon import MONDAY_NOON
 from tests.plugin import renamed
 from tests.postgres import PostgresServer, temporary_server
 
@@ -62,6 +64,13 @@ def databases_are_flushed_quickly() -> Iterator[None]:
 def names_are_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most tests enqueue jobs of types that nobody declares, as other projects may."""
     monkeypatch.setattr("hipq_django.job_types.registry._strict_in_tests", False)
+
+
+@pytest.fixture
+def frozen_time() -> Iterator[time_machine.Traveller]:
+    """A clock that stands at noon of a Monday until the test moves it."""
+    with time_machine.travel(MONDAY_NOON, tick=False) as traveller:
+        yield traveller
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import pytest
 
 from hipq_django.scheduler import current_batch
 from tests.concurrency.sessions import Session
-from tests.integration.conftest import configure_queue, frozen_time
+from tests.integration.conftest import configure_queue
 
-__all__ = ["configure_queue", "frozen_time"]
+__all__ = ["configure_queue"]
 
 
 @pytest.fixture

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-import time_machine
 from pytest_django import Settings
 
 from hipq_django.models import Queue
@@ -17,16 +15,7 @@ from tests.hand_worker import HandWorker
 from tests.running import run_due_jobs
 from tests.testapp import limits
 
-MONDAY_NOON = datetime(2025, 1, 6, 12, tzinfo=UTC)
-
 ConfigureQueue = Callable[..., Queue]
-
-
-@pytest.fixture
-def frozen_time() -> Iterator[time_machine.Traveller]:
-    """A clock that stands at noon of a Monday until the test moves it."""
-    with time_machine.travel(MONDAY_NOON, tick=False) as traveller:
-        yield traveller
 
 
 @pytest.fixture

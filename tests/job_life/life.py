@@ -18,12 +18,12 @@ from hipq_django.database.locks import locked
 from hipq_django.domain.states import Outcome, Phase, State
 from hipq_django.maintenance import early_answers, recovery
 from hipq_django.models import Answer, Attempt, Job, Link, Queue, Step, Worker
-from tests.integration.conftest import MONDAY_NOON
 from tests.invariants import Snapshot, check_step
 from tests.job_life.actors import END, Actors
 from tests.job_life.scripts import LIMIT, NARROW, Scripted, give_up, return_value
 from tests.job_life.steps import Steps
 from tests.job_life.worker import BESIDE, SteppedWorker
+from tests.noon import MONDAY_NOON
 from tests.running import run_due_jobs
 
 ROUNDS = 200

@@ -11,7 +11,7 @@ from typing import Any
 import hipq_django as hipq
 from hipq_django.models import Job
 from tests.declaring import Declare
-from tests.integration.conftest import MONDAY_NOON
+from tests.noon import MONDAY_NOON
 
 PARTS = ("front", "back")
 

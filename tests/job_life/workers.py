@@ -14,7 +14,6 @@ import hipq_django as hipq
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.domain.states import NONE, Phase
 from hipq_django.maintenance import recovery
-from tests.integration.conftest import MONDAY_NOON
 from tests.invariants import an_early_answer_saves_the_request
 from tests.job_life.actors import END, Until
 from tests.job_life.life import A_LONG_TIME, LIVE, Life, beat
@@ -28,6 +27,7 @@ from tests.job_life.scripts import (
     usual,
 )
 from tests.job_life.worker import BESIDE, SteppedWorker
+from tests.noon import MONDAY_NOON
 
 
 class Workers(Life):

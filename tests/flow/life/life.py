@@ -27,11 +27,11 @@ from hipq_django.models import Answer, Attempt, Job, Link, Step as StepRow, Work
 from tests.flow.invariants import FlowSnapshot, check_flow
 from tests.flow.life.scripts import booked, hand_on
 from tests.flow.life.worker import SteppedFlowWorker
-from tests.integration.conftest import MONDAY_NOON
 from tests.invariants import Snapshot, check_step
 from tests.job_life.actors import END, Actors, Until
 from tests.job_life.moves import PICKS, UNTIL, Moves, picked
 from tests.job_life.steps import Step, Steps
+from tests.noon import MONDAY_NOON
 from tests.testapp.flows import SCRIPT
 
 MOVES = Moves()

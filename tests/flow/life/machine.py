@@ -24,10 +24,10 @@ from tests.flow.invariants import is_waiting
 from tests.flow.life.life import A_LONG_TIME, GRAPH, NODES, SHAPES, Life, Reader, move
 from tests.flow.life.scripts import REQUEST_ENDINGS, RESPONSE_ENDINGS, Ending, hand_on
 from tests.flow.life.worker import SteppedFlowWorker
-from tests.integration.conftest import MONDAY_NOON
 from tests.job_life.actors import END, Until
 from tests.job_life.life import beat
 from tests.job_life.moves import PICKS, SEATS, UNTIL, picked
+from tests.noon import MONDAY_NOON
 
 REFUSALS = (flow.FlowError, HipqError)
 MAX_NODES = 9

@@ -19,7 +19,7 @@ from hipq_django.maintenance import early_answers, recovery
 from hipq_django.models import Answer, Job
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
-from tests.integration.conftest import MONDAY_NOON
+from tests.noon import MONDAY_NOON
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 

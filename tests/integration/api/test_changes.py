@@ -13,7 +13,7 @@ import hipq_django as hipq
 from hipq_django.domain.states import WAITING, State
 from hipq_django.models import Job
 from tests.factories import JobFactory
-from tests.integration.conftest import MONDAY_NOON
+from tests.noon import MONDAY_NOON
 from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
