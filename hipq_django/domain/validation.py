@@ -99,8 +99,9 @@ def checked_data(data: object, max_bytes: int | None = None) -> Any:
     return stored
 
 
-MAX_RESULT_BYTES = 16_000_000
 NULL_BYTES = len("null")
+
+MAX_RESULT_BYTES = 16_000_000
 """Drivers take more than a second for ten million characters, and the whole batch waits for it."""
 
 
