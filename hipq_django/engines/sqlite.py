@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from django.db import connections
@@ -52,11 +53,20 @@ class SqliteEngine(SqlEngine):
         self._execute(statements.attempts_of(self.dialect), [moment, worker.name, *rows])
         return done
 
+    def _fetch(self, sql: str, params: Sequence[Any]) -> list[tuple[Any, ...]]:
+        return super()._fetch(_in_one_line(sql), params)
+
     def _execute(self, sql: str, params: Sequence[Any]) -> int:
         """Return how many rows were written."""
         with connections[self.using].cursor() as cursor:
-            cursor.execute(sql, params)
+            cursor.execute(_in_one_line(sql), params)
             return int(cursor.rowcount)
+
+
+@lru_cache(256)
+def _in_one_line(sql: str) -> str:
+    """Return a statement without its indentation, because Django searches all of it each time."""
+    return " ".join(sql.split())
 
 
 def _still(
