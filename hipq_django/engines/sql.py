@@ -10,6 +10,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any, ClassVar, TypeVar
 
@@ -363,9 +364,15 @@ class SqlEngine(Engine, ABC):
 
     def _fetch(self, sql: str, params: Sequence[Any]) -> list[tuple[Any, ...]]:
         with connections[self.using].cursor() as cursor:
-            cursor.execute(sql, params)
+            cursor.execute(in_one_line(sql), params)
             rows: list[tuple[Any, ...]] = cursor.fetchall()
         return rows
+
+
+@lru_cache(256)
+def in_one_line(sql: str) -> str:
+    """Return a statement without its indentation: on SQLite Django searches all of it each time."""
+    return " ".join(sql.split())
 
 
 def batch(rows: Sequence[Any]) -> list[Any]:

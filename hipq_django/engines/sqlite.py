@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any
 
 from django.db import connections
@@ -12,7 +11,7 @@ from django.db import connections
 from hipq_django.database.transactions import write_transaction
 from hipq_django.engines import statements
 from hipq_django.engines.dialects import SQLITE
-from hipq_django.engines.sql import SqlEngine, batch
+from hipq_django.engines.sql import SqlEngine, batch, in_one_line
 from hipq_django.engines.values import Concluded, Failing
 from hipq_django.models import Job, Worker
 
@@ -53,20 +52,11 @@ class SqliteEngine(SqlEngine):
         self._execute(statements.attempts_of(self.dialect), [moment, worker.name, *rows])
         return done
 
-    def _fetch(self, sql: str, params: Sequence[Any]) -> list[tuple[Any, ...]]:
-        return super()._fetch(_in_one_line(sql), params)
-
     def _execute(self, sql: str, params: Sequence[Any]) -> int:
         """Return how many rows were written."""
         with connections[self.using].cursor() as cursor:
-            cursor.execute(_in_one_line(sql), params)
+            cursor.execute(in_one_line(sql), params)
             return int(cursor.rowcount)
-
-
-@lru_cache(256)
-def _in_one_line(sql: str) -> str:
-    """Return a statement without its indentation, because Django searches all of it each time."""
-    return " ".join(sql.split())
 
 
 def _still(
