@@ -35,6 +35,7 @@ LINKS = (
 EXPECTED = (
     # What the jobs' code raises, and the database.
     "chaos.project.jobs.",
+    "AttributeError: 'BadSnooze'",
     # How jobs ended without an exception, as the log says it.
     "hipq_django.exceptions.ErrorAnswer",
     "hipq_django.exceptions.JobTimeout",
