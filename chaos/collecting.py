@@ -36,6 +36,7 @@ EXPECTED = (
     # What the jobs' code raises, and the database.
     "chaos.project.jobs.",
     "AttributeError: 'BadSnooze'",
+    "hipq_django.exceptions.ResultError: the result of 'bulky'",
     # How jobs ended without an exception, as the log says it.
     "hipq_django.exceptions.ErrorAnswer",
     "hipq_django.exceptions.JobTimeout",
