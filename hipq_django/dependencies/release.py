@@ -35,12 +35,12 @@ def release_after(ids: Collection[int], using: str) -> bool:
 
     Return whether there are links at all.
     """
-    held, parts = dependents_of(ids, using)
-    if not (held or parts):
-        return has_links(using)
-    release(held[:MOST_AT_ONCE], using)
-    tell_links(parts, using)
-    return True
+    found = has_links(using)
+    if found:
+        held, parts = dependents_of(ids, using)
+        release(held[:MOST_AT_ONCE], using)
+        tell_links(parts, using)
+    return found
 
 
 def has_links(using: str) -> bool:
