@@ -11,11 +11,12 @@ from hipq_django.database.lookups import max_rows_per_statement
 from hipq_django.domain.dependencies import PART, Need, Verdict, need_of_batch, need_of_job, verdict
 from hipq_django.domain.states import LIVE, NONE, UNSUCCESSFUL, Outcome, State
 from hipq_django.models import Batch, Job, Link
+from hipq_django.models.link import UNTOLD
 
 INPUTS_PAGE = 1_000
 
-_WAITS = Q(job__state=State.INITIAL, job__hold_time__isnull=False) | Q(on=PART, is_told=False)
-"""Links of held jobs, and of parts that were not told yet."""
+_WAITS = Q(job__hold_time__isnull=False, job__state="initial") | UNTOLD
+"""Links of held jobs, as `JobQuerySet.held` says it, and of parts that were not told yet."""
 
 
 def verdicts(ids: Collection[int], using: str) -> dict[int, Verdict]:

@@ -14,10 +14,10 @@ from hipq_django.database import clock
 from hipq_django.database.errors import is_locked_out
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import worker_transaction
-from hipq_django.domain.dependencies import PART
 from hipq_django.domain.drafts import IncomingAnswer
 from hipq_django.domain.states import AnswerKind, Outcome
 from hipq_django.models import Job, Link
+from hipq_django.models.link import UNTOLD
 
 
 def tell_page(after: int, size: int, using: str) -> tuple[int, int]:
@@ -37,7 +37,7 @@ def tell_links(ids: Collection[int], using: str) -> None:
 
 
 def _untold(using: str) -> Any:
-    return Link.objects.using(using).filter(on=PART, is_told=False)
+    return Link.objects.using(using).filter(UNTOLD)
 
 
 def _tell_of(links: Iterable[Link], using: str) -> int:

@@ -13,6 +13,9 @@ from hipq_django.models.base import Row, RowManager
 from hipq_django.models.batch import Batch
 from hipq_django.models.job import Job
 
+UNTOLD = models.Q(on=PART, is_told=False)
+"""Links of parts whose jobs have not been told of them."""
+
 
 class Link(Row):
     """One thing that a job waits for, or has waited for: another job, or all jobs of a batch.
@@ -99,7 +102,7 @@ class Link(Row):
             ),
             models.Index(
                 fields=["id"],
-                condition=models.Q(on=PART, is_told=False),
+                condition=UNTOLD,
                 name="hipq_link_untold",
             ),
         ]

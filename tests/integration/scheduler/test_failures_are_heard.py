@@ -215,12 +215,12 @@ def test_success_and_waiting_are_quiet(declare: Declare, heard: pytest.LogCaptur
 
 
 def test_sensitive_values_are_not_heard(declare: Declare, heard: pytest.LogCaptureFixture) -> None:
-    card = "4111111111111111"
-    run(declare("charge", sensitive=["card"])(decline), job_data={"card": card})
+    card = {"card": "4111-1111-1111-1111"}
+    run(declare("charge", sensitive=["card"])(decline), job_data=card)
 
     [record] = heard.records
     text = logging.Formatter().format(record) + repr(vars(record))
-    assert card not in text  # a part of it may stand in a time
+    assert "4111-" not in text  # without the hyphen it may stand in a time
     assert "DeclinedError: no funds for {'card': '•••'}" in text
     assert record.exc_info is not None
     assert record.exc_info[2] is not None
