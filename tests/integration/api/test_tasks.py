@@ -420,7 +420,7 @@ def test_a_job_that_is_enqueued_by_another_one_has_it_as_parent(declare: Declare
     children = Job.objects.filter(parent=parent).order_by("pk")
     assert [child.job_data["invoice_id"] for child in children] == [1, 2, 3, 4]
     assert row(parent).parent is None
-    assert list(row(parent).children.all()) == list(children)
+    assert list(row(parent).children.order_by("pk")) == list(children)
 
 
 # Aliases
