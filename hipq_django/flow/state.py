@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from hipq_django.database import clock
@@ -13,6 +13,9 @@ from hipq_django.database.twins import method_twin, names_twins
 from hipq_django.domain.serialization import to_json
 from hipq_django.flow.exceptions import InvalidPortError, NodeDeletedError
 from hipq_django.flow.models import Node
+
+OF_FLOWS = "flow."
+"""How the keys begin of what flows keep in a state themselves."""
 
 
 class StateValues(Mapping[str, Any]):
@@ -49,7 +52,7 @@ class State(StateValues):
         found = rows.values_list("state_values", flat=True).first()
         if found is None:
             raise NodeDeletedError(f"node {self._node.pk} was deleted.")
-        return {key: value for key, value in found.items() if not key.startswith("flow.")}
+        return own_values(found)
 
     def set(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
         """Set values; others stay as they are."""
@@ -58,6 +61,7 @@ class State(StateValues):
 
     def unset(self, *keys: str) -> None:
         """Remove values."""
+        check_keys(keys)
         self._write(lambda state: {k: v for k, v in state.items() if k not in keys})
 
     def change(self, function: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
@@ -65,7 +69,7 @@ class State(StateValues):
 
         Nobody else changes them meanwhile.
         """
-        return self._write(lambda state: checked_state(function(dict(state))))
+        return self._write(lambda state: checked_state(function(state)))
 
     get = StateValues.get  # its own, so that it names its twin
 
@@ -82,9 +86,25 @@ class State(StateValues):
             row = locked(rows).first()
             if row is None:
                 raise NodeDeletedError(f"node {self._node.pk} was deleted.")
-            new = change(row.state_values)
-            rows.update(state_values=new, update_time=clock.now(using))
+            own = own_values(row.state_values)
+            kept = {k: v for k, v in row.state_values.items() if k.startswith(OF_FLOWS)}
+            new = change(own)
+            rows.update(state_values=kept | new, update_time=clock.now(using))
         return new
+
+
+def own_values(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a stored state without what flows keep there themselves."""
+    return {key: value for key, value in state.items() if not key.startswith(OF_FLOWS)}
+
+
+def check_keys(keys: Iterable[object]) -> None:
+    """Raise `InvalidPortError` for a key of what flows keep there themselves."""
+    for key in keys:
+        if str(key).startswith(OF_FLOWS):
+            raise InvalidPortError(
+                f"state key {key!r}: keys that begin with {OF_FLOWS!r} are hipq's."
+            )
 
 
 def checked_state(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,7 +113,5 @@ def checked_state(values: Mapping[str, Any]) -> dict[str, Any]:
         stored = to_json(dict(values))
     except ValueError as error:
         raise InvalidPortError(f"the state is not JSON: {error}") from error
-    for key in stored:
-        if key.startswith("flow."):
-            raise InvalidPortError(f"state key {key!r}: keys that begin with 'flow.' are hipq's.")
+    check_keys(stored)
     return stored  # type: ignore[no-any-return]  # a copy of a dict

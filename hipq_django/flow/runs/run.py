@@ -39,7 +39,7 @@ from hipq_django.flow.models import Message, Node, NodePort
 from hipq_django.flow.ports import Port, find_row, naming_loop
 from hipq_django.flow.publishing import LOG_CHANNEL
 from hipq_django.flow.settings import flow_settings
-from hipq_django.flow.state import StateValues, checked_state
+from hipq_django.flow.state import StateValues, check_keys, checked_state, own_values
 from hipq_django.flow.statements import Lain, Page, first_pages, next_page
 from hipq_django.flow.values import NOTHING, Effects, Packet, PortName, Write
 from hipq_django.models.catalog import get_job_type
@@ -639,7 +639,7 @@ class RunState(StateValues):
 
     def all(self) -> dict[str, Any]:
         """Return all values."""
-        return {k: v for k, v in self._run.state_now().items() if not k.startswith("flow.")}
+        return own_values(self._run.state_now())
 
     def set(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
         """Set values when the run ends; this run sees them at once."""
@@ -649,4 +649,5 @@ class RunState(StateValues):
 
     def unset(self, *keys: str) -> None:
         """Remove values when the run ends."""
+        check_keys(keys)
         self._run.doing.unset_state(keys)

@@ -1,11 +1,13 @@
 """Cases 63 to 71: parents, children and state."""
 
+from typing import Any
+
 import pytest
 
 from hipq_django import flow
 from hipq_django.flow import testing
 from tests.flow.conftest import in_status
-from tests.testapp.flows import Double, Fib
+from tests.testapp.flows import Double, Fib, Recorder, Script
 
 pytestmark = pytest.mark.django_db
 
@@ -113,3 +115,44 @@ def test_values_that_are_no_json_are_refused() -> None:
     with pytest.raises(flow.InvalidPortError, match="not JSON"):
         node.state.set(a=object())
     assert node.state.all() == {}
+
+
+def test_a_state_is_changed_beside_what_flows_keep_in_it(script: Script) -> None:
+    def perform(run: Any) -> None:
+        Recorder.seen += run.each("item")
+
+    script.perform = perform
+    graph = flow.start({"nodes": {"a": {"component": "t.double"}}})
+    node = flow.start("t.scripted", inputs={"item": {"default": 7}})
+    testing.drain()
+    spec = graph.graph
+    for changed in (graph, node):
+        changed.state.set(old=1)
+
+        assert changed.state.change(lambda state: {"values": len(state)}) == {"values": 1}
+        assert changed.state.all() == {"values": 1}
+        changed.run()
+    testing.drain()
+    assert graph.graph == spec
+    assert Recorder.seen == [7]  # the default that it has seen has not changed
+
+
+@pytest.mark.parametrize("key", ["flow.spec", "flow.each:a,b"])
+def test_what_flows_keep_in_a_state_stays(key: str, script: Script) -> None:
+    graph = flow.start({"nodes": {"a": {"component": "t.double"}}})
+    spec = graph.graph
+
+    def perform(run: Any) -> None:
+        run.state.unset(key)
+
+    for change in (
+        lambda: graph.state.set({key: 1}),
+        lambda: graph.state.unset("a", key),
+        lambda: graph.state.change(lambda state: {key: 1}),
+    ):
+        with pytest.raises(flow.InvalidPortError, match="begin with 'flow.' are hipq's"):
+            change()
+    script.perform = perform
+    with pytest.raises(flow.InvalidPortError, match="begin with 'flow.' are hipq's"):
+        testing.run_inline(flow.start("t.scripted", run=False))
+    assert graph.graph == spec
