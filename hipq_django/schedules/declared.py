@@ -1,7 +1,7 @@
 """The schedules that the code declares, kept in step with their rows.
 
-As for queues: what the code says anew is written, and what an operator changed stays until the
-code changes that value. A row that no live worker's code declares any more is retired: shown, and
+What the code says anew is written, and what an operator changed stays until the code changes that
+value. A row that no live worker's code declares any more is retired: shown, and
 not fired. A worker that declares it again brings it back.
 """
 
@@ -25,6 +25,9 @@ from hipq_django.job_types.registry import get_all_declared
 from hipq_django.models import Schedule, Worker
 from hipq_django.models.catalog import get_job_type
 from hipq_django.schedules.changing import change
+
+TOGETHER = ({"cron", "every_seconds", "time_zone"}, {"start_time", "end_time"})
+"""Values that make sense only together: the code that changes one says all of them anew."""
 
 
 def sync(instance: str) -> list[str]:
@@ -89,10 +92,11 @@ def _stored(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _changes(row: Schedule, wanted: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
-    """Return what the code says anew, unless an operator has changed it since."""
-    before, now = row.declared, _stored({name: getattr(row, name) for name in wanted})
-    anew = {name for name, value in wanted.items() if before.get(name) != value}
-    return {name: values[name] for name in anew if not before or now[name] == before.get(name)}
+    """Return what the code says anew; what an operator has changed it replaces too."""
+    anew = {name for name, value in wanted.items() if row.declared.get(name) != value}
+    for together in TOGETHER:
+        anew |= together if anew & together else set()
+    return {name: values[name] for name in anew}
 
 
 def _move_next_times(config: InstanceSettings) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 import time_machine
@@ -464,10 +465,54 @@ def test_what_an_operator_changed_stays_until_the_code_changes_it(
 
     declare.forget_all()
     declare.task("clean", schedule=hipq.Cron("0 4 * * *", jitter=10))(lambda: None)
-    Schedule.objects.update(declared={**row("clean").declared, "cron": "0 3 * * *"})
     declared.sync("default")
     assert row("clean").cron == "0 4 * * *"
     assert row("clean").next_time == datetime(2025, 1, 7, 4, tzinfo=UTC)
+
+
+def test_new_times_in_the_code_replace_an_interval_of_an_operator(
+    declare: Declare, now: time_machine.Traveller
+) -> None:
+    """The text, its zone and the interval say together when it is due: one of two may be there."""
+    declare.task("clean", schedule=hipq.Cron("0 2 * * *", "Europe/Paris", jitter=5))(lambda: None)
+    declared.sync("default")
+    Schedule.objects.update(cron="", time_zone="", every_seconds=3_600, jitter=7)
+    declare.forget_all()
+
+    declare.task("clean", schedule=hipq.Cron("0 4 * * *", "Europe/Paris", jitter=5))(lambda: None)
+    declared.sync("default")
+
+    found = row("clean")
+    assert (found.cron, found.time_zone, found.every_seconds) == ("0 4 * * *", "Europe/Paris", None)
+    assert found.jitter == 7
+
+
+def test_a_new_start_in_the_code_replaces_the_end_of_an_operator(
+    declare: Declare, now: time_machine.Traveller
+) -> None:
+    """Else the end could come before the start."""
+    declare.task("clean", schedule=hipq.Every(hours=1, start_time=at(-48)))(lambda: None)
+    declared.sync("default")
+    Schedule.objects.update(end_time=at(-24))
+    declare.forget_all()
+
+    declare.task("clean", schedule=hipq.Every(hours=1, start_time=at(1)))(lambda: None)
+    declared.sync("default")
+
+    assert (row("clean").end_time, row("clean").next_time) == (None, at(1))
+
+
+def test_a_new_start_in_the_code_counts_whatever_its_zone_is(
+    declare: Declare, now: time_machine.Traveller
+) -> None:
+    tokyo = ZoneInfo("Asia/Tokyo")
+    for hour in (1, 2):
+        spec = hipq.Every(hours=1, start_time=at(hour).astimezone(tokyo))
+        declare.task("clean", schedule=spec)(lambda: None)
+        declared.sync("default")
+        declare.forget_all()
+
+    assert (row("clean").start_time, row("clean").next_time) == (at(2), at(2))
 
 
 def test_new_times_in_the_code_count_from_now_and_say_what_passed(
