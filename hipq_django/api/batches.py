@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from itertools import pairwise
 
 from asgiref.sync import sync_to_async
 from django.db import transaction
-from django.db.models import QuerySet
 
 from hipq_django.answers.cancelling import cancel_locked
 from hipq_django.api.building import Builder
-from hipq_django.api.enqueueing import create_following, enqueue_many
+from hipq_django.api.enqueueing import (
+    announce_new,
+    check_batches,
+    checked_new,
+    create_following,
+    enqueue_many,
+)
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import write_transaction
 from hipq_django.database.twins import has_twin, naming_twin
-from hipq_django.dependencies.following import Following, following, store
+from hipq_django.dependencies.following import Following, find_batch, following, store
 from hipq_django.domain.drafts import NewJob
 from hipq_django.domain.states import NONE
 from hipq_django.domain.validation import checked_reason
@@ -42,18 +47,20 @@ def chain(*jobs: NewJob, instance: str = DEFAULT) -> list[Job]:
     otherwise, all that follow are cancelled.
     """
     builder = Builder(instance, get_job_type)
-    for new in jobs[1:]:
-        if isinstance(new, NewJob) and (new.after is not None or new.on is not None):
+    for new in [checked_new(new, "chain") for new in jobs][1:]:
+        if new.after is not None or new.on is not None:
             raise InvalidJobError(
                 f"chain: {new.job_type} has after= or on= of its own; only the first job of a "
                 "chain may."
             )
     with transaction.atomic(using=builder.using):
+        check_batches(jobs, builder)
         first = [following(new, instance, builder.using) for new in jobs[:1]]
         later = [Following([], "succeeded", is_held=True) for _ in jobs[1:]]
         rows = create_following(list(zip(jobs, [*first, *later], strict=True)), builder)
         links = [Link(job=job, needs_job=before) for before, job in pairwise(rows)]
         store(links, [job.pk for job in rows[1:2]], builder.using)
+        announce_new(rows, builder.using)
     return rows
 
 
@@ -129,28 +136,23 @@ def cancel_batch(batch: Batch | int, reason: str = "", *, instance: str = DEFAUL
     """
     place = batch.instance if isinstance(batch, Batch) else instance
     using = get_instance(place).database
-    pk = batch.pk if isinstance(batch, Batch) else batch
-    row = Batch.objects.using(using).filter(pk=pk, instance=place).first()
-    if row is None:
-        raise InvalidJobError(f"cancel_batch: instance {place!r} has no batch {pk!r:.100}.")
+    row = find_batch(batch, place, using)
     said = checked_reason(reason) or f"{row} was cancelled"
     cancelled = 0
     then = Job.objects.using(using).held().filter(needs__needs_batch=row, needs__on="succeeded")
     for rows in (then, Job.objects.using(using).live().filter(batch=row)):
-        while moved := _cancel_page(rows, said, using):
-            cancelled += moved
+        while ids := list(rows.order_by("pk").values_list("pk", flat=True)[:PAGE]):
+            cancelled += _cancel_page(ids, said, using)
     return cancelled
 
 
 acancel_batch = sync_to_async(cancel_batch)
 
 
-def _cancel_page(rows: QuerySet[Job], reason: str, using: str) -> int:
+def _cancel_page(ids: Sequence[int], reason: str, using: str) -> int:
+    """Cancel those of the jobs that are still live; return how many."""
+    page = Job.objects.using(using).live().filter(pk__in=ids).select_related("queue", "job_type")
     with write_transaction(using):
-        ids = [job.pk for job in rows.order_by("pk")[:PAGE]]
-        page = (
-            Job.objects.using(using).live().filter(pk__in=ids).select_related("queue", "job_type")
-        )
         jobs = list(locked(page.order_by("pk")))
         cancel_locked(jobs, reason, using)
     return len(jobs)
@@ -162,6 +164,7 @@ def _add_callbacks(made: Batch, callbacks: Iterable[tuple[NewJob | None, str]], 
     for new, on in callbacks:
         if new is None:
             continue
+        checked_new(new, "batch")
         if new.batch is not None or new.after is not None or new.on is not None:
             raise InvalidJobError(
                 f"batch: {new.job_type}, which follows the batch, has after=, on= or batch= of its "
@@ -169,15 +172,11 @@ def _add_callbacks(made: Batch, callbacks: Iterable[tuple[NewJob | None, str]], 
             )
         [job] = create_following([(new, Following([], on, is_held=is_held))], builder)
         store([Link(job=job, needs_batch=made, on=on)], [job.pk] if is_held else [], using)
+        announce_new([job], using)
 
 
 def _member(made: Batch, new: NewJob) -> NewJob:
-    if not isinstance(new, NewJob):
-        raise InvalidJobError(
-            f"batch: an object of type {type(new).__name__} is not a NewJob; give task.new(…) or "
-            "NewJob(job_type, job_data, …)."
-        )
-    return replace(new, batch=made)  # the caller may enqueue its own once more
+    return replace(checked_new(new, "batch"), batch=made)  # the caller may enqueue its own again
 
 
 def _checked_name(name: object) -> str:

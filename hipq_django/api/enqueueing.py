@@ -78,13 +78,17 @@ def _enqueue_new(new: NewJob, on_conflict: OnConflict | None, instance: str) -> 
     builder = Builder(instance, cached_job_type)
     chosen = _checked_on_conflict(new.job_type, on_conflict, instance)
     if not _has_links(new):
-        return _enqueue_one(new, chosen, builder)
+        job = _enqueue_one(new, chosen, builder)
+        if not job.conflict:
+            announce_new([job], builder.using)
+        return job
     with transaction.atomic(using=builder.using):
-        _check_batches([new], builder)
+        check_batches([new], builder)
         follows = following(new, builder.instance, builder.using)
         job = _enqueue_one(new, chosen, builder, held=bool(follows and follows.is_held))
         if not job.conflict:
             link([(job, follows)], builder.using)
+            announce_new([job], builder.using)
     return job
 
 
@@ -96,7 +100,7 @@ def _enqueue_one(
         try:
             job = builder.build(new, held=held)
             write(job, builder.using)
-            break
+            return job
         except StaleJobTypeError:
             builder = Builder(builder.instance, get_job_type)
         except DuplicateJobKeyError as error:
@@ -104,8 +108,6 @@ def _enqueue_one(
                 error.job.conflict = True
                 return error.job
             raise
-    announce_new([job], builder.using)
-    return job
 
 
 def _has_links(new: NewJob) -> bool:
@@ -113,7 +115,7 @@ def _has_links(new: NewJob) -> bool:
     return not (new.after is None and new.on is None and new.batch is None)
 
 
-def _check_batches(jobs: Iterable[NewJob], builder: Builder) -> None:
+def check_batches(jobs: Iterable[NewJob], builder: Builder) -> None:
     """Raise `InvalidJobError` where a batch does not take new jobs; most are in the same one."""
     checked: set[int] = set()
     for new in jobs:
@@ -137,16 +139,20 @@ def enqueue_many(
         raise InvalidJobError(
             f"enqueue_many: on_conflict={on_conflict!r:.100}; give 'raise' or 'return'."
         )
-    wanted = [_checked_new(new) for new in jobs]
+    wanted = [checked_new(new, "enqueue_many") for new in jobs]
     builder = Builder(instance, get_job_type)
     with transaction.atomic(using=builder.using):
         builder.look_up(wanted)
-        _check_batches(wanted, builder)
+        check_batches(wanted, builder)
         if not builder.has_unique and all(map(_is_plain, wanted)):
             # Each job is built while the database reads the ones before.
-            return _insert_many(map(builder.build, wanted), builder, len(wanted))
+            made = _insert_many(map(builder.build, wanted), builder, len(wanted))
+            announce_new(made, builder.using)
+            return made
         follows = [following(new, instance, builder.using) for new in wanted]
-        return create_following(list(zip(wanted, follows, strict=True)), builder, on_conflict)
+        made = create_following(list(zip(wanted, follows, strict=True)), builder, on_conflict)
+        announce_new([job for job in dict.fromkeys(made) if not job.conflict], builder.using)
+    return made
 
 
 def _is_plain(new: NewJob) -> bool:
@@ -158,7 +164,10 @@ def create_following(
     builder: Builder,
     on_conflict: OnConflict = "raise",
 ) -> list[Job]:
-    """Create jobs in the current transaction, with links to what they come after."""
+    """Create jobs in the current transaction, with links to what they come after.
+
+    The caller announces them, once all their links are stored.
+    """
     with _collector_paused():
         rows = [
             builder.build(new, held=bool(follows and follows.is_held)) for new, follows in wanted
@@ -169,9 +178,8 @@ def create_following(
         check_distinct(rows)
         insert = partial(_insert_many, count=len(rows), by_key=True)
         jobs = under_key(insert, _check_all_free, rows, builder)
-    inserted = {id(row) for row in rows if row.pk is not None}
-    pairs = zip(jobs, (follows for _, follows in wanted), strict=True)
-    link([(job, follows) for job, follows in pairs if id(job) in inserted], builder.using)
+    made = [(job, wanted[i][1]) for i, job in enumerate(jobs) if job is rows[i]]
+    link(made, builder.using)
     return jobs
 
 
@@ -227,15 +235,14 @@ def _insert_many(
 ) -> list[Job]:
     engine = engine_for(builder.using)
     # A key that is taken is an error that the caller goes on after.
-    with transaction.atomic(using=builder.using, savepoint=by_key):
-        with _collector_paused():
-            rows = engine.insert(jobs, count, by_key=by_key, extra=builder.has_extra)
-        announce_new(rows, builder.using)
-    return rows
+    with transaction.atomic(using=builder.using, savepoint=by_key), _collector_paused():
+        return engine.insert(jobs, count, by_key=by_key, extra=builder.has_extra)
 
 
 def announce_new(jobs: Sequence[Job], using: str) -> None:
     """After the commit, send the signals, and wake the workers if a job may run at once."""
+    if not jobs:
+        return
     send_after_commit(job_enqueued, jobs, using)
     due = {job.queue_id for job in jobs if job.scheduled_run_time <= job.create_time}
     if due:
@@ -300,20 +307,22 @@ def _replace(job: Job, using: str) -> None:
                 insert(job, using)
                 return
             except DuplicateJobKeyError as error:
-                if not _cancel_holder(error.job, is_keyed=job.waiting_key is None):
+                has_key = NONE != job.job_key == error.job.job_key
+                if not _cancel_holder(error.job, has_key=has_key):
                     raise
 
 
-def _cancel_holder(holder: Job, *, is_keyed: bool) -> bool:
-    """Cancel the job that has the key; return False while it is running.
+def _cancel_holder(holder: Job, *, has_key: bool) -> bool:
+    """Cancel the job that is in the way; return False if it stays there while it is running.
 
-    One that only kept others from waiting beside it, and is running by now, does not any more.
+    That is so if it has the new job's key. One that only kept others from waiting beside it, and is
+    running by now, is not in the way any more.
     """
     row = locked(Job.objects.using(holder.using).filter(pk=holder.pk)).first()
     if row is None or row.is_final:
         return True
     if row.state == State.RUNNING:
-        return not is_keyed
+        return not has_key
     cancel_locked([row], "Replaced by a new job with the same key", row.using)
     return True
 
@@ -336,10 +345,10 @@ def _checked_on_conflict(
     return on_conflict
 
 
-def _checked_new(new: object) -> NewJob:
+def checked_new(new: object, verb: str) -> NewJob:
     if isinstance(new, NewJob):
         return new
     raise InvalidJobError(
-        f"enqueue_many: an object of type {type(new).__name__} is not a NewJob; give "
+        f"{verb}: an object of type {type(new).__name__} is not a NewJob; give task.new(…) or "
         "NewJob(job_type, job_data, …)."
     )

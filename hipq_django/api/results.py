@@ -14,7 +14,7 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database.twins import has_twin
 from hipq_django.domain.states import NONE, Outcome
-from hipq_django.domain.validation import number_in
+from hipq_django.domain.validation import is_id, number_in
 from hipq_django.exceptions import (
     InvalidJobError,
     JobFailedError,
@@ -49,10 +49,10 @@ def get_job(job_id: Any, *, instance: str = DEFAULT) -> Job:
 
 
 def _is_id(job_id: object) -> bool:
-    """Return whether this may be an id. Django takes True for 1, and 1.5 too."""
+    """Return whether this may be an id, or one as text."""
     if isinstance(job_id, str):
         return job_id.isascii() and job_id.isdecimal() and len(job_id) <= MAX_ID_DIGITS
-    return isinstance(job_id, int) and not isinstance(job_id, bool)
+    return is_id(job_id)
 
 
 @has_twin

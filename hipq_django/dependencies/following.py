@@ -13,6 +13,7 @@ from hipq_django.dependencies.release import release
 from hipq_django.domain.dependencies import FOLLOWED, MAX_AFTER, ON, verdict
 from hipq_django.domain.drafts import NewJob
 from hipq_django.domain.states import State
+from hipq_django.domain.validation import is_id
 from hipq_django.exceptions import InvalidJobError, nearest_name
 from hipq_django.job_types.current import current_job
 from hipq_django.models import Batch, Job, Link
@@ -79,7 +80,7 @@ def _checked_after(new: NewJob, instance: str, using: str) -> list[int]:
 def _id_of(new: NewJob, job: object, instance: str) -> int:
     if isinstance(job, Job) and job.pk is not None:
         return job.pk
-    if isinstance(job, int) and not isinstance(job, bool):
+    if isinstance(job, int) and is_id(job):
         return job
     raise InvalidJobError(
         f"{new.job_type}: after names {job!r:.100}; give jobs that are enqueued, or their ids."
@@ -120,18 +121,26 @@ def drop_needs(jobs: Sequence[Job], using: str) -> None:
 # Batches
 
 
-def check_may_add(batch: Batch | int, instance: str, using: str) -> Batch:
-    """Return the batch; raise `InvalidJobError` unless the calling code may add jobs to it.
+def find_batch(batch: Batch | int, instance: str, using: str) -> Batch:
+    """Return the row of a batch, given itself or its id; raise `InvalidJobError` without one."""
+    pk = batch.pk if isinstance(batch, Batch) else batch
+    row = Batch.objects.using(using).filter(pk=pk, instance=instance).first() if is_id(pk) else None
+    if row is None:
+        raise InvalidJobError(
+            f"instance {instance!r} has no batch {pk!r:.100}; give a batch, or the id of one."
+        )
+    return row
+
+
+def check_may_add(batch: Batch | int, instance: str, using: str) -> None:
+    """Raise `InvalidJobError` unless the calling code may add jobs to a batch.
 
     The `with` block that creates the batch may, and its own jobs while they run: then the batch has
     not ended. The job is locked, so that this stays true until the commit.
     """
-    if isinstance(batch, Batch) and getattr(batch, "is_open", False):
-        return batch
-    pk = batch.pk if isinstance(batch, Batch) else batch
-    row = Batch.objects.using(using).filter(pk=pk, instance=instance).first()
-    if row is None:
-        raise InvalidJobError(f"there is no batch {pk!r:.100} in instance {instance!r}.")
+    if isinstance(batch, Batch) and batch.is_open and batch.instance == instance:
+        return
+    row = find_batch(batch, instance, using)
     mine = current_job()
     if mine is None or mine.batch_id != row.pk:
         ended = not Job.objects.using(using).live().filter(batch=row).exists()
@@ -140,4 +149,3 @@ def check_may_add(batch: Batch | int, instance: str, using: str) -> Batch:
     running = Job.objects.using(using).filter(pk=mine.pk, attempt=mine.attempt, batch=row)
     if not locked(running.filter(state=State.RUNNING)).exists():
         raise InvalidJobError(f"{row} takes no more jobs from {mine}, whose attempt is over.")
-    return row

@@ -47,6 +47,11 @@ def checked_name(what: str, name: object) -> str:
     )
 
 
+def is_id(value: object) -> bool:
+    """Return whether this is the id of a row. True is not, although Django takes it for 1."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**63
+
+
 def checked_type_name(name: object) -> str:
     """Return the name of a job type: text of 1 to 200 printable characters."""
     if isinstance(name, str) and 0 < len(name) <= MAX_TYPE_NAME_CHARS and name.isprintable():

@@ -9,8 +9,10 @@ import pytest
 import time_machine
 from asgiref.sync import async_to_sync
 from django.utils import timezone
+from pytest_django import Settings
 
 import hipq_django as hipq
+from hipq_django.api import batches
 from hipq_django.conf.instances import get_instance
 from hipq_django.domain.dependencies import FOLLOWED, was_ended_by
 from hipq_django.maintenance.retention import prune
@@ -173,7 +175,11 @@ def test_after_a_job_that_has_failed_nothing_is_created(step: Any) -> None:
         ({"after": [], "on": "done"}, "on='done' is unknown"),
         ({"on": "final"}, "on='final' without after"),
         ({"after": range(1, 1_002)}, "after names 1,001 jobs, and at most 1,000 are taken"),
-        ({"batch": 7}, "there is no batch 7"),
+        ({"after": [2**80]}, "give jobs that are enqueued, or their ids"),
+        ({"after": [True]}, "after names True; give jobs that are enqueued"),
+        ({"batch": 7}, "instance 'default' has no batch 7; give a batch, or the id of one"),
+        ({"batch": "7"}, "has no batch '7'; give a batch, or the id of one"),
+        ({"batch": 2**80}, "has no batch 1208"),
     ],
 )
 def test_what_cannot_be_followed_is_refused(step: Any, options: Any, said: str) -> None:
@@ -370,6 +376,76 @@ def test_a_batch_is_cancelled_with_what_was_to_follow(step: Any) -> None:
     assert hipq.cancel_batch(batch.pk) == 0
     with pytest.raises(hipq.InvalidJobError, match="has no batch 99"):
         hipq.cancel_batch(99)
+
+
+@pytest.mark.parametrize("batch", ["7", 2**80, None])
+def test_a_batch_that_is_none_is_not_cancelled(batch: Any) -> None:
+    with pytest.raises(hipq.InvalidJobError, match="give a batch, or the id of one"):
+        hipq.cancel_batch(batch)
+
+
+def test_a_batch_is_cancelled_although_a_page_of_it_ends_meanwhile(
+    step: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with hipq.batch() as batch:
+        batch.enqueue_many([step.using(delay=60).new(name) for name in "abcd"])
+    cancel_page = batches._cancel_page
+
+    def end_first(ids: Any, *given: Any) -> int:
+        monkeypatch.undo()
+        Job.objects.filter(pk__in=ids).delete()
+        return cancel_page(ids, *given)
+
+    monkeypatch.setattr(batches, "PAGE", 2)
+    monkeypatch.setattr(batches, "_cancel_page", end_first)
+
+    assert hipq.cancel_batch(batch) == 2
+    assert not batch.jobs.exclude(outcome="cancelled").exists()
+
+
+def test_a_batch_takes_jobs_of_its_own_instance_only(step: Any, settings: Settings) -> None:
+    settings.HIPQ = {"default": {}, "mailing": {}}
+
+    with (
+        pytest.raises(hipq.InvalidJobError, match="instance 'mailing' has no batch"),
+        hipq.batch() as batch,
+    ):
+        hipq.enqueue("step", {"name": "a"}, batch=batch, instance="mailing")
+
+
+def batch_before(new: Any) -> None:
+    with hipq.batch(then=new):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("verb", "call"),
+    [
+        ("chain", lambda step: hipq.chain(step.new("a"), step)),
+        ("batch", batch_before),
+        ("enqueue_many", lambda step: hipq.enqueue_many([step])),
+    ],
+)
+def test_what_is_no_new_job_is_named(step: Any, verb: str, call: Any) -> None:
+    """Most likely `.new(…)` was forgotten."""
+    with pytest.raises(hipq.InvalidJobError) as raised:
+        call(step)
+
+    said = f"{verb}: an object of type Task is not a NewJob; give task.new(…) or NewJob("
+    assert said in str(raised.value)
+    assert not Job.objects.exists()
+
+
+def test_a_chain_joins_no_batch_that_is_over(step: Any) -> None:
+    with hipq.batch() as batch:
+        pass
+
+    with pytest.raises(hipq.InvalidJobError, match="has ended; begin another one"):
+        hipq.chain(step.using(batch=batch).new("a"), step.new("b"))
+    with hipq.batch() as open_batch:
+        jobs = hipq.chain(step.using(batch=open_batch).new("a"), step.new("b"))
+
+    assert [row(job).batch_id for job in jobs] == [open_batch.pk, None]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from asgiref.sync import async_to_sync
 
 import hipq_django as hipq
-from hipq_django.models import Job
+from hipq_django.models import Job, Link
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
 from tests.running import run_due_jobs
@@ -211,6 +211,20 @@ def test_the_waiting_job_may_be_replaced(declare: Declare, scope: Any) -> None:
     assert (first.outcome, second.priority) == ("cancelled", 5)
 
 
+def test_a_running_job_with_the_same_key_is_not_replaced(declare: Declare) -> None:
+    task = declare.task("index", unique="waiting")(index)
+    first = task.using(job_key="k").enqueue("berlin")
+    start(first)
+
+    with pytest.raises(hipq.DuplicateJobKeyError, match=f"job {first.pk} is running"):
+        task.using(job_key="k", on_conflict="replace").enqueue("berlin")
+    beside = task.using(job_key="other", on_conflict="replace").enqueue("berlin")
+
+    assert beside.state == "initial"
+    first.refresh_from_db()
+    assert first.state == "running"
+
+
 def test_a_kept_job_is_not_replaced(declare: Declare) -> None:
     task = declare.task("index", unique="kept")(index)
     task.enqueue("berlin")
@@ -258,6 +272,19 @@ def test_many_with_keys_may_return(declare: Declare) -> None:
     assert [job.job_key for job in jobs] == ["b", "a", "b"]
     assert jobs[1] == first
     assert jobs[0] == jobs[2]
+
+
+def test_many_with_keys_may_return_and_follow_others() -> None:
+    before = hipq.enqueue("ask", delay=60)
+    first = hipq.enqueue("ask", job_key="a")
+
+    jobs = hipq.enqueue_many(
+        [hipq.NewJob("ask", job_key=key, after=[before]) for key in ("b", "a", "b")],
+        on_conflict="return",
+    )
+
+    assert (jobs[1], jobs[2]) == (first, jobs[0])
+    assert list(Link.objects.values_list("job", "needs_job")) == [(jobs[0].pk, before.pk)]
 
 
 def test_a_requeued_kept_job_leaves_the_place_to_the_first(declare: Declare) -> None:

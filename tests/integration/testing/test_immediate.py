@@ -75,6 +75,34 @@ def test_a_chain_runs_to_its_end() -> None:
         assert [outcome_of(job) for job in jobs] == ["succeeded"] * 2
 
 
+def test_what_follows_a_job_runs_after_it_with_its_result(declare: Declare) -> None:
+    @declare.task("add")
+    def add(number: int, *, inputs: list[Any] = hipq.INPUTS) -> int:
+        return number + sum(inputs)
+
+    with testing.immediate():
+        jobs = hipq.chain(add.new(1), add.new(2), add.new(3))
+        with hipq.batch(then=add.new(10)) as batch:
+            batch.enqueue_many([add.new(4), add.new(5)])
+
+    assert [testing.assert_finished(job).result for job in jobs] == [1, 3, 6]
+    assert Job.objects.get(batch=None, job_data={"number": 10}).result == 19
+
+
+def test_what_follows_a_job_that_fails_or_is_for_later_does_not_run(declare: Declare) -> None:
+    @declare("fails", retry=hipq.Never())
+    def fails(job: Job) -> Any:
+        raise OSError("the disk is full")
+
+    with testing.immediate(raise_errors=False):
+        _, after_failure = hipq.chain(hipq.NewJob("fails"), hipq.NewJob("echo", 2))
+        later = hipq.enqueue("echo", 1, delay=60)
+        after_later = hipq.enqueue("echo", 2, after=[later])
+
+    assert outcome_of(after_failure) == "cancelled"
+    assert outcome_of(after_later) == "NONE"
+
+
 def test_only_jobs_of_the_queues_that_are_given_run(declare: Declare) -> None:
     declare("elsewhere", queue="elsewhere")(lambda job: None)
     with testing.immediate("elsewhere"):
