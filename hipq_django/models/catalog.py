@@ -58,20 +58,21 @@ def get_job_type(instance: str, name: str) -> JobType:
     if found is None:
         return _create_job_type(config, name, declared)
     if declared is not None and _is_outdated(found, declared):
-        if found.signature != declared.signature:
+        if (found.signature, found.kind) != (declared.signature, declared.kind):
             _write_signature(config, found, declared)
         _update(found, declared)
     return found
 
 
 _written: set[tuple[str, str, str]] = set()
-"""The job types whose signature this process has written, by database, instance and name."""
+"""The job types whose signature and kind this process has written: database, instance, name."""
 
 
 def _write_signature(config: InstanceSettings, row: JobType, declared: Declaration) -> None:
     """Let workers of another release know that this one's arguments are about.
 
-    Once in a process, and not in the caller's transaction, which others would wait for. If that is
+    And of which kind the type is: by that, workers find the code of a type that nobody declared
+    before its first job. Once in a process, and not in the caller's transaction, which others would wait for. If that is
     rolled back, the next one does it.
     """
     key = (config.database, row.instance, row.name)
@@ -82,7 +83,8 @@ def _write_signature(config: InstanceSettings, row: JobType, declared: Declarati
 
     def write() -> None:
         if key not in _written:
-            rows.update(signature=declared.signature, update_time=clock.now(config.database))
+            code = {"signature": declared.signature, "kind": declared.kind}
+            rows.update(**code, update_time=clock.now(config.database))
             _written.add(key)
 
     transaction.on_commit(write, using=config.database, robust=True)

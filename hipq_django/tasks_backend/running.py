@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from hipq_django.domain.parts import WAIT_FOR
 from hipq_django.domain.retries import WAIT, Failure, GiveUp, Snooze, class_names, decide
+from hipq_django.domain.validation import checked_result
 from hipq_django.models import Job
 from hipq_django.tasks_backend import configured
 from hipq_django.tasks_backend.hipq_task import HipqTask
@@ -34,7 +35,7 @@ from hipq_django.transitions.history import failures_before
 
 MOST_REMEMBERED = 10_000
 
-_told: dict[int, None] = {}
+_told: dict[tuple[str, int], None] = {}
 """The jobs of which this process has said that they ended, until that is committed."""
 
 
@@ -59,7 +60,7 @@ def _run(task: HipqTask, job: Job) -> Any:
         value = task.call(*arguments, **result.kwargs)
         if value is WAIT or isinstance(value, WAIT_FOR):
             return value  # the answer ends it
-        value = normalize_json(value)
+        value, _ = checked_result(task.module_path, normalize_json(value))
     except (KeyboardInterrupt, Snooze):
         raise
     except BaseException as error:
@@ -94,14 +95,14 @@ def _finish(
         result.errors.append(TaskError(exception_class_path=path_of(type(error)), traceback=trace))
     if len(_told) >= MOST_REMEMBERED:  # of jobs that others had taken over meanwhile
         _told.clear()
-    _told[job.pk] = None
+    _told[job.using, job.pk] = None
     task_finished.send(type(backend), task_result=result)
 
 
 def tell_of_end(job: Job) -> None:
     """Send `task_finished` for a job that ended otherwise than by its function."""
-    if job.pk in _told:
-        del _told[job.pk]
+    if (job.using, job.pk) in _told:
+        del _told[job.using, job.pk]
         return
     backend = configured.backend_of(job.queue.instance)
     task_finished.send(type(backend), task_result=backend.get_result(str(job.pk)))

@@ -54,6 +54,11 @@ def odd() -> Any:
     return object()
 
 
+@task
+def no_number() -> float:
+    return float("nan")
+
+
 task_with_options: Any = task
 """Django's types know no options of a backend."""
 

@@ -16,7 +16,7 @@ import hipq_django as hipq
 from hipq_django import signals
 from hipq_django.exceptions import ArgumentsError, JobCancelled
 from hipq_django.job_types import registry
-from hipq_django.models import Attempt, Job, JobType, Worker
+from hipq_django.models import Attempt, Job, JobType, Worker, catalog
 from hipq_django.tasks_backend import running
 from hipq_django.tasks_backend.finding import KIND
 from hipq_django.tasks_backend.hipq_task import HipqTask
@@ -203,6 +203,29 @@ def test_retries_are_attempts(finished: list[Any]) -> None:
     assert tasks.CALLS == [7] * 3
     assert [(r.id, r.status) for r in finished] == [(result.id, "FAILED")]
     assert job_of(result).timeout == 60
+
+
+def test_a_result_that_cannot_be_stored_is_a_failure_from_the_first(finished: list[Any]) -> None:
+    result = tasks.no_number.enqueue()
+    run_due_jobs()
+    result.refresh()
+
+    assert [error.exception_class for error in result.errors] == [hipq.ResultError]
+    assert [(r.id, r.status) for r in finished] == [(result.id, "FAILED")]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_workers_find_the_code_of_a_type_that_was_no_task_before() -> None:
+    path = "tests.testapp.tasks.add"
+    catalog.get_job_type("default", path)  # as `hipq_django.enqueue(path)` makes it
+    assert JobType.objects.get(name=path).kind == ""
+
+    result = tasks.add.enqueue(1)
+    forget()
+
+    assert run_due_jobs() == 1
+    result.refresh()
+    assert result.return_value == 1
 
 
 def test_a_unique_task_returns_the_one_that_is_there() -> None:
