@@ -43,6 +43,7 @@ class Signature:
         self.short_name = name.rpartition(".")[2]
         self.function = function
         parameters = _parameters(name, function)
+        self.names = tuple(p.name for p in parameters)
         self.filled_in = tuple(p.name for p in parameters if p.name in FILLED_IN)
         self._arguments = {p.name: p for p in parameters if p.name not in FILLED_IN}
         self._names = self._arguments.keys()

@@ -106,7 +106,8 @@ class Task(Declaration, Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function; `job` and `inputs` are the current job's, or None and [] outside of
         one."""
-        filled_in = self._filled_in(current_job())
+        given = self._signature.names[: len(args)]
+        filled_in = {n: v for n, v in self._filled_in(current_job()).items() if n not in given}
         return self._function(*args, **{**filled_in, **kwargs})  # type: ignore[no-any-return]  # it is R
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:

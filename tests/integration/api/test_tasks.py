@@ -96,6 +96,7 @@ def test_calling_a_task_calls_the_function_and_nothing_else(declare: Declare) ->
 
     assert whoami("me") == ("me", None, [])
     assert whoami("me", job=7)[1] == 7
+    assert whoami("me", 7, [8]) == ("me", 7, [8])
     assert not Job.objects.exists()
 
 
@@ -106,10 +107,15 @@ def test_job_is_passed_because_it_is_asked_for(declare: Declare) -> None:
         assert current is not None
         return [name, job.pk, current.pk]
 
-    job = whoami.enqueue("me")
+    @declare.task("asks_whoami")
+    def asks_whoami() -> Any:
+        return whoami("you")  # a function's call: nothing is enqueued, and the job is the same
+
+    job, other = whoami.enqueue("me"), asks_whoami.enqueue()
     run_due_jobs()
 
     assert row(job).result == ["me", job.pk, job.pk]
+    assert row(other).result == ["you", other.pk, other.pk]
     assert hipq.current_job() is None
 
 
