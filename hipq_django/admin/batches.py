@@ -6,23 +6,32 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Count, Q, QuerySet
+from django.contrib.admin.views.main import ChangeList
+from django.db.models import Count, OuterRef, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _, ngettext
 
-from hipq_django.admin.base import ReadOnlyAdmin, column
+from hipq_django.admin.base import ReadOnlyAdmin, RowList, column
 from hipq_django.admin.display import badge, format_number, or_dash, title, when
 from hipq_django.admin.job_panel import standing
 from hipq_django.admin.row_actions import RowActions, Verb
 from hipq_django.api.batches import cancel_batch
-from hipq_django.domain.states import LIVE, NONE, UNSUCCESSFUL
+from hipq_django.domain.states import LIVE, NONE, UNSUCCESSFUL, State
 from hipq_django.models import Batch, Job
+from hipq_django.monitoring.counts import OverFirst, format_count
 
 MOST_MEMBERS = 20
 """How many jobs of a batch its page lists."""
 
 LARGE = ("job_data", "result", "error")
+
+PARTS = {
+    "live": Q(state__in=LIVE),
+    "succeeded": Q(state=State.FINAL, outcome="succeeded"),
+    "unsuccessful": Q(state=State.FINAL, outcome__in=UNSUCCESSFUL),
+}
+"""Where the jobs of a batch stand, by its index."""
 
 
 def _has_live(batch: Batch, now: datetime) -> bool:
@@ -48,6 +57,18 @@ VERBS = {
 }  # fmt: skip
 
 
+class BatchList(RowList):
+    """Counts up to a bound: a batch may have any number of jobs."""
+
+    def get_queryset(self, request: HttpRequest, *args: Any, **kwargs: Any) -> QuerySet[Any]:
+        """Return the batches with their counts, in one query."""
+        found = super().get_queryset(request, *args, **kwargs)
+        jobs = Job.objects.using(found.db).filter(batch=OuterRef("pk"))
+        counts = {f"{part}_count": OverFirst.count(jobs.filter(of)) for part, of in PARTS.items()}
+        batches: QuerySet[Any] = found.annotate(**counts)
+        return batches
+
+
 @admin.register(Batch)
 class BatchAdmin(RowActions, ReadOnlyAdmin):
     """Jobs that belong together."""
@@ -59,44 +80,48 @@ class BatchAdmin(RowActions, ReadOnlyAdmin):
     actions = tuple(VERBS)
     verbs = VERBS
 
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        """Return the list that counts."""
+        return BatchList
+
     @admin.display(description=_("batch"))
     def shown_name(self, batch: Batch) -> str:
         """Its name, or its number."""
         return title(batch) if batch.name == NONE else batch.name
 
-    def _counts(self, batch: Batch) -> dict[str, int]:
-        """Return how many of its jobs stand where; by one query for each batch that is shown."""
-        known: dict[str, int] | None = getattr(batch, "counts", None)
-        if known is None:
+    def _counts(self, batch: Any) -> dict[str, int]:
+        """Return how many of its jobs stand where: of all of them, but on the list."""
+        if not hasattr(batch, "live_count"):
             jobs = Job.objects.using(self.database).filter(batch=batch)
-            known = jobs.aggregate(
-                live=Count("pk", filter=Q(state__in=LIVE)),
-                succeeded=Count("pk", filter=Q(outcome="succeeded")),
-                unsuccessful=Count("pk", filter=Q(outcome__in=UNSUCCESSFUL)),
-            )
-            batch.counts = known  # type: ignore[attr-defined]  # for the other columns
-        return known
+            parts = {f"{part}_count": Count("pk", filter=of) for part, of in PARTS.items()}
+            vars(batch).update(jobs.aggregate(**parts), is_counted=True)
+        return {part: getattr(batch, f"{part}_count") for part in PARTS}
+
+    def _number(self, batch: Any, number: int) -> str:
+        is_counted = getattr(batch, "is_counted", False)
+        return format_number(number) if is_counted else format_count(number, format_number)
 
     @admin.display(description=_("progress"))
     def progress(self, batch: Batch) -> str:
-        """A bar of the jobs that have ended."""
-        counts = self._counts(batch)
-        total, ended = sum(counts.values()), counts["succeeded"] + counts["unsuccessful"]
-        return format_html(
-            '<progress value="{}" max="{}">{}</progress> {} / {}',
-            ended, max(total, 1), f"{ended}/{total}", format_number(ended), format_number(total),
-        )  # fmt: skip
+        """How many of its jobs have ended; with a bar unless there are more than were counted."""
+        parts = self._counts(batch)
+        total, ended = sum(parts.values()), parts["succeeded"] + parts["unsuccessful"]
+        shown = f"{self._number(batch, ended)} / {self._number(batch, total)}"
+        if shown.endswith("+"):
+            return shown
+        bar = '<progress value="{}" max="{}">{}/{}</progress> {}'
+        return format_html(bar, ended, max(total, 1), ended, total, shown)
 
-    live = column(_("live"), lambda self, batch: self._jobs(batch, "live"))
-    succeeded = column(_("succeeded"), lambda self, batch: self._jobs(batch, "succeeded"))
+    live = column(_("live"), lambda self, batch: self._part(batch, "live"))
+    succeeded = column(_("succeeded"), lambda self, batch: self._part(batch, "succeeded"))
     unsuccessful = column(
         _("without success"),
-        lambda self, batch: self._jobs(batch, "unsuccessful"),
+        lambda self, batch: self._part(batch, "unsuccessful"),
     )
     started = column(_("created"), lambda self, batch: when(batch.create_time, self.now))
 
-    def _jobs(self, batch: Batch, part: str) -> str:
-        return format_number(self._counts(batch)[part])
+    def _part(self, batch: Batch, part: str) -> str:
+        return self._number(batch, self._counts(batch)[part])
 
     # What an operator does
 

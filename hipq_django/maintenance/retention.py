@@ -1,4 +1,4 @@
-"""Deletes final jobs and answers past their retention, in small batches."""
+"""Deletes final jobs, answers and batches past their retention, a thousand at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hipq_django.database.locks import locked
 from hipq_django.database.transactions import bounded_transaction
 from hipq_django.domain.states import State
 from hipq_django.maintenance.schedule_runs import prune_runs
-from hipq_django.models import Answer, Attempt, Job, Link, Queue, Step
+from hipq_django.models import Answer, Attempt, Batch, Job, Link, Queue, Step
 
 BATCH = 1_000
 
@@ -23,14 +23,15 @@ def prune(
     config: InstanceSettings, *, days: float | None = None, dry_run: bool = False
 ) -> dict[str, int]:
     """Delete final jobs past the retention of their queue, with their attempts and answers, runs of
-    schedules too, and answers that no job has past ANSWER_RETENTION_DAYS.
+    schedules and batches without jobs too, and answers that no job has past ANSWER_RETENTION_DAYS.
 
     An early answer stays until its time to live is over. `days` overrides all of these. Return
     how many jobs of each queue were deleted, or would be; "answers" counts those without a job.
     """
     using, now = config.database, clock.now(config.database)
     counts: dict[str, int] = {}
-    for queue in list(Queue.objects.using(using).filter(instance=config.name)):
+    queues = list(Queue.objects.using(using).filter(instance=config.name))
+    for queue in queues:
         kept = timedelta(days=queue.retention_days if days is None else days)
         jobs = queue.jobs.using(using).final().filter(update_time__lt=now - kept)
         jobs = not_needed(jobs)
@@ -42,6 +43,10 @@ def prune(
     answers = answers.exclude(status=Answer.Status.EARLY)
     counts["answers"] = answers.count() if dry_run else _delete(answers, "pk")
     counts["schedule runs"] = prune_runs(config, days=days, dry_run=dry_run)
+    # The jobs of a batch may be in several queues: all that are gone were past their retention.
+    least = min((queue.retention_days for queue in queues), default=0) if days is None else days
+    batches = _without_jobs(config).filter(create_time__lt=now - timedelta(days=least))
+    counts["batches"] = batches.count() if dry_run else _delete(batches, "pk")
     for name, old in _others.items():
         rows = old(config, days)
         counts[name] = rows.count() if dry_run else _delete(rows, "pk")
@@ -75,6 +80,14 @@ def not_needed(jobs: Any) -> Any:
     for needed in _needed:
         jobs = jobs.exclude(needed(jobs.db))
     return jobs.filter(~Exists(by_job), ~Exists(by_batch))
+
+
+def _without_jobs(config: InstanceSettings) -> Any:
+    """Return the batches that no job belongs to, and that no job has waited for."""
+    jobs = Job.objects.using(config.database).filter(batch=OuterRef("pk"))
+    links = Link.objects.using(config.database).filter(needs_batch=OuterRef("pk"))
+    batches = Batch.objects.using(config.database).filter(instance=config.name)
+    return batches.filter(~Exists(jobs), ~Exists(links))
 
 
 def _delete(old: Any, field: str) -> int:

@@ -17,7 +17,8 @@ class Command(InstanceCommand):
 
     help = (
         "Delete final jobs that are older than the retention of their queue, with their answers; "
-        "answers without a job; and what apps above the queue keep, such as the logs of flows."
+        "answers without a job; batches without jobs; and what apps above the queue keep, such as "
+        "the logs of flows."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -13,6 +13,7 @@ from django.utils import timezone
 
 import hipq_django as hipq
 from hipq_django.models import Batch, Job, Schedule
+from hipq_django.monitoring import counts
 from tests.admin_pages import act, html, list_url, log_in, messages_of, page_url, press
 from tests.running import run_due_jobs
 
@@ -142,6 +143,39 @@ def test_a_batch_says_how_far_it_is(client: Client, batch: Batch) -> None:
 
     assert "import 7" in listed
     assert '<progress value="2" max="3">' in listed
+
+
+def test_the_list_of_batches_counts_up_to_a_bound(
+    client: Client, batch: Batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the page of a batch counts all of its jobs."""
+    log_in(client, "view_batch")
+    run_due_jobs()
+    monkeypatch.setattr(counts, "COUNT_LIMIT", 3)
+    with hipq.batch("large") as large:
+        large.enqueue_many([hipq.NewJob("echo")] * 5)
+    run_due_jobs()
+
+    listed = html(client, list_url(Batch))
+
+    assert '<progress value="2" max="3">' in listed
+    assert listed.count("<progress") == 1
+    assert '<td class="field-progress">3+ / 3+</td>' in listed
+    assert '<td class="field-succeeded">3+</td>' in listed
+    assert '<progress value="5" max="5">' in html(client, page_url(large))
+
+
+@pytest.mark.parametrize("batches", [1, 20])
+def test_the_list_of_batches_asks_the_same_number_of_queries(
+    client: Client, batches: int, django_assert_max_num_queries: Any
+) -> None:
+    log_in(client, "view_batch")
+    for _ in range(batches):
+        with hipq.batch() as made:
+            made.enqueue(hipq.NewJob("echo"))
+
+    with django_assert_max_num_queries(8):
+        html(client, list_url(Batch))
 
 
 def test_the_page_of_a_batch_lists_its_jobs(client: Client, batch: Batch) -> None:

@@ -26,7 +26,7 @@ from hipq_django.domain.ordering import Order
 from hipq_django.domain.states import Outcome, State
 from hipq_django.engines.statements import IS_EARLY
 from hipq_django.maintenance import early_answers, recovery, reranking, retention
-from hipq_django.models import Answer, Job, JobType, Queue, Worker
+from hipq_django.models import Answer, Batch, Job, JobType, Queue, Worker
 from hipq_django.models.catalog import get_job_type, get_queue
 from hipq_django.monitoring import counts
 from hipq_django.monitoring.overview import take
@@ -414,6 +414,21 @@ def test_a_batch_that_is_pruned(queue: Queue, monkeypatch: pytest.MonkeyPatch) -
 
     assert_good(plans)
     assert len(moments) == BUSY
+
+
+def test_batches_without_jobs_that_are_pruned(queue: Queue) -> None:
+    then = clock.now("default") - timedelta(days=1)
+    Batch.objects.bulk_create([Batch(create_time=then) for _ in range(BUSY)])
+    with hipq.batch() as batch:
+        batch.enqueue_many([hipq.NewJob("echo", queue="q")] * BUSY)
+    Batch.objects.filter(pk=batch.pk).update(create_time=then)
+
+    with watched_plans() as plans:
+        deleted = retention._delete(retention._without_jobs(get_instance()), "pk")
+
+    assert_good(plans)
+    assert deleted == BUSY
+    assert Batch.objects.get() == batch
 
 
 @pytest.mark.parametrize("outcome", ["failed", "timed_out", "cancelled"])

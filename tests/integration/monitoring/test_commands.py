@@ -15,7 +15,7 @@ from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.maintenance import retention
-from hipq_django.models import Answer, Attempt, Job, Queue, Worker
+from hipq_django.models import Answer, Attempt, Batch, Job, Link, Queue, Worker
 from hipq_django.monitoring import counts
 from tests.conftest import ROOT
 from tests.factories import AnswerFactory, JobFactory, JobTypeFactory, WorkerFactory
@@ -211,10 +211,10 @@ def test_an_unknown_instance_is_refused(command: str) -> None:
         call_command(command, "--instance", "shop")
 
 
-def final(queue: str, days: float) -> Job:
+def final(queue: str, days: float, batch: Batch | None = None) -> Job:
     """Return a job that ended this many days ago, with an attempt and an answer."""
     job = hipq.enqueue("echo", queue=queue, job_key=f"{queue}-{days}")
-    Job.objects.filter(pk=job.pk).update(state="running", attempt=1)
+    Job.objects.filter(pk=job.pk).update(state="running", attempt=1, batch=batch)
     then = timezone.now() - timedelta(days=days)
     Job.objects.filter(pk=job.pk).update(
         state="final", outcome="failed", error="broken", update_time=then
@@ -263,6 +263,46 @@ def test_answers_are_pruned_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
         old_answer("unmatched", 20)
 
     assert "answers: deleted 5" in said("hipq_prune")
+
+
+def old_batch(days: float, **jobs: float) -> Batch:
+    """Return a batch that was made this many days ago, with a job in each of these queues."""
+    batch = Batch.objects.create(create_time=timezone.now() - timedelta(days=days))
+    for queue, ended in jobs.items():
+        final(queue, ended, batch)
+    return batch
+
+
+def test_a_batch_is_pruned_with_the_last_of_its_jobs() -> None:
+    Queue.objects.create(name="short", retention_days=1)
+    Queue.objects.create(name="long", retention_days=10)
+    old_batch(12, short=2, long=11)
+    old_batch(12)
+    kept = [old_batch(12, short=3, long=9), old_batch(0.5)]
+
+    assert "batches: would delete 1" in said("hipq_prune", "--dry-run")  # jobs are still there
+    assert "batches: deleted 2" in said("hipq_prune")
+
+    assert list(Batch.objects.order_by("pk")) == kept
+
+
+def test_a_batch_stays_while_a_job_names_what_it_has_waited_for() -> None:
+    Queue.objects.create(name="q", retention_days=1)
+    Link.objects.create(job=final("q", 0.5), needs_batch=old_batch(12))
+
+    assert "batches: deleted 0" in said("hipq_prune")
+    assert "batches: deleted 1" in said("hipq_prune", "--days", "0.1")
+
+
+def test_batches_are_pruned_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "BATCH", 2)
+    Queue.objects.create(name="q")
+    Batch.objects.create(instance="other", create_time=timezone.now() - timedelta(days=20))
+    for _ in range(5):
+        old_batch(20)
+
+    assert "batches: deleted 5" in said("hipq_prune")
+    assert Batch.objects.get().instance == "other"
 
 
 def test_a_dry_run_counts_and_deletes_nothing() -> None:
