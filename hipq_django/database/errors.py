@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from django.db import DataError, Error, IntegrityError, InterfaceError, OperationalError
+from django.db import (
+    DatabaseError,
+    DataError,
+    Error,
+    IntegrityError,
+    InterfaceError,
+    OperationalError,
+)
 
 _LOCK_NOT_AVAILABLE = "55P03"
 
@@ -17,8 +24,12 @@ def is_locked_out(error: BaseException) -> bool:
     return isinstance(error, OperationalError) and state == _LOCK_NOT_AVAILABLE
 
 
-_REFUSALS = ("22", "23", "54")
-"""The classes of SQLSTATE for values and batches that are refused: data, constraints, limits."""
+_REFUSALS = ("22", "23", "27", "44", "54", "P0", "42501")
+"""How the SQLSTATE of refused values and batches begins: data, constraints, views, limits.
+
+And what a trigger of the project raises, and row security. The other errors of class 42, such as a
+missing function, are the fault of the statement: they must fail no job.
+"""
 _AMBIGUOUS = ("53200", "53400", "XX000")
 """Out of memory, over a configured limit, and PostgreSQL's word for an allocation too large.
 
@@ -42,7 +53,8 @@ def is_refusal(error: BaseException) -> bool:
     state = getattr(error.__cause__, "sqlstate", None)
     if state is None:
         return isinstance(error, DataError | IntegrityError)
-    return str(state).startswith(_REFUSALS) or state in _AMBIGUOUS
+    is_own_code = type(error) is DatabaseError  # one that only the project's trigger knows
+    return str(state).startswith(_REFUSALS) or state in _AMBIGUOUS or is_own_code
 
 
 def may_pass(error: BaseException) -> bool:

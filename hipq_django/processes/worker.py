@@ -182,15 +182,22 @@ class WorkerProcess(RegisteredProcess):
         """Do one pass and wait; return whether there is nothing left to do now."""
         self._ensure_registered(after_outage=self._outage.is_on)
         was_empty = not self.batch
-        self._claimed += self.scheduler.run_once()
-        kept_up = self._duties.run(
-            all_of_it=self.options.until_idle and was_empty, waits=bool(self.scheduler.moved)
-        )
+        try:
+            self._claimed += self.scheduler.run_once()
+        except Exception as error:
+            if not (isinstance(error, DeclaredLostError) or is_outage(error)):
+                self._do_duties(was_empty)  # they are not to blame
+            raise
+        kept_up = self._do_duties(was_empty)
         is_done = not kept_up and not self._witness.waits
         idle = was_empty and is_done and self.scheduler.found_nothing
         if not (self.options.until_idle and idle):
             self._wait()
         return idle
+
+    def _do_duties(self, was_empty: bool) -> int:
+        everything = self.options.until_idle and was_empty
+        return self._duties.run(all_of_it=everything, waits=bool(self.scheduler.moved))
 
     def _is_recycled(self) -> bool:
         """Whether it is to be recycled; jobs that have started still end."""

@@ -175,49 +175,66 @@ def test_a_result_that_is_too_large_fails_its_job(crew: Crew, declare: Declare) 
     assert innocent.outcome == "succeeded"
 
 
-@pytest.fixture
-def refusing() -> Iterator[Callable[[], None]]:
-    """A database that refuses the end of one job, as a trigger of the project's may."""
-    mend = {
-        "postgresql": "DROP FUNCTION IF EXISTS refuse() CASCADE",
-        "sqlite": "DROP TRIGGER IF EXISTS refuse",
-    }[connection.vendor]
+REFUSALS = {
+    "postgresql": [
+        "program_limit_exceeded",
+        "raise_exception",
+        "triggered_data_change_violation",
+        "MY001",
+        "insufficient_privilege",
+        "with_check_option_violation",
+    ],
+    "sqlite": ["ABORT"],
+}[connection.vendor]
+"""How a trigger of the project's, a view or row security may refuse a row."""
 
-    def begin() -> None:
+Refuse = Callable[[str], None]
+
+
+@pytest.fixture(params=REFUSALS)
+def refuse(request: pytest.FixtureRequest) -> Iterator[Refuse]:
+    """Let the database refuse rows of jobs that meet a condition, until the test is over."""
+    create, drop = _TRIGGERS[connection.vendor]
+
+    def begin(condition: str) -> None:
         with connection.cursor() as cursor:
-            for statement in _REFUSE[connection.vendor]:
-                cursor.execute(statement)
+            for statement in create:
+                cursor.execute(statement.format(condition=condition, how=request.param))
 
     yield begin
     with connection.cursor() as cursor:
-        cursor.execute(mend)
+        cursor.execute(drop)
 
 
-_REFUSE = {
-    "postgresql": [
-        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-        "RAISE EXCEPTION 'too much' USING ERRCODE = 'program_limit_exceeded'; END $$",
-        "CREATE TRIGGER refuse BEFORE UPDATE ON hipq_job FOR EACH ROW WHEN "
-        "(NEW.state = 'final' AND NEW.job_key = 'refused' AND NEW.outcome = 'succeeded') "
-        "EXECUTE FUNCTION refuse()",
-    ],
-    "sqlite": [
-        "CREATE TRIGGER refuse BEFORE UPDATE ON hipq_job FOR EACH ROW WHEN "
-        "NEW.state = 'final' AND NEW.job_key = 'refused' AND NEW.outcome = 'succeeded' "
-        "BEGIN SELECT RAISE(ABORT, 'too much'); END",
-    ],
+_TRIGGERS = {
+    "postgresql": (
+        [
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+            "RAISE EXCEPTION 'too much' USING ERRCODE = '{how}'; END $$",
+            "CREATE TRIGGER refuse BEFORE UPDATE ON hipq_job FOR EACH ROW WHEN ({condition}) "
+            "EXECUTE FUNCTION refuse()",
+        ],
+        "DROP FUNCTION IF EXISTS refuse() CASCADE",
+    ),
+    "sqlite": (
+        [
+            "CREATE TRIGGER refuse BEFORE UPDATE ON hipq_job FOR EACH ROW WHEN {condition} "
+            "BEGIN SELECT RAISE({how}, 'too much'); END",
+        ],
+        "DROP TRIGGER IF EXISTS refuse",
+    ),
 }
 
 
 @pytest.mark.parametrize("limit", [0, 3])
 def test_what_the_database_refuses_alone_fails_alone(
-    declare: Declare, refusing: Callable[[], None], limit: int
+    declare: Declare, refuse: Refuse, limit: int
 ) -> None:
     """It is no outage: the others are written, whatever they were in one batch with."""
     gate = threading.Event()
     declare("gated")(lambda job: gate.wait(PATIENCE_SECONDS))
     Queue.objects.update_or_create(name="default", defaults={"throttle_limit": limit})
-    refusing()
+    refuse("NEW.state = 'final' AND NEW.job_key = 'refused' AND NEW.outcome = 'succeeded'")
     keys = ["a", "refused", "b", "c", "d"]
     jobs = [hipq.enqueue("gated", job_key=key) for key in keys]
 

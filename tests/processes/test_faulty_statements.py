@@ -1,0 +1,48 @@
+"""A statement fails again and again, and it is no outage: the worker goes on with the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from django.db import connection
+
+import hipq_django as hipq
+from hipq_django.models import Job
+from tests.processes.conftest import Workers, eventually
+
+pytestmark = [pytest.mark.processes, pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+
+
+@contextmanager
+def failing(code: str) -> Iterator[None]:
+    """Let each end of the job with the key `stuck` fail."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+            f"RAISE EXCEPTION USING ERRCODE = '{code}'; END $$"
+        )
+        cursor.execute(
+            "CREATE TRIGGER fail BEFORE UPDATE ON hipq_job FOR EACH ROW "
+            "WHEN (NEW.state = 'final' AND NEW.job_key = 'stuck') EXECUTE FUNCTION fail()"
+        )
+    try:
+        yield
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("DROP FUNCTION fail() CASCADE")
+
+
+def test_while_passes_fail_the_duties_are_done(workers: Workers) -> None:
+    """Here a result cannot be written, through no fault of its job."""
+    workers.start("chaos")
+    with failing("undefined_function"):
+        stuck = hipq.enqueue("quick", {"number": 1}, job_key="stuck")
+        eventually(lambda: workers.log.read_text().count("event=back_off") > 1, "passes fail")
+        hipq.schedule("each_second", hipq.NewJob("quick", {"number": 2}), hipq.Every(seconds=1))
+        eventually(lambda: Job.objects.exclude(pk=stuck.pk).exists(), "the schedule has made a job")
+    eventually(lambda: Job.objects.get(pk=stuck.pk).is_final, "the result is written")
+
+    stuck.refresh_from_db()
+    assert (stuck.outcome, stuck.attempt) == ("succeeded", 1)
