@@ -25,14 +25,18 @@ def reschedule(job: Job, moment: datetime, now: datetime) -> None:
 def run_now(jobs: Sequence[Job], now: datetime, using: str) -> None:
     """Make locked waiting jobs due, and drop their time windows; the copies are brought up to date.
 
-    This is neither an error nor an attempt.
+    This is neither an error nor an attempt. A job that is due already keeps its place.
     """
-    same: dict[str, Any] = {"scheduled_run_time": now, "time_windows": [], "update_time": now}
-    same["hold_time"] = None
-    ranks = {job.pk: {"rank": job.queue.ordering.rank(now, job.priority)} for job in jobs}
-    update_each(using, ranks, **same)
+    same: dict[str, Any] = {"time_windows": [], "hold_time": None, "update_time": now}
+    places = {}
     for job in jobs:
-        set_values(job, same | ranks[job.pk])
+        moment, rank = job.scheduled_run_time, job.rank
+        if job.hold_time is not None or moment > now:
+            moment, rank = now, job.queue.ordering.rank(now, job.priority)
+        places[job.pk] = {"scheduled_run_time": moment, "rank": rank}
+    update_each(using, places, **same)
+    for job in jobs:
+        set_values(job, same | places[job.pk])
 
 
 def unhold(jobs: Sequence[Job], now: datetime, using: str) -> None:

@@ -147,6 +147,18 @@ def test_run_now_drops_the_time_windows(frozen_time: Any) -> None:
     assert run_due_jobs() == 1
 
 
+def test_run_now_leaves_a_job_that_is_due_at_its_place(frozen_time: Any) -> None:
+    first, second = hipq.enqueue("echo", 1), hipq.enqueue("echo", 2)
+    place = (first.scheduled_run_time, first.rank)
+    frozen_time.shift(3_600)
+    third = hipq.enqueue("echo", 3)
+
+    hipq.run_now(first)
+
+    assert (row(first)["scheduled_run_time"], row(first)["rank"]) == place
+    assert [claim.id for claim in HandWorker().run_pass()] == [first.pk, second.pk, third.pk]
+
+
 def test_run_now_puts_the_job_where_its_time_belongs() -> None:
     waiting = hipq.enqueue("echo", {"n": 1}, scheduled_run_time=clock.now("default"))
     job = hipq.enqueue("echo", scheduled_run_time=clock.now("default") + timedelta(days=1))
