@@ -72,20 +72,23 @@ class Port:
 
     def write_many(self, values: Iterable[Any]) -> None:
         """Write several messages, in their order."""
-        group, context, row = current_group(), current_context(), self.row
-        most = flow_settings(self.node.instance).max_message_bytes
-        options = PortOptions(self.name, row.type)
-        items = [
-            delivering.Item(
-                row.pk, checked_message(value, options, most), context, group.as_default,
-                group.notify, group.log,
-            )
-            for value in values
-        ]  # fmt: skip
+        group = current_group()
+        items = self._items(values, as_default=group.as_default, notify=group.notify, log=group.log)
         with write_transaction(self.node.using), data_logged(self.node) as entry:
             self._note(entry, "written", [item.value for item in items])
-            now = clock.now(self.node.using)
-            delivering.write(items, self.node.instance, self.node.using, now)
+            self._deliver(items)
+
+    def _items(self, values: Iterable[Any], **how: bool) -> list[delivering.Item]:
+        row, context = self.row, current_context()
+        most = flow_settings(self.node.instance).max_message_bytes
+        options = PortOptions(self.name, row.type)
+        return [
+            delivering.Item(row.pk, checked_message(value, options, most), context, **how)
+            for value in values
+        ]
+
+    def _deliver(self, items: Sequence[delivering.Item]) -> None:
+        delivering.write(items, self.node.instance, self.node.using, clock.now(self.node.using))
 
     # Reading
 
@@ -154,14 +157,9 @@ class Port:
         if value is NOTHING:
             del self.default
             return
-        row = self.row
-        most = flow_settings(self.node.instance).max_message_bytes
-        stored = checked_message(value, PortOptions(self.name, row.type), most)
+        items = self._items([value], as_default=True, notify=False)
         with write_transaction(self.node.using):
-            for_change(self.node, [row.pk])
-            Message.objects.using(self.node.using).filter(port=row, as_default=True).delete()
-            rows = NodePort.objects.using(self.node.using).filter(pk=row.pk)
-            rows.update(has_default=True, value=stored, value_context=current_context())
+            self._deliver(items)
 
     @default.deleter
     def default(self) -> None:

@@ -150,9 +150,9 @@ def test_what_flows_keep_in_a_state_stays(key: str, script: Script) -> None:
         lambda: graph.state.unset("a", key),
         lambda: graph.state.change(lambda state: {key: 1}),
     ):
-        with pytest.raises(flow.InvalidPortError, match="begin with 'flow.' are hipq's"):
+        with pytest.raises(flow.InvalidPortError, match=r"begin with 'flow\.' are hipq's"):
             change()
     script.perform = perform
-    with pytest.raises(flow.InvalidPortError, match="begin with 'flow.' are hipq's"):
+    with pytest.raises(flow.InvalidPortError, match=r"begin with 'flow\.' are hipq's"):
         testing.run_inline(flow.start("t.scripted", run=False))
     assert graph.graph == spec

@@ -138,6 +138,20 @@ def test_case_080(node: flow.Node) -> None:
     assert not port.has_data
 
 
+def test_a_default_goes_where_messages_go_and_wakes_nobody(node: flow.Node) -> None:
+    source, listener = flow.start(Sum, run=False), flow.start(Sum, run=False)
+    source.outputs["out"].connect(node.inputs["number"])
+    source.outputs["out"].channels = ["/news"]
+    listener.inputs["number"].channels = ["/news"]
+    for value in (1, 2):
+        source.outputs["out"].default = value
+
+        assert node.inputs["number"].default == value
+        assert listener.inputs["number"].default == value
+    assert source.outputs["out"].default is NOTHING
+    assert [each.status for each in (source, node, listener)] == ["completed"] * 3
+
+
 def test_case_081(node: flow.Node) -> None:
     port = node.inputs["number"]
     port.default = "d"

@@ -84,6 +84,19 @@ def test_a_writer_whose_transaction_stays_open_stops_nobody(
 
 
 @pytest.mark.usefixtures("nobody_waits")
+def test_a_default_is_set_beside_a_writer_whose_transaction_stays_open(session: Session) -> None:
+    source, target = sleeping(), sleeping()
+    source.outputs["out"].connect(target.inputs["number"])
+    session.begin()
+    session(lambda: source.outputs["out"].write("held"))
+    source.outputs["out"].default = 7
+
+    assert target.inputs["number"].default == 7
+    session.commit()
+    assert [target.inputs["number"].read() for _ in range(2)] == ["held", 7]
+
+
+@pytest.mark.usefixtures("nobody_waits")
 def test_a_tree_is_deleted_beside_a_writer_whose_transaction_stays_open(
     session: Session, worker: FlowWorker
 ) -> None:
