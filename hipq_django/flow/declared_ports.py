@@ -127,7 +127,7 @@ def checked_message(value: Any, port: PortOptions, most: int | None = None) -> A
             f"port {port.name!r}: the message has {size:,} bytes as JSON, at most {most:,} are "
             "taken (setting FLOW: MAX_MESSAGE_BYTES); store it elsewhere and write a reference."
         )
-    if port.type and not _fits(stored, port.type):
+    if not is_of(port.type, stored):
         raise PortTypeError(
             f"port {port.name!r} takes {port.type}, and was given {type(value).__name__} "
             f"{value!r:.100}."
@@ -135,10 +135,11 @@ def checked_message(value: Any, port: PortOptions, most: int | None = None) -> A
     return stored
 
 
-def _fits(value: Any, wanted: str) -> bool:
+def is_of(kind: str, value: Any) -> bool:
+    """Return whether a value is of the type of a port; "" is any."""
     if isinstance(value, bool):
-        return wanted == "bool"
-    return isinstance(value, TYPES[wanted])
+        return kind in ("", "bool")
+    return not kind or isinstance(value, TYPES[kind])
 
 
 def checked_channels(port: str, channels: Sequence[str]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from hipq_django.conf.instances import get_instance
 from hipq_django.domain.validation import aware_moment
 from hipq_django.engines import engine_for
-from hipq_django.flow.declared_ports import PortOptions, ancestors, checked_message
+from hipq_django.flow.declared_ports import PortOptions, ancestors, checked_message, is_of
 from hipq_django.flow.exceptions import UnknownPortError
 from hipq_django.flow.models import Channel, NodePort
 from hipq_django.flow.statements import (
@@ -152,21 +152,24 @@ class Delivery:
         for channel in way.channels:
             self.publish(channel, item)
         for target in way.targets:
+            if target.type:
+                checked_message(item.value, PortOptions(target.name, target.type))
             self._lay(target, item)
 
     def publish(self, channel: str, item: Item) -> None:
-        """Write one value to all ports that subscribe to a channel."""
+        """Write one value to all ports that subscribe to a channel, and are of its type.
+
+        A publisher does not know its subscribers, so what they do not take is no error.
+        """
         context = {**item.context, "channel": item.context.get("channel", channel)}
         for subscriber in self._routes.subscribers(channel):
             for target in self._routes.way(subscriber).targets:
-                self._lay(target, item._replace(context=context))
+                if is_of(target.type, item.value):
+                    self._lay(target, item._replace(context=context))
 
     def _lay(self, port: Place, item: Item) -> None:
-        value = item.value
-        if port.type:
-            checked_message(value, PortOptions(port.name, port.type))
         as_default = item.as_default or port.mode == "memory"
-        self.messages.append(NewMessage(port.id, value, item.context, as_default, item.log))
+        self.messages.append(NewMessage(port.id, item.value, item.context, as_default, item.log))
         if item.notify:
             woken = port.node_id if port.direction == "in" else port.parent
             if woken is not None:

@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from django.db import transaction
+
 from hipq_django.domain.states import Outcome
 from hipq_django.flow import delivering, logs
 from hipq_django.flow.delivering import wake
+from hipq_django.flow.exceptions import FlowError
 from hipq_django.flow.lifecycle import end_rows
 from hipq_django.flow.models import Message, Node, NodePort
 from hipq_django.flow.publishing import announce_status
@@ -92,14 +95,17 @@ def _goes_to_error_port(node: Node, job: Job, using: str, now: datetime) -> bool
     if port is None:
         return False
     rows = Message.objects.using(using).filter(pk__in=hand["ids"])
-    found = list(rows.order_by("pk").values_list("port__name", "data"))
-    if len(found) < len(hand["ids"]):
-        return False
-    rows.delete()
-    values = dict(found)
+    values = dict(rows.order_by("pk").values_list("port__name", "data"))
+    if len(values) < len(hand["ids"]):
+        return False  # one is gone; or two have one name, and one of them would be lost
     data = next(iter(values.values())) if len(values) == 1 else values
     value = {"data": data, "error": job.error}
     context = {"node": node.pk, "run": job.pk}
     item = delivering.Item(port.pk, value, context)
-    delivering.write([item], node.instance, using, now, skip_locked=True)
+    try:
+        with transaction.atomic(using=using):
+            rows.delete()
+            delivering.write([item], node.instance, using, now, skip_locked=True)
+    except FlowError:  # what the port is connected to does not take it
+        return False
     return True

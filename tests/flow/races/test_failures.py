@@ -19,7 +19,7 @@ from hipq_django.models import Job
 from tests.faults import breaking
 from tests.flow.conftest import RELEASED, release, withdraw
 from tests.flow.races.conftest import FlowWorker
-from tests.testapp.flows import Double, Recorder
+from tests.testapp.flows import CodeError, Double, Recorder
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -142,6 +142,88 @@ def test_a_message_that_a_connected_port_does_not_take_fails_the_run_that_wrote_
     assert node.status == "failed"
     assert "takes int" in flow.get(node.pk).error
     assert node.inputs["x"].peek(2) == [0.5]
+
+
+@pytest.mark.parametrize("is_connected", [False, True])
+def test_who_listens_gets_what_its_port_takes_and_stops_nobody(
+    is_connected: bool, worker: FlowWorker
+) -> None:
+    """A publisher does not know its subscribers; least of all do those who tell of nodes."""
+    listener, target = flow.start("t.relay", run=False), flow.start(Double, run=False)
+    target.pause()
+    port = listener.inputs["item"] if is_connected else target.inputs["number"]
+    port.channels = ["/flow", "/numbers"]
+    if is_connected:
+        port.connect(target.inputs["number"])
+    node = flow.start(Double, data={"number": [1]}, outputs={"out": {"channels": ["/numbers"]}})
+    broken = flow.start("t.cards", data={"order": [{"bad": True, "card": "4", "id": 1}]})
+    flow.publish("/numbers", "text")
+    flow.publish("/numbers", 5)
+    worker.work_off()
+
+    assert (node.status, broken.status) == ("completed", "failed")
+    assert target.inputs["number"].peek(9) == [5, 2]
+
+
+def test_messages_that_not_even_the_port_error_takes_stay_and_the_node_fails(
+    worker: FlowWorker,
+) -> None:
+    node, target = flow.start("t.poisoned", run=False), flow.start(Double, run=False)
+    node.outputs["error"].connect(target.inputs["number"])
+    node.inputs["x"].write_many(["bad", "good"])
+    worker.work_off()
+
+    assert node.status == "failed"
+    assert "cannot take it" in flow.get(node.pk).error
+    assert node.inputs["x"].peek(3) == ["bad", "good"]
+    assert target.inputs["number"].size == 0
+
+
+@pytest.mark.parametrize("other", ["x", "again"])
+def test_messages_that_the_port_error_could_not_tell_apart_stay_and_the_node_fails(
+    other: str, worker: FlowWorker
+) -> None:
+    node = flow.start(TakesTwo, data={"x": [1, 2], "again": [3]}, args=[other])
+    worker.work_off()
+
+    lies = [list(port) for port in (node.inputs["x"], node.inputs["again"])]
+    errors = [error["data"] for error in node.outputs["error"]]
+    if other == "x":
+        assert (node.status, lies, errors) == ("failed", [[1, 2], [3]], [])
+    else:
+        assert (node.status, lies, errors) == ("completed", [[], []], [{"x": 1, "again": 3}])
+
+
+@flow.component("t.takes_two")
+class TakesTwo(flow.Component):
+    """Raises at a tuple to which it has taken one more message."""
+
+    x, again, error = flow.In(), flow.In(), flow.Out()
+
+    def perform(self, other: str) -> None:
+        for _ in self.each("x"):
+            if self.inputs[other].read() is not flow.NOTHING:
+                raise CodeError("cannot take them")
+
+
+def test_a_failure_that_cannot_be_written_is_written_later_and_stops_no_other(
+    worker: FlowWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of what the run has done is left that could be at fault."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise flow.FlowError("not now")
+
+    node, other = flow.start(Recorder, run=False), flow.start(Double, data={"number": [1]})
+    node.state.set(perform=["raise"])
+    node.run()
+    with monkeypatch.context() as patch:
+        patch.setattr("hipq_django.flow.runs.failing.announce_status", refuse)
+        worker.work()
+        assert (node.status, other.status) == ("running", "completed")
+    worker.work_off()
+
+    assert node.status == "failed"
 
 
 def test_a_port_that_a_new_release_declares_is_made_by_the_next_run(worker: FlowWorker) -> None:
