@@ -316,6 +316,7 @@ TARGETS = (
     Target("members of a batch against `enqueue_many`", Of("W23", "share"), at_least=0.8),
     Target("call back", Of("W23", "callback_ms"), at_most=200, unit="ms"),
     Target("a look at 1,000 that one waits for", Of("W23", "look_ms"), at_most=20, unit="ms"),
+    Target("end of the last of 1,000", Of("W23", "release_ms"), at_most=20, unit="ms"),
     Target("enqueue against `hipq.enqueue`", Of("W24", "share"), at_least=0.85),
     Target(
         "enqueue against django-tasks-db",
@@ -332,6 +333,8 @@ TARGETS = (
     ),
     Target("`get_result` of a success", Of("W24", "result_queries"), at_most=1, unit="query"),
     Target("of a failure", Of("W24", "failure_queries"), at_most=2, unit="queries"),
+    Target("a job", Of("W25", "job_ms", SQLITE), at_most=3, unit="ms"),
+    Target("30 days", Of("W25", "days_seconds", SQLITE), at_most=2, unit="s"),
     Target(
         "throughput, last quarter against the second",
         Of(SOAK, "throughput_late"),

@@ -508,8 +508,9 @@ WORKLOADS = (
         "A chain of 200 steps in an idle worker: from the beginning of a step to that of the next. "
         "A batch of 100,000 jobs: the rate of enqueuing against that of `enqueue_many`, and from "
         "the end of the last to the beginning of the job that it calls back. A job that waits for "
-        "1,000 others: what it takes to see, when one has ended, whether it may go on. Of peers a "
-        "chain is measured: Celery's own, and in Procrastinate each task defers the next. Where "
+        "1,000 others: what it takes to see, when one has ended, whether it may go on, and what "
+        "the end of the last one takes, which releases it. Of peers a chain is measured: Celery's "
+        "own, and in Procrastinate each task defers the next. Where "
         "peers call back after many jobs, it is by a store of results, which is off here.",
         "chains",
         {"steps": 200, "members": 100_000, "needs": 1_000, "looks": 50},
@@ -520,6 +521,7 @@ WORKLOADS = (
             Figure("share", "of `enqueue_many`", "", decimals=2),
             Figure("callback_ms", "call back", "ms", False, 0),
             Figure("look_ms", "a look at 1,000", "ms", False, 1),
+            Figure("release_ms", "end of the last of 1,000", "ms", False, 1),
         ),
     ),
     Workload(
@@ -541,6 +543,21 @@ WORKLOADS = (
             Figure("result_ms", "`get_result`", "ms", False, 2),
         ),
         slow={"drained": 3_000},
+    ),
+    Workload(
+        "W25",
+        "The test kit",
+        "What a project's tests wait for, in one transaction as in a `TestCase`: "
+        "`testing.run_due_jobs` with 1,000 jobs that do nothing, and `testing.run_for` over 30 "
+        "days in which a schedule fires each hour.",
+        "kit",
+        {"warm_up": 100, "jobs": 1_000, "days": 30},
+        {"warm_up": 10, "jobs": 50, "days": 1},
+        (
+            Figure("job_ms", "a job", "ms", False, 2),
+            Figure("days_seconds", "30 days", "s", False, 1),
+            Figure("fired", "jobs of the schedule", ""),
+        ),
     ),
 )
 

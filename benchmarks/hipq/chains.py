@@ -15,6 +15,7 @@ from benchmarks.measuring.measurements import await_finished
 from benchmarks.measuring.postgres import analyze
 from benchmarks.measuring.workers import running
 from hipq_django.dependencies.release import release_after
+from hipq_django.models import Job
 
 if TYPE_CHECKING:
     from benchmarks.hipq.runner import HipqRunner
@@ -56,7 +57,7 @@ def _batch(runner: HipqRunner, sizes: dict[str, Any]) -> Figures:
 
 
 def _needs(sizes: dict[str, Any]) -> Figures:
-    """Yield what a look takes at a job that waits for many, after each of their ends."""
+    """Yield what a look takes at a job that waits for many, and what its release takes."""
     many = hipq.enqueue_many(
         hipq.NewJob("work", {"kind": "noop", "number": n}) for n in range(sizes["needs"])
     )
@@ -68,3 +69,17 @@ def _needs(sizes: dict[str, Any]) -> Figures:
         release_after([many[0].pk], "default")
         took.append(time.perf_counter() - began)
     yield "look_ms", 1000 * median(took)
+    yield "release_ms", _release_ms(sizes)
+
+
+def _release_ms(sizes: dict[str, Any]) -> float:
+    """Return what the end of a job takes that was the last of many that another waits for."""
+    ended = list(Job.objects.filter(outcome="succeeded")[: sizes["needs"] - 1])
+    took = []
+    for number in range(sizes["looks"]):
+        last = hipq.enqueue("work", {"kind": "noop", "number": number}, delay=3_600)
+        hipq.enqueue("work", {"kind": "noop", "number": 0}, after=[*ended, last], on="final")
+        began = time.perf_counter()
+        hipq.cancel(last)
+        took.append(time.perf_counter() - began)
+    return 1000 * median(took)
