@@ -99,20 +99,37 @@ class Port:
 
     def packet(self) -> Packet | None:
         """Do the same, with the id, the context and the time of the message."""
-        with write_transaction(self.node.using), data_logged(self.node) as entry:
-            row = locked(self._messages.order_by("pk"), to_delete=True).first()
-            if row is None:
-                self.last = self._default_packet()
-            else:
-                self.last = Packet(row.pk, row.data, row.context, row.create_time)
-                row.delete(using=self.node.using)
-            if self.last is not None and (row is None or row.log):
-                self._note(entry, "read", [self.last.value])
+        self.last = self._read(or_default=True)
         return self.last
 
     def __iter__(self) -> Iterator[Any]:
-        while self.size:
-            yield self.read()
+        while packet := self._read(or_default=False):
+            self.last = packet
+            yield packet.value
+
+    @naming_twin("port.read")
+    def _read(self, *, or_default: bool) -> Packet | None:
+        """Take the oldest message; None, or the default, if none lies there."""
+        with write_transaction(self.node.using), data_logged(self.node) as entry:
+            row = self._oldest()
+            if row is None:
+                packet = self._default_packet() if or_default else None
+            else:
+                packet = Packet(row.pk, row.data, row.context, row.create_time)
+                row.delete(using=self.node.using)
+            if packet is not None and (row is None or row.log):
+                self._note(entry, "read", [packet.value])
+        return packet
+
+    def _oldest(self) -> Message | None:
+        """Return the oldest message under its lock.
+
+        Who has waited for another reader sees only what lay there before: it looks again.
+        """
+        rows = self._messages.order_by("pk")
+        while (row := locked(rows, to_delete=True).first()) is None and rows.exists():
+            pass
+        return row
 
     def peek(self, count: int = 1) -> list[Any]:
         """Return the oldest messages without taking them."""
@@ -220,8 +237,9 @@ class Port:
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         """Take all messages, in async code; a default is never among them."""
-        while await self.asize():
-            yield await self.aread()
+        while packet := await sync_to_async(self._read)(or_default=False):
+            self.last = packet
+            yield packet.value
 
     @property_twin
     def asize(self) -> int:

@@ -21,7 +21,7 @@ from hipq_django.domain.redaction import Redactor
 from hipq_django.domain.serialization import to_json
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.flow.contexts import Entry, current_context, current_group
-from hipq_django.flow.creating import check_given
+from hipq_django.flow.creating import check_given, checked_job
 from hipq_django.flow.declared_ports import (
     ANY,
     PortOptions,
@@ -363,15 +363,30 @@ class Run:
     def spawn(self, name: str, component: Any, options: Mapping[str, Any]) -> None:
         """Note a child to be started."""
         declared = find_component(self.node.instance, component)
-        check_given(options)
-        for direction in ("inputs", "outputs"):
-            for port, given in (options.get(direction) or {}).items():
-                port_options(port, given)
-        values = {**options, "name": checked_child_name(name), "by": ""}
-        if isinstance(values.get("at"), datetime):
-            values["at"] = values["at"].timestamp()
+        child = checked_child_name(name)
+        if "parent" in options:
+            text = f"self.spawn: {child!r} is spawned below {self.node}; leave out parent."
+            raise FlowError(text)
+        values = {**self._as_json(options), "name": child, "by": ""}
         self.learn(values)
         self.note("spawn", declared.name, **values)
+
+    def _as_json(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return options of `flow.start` as a run keeps them that waits for its answer."""
+        check_given(options)
+        values = {**options, "job": checked_job(options.get("job"), self.node.instance)}
+        for side in ("inputs", "outputs"):
+            ports = (values.get(side) or {}).items()
+            values[side] = {n: {**given, "type": port_options(n, given).type} for n, given in ports}
+        data = (values.get("data") or {}).items()
+        values["data"] = {port: list(messages) for port, messages in data}
+        if isinstance(values.get("at"), datetime):
+            values["at"] = values["at"].timestamp()
+        try:
+            return to_json(values)  # type: ignore[no-any-return]  # a copy of a dict
+        except ValueError as error:
+            text = f"self.spawn: its options are not JSON: {error}"
+            raise FlowError(text) from error
 
     def enqueue(self, job_type: str, job_data: Any, options: Mapping[str, Any]) -> None:
         """Note a job to be enqueued; raise `InvalidJobError` for one that cannot be."""
@@ -466,21 +481,21 @@ class RunPort(Port):
             self._run.learn({self.name: stored})
             self._note_in_run("written", stored)
 
-    def packet(self) -> Packet | None:
-        """Read the oldest message, which is taken when the run ends, or the default."""
+    def _read(self, *, or_default: bool) -> Packet | None:
+        """Read the oldest message, which is taken when the run ends."""
         message = self.lying.take()
         if message is None:
-            self.last = self._known_default()
+            packet = self._known_default() if or_default else None
         else:
             self._run.doing.taken.append(message.id)
             self._note_in_flight(message)
             self._run.learn({self.name: message.data})
             if self.options.type:  # which may have been narrowed since it was written
                 checked_message(message.data, self.options)
-            self.last = Packet(message.id, message.data, {**message.context}, message.create_time)
-        if self.last is not None and (message is None or message.log):
-            self._note_in_run("read", self.last.value)
-        return self.last
+            packet = Packet(message.id, message.data, {**message.context}, message.create_time)
+        if packet is not None and (message is None or message.log):
+            self._note_in_run("read", packet.value)
+        return packet
 
     def _note_in_run(self, how: str, value: Any) -> None:
         if self._run.entry is not None and current_group().log:
@@ -490,10 +505,6 @@ class RunPort(Port):
         given = self._run.in_flight
         if given is not None:
             given.append(message.id)
-
-    def __iter__(self) -> Iterator[Any]:
-        while self.lying:
-            yield self.read()
 
     def peek(self, count: int = 1) -> list[Any]:
         """Return the oldest messages without taking them."""
@@ -571,9 +582,7 @@ class RunPort(Port):
     def move_to(self, *targets: Port) -> list[Any]:
         """Read all that lies here and write it to the others, default included."""
         moved = []
-        while self.lying:
-            packet = self.packet()
-            assert packet is not None  # noqa: S101 - there is a message
+        while packet := self._read(or_default=False):
             moved.append(packet.value)
             for target in targets:
                 self._pass_on(target, packet)
