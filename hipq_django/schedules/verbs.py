@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from decimal import Decimal
 from itertools import islice, takewhile
 from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.db import transaction
 
-from hipq_django.api.building import Builder
+from hipq_django.api.building import Builder, given_values
 from hipq_django.api.keys import under_key
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
@@ -246,14 +247,12 @@ def checked(name: object, new: object, instance: str) -> dict[str, Any]:
         job = builder.build(new)
     except InvalidJobError as error:
         raise InvalidScheduleError(f"schedule {name!r}: {error}") from error
-    options = {option: _stored(value) for option, value in given.items() if value is not None}
+    options = {
+        option: float(value) if isinstance(value, Decimal) else value  # Decimal is not JSON
+        for option, value in (given | given_values(new)).items()
+        if value is not None
+    }
     return {"job_type": job.job_type, "job_data": job.job_data, "options": options}
-
-
-def _stored(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return [str(item) for item in value]
-    return value if isinstance(value, str | int | float) else str(value)
 
 
 def _create_or_edit(name: str, wanted: Mapping[str, Any], instance: str) -> Schedule:

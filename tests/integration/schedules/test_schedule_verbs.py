@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from io import StringIO
 from typing import Any
 
@@ -59,22 +60,46 @@ def kinds() -> list[str]:
 
 
 def test_the_same_again_writes_nothing() -> None:
-    hipq.schedule("s", ECHO, HOURLY)
-    with CaptureQueriesContext(connection) as queries:
-        hipq.schedule("s", ECHO, HOURLY)
+    def written(new: hipq.NewJob) -> list[str]:
+        with CaptureQueriesContext(connection) as queries:
+            hipq.schedule("s", new, HOURLY)
+        writes = ('INSERT INTO "hipq_', 'UPDATE "hipq_', 'DELETE FROM "hipq_')
+        return [query["sql"] for query in queries if query["sql"].startswith(writes)]
 
-    assert not [q for q in queries if q["sql"].startswith(("INSERT", "UPDATE hipq_schedule"))]
+    hipq.schedule("s", ECHO, HOURLY)
+
+    assert written(ECHO) == []
+    assert len(written(hipq.NewJob("echo", {"n": 2}))) == 1
     assert Schedule.objects.count() == 1
 
 
 def test_a_text_alone_is_cron_and_options_are_kept(now: time_machine.Traveller) -> None:
-    new = hipq.NewJob("echo", {"n": 1}, priority=5, timeout=60, queue="other", throttle_factor=2)
+    new = hipq.NewJob("echo", {"n": 1}, priority=5, timeout=60, queue="other", job_key="k")
     hipq.schedule("s", new, "0 * * * *")
     now.move_to(at(1))
     fire()
 
     job = Job.objects.get()
-    assert (job.priority, job.timeout, job.queue.name, job.throttle_factor) == (5, 60, "other", 2)
+    assert (job.priority, job.timeout, job.queue.name, job.job_key) == (5, 60, "other", "k")
+
+
+@pytest.mark.parametrize(
+    ("option", "given", "expected"),
+    [
+        ("throttle_factor", Decimal("0.125"), Decimal("0.125")),
+        ("throttle_factor", 2, 2),
+        ("time_windows", ["22:00-02:00"], ["22:00-02:00"]),
+        ("time_windows", [{"start": "22:00", "end": "02:00"}], ["22:00-02:00"]),
+    ],
+)
+def test_an_option_that_is_no_json_is_kept_too(
+    option: str, given: Any, expected: Any, now: time_machine.Traveller
+) -> None:
+    hipq.schedule("s", hipq.NewJob("echo", **{option: given}), HOURLY)
+    now.move_to(at(1))
+    fire()
+
+    assert getattr(Job.objects.get(), option) == expected
 
 
 def test_new_data_keep_the_next_time_and_new_times_count_from_now(
@@ -220,7 +245,7 @@ def test_run_now_names_the_job_that_has_the_key() -> None:
     holder = hipq.enqueue("ask", job_key="k")
     hipq.schedule("s", hipq.NewJob("ask", job_key="k"), HOURLY)
 
-    with pytest.raises(hipq.InvalidJobError, match=rf"'s': job {holder.pk} \(k\) is initial"):
+    with pytest.raises(hipq.InvalidJobError, match=f"'s': job {holder.pk} is initial"):
         hipq.run_schedule("s")
     assert not ScheduleRun.objects.exists()
 
@@ -297,20 +322,18 @@ def test_a_backfill_that_cannot_be_is_refused(start: Any, end: Any, said: str) -
 
 
 def test_verbs_have_twins_for_async_code() -> None:
-    async def verbs() -> Job:
-        await hipq.aschedule("s", ECHO, HOURLY)
-        await hipq.apause_schedule("s")
-        await hipq.aresume_schedule("s")
-        await hipq.abackfill("s", at(-2), at(-1))
-        job = await hipq.arun_schedule("s2") if await exists() else None
+    async def verbs() -> tuple[bool, bool, Job, list[Job]]:
+        await hipq.aschedule("s", ECHO, hipq.Cron("0 * * * *", "UTC", overlap="allow"))
+        is_paused = (await hipq.apause_schedule("s")).paused
+        is_still = (await hipq.aresume_schedule("s")).paused
+        job, jobs = await hipq.arun_schedule("s"), await hipq.abackfill("s", at(-2), at(-1))
         await hipq.aunschedule("s")
-        return job  # type: ignore[return-value]  # only its type counts
+        return is_paused, is_still, job, jobs
 
-    async def exists() -> bool:
-        return await Schedule.objects.filter(name="s2").aexists()
+    is_paused, is_still, job, jobs = async_to_sync(verbs)()
 
-    async_to_sync(verbs)()
-
+    assert (is_paused, is_still) == (True, False)
+    assert [job.due_time, *(each.due_time for each in jobs)] == [NOON, at(-2)]
     assert not Schedule.objects.exists()
 
 
