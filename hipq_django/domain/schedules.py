@@ -34,6 +34,8 @@ MOST_AT_ONCE: Final = 1_000
 MOST_COUNTED: Final = 10_001
 """How far due times are counted that are not worked out."""
 
+MAX_CRON_CHARS: Final = 200
+
 MACROS: Final = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
@@ -232,6 +234,11 @@ class Cron(_Spec):
             raise InvalidScheduleError(f"{what}: {error}") from error
         if not isinstance(self.text, str):
             raise InvalidScheduleError(f'{what}: give text, "30 2 * * *".')
+        if len(self.text) > MAX_CRON_CHARS:
+            raise InvalidScheduleError(
+                f"{what}: the text has {len(self.text)} characters, and at most {MAX_CRON_CHARS} "
+                "are stored; use ranges and steps, or make several schedules of it."
+            )
         try:
             sim = CronSim(self._expression, datetime(2024, 1, 1))  # noqa: DTZ001 - a wall clock
         except CronSimError as error:

@@ -10,7 +10,15 @@ from django.db.models import Q
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from hipq_django.domain.schedules import CATCH_UPS, OVERLAPS, Cron, Every, in_zone, spec_from
+from hipq_django.domain.schedules import (
+    CATCH_UPS,
+    MAX_CRON_CHARS,
+    OVERLAPS,
+    Cron,
+    Every,
+    in_zone,
+    spec_from,
+)
 from hipq_django.domain.states import NONE
 from hipq_django.models.base import JsonField, Row, RowManager
 from hipq_django.models.job_type import JobType
@@ -37,9 +45,12 @@ class Schedule(Row):
     )
     job_data = JsonField(_("job data"), default=dict, blank=True)
     options = JsonField(
-        _("options"), default=dict, editable=False, help_text=_("Of its jobs: queue, priority, …")
+        _("options"),
+        default=dict,
+        editable=False,
+        help_text=_("Options of its jobs: queue, priority, …"),
     )
-    cron = models.CharField(_("cron"), max_length=200, default="", blank=True)
+    cron = models.CharField(_("cron"), max_length=MAX_CRON_CHARS, default="", blank=True)
     every_seconds = models.FloatField(_("every seconds"), null=True, blank=True)
     time_zone = models.CharField(
         _("time zone"),

@@ -225,6 +225,10 @@ def test_start_and_end_are_inclusive() -> None:
         (lambda: Cron("0 0 30 2 *"), "bad day-of-month"),
         (lambda: Cron("0 0 31 4,6 *"), "Cron('0 0 31 4,6 *'): bad day-of-month"),
         (lambda: Cron(ANY), "Cron(5): give text"),
+        (
+            lambda: Cron(f"{','.join(map(str, range(60)))} {','.join(map(str, range(24)))} * * *"),
+            "the text has 237 characters, and at most 200 are stored; use ranges and steps",
+        ),
         (lambda: Cron("* * * * *", "Europe/Pari"), "time zone 'Europe/Pari' is unknown"),
         (lambda: Cron("* * * * *", overlap="skp"), "overlap='skp' is unknown, did you mean"),
         (lambda: Cron("* * * * *", catch_up="al"), "catch_up='al' is unknown, did you mean"),
