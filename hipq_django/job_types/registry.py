@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from hipq_django import events
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
-from hipq_django.exceptions import InvalidJobError, InvalidJobTypeError, nearest_name
+from hipq_django.exceptions import (
+    InvalidJobError,
+    InvalidJobTypeError,
+    InvalidScheduleError,
+    nearest_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -24,7 +29,10 @@ _by_alias: dict[tuple[str, str], Declaration] = {}
 
 
 def register(declared: D) -> D:
-    """Register a declaration; raise `InvalidJobTypeError` if another one has one of its names."""
+    """Register a declaration; raise `InvalidJobTypeError` if another one has one of its names.
+
+    Raise `InvalidScheduleError` if another one has a schedule with the name of one of its own.
+    """
     for name in (declared.name, *declared.aliases):
         other = get_declared(declared.instance, name)
         if other is not None and _path_of(other.handler) != _path_of(declared.handler):
@@ -33,6 +41,7 @@ def register(declared: D) -> D:
         raise InvalidJobTypeError(
             f"job type {declared.name!r}: it has its own name as an alias; remove that."
         )
+    _check_schedules(declared)
     forget_older = _declared.get((declared.instance, declared.name))
     if forget_older is not None:
         forget(forget_older)
@@ -204,6 +213,17 @@ def _conflict(name: str, other: Declaration, declared: Declaration) -> str:
     else:
         what = "is declared as an alias twice"
     return f"job type {name!r} {what} in instance {other.instance!r}: {places}; rename one of them."
+
+
+def _check_schedules(declared: Declaration) -> None:
+    for name in declared.schedules:
+        for other in get_all_declared(declared.instance):
+            if name in other.schedules and other.name != declared.name:
+                raise InvalidScheduleError(
+                    f"schedule {name!r} is declared twice in instance {other.instance!r}: by job "
+                    f"type {other.name!r} ({_path_of(other.handler)}) and job type "
+                    f"{declared.name!r} ({_path_of(declared.handler)}); rename one of them."
+                )
 
 
 def _path_of(handler: Callable[..., Any]) -> str:

@@ -18,6 +18,7 @@ import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
 from hipq_django.exceptions import InvalidScheduleError
+from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Job, Queue, Schedule, ScheduleRun, Worker
 from hipq_django.schedules import declared
 from hipq_django.schedules.firing import LOOK_SECONDS, Firing
@@ -581,6 +582,28 @@ def test_a_declaration_that_cannot_be_due_is_refused(
 ) -> None:
     with pytest.raises(InvalidScheduleError, match=said):
         declare.task("clean", **options)(lambda: None)
+
+
+@pytest.mark.parametrize("spec", ["0 2 * * *", {"clean": "0 2 * * *", "more": "0 3 * * *"}])
+def test_a_name_is_declared_by_one_job_type_only(declare: Declare, spec: Any) -> None:
+    declare("report", schedule={"clean": "0 1 * * *"})(lambda job: None)
+
+    said = "'clean' is declared twice in instance 'default': by job type 'report' .* and job type "
+    with pytest.raises(InvalidScheduleError, match=said):
+        declare.task("clean", schedule=spec)(lambda: None)
+
+    assert get_declared("default", "clean") is None
+    declare("report", schedule={"clean": "0 1 * * *"}, instance="other")(lambda job: None)
+
+
+def test_code_that_is_imported_again_declares_its_schedules_again(declare: Declare) -> None:
+    def clean() -> None: ...
+
+    for text in ("0 1 * * *", "0 2 * * *"):
+        declare.task("clean", schedule=text)(clean)
+
+    declared.sync("default")
+    assert row("clean").cron == "0 2 * * *"
 
 
 def test_a_task_with_required_arguments_cannot_be_scheduled_by_itself(declare: Declare) -> None:
