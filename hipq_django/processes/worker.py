@@ -229,12 +229,9 @@ class WorkerProcess(RegisteredProcess):
         ]
 
     def _declare(self) -> int:
-        """Declare the code's schedules after a start; those that are locked when they are free."""
+        """Declare the code's schedules after a start; those that are left, at the next beat."""
         if not self._is_declared:
-            left = declared.sync(self.options.instance)
-            self._is_declared = not left
-            if left:
-                events.warning("schedules_not_declared", "somebody has locked them", schedules=left)
+            self._is_declared = not declared.sync(self.options.instance)
         return 0
 
     def _retire(self) -> int:

@@ -16,6 +16,7 @@ from hipq_django import events
 from hipq_django.api.keys import under_key
 from hipq_django.conf.instances import InstanceSettings, get_instance
 from hipq_django.database import clock
+from hipq_django.database.errors import in_one_line, is_outage
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.schedules import Cron, Every, values_of
@@ -34,18 +35,25 @@ def sync(instance: str) -> list[str]:
     """Bring the rows of declared schedules up to the code, and note that they are declared.
 
     Future times are worked out anew: the rules of a time zone may have changed. Return the names of
-    the schedules whose rows somebody has locked: they are left as they are.
+    the schedules that are left as they are: somebody has locked their rows, or something is wrong
+    with them, which stops no other.
     """
     config = get_instance(instance)
-    locked_ones: list[str] = []
+    left: list[str] = []
     for declared in get_all_declared(instance):
         for name, spec in declared.schedules.items():
             try:
                 _sync_one(config, declared, name, spec)
             except _LockedError:
-                locked_ones.append(name)
+                events.warning("schedule_not_declared", "somebody has locked it", schedule=name)
+                left.append(name)
+            except Exception as error:
+                if is_outage(error):
+                    raise
+                events.error("schedule_not_declared", schedule=name, error=in_one_line(error))
+                left.append(name)
     _move_next_times(config)
-    return locked_ones
+    return left
 
 
 class _LockedError(Exception):
@@ -77,6 +85,8 @@ def _create_or_change(
             row.save(using=using, force_insert=True)
         return
     changed = _changes(row, wanted, values) | {"job_type": values["job_type"]}
+    if not row.is_declared:  # made by hand: what its jobs were given is of another job type, say
+        changed |= {"job_data": {}, "options": {}}
     changed = {n: v for n, v in changed.items() if getattr(row, n) != v}
     names = change(row, changed, now) if changed else []
     row.seen_time, row.retired, row.declared = now, False, wanted

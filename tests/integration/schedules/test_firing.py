@@ -516,6 +516,38 @@ def test_a_new_start_in_the_code_counts_whatever_its_zone_is(
     assert (row("clean").start_time, row("clean").next_time) == (at(2), at(2))
 
 
+def test_code_that_declares_what_was_made_by_hand_says_all_of_it(
+    declare: Declare, now: time_machine.Traveller
+) -> None:
+    new = hipq.NewJob("echo", {"n": 1}, priority=5)
+    hipq.schedule("clean", new, hipq.Cron("0 * * * *", "UTC"))
+    declare.task("clean", schedule=hipq.Cron("0 * * * *", "UTC"))(lambda shop="all": None)
+
+    declared.sync("default")
+    now.move_to(at(1))
+    fire()
+
+    job = Job.objects.get()
+    assert (job.job_type.name, job.job_data, job.priority) == ("clean", {}, 100)
+    assert row("clean").problem == "NONE"
+
+
+def test_one_that_cannot_be_declared_stops_no_other(
+    declare: Declare, now: time_machine.Traveller, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("a", "broken", "z"):
+        declare.task(name, schedule="0 2 * * *")(lambda: None)
+    declared.sync("default")
+    Schedule.objects.filter(name="broken").update(declared=["what code never says"])
+    Schedule.objects.exclude(name="broken").delete()
+
+    assert declared.sync("default") == ["broken"]
+
+    assert {found.name for found in Schedule.objects.all()} == {"a", "broken", "z"}
+    [said] = [r for r in caplog.records if getattr(r, "event", "") == "schedule_not_declared"]
+    assert (said.levelname, said.schedule) == ("ERROR", "broken")  # type: ignore[attr-defined]  # of the event
+
+
 def test_new_times_in_the_code_count_from_now_and_say_what_passed(
     declare: Declare, now: time_machine.Traveller
 ) -> None:
