@@ -1,8 +1,9 @@
 """The rows of queues and job types, kept in step with the setting and the code.
 
 What the setting or the code says for the first time, or says anew, is written to the row; what
-an operator changed in the admin stays. Only `sync` writes to rows that exist: an enqueue takes
-what its code declares, and writes nothing in its caller's transaction that others wait for.
+an operator changed in the admin stays. An enqueue takes what its code declares, and writes nothing
+to rows that exist in its caller's transaction: what workers of another release must know of a type,
+its signature and kind, follows after the commit, and the rest is written by `sync`.
 """
 
 from __future__ import annotations

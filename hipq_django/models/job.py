@@ -1,4 +1,4 @@
-"""Jobs. Where a job's state is written is `hipq_django.transitions`, nowhere else."""
+"""Jobs. Their states are written by `hipq_django.transitions` and the engines alone."""
 
 # The fields have the types of their values too, for projects that check without Django's plugin.
 # mypy: disable-error-code="assignment"
@@ -172,7 +172,9 @@ class Job(Row):
         _("timeout"), default=86_400, help_text=_("Seconds for each attempt.")
     )
     progress = models.FloatField(
-        _("progress"), default=0, help_text=_("Percent of the attempt, as the other system said.")
+        _("progress"),
+        default=0,
+        help_text=_("How much of the attempt is done, as last reported, in percent."),
     )
     extended_seconds = models.FloatField(
         _("extended seconds"),
@@ -180,11 +182,13 @@ class Job(Row):
         help_text=_("By how much the deadline of the attempt was moved."),
     )
     attempt = models.PositiveIntegerField(_("attempt"), default=0)
-    priority = models.IntegerField(_("priority"), default=100, help_text=_("Lower runs sooner."))
+    priority = models.IntegerField(
+        _("priority"), default=100, help_text=_("Lower values run sooner.")
+    )
     has_pending_answer = models.BooleanField(
         _("has pending answer"),
         default=False,
-        help_text=_("An answer is in the inbox that was not processed yet."),
+        help_text=_("The inbox has an answer that was not processed yet."),
     )
     prefetched = models.BooleanField(
         _("prefetched"), default=False, help_text=_("Claimed ahead: it may not have started yet.")
@@ -269,7 +273,7 @@ class Job(Row):
         null=True,
         blank=True,
         editable=False,
-        help_text=_("When it is to run, of a job that waits for others."),
+        help_text=_("When a job that waits for others is to run."),
     )
     waiting_key = models.CharField(  # noqa: DJ001 - rows without it are not one byte longer
         _("waiting key"),
@@ -291,7 +295,11 @@ class Job(Row):
         _("schedule id"), null=True, blank=True, editable=False
     )
     due_time = models.DateTimeField(
-        _("due time"), null=True, blank=True, editable=False, help_text=_("Of its schedule.")
+        _("due time"),
+        null=True,
+        blank=True,
+        editable=False,
+        help_text=_("When its schedule was due."),
     )
     # Its row may be gone, so it is no foreign key.
     last_worker_id = models.BigIntegerField(_("last worker"), null=True, blank=True, editable=False)

@@ -15,7 +15,7 @@ from hipq_django.domain.ordering import MAX_RANK, Order, Ordering
 from hipq_django.domain.states import NONE
 from hipq_django.models.base import JsonField, Row, RowManager, factor_field
 
-_ordering = lru_cache(maxsize=256)(Ordering)  # asked for by each look, for all queues
+_ordering = lru_cache(maxsize=256)(Ordering)  # asked for by each probe, for all queues
 
 
 class Queue(Row):
@@ -37,16 +37,18 @@ class Queue(Row):
         _("ranking"),
         default=dict,
         editable=False,
-        help_text=_("The order that the waiting jobs have ranks of, or how far they are."),
+        help_text=_(
+            "The order by which the waiting jobs are ranked, or how far re-ranking has come."
+        ),
     )
     declared = JsonField(_("declared"), default=dict, editable=False)
     create_time = models.DateTimeField(_("create time"), default=timezone.now, editable=False)
     update_time = models.DateTimeField(_("update time"), default=timezone.now, editable=False)
 
     low_water_mark: int = -MAX_RANK
-    """A rank that no due job was below when a scheduler looked; behind it an index scan may begin.
+    """At a scheduler's last probe no due job had a lower rank, so an index scan may begin here.
 
-    Before it may lie the dead entries of millions of jobs, which no vacuum may remove while a
+    Below it may lie the dead entries of millions of jobs, which no vacuum may remove while a
     transaction is open anywhere.
     """
 

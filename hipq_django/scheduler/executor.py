@@ -1,4 +1,4 @@
-"""Runs the code of one claimed job: the one place where a project's handlers are called.
+"""Runs the code of one claimed job: the one place where handlers of a project are called.
 
 Nothing here touches the queue's tables, so a handler never runs inside one of our transactions.
 """

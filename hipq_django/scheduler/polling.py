@@ -188,13 +188,13 @@ class HeldScans:
         if queue in self._in_vain and ended - began > QUICK_SECONDS:
             self._next[queue] = ended + min((ended - began) / SCAN_SHARE, MAX_SECONDS)
 
-    def forget_all(self, queues: Iterable[int]) -> None:
-        """Do that for several queues, if there are any pauses."""
-        if self._in_vain:
-            for queue in set(queues):
-                self.forget(queue)
-
     def forget(self, queue: int) -> None:
         """Let a queue be scanned at once."""
         self._in_vain.pop(queue, None)
         self._next.pop(queue, None)
+
+    def forget_all(self, queues: Iterable[int]) -> None:
+        """Let several queues be scanned at once."""
+        if self._in_vain:
+            for queue in set(queues):
+                self.forget(queue)

@@ -1,7 +1,8 @@
-"""Every move of a job is written here and nowhere else.
+"""The moves of jobs, written here, mostly through an engine.
 
-Each is a compare-and-set: the row must still be in the state, attempt and ownership in which the
-mover left it. If there is no such row, another process was first, and the mover drops its result.
+Only `answers.fast_path` asks an engine itself, and the engines' claims move jobs. Each move is a
+compare-and-set: the row must still be in the state, attempt and ownership in which the mover left
+it. If there is no such row, another process was first, and the mover drops its result.
 Rows are locked in the order of their ids.
 """
 
@@ -39,4 +40,7 @@ from hipq_django.transitions.ownership import (
     release_for_retry as release_for_retry,
 )
 from hipq_django.transitions.results import finish_and_claim as finish_and_claim, persist as persist
-from hipq_django.transitions.row_by_row import persist_with_care as persist_with_care
+from hipq_django.transitions.row_by_row import (
+    one_by_one_if_locked_out as one_by_one_if_locked_out,
+    persist_with_care as persist_with_care,
+)

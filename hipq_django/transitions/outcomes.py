@@ -1,4 +1,4 @@
-"""How running jobs end or fail for other causes than their handler."""
+"""How jobs end or fail for other causes than their handler, and who is told that they ended."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import ast
 import re
 import sys
 import tomllib
+from itertools import chain
 from subprocess import run
 
 import pytest
@@ -14,6 +15,7 @@ from tests.conftest import ROOT
 from tests.docs.documents import Document
 
 ARCHITECTURE = Document(ROOT / "docs" / "internals" / "architecture.md")
+OF_FLOWS = Document(ROOT / "docs" / "internals" / "architecture-of-flows.md")
 PACKAGE = {
     str(path.relative_to(ROOT)): path.read_text()
     for path in sorted((ROOT / "hipq_django").rglob("*.py"))
@@ -27,19 +29,26 @@ CONTRACTS = {
 
 
 @pytest.mark.parametrize(
-    ("heading", "contract"),
+    ("page", "contract", "folder", "others"),
     [
-        ("The tree", "Imports point downwards"),
-        ("The tree of flows", "Imports of flows point downwards"),
+        (ARCHITECTURE, "Imports point downwards", "hipq_django", ["apps"]),
+        (OF_FLOWS, "Imports of flows point downwards", "hipq_django/flow", ["apps"]),
     ],
 )
-def test_a_tree_has_the_levels_of_the_contract(heading: str, contract: str) -> None:
+def test_a_tree_has_the_levels_of_the_contract(
+    page: Document, contract: str, folder: str, others: list[str]
+) -> None:
     layers = CONTRACTS[contract]
-    lines = ARCHITECTURE.section(heading).split("```")[1].strip().splitlines()
+    lines = page.section("The tree").split("```")[1].strip().splitlines()
+    named = [line.split()[: len(layer)] for line, layer in zip(lines, layers, strict=True)]
 
-    assert [
-        sorted(line.split()[: len(layer)]) for line, layer in zip(lines, layers, strict=True)
-    ] == [sorted(layer) for layer in layers]
+    assert [sorted(level) for level in named] == [sorted(layer) for layer in layers]
+    there = {
+        path.stem
+        for path in (ROOT / folder).iterdir()
+        if (path.suffix == ".py" or (path / "__init__.py").exists()) and path.stem != "__init__"
+    }
+    assert there - {"migrations"} == {*chain.from_iterable(named), *others}
 
 
 @pytest.mark.embedded
