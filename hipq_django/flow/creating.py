@@ -19,7 +19,7 @@ from hipq_django.domain.drafts import JOB_OPTIONS, NewJob
 from hipq_django.domain.serialization import to_json
 from hipq_django.domain.validation import checked_data, checked_name
 from hipq_django.engines.rows import mark_in
-from hipq_django.exceptions import InvalidJobError, nearest_name
+from hipq_django.exceptions import InvalidJobError, UnknownOptionError, nearest_name
 from hipq_django.flow.aliases import MAX_ID, checked_alias, find
 from hipq_django.flow.declared_ports import ANY, PortOptions, port_options
 from hipq_django.flow.declaring import ComponentDeclaration, find_component
@@ -60,8 +60,6 @@ def start(  # noqa: PLR0913 - the options of a node, by their names
     of ports, `data` the first messages of in-ports; `job` options of its runs' jobs: priority,
     throttle_factor, timeout, time_windows, queue, data. With `run=False` it waits for messages.
     """
-    check_given({"args": args, "parent": parent, "data": data, "job": job})
-    check_given({"inputs": inputs, "outputs": outputs})
     declared, creator = find_component(instance, component), _checked_creator(by)
     declared.component.check_args(args)
     with write_transaction(get_instance(instance).database):
@@ -79,6 +77,9 @@ def start(  # noqa: PLR0913 - the options of a node, by their names
             run_row(node, at=at)
     return node
 
+
+OPTIONS = start.__kwdefaults__.keys() - {"instance"}
+"""The names of the options of `start` that say what a node is to be."""
 
 _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "args": (lambda value: isinstance(value, list | tuple), "a list"),
@@ -99,8 +100,13 @@ def _is_list(values: Any) -> bool:
 
 
 def check_given(options: Mapping[str, Any]) -> None:
-    """Raise `FlowError` for an option of `start` that is of another kind than it has to be."""
+    """Raise `FlowError` for an option of `start` that is of another kind than it has to be.
+
+    Raise `UnknownOptionError` for one that there is not.
+    """
     for option, value in options.items():
+        if option not in OPTIONS:
+            raise UnknownOptionError("flow.start", option, OPTIONS)
         fits, rule = _RULES.get(option, (None, ""))
         if fits is None or value is None or fits(value):
             continue

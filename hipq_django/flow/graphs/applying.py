@@ -72,10 +72,10 @@ def start(component: Any, *, instance: str = DEFAULT, **options: Any) -> Node:
     port; `job`, options of its runs' jobs: priority, throttle_factor, timeout, time_windows, queue,
     data; and `run=False` if it is to wait for messages.
     """
+    creating.check_given(options)
     spec = _spec_of(component, instance)
     if spec is None:
         return creating.start(component, instance=instance, **options)
-    creating.check_given(options)
     checked = checked_spec(spec, instance=instance)
     with write_transaction(creating.database_of(instance)):
         before = options.get("alias") and find(options["alias"], instance=instance)

@@ -23,10 +23,10 @@ from hipq_django.database.lookups import ids_in
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.retries import Snooze
 from hipq_django.domain.states import Phase
-from hipq_django.exceptions import StaleAttemptError
+from hipq_django.exceptions import HipqError, StaleAttemptError
 from hipq_django.flow import delivering, logs
 from hipq_django.flow.delivering import LockedPortError, wake
-from hipq_django.flow.exceptions import FlowError, UnknownPortError
+from hipq_django.flow.exceptions import UnknownPortError
 from hipq_django.flow.library.graph import GRAPH
 from hipq_django.flow.lifecycle import end_rows, terminate
 from hipq_django.flow.models import Message, Node, NodePort
@@ -111,13 +111,17 @@ def _write_part(
     try:
         with worker_transaction(worker.using):
             return _write(results, worker, now, persist, counts)
-    except (ConflictError, LockedPortError, FlowError, DatabaseError) as error:
+    except (ConflictError, LockedPortError, HipqError, DatabaseError) as error:
         if len(results) > 1:
             parts = [_write_part([result], worker, now, persist) for result in results]
             persisted = Persisted([], [], [])
             for part in parts:
                 persisted = persisted.joined(part)
             return persisted
+        if isinstance(error, LockedPortError) or is_locked_out(error):
+            return Persisted([], [], [results[0]])
+        if not counts:
+            raise  # nothing that the run has done is at fault
         return _write_refused(results[0], error, worker, persist, now)
 
 
@@ -126,8 +130,6 @@ def _write_refused(
 ) -> Persisted:
     """Write what becomes of a single run that cannot be ended as it wanted."""
     run: Run = result.claim.extra
-    if isinstance(error, LockedPortError) or is_locked_out(error):
-        return Persisted([], [], [result])
     if isinstance(error, ConflictError):
         reason = "another run or reader has taken a message that it had read"
         events.info("run_conflict", reason, **result.claim.fields)
@@ -137,7 +139,7 @@ def _write_refused(
         return _write_part([put_back], worker, now, persist, counts=False)
     if isinstance(error, DatabaseError) and not is_refusal(error):
         raise error
-    if not (run.done or run.doing) and not isinstance(error, FlowError):
+    if not (run.done or run.doing) and not isinstance(error, HipqError):
         raise error  # its effects are not at fault
     return _write_part([_refused(result, error)], worker, now, persist, counts=False)
 

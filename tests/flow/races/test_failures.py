@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
+from decimal import Decimal
 from itertools import count
+from typing import Any
 
 import pytest
 from django.db import Error, connection, transaction
@@ -11,6 +14,7 @@ from django.db import Error, connection, transaction
 import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.conf.instances import get_instance
+from hipq_django.database import clock
 from hipq_django.flow.models import LogEntry, Message, NodePort, Wake
 from hipq_django.flow.runs import dispatching
 from hipq_django.job_types.registry import forget, get_declared
@@ -19,7 +23,7 @@ from hipq_django.models import Job
 from tests.faults import breaking
 from tests.flow.conftest import RELEASED, release, withdraw
 from tests.flow.races.conftest import FlowWorker
-from tests.testapp.flows import CodeError, Double, Recorder
+from tests.testapp.flows import CodeError, Double, Recorder, Script
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -142,6 +146,66 @@ def test_a_message_that_a_connected_port_does_not_take_fails_the_run_that_wrote_
     assert node.status == "failed"
     assert "takes int" in flow.get(node.pk).error
     assert node.inputs["x"].peek(2) == [0.5]
+
+
+IN_VAIN: dict[str, tuple[dict[str, Any], str]] = {
+    "priority": ({"job": {"priority": "high"}}, "InvalidJobError: priority 'high'"),
+    "typo": ({"dat": {}}, "UnknownOptionError: flow.start: unknown option 'dat', did you mean"),
+    "parent": ({"parent": None}, "FlowError: self.spawn: 'child' is spawned below node"),
+    "message": ({"data": {"number": [object()]}}, "FlowError: self.spawn: its options are not"),
+    "type": ({"data": {"number": ["text"]}}, "PortTypeError: port 'number' takes int"),
+}
+
+
+@pytest.mark.parametrize(("options", "error"), IN_VAIN.values(), ids=IN_VAIN)
+def test_a_child_that_cannot_be_spawned_fails_the_run_that_wants_it(
+    options: dict[str, Any], error: str, script: Script, worker: FlowWorker
+) -> None:
+    script.perform = lambda run: run.spawn("child", Double, **options)
+    node, other = flow.start("t.scripted"), flow.start(Double, data={"number": [1]})
+    worker.work_off()
+
+    assert (node.status, other.status) == ("failed", "completed")
+    assert error in flow.get(node.pk).error
+    assert node.children == {}
+
+
+def test_a_job_whose_key_is_taken_fails_the_run_that_wants_it(
+    script: Script, worker: FlowWorker
+) -> None:
+    hipq.enqueue("ask_later", {}, job_key="taken", delay=3_600)
+    script.perform = lambda run: run.enqueue("ask_later", {}, job_key="taken")
+    node, other = flow.start("t.scripted"), flow.start(Double, data={"number": [1]})
+    worker.work_off()
+
+    assert (node.status, other.status) == ("failed", "completed")
+    assert "DuplicateJobKeyError" in flow.get(node.pk).error
+
+
+def test_a_child_is_spawned_by_a_run_that_has_waited(script: Script, worker: FlowWorker) -> None:
+    """Until the answer comes its options are kept as JSON, which has neither types nor ranges."""
+    options: dict[str, Any] = {
+        "inputs": {"number": {"type": float, "default": 0.5}},
+        "data": {"number": range(2)},
+        "job": {"throttle_factor": Decimal("0.5")},
+        "at": clock.now("default") - timedelta(seconds=1),
+    }
+
+    def ask(run: Any) -> Any:
+        run.spawn("child", Double, **options)
+        run.job.set_key("asks")
+        return hipq.WAIT
+
+    script.perform = ask
+    node = flow.start("t.scripted")
+    worker.work_off()
+    assert flow.get(node.pk).pending, "it does not wait"
+    script.perform = None
+    hipq.complete("t.scripted", "asks", "yes")
+    worker.work_off()
+
+    assert list(node.children["child"].outputs["out"]) == [0, 2]
+    assert node.children["child"].inputs["number"].default == 0.5
 
 
 @pytest.mark.parametrize("is_connected", [False, True])
