@@ -1,6 +1,7 @@
 """The process of `flow.filter`: reads programs of jq with values, line by line, and answers each.
 
-Run as a file, not imported: it knows nothing of Django. Its memory is bounded by itself.
+Run as a file, not imported: it knows nothing of Django. It bounds its memory itself, and lets
+itself open no file: a program of jq reads modules and data by `import` and `include`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import sys
 from typing import Any
 
 MAX_BYTES = 256 << 20
+OF_MODULES = ("module not found", "error loading data file")
+"""What jq says of a file that is not there, and of one that it may not open."""
 
 
 def main() -> None:
@@ -19,6 +22,7 @@ def main() -> None:
     import jq
 
     resource.setrlimit(resource.RLIMIT_AS, (MAX_BYTES, MAX_BYTES))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))  # what is open stays open
     for line in sys.stdin:
         program, value = json.loads(line)
         print(json.dumps(answer(jq, program, value)), flush=True)  # noqa: T201 - this is the answer
@@ -29,7 +33,10 @@ def answer(jq: Any, program: str, value: Any) -> dict[str, Any]:
     try:
         return {"values": jq.compile(program).input_value(value).all()}
     except ValueError as error:
-        return {"error": " ".join(str(error).split())}
+        said = " ".join(str(error).split())
+        if any(sign in said for sign in OF_MODULES):
+            said = "it reads a module, which is not there."
+        return {"error": said}
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The standard components."""
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,6 +95,21 @@ def test_delay_hands_on_later() -> None:
     assert list(node.outputs["out"]) == ["a", "b"]
 
 
+def test_a_value_waits_for_a_delay_of_its_own() -> None:
+    node = flow.start("flow.delay", data={"delay": [0], "in": ["a", "b", "c"]})
+    testing.drain()
+    assert list(node.outputs["out"]) == ["a"]
+    assert node.status == "suspended"
+    node.inputs["delay"].write_many([60, 0])
+    testing.drain()
+    assert list(node.outputs["out"]) == ["c"]
+    with hipq.testing.travel(seconds=61):
+        testing.drain()
+
+    assert list(node.outputs["out"]) == ["b"]
+    assert node.status == "completed"
+
+
 @pytest.mark.parametrize("component", ["flow.placeholder", "flow.widget"])
 def test_people_are_waited_for(component: str) -> None:
     node = flow.start(component, data={"order": [1]})
@@ -169,6 +185,27 @@ def test_a_filter_that_cannot_be_used_or_does_not_end_fails_its_node(
 
     assert node.status == "failed"
     assert node.inputs["in"].peek() == [1]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        'import "secret" as $x {search: "DIR"}; $x',
+        'import # a comment\n"secret" as $x {search: "DIR"}; $x',
+        'import # a comment \\\n that goes on\n"secret" as $x {search: "DIR"}; $x',
+        'import @text "secret" as $x {search: "DIR"}; $x',
+        'include "secret" {search: "DIR"}; secret',
+        'import "missing" as $x {search: "DIR"}; $x',
+    ],
+)
+def test_a_filter_reads_no_file(program: str, tmp_path: Path) -> None:
+    (tmp_path / "secret.json").write_text('"of the worker"')
+    (tmp_path / "secret.jq").write_text('def secret: "of the worker";')
+    node = filtered(program.replace("DIR", str(tmp_path)), 1)
+    with pytest.raises(flow.FilterError, match="it reads a module, which is not there"):
+        testing.drain()
+
+    assert node.outputs["out"].size == 0
 
 
 def test_a_filter_without_jq_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
