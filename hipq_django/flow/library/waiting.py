@@ -81,8 +81,9 @@ class Delay(Component):
     def perform(self) -> None:
         now = clock.now(self.node.using).timestamp()
         held: list[tuple[float, Any]] = [tuple(entry) for entry in self.state.get("held", [])]
-        if self.inputs["delay"].has_data:
-            held += [(now + self.inputs["delay"].read(), value) for value in self.inputs["in"]]
+        values, delay = self.inputs["in"], self.inputs["delay"]
+        while values.peek() and delay.has_data:
+            held.append((now + delay.read(), values.read()))
         held.sort(key=lambda entry: entry[0])
         for _, value in [entry for entry in held if entry[0] <= now]:
             self.out.write(value)
@@ -90,6 +91,7 @@ class Delay(Component):
         self.state.set(held=[list(entry) for entry in later])
         if later:
             self.run(at=datetime.fromtimestamp(later[0][0], UTC))
+        if later or values.peek():
             self.suspend()
 
 
