@@ -71,7 +71,7 @@ class _Debounce:
     suppressed: bool = False
 
 
-_pauses: dict[tuple[str, int], _Debounce] = {}
+_debounces: dict[tuple[str, int], _Debounce] = {}
 
 
 def _notify(instance: str, queue: int, using: str) -> None:
@@ -86,12 +86,12 @@ def _notify(instance: str, queue: int, using: str) -> None:
 
 def _may_notify(key: tuple[str, int], now: float) -> bool:
     """Whether the pause is over; the next one is twice as long if this one suppressed anything."""
-    pause = _pauses.get(key)
-    if pause is not None and now < pause.until:
-        pause.suppressed = True
+    last = _debounces.get(key)
+    if last is not None and now < last.until:
+        last.suppressed = True
         return False
     seconds = SHORTEST_PAUSE_SECONDS
-    if pause is not None and pause.suppressed:
-        seconds = min(2 * pause.seconds, LONGEST_PAUSE_SECONDS)
-    _pauses[key] = _Debounce(now + seconds, seconds)
+    if last is not None and last.suppressed:
+        seconds = min(2 * last.seconds, LONGEST_PAUSE_SECONDS)
+    _debounces[key] = _Debounce(now + seconds, seconds)
     return True

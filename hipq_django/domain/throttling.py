@@ -243,8 +243,8 @@ class ShareLimit:
         loads = _loads(running, self._share_of)
         return [self._decide(queue.throttle_limit, loads, c) for c in candidates]
 
-    def _share_of(self, load: RunningJob) -> str:
-        value = _value(load, self.key)
+    def _share_of(self, job: RunningJob) -> str:
+        value = _value(job, self.key)
         return value if isinstance(value, str) and value in self.shares else ""
 
     def _decide(self, limit: Decimal, loads: dict[str, Decimal], candidate: Candidate) -> Verdict:
@@ -299,8 +299,8 @@ class KeyLimit:
                 verdicts.append(RUN)
         return verdicts
 
-    def _group_of(self, load: RunningJob) -> str:
-        value = _value(load, self.key)
+    def _group_of(self, job: RunningJob) -> str:
+        value = _value(job, self.key)
         return "" if value is None else f"={value}"
 
 
@@ -390,12 +390,12 @@ def _plain(number: Decimal) -> str:
     return f"{number.normalize():f}"
 
 
-def _value(load: RunningJob, key: str) -> Any:
-    return load.job_data.get(key) if isinstance(load.job_data, dict) else None
+def _value(job: RunningJob, key: str) -> Any:
+    return job.job_data.get(key) if isinstance(job.job_data, dict) else None
 
 
 def _loads(running: Sequence[RunningJob], group_of: Any) -> dict[str, Decimal]:
     loads: dict[str, Decimal] = defaultdict(Decimal)
-    for load in running:
-        loads[group_of(load)] += load.throttle_factor
+    for job in running:
+        loads[group_of(job)] += job.throttle_factor
     return loads

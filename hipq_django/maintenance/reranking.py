@@ -63,7 +63,7 @@ def find_strays(config: InstanceSettings) -> int:
 
     Its enqueue was committed later than expected.
     """
-    wrong = [*_behind_the_bound(config), *_last_of_all(config)]
+    wrong = [*_above_high_water_mark(config), *_last_of_all(config)]
     if not wrong:
         return 0
     queues = Queue.objects.using(config.database)
@@ -73,7 +73,7 @@ def find_strays(config: InstanceSettings) -> int:
         return int(queues.filter(pk__in=ranked).update(ranking={}))
 
 
-def _behind_the_bound(config: InstanceSettings) -> list[int]:
+def _above_high_water_mark(config: InstanceSettings) -> list[int]:
     """Return the queues in the order of time with a due job where a look for due ones stops.
 
     One query for all queues whose times are equally coarse, because there may be hundreds.
@@ -82,10 +82,10 @@ def _behind_the_bound(config: InstanceSettings) -> list[int]:
     queues = Queue.objects.using(using).filter(instance=config.name, order=Order.TIME)
     found: list[int] = []
     for seconds in set(queues.values_list("granularity_seconds", flat=True)):
-        bound = Ordering(Order.TIME, seconds).high_water_mark(now)
+        mark = Ordering(Order.TIME, seconds).high_water_mark(now)
         due = Job.objects.using(using).filter(queue=OuterRef("pk")).due(now)
         # Ordered: in the index of waiting jobs.
-        strays = due.filter(rank__gt=bound).order_by("rank", "id").values("pk")
+        strays = due.filter(rank__gt=mark).order_by("rank", "id").values("pk")
         alike = queues.filter(granularity_seconds=seconds).annotate(stray=Subquery(strays[:1]))
         found += [queue.pk for queue in alike if queue.stray and queue.is_ranked]
     return found

@@ -157,5 +157,5 @@ class ConsumerProcess(RegisteredProcess):
         try:
             self.worker.live_row().update(state=Worker.State.STOPPED)
         except Error as error:
-            events.warning("not_signed_off", in_one_line(error), consumer=self.name)
+            events.warning("not_deregistered", in_one_line(error), consumer=self.name)
         events.info("consumer_stopped", consumer=self.name)

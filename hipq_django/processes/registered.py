@@ -1,4 +1,4 @@
-"""A process with a row by which the others know it: it registers, beats, and signs off."""
+"""A process with a row by which the others know it: it registers, beats, and deregisters."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def _raised(claim: Claim, declared: Declaration, error: BaseException) -> Result
         redactor = claim.snapshot.redactor.knowing(claim.response, claim.job.job_data)
         shown = _shown(error, error_of(error, redactor), redactor)
         events.error("raised_after_finishing", "job has ended", **claim.fields, exception=shown)
-        _let_go_of_locals(error)
+        _drop_locals(error)
         return Ended(claim)
     if isinstance(error, StoredArgumentsError):
         return _misfit(claim, declared, error)
@@ -141,7 +141,7 @@ def _undecided(claim: Claim, error: BaseException) -> Decided:
     whose = "policy" if declared is None or declared.retry_handler is None else "retry handler"
     _leave_out_own_steps(error)
     text, steps = error_of(error, redactor), traceback_of(error, redactor)
-    _let_go_of_locals(error)
+    _drop_locals(error)
     shown, why = _shown(error, text, redactor), f"its {whose} raised {text}"
     return Decided(claim, GiveUp(), exception=shown, traceback=steps, why=why)
 
@@ -267,7 +267,7 @@ def _failed(claim: Claim, error: BaseException) -> Failed:
     try:
         redactor = claim.snapshot.redactor.knowing(claim.response, claim.job.job_data)
         text, steps = error_of(error, redactor), traceback_of(error, redactor)
-        _let_go_of_locals(error)
+        _drop_locals(error)
         return Failed(claim, text, steps, classes, _shown(error, text, redactor))
     except BaseException as broken:  # the handler's objects may behave in any way
         text = f"exception {type(error).__name__}; it cannot be shown: {type(broken).__name__}"
@@ -279,7 +279,7 @@ def _shown(error: BaseException, text: str, redactor: Redactor) -> BaseException
     return MaskedError(text).with_traceback(error.__traceback__) if redactor.fields else error
 
 
-def _let_go_of_locals(error: BaseException | None) -> None:
+def _drop_locals(error: BaseException | None) -> None:
     """Clear the frames of an exception, which is kept until its result is written."""
     for _ in range(MAX_CAUSES):
         if error is None:

@@ -81,33 +81,33 @@ class QueueRotation:
     def __init__(self) -> None:
         self.queues: dict[int, Queue] = {}
         """By their ids."""
-        self._called: deque[str] = deque()
+        self._put_first: deque[str] = deque()
         self._left: list[QueueWork] = []
         self._last = 0
 
     def put_first(self, queue: str) -> None:
         """Serve a queue, by its name, first the next time; from any thread."""
-        self._called.append(queue)
+        self._put_first.append(queue)
 
     def after_probe(self, found: Sequence[QueueWork]) -> list[QueueWork]:
         """Return the queues that have work, beginning behind the one that was served last."""
-        self.queues = {busy.queue.pk: busy.queue for busy in found}
+        self.queues = {work.queue.pk: work.queue for work in found}
         self._left = []
-        busy = [q for q in found if q.has_response or q.has_error or has_startable(q)]
-        return self.in_turn(busy)
+        work = [q for q in found if q.has_response or q.has_error or has_startable(q)]
+        return self.in_turn(work)
 
     def pop_next(self) -> list[QueueWork]:
         """Remove and return the queues that were put first and those whose turn did not come."""
-        called = {self._called.popleft() for _ in range(len(self._called))}
+        put_first = {self._put_first.popleft() for _ in range(len(self._put_first))}
         left, self._left = self._left, []
-        known = self.queues.values() if called else []
-        first = self.in_turn([with_jobs(queue) for queue in known if queue.name in called])
-        return first + [busy for busy in left if busy.queue.name not in called]
+        known = self.queues.values() if put_first else []
+        first = self.in_turn([with_jobs(queue) for queue in known if queue.name in put_first])
+        return first + [work for work in left if work.queue.name not in put_first]
 
     @property
     def has_more(self) -> bool:
         """Whether there are queues to serve before the next probe."""
-        return bool(self._called or self._left)
+        return bool(self._put_first or self._left)
 
     def in_turn(self, queues: Iterable[QueueWork]) -> list[QueueWork]:
         """Return queues in rotation, beginning behind the one that was served last."""

@@ -11,7 +11,7 @@ KEY = ("default", 1)
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notify, "_pauses", {})
+    monkeypatch.setattr(notify, "_debounces", {})
 
 
 def spoken(*moments: float) -> list[float]:
@@ -43,7 +43,7 @@ def test_after_a_burst_it_wakes_early_again() -> None:
 @given(st.lists(st.floats(0, 0.2), min_size=1, max_size=200))
 def test_nothing_is_kept_quiet_for_longer_than_a_worker_looks_often(gaps: list[float]) -> None:
     """Between two wakes, and so between any job and the wake before it, at most the long pause."""
-    notify._pauses.clear()
+    notify._debounces.clear()
     now, last = 0.0, 0.0
     for number, gap in enumerate(gaps):
         now += gap
