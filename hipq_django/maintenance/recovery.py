@@ -156,7 +156,7 @@ def _recover(dead: Sequence[JobQuerySet], now: datetime, using: str) -> int:
         deciding, harmless = _split(others, lambda job: job.state == State.ERROR)
         beside = _bystanders([*started, *deciding], using)
         _name_workers(jobs, using)
-        decisions = [job for job in deciding if job.pk not in beside]
+        decisions = [job for job in deciding if not (job.prefetched or job.pk in beside)]
         ended = transitions.lose_decisions(decisions, now, using)
         transitions.release([job.pk for job in deciding if job.pk not in ended], using, now)
         for kind in (Attempt.Kind.WORKER_LOST, Attempt.Kind.BYSTANDER):

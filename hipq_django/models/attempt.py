@@ -28,7 +28,8 @@ class AttemptQuerySet(models.QuerySet["Attempt"]):
 
     def of_suspect_decisions(self, workers: Collection[int | None]) -> AttemptQuerySet:
         """The failures about which these workers are deciding, as others were when they died."""
-        deciding = Job.objects.using(self.db).in_error().filter(worker__in=workers)
+        errors = Job.objects.using(self.db).in_error()
+        deciding = errors.filter(worker__in=workers, prefetched=False)
         return self.filter(job__in=deciding, attempt=F("job__attempt"), lost_decisions__gt=0)
 
 

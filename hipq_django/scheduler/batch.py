@@ -292,9 +292,9 @@ class BatchScheduler(SchedulerContext):
         self.rotation.served(work.queue)
         with self._failing_alone(work.queue):
             if work.has_error:
-                yield self._claim_errors(work.queue, self._places)
+                yield self._claim_errors(work.queue)
             if work.has_response:
-                yield self._claim_responses(work.queue, self._places)
+                yield self._claim_responses(work.queue)
             # Threads that are quick make room all the time: other queues have their turn too.
             has_more, places = has_startable(work), self._places
             while has_more and places > 0 and self._places > 0:
@@ -357,39 +357,47 @@ class BatchScheduler(SchedulerContext):
 
     # Work on jobs that are claimed already
 
-    def _claim_responses(self, queue: Queue, limit: int) -> list[Claim]:
-        now = clock.now(self.using)
+    def _claim_responses(self, queue: Queue) -> list[Claim]:
+        now, slots = clock.now(self.using), self.runner.free_slots()
         with worker_transaction(self.using):
             waiting = queue.jobs.using(self.using).awaiting_response_handler()
-            jobs = self._lock(queue, waiting.order_by("id"), limit)
-            transitions.assign(jobs, self.worker, now)
+            places = slots + self.runner.prefetch_slots()
+            jobs = self._lock(queue, waiting.order_by("id"), places)
+            transitions.assign(jobs, self.worker, now, room=slots)
             answers = early.take_early(jobs, now, self.using)
             transitions.release([job.pk for job in jobs if job.pk not in answers], self.using, now)
             claims = [response_claim(job, answers[job.pk]) for job in jobs if job.pk in answers]
         return committed(claims)
 
-    def _claim_errors(self, queue: Queue, limit: int) -> list[Claim]:
-        now = clock.now(self.using)
+    def _claim_errors(self, queue: Queue) -> list[Claim]:
+        now, slots = clock.now(self.using), self.runner.free_slots()
         with worker_transaction(self.using):
             errors = queue.jobs.using(self.using).in_error().filter(worker=None)
-            locked_errors = self._lock(queue, errors.order_by("id"), limit)
+            places = slots + self.runner.prefetch_slots()
+            locked_errors = self._lock(queue, errors.order_by("id"), places)
             # An answer may have replaced the error that a decision here is about: then that is
             # dropped when it is written, and only then the job is taken up again.
             deciding = {claim.id for claim in self.batch if claim.phase is Phase.DECISION}
             jobs = [job for job in locked_errors if job.pk not in deciding]
             failures = transitions.failures_of(jobs, self.using)
-            jobs = self._without_suspects(jobs, failures)
-            transitions.assign(jobs, self.worker, now)
+            jobs = self._without_suspects(jobs, failures, slots)
+            transitions.assign(jobs, self.worker, now, room=slots)
             claims = [
                 Claim(
-                    job.pk, job.attempt, Phase.DECISION, job, snapshot(job), None, failures[job.pk]
+                    job.pk, job.attempt, Phase.DECISION, job, snapshot(job), None, failures[job.pk],
+                    is_known_as_started=not job.prefetched,
                 )
                 for job in jobs
-            ]
+            ]  # fmt: skip
         return committed(claims)
 
-    def _without_suspects(self, jobs: Sequence[Job], failures: Mapping[int, Failure]) -> list[Job]:
-        """Take only one job at a time whose decisions may have killed workers."""
+    def _without_suspects(
+        self, jobs: Sequence[Job], failures: Mapping[int, Failure], slots: int
+    ) -> list[Job]:
+        """Take only one job at a time whose decisions may have killed workers, and start it first.
+
+        It is never claimed ahead of a free thread, as in an admission.
+        """
         suspects = [job for job in jobs if failures[job.pk].lost_decisions]
         if not suspects:
             return list(jobs)

@@ -192,5 +192,7 @@ def emit_started(jobs: Sequence[Job], using: str) -> None:
 
 def response_claim(job: Job, answer: Answer) -> Claim:
     """Return the claim of a job whose answer has come: its response handler is to run."""
-    response = response_of(answer, job)
-    return Claim(job.pk, job.attempt, Phase.RESPONSE, job, snapshot(job), response)
+    return Claim(
+        job.pk, job.attempt, Phase.RESPONSE, job, snapshot(job), response_of(answer, job),
+        is_known_as_started=not job.prefetched,
+    )  # fmt: skip

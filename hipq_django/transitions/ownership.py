@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import F, Q
+from django.db.models import Case, F, Q, When
 
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import worker_transaction
@@ -60,20 +60,23 @@ def mark_claimed(jobs: Sequence[Job], worker: Worker, now: datetime, room: int) 
         job.deadline = deadlines[job.timeout]
 
 
-def assign(jobs: Sequence[Job], worker: Worker, now: datetime) -> None:
+def assign(jobs: Sequence[Job], worker: Worker, now: datetime, *, room: int) -> None:
     """Make the worker the owner of locked jobs with a pending response or error.
 
-    For a response handler the deadline starts again: the other system has done its part. Raise
-    `DeclaredLostError` if the worker was declared lost.
+    For a response handler the deadline starts again: the other system has done its part. There is
+    `room` as in `claim`. Raise `DeclaredLostError` if the worker was declared lost.
     """
     taken = 0
+    ahead = [job.pk for job in jobs[room:]]
+    is_ahead = Case(When(pk__in=ahead, then=True), default=False) if ahead else False
     groups = defaultdict[tuple[Phase, float], list[int]](list)
-    for job in jobs:
+    for place, job in enumerate(jobs):
         job.worker = worker
+        job.prefetched = place >= room
         job.phase = Phase.RESPONSE if job.state == State.RUNNING else Phase.DECISION
         groups[job.phase, job.timeout].append(job.pk)
     for (phase, timeout), ids in groups.items():
-        values: dict[str, Any] = {"worker": worker, "phase": phase, "prefetched": False}
+        values: dict[str, Any] = {"worker": worker, "phase": phase, "prefetched": is_ahead}
         values |= {"last_worker_id": worker.pk, "update_time": now}
         if phase == Phase.RESPONSE:
             values |= {"deadline": now + timedelta(seconds=timeout), "extended_seconds": 0}
@@ -91,15 +94,18 @@ def expect_response_handler(job: Job) -> None:
 def mark_started(claims: Sequence[Claim], worker: Worker) -> None:
     """Write that jobs which were claimed ahead have started; locked rows are left for later.
 
-    They started within the time that a reservation lasts, and their deadlines count from there.
+    They started within the time that a reservation lasts, and their deadlines count from there; a
+    decision has none.
     """
-    rows = rows_of(worker.using, [claim.id for claim in claims]).running()
-    rows = rows.filter(attempt__in={claim.attempt for claim in claims}, worker=worker)
+    started = {(claim.id, claim.phase) for claim in claims}
+    rows = rows_of(worker.using, [claim.id for claim in claims]).filter(worker=worker)
+    rows = rows.filter(attempt__in={claim.attempt for claim in claims}, prefetched=True)
+    waited = timedelta(seconds=RESERVATION_SECONDS)
+    deadline = Case(When(state=State.RUNNING, then=F("deadline") + waited), default=F("deadline"))
     with worker_transaction(worker.using):
-        rows = rows.filter(prefetched=True)
-        free = [row.pk for row in locked(rows, skip_locked=True).only("pk")]
-        waited = timedelta(seconds=RESERVATION_SECONDS)
-        rows_of(worker.using, free).update(prefetched=False, deadline=F("deadline") + waited)
+        found = locked(rows, skip_locked=True).only("pk", "phase")
+        free = [row.pk for row in found if (row.pk, row.phase) in started]
+        rows_of(worker.using, free).update(prefetched=False, deadline=deadline)
         left = set(rows.values_list("pk", flat=True)) if len(free) < len(claims) else set()
     for claim in claims:
         claim.is_known_as_started = claim.id not in left

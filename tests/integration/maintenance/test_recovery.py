@@ -121,6 +121,56 @@ def test_a_job_that_was_claimed_but_had_not_started_is_put_back_uncounted() -> N
     assert run_due_jobs() == 3
 
 
+def test_of_responses_in_hand_only_those_whose_handler_had_begun_are_lost(
+    declare: Declare,
+) -> None:
+    handled = declare("handled")(lambda job: hipq.WAIT)
+    handled.on_response(lambda job, response: response)
+    jobs = [handled.enqueue(job_key=key) for key in "abc"]
+    HandWorker().work()
+    for job in jobs:
+        handled.complete(job.job_key, "yes")
+    worker = HandWorker.crashed(threads=1, ahead=2)
+
+    assert len(worker.claims) == recover() == 3
+
+    states = [Job.objects.get(pk=job.pk).state for job in jobs]
+    assert states == ["error", "retry", "retry"]
+    assert [job.attempts.count() for job in jobs] == [1, 0, 0]
+    run_due_jobs()
+    assert set(Job.objects.values_list("outcome", "result")) == {("succeeded", "yes")}
+
+
+def test_of_decisions_in_hand_only_those_that_had_begun_are_lost(declare: Declare) -> None:
+    asked = declare("asked")(raise_oserror)
+    asked.on_error(lambda job: hipq.GiveUp())
+    hipq.enqueue_many([hipq.NewJob("asked") for _ in range(3)])
+    HandWorker().work()
+    worker = HandWorker.crashed(threads=1, ahead=2)
+
+    assert len(worker.claims) == recover() == 3
+
+    assert list(Attempt.objects.values_list("lost_decisions", flat=True)) == [1, 0, 0]
+    assert set(Job.objects.values_list("state", "worker")) == {("error", None)}
+    next_worker = HandWorker(threads=1, ahead=2)
+    next_worker.run_pass()
+    assert Job.objects.get(worker=next_worker.row, prefetched=False).attempts.get().lost_decisions
+
+
+def test_a_decision_that_may_have_killed_its_worker_is_not_claimed_ahead(declare: Declare) -> None:
+    asked = declare("asked")(raise_oserror)
+    asked.on_error(lambda job: hipq.GiveUp())
+    job = hipq.enqueue("asked")
+    HandWorker().work()
+    HandWorker.crashed()
+    recover()
+    worker = HandWorker(threads=0, ahead=9)
+    worker.run_pass()
+
+    assert job.attempts.get().lost_decisions == 1
+    assert worker.claims == []
+
+
 def test_a_job_that_lost_a_worker_is_not_claimed_ahead_again() -> None:
     """So that it is certain next time whether it had started."""
     hipq.enqueue_many([hipq.NewJob("echo") for _ in range(3)])
