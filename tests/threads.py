@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from django.db import connection
+
 from hipq_django.processes.pool import ThreadPool
 from hipq_django.scheduler.batch import BatchScheduler
 from hipq_django.scheduler.current_batch import CurrentBatch
 from hipq_django.transitions.values import Claim
 from tests.factories import WorkerFactory
+from tests.faults import breaking
 
 
 class Crew:
@@ -21,9 +24,19 @@ class Crew:
             threads, self.batch, wake=lambda: None, flush=flush, confirm=self._confirm
         )
         self.scheduler = BatchScheduler(WorkerFactory.create(), self.pool)
+        self.breaks_at = 0
+        """At which moment of asking whether a claim holds the connection breaks; 0: at none."""
+        self.broke = ""
+        """Where it last did."""
 
     def _confirm(self, claim: Claim) -> bool:
-        return self.scheduler.confirm(claim)
+        with breaking(self.breaks_at) as faults:
+            try:
+                return self.scheduler.confirm(claim)
+            finally:
+                if faults.place:
+                    self.broke = faults.place
+                    connection.close()  # so it would be
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from hipq_django.database.clock import steady
+from hipq_django.database.errors import in_one_line
 from hipq_django.processes.connections import close_old, end_transactions_and_close_old
 from hipq_django.scheduler.context import PAGE_SIZE
 from hipq_django.scheduler.current_batch import CurrentBatch
@@ -179,13 +180,12 @@ class ThreadPool:
         began = claim.started_at = steady()
         self._current[number] = claim
         try:
-            close_old(own)
-            if claim.is_fresh or self._may_start(claim):
+            if hindrance := self._hindrance(claim, own):
+                result: Result = Released(claim, hindrance)
+            else:
                 result = execute(claim)
                 if aliases := end_transactions_and_close_old(own):
                     result = left_open(claim, aliases)
-            else:
-                result = Released(claim, TOO_LATE)
         except BaseException as error:
             result = undone(claim, error)
         del self._current[number]
@@ -193,9 +193,21 @@ class ThreadPool:
         self._deliver(result)
         del result  # its exception knows this frame, and would keep it in a circle
 
-    def _may_start(self, claim: Claim) -> bool:
-        """Whether a claim that waited for a thread starts in time and still holds."""
-        return claim.started_at <= claim.start_by and self._confirm(claim)
+    def _hindrance(self, claim: Claim, own: Sequence[BaseDatabaseWrapper]) -> str:
+        """Return why a claim does not start; '' if it starts in time and holds.
+
+        If that cannot be asked, for example in an outage, the job has not failed: it has not begun.
+        """
+        try:
+            close_old(own)
+            if claim.is_fresh:  # as nearly always
+                return ""
+            if claim.started_at > claim.start_by or not self._confirm(claim):
+                return TOO_LATE
+        except Exception as error:
+            return NOT_ASKED + in_one_line(error)
+        claim.started_at = steady()  # asking took time
+        return TOO_LATE if claim.started_at > claim.start_by else ""
 
     def _deliver(self, result: Result) -> None:
         if self.batch.deliver(result):
@@ -212,3 +224,4 @@ def _queue_of(claim: Claim) -> int:
 
 NO_THREAD = "Released: no thread was free to start it"
 TOO_LATE = "Released: it could not start in time, or its claim did not hold any more"
+NOT_ASKED = "Released: whether its claim still held could not be asked: "

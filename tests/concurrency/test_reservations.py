@@ -12,15 +12,17 @@ import pytest
 from django.utils import timezone
 
 import hipq_django as hipq
+from hipq_django import transitions
 from hipq_django.database.clock import steady
 from hipq_django.domain.states import State
-from hipq_django.models import Job, Queue
+from hipq_django.models import Job, Queue, catalog
 from hipq_django.processes.pool import ThreadPool
 from hipq_django.scheduler import current_batch
-from hipq_django.transitions.values import RESERVATION_SECONDS
+from hipq_django.transitions.values import RESERVATION_SECONDS, Claim
 from tests.concurrency.sessions import PATIENCE_SECONDS, Session
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
+from tests.integration.conftest import ConfigureQueue
 from tests.threads import Crew, working
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -204,6 +206,71 @@ def test_a_reservation_whose_window_closed_does_not_start(
     assert ran == []
 
 
+Reserve = Callable[[HandWorker], Job]
+
+
+@pytest.fixture(params=["request", "response", "decision"])
+def reserve(request: pytest.FixtureRequest, declare: Declare) -> Reserve:
+    """Make the job ready of which a worker is to reserve this phase, and return it."""
+    asked = declare("asked", queue="other", retry=hipq.Never())(_ask)
+    asked.on_response(lambda job, response: response)
+    asked.on_error(lambda job: hipq.RetryIn(0))
+    catalog.sync("default")  # a worker reads at intervals which types there are
+
+    def prepare(other: HandWorker) -> Job:
+        job = asked.enqueue(request.param, job_key=request.param)
+        if request.param != "request":
+            other.work()
+        if request.param == "response":
+            hipq.complete("asked", request.param, "yes")
+        return job
+
+    return prepare
+
+
+def _ask(job: Job) -> Any:
+    if job.job_data == "decision" and job.attempt == 1:
+        raise OSError("down")
+    return hipq.WAIT if job.job_data == "response" else "yes"
+
+
+def reserve_behind(
+    slow: Slow, crew: Crew, reserve: Reserve, monkeypatch: pytest.MonkeyPatch
+) -> Job:
+    """Let a crew of one thread, which is at a slow job, claim something ahead."""
+    hipq.enqueue("slow")
+    crew.scheduler.run_once()
+    slow.wait_for(1)
+    job = reserve(HandWorker("other"))
+    with monkeypatch.context() as patch:
+        patch.setattr(ThreadPool, "prefetch_slots", lambda self: 1)
+        crew.scheduler.run_once()
+    assert crew.pool.backlog == 1
+    return job
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_a_reservation_about_which_nobody_can_be_asked_goes_back(
+    slow: Slow, reserve: Reserve, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    """As in an outage: it has not started, so it has not failed."""
+    with working(Crew(1)) as crew:
+        job = reserve_behind(slow, crew, reserve, monkeypatch)
+        crew.breaks_at = at
+        wait_for_stale_claims(crew)
+        slow.end()
+        crew.pool.await_done(PATIENCE_SECONDS)
+        crew.scheduler.persist_batch()
+    job.refresh_from_db()
+    before = (job.is_final, job.worker, job.attempts.count())
+    HandWorker().work_off()
+    job.refresh_from_db()
+
+    assert crew.broke
+    assert before == (False, None, 1 if job.job_data == "decision" else 0)
+    assert (job.outcome, job.result) == ("succeeded", "yes")
+
+
 @pytest.mark.postgres
 def test_a_row_that_somebody_has_locked_does_not_keep_a_thread_waiting(
     stuck: Crew, slow: Slow, ran: list[int], session: Session
@@ -262,6 +329,24 @@ def test_a_started_job_that_somebody_has_locked_is_marked_later(
         slow.end()
 
 
+def test_so_are_responses_and_decisions(reserve: Reserve) -> None:
+    """A decision has no deadline."""
+    job = reserve(HandWorker("other"))
+    worker = HandWorker(threads=0, ahead=1)
+    worker.run_pass()
+    [claim] = worker.claims
+    claimed = Job.objects.get(pk=job.pk)
+    assert not claim.is_known_as_started
+
+    transitions.mark_started([claim], worker.row)
+    started = Job.objects.get(pk=job.pk)
+
+    waited = 0 if job.job_data == "decision" else RESERVATION_SECONDS
+    assert (claimed.prefetched, started.prefetched) == (True, False)
+    assert claim.is_known_as_started
+    assert started.deadline == claimed.deadline + timedelta(seconds=waited)
+
+
 def prefetched(job: Job) -> bool:
     return Job.objects.get(pk=job.pk).prefetched
 
@@ -295,3 +380,67 @@ def test_with_too_many_results_unwritten_nothing_is_claimed(
         crew.scheduler.persist_batch()
 
         assert (held, crew.pool.free_slots()) == (0, 3)
+
+
+# Starts that are counted
+
+
+@pytest.fixture
+def counted(configure_queue: ConfigureQueue, ran: list[int]) -> list[int]:
+    """The ids of the jobs that ran in a queue whose starts are counted; three are due."""
+    configure_queue(hipq.RateLimit(9, per=60))
+    hipq.enqueue_many([hipq.NewJob("swift")] * 3)
+    return ran
+
+
+def test_jobs_whose_starts_are_counted_are_not_reserved(counted: list[int]) -> None:
+    """While they wait for a thread, the moments pass until which they were counted."""
+    worker = HandWorker(threads=2, ahead=9)
+
+    claimed = worker.run_pass()
+
+    assert [job.prefetched for job in claimed] == [False, False]
+
+
+def test_a_job_whose_counted_moment_is_over_does_not_start(counted: list[int]) -> None:
+    crew = Crew(1)
+    crew.scheduler.run_once()
+    [claim] = crew.batch
+    delay = crew.scheduler.start_delay.seconds
+    wait_until(lambda: steady() > claim.start_by)
+
+    is_released(claim, crew)
+
+    assert counted == []
+    assert crew.scheduler.start_delay.seconds > delay
+
+
+class SlowToConfirm(Crew):
+    """Threads that learn only after the counted moment that a claim holds."""
+
+    def _confirm(self, claim: Claim) -> bool:
+        holds = super()._confirm(claim)
+        wait_until(lambda: steady() > claim.start_by)
+        return holds
+
+
+def test_nor_does_it_if_asking_whether_its_claim_holds_took_so_long(counted: list[int]) -> None:
+    crew = SlowToConfirm(1)
+    crew.scheduler.start_delay.seconds = 3 * RESERVATION_SECONDS
+    crew.scheduler.run_once()
+    [claim] = crew.batch
+    wait_for_stale_claims(crew)
+    assert steady() < claim.start_by
+
+    is_released(claim, crew)
+
+    assert counted == []
+
+
+def is_released(claim: Claim, crew: Crew) -> None:
+    """Let the threads take it up, and see it go back."""
+    with working(crew):
+        crew.pool.await_done(PATIENCE_SECONDS)
+    crew.scheduler.persist_batch()
+    job = Job.objects.get(pk=claim.id)
+    assert (job.state, job.worker, job.attempts.count()) == ("retry", None, 0)
