@@ -401,9 +401,9 @@ class BatchScheduler(SchedulerContext):
         suspects = [job for job in jobs if failures[job.pk].lost_decisions]
         if not suspects:
             return list(jobs)
-        taken = [] if self.has_suspect else suspects[:1]
+        taken = suspects[:1] if slots and not self.has_suspect else []
         self.note_suspects(taken)
-        return [job for job in jobs if job in taken or job not in suspects]
+        return [*taken, *(job for job in jobs if job not in suspects)]
 
     def release_unconfirmed(self) -> int:
         """Release jobs that the database says this worker owns, but that it does not know of.
