@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -117,6 +119,52 @@ def test_job_is_passed_because_it_is_asked_for(declare: Declare) -> None:
     assert row(job).result == ["me", job.pk, job.pk]
     assert row(other).result == ["you", other.pk, other.pk]
     assert hipq.current_job() is None
+
+
+def current_pk() -> int | None:
+    current = hipq.current_job()
+    return current.pk if current else None
+
+
+def test_every_handler_knows_its_job(declare: Declare) -> None:
+    seen: list[tuple[str, int | None]] = []
+
+    @declare("ask_twice")
+    def ask_twice(job: Job) -> Any:
+        seen.append(("request", current_pk()))
+        if job.attempt == 1:
+            raise ValueError("once")
+        return hipq.WAIT
+
+    @ask_twice.on_error
+    def again(job: Job) -> Any:
+        seen.append(("decision", current_pk()))
+        return hipq.RetryIn(0)
+
+    @ask_twice.on_response
+    def answered(job: Job, response: Any) -> None:
+        seen.append(("response", current_pk()))
+
+    job = hipq.enqueue("ask_twice", job_key="k")
+    run_due_jobs(raise_errors=False)
+    hipq.complete(job, 1)
+    run_due_jobs()
+
+    phases = ["request", "decision", "request", "response"]
+    assert seen == [(phase, job.pk) for phase in phases]
+
+
+def test_a_thread_of_a_handler_knows_its_job_by_the_context(declare: Declare) -> None:
+    @declare("in_threads")
+    def in_threads(job: Job) -> Any:
+        with ThreadPoolExecutor() as pool:
+            without = pool.submit(current_pk).result()
+            return [without, pool.submit(copy_context().run, current_pk).result()]
+
+    job = hipq.enqueue("in_threads")
+    run_due_jobs()
+
+    assert row(job).result == [None, job.pk]
 
 
 def test_an_async_task_runs_with_its_arguments_and_knows_its_job(declare: Declare) -> None:
