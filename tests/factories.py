@@ -21,7 +21,7 @@ from factory.django import DjangoModelFactory
 from hipq_django.database import clock
 from hipq_django.domain.ordering import Ordering
 from hipq_django.domain.states import Outcome, Phase, State
-from hipq_django.models import Answer, Attempt, Job, JobType, Queue, Worker
+from hipq_django.models import Answer, Attempt, Batch, Job, JobType, Queue, Schedule, Worker
 
 
 def _now(_: Any = None) -> Any:
@@ -47,6 +47,26 @@ class JobTypeFactory(DjangoModelFactory[JobType]):
 
     name = Sequence("type_{}".format)
     queue = SubFactory(QueueFactory)
+
+
+class BatchFactory(DjangoModelFactory[Batch]):
+    """A batch without jobs."""
+
+    class Meta:
+        model = Batch
+
+    name = Sequence("batch_{}".format)
+
+
+class ScheduleFactory(DjangoModelFactory[Schedule]):
+    """A schedule that was made by hand, and is due at each full hour."""
+
+    class Meta:
+        model = Schedule
+
+    name = Sequence("schedule_{}".format)
+    job_type = SubFactory(JobTypeFactory)
+    cron = "0 * * * *"
 
 
 class WorkerFactory(DjangoModelFactory[Worker]):

@@ -186,7 +186,7 @@ class ScheduleAdmin(RowActions):
             due = format_html("{}: {}", _("Next due time"), self.next_due(row))
             context["standing"] = [self.condition(row), self.times(row), due]
         context["may_backfill"] = self.may_do(request, "run_now")
-        context["may_preview"] = bool(form.fields)
+        context["may_preview"] = row is None or self.has_change_permission(request, row)
         if form.is_bound and form.is_preview and not form.errors:
             context["preview"] = {
                 "times": schedule_times.written(form.spec),

@@ -290,7 +290,7 @@ class Made:
 
 def _skipped(run: ScheduleRun, live: Job) -> ScheduleRun:
     run.kind, run.job_id = KIND.SKIPPED, live.pk
-    run.reason = f"{live} is {live.state}"
+    run.reason = f"job {live.pk} is {live.state}"  # without its key, which not all may see
     return run
 
 

@@ -111,8 +111,8 @@ def run_schedule(name: str, *, instance: str = DEFAULT) -> Job:
         held = [job for job in live if job.hold_time is not None]
         if live and (row.overlap == "skip" or (row.overlap == "wait" and held)):
             raise InvalidJobError(
-                f"run_schedule: {live[-1]} of schedule {name!r} is {live[-1].state}; wait for its "
-                f"end, or cancel it (overlap={row.overlap!r})."
+                f"run_schedule: job {live[-1].pk} of schedule {name!r} is {live[-1].state}; wait "
+                f"for its end, or cancel it (overlap={row.overlap!r})."
             )
         made = under_key(_make, _look_again, row, [now], KIND.MANUAL, now)
         if not made.jobs:

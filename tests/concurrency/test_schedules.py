@@ -238,7 +238,7 @@ def test_a_key_that_another_just_takes_is_no_error_of_the_database(
     results = run_together(commit_when_blocked, step)
 
     assert errors_of(results) == []
-    assert f"job {holder.pk} (k) is initial" in str(results[1])
+    assert f"job {holder.pk} is initial" in str(results[1])
 
 
 # The connection breaks

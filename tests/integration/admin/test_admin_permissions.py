@@ -13,7 +13,10 @@ from django.test import Client
 from django.urls import reverse
 
 import hipq_django as hipq
-from hipq_django.models import Answer, Attempt, Job, JobType, Queue, Worker
+from hipq_django.conf.instances import get_instance
+from hipq_django.database import clock
+from hipq_django.models import Answer, Attempt, Batch, Job, JobType, Queue, Schedule, Worker
+from hipq_django.schedules.firing import Firing
 from tests.admin_pages import (
     ACTION_BOX,
     act,
@@ -28,9 +31,11 @@ from tests.declaring import Declare
 from tests.factories import (
     AnswerFactory,
     AttemptFactory,
+    BatchFactory,
     JobFactory,
     JobTypeFactory,
     QueueFactory,
+    ScheduleFactory,
     WorkerFactory,
 )
 from tests.running import run_due_jobs
@@ -39,9 +44,11 @@ pytestmark = pytest.mark.django_db
 
 FACTORIES: dict[type[Model], Any] = {
     Answer: AnswerFactory,
+    Batch: BatchFactory,
     Job: JobFactory,
     JobType: JobTypeFactory,
     Queue: QueueFactory,
+    Schedule: ScheduleFactory,
     Worker: WorkerFactory,
 }
 EDITS: dict[type[Model], dict[str, str]] = {
@@ -95,7 +102,7 @@ def test_who_may_view_sees_no_button_and_edits_nothing(client: Client, model: ty
     assert client.post(page_url(row), EDITS.get(model, {})).status_code == 403
 
 
-@MODELS
+@pytest.mark.parametrize("model", [m for m in FACTORIES if m is not Schedule])
 def test_nobody_adds_or_deletes(admin_client: Client, model: type[Model]) -> None:
     row = make(model)
     add = list_url(model) + "add/"
@@ -117,8 +124,25 @@ def test_who_may_change_edits(client: Client, model: type[Model]) -> None:
     assert getattr(model._default_manager.get(pk=row.pk), name) == int(value)
 
 
-@pytest.mark.parametrize("model", [Answer, Worker])
-def test_answers_and_workers_are_read_only(admin_client: Client, model: type[Model]) -> None:
+@pytest.mark.parametrize("lacking", ["add_schedule", "delete_schedule"])
+def test_schedules_are_added_and_deleted_by_who_may(client: Client, lacking: str) -> None:
+    everything = {
+        f"{verb}_schedule" for verb in ("view", "add", "change", "delete", "run", "pause")
+    }
+    log_in(client, *(everything - {lacking}))
+    row = make(Schedule)
+
+    added = client.get(list_url(Schedule) + "add/").status_code
+    deleted = client.post(page_url(row, "delete"), {"post": "yes"}).status_code
+
+    assert (added, deleted) == ((403, 302) if lacking == "add_schedule" else (200, 403))
+    assert Schedule.objects.exists() == (lacking == "delete_schedule")
+
+
+@pytest.mark.parametrize("model", [Answer, Batch, Worker])
+def test_answers_batches_and_workers_are_read_only(
+    admin_client: Client, model: type[Model]
+) -> None:
     row = make(model)
 
     assert set(form_values(admin_client, row)) <= {"csrfmiddlewaretoken"}
@@ -157,11 +181,17 @@ MARKS = {
     "the-payload": "view_answer",
     "the-unmatched": "view_answer",
     "the-answer-key": "view_answer",
+    "the-schedule-name": "view_schedule",
+    "the-schedule-data": "view_schedule",
+    "the-schedule-problem": "view_schedule",
+    "the-batch-name": "view_batch",
 }
 """Texts that stand in rows, and the permission without which no page shows them."""
 
-VIEWS = ["view_answer", "view_job", "view_jobtype", "view_queue", "view_worker"]
-VERBS = ["match_answer", "run_job", "cancel_job", "requeue_job"]
+VIEWS = ["view_answer", "view_batch", "view_job", "view_jobtype", "view_queue", "view_schedule",
+         "view_worker"]  # fmt: skip
+VERBS = ["match_answer", "run_job", "cancel_job", "requeue_job", "cancel_batch", "run_schedule",
+         "pause_schedule"]  # fmt: skip
 SETS = [[], *[[view] for view in VIEWS], [view for view in VIEWS if view != "view_job"],
         [view for view in VIEWS if view != "view_answer"], VIEWS]  # fmt: skip
 
@@ -174,12 +204,14 @@ class World:
     done: Job
     free: Answer
     taken: Answer
+    batch: Batch
+    schedule: Schedule
 
     def pages(self) -> list[str]:
         """Return the addresses that may be opened."""
         queue, job_type = self.waiting.queue, self.waiting.job_type
-        rows = [self.waiting, self.done, self.free, self.taken, queue, job_type]
-        rows.append(Worker.objects.get())
+        rows = [self.waiting, self.done, self.free, self.taken, queue, job_type, self.batch]
+        rows += [self.schedule, Job.objects.get(schedule_id=self.schedule.pk), Worker.objects.get()]
         match = page_url(self.free, "match")
         asked = "app_label=hipq&model_name=answer&field_name=job"
         return [
@@ -187,7 +219,9 @@ class World:
             reverse("admin:app_list", args=["hipq"]),
             *(list_url(model) for model in FACTORIES),
             f"{list_url(Job)}?q=the-job-key",
+            f"{list_url(Job)}?batch={self.batch.pk}",
             f"{list_url(Answer)}?q=the-answer-key",
+            page_url(self.schedule, "backfill"),
             *(page_url(row) for row in rows),
             *(page_url(row, "history") for row in rows),
             match,
@@ -207,19 +241,32 @@ class World:
             (list_url(Job), {"action": name, ACTION_BOX: pks})
             for name in ("run_now", "cancel", "requeue")
         ]
+        for row, names in (
+            (self.batch, ["cancel"]),
+            (self.schedule, ["run_now", "pause", "resume"]),
+        ):
+            buttons += [(page_url(row, name), {}) for name in names]
+            actions += [
+                (list_url(type(row)), {"action": name, ACTION_BOX: [row.pk]}) for name in names
+            ]
         match = page_url(self.free, "match")
         return [*((match, {"job": pk}) for pk in pks), *buttons, *actions]
 
 
 @pytest.fixture
 def world(declare: Declare) -> World:
-    """A job that waits for a retry, one that is done, and answers with and without a job."""
+    """A job that waits for a retry, one that is done, and answers with and without a job.
+
+    The one that waits is of a batch, and a schedule was not fired because a job of it is live.
+    """
     declare("charge")(lambda job: hipq.WAIT)
     done = hipq.enqueue("charge", {"note": "the-data"}, job_key="the-job-key")
     run_due_jobs()
     taken = hipq.complete("charge", "the-job-key", {"result": "the-result"})
     Answer.objects.filter(pk=taken.pk).update(payload="the-payload", job_key="the-answer-key")
+    batch = BatchFactory.create(name="the-batch-name")
     waiting = JobFactory.create(
+        batch=batch,
         queue=done.queue,
         job_type=done.job_type,
         job_data={"note": "the-data"},
@@ -235,7 +282,19 @@ def world(declare: Declare) -> World:
     free = AnswerFactory.create(
         status="unmatched", job_type="charge", job_key="the-answer-key", payload="the-unmatched"
     )
-    return World(waiting, done, free, taken)
+    return World(waiting, done, free, taken, batch, skipped_schedule())
+
+
+def skipped_schedule() -> Schedule:
+    """Return a schedule that was due while a job of it was live."""
+    data = {"note": "the-schedule-data"}
+    row = hipq.schedule("the-schedule-name", hipq.NewJob("echo", data), hipq.Every(hours=1))
+    JobFactory.create(job_type=row.job_type, schedule_id=row.pk, job_key="the-job-key")
+    Schedule.objects.update(next_time=clock.now("default"))
+    assert Firing(get_instance()).run() == 1
+    Schedule.objects.update(problem="the-schedule-problem")
+    assert row.runs.get().kind == "skipped"
+    return row
 
 
 def seen(client: Client, world: World) -> set[str]:
