@@ -57,6 +57,43 @@ def test_a_worker_claims_no_more_than_its_free_threads() -> None:
     assert states() == ["running"] * 2 + ["initial"] * 3
 
 
+class BusyFromNowOn(HandWorker):
+    """Its only thread is free for so many looks; then it is not: it has taken something up."""
+
+    def __init__(self, looks: int) -> None:
+        super().__init__(threads=1)
+        self.looks = looks
+
+    def free_slots(self) -> int:
+        """Return how many jobs would start at once."""
+        self.looks -= 1
+        return 0 if self.looks < 0 else super().free_slots()
+
+
+@pytest.mark.parametrize("options", [{}, {"THROTTLE_LIMIT": 3}], ids=["plain", "limited"])
+@pytest.mark.parametrize("windows", [[], ["00:00-24:00"]], ids=["in SQL", "checked"])
+def test_threads_may_become_busy_at_any_moment_of_a_pass(
+    configure_queue: ConfigureQueue, options: dict[str, Any], windows: list[str]
+) -> None:
+    """What was free when a worker looked first may not be so when it looks again."""
+    configure_queue(**options)
+    for looks in range(1, 100):
+        jobs = hipq.enqueue_many([hipq.NewJob("echo", time_windows=windows)] * 2)
+        worker = BusyFromNowOn(looks)
+
+        claimed = worker.run_pass()
+
+        assert len(claimed) <= 1
+        worker.execute()
+        worker.save()
+        run_due_jobs()
+        assert not Job.objects.live().exists()
+        assert {Job.objects.get(pk=job.pk).attempt for job in jobs} == {1}
+        if worker.looks >= 0:
+            return  # it was free to the end
+    pytest.fail("the pass has no end")
+
+
 def test_jobs_that_are_claimed_ahead_are_marked() -> None:
     enqueue(5)
     worker = HandWorker(threads=2, ahead=2)
