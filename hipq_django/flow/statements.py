@@ -395,13 +395,16 @@ _INSERT = f"""
 
 
 def delete_messages(ids: Sequence[int], using: str) -> bool:
-    """Delete messages; return whether all of them were there and nobody else had locked one."""
+    """Delete messages; return whether all of them were there and nobody else had locked one.
+
+    One that is named twice was read by two, and so is not there for one of them.
+    """
     if not ids:
         return True
     sql = _text_for(using, _DELETE_POSTGRESQL, _DELETE_SQLITE)
     with connections[using].cursor() as cursor:
         cursor.execute(sql, [_list(ids, using)])
-        return bool(cursor.rowcount == len(set(ids)))
+        return bool(cursor.rowcount == len(ids))
 
 
 _DELETE_POSTGRESQL = """

@@ -238,7 +238,8 @@ def _apply(ended: Sequence[_Ended], using: str, now: datetime) -> None:
             changes.wake()
         elif effects is not None:
             applied.append((end, effects))
-    if not delete_messages([pk for _, effects in applied for pk in effects.taken], using):
+    taken = [pk for _, effects in applied for pk in set(effects.taken)]
+    if not delete_messages(taken, using):
         raise ConflictError
     _deliver(applied, using, now)
     for end, effects in applied:
@@ -463,10 +464,12 @@ def _hand(end: _Ended) -> Any:
 def _settle(end: _Ended, using: str) -> None:
     """Let messages that became defaults be the defaults of their ports."""
     for pk, message in end.run.defaults.items():
+        defaults = Message.objects.using(using).filter(port=pk, as_default=True)
+        if not defaults.filter(pk=message.pk).delete()[0]:
+            continue  # somebody has removed it, or set another one
+        defaults.filter(pk__lt=message.pk).delete()
         rows = NodePort.objects.using(using).filter(pk=pk)
         rows.update(has_default=True, value=message.data, value_context=message.context)
-        older = Message.objects.using(using).filter(port=pk, as_default=True)
-        older.filter(pk__lte=message.pk).delete()
 
 
 def _go_on(end: _Ended, changes: _Changes, using: str) -> None:

@@ -20,7 +20,7 @@ from hipq_django.models import Attempt, Job
 from tests.flow.conftest import in_status
 from tests.flow.life.scripts import ask, hand_on
 from tests.flow.races.conftest import FlowWorker, decided_by, nothing
-from tests.testapp.flows import SCRIPT, Asks, CodeError, Double, Recorder, Sum
+from tests.testapp.flows import SCRIPT, Asks, CodeError, Double, Recorder, Script, Sum
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -296,6 +296,44 @@ def test_a_message_that_somebody_else_has_read_is_not_read_by_the_run(
         worker.work_off()
 
     assert (list(node.outputs["out"]) == [4]) == holds
+
+
+def test_a_message_that_two_runs_of_a_batch_have_read_is_taken_by_one(
+    script: Script, worker: FlowWorker
+) -> None:
+    """Both are children of the node on whose port it lies, and end in one transaction."""
+
+    def take(run: Any) -> None:
+        for item in run.parent.inputs["number"]:
+            run.out.write(item)
+
+    parent = flow.start(Double, data={"number": [1]}, run=False)
+    parent.pause()
+    children = [parent.spawn(name, "t.scripted") for name in ("one", "two")]
+    script.perform = take
+    worker.work()
+    with hipq.testing.travel(seconds=2):
+        worker.work_off()
+
+    assert [value for child in children for value in child.outputs["out"]] == [1]
+    assert {child.status for child in children} == {"completed"}
+
+
+@pytest.mark.parametrize("change", ["set", "del", "nothing"])
+def test_a_default_that_comes_while_a_run_executes_stays(change: str, worker: FlowWorker) -> None:
+    """The run has read the one before, which it lets be the port's default when it ends."""
+    node = flow.start(Sum, inputs={"number": {"mode": "memory"}}, data={"number": [1, 2]})
+    port = node.inputs["number"]
+    worker.run_pass()
+    if change == "set":
+        port.default = 3
+    elif change == "del":
+        del port.default
+    worker.execute()
+    worker.work_off()
+
+    assert port.default == {"set": 3, "del": flow.NOTHING, "nothing": 2}[change]
+    assert Message.objects.filter(as_default=True).count() == (change == "set")
 
 
 @pytest.mark.parametrize("compares", [True, False])
