@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import sync_to_async
@@ -79,23 +80,23 @@ class Lying:
         rows = Message.objects.using(self.row.using)
         return rows.filter(port=self.row.pk, as_default=False)
 
-    def _fill(self) -> None:
-        """Read the next page if this one is used up."""
-        if self._page_read or self._is_last:
-            return
-        page = self._next_page(max(self._taken))
-        self._is_last = len(page) < PAGE_SIZE
-        self._page_read.extend(page)
+    def _fill(self, count: int = 1) -> None:
+        """Read further pages until so many messages lie here, if there are so many."""
+        while len(self._page_read) < count and not self._is_last:
+            page = self._next_page([*self._taken, *(message.id for message in self._page_read)])
+            self._is_last = len(page) < PAGE_SIZE
+            self._page_read.extend(page)
 
-    def _next_page(self, last: int) -> Sequence[Lain]:
+    def _next_page(self, known: Sequence[int]) -> Sequence[Lain]:
         """Return the next messages; first those with lower ids that were committed meanwhile.
 
         Their writer may have written a later one, too, which is not to overtake them.
         """
+        last = max(known)
         page = next_page(self.row.pk, last, self._upto, PAGE_SIZE, self.row.using)
-        if self._rows.filter(pk__lte=last).count() == len(self._taken):
+        if self._rows.filter(pk__lte=last).count() == len(known):
             return page
-        rows = self._rows.filter(pk__lte=self._upto).exclude(pk__in=self._taken)
+        rows = self._rows.filter(pk__lte=self._upto).exclude(ids_in("pk", known))
         return [Lain(*row) for row in rows.order_by("pk").values_list(*Lain._fields)[:PAGE_SIZE]]
 
     def pass_over(self, taken: Sequence[int]) -> None:
@@ -121,7 +122,8 @@ class Lying:
 
     def peek(self, count: int) -> list[Any]:
         """Return the oldest values without reading them."""
-        return [message.data for message in list(self._page_read)[:count]] if self else []
+        self._fill(count)
+        return [message.data for message in islice(self._page_read, count)]
 
     def __len__(self) -> int:
         there = len(self._page_read)

@@ -14,11 +14,12 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.flow import statements
 from hipq_django.flow.models import Connection, Message, Node, NodePort
 from hipq_django.flow.runs import dispatching
+from hipq_django.flow.runs.loading import FIRST_PAGE
 from tests.concurrency.sessions import Session
 from tests.flow.races.conftest import FlowWorker, decided_by, end_all
 from tests.job_life.actors import COMMIT, END
 from tests.job_life.steps import Steps
-from tests.testapp.flows import Double, Recorder, Sum
+from tests.testapp.flows import Double, Recorder, Script, Sum
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
 GONE = (flow.UnknownPortError, flow.NodeDeletedError)
@@ -148,6 +149,38 @@ def test_the_order_of_a_writer_holds_where_a_run_reads_several_pages(
     assert seen.index("first") < seen.index("second")
     assert [value for value in seen if isinstance(value, int)] == list(range(300))
     assert len(seen) == 302
+
+
+def test_a_run_looks_at_as_many_messages_as_it_wants_and_reads_them_afterwards(
+    session: Session, worker: FlowWorker, script: Script
+) -> None:
+    """Also at those that are committed meanwhile, in front of others of the same writer."""
+    node = flow.start("t.scripted", run=False)
+    port, many = node.inputs["item"], list(range(2 * FIRST_PAGE))
+    session.begin()
+    session(lambda: port.write("first"))
+    port.write_many(many)
+    session(lambda: port.write("second"))
+    port.write("last")
+    worker.run_pass()
+    session.commit()
+    seen: list[Any] = []
+
+    def perform(run: Any) -> None:
+        for count in (1, FIRST_PAGE, FIRST_PAGE + 1, 10_000):
+            seen.append(run.item.peek(count))
+        seen.append(list(run.item))
+
+    script.perform = perform
+    worker.execute()
+    script.perform = None
+    worker.work_off()
+
+    assert [len(values) for values in seen] == [1, FIRST_PAGE, FIRST_PAGE + 1, 403, 403]
+    assert seen[-2] == seen[-1]
+    assert seen[-1].index("first") < seen[-1].index("second")
+    assert [value for value in seen[-1] if isinstance(value, int)] == many
+    assert port.size == 0
 
 
 # Those who change ports
