@@ -28,12 +28,12 @@ from hipq_django.database.errors import in_one_line, is_outage
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.dependencies.following import store
-from hipq_django.domain.drafts import NewJob
+from hipq_django.domain.drafts import BoundJob, NewJob
 from hipq_django.domain.schedules import jitter_of, plan
 from hipq_django.domain.states import NONE
 from hipq_django.engines import engine_for
+from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Job, JobType, Link, Schedule, ScheduleRun
-from hipq_django.models.catalog import get_job_type
 from hipq_django.schedules.changing import run_of
 
 PAGE = 200
@@ -95,8 +95,8 @@ def fire_page(config: InstanceSettings, now: datetime) -> int:
         # By the index alone, whatever the database believes of how many are due: neither another
         # order nor a join may lead it to another way.
         due = _armed(config, now).filter(next_time__lte=now).order_by("next_time")
-        names = Prefetch("job_type", JobType.objects.using(using).only("name"))
-        rows = list(locked(due, skip_locked=True).prefetch_related(names)[:PAGE])
+        types = Prefetch("job_type", JobType.objects.using(using).select_related("queue"))
+        rows = list(locked(due, skip_locked=True).prefetch_related(types)[:PAGE])
         _fire(rows, now, using)
     return len(rows)
 
@@ -141,7 +141,7 @@ def fire(rows: Sequence[Schedule], now: datetime, using: str) -> None:
     The given rows stay as they were read: if this fails, they are fired anew.
     """
     live, known = live_jobs(rows, using), _known(rows, now, using)
-    made = Made.of(rows[0].instance, KIND.FIRED, now)
+    made = Made.of(rows, KIND.FIRED, now)
     by_time: dict[datetime | None, list[int]] = {}
     for row in rows:
         assert row.next_time is not None  # noqa: S101 - it is due
@@ -199,9 +199,14 @@ class Made:
     """The runs without a job of their own."""
 
     @classmethod
-    def of(cls, instance: str, kind: ScheduleRun.Kind, now: datetime) -> Made:
-        """Begin. Every worker fires, also for job types that only the code of others declares."""
-        return cls(Builder(instance, get_job_type, new_names=False), kind, now)
+    def of(cls, rows: Sequence[Schedule], kind: ScheduleRun.Kind, now: datetime) -> Made:
+        """Begin. Every worker fires, also for job types that only the code of others declares.
+
+        These are taken as their rows say, and so stay what other releases have made of them.
+        """
+        types = {row.job_type.name: row.job_type for row in rows}
+        builder = Builder(rows[0].instance, lambda _, name: types[name], new_names=False)
+        return cls(builder, kind, now)
 
     @property
     def jobs(self) -> list[Job]:
@@ -241,7 +246,8 @@ class Made:
         when = self.now  # whoever runs it by hand means now
         if self.kind != KIND.MANUAL:
             when = max(at + jitter_of(row.name, row.jitter), self.now)
-        new = NewJob(row.job_type.name, row.job_data, scheduled_run_time=when, **row.options)
+        draft = BoundJob if _is_of_another_release(row.job_type) else NewJob
+        new = draft(row.job_type.name, row.job_data, scheduled_run_time=when, **row.options)
         job = self.builder.build(new, held=held)
         job.schedule_id, job.due_time = row.pk, row.shown(at)
         return job
@@ -286,6 +292,12 @@ class Made:
             new.run.job_id = new.job.pk
             due_time = str(new.job.due_time)
             events.info("schedule_fired", **events.fields_of(new.job), due_time=due_time)
+
+
+def _is_of_another_release(job_type: JobType) -> bool:
+    """Return whether the code of another release takes the arguments, which it has checked."""
+    declared = get_declared(job_type.instance, job_type.name)
+    return declared is not None and declared.signature != job_type.signature
 
 
 def _skipped(run: ScheduleRun, live: Job) -> ScheduleRun:

@@ -185,7 +185,7 @@ def _save(row: Schedule, *fields: str) -> None:
 
 def _make(row: Schedule, due: Sequence[datetime], kind: ScheduleRun.Kind, now: datetime) -> Made:
     """Raise `IntegrityError`, with nothing written, where another just takes the key of a job."""
-    made = Made.of(row.instance, kind, now)
+    made = Made.of([row], kind, now)
     with transaction.atomic(using=row.using):
         live = live_jobs([row], row.using).get(row.pk, [])
         made.add(row, due, live, in_turn=kind == KIND.BACKFILLED)

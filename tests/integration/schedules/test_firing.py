@@ -19,7 +19,7 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
 from hipq_django.exceptions import InvalidScheduleError
 from hipq_django.job_types.registry import get_declared
-from hipq_django.models import Job, Queue, Schedule, ScheduleRun, Worker
+from hipq_django.models import Job, JobType, Queue, Schedule, ScheduleRun, Worker
 from hipq_django.schedules import declared
 from hipq_django.schedules.firing import LOOK_SECONDS, Firing
 from tests.declaring import Declare
@@ -669,6 +669,39 @@ def test_a_strict_worker_fires_what_only_the_code_of_others_declares(
     assert row().problem == "NONE"
     assert hipq.run_schedule("hourly").job_type.name == "of another release"
     assert len(hipq.backfill("hourly", at(-3), at(-1))) == 2
+
+
+def test_a_worker_of_another_release_fires_what_its_own_code_does_not_take(
+    declare: Declare, now: time_machine.Traveller, django_capture_on_commit_callbacks: Any
+) -> None:
+    """It is a job for a worker whose code takes it; the row of its type still says so."""
+    report = declare.task("report")(lambda shop, region: None)
+    hipq.schedule("report", report.new("acme", "eu"), hipq.Cron("0 * * * *", "UTC"))
+    signature = JobType.objects.get().signature
+    declare.forget_all()
+    declare.task("report")(lambda shop: None)
+    now.move_to(at(1))
+
+    with django_capture_on_commit_callbacks(execute=True):
+        fire()
+
+    assert row("report").problem == "NONE"
+    assert Job.objects.get().job_data == {"shop": "acme", "region": "eu"}
+    assert JobType.objects.get().signature == signature
+
+
+def test_what_the_code_does_not_take_any_more_is_named(
+    declare: Declare, now: time_machine.Traveller
+) -> None:
+    report = declare.task("report")(lambda shop: None)
+    hipq.schedule("report", report.new("acme"), hipq.Cron("0 * * * *", "UTC"))
+    Schedule.objects.update(job_data={"shops": "acme"})
+    now.move_to(at(1))
+
+    fire()
+
+    assert "'shops'" in row("report").problem
+    assert not Job.objects.exists()
 
 
 def test_one_that_is_due_costs_few_queries(hourly: Any, now: time_machine.Traveller) -> None:
