@@ -12,6 +12,7 @@ from django.utils.translation import gettext
 
 from hipq_django.admin.display import age
 from hipq_django.domain.dependencies import PART
+from hipq_django.job_types.registry import names_of
 from hipq_django.models import Answer, Batch, Job, Link
 from hipq_django.monitoring.counts import COUNT_LIMIT
 
@@ -68,13 +69,13 @@ def _links(named: list[Target], link: ToPage) -> str:
 def candidates(job: Job, now: datetime, link: ToPage) -> str:
     """Return links to answers without a job that may be this job's; '' where there are none.
 
-    The newest ones of its type, while it waits for its answer.
+    The newest ones of its type, under each of its names, while it waits for its answer.
     """
     if not job.is_awaiting_answer:
         return ""
-    rows = Answer.objects.using(job.using).filter(
-        instance=job.job_type.instance, job_type=job.job_type.name, job=None
-    )
+    instance = job.job_type.instance
+    names = names_of(instance, job.job_type.name)
+    rows = Answer.objects.using(job.using).filter(instance=instance, job_type__in=names, job=None)
     kinds = (Answer.Kind.RESPONSE, Answer.Kind.ERROR)
     newest = rows.filter(pk__in=_newest(rows), kind__in=kinds).order_by("-pk")[: MOST + 1]
     found = [(link(Answer, row.pk, _candidate(row)), age(row.receive_time, now)) for row in newest]

@@ -15,6 +15,7 @@ import hipq_django as hipq
 from hipq_django.models import Batch, Job, Schedule
 from hipq_django.monitoring import counts
 from tests.admin_pages import act, html, list_url, log_in, messages_of, page_url, press
+from tests.declaring import Declare
 from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
@@ -312,3 +313,20 @@ def test_who_may_not_view_answers_is_not_led_to_them(client: Client) -> None:
     hipq.complete("ask", "order_7", 1)
 
     assert "order_7" not in html(client, page_url(job))
+def test_a_job_of_a_former_name_leads_to_answers_under_the_present_one(
+    client: Client, declare: Declare
+) -> None:
+    log_in(client, "view_job", "view_answer")
+    declare("bill")(lambda job: hipq.WAIT)
+    job = hipq.enqueue("bill", job_key="order-7")
+    run_due_jobs()
+    declare.forget_all()
+    declare("invoice", aliases=["bill"])(lambda job: hipq.WAIT)
+    answers = [hipq.complete(name, "order_7", 1) for name in ("invoice", "bill")]
+
+    page = html(client, page_url(job))
+
+    for answer in answers:
+        assert page_url(answer) in page
+
+

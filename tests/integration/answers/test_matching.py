@@ -121,7 +121,20 @@ def test_a_job_of_another_type_is_refused() -> None:
 
     text = refused(unmatched(), job.pk)
 
-    assert f"it is for job type 'ask' of instance 'default', and job {job.pk} is of type" in text
+    assert (
+        "the answer is for job type 'ask' of instance 'default', the job is of type 'echo'" in text
+    )
+
+
+def test_a_job_of_another_name_of_its_type_is_taken(declare: Declare) -> None:
+    declare("bill")(lambda job: hipq.WAIT)
+    job = asked("bill")
+    declare.forget_all()
+    declare("invoice", aliases=["bill"])(lambda job: hipq.WAIT)
+
+    api.assign(unmatched(job_type="invoice", payload="paid"), job.pk)
+
+    assert row(job).result == "paid"
 
 
 def test_a_job_that_was_answered_is_refused(declare: Declare) -> None:
