@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.models import JobType, Worker
@@ -38,6 +39,35 @@ def test_the_page_says_which_code_runs_the_jobs(admin_client: Client, charge: Jo
 
     for text in ("charge.&lt;locals&gt;.send", "card_charged", "Fixed("):
         assert text in page
+
+
+def line(page: str, name: str) -> str:
+    """Return what a page says in one of its lines."""
+    block = page.partition(f'class="form-row field-{name}"')[2]
+    return block.partition('<div class="readonly">')[2].partition("</div>")[0]
+
+
+def test_the_page_of_a_task_says_what_it_takes_and_what_converts_it(
+    admin_client: Client, declare: Declare, settings: Settings
+) -> None:
+    settings.HIPQ = {"default": {"ARGUMENTS": "hipq_django.arguments.PydanticArguments"}}
+
+    @declare.task("bill", aliases=["shop.bill", "shop.invoice"])
+    def bill(order: int, *, copies: int = 1, job: hipq.Job = hipq.JOB) -> None: ...
+
+    page = html(admin_client, page_url(get_job_type("default", "bill")))
+
+    takes = "<code>(order: int, *, copies: int = …)</code>"
+    assert line(page, "takes") == f"{takes} (hipq_django.arguments.PydanticArguments)"
+    assert line(page, "names") == "shop.bill, shop.invoice"
+
+
+def test_the_page_of_another_type_says_that_it_takes_the_job(
+    admin_client: Client, charge: JobType
+) -> None:
+    page = html(admin_client, page_url(charge))
+
+    assert (line(page, "takes"), line(page, "names")) == ("the whole job", "-")
 
 
 @pytest.mark.parametrize(

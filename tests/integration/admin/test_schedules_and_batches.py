@@ -292,6 +292,24 @@ def test_a_job_leads_to_the_jobs_that_it_has_to_do_with(client: Client, batch: B
     assert "Follows" in html(client, page_url(follower))
 
 
+def test_a_job_leads_to_the_one_that_enqueued_it_and_to_those_that_it_enqueued(
+    client: Client, declare: Declare
+) -> None:
+    log_in(client, "view_job")
+    declare("spread")(lambda job: hipq.enqueue("echo").pk)
+    parent = hipq.enqueue("spread")
+    run_due_jobs()
+    child = Job.objects.get(parent=parent)
+
+    of_parent, of_child = (html(client, page_url(job)) for job in (parent, child))
+
+    row = '<th scope="row">{}</th><td><a href="{}">job {}</a></td>'
+    assert row.format("Enqueued while it ran", page_url(child), child.pk) in of_parent
+    assert row.format("Enqueued by", page_url(parent), parent.pk) in of_child
+    assert "Enqueued by" not in of_parent
+    assert "Enqueued while it ran" not in of_child
+
+
 def test_a_waiting_job_leads_to_answers_that_may_be_its_own(client: Client) -> None:
     log_in(client, "view_job", "view_answer")
     job = hipq.enqueue("ask", job_key="order-7")
@@ -306,13 +324,6 @@ def test_a_waiting_job_leads_to_answers_that_may_be_its_own(client: Client) -> N
     assert page.count("response for order") == 1
 
 
-def test_who_may_not_view_answers_is_not_led_to_them(client: Client) -> None:
-    log_in(client, "view_job")
-    job = hipq.enqueue("ask", job_key="order-7")
-    run_due_jobs()
-    hipq.complete("ask", "order_7", 1)
-
-    assert "order_7" not in html(client, page_url(job))
 def test_a_job_of_a_former_name_leads_to_answers_under_the_present_one(
     client: Client, declare: Declare
 ) -> None:
@@ -330,3 +341,10 @@ def test_a_job_of_a_former_name_leads_to_answers_under_the_present_one(
         assert page_url(answer) in page
 
 
+def test_who_may_not_view_answers_is_not_led_to_them(client: Client) -> None:
+    log_in(client, "view_job")
+    job = hipq.enqueue("ask", job_key="order-7")
+    run_due_jobs()
+    hipq.complete("ask", "order_7", 1)
+
+    assert "order_7" not in html(client, page_url(job))

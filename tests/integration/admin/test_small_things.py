@@ -10,7 +10,8 @@ from django.test import Client
 from django.utils import timezone
 
 import hipq_django as hipq
-from hipq_django.models import Answer, Batch, Job, JobType, Queue, Worker
+from hipq_django.flow.models import Graph, Node
+from hipq_django.models import Answer, Batch, Job, JobType, Queue, Schedule, Worker
 from tests.admin_pages import html, list_url, messages_of, page_url
 from tests.declaring import Declare
 from tests.factories import AnswerFactory, AttemptFactory, JobFactory, JobTypeFactory, WorkerFactory
@@ -27,6 +28,10 @@ pytestmark = pytest.mark.django_db
         (JobType, "Job types"),
         (Worker, "Workers"),
         (Answer, "Answers"),
+        (Batch, "Batches"),
+        (Schedule, "Schedules"),
+        (Node, "Nodes"),
+        (Graph, "Graphs"),
     ],
 )
 def test_a_list_says_what_it_lists(admin_client: Client, model: type, title: str) -> None:
