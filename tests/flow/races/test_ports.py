@@ -164,19 +164,13 @@ def test_a_run_looks_at_as_many_messages_as_it_wants_and_reads_them_afterwards(
     port.write("last")
     worker.run_pass()
     session.commit()
-    seen: list[Any] = []
-
-    def perform(run: Any) -> None:
-        for count in (1, FIRST_PAGE, FIRST_PAGE + 1, 10_000):
-            seen.append(run.item.peek(count))
-        seen.append(list(run.item))
-
-    script.perform = perform
+    counts, seen = [1, FIRST_PAGE, FIRST_PAGE + 1, 403], list[list[Any]]()
+    script.perform = lambda run: seen.extend([*map(run.item.peek, [*counts, 9_999]), [*run.item]])
     worker.execute()
     script.perform = None
     worker.work_off()
 
-    assert [len(values) for values in seen] == [1, FIRST_PAGE, FIRST_PAGE + 1, 403, 403]
+    assert [len(values) for values in seen] == [*counts, 403, 403]
     assert seen[-2] == seen[-1]
     assert seen[-1].index("first") < seen[-1].index("second")
     assert [value for value in seen[-1] if isinstance(value, int)] == many
