@@ -58,6 +58,17 @@ class AnswerStatus(TextChoices):
     DISCARDED = "discarded", _("discarded: the request was sent again")
 
 
+STATUS_WORDS = {
+    AnswerStatus.ACCEPTED: _("accepted"),
+    AnswerStatus.EARLY: _("early"),
+    AnswerStatus.DUPLICATE: _("duplicate"),
+    AnswerStatus.LATE: _("late"),
+    AnswerStatus.UNMATCHED: _("unmatched"),
+    AnswerStatus.DISCARDED: _("discarded"),
+}
+"""The statuses in a word; their labels say what they mean."""
+
+
 MOVES: dict[State, frozenset[State]] = {
     State.INITIAL: frozenset({State.RUNNING}),
     State.RUNNING: frozenset({State.ERROR, State.FINAL}),

@@ -121,9 +121,7 @@ def test_a_job_of_another_type_is_refused() -> None:
 
     text = refused(unmatched(), job.pk)
 
-    assert (
-        "the answer is for job type 'ask' of instance 'default', the job is of type 'echo'" in text
-    )
+    assert f"it is for job type 'ask' of instance 'default', and job {job.pk} is of type" in text
 
 
 def test_a_job_of_another_name_of_its_type_is_taken(declare: Declare) -> None:
