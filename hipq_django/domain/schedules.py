@@ -19,7 +19,13 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 
-from hipq_django.domain.validation import MAX_SECONDS, aware_moment, checked_number, checked_zone
+from hipq_django.domain.validation import (
+    LATEST,
+    MAX_SECONDS,
+    aware_moment,
+    checked_number,
+    checked_zone,
+)
 from hipq_django.exceptions import InvalidJobError, InvalidScheduleError, nearest_name
 
 OVERLAPS: Final = ("skip", "allow", "wait", "replace")
@@ -97,11 +103,12 @@ class _Spec:
         return next(self.due_times(after), None)
 
     def due_times(self, after: datetime) -> Iterator[datetime]:
-        """Yield the due times after this moment, in UTC."""
+        """Yield the due times after this moment, in UTC, as far as they can be stored."""
         if self.start_time is not None:
             after = max(after, self.start_time - timedelta(microseconds=1))
+        end = self.end_time or LATEST
         for moment in self._after(after):
-            if self.end_time is not None and moment > self.end_time:
+            if moment > end:
                 return
             yield moment
 

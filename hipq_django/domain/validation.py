@@ -24,7 +24,7 @@ ABOVE_ZERO: Final = nextafter(0, 1)
 """The smallest number above 0."""
 
 _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
-_LATEST = datetime(9000, 1, 1, tzinfo=UTC)
+LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
 
 MAX_NAME_CHARS: Final = 100
 MAX_TYPE_NAME_CHARS: Final = 200
@@ -269,7 +269,7 @@ def aware_moment(name: str, moment: object) -> datetime:
             f"{name} {moment!r} is naive; give an aware datetime, for example "
             "django.utils.timezone.make_aware(…)."
         )
-    if not _EARLIEST <= moment <= _LATEST:
+    if not _EARLIEST <= moment <= LATEST:
         raise InvalidJobError(f"{name} {moment}: give a moment from 1970 to 9000.")
     return moment
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from itertools import chain
+from typing import Any, ClassVar
 
 from django.core.management.base import BaseCommand, CommandError
 from django.db import Error
@@ -21,6 +23,9 @@ class InstanceCommand(BaseCommand):
 
     config: InstanceSettings
 
+    takes: ClassVar[Mapping[str, Sequence[str]]] = {}
+    """The options and arguments that only some verbs take, by verb, for a command with verbs."""
+
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the options."""
         parser.add_argument(
@@ -31,11 +36,23 @@ class InstanceCommand(BaseCommand):
         """Run; raise `CommandError` if a setting, or the database, does not allow it."""
         try:
             self.config = get_instance(options["instance"])
+            if self.takes:
+                self._check_taken(options["verb"], options)
             self.run(options)
         except HipqError as error:
             raise CommandError(str(error)) from error
         except Error as error:
             raise CommandError(why_failed(self.config, error)) from error
+
+    def _check_taken(self, verb: str, options: dict[str, Any]) -> None:
+        """Raise `CommandError` for what is given and only other verbs take."""
+        parser = self.create_parser("manage.py", "")
+        taken = self.takes[verb]
+        for name in sorted({*chain.from_iterable(self.takes.values())}.difference(taken)):
+            value = options[name.lstrip("-")]
+            if value != parser.get_default(name.lstrip("-")):
+                given = name if value is True else f"{name} {value!r}"
+                raise CommandError(f"{verb} does not take {given}; it takes {', '.join(taken)}.")
 
     def run(self, options: dict[str, Any]) -> None:
         """Do what the command is for."""

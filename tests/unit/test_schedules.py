@@ -23,6 +23,7 @@ from hipq_django.domain.schedules import (
     passed_over,
     plan,
 )
+from hipq_django.domain.validation import aware_moment
 from hipq_django.exceptions import InvalidScheduleError
 
 ZONES = [
@@ -171,6 +172,16 @@ def test_every_is_not_moved_by_the_clock() -> None:
     assert spec.next(utc(2024, 3, 31, 1)) == utc(2024, 3, 31, 1, 5)
     assert spec.last(utc(2024, 3, 31, 1)) == utc(2024, 3, 31, 1)
     assert spec.last(utc(2024, 3, 31, 1) - MINUTE / 60) == utc(2024, 3, 31, 0, 55)
+
+
+@pytest.mark.parametrize(
+    "spec", [Every(days=1_000), Cron("0 0 29 2 *", "UTC"), Cron("0 */6 1 1 *", "Asia/Tokyo")]
+)
+def test_there_are_no_due_times_that_cannot_be_stored(spec: Cron | Every) -> None:
+    times = spec.upcoming(utc(8990, 1, 1), 1_000)
+
+    assert times[-1] == aware_moment("a due time", times[-1])
+    assert times[-1] > utc(8995, 1, 1)
 
 
 MOMENTS = st.datetimes(NAIVE.replace(1980), NAIVE.replace(2100), timezones=st.just(UTC))

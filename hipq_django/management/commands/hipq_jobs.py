@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from django.core.management.base import CommandError
 
@@ -20,6 +20,15 @@ class Command(InstanceCommand):
     """Each verb is the function of the same name."""
 
     help = "Explain, cancel, move or requeue jobs; cancel batches."
+    takes: ClassVar = {
+        "explain": ("--type",),
+        "cancel": ("--type", "--reason", "--descendants"),
+        "run_now": ("--type",),
+        "reschedule": ("--type", "--at"),
+        "reprioritize": ("--type", "--priority"),
+        "requeue": ("--type", "--dependents"),
+        "cancel_batch": ("--reason",),
+    }
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the options."""

@@ -6,7 +6,7 @@ import json
 from argparse import ArgumentParser
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from django.core.management.base import CommandError
 from django.utils import timezone
@@ -17,18 +17,26 @@ from hipq_django.management.instance_command import InstanceCommand, given_momen
 from hipq_django.models import Schedule
 from hipq_django.schedules import verbs
 
-VERBS = ("list", "next", "pause", "resume", "run", "backfill")
+MAX_COUNT = 1_000
 
 
 class Command(InstanceCommand):
     """Each verb is the function of the same name."""
 
     help = "Show schedules; pause, resume, run or backfill one."
+    takes: ClassVar = {
+        "list": ("--json",),
+        "next": ("name", "--count", "--json"),
+        "pause": ("name", "--reason"),
+        "resume": ("name",),
+        "run": ("name",),
+        "backfill": ("name", "start", "end"),
+    }
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the options."""
         super().add_arguments(parser)
-        parser.add_argument("verb", nargs="?", default="list", choices=VERBS)
+        parser.add_argument("verb", nargs="?", default="list", choices=list(self.takes))
         parser.add_argument("name", nargs="?", help="The name of the schedule. `list` takes none.")
         parser.add_argument(
             "start", nargs="?", help="backfill: the first moment, such as 2026-11-22T00:00Z."
@@ -38,7 +46,7 @@ class Command(InstanceCommand):
             "--count",
             type=int,
             default=5,
-            help="next: how many due times to show (default: %(default)s).",
+            help="next: how many due times to show, at most 1,000 (default: %(default)s).",
         )
         parser.add_argument("--reason", default="", help="pause: why; the admin shows it.")
         parser.add_argument("--json", action="store_true", help="list, next: print JSON.")
@@ -70,8 +78,12 @@ class Command(InstanceCommand):
             self.stdout.write("no schedules")
 
     def _next(self, options: dict[str, Any]) -> None:
+        count = options["count"]
+        if not 1 <= count <= MAX_COUNT:
+            rule = f"give a whole number from 1 to {MAX_COUNT:,}."
+            raise CommandError(f"next: --count {count}: {rule}")
         row = verbs.get_schedule(options["name"], self.config.name)
-        times = row.spec.upcoming(clock.now(self.config.database), options["count"])
+        times = row.spec.upcoming(clock.now(self.config.database), count)
         texts = [at.isoformat(timespec="seconds") for at in times]
         self.stdout.write(json.dumps(texts) if options["json"] else "\n".join(texts) or "never")
 

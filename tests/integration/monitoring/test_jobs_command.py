@@ -102,6 +102,12 @@ def test_a_batch_is_cancelled() -> None:
         (("reprioritize", 7), "say which priority"),
         (("delete", 7), "invalid choice: 'delete'"),
         (("cancel",), "required: ID"),
+        (("explain", 7, "--reason", "x"), "^explain does not take --reason 'x'; it takes --type.$"),
+        (("cancel", 7, "--dependents"), "--dependents; it takes --type, --reason, --descendants"),
+        (("run_now", 7, "--at", "2040-01-01T06:00Z"), "run_now does not take --at '2040"),
+        (("requeue", 7, "--descendants"), "requeue does not take --descendants; it takes --type"),
+        (("cancel_batch", 7, "--type", "ask"), "cancel_batch does not take --type 'ask'; it takes"),
+        (("reschedule", 7, "--priority", 0), "reschedule does not take --priority 0"),
     ],
 )
 def test_what_cannot_be_done_is_said(arguments: Any, problem: str) -> None:

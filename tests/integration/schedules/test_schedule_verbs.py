@@ -379,6 +379,16 @@ def test_the_command_does_what_the_verbs_do(now: time_machine.Traveller) -> None
     [
         (("run",), "run: name a schedule."),
         (("run", "x"), "has no schedule 'x'; known are s."),
+        (("list", "s"), "list does not take name 's'; it takes --json."),
+        (("run", "s", "--json"), "run does not take --json; it takes name."),
+        (
+            ("resume", "s", "2025-01-06T09:00Z"),
+            "resume does not take start '2025-01-06T09:00Z'; it",
+        ),
+        (("pause", "s", "--count", "3"), "pause does not take --count 3; it takes name, --reason."),
+        (("next", "s", "--count", "0"), "next: --count 0: give a whole number from 1 to 1,000."),
+        (("next", "s", "--count", "-1"), "next: --count -1: give"),
+        (("next", "s", "--count", str(10**30)), "give a whole number from 1 to 1,000."),
         (("backfill", "s", "today", "now"), "start 'today': give a moment with its zone"),
         (("backfill", "s", "2025-01-06T09:00", "2025-01-06T11:00Z"), "give a moment with its zone"),
     ],
