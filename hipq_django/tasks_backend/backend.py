@@ -9,6 +9,7 @@ from django.dispatch import Signal, receiver
 
 from hipq_django.api.enqueueing import enqueue
 from hipq_django.conf.instances import get_instance
+from hipq_django.database import clock
 from hipq_django.domain.drafts import NewJob
 from hipq_django.domain.serialization import to_json
 from hipq_django.domain.validation import checked_name
@@ -85,6 +86,8 @@ class HipqBackend(BaseTaskBackend):
                 )
         declare(found, self.instance)
         after = task.run_after
+        if task.delay is not None:
+            after = clock.now(get_instance(self.instance).database) + task.delay
         data = to_json(
             {
                 "args": normalize_json(list(args)),

@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from hipq_django.domain.retries import RetryPolicy
@@ -35,6 +34,8 @@ class HipqTask(Task):  # type: ignore[type-arg]  # its class is not generic at r
     time_windows: Sequence[str | TimeWindow] | None = None
     unique: Scope | bool | None = None
     aliases: Sequence[str] = ()
+    delay: timedelta | None = None
+    """How long after its enqueue a job may run; `using` takes it as `run_after`."""
 
     def using(
         self,
@@ -45,7 +46,7 @@ class HipqTask(Task):  # type: ignore[type-arg]  # its class is not generic at r
         backend: str | None = None,
         **options: Any,
     ) -> HipqTask:
-        """Return a task with other values; `run_after` may be a timedelta from now.
+        """Return a task with other values; `run_after` may be a timedelta from the enqueue.
 
         `options` are those of this class. `retry`, `unique` and `aliases` count for the task that
         is found under its path, so they belong to the decorator, or to that task.
@@ -56,13 +57,13 @@ class HipqTask(Task):  # type: ignore[type-arg]  # its class is not generic at r
                     f"using() has no option {name!r}; there are priority, queue_name, run_after, "
                     f"backend, {', '.join(OPTIONS)}."
                 )
+        given = {"priority": priority, "queue_name": queue_name, "backend": backend, **options}
+        values = {name: value for name, value in given.items() if value is not None}
         if isinstance(run_after, timedelta):
-            run_after = timezone.now() + run_after
-        given = {
-            "priority": priority, "queue_name": queue_name, "run_after": run_after,
-            "backend": backend, **options,
-        }  # fmt: skip
-        return replace(self, **{name: value for name, value in given.items() if value is not None})
+            values |= {"run_after": None, "delay": run_after}
+        elif run_after is not None:
+            values |= {"run_after": run_after, "delay": None}
+        return replace(self, **values)
 
     def __reduce__(self) -> tuple[Any, ...]:
         values = {field.name: getattr(self, field.name) for field in fields(self)}

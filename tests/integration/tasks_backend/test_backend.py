@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import time_machine
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -96,12 +97,20 @@ def test_the_higher_priority_runs_first() -> None:
     assert [a for a, _ in tasks.CALLS] == [100, 1, 0, -100]
 
 
-def test_run_after_may_be_a_timedelta() -> None:
-    result = tasks.tell.using(run_after=timedelta(hours=2)).enqueue(1)
+def test_run_after_may_be_a_timedelta_from_the_enqueue(
+    frozen_time: time_machine.Traveller,
+) -> None:
+    in_two_hours = tasks.tell.using(run_after=timedelta(hours=2))
+    frozen_time.shift(3_600)
 
-    assert run_due_jobs() == 0
-    wait = job_of(result).scheduled_run_time - timezone.now()
-    assert timedelta(minutes=119) < wait <= timedelta(hours=2)
+    result = in_two_hours.enqueue(1)
+    at_once = in_two_hours.using(run_after=timezone.now()).enqueue(2)
+
+    assert job_of(result).scheduled_run_time == timezone.now() + timedelta(hours=2)
+    assert result.task.run_after == timezone.now() + timedelta(hours=2)
+    assert run_due_jobs() == 1
+    at_once.refresh()
+    assert at_once.status == TaskResultStatus.SUCCESSFUL
 
 
 def test_an_enqueue_is_part_of_the_transaction() -> None:
