@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext, gettext_lazy as _
 
-from hipq_django.admin.row_actions import RowActions, Verb
+from hipq_django.admin.row_actions import Choice, RowActions, Verb
 from hipq_django.api import control, requeueing
 from hipq_django.domain.states import WAITING
 from hipq_django.models import Job
@@ -33,6 +33,22 @@ def _drops_links(job: Job) -> _StrOrPromise:
     )
 
 
+def _becomes_final(job: Job) -> _StrOrPromise:
+    """Return what cancelling does to the job itself."""
+    if job.is_final:
+        return _("The job has ended, and stays as it is.")
+    return _(
+        "The job becomes final. A handler that is executing it is not stopped, but its "
+        "result and any answer that still comes are not used."
+    )
+
+
+def _has_enqueued(job: Job) -> bool:
+    """Whether there are jobs that may have to be cancelled with it, or after it has ended."""
+    children = Job.objects.using(job.using).filter(parent=job)
+    return (children.live() if job.is_final else children).exists()
+
+
 VERBS = {
     verb.name: verb
     for verb in (
@@ -48,16 +64,31 @@ VERBS = {
         Verb(
             "requeue", _("Requeue"), "requeue_job", requeueing.requeue, done=_("Requeued"),
             is_possible=lambda job: job.is_final,
+            is_dangerous=False,
+            choice=Choice(
+                "dependents",
+                _("Also requeue all jobs that were cancelled because it did not succeed"),
+                _("Requeued with its dependents"),
+                is_offered=requeueing.has_taken_down,
+            ),
         ),
         Verb(
             "cancel", _("Cancel"), "cancel_job", control.cancel, done=_("Cancelled"),
-            is_possible=lambda job: not job.is_final,
+            is_possible=lambda job: not job.is_final or _has_enqueued(job),
             confirm=_("Cancel this job"),
-            warning=lambda job: _(
-                "The job becomes final. A handler that is executing it is not stopped, but its "
-                "result and any answer that still comes are not used."
-            ),
+            warning=_becomes_final,
             asks_in_list=False,
+            choice=Choice(
+                "descendants",
+                _(
+                    "Cancel all live jobs that it has enqueued, and those that these have "
+                    "enqueued in turn"
+                ),
+                _("Cancelled with its descendants"),
+                is_offered=_has_enqueued,
+                is_ticked=lambda job: job.is_final,
+                is_atomic=False,
+            ),
         ),
     )
 }  # fmt: skip

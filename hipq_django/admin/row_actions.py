@@ -31,13 +31,30 @@ ids come back with a confirmation, and Django takes a form with at most 1,000 fi
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """What else is done with a row if its box is ticked, on the confirmation."""
+
+    name: str
+    """The argument of the verb's function that it sets; the field of the form is called so too."""
+    label: _StrOrPromise
+    done: _StrOrPromise
+    """What is said to be done, in place of what is without it."""
+    is_offered: Callable[[Any], bool]
+    """Whether a row has what the choice is about."""
+    is_ticked: Callable[[Any], bool] = lambda row: False
+    """Whether the box is ticked when it is shown."""
+    is_atomic: bool = True
+    """Whether it is one transaction."""
+
+
+@dataclass(frozen=True, slots=True)
 class Verb:
     """One thing to do to a row: by which permission and function, when, and what it warns of."""
 
     name: str
     label: _StrOrPromise
     permission: str
-    perform: Callable[[Any], Any]
+    perform: Callable[..., Any]
     done: _StrOrPromise
     is_possible: Callable[[Any], bool] = lambda row: True
     """Whether the row is such that it can be done at all; else the function says why not."""
@@ -53,6 +70,18 @@ class Verb:
     """Whether the action of the list asks where a row has a warning."""
     is_atomic: bool = True
     """Whether it is one transaction, with its line in the history; not what works in pages."""
+    is_dangerous: bool = True
+    """Whether the button that does it is red, after a confirmation."""
+    choice: Choice | None = None
+    """What else may be chosen before it is done; then it asks, also without a warning."""
+
+    def choice_for(self, row: Any) -> Choice | None:
+        """Return what may be chosen for a row."""
+        return self.choice if self.choice and self.choice.is_offered(row) else None
+
+    def chosen(self, request: HttpRequest) -> Choice | None:
+        """Return what was chosen."""
+        return self.choice if self.choice and self.choice.name in request.POST else None
 
 
 class RowActions(RowPages):
@@ -80,12 +109,17 @@ class RowActions(RowPages):
 
     def _perform(self, request: HttpRequest, row: Any, verb: Verb) -> tuple[Any, str]:
         """Do it and write it down, both or neither; return the row it led to, and what was done."""
-        before = copy(row)
-        with transaction.atomic(using=self.database) if verb.is_atomic else nullcontext():
-            result = verb.perform(row)
+        before, chosen = copy(row), verb.chosen(request)
+        is_atomic = verb.is_atomic and (chosen is None or chosen.is_atomic)
+
+        def said() -> str:
+            return str(chosen.done) if chosen else self.said(verb, before, result)
+
+        with transaction.atomic(using=self.database) if is_atomic else nullcontext():
+            result = verb.perform(row, **({chosen.name: True} if chosen else {}))
             with override(None):  # the history is English
-                self.write_down(request, row, result, self.said(verb, before, result))
-        return self.target(row, result), self.said(verb, before, result)
+                self.write_down(request, row, result, said())
+        return self.target(row, result), said()
 
     # From the list
 
@@ -94,7 +128,7 @@ class RowActions(RowPages):
     ) -> HttpResponse | None:
         """Do it to each row on its own; what is refused does not stop the others.
 
-        Ask before, with nothing done, where a row has a warning.
+        Ask before, with nothing done, where a row has a warning or a choice.
         """
         verb = self.verbs[name]
         ids = list(rows.order_by("pk").values_list("pk", flat=True)[: MAX_ROWS + 1])
@@ -105,8 +139,8 @@ class RowActions(RowPages):
             return None
         if verb.asks_in_list and "confirmed" not in request.POST:
             found = self.get_queryset(request).filter(pk__in=ids).order_by("pk")
-            if warned := [row for row in found if self._warning(row, verb)]:
-                return self._ask(request, verb, warned, ids)
+            if asked := [row for row in found if self._asks(row, verb)]:
+                return self._ask(request, verb, asked, ids)
         self._do_each(request, ids, verb)
         return None
 
@@ -114,7 +148,7 @@ class RowActions(RowPages):
         refusals = [text for pk in ids if (text := self._refusal(request, pk, verb))]
         if done := len(ids) - len(refusals):
             values = {
-                "done": verb.done,
+                "done": (verb.chosen(request) or verb).done,
                 "count": format_number(done),
                 "rows": model_ngettext(self.opts, done),
             }
@@ -156,8 +190,7 @@ class RowActions(RowPages):
                 "label": verb.label,
                 "name": verb.name,
                 "url": self.url(self.model, verb.name, row.pk),
-                "warning": verb.warning(row),
-                "confirm": verb.confirm or verb.label,
+                **self._confirmation(row, verb),
             }
             for verb in self.verbs.values()
             if self.is_offered(request, row, verb)
@@ -188,7 +221,7 @@ class RowActions(RowPages):
         row = self.get_object(request, object_id)
         if row is None:
             return self.gone(request, object_id)
-        if self._warning(row, verb) and "confirmed" not in request.POST:
+        if self._asks(row, verb) and "confirmed" not in request.POST:
             return self._ask(request, verb, [row])
         try:
             row, said = self._perform(request, row, verb)
@@ -201,30 +234,43 @@ class RowActions(RowPages):
 
     # The confirmation
 
-    def _warning(self, row: Any, verb: Verb) -> _StrOrPromise:
-        """Return what has to be confirmed before it is done to a row to which it can be done."""
+    def _asks(self, row: Any, verb: Verb) -> bool:
+        """Return whether something is to be confirmed, or chosen, before it is done to a row."""
         can_be = verb.is_possible(row) and verb.is_of_use(row, self.now)
-        return verb.warning(row) if can_be else ""
+        return can_be and self._confirmation(row, verb)["is_asked"]
+
+    def _confirmation(self, row: Any, verb: Verb) -> dict[str, Any]:
+        """Return what is said and asked before it is done to a row."""
+        warning, choice = verb.warning(row), verb.choice_for(row)
+        return {
+            "is_asked": bool(warning or choice),
+            "warning": warning,
+            "choice": choice,
+            "is_ticked": choice is not None and choice.is_ticked(row),
+            "is_dangerous": verb.is_dangerous,
+            "confirm": verb.confirm or verb.label,
+        }
 
     def _ask(
-        self, request: HttpRequest, verb: Verb, warned: Sequence[Any], ids: Sequence[int] = ()
+        self, request: HttpRequest, verb: Verb, asked: Sequence[Any], ids: Sequence[int] = ()
     ) -> HttpResponse:
         """Show what would be done; `ids` are all the rows that were selected in the list."""
-        named = [self.link(self.model, row.pk, title(row)) for row in warned[:MAX_SHOWN]]
+        named = [self.link(self.model, row.pk, title(row)) for row in asked[:MAX_SHOWN]]
         number = max(len(ids), 1)
         what = f"{format_number(number)} {model_ngettext(self.opts, number)}"
-        row = None if ids else warned[0]
+        row = None if ids else asked[0]
+        confirmation = self._confirmation(asked[0], verb)
         context = {
+            **confirmation,
             "title": f"{verb.label}: {what if row is None else title(row)}?",
             "original": row,
             "verb": verb,
-            "effect": verb.warning(warned[0]),
+            "effect": confirmation["warning"],
             "rows": named,
-            "more": len(warned) - len(named),
+            "more": len(asked) - len(named),
             "ids": ids,
             "checkbox": ACTION_CHECKBOX_NAME,
-            "is_dangerous": True,
-            "label": verb.confirm or verb.label,
+            "label": confirmation["confirm"],
             "back": request.get_full_path()
             if row is None
             else self.url(self.model, "change", row.pk),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from django.db import transaction
 from django.db.models import Q
 
@@ -17,6 +19,8 @@ from hipq_django.domain.states import Outcome
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.models import Job, Link
 from hipq_django.models.references import Keyed, final_job, twin, verb
+
+MOST_LOOKED_AT = 100
 
 
 @verb
@@ -62,25 +66,35 @@ def _requeue_with_dependents(origin: Job) -> Job:
     return copies[origin.pk]
 
 
+def has_taken_down(job: Job) -> bool:
+    """Return whether jobs were cancelled because this one did not succeed, not requeued since.
+
+    Of very many that followed it, the first are looked at.
+    """
+    if job.outcome == Outcome.SUCCEEDED:
+        return False
+    return next(_taken_down_by([job], MOST_LOOKED_AT), None) is not None
+
+
 def _taken_down(origin: Job) -> list[Job]:
     """Return the jobs that were cancelled because this one did not succeed, each once, in order."""
-    using, found = origin.using, dict[int, Job]()
+    found = dict[int, Job]()
     level = [origin]
     while level:
-        ids = [job.pk for job in level]
-        batches = {job.batch_id for job in level if job.batch_id}
-        follows = Q(needs__needs_job__in=ids) | Q(needs__needs_batch__in=batches)
-        rows = Job.objects.using(using).filter(follows, outcome=Outcome.CANCELLED)
-        rows = rows.select_related("queue", "job_type").order_by("pk").distinct()
-        level = [
-            job
-            for job in rows
-            if job.pk not in found
-            and was_ended_by(job.error, ids, batches)
-            and not job.successors.exists()  # it was requeued since
-        ]
+        level = [job for job in _taken_down_by(level) if job.pk not in found]
         found |= {job.pk: job for job in level}
     return [found[pk] for pk in sorted(found)]
+
+
+def _taken_down_by(jobs: Sequence[Job], most: int | None = None) -> Iterator[Job]:
+    """Yield the jobs that were cancelled because of one of these, and not requeued since."""
+    ids = [job.pk for job in jobs]
+    batches = {job.batch_id for job in jobs if job.batch_id}
+    follows = Q(needs__needs_job__in=ids) | Q(needs__needs_batch__in=batches)
+    rows = Job.objects.using(jobs[0].using).filter(follows, outcome=Outcome.CANCELLED)
+    for job in rows.select_related("queue", "job_type").order_by("pk").distinct()[:most]:
+        if was_ended_by(job.error, ids, batches) and not job.successors.exists():
+            yield job
 
 
 def _links_as_before(job: Job, fresh: Job, copies: dict[int, Job]) -> list[Link]:

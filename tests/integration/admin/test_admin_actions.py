@@ -13,7 +13,18 @@ import hipq_django as hipq
 from hipq_django.admin import job_actions, row_actions
 from hipq_django.database import clock
 from hipq_django.models import Job
-from tests.admin_pages import act, history, html, list_url, log_in, messages_of, page_url, press
+from tests.admin_pages import (
+    act,
+    confirm,
+    history,
+    html,
+    list_url,
+    log_in,
+    messages_of,
+    page_url,
+    press,
+)
+from tests.declaring import Declare
 from tests.factories import JobFactory
 from tests.hand_worker import HandWorker
 from tests.running import run_due_jobs
@@ -21,6 +32,7 @@ from tests.running import run_due_jobs
 pytestmark = pytest.mark.django_db
 
 ACTIONS = {"run_now": "run_job", "cancel": "cancel_job", "requeue": "requeue_job"}
+BOX = '<input type="checkbox" name="{}" value="1"'
 LABELS = {"run_now": "Run now</button>", "cancel": "Cancel …", "requeue": "Requeue</button>"}
 
 
@@ -327,3 +339,152 @@ def test_a_held_job_is_listed_with_what_it_waits_for(admin_client: Client, held:
 
     assert "waits for other jobs" in page
     assert "9000" not in page
+
+
+# With what follows a job, and with what it has enqueued
+
+
+@pytest.fixture
+def broken_chain(declare: Declare) -> list[Job]:
+    """A job that failed, and two that were cancelled because of it."""
+    jobs = hipq.chain(*(hipq.NewJob(name) for name in ("boom", "echo", "echo")))
+    run_due_jobs()
+    return [Job.objects.get(pk=job.pk) for job in jobs]
+
+
+@pytest.mark.parametrize("chosen", [True, False])
+def test_a_job_is_requeued_with_what_it_took_down_where_that_is_chosen(
+    client: Client, broken_chain: list[Job], chosen: bool
+) -> None:
+    log_in(client, "view_job", "requeue_job")
+    failed, *cancelled = broken_chain
+    url = page_url(failed, "requeue")
+
+    assert BOX.format("dependents") in html(client, page_url(failed))
+    assert BOX.format("dependents") in client.post(url).content.decode()
+    assert history(failed) == []
+
+    sent = {"confirmed": "1", **({"dependents": "1"} if chosen else {})}
+    response = client.post(url, sent, follow=True)
+
+    fresh = Job.objects.get(origin=failed)
+    again = Job.objects.filter(origin__in=cancelled).order_by("pk")
+    assert [job.hold_time is not None for job in again] == ([True, True] if chosen else [])
+    said = "Requeued with its dependents" if chosen else "Requeued"
+    assert messages_of(response) == [f"{said}: job {fresh.pk}."]
+    assert history(failed) == [f"{said} as job {fresh.pk}."]
+    assert history(fresh) == [f"{said} from job {failed.pk}."]
+
+
+def test_several_are_requeued_with_what_they_took_down(
+    client: Client, broken_chain: list[Job]
+) -> None:
+    log_in(client, "view_job", "requeue_job")
+    failed, alone = broken_chain[0], job_in("final")
+
+    asked = act(client, "requeue", failed, alone).content.decode()
+    assert BOX.format("dependents") in asked
+    assert page_url(failed) in asked
+    assert page_url(alone) not in asked
+    assert not Job.objects.live().exists()
+
+    said = messages_of(act(client, "requeue", failed, alone, confirmed="1", dependents="1"))
+    assert said == ["Requeued with its dependents: 2 jobs."]
+    assert Job.objects.live().count() == 4
+
+
+@pytest.mark.parametrize("what", ["succeeded", "cancelled by hand", "requeued since"])
+def test_a_job_that_has_nothing_to_requeue_with_it_is_requeued_at_once(
+    client: Client, broken_chain: list[Job], what: str
+) -> None:
+    log_in(client, "view_job", "requeue_job")
+    job = broken_chain[0]
+    if what == "succeeded":
+        job, _ = hipq.chain(hipq.NewJob("echo"), hipq.NewJob("echo"))
+        run_due_jobs()
+    elif what == "cancelled by hand":
+        job, follower = hipq.chain(hipq.NewJob("boom"), hipq.NewJob("echo"))
+        hipq.cancel(follower)
+        run_due_jobs()
+    else:
+        hipq.requeue(job, dependents=True)
+
+    assert "dependents" not in html(client, page_url(job))
+    client.post(page_url(job, "requeue"))
+    assert len(history(job)) == 1
+
+
+@pytest.fixture
+def family(declare: Declare) -> list[Job]:
+    """A job that waits for its answer, one that it has enqueued, and one that this has."""
+
+    def ask(job: Job) -> object:
+        if job.job_data:
+            hipq.enqueue("spread", job.job_data - 1)
+        return hipq.WAIT
+
+    declare("spread")(ask)
+    hipq.enqueue("spread", 2)
+    run_due_jobs()
+    return list(Job.objects.order_by("pk"))
+
+
+@pytest.mark.parametrize("chosen", [True, False])
+def test_a_job_is_cancelled_with_what_it_has_enqueued_where_that_is_chosen(
+    client: Client, family: list[Job], chosen: bool
+) -> None:
+    log_in(client, "view_job", "cancel_job")
+    job = family[0]
+
+    assert BOX.format("descendants") in html(client, page_url(job))
+    assert BOX.format("descendants") in client.post(page_url(job, "cancel")).content.decode()
+    sent = {"descendants": "1"} if chosen else {}
+    response = confirm(client, "cancel", job, **sent)
+
+    assert Job.objects.live().count() == (0 if chosen else 2)
+    said = "Cancelled with its descendants" if chosen else "Cancelled"
+    assert messages_of(response) == [f"{said}: job {job.pk}."]
+    assert history(job) == [f"{said}."]
+
+
+def test_what_a_job_that_has_ended_has_enqueued_is_cancelled(
+    client: Client, family: list[Job]
+) -> None:
+    log_in(client, "view_job", "cancel_job")
+    job = family[0]
+    hipq.complete(job, 1)
+
+    page = html(client, page_url(job))
+    assert f"{BOX.format('descendants')} checked" in page
+    assert "The job has ended, and stays as it is." in page
+    said = messages_of(confirm(client, "cancel", job))
+    assert said == [f"cancel: job {job.pk} is final (succeeded); use requeue to run it once more."]
+    confirm(client, "cancel", job, descendants="1")
+
+    assert not Job.objects.live().exists()
+    assert Job.objects.get(pk=job.pk).outcome == "succeeded"
+    assert history(job) == ["Cancelled with its descendants."]
+    assert page_url(job, "cancel") not in html(client, page_url(job))  # nothing is left to cancel
+
+
+def test_a_job_that_has_enqueued_nothing_is_cancelled_alone(client: Client) -> None:
+    log_in(client, "view_job", "cancel_job")
+
+    assert "descendants" not in html(client, page_url(job_in("running")))
+
+
+@pytest.mark.parametrize(
+    ("button", "choice"), [("requeue", "dependents"), ("cancel", "descendants")]
+)
+def test_no_choice_does_without_the_permission_of_its_button(
+    client: Client, broken_chain: list[Job], family: list[Job], button: str, choice: str
+) -> None:
+    log_in(client, "view_job", "change_job", *(set(ACTIONS.values()) - {ACTIONS[button]}))
+    job = broken_chain[0] if button == "requeue" else family[0]
+
+    assert choice not in html(client, page_url(job))
+    sent = {"confirmed": "1", choice: "1"}
+    assert client.post(page_url(job, button), sent).status_code == 403
+    act(client, button, job, **sent)
+    assert history(job) == []
+    assert Job.objects.live().count() == 3
