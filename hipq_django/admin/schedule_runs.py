@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
+from django.db.models import OuterRef, QuerySet, Subquery
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _, ngettext
 
-from hipq_django.admin.display import format_number, when
+from hipq_django.admin.display import badge, format_number, when
 from hipq_django.admin.job_panel import standing
 from hipq_django.domain.states import NONE
 from hipq_django.models import Job, Schedule, ScheduleRun
@@ -20,17 +22,30 @@ Link = Callable[[type[Job], object, object], str]
 """Returns a link to the page of a row, with a text."""
 
 
-def last_line(schedule: Schedule, now: datetime, link: Link) -> str:
-    """Return the last due time and what became of it."""
-    run = schedule.runs.order_by("-due_time", "-pk").first()
-    return "-" if run is None else _line(run, now, link)
+class Became(NamedTuple):
+    """A run, and the job that was made of it, if there is one and it was not deleted."""
+
+    run: ScheduleRun
+    job: Job | None
+
+
+def last_of(schedules: Sequence[Schedule]) -> dict[int, Became]:
+    """Return the last run of each schedule, by its id: two queries for all of them."""
+    if not schedules:
+        return {}
+    using = schedules[0].using
+    runs = ScheduleRun.objects.using(using)
+    last = runs.filter(schedule=OuterRef("pk")).order_by("-due_time", "-pk").values("pk")[:1]
+    rows = Schedule.objects.using(using).filter(pk__in=[row.pk for row in schedules])
+    found = _with_jobs(runs.filter(pk__in=rows.values_list(Subquery(last))), using)
+    return {became.run.schedule_id: became for became in found}
 
 
 def history(schedule: Schedule, now: datetime, link: Link) -> str:
     """Return the dots of the last two weeks, and the last twenty lines."""
-    runs = schedule.runs.order_by("-due_time", "-pk")
-    lines = ((_line(run, now, link),) for run in runs[:LINES])
-    recent = list(runs.filter(due_time__gt=now - FORTNIGHT)[:DOTS])
+    found = _with_jobs(schedule.runs.order_by("-due_time", "-pk")[:DOTS], schedule.using)
+    recent = [became for became in found if became.run.due_time > now - FORTNIGHT]
+    lines = ((line(became, now, link),) for became in found[:LINES])
     return format_html(
         "{}{}",
         _dots(recent[::-1], link),
@@ -38,30 +53,48 @@ def history(schedule: Schedule, now: datetime, link: Link) -> str:
     )
 
 
-def _line(run: ScheduleRun, now: datetime, link: Link) -> str:
-    job = link(Job, run.job_id, _("job %(id)s") % {"id": run.job_id}) if run.job_id else ""
+def _with_jobs(runs: QuerySet[ScheduleRun], using: str) -> list[Became]:
+    jobs = Job.objects.using(using).only("state", "outcome", "worker", "has_pending_answer")
+    found = jobs.in_bulk([pk for run in runs if (pk := _made(run))])
+    return [Became(run, found.get(_made(run))) for run in runs]
+
+
+def _made(run: ScheduleRun) -> int:
+    """Return the id of the job that was made; that of a skipped one was in its way."""
+    return 0 if run.kind == ScheduleRun.Kind.SKIPPED else run.job_id or 0
+
+
+def line(became: Became, now: datetime, link: Link) -> str:
+    """Return a due time, what became of it, and how its job stands."""
+    run, job = became
     reason = "" if run.reason == NONE else run.reason
     many = ""
     if run.count > 1:
         text = ngettext("(%(count)s time)", "(%(count)s times)", run.count)
         many = f" {text % {'count': format_number(run.count)}}"
     moment = when(run.due_time, now)
-    return format_html("{} {}{} {} {}", moment, run.get_kind_display(), many, job, reason)
+    name = _("job %(id)s") % {"id": run.job_id}
+    said = [
+        format_html("{} {}{}", moment, run.get_kind_display(), many),
+        link(Job, run.job_id, name) if run.job_id else "",
+        badge(*standing(job)) if job is not None else "",
+        reason,
+    ]
+    return format_html_join(" ", "{}", ((part,) for part in said if part))
 
 
-def _dots(runs: list[ScheduleRun], link: Link) -> str:
+def _dots(runs: Sequence[Became], link: Link) -> str:
     """Return a dot for each due time, oldest first; its text says all that its colour says."""
     if not runs:
         return ""
-    found = Job.objects.using(runs[0].using).filter(pk__in=[run.job_id for run in runs])
-    jobs = found.select_related("job_type", "queue").in_bulk()
-    dots = ((_dot(run, jobs.get(run.job_id or 0), link),) for run in runs)
+    dots = ((_dot(became, link),) for became in runs)
     return format_html('<div class="hipq-dots">{}</div>', format_html_join(" ", "{}", dots))
 
 
-def _dot(run: ScheduleRun, job: Job | None, link: Link) -> str:
-    became, tone = (run.get_kind_display(), "cancelled") if job is None else standing(job)
-    said = f"{timezone.localtime(run.due_time):%Y-%m-%d %H:%M:%S %Z}: {became}"
+def _dot(became: Became, link: Link) -> str:
+    run, job = became
+    text, tone = (run.get_kind_display(), "cancelled") if job is None else standing(job)
+    said = f"{timezone.localtime(run.due_time):%Y-%m-%d %H:%M:%S %Z}: {text}"
     dot = format_html(
         '<span class="hipq-dot hipq-{}" role="img" title="{}" aria-label="{}"></span>',
         tone, said, said,

@@ -8,6 +8,7 @@ from typing import Any
 from django.contrib import admin, messages
 from django.contrib.admin.actions import delete_selected
 from django.contrib.admin.utils import unquote
+from django.contrib.admin.views.main import ChangeList
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils import timezone
@@ -15,7 +16,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext, gettext_lazy as _, ngettext
 
 from hipq_django.admin import schedule_runs, schedule_times
-from hipq_django.admin.base import column
+from hipq_django.admin.base import RowList, column
 from hipq_django.admin.display import NOTHING, badge, format_number, title, when
 from hipq_django.admin.row_actions import RowActions, Verb
 from hipq_django.admin.schedule_form import BackfillForm, ScheduleForm
@@ -34,7 +35,7 @@ VERBS = {
         Verb(
             "run_now", _("Run now"), "run_schedule",
             lambda row: verbs.run_schedule(row.name, instance=row.instance),
-            done=_("Run now"),
+            done=_("Run by hand"),
         ),
         Verb(
             "pause", _("Pause"), "pause_schedule",
@@ -52,6 +53,18 @@ VERBS = {
         ),
     )
 }  # fmt: skip
+
+
+class ScheduleList(RowList):
+    """Knows what became of the last due time of each schedule of the page."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        """Give each schedule its last run."""
+        super().get_results(request)
+        self.result_list = list(self.result_list)
+        last = schedule_runs.last_of(self.result_list)
+        for row in self.result_list:
+            row.last = last.get(row.pk)
 
 
 @admin.register(Schedule)
@@ -74,6 +87,10 @@ class ScheduleAdmin(RowActions):
     """What an editable page shows beside the form."""
     actions = (*VERBS, "delete_selected")
     verbs = VERBS
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        """Return the list that knows the last runs."""
+        return ScheduleList
 
     # The page
 
@@ -266,9 +283,9 @@ class ScheduleAdmin(RowActions):
         return format_html("{}{}", format_html_join(", ", "{}", links) or NOTHING, more)
 
     @admin.display(description=_("last due time"))
-    def last_run(self, row: Schedule) -> str:
+    def last_run(self, row: Any) -> str:
         """What became of the last one."""
-        return schedule_runs.last_line(row, self.now, self.link)
+        return schedule_runs.line(row.last, self.now, self.link) if row.last else NOTHING
 
     @admin.display(description=_("what became of its due times"))
     def runs_shown(self, row: Schedule) -> str:
@@ -309,7 +326,7 @@ class ScheduleAdmin(RowActions):
     def said(self, verb: Verb, before: Any, result: Any) -> str:
         """Return what was done, with the job that was made."""
         if isinstance(result, Job):
-            return gettext("Run now as job %(id)s") % {"id": result.pk}
+            return gettext("Run by hand as job %(id)s") % {"id": result.pk}
         return super().said(verb, before, result)
 
 
