@@ -18,6 +18,7 @@ from hipq_django.domain.validation import aware_moment, checked_number
 from hipq_django.flow.delivering import wake
 from hipq_django.flow.exceptions import FlowError
 from hipq_django.flow.family import tree_of
+from hipq_django.flow.library.graph import GRAPH
 from hipq_django.flow.models import Node
 from hipq_django.flow.publishing import announce_status
 from hipq_django.flow.status import deleted
@@ -42,13 +43,20 @@ def run(
         if wanted is None:
             return None
         row = locked_node(wanted)
-        if row.rest not in RUNS_BY_ITSELF:
+        if not runs_by_itself(row.rest, row.job_type.name):
             if not force:
                 return None
             row.rest, row.doomed = Rest.COMPLETED, False
             Node.objects.using(using).filter(pk=row.pk).update(rest=row.rest, doomed=False)
+            if row.parent_id is not None:  # to which its end will show no change
+                wake([row.parent_id], row.instance, using, clock.now(using))
         run_row(row, at=moment_of(at, wait, clock.now(using)))
     return row
+
+
+def runs_by_itself(rest: str, component: str) -> bool:
+    """Whether a node runs without force; a failed graph does, to tell how its children are now."""
+    return rest in RUNS_BY_ITSELF or (rest == Rest.FAILED and component == GRAPH)
 
 
 def _parent_of(node: Node) -> Node | None:
@@ -159,7 +167,7 @@ def resume(node: Node) -> None:
     with write_transaction(node.using):
         row = locked_node(node)
         Node.objects.using(node.using).filter(pk=node.pk).update(paused=False)
-        if row.rest not in (Rest.FAILED, Rest.TERMINATED):
+        if row.rest == Rest.TERMINATING or runs_by_itself(row.rest, row.job_type.name):
             wake([row.pk], row.instance, row.using, clock.now(row.using))
 
 

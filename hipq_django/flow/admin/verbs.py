@@ -14,8 +14,9 @@ from django.utils.translation import gettext_lazy as _
 from hipq_django.flow.admin.filters import STATUS_NAMES, has_failed
 from hipq_django.flow.exceptions import FlowError
 from hipq_django.flow.library.graph import GRAPH
+from hipq_django.flow.lifecycle import runs_by_itself
 from hipq_django.flow.models import Node
-from hipq_django.flow.values import RUNS_BY_ITSELF, Rest
+from hipq_django.flow.values import Rest
 
 if TYPE_CHECKING:
     from django.utils.functional import _StrOrPromise
@@ -127,8 +128,7 @@ def _run(node: Node) -> None:
 
 def needs_force(node: Node) -> bool:
     """Whether it runs by force only: a failed graph goes on as soon as its children do."""
-    is_repaired = node.rest == Rest.FAILED and node.job_type.name == GRAPH
-    return node.rest not in RUNS_BY_ITSELF and not is_repaired
+    return not runs_by_itself(node.rest, node.job_type.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ VERBS = {
     for verb in (
         Verb(
             "run", _("Run"), "run_node", _run, _("Set to run"),
-            lambda node: node.rest in RUNS_BY_ITSELF and not node.paused,
+            lambda node: not (needs_force(node) or node.paused),
             _("The next free worker runs a node once; if a run of it is under way, one follows."),
         ),
         Verb(

@@ -18,15 +18,14 @@ from hipq_django.domain.states import Phase
 from hipq_django.flow.base import Component, Suspended
 from hipq_django.flow.contexts import context, inside_run, set_group
 from hipq_django.flow.exceptions import FlowError
-from hipq_django.flow.library.graph import GRAPH
-from hipq_django.flow.lifecycle import run as force
+from hipq_django.flow.lifecycle import run as force, runs_by_itself
 from hipq_django.flow.logs import log_entry
 from hipq_django.flow.models import Node
 from hipq_django.flow.runs import dispatching, ending
 from hipq_django.flow.runs.loading import load
 from hipq_django.flow.runs.run import Run
 from hipq_django.flow.stages import Sweep
-from hipq_django.flow.values import RUNS_BY_ITSELF, Rest
+from hipq_django.flow.values import Rest
 from hipq_django.models import Worker
 from hipq_django.scheduler.companions import Persist
 from hipq_django.transitions.values import Claim, Persisted, Result
@@ -133,7 +132,7 @@ def _may_run(run: Run) -> bool:
             raise NodeLocked(left)
     if run.is_shutdown:
         return node.rest == Rest.TERMINATING
-    return node.rest in RUNS_BY_ITSELF or (node.rest == Rest.FAILED and run.declared.name == GRAPH)
+    return runs_by_itself(node.rest, run.declared.name)
 
 
 def _call_masked(run: Run) -> Any:

@@ -30,7 +30,7 @@ from hipq_django.flow.declaring import find_component
 from hipq_django.flow.delivering import LockedPortError, wake
 from hipq_django.flow.exceptions import UnknownComponentError
 from hipq_django.flow.family import delete_rows, tree_of
-from hipq_django.flow.library.graph import GRAPH
+from hipq_django.flow.lifecycle import runs_by_itself
 from hipq_django.flow.models import Node, Wake
 from hipq_django.flow.publishing import announce, announce_status
 from hipq_django.flow.rate import take_run, turn_of
@@ -42,10 +42,9 @@ from hipq_django.flow.statements import (
     next_page_of_wakes,
     update_nodes,
 )
-from hipq_django.flow.values import RUNS_BY_ITSELF, Rest
+from hipq_django.flow.values import Rest
 from hipq_django.models import Job
 
-FAILED = Rest.FAILED
 PAGE_SIZE = 1000
 SWEEP_SIZE = 500
 
@@ -107,9 +106,9 @@ def _dispatch_one(node: int, page: PageOfWakes, config: InstanceSettings, using:
 
 
 def _fail_alone(pk: int, page: PageOfWakes, error: str, using: str) -> int:
-    rows = Node.objects.using(using).filter(pk=pk, rest__in=RUNS_BY_ITSELF, job_id=None)
+    rows = Node.objects.using(using).filter(pk=pk, job_id=None)
     node = locked(rows.select_related("job_type"), skip_locked=True).first()
-    if node is None:
+    if node is None or not runs_by_itself(node.rest, node.job_type.name):
         return 0
     fail_without_run(node, error, using, clock.now(using))
     wakes = lock_wakes(page, using)
@@ -191,8 +190,7 @@ def _run(woken: Sequence[_Woken], config: InstanceSettings, using: str) -> set[i
 def _may_run(node: Any) -> bool:
     if node.paused and node.rest != Rest.TERMINATING:
         return False
-    is_graph = node.component == GRAPH  # which tells of its children, also if one has failed
-    return node.rest in (*RUNS_BY_ITSELF, Rest.TERMINATING) or (is_graph and node.rest == FAILED)
+    return node.rest == Rest.TERMINATING or runs_by_itself(node.rest, node.component)
 
 
 def _hasten(woken: _Woken, using: str, now: datetime) -> bool:

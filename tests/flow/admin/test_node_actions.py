@@ -203,8 +203,9 @@ def test_run_by_force_runs_the_ancestors_that_were_chosen(
         response = act(client, "run_by_force", child, confirmed="1", ancestors=[root.pk])
 
     assert messages_of(response) == ["Set to run by force: 2 nodes."]
-    assert (root.status, middle.status, child.status) == ("queued", "completed", "queued")
+    assert (root.status, child.status) == ("queued", "queued")
     assert history(root) == history(child) == ["Set to run by force."]
+    assert history(middle) == []
 
 
 def test_run_by_force_takes_no_other_nodes(client: Client, family: tuple[Node, Node, Node]) -> None:
@@ -226,6 +227,20 @@ def test_run_by_force_offers_no_graph_which_follows_its_children(client: Client)
     assert graph.status == "failed"
 
     assert "ancestors" not in html(client, page_url(graph.children["a"], "run_by_force"))
+
+
+def test_a_failed_graph_is_run_without_force(client: Client) -> None:
+    log_in(client, "view_node", "run_node")
+    graph = flow.start({"nodes": {"a": {"component": "t.cards", "init": True}}})
+    graph.children["a"].inputs["order"].write({"bad": True, "card": "4", "id": 1})
+    testing.drain(errors=False)
+    page = html(client, page_url(graph))
+    assert page_url(graph, "run_by_force") not in page
+    assert page_url(graph, "run") in page
+
+    confirm(client, "run", graph)
+
+    assert testing.due(graph) == 1
 
 
 def test_pause_and_resume(client: Client) -> None:

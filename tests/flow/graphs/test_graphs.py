@@ -288,6 +288,45 @@ def test_a_graph_tells_how_its_children_are() -> None:
     assert Recorder.calls.count("perform") == 3
 
 
+def failed_graph() -> flow.Node:
+    """Return a graph in a graph, both failed; the child that raised does so no more."""
+    inner = {"nodes": {"one": {"component": "t.recorder"}}}
+    flow.graph("t.recorder_in_a_graph", inner)
+    graph = flow.start({"nodes": {"inner": {"component": "t.recorder_in_a_graph"}}})
+    child = graph.children["inner"].children["one"]
+    child.state.set(perform=["raise"])
+    child.run()
+    testing.drain(errors=False)
+    assert [graph.status, graph.children["inner"].status] == ["failed", "failed"]
+    child.state.set(perform=[])
+    return graph
+
+
+@pytest.mark.parametrize("is_paused", [False, True])
+def test_a_failed_graph_is_repaired_with_its_child(is_paused: bool) -> None:
+    graph = failed_graph()
+    inner = graph.children["inner"]
+    if is_paused:
+        inner.pause()
+    inner.children["one"].run(force=True)
+    testing.drain()
+    if is_paused:
+        assert [graph.status, inner.status] == ["failed", "failed"]
+        inner.resume()
+        testing.drain()
+
+    assert [graph.status, inner.status] == ["completed", "completed"]
+
+
+def test_a_failed_graph_runs_when_it_is_asked_to() -> None:
+    graph = failed_graph()
+
+    assert graph.run() == graph
+    assert testing.due(graph) == 1
+    testing.drain()
+    assert graph.status == "failed"
+
+
 def test_a_graph_in_a_graph() -> None:
     flow.graph("t.twice", TWICE)
     outer = {
