@@ -101,8 +101,11 @@ def _dispatch_one(node: int, page: PageOfWakes, config: InstanceSettings, using:
         if is_locked_out(error):
             return 0
         events.error("node_not_run", "no run could be made of it", node=node, exception=error)
-        with worker_transaction(using):
-            return _fail_alone(node, page, error_of(error), using)
+        try:
+            with worker_transaction(using):
+                return _fail_alone(node, page, error_of(error), using)
+        except LockedPortError:
+            return 0
 
 
 def _fail_alone(pk: int, page: PageOfWakes, error: str, using: str) -> int:
