@@ -592,13 +592,27 @@ def test_schedules_made_by_hand_are_not_retired(hourly: Any) -> None:
     assert declared.retire(get_instance()) == 0
 
 
-def test_new_rules_of_a_zone_move_the_next_time(hourly: Any) -> None:
+def test_new_rules_of_a_zone_move_the_next_time(
+    hourly: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     hourly()
-    Schedule.objects.update(next_time=at(1.5))
+    declared.sync("default")
+    assert "schedule_moved" not in caplog.text
 
+    Schedule.objects.update(next_time=at(1.5))
     declared.sync("default")
 
     assert row().next_time == at(1)
+    [said] = [r for r in caplog.records if getattr(r, "event", "") == "schedule_moved"]
+    assert (
+        vars(said).items()
+        >= {
+            "levelname": "WARNING",
+            "schedule": "hourly",
+            "before": "2025-01-06 13:30:00+00:00",
+            "after": "2025-01-06 13:00:00+00:00",
+        }.items()
+    )
 
 
 @pytest.mark.parametrize(
