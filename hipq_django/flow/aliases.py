@@ -73,7 +73,12 @@ def check_alias(node: Node, name: str) -> None:
     rows = Alias.objects.using(node.using).select_related("node")
     row = rows.get(instance=node.instance, name=name)
     if row.node_id != node.pk:
-        raise AliasTakenError(f"alias {name!r} is that of {row.node}; remove it there.", row.node)
+        raise alias_taken(name, row.node)
+
+
+def alias_taken(name: str, node: Node) -> AliasTakenError:
+    """Return the error of an alias that a node has."""
+    return AliasTakenError(f"alias {name!r} is that of {node}; remove it there.", node)
 
 
 def checked_alias(name: object) -> str:

@@ -20,12 +20,12 @@ from hipq_django.domain.serialization import to_json
 from hipq_django.domain.validation import checked_data, checked_name
 from hipq_django.engines.rows import mark_in
 from hipq_django.exceptions import InvalidJobError, UnknownOptionError, nearest_name
-from hipq_django.flow.aliases import MAX_ID, checked_alias, find
+from hipq_django.flow.aliases import MAX_ID, alias_taken, checked_alias, find
 from hipq_django.flow.declared_ports import ANY, PortOptions, port_options
 from hipq_django.flow.declaring import ComponentDeclaration, find_component
 from hipq_django.flow.exceptions import FamilyError, FlowError, NodeDeletedError
 from hipq_django.flow.family import MAX_NAME_CHARS, check_depth, checked_child_name, name_taken
-from hipq_django.flow.lifecycle import locked_node, run_row
+from hipq_django.flow.lifecycle import locked_node, moment_of, run_row
 from hipq_django.flow.models import Message, Node, NodePort
 from hipq_django.flow.ports import lock_against_deletion, set_channels
 from hipq_django.flow.values import NOTHING
@@ -49,22 +49,23 @@ def start(  # noqa: PLR0913 - the options of a node, by their names
     data: Mapping[str, Sequence[Any]] | None = None,
     job: Mapping[str, Any] | None = None,
     run: bool = True,
-    on_conflict: str = "raise",
     instance: str = DEFAULT,
 ) -> Node:
     """Create a node of a component, and let it run; all of it or nothing.
 
-    `component` is a name, a class or function, or the spec of a graph. `args` are what `perform` is
-    called with; `parent` and `name` place it in a tree; `alias` is a name by which it is found, and
-    with `on_conflict="return"` the node that has it is returned; `inputs` and `outputs` are options
-    of ports, `data` the first messages of in-ports; `job` options of its runs' jobs: priority,
-    throttle_factor, timeout, time_windows, queue, data. With `run=False` it waits for messages.
+    `component` is a name, a class or function. `args` are what `perform` is called with; `parent`
+    and `name` place it in a tree; `alias` is a name by which it is found; `inputs` and `outputs`
+    are options of ports, `data` the first messages of in-ports; `job` options of its runs' jobs:
+    priority, throttle_factor, timeout, time_windows, queue, data. With `run=False` it waits for
+    messages.
     """
+    using = database_of(instance)
     declared, creator = find_component(instance, component), _checked_creator(by)
     declared.component.check_args(args)
-    with write_transaction(get_instance(instance).database):
-        if found := _found(alias, on_conflict, instance):
-            return found
+    due = moment_of(at, None, clock.now(using))
+    with write_transaction(using):
+        if alias is not None and (other := find(checked_alias(alias), instance=instance)):
+            raise alias_taken(alias, other)
         node = _create(declared, args, parent, name, checked_job(job, instance), instance)
         node.created_by = f"node:{parent.pk}" if parent is not None and not by else creator
         _insert(node)
@@ -74,12 +75,12 @@ def start(  # noqa: PLR0913 - the options of a node, by their names
         for port, values in (data or {}).items():
             node.inputs[port].write_many(values)
         if run:
-            run_row(node, at=at)
+            run_row(node, at=due)
     return node
 
 
-OPTIONS = start.__kwdefaults__.keys() - {"instance"}
-"""The names of the options of `start` that say what a node is to be."""
+OPTIONS = start.__kwdefaults__.keys() - {"instance"} | {"on_conflict"}
+"""The names of the options of `flow.start` that say what a node is to be."""
 
 _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "args": (lambda value: isinstance(value, list | tuple), "a list"),
@@ -91,8 +92,9 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "job": (lambda value: isinstance(value, Mapping), 'a dict of options, {"priority": 5}'),
     "inputs": (lambda value: isinstance(value, Mapping), 'a dict, {"order": {"default": 1}}'),
     "outputs": (lambda value: isinstance(value, Mapping), 'a dict, {"out": {"channels": ["/a"]}}'),
+    "on_conflict": (lambda value: value in ("raise", "return"), "'raise' or 'return'"),
 }
-"""What the options of `start` have to be, if they are given."""
+"""What the options of `flow.start` have to be, if they are given."""
 
 
 def _is_list(values: Any) -> bool:
@@ -100,7 +102,7 @@ def _is_list(values: Any) -> bool:
 
 
 def check_given(options: Mapping[str, Any]) -> None:
-    """Raise `FlowError` for an option of `start` that is of another kind than it has to be.
+    """Raise `FlowError` for an option of `flow.start` that is not what it than it has to be.
 
     Raise `UnknownOptionError` for one that there is not.
     """
@@ -119,15 +121,6 @@ def database_of(instance: str) -> str:
     return get_instance(instance).database
 
 
-def _found(alias: str | None, on_conflict: str, instance: str) -> Node | None:
-    """Return the node that has the alias, if that is wanted."""
-    if on_conflict not in ("raise", "return"):
-        raise FlowError(f"flow.start: on_conflict={on_conflict!r}; give 'raise' or 'return'.")
-    if alias is None or on_conflict == "raise":
-        return None
-    return find(checked_alias(alias), instance=instance)
-
-
 def _create(
     declared: ComponentDeclaration,
     args: Sequence[Any],
@@ -137,10 +130,15 @@ def _create(
     instance: str,
 ) -> Node:
     """Return the unsaved node, whose place in the tree is free."""
-    using = get_instance(instance).database
+    using = database_of(instance)
     if parent is None and name is not None:
         raise FamilyError(f"flow.start: name={name!r} needs a parent; or give alias={name!r}.")
     if parent is not None:
+        if parent.instance != instance:
+            raise FamilyError(
+                f"flow.start: {parent} is of instance {parent.instance!r}, and so are its "
+                f"children; give instance={parent.instance!r}."
+            )
         _lock_parent(parent, checked_child_name(name))
     job_type = get_job_type(instance, declared.name)
     queue = get_queue(instance, job.get("queue") or job_type.queue.name)

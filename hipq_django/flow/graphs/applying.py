@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from asgiref.sync import sync_to_async
@@ -18,7 +19,7 @@ from hipq_django.flow.aliases import find
 from hipq_django.flow.connecting import disconnect
 from hipq_django.flow.declared_ports import ANY, PortOptions
 from hipq_django.flow.declaring import find_component
-from hipq_django.flow.exceptions import FamilyError, GraphError
+from hipq_django.flow.exceptions import AliasTakenError, FamilyError, GraphError
 from hipq_django.flow.graphs.check import problems_of
 from hipq_django.flow.graphs.knowing import facts_of
 from hipq_django.flow.graphs.named import graph_named
@@ -73,31 +74,39 @@ def start(component: Any, *, instance: str = DEFAULT, **options: Any) -> Node:
     data; and `run=False` if it is to wait for messages.
     """
     creating.check_given(options)
+    returns = options.pop("on_conflict", None) == "return"
     spec = _spec_of(component, instance)
-    if spec is None:
-        return creating.start(component, instance=instance, **options)
+    try:
+        if spec is None:
+            return creating.start(component, instance=instance, **options)
+        return _start_graph(spec, instance, **options)
+    except AliasTakenError as error:  # before, or by somebody who was quicker
+        if returns:
+            return error.node
+        raise
+
+
+def _start_graph(
+    spec: Mapping[str, Any],
+    instance: str,
+    *,
+    at: datetime | float | None = None,
+    run: bool = True,
+    data: Mapping[str, Sequence[Any]] | None = None,
+    **options: Any,
+) -> Node:
+    """Create the node of a graph with all its nodes; those that run at once do so `at` a moment."""
     checked = checked_spec(spec, instance=instance)
+    for side, direction in (("inputs", "in"), ("outputs", "out")):
+        own: dict[str, Any] = {name: {} for name in checked.own_ports(direction)}
+        options[side] = own | dict(options.get(side) or {})
     with write_transaction(creating.database_of(instance)):
-        before = options.get("alias") and find(options["alias"], instance=instance)
-        first, data = options.pop("run", True), options.pop("data", None)
-        node = creating.start(
-            Graph,
-            instance=instance,
-            run=False,
-            **{
-                **options,
-                "inputs": {name: {} for name in checked.inputs} | dict(options.get("inputs") or {}),
-                "outputs": {name: {} for name in checked.outputs}
-                | dict(options.get("outputs") or {}),
-            },
-        )
-        if node == before:
-            return node
-        _apply(node, checked, spec)
+        node = creating.start(Graph, instance=instance, at=at, run=False, **options)
+        _apply(node, checked, spec, at)
         for port, values in (data or {}).items():
             node.inputs[port].write_many(values)
-        if first:
-            lifecycle.run_row(node)
+        if run:
+            lifecycle.run_row(node, at=at)
     return node
 
 
@@ -127,7 +136,7 @@ def apply(node: Node, spec: object, *, only_public: bool = False) -> None:
         lifecycle.run_row(row)
 
 
-def _apply(node: Node, spec: Spec, given: Any) -> None:
+def _apply(node: Node, spec: Spec, given: Any, at: datetime | float | None = None) -> None:
     """Make the children, ports and connections of a graph, whose row is locked or new."""
     before = _keep_spec(node, given)
     there = _locked_children(node)
@@ -137,7 +146,7 @@ def _apply(node: Node, spec: Spec, given: Any) -> None:
     nodes, joined = {"": node}, spec.joined_ports()
     for name, wanted in spec.nodes.items():
         change = Change(name, before.nodes.get(name), wanted, joined)
-        nodes[name] = _changed(there[name], change) if name in there else _new(node, change)
+        nodes[name] = _changed(there[name], change) if name in there else _new(node, change, at)
     _connect(node, nodes, gone, spec)
 
 
@@ -186,7 +195,7 @@ class Change(NamedTuple):
     joined: Mapping[tuple[str, str], set[str]]
 
 
-def _new(parent: Node, change: Change) -> Node:
+def _new(parent: Node, change: Change, at: datetime | float | None) -> Node:
     """Return a node that was not there: one that is started, or adopted."""
     name, wanted = change.name, change.wanted
     if wanted.adopted is None:
@@ -199,6 +208,7 @@ def _new(parent: Node, change: Change) -> Node:
             outputs=wanted.options("out"),
             job=wanted.job_options,
             run=wanted.init is True,
+            at=at,
             instance=parent.instance,
         )
     else:

@@ -356,7 +356,8 @@ class Node(NodeRow):
         """Start a node below this one; options are those of `flow.start`."""
         from hipq_django.flow.graphs.applying import start
 
-        return start(component, **{**options, "parent": self, "name": name, "by": ""})
+        of_this = {"parent": self, "name": name, "by": ""}
+        return start(component, **{"instance": self.instance, **options, **of_this})
 
     def apply(self, spec: Mapping[str, Any]) -> None:
         """Let a graph be as a new spec says; raise `GraphError` with all that is wrong with it."""

@@ -62,11 +62,15 @@ def test_job_options_are_those_of_the_runs() -> None:
         {"by": 5},
         {"at": 1e15},
         {"at": 10**400},
+        {"at": "tomorrow"},
+        {"at": 1e15, "run": False},
+        {"on_conflict": "replace"},
     ],
 )
-def test_other_options_are_checked_too(options: dict[str, Any]) -> None:
+@pytest.mark.parametrize("component", [Double, {"nodes": {"a": {"component": "t.double"}}}])
+def test_other_options_are_checked_too(component: Any, options: dict[str, Any]) -> None:
     with pytest.raises(flow.FlowError):
-        flow.start(Double, **options)
+        flow.start(component, **options)
 
     assert not flow.Node.objects.exists()
 

@@ -79,6 +79,31 @@ def test_case_017() -> None:
     assert (testing.due(parent), testing.due(child)) == (1, 1)
 
 
+@flow.component("t.elsewhere", instance="other")
+class Elsewhere(flow.Component):
+    """Is run by the workers of another instance."""
+
+    def perform(self) -> None:
+        pass
+
+
+@pytest.mark.django_db(databases=["default", "other"])
+def test_a_child_is_of_the_instance_of_its_parent() -> None:
+    parent = flow.start("t.elsewhere", instance="other", run=False)
+    child = parent.spawn("child", "t.elsewhere")
+
+    assert child.instance == "other"
+    assert parent.children == {"child": child}
+    for spawn in (
+        lambda: flow.start("t.double", parent=parent, name="second"),
+        lambda: flow.start({"nodes": {}}, parent=parent, name="second"),
+        lambda: parent.spawn("second", "t.double", instance="default"),
+    ):
+        with pytest.raises(flow.FamilyError, match="is of instance 'other'"):
+            spawn()
+    assert not flow.Node.objects.using("default").exists()
+
+
 def test_case_018() -> None:
     now = clock.now("default")
     later = flow.start(Double, at=now + timedelta(hours=1))

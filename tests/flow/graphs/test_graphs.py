@@ -1,12 +1,15 @@
 """Graphs as data: made, changed, and run."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import transaction
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+import hipq_django as hipq
 from hipq_django import flow
+from hipq_django.database import clock
 from hipq_django.flow import testing
 from hipq_django.flow.graphs.problem import errors_of
 from hipq_django.flow.models import Connection
@@ -78,6 +81,23 @@ def test_a_graph_is_started_by_its_name() -> None:
 
     assert flow.start("t.twice", alias="twice", on_conflict="return") == node
     assert flow.Node.objects.count() == 3
+
+
+def test_a_graph_begins_at_its_moment() -> None:
+    inner = {"nodes": {"first": {"component": "t.recorder", "init": True}}}
+    flow.graph("t.begins_later", inner)
+    nodes = {"graph": {"component": "t.begins_later"}, **inner["nodes"]}
+    at = clock.now("default") + timedelta(hours=1)
+    graph = flow.start({"nodes": nodes}, at=at)
+    children = [graph.children["first"], graph.children["graph"].children["first"]]
+    testing.drain()
+    assert Recorder.calls == []
+    assert [node.status for node in (graph, *children)] == ["queued"] * 3
+
+    with hipq.testing.travel(hours=2):
+        testing.drain()
+    assert Recorder.calls == ["startup", "perform"] * 2
+    assert [node.status for node in (graph, *children)] == ["completed"] * 3
 
 
 def test_an_invalid_graph_is_refused_with_all_problems() -> None:

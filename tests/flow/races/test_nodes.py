@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 import pytest
 from django.db import IntegrityError
@@ -263,6 +264,22 @@ def test_an_alias_is_taken_by_two(steps: Steps) -> None:
     assert isinstance(refusal, flow.AliasTakenError)
     assert flow.get("shop") == refusal.node
     assert Alias.objects.count() == 1
+
+
+@pytest.mark.parametrize("what", [Double, {"nodes": {"a": {"component": "t.double"}}}])
+def test_a_node_of_an_alias_is_started_by_two(what: Any, steps: Steps) -> None:
+    flow.start(what, run=False).terminate(recursive=True, force=True)  # its job types are there
+
+    def start() -> flow.Node:
+        return flow.start(what, alias="shop", on_conflict="return", data={})
+
+    one = steps.begin("start", start, COMMIT)
+    two = steps.begin("start", start, END)
+    end_all(steps)
+
+    assert one.result == two.result == flow.get("shop")
+    nodes = flow.Node.objects.exclude(rest="terminated")
+    assert nodes.count() == 1 + len(flow.get("shop").children)
 
 
 def test_only_a_constraint_keeps_two_from_one_alias(steps: Steps) -> None:
