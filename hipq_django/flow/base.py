@@ -209,6 +209,10 @@ class Component:
         """Start a child when this run ends; options are those of `flow.start`."""
         self._run.spawn(name, component, options)
 
+    async def aspawn(self, name: str, component: Any, **options: Any) -> None:
+        """Do `spawn` in async code."""
+        await sync_to_async(self.spawn)(name, component, **options)
+
     def adopt(self, orphan: Node, name: str) -> None:
         """Take a node without parent as a child when this run ends."""
         self._run.note("adopt", orphan.pk, name)

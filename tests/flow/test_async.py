@@ -12,6 +12,7 @@ from django.core.exceptions import SynchronousOnlyOperation
 
 from hipq_django import flow
 from hipq_django.flow import testing
+from hipq_django.flow.models import Graph
 from hipq_django.flow.runs.run import PAGE_SIZE
 from hipq_django.models import Job
 from tests.declaring import Declare
@@ -249,6 +250,21 @@ def test_ports_and_children_of_a_run_in_async_code(component: Any) -> None:
     assert node.state.all() == {
         "child": "one", "inputs": ["a", "b"], "none": None, "of_child": ["number"],
     }  # fmt: skip
+
+
+def test_a_run_spawns_in_async_code(component: Any) -> None:
+    async def code(self: flow.Component) -> None:
+        self.spawn("one", "t.double", run=False)
+        await self.aspawn("two", "t.kept_of_async", run=False)
+        with pytest.raises(SynchronousOnlyOperation, match=r"await self\.aspawn"):
+            self.spawn("three", "t.kept_of_async")
+
+    Graph.objects.create(name="t.kept_of_async", spec={"nodes": {}})
+    node = component(code)
+    node.run()
+    testing.drain()
+
+    assert sorted(node.children) == ["one", "two"]
 
 
 def test_ports_of_a_node_in_async_code(node: flow.Node) -> None:

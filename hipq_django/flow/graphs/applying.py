@@ -14,6 +14,7 @@ from hipq_django.database.locks import locked
 from hipq_django.database.lookups import ids_in
 from hipq_django.database.transactions import write_transaction
 from hipq_django.database.twins import naming_twin
+from hipq_django.domain.serialization import to_json
 from hipq_django.flow import creating, lifecycle
 from hipq_django.flow.aliases import find
 from hipq_django.flow.connecting import disconnect
@@ -111,6 +112,18 @@ def _start_graph(
 
 
 astart = sync_to_async(start)
+
+
+def checked_component(component: Any, instance: str) -> Any:
+    """Return what `start` takes, as JSON: the name of a component or of a graph, or a spec.
+
+    Raise `UnknownComponentError`, or `GraphError` with all problems.
+    """
+    spec = _spec_of(component, instance)
+    if spec is None:
+        return find_component(instance, component).name
+    checked_spec(spec, instance=instance)
+    return to_json(component)
 
 
 def _spec_of(component: Any, instance: str) -> Mapping[str, Any] | None:

@@ -34,6 +34,7 @@ from hipq_django.flow.declared_ports import (
 from hipq_django.flow.declaring import ComponentDeclaration, find_component, sensitive_fields
 from hipq_django.flow.exceptions import FlowError, UnknownPortError
 from hipq_django.flow.family import checked_child_name
+from hipq_django.flow.graphs.applying import checked_component
 from hipq_django.flow.lifecycle import moment_of
 from hipq_django.flow.logs import group_entry, log_entry, stores_data
 from hipq_django.flow.models import Message, Node, NodePort
@@ -364,14 +365,14 @@ class Run:
 
     def spawn(self, name: str, component: Any, options: Mapping[str, Any]) -> None:
         """Note a child to be started."""
-        declared = find_component(self.node.instance, component)
+        what = checked_component(component, self.node.instance)
         child = checked_child_name(name)
         if "parent" in options:
             text = f"self.spawn: {child!r} is spawned below {self.node}; leave out parent."
             raise FlowError(text)
         values = {**self._as_json(options), "name": child, "by": ""}
-        self.learn(values)
-        self.note("spawn", declared.name, **values)
+        self.learn(what, values)
+        self.note("spawn", what, **values)
 
     def _as_json(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return options of `flow.start` as a run keeps them that waits for its answer."""

@@ -16,7 +16,7 @@ from hipq_django.flow.stages import stage
 Place = Sequence[Any]
 
 
-def _spawn(node: Node, component: str, **options: Any) -> None:
+def _spawn(node: Node, component: str | dict[str, Any], **options: Any) -> None:
     applying.start(component, parent=node, instance=node.instance, **options)
 
 

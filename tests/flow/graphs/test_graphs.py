@@ -12,8 +12,8 @@ from hipq_django import flow
 from hipq_django.database import clock
 from hipq_django.flow import testing
 from hipq_django.flow.graphs.problem import errors_of
-from hipq_django.flow.models import Connection
-from tests.testapp.flows import Recorder
+from hipq_django.flow.models import Connection, Graph
+from tests.testapp.flows import Recorder, Script
 
 pytestmark = pytest.mark.django_db
 
@@ -81,6 +81,35 @@ def test_a_graph_is_started_by_its_name() -> None:
 
     assert flow.start("t.twice", alias="twice", on_conflict="return") == node
     assert flow.Node.objects.count() == 3
+
+
+@pytest.mark.parametrize("kind", ["spec", "named in code", "kept in the database"])
+def test_a_run_spawns_a_graph(kind: str, script: Script) -> None:
+    if kind == "named in code":
+        flow.graph("t.spawned_graph", TWICE)
+    elif kind == "kept in the database":
+        Graph.objects.create(name="t.kept_graph", spec=TWICE)
+    given = {"named in code": "t.spawned_graph", "kept in the database": "t.kept_graph"}
+    script.perform = lambda run: run.spawn(
+        "graph", given.get(kind, TWICE), data={"number": [1]}, alias="spawned"
+    )
+    node = flow.start("t.scripted", run=False)
+    testing.run_inline(node)
+    testing.drain(errors=False)
+
+    graph = flow.get("spawned")
+    assert (node.child("graph"), graph.info["created_by"]) == (graph, f"node:{node.pk}")
+    assert graph.graph == TWICE
+    assert list(graph.outputs["result"]) == [4]
+
+
+def test_a_run_does_not_spawn_an_invalid_graph(script: Script) -> None:
+    script.perform = lambda run: run.spawn("graph", {"nodes": {"a": {"component": "missing"}}})
+    node = flow.start("t.scripted", run=False)
+
+    with pytest.raises(flow.GraphError, match=r"nodes\.a\.component: 'missing' is not declared"):
+        testing.run_inline(node)
+    assert node.children == {}
 
 
 def test_a_graph_begins_at_its_moment() -> None:
