@@ -12,6 +12,7 @@ from hipq_django.conf.rules import DEFAULT
 from hipq_django.database.errors import in_one_line, is_outage
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.models import Worker
+from hipq_django.processes.patience import bound_waits
 from hipq_django.processes.registered import RegisteredProcess
 from hipq_django.processes.stop_signals import leave
 from hipq_django.sources import MessageSource, Received
@@ -24,8 +25,8 @@ class ConsumerProcess(RegisteredProcess):
     """The consumer of this process, for one source of an instance.
 
     A message is acknowledged after the transaction that stored it, so it is delivered at least
-    once; the ids of messages make the second time a no-op. While the database is away messages
-    stay in flight, and nothing is received.
+    once; the ids of messages make the second time a no-op. While the database is away, or somebody
+    has locked the job of a message, messages stay in flight, and nothing is received.
     """
 
     kind = "consumer"
@@ -39,6 +40,7 @@ class ConsumerProcess(RegisteredProcess):
 
     def _run(self) -> None:
         self._begin()
+        bound_waits(self.using)
         self.heartbeat.open()
         try:
             while not self._stops:

@@ -1,0 +1,92 @@
+"""A consumer beside the transactions of others."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+import pytest
+from django.db import connection, connections
+from pytest_django import Settings
+
+import hipq_django as hipq
+from hipq_django.models import Job
+from hipq_django.processes.consumer import ConsumerProcess
+from tests import mailbox as module
+from tests.concurrency.sessions import PATIENCE_SECONDS, Session
+from tests.mailbox import Mailbox
+from tests.running import run_due_jobs
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has no locks of rows"),
+]
+
+
+@pytest.fixture
+def consumer(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> ConsumerProcess:
+    """A consumer whose mailbox has the responses of two jobs, and then stops it."""
+    mailbox = Mailbox()
+    monkeypatch.setattr(module, "mailbox", mailbox)
+    source = {"SOURCE": "tests.mailbox.MailboxSource", "MAP": "tests.mailbox.read"}
+    settings.HIPQ = {"default": {"SOURCES": {"post": source}}}
+    hipq.enqueue_many([hipq.NewJob("ask", job_key=f"k-{n}") for n in range(2)])
+    run_due_jobs()
+    mailbox.put(*[json.dumps({"key": f"k-{n}", "response": n}).encode() for n in range(2)])
+    process = ConsumerProcess("post")
+    mailbox.stop = process.stop
+    return process
+
+
+def settled() -> list[str]:
+    return list(Job.objects.order_by("pk").values_list("outcome", flat=True))
+
+
+def wait_for(what: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def run(consumer: ConsumerProcess) -> None:
+    try:
+        consumer.run()
+    finally:
+        connections.close_all()
+
+
+def test_a_job_that_somebody_has_locked_is_waited_for_aloud(
+    consumer: ConsumerProcess, session: Session, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = Session()
+    session.begin()
+    session(lambda: Job.objects.select_for_update().get(job_key="k-0"))
+
+    ends = other.start(lambda: run(consumer))
+    wait_for(lambda: "back_off" in caplog.text and "lock timeout" in caplog.text)
+    assert settled() == ["NONE", "NONE"]
+    session.roll_back()
+
+    ends.result(PATIENCE_SECONDS)
+    other.close()
+    assert settled() == ["succeeded", "succeeded"]
+
+
+def test_a_consumer_that_waits_for_a_locked_job_ends_when_it_is_told_to(
+    consumer: ConsumerProcess, session: Session, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = Session()
+    session.begin()
+    session(lambda: Job.objects.select_for_update().get(job_key="k-0"))
+
+    ends = other.start(lambda: run(consumer))
+    wait_for(lambda: "lock timeout" in caplog.text)
+    consumer.stop()
+
+    ends.result(PATIENCE_SECONDS)
+    other.close()
+    session.roll_back()
+    assert "messages_given_up" in caplog.text
+    assert settled() == ["NONE", "NONE"]
