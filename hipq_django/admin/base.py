@@ -287,12 +287,14 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
             )
         return format_html_join(", ", "{}", ((part,) for part in parts))
 
-    def trend_badges(self, trend: Trend) -> Iterator[str]:
-        """Yield what is wrong with how jobs end."""
+    def trend_badges(self, trend: Trend, *, is_stuck: bool = False) -> Iterator[str]:
+        """Yield what is wrong with how jobs end; a stuck queue is not answered."""
         if trend.is_failing:
             yield badge(gettext("failing"), "error")
         if trend.is_timing_out:
             yield badge(gettext("timing out"), "timed_out")
+        if trend.is_unanswered or is_stuck:
+            yield badge(gettext("not answered"), "timed_out")
 
     def link(self, model: type[Model], pk: object, text: object) -> str:
         """Return a link to the page of a row, the text alone where this site has no such page."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,9 +21,10 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import checked_limit, checked_queue_number
 from hipq_django.domain.states import NONE
 from hipq_django.exceptions import ConfigurationError
-from hipq_django.models import Job, Queue
+from hipq_django.models import Job, Queue, Worker
 from hipq_django.monitoring.counts import format_count, is_served, live_workers, with_figures
 from hipq_django.monitoring.endings import Trends
+from hipq_django.monitoring.overview import QueueCounts, queue_counts
 
 
 class QueueForm(EditForm):
@@ -47,19 +48,18 @@ class QueueForm(EditForm):
 
 
 class QueueList(RowList):
-    """Knows the workers, which one query finds for all queues of the page."""
+    """Knows the workers and the trends, which few queries find for all queues of the page."""
 
     def get_results(self, request: HttpRequest) -> None:
-        """Give each queue of the page the fact whether a live worker serves it."""
+        """Give each queue of the page its counts."""
         super().get_results(request)
         self.result_list = list(self.result_list)
         page: QueueAdmin = self.model_admin  # type: ignore[assignment]  # what the list belongs to
         workers, shows_problem = live_workers(page.database), page.may_view(request, Job)
         trends = Trends(self.result_list, page.now, page.database)
         for queue in self.result_list:
-            queue.is_served = is_served(queue, workers)
             queue.shows_problem = shows_problem
-            queue.trend = trends.of(queue)
+            page.count(queue, trends, workers)
 
 
 @admin.register(Queue)
@@ -108,8 +108,15 @@ class QueueAdmin(HipqAdmin):
         queue = super().get_object(request, object_id, from_field)
         if queue is not None:
             queue.shows_problem = self.may_view(request, Job)
-            queue.trend = Trends([queue], self.now, self.database).of(queue)
+            trends = Trends([queue], self.now, self.database)
+            self.count(queue, trends, live_workers(self.database))
         return queue
+
+    def count(self, queue: Any, trends: Trends, workers: Sequence[Worker]) -> None:
+        """Give a queue the counts that the rules about it judge."""
+        served = is_served(queue, workers)
+        queue.counts = queue_counts(queue, self.now, trends, served=served)
+        queue.trend = queue.counts.trend
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         """Return the list that knows the workers."""
@@ -131,22 +138,18 @@ class QueueAdmin(HipqAdmin):
             yield self._problem(queue)
         if not queue.is_ranked:
             yield badge(gettext("changing order"), "retry")
-        if not self._is_served(queue):
+        counts: QueueCounts = queue.counts
+        if not counts.served:
             yield badge(gettext("no worker"), "error")
-        if queue.is_limited and (queue.load or 0) >= queue.throttle_limit:
+        if counts.is_full:
             yield badge(gettext("limit reached"), "retry")
-        yield from self.trend_badges(queue.trend)
+        yield from self.trend_badges(counts.trend, is_stuck=counts.is_stuck)
 
     def _problem(self, queue: Any) -> str:
         """Return why a throttler holds the queue; it may quote what it was told of the jobs."""
         if not getattr(queue, "shows_problem", False):
             return gettext("by a throttler; users who may view jobs see the reason")
         return Truncator(queue.throttler_problem).chars(300)
-
-    def _is_served(self, queue: Any) -> bool:
-        if not hasattr(queue, "is_served"):
-            queue.is_served = is_served(queue, live_workers(self.database))
-        return bool(queue.is_served)
 
     due = column(_("due, not started"), lambda self, queue: self._count(queue, "due"))
 

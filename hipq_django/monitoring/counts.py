@@ -78,6 +78,12 @@ def with_figures(queues: QuerySet[Any], now: datetime) -> QuerySet[Any]:
     return found
 
 
+def newest_ended(since: datetime, until: datetime) -> QuerySet[Job]:
+    """Return, for a query of queues, the jobs that ended in a span, the newest first."""
+    jobs = Job.objects.final().filter(queue=models.OuterRef("pk"))
+    return jobs.filter(update_time__gt=since, update_time__lte=until).order_by("-update_time")
+
+
 def _of_each(ranks: Mapping[int, int], default: int) -> models.Case:
     """A rank for each queue, by its id."""
     whens = [models.When(pk=pk, then=models.Value(rank)) for pk, rank in ranks.items()]

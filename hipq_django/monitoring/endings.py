@@ -1,4 +1,7 @@
-"""How jobs have ended lately, and how they usually do: whether a queue or a type is failing."""
+"""How jobs have ended lately, and how they usually do: whether a queue or a type is failing.
+
+And whether its jobs are still answered, which they end by.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,20 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import OuterRef, QuerySet, Subquery
+from django.db.models import Subquery
 
 from hipq_django.database.lookups import CountedPairs
 from hipq_django.domain.states import Outcome, State
-from hipq_django.models import Attempt, Job, JobType, Queue
+from hipq_django.models import Attempt, JobType, Queue
+from hipq_django.monitoring.answering import (
+    MIN_UNANSWERED,
+    NOT_KNOWN,
+    Unanswered,
+    has_long_waits,
+    long_waits,
+    unanswered,
+)
+from hipq_django.monitoring.counts import newest_ended
 
 LATELY = timedelta(hours=1)
 USUALLY = timedelta(days=1)
@@ -67,6 +79,7 @@ class Trend:
 
     lately: Endings = Endings()
     usually: Endings = Endings()
+    unanswered: Unanswered = NOT_KNOWN
 
     @property
     def is_failing(self) -> bool:
@@ -77,6 +90,11 @@ class Trend:
     def is_timing_out(self) -> bool:
         """Whether clearly more jobs time out than usual, mostly because no answer comes."""
         return self._is_unusual(self.lately.timed_out, self.usually.timed_out)
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether no answer has come for far longer than usual, while enough jobs wait for one."""
+        return self.unanswered.number >= MIN_UNANSWERED
 
     @property
     def is_too_short(self) -> bool:
@@ -97,6 +115,7 @@ class Trend:
             "last_hour": last_hour,
             "failing": self.is_failing,
             "timing_out": self.is_timing_out,
+            "unanswered": self.is_unanswered,
             "too_few_to_tell": self.is_too_short,
         }
 
@@ -125,31 +144,41 @@ class Trends:
     """The trends of some queues, and of their job types, counted at one moment.
 
     One query for the queues, which reads the newest final jobs of each in the order of an index,
-    and one for the retries: the cost does not grow with the tables.
+    one for the retries, and some more where jobs wait for answers for long: the cost does not grow
+    with the tables.
     """
 
     def __init__(self, queues: Iterable[Queue], now: datetime, using: str) -> None:
         self._using, self._now = using, now
         self._lately, self._usually = _Counts(), _Counts()
         self._last_end: dict[int, datetime | None] = {}
+        long: set[int] = set()
         hour_ago = now - LATELY
         rows = Queue.objects.using(using).filter(pk__in=[queue.pk for queue in queues])
         counted = rows.annotate(
             lately=_ended(hour_ago, now),
             usually=_ended(hour_ago - USUALLY, hour_ago),
-            last_end=Subquery(_final(hour_ago - USUALLY, now).values("update_time")[:1]),
+            last_end=Subquery(newest_ended(hour_ago - USUALLY, now).values("update_time")[:1]),
+            waits=long_waits(now),
         )
-        for pk, lately, usually, last_end in counted.values_list(
-            "pk", "lately", "usually", "last_end"
+        for pk, lately, usually, last_end, waits in counted.values_list(
+            "pk", "lately", "usually", "last_end", "waits"
         ):
             self._lately.add(pk, lately)
             self._usually.add(pk, usually)
             self._last_end[pk] = last_end
+            if has_long_waits(waits):
+                long.add(pk)
         self._count_retries()
+        self._unanswered = unanswered(long, now, using) if long else {}
 
     def of(self, row: Queue | JobType) -> Trend:
         """Return the trend of a queue or of a job type."""
-        return Trend(self._lately.endings(row), self._usually.endings(row))
+        place = 0 if isinstance(row, Queue) else 1
+        parts = [part for ids, part in self._unanswered.items() if ids[place] == row.pk]
+        return Trend(
+            self._lately.endings(row), self._usually.endings(row), Unanswered.together(parts)
+        )
 
     def quiet_seconds(self, queue: Queue) -> float | None:
         """Return for how long no job of a queue has ended; None for more than a day."""
@@ -173,15 +202,8 @@ class Trends:
         self._lately.retried_capped = len(rows) == RETRIES and end > hour_ago
 
 
-def _final(since: datetime, until: datetime) -> QuerySet[Job]:
-    """Return the jobs of a queue that ended in a span, the newest first."""
-    jobs = Job.objects.final().filter(queue=OuterRef("pk"))
-    return jobs.filter(update_time__gt=since, update_time__lte=until).order_by("-update_time")
-
-
 def _ended(since: datetime, until: datetime) -> CountedPairs:
-    newest = _final(since, until)[:SAMPLE]
-    return CountedPairs(newest, "job_type_id", "outcome")
+    return CountedPairs(newest_ended(since, until)[:SAMPLE], "job_type_id", "outcome")
 
 
 class _Counts:

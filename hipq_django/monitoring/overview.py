@@ -12,8 +12,12 @@ from hipq_django.database import clock
 from hipq_django.domain.states import NONE
 from hipq_django.models import Answer, JobType, Queue, Worker
 from hipq_django.monitoring import counts
+from hipq_django.monitoring.answering import LONG_SECONDS
 from hipq_django.monitoring.counts import capped_count, is_served, with_figures
-from hipq_django.monitoring.endings import NO_TREND, Trend, Trends
+from hipq_django.monitoring.endings import LATELY, NO_TREND, USUALLY, Trend, Trends
+
+KNOWN_SECONDS = (LATELY + USUALLY).total_seconds()
+"""For longer ends of jobs are not looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,27 @@ class QueueCounts:
     trend: Trend = NO_TREND
     quiet_seconds: float | None = None
     """How long ago the last job ended, in seconds; None for more than a day."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the running jobs fill the limit, so that no other one may start."""
+        return 1 <= self.throttle_limit <= self.load
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether jobs wait for answers, and none has come for far longer than usual."""
+        return self.trend.is_unanswered or self.is_stuck
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether jobs that wait for answers fill the limit, and none has ended for too long.
+
+        This is told of few jobs too, and where it is not known what is usual: no other starts.
+        """
+        quiet = KNOWN_SECONDS if self.quiet_seconds is None else self.quiet_seconds
+        is_quiet = quiet >= self.trend.unanswered.patience_seconds
+        is_old = self.oldest_due_seconds >= LONG_SECONDS
+        return bool(self.is_full and self.awaiting_answer and is_old and is_quiet)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +123,16 @@ class Overview:
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON: no count above 10,000, and no problem where none is."""
         values = _without_caps(asdict(self))
-        for queue in values["queues"]:
-            queue["problem"] = None if queue["problem"] == NONE else queue["problem"]
+        for row in values["queues"]:
+            row["problem"] = None if row["problem"] == NONE else row["problem"]
         rows = (*values["queues"], *values["job_types"])
         counted: list[QueueCounts | JobTypeEndings] = [*self.queues, *self.job_types]
         trends = [row.trend for row in counted]
         for row, trend in zip(rows, trends, strict=True):
             del row["trend"]
             row.update(trend.as_dict())
+        for row, queue in zip(values["queues"], self.queues, strict=True):
+            row["unanswered"] = queue.is_unanswered
         values |= values.pop("others")
         return {
             **values,
@@ -140,7 +167,7 @@ def take(config: InstanceSettings) -> Overview:
     return Overview(
         instance=config.name,
         queues=[
-            _queue_counts(queue, now, trends, served=is_served(queue, claiming)) for queue in queues
+            queue_counts(queue, now, trends, served=is_served(queue, claiming)) for queue in queues
         ],
         workers=[_state_of(worker, now) for worker in processes if not worker.is_consumer],
         consumers=[_state_of(worker, now) for worker in processes if worker.is_consumer],
@@ -161,7 +188,8 @@ def also_count(name: str, counter: Counter) -> None:
     _counters[name] = counter
 
 
-def _queue_counts(queue: Any, now: datetime, trends: Trends, *, served: bool) -> QueueCounts:
+def queue_counts(queue: Any, now: datetime, trends: Trends, *, served: bool) -> QueueCounts:
+    """Return the counts of a queue that `with_figures` has found."""
     oldest = now - queue.oldest_due if queue.oldest_due else timedelta()
     return QueueCounts(
         name=queue.name,

@@ -24,9 +24,8 @@ Columns = dict[str, Callable[[Row], str]]
 def _queue_state(queue: QueueCounts) -> str:
     if queue.problem != NONE:
         return f"held: {queue.problem}"
-    if queue.paused:
-        return "paused"
-    return "served" if queue.served else "no worker"
+    state = "paused" if queue.paused else "served" if queue.served else "no worker"
+    return f"{state}, not answered" if queue.is_unanswered else state
 
 
 QUEUE_COLUMNS: Columns[QueueCounts] = {
@@ -74,10 +73,13 @@ def _at_least(number: int, *, is_capped: bool) -> str:
 
 
 def _against_usual(trend: Trend) -> str:
-    if trend.is_too_short:
-        return "too few to tell"
-    told = {"failing": trend.is_failing, "timing out": trend.is_timing_out}
-    return ", ".join(word for word, is_so in told.items() if is_so) or "as usual"
+    told = {
+        "failing": trend.is_failing,
+        "timing out": trend.is_timing_out,
+        "not answered": trend.is_unanswered,
+    }
+    words = ", ".join(word for word, is_so in told.items() if is_so)
+    return words or ("too few to tell" if trend.is_too_short else "as usual")
 
 
 class Command(InstanceCommand):
@@ -103,7 +105,7 @@ def _tables(overview: Overview) -> str:
     workers, consumers = overview.workers, overview.consumers
     rows = [(f"queue {queue.name}", queue.trend) for queue in overview.queues]
     rows += [(f"job type {job_type.name}", job_type.trend) for job_type in overview.job_types]
-    endings = [row for row in rows if row[1].lately.ended or row[1].lately.retried]
+    endings = [row for row in rows if _has_news(row[1])]
     return "\n".join(
         [
             _table(QUEUE_COLUMNS, overview.queues),
@@ -117,6 +119,10 @@ def _tables(overview: Overview) -> str:
             *[f"{name.capitalize()}: {_listed(found)}" for name, found in overview.others.items()],
         ]
     )
+
+
+def _has_news(trend: Trend) -> bool:
+    return bool(trend.lately.ended or trend.lately.retried or trend.is_unanswered)
 
 
 def _listed(found: Mapping[str, float]) -> str:

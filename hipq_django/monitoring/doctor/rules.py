@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from hipq_django.domain.states import NONE
 from hipq_django.monitoring.counts import format_count
@@ -46,29 +46,36 @@ def _missing_migrations(measured: Measured) -> Finding:
 
 
 def _queues(measured: Measured) -> Iterator[Finding]:
-    for queue in measured.overview.queues if measured.overview else []:
-        yield from _queue(queue, measured.held)
+    if measured.overview is None:
+        return
+    types = measured.overview.job_types
+    for queue in measured.overview.queues:
+        yield from _queue(queue, measured.held, [row for row in types if row.queue == queue.name])
 
 
-def _queue(queue: QueueCounts, held: Collection[str]) -> Iterator[Finding]:
-    """One finding for a queue that does not run: its first cause.
-
-    None if a throttler holds its first job as intended.
-    """
+def _queue(
+    queue: QueueCounts, held: Collection[str], types: Sequence[JobTypeEndings]
+) -> Iterator[Finding]:
+    """Say why a queue does not run, the first cause alone, or else that it is slow."""
     if queue.problem != NONE:
         yield _held(queue)
     elif not queue.served:
         yield from _unserved(queue)
     elif queue.paused and queue.due:
         yield _paused(queue)
-    elif queue.due and queue.oldest_due_seconds >= OVERDUE_SECONDS:
+    else:
         yield from _late(queue, held)
+        if queue.is_unanswered:
+            yield _stuck_queue(queue) if queue.is_stuck else _unanswered(queue, types)
 
 
 def _late(queue: QueueCounts, held: Collection[str]) -> Iterator[Finding]:
-    if _is_full(queue):
-        yield _unanswered(queue) if _is_unanswered(queue) else _full(queue)
-    elif queue.name not in held:
+    """None if a throttler holds its first jobs as intended, or if its limit is full of silence."""
+    if not queue.due or queue.oldest_due_seconds < OVERDUE_SECONDS:
+        return
+    if queue.is_full and not queue.is_unanswered:
+        yield _full(queue)
+    elif not queue.is_full and queue.name not in held:
         yield _overdue(queue)
 
 
@@ -107,10 +114,6 @@ def _paused(queue: QueueCounts) -> Finding:
     )
 
 
-def _is_full(queue: QueueCounts) -> bool:
-    return 1 <= queue.throttle_limit <= queue.load
-
-
 def _full(queue: QueueCounts) -> Finding:
     return warning(
         "limit_reached",
@@ -121,14 +124,13 @@ def _full(queue: QueueCounts) -> Finding:
     )
 
 
-def _is_unanswered(queue: QueueCounts) -> bool:
-    """Whether jobs that wait for answers fill the limit, and no answer has come for long."""
-    is_old = queue.oldest_due_seconds >= LONG_OVERDUE_SECONDS
-    is_quiet = queue.quiet_seconds is None or queue.quiet_seconds >= LONG_OVERDUE_SECONDS
-    return bool(queue.awaiting_answer) and is_old and is_quiet
+_ASK = (
+    "Ask the other system whether it answers; look in the admin for answers without a job, and in "
+    "the log for requests that were refused."
+)
 
 
-def _unanswered(queue: QueueCounts) -> Finding:
+def _stuck_queue(queue: QueueCounts) -> Finding:
     since = "a day" if queue.quiet_seconds is None else span(queue.quiet_seconds)
     return problem(
         "unanswered",
@@ -137,8 +139,21 @@ def _unanswered(queue: QueueCounts) -> Finding:
         f"ended for {since}; {_due(queue)}.",
         f"{format_count(queue.awaiting_answer)} of its running jobs wait for an answer; no job "
         "starts before some are answered or time out.",
-        "Ask the other system whether it answers; look in the admin for answers without a job, and "
-        "in the log for requests that were refused.",
+        _ASK,
+    )
+
+
+def _unanswered(queue: QueueCounts, types: Sequence[JobTypeEndings]) -> Finding:
+    silent = queue.trend.unanswered
+    return warning(
+        "unanswered",
+        f"queue {queue.name}",
+        f"{format_count(silent.number)} jobs wait for an answer far longer than usual, and none "
+        f"has come for {span(silent.quiet_seconds)}"
+        f"{_mostly({row.name: row.trend.unanswered.number for row in types})}.",
+        f"Jobs of these types usually wait for {span(silent.longest_seconds)} at most; without an "
+        "answer they time out.",
+        _ASK,
     )
 
 
@@ -173,7 +188,8 @@ def _endings(measured: Measured) -> Iterator[Finding]:
     for code, how in (("failing", "failed"), ("timing_out", "timed_out")):
         unusual = [q for q in measured.overview.queues if _is_unusual(q.trend, code)]
         for queue in unusual:
-            mostly = _mostly([row for row in types if row.queue == queue.name], how)
+            of_queue = [row for row in types if row.queue == queue.name]
+            mostly = _mostly({row.name: getattr(row.trend.lately, how) for row in of_queue})
             yield _more_than_usual(f"queue {queue.name}", queue.trend, code, how, mostly)
         told = {queue.name for queue in unusual}
         for row in types:
@@ -213,9 +229,9 @@ def _more_than_usual(where: str, trend: Trend, code: str, how: str, mostly: str 
     )
 
 
-def _mostly(types: Sequence[JobTypeEndings], how: str) -> str:
+def _mostly(numbers: Mapping[str, int]) -> str:
     """Return the job types that most of them are of."""
-    counted = sorted([(getattr(row.trend.lately, how), row.name) for row in types], reverse=True)
+    counted = sorted([(number, name) for name, number in numbers.items()], reverse=True)
     most = [f"{name} {number:,}" for number, name in counted[:3] if number]
     return f": {', '.join(most)}" if most else ""
 

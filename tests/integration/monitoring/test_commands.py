@@ -77,6 +77,7 @@ def test_status_counts_the_live_jobs_of_each_queue() -> None:
         },
         "failing": False,
         "timing_out": False,
+        "unanswered": False,
         "too_few_to_tell": True,
     }
 
