@@ -18,7 +18,7 @@ from tests.hand_worker import HandWorker
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-THREADS = 6
+THREADS, ROUNDS = 6, 20
 NEW, OTHER = hipq.NewJob("ask", job_key="k"), hipq.NewJob("ask", job_key="other")
 
 
@@ -79,6 +79,23 @@ def test_a_place_that_is_given_up_meanwhile_is_taken_by_one_of_many(
     assert {first} <= jobs
     assert set(results) <= jobs
     assert len(jobs) == 1 if scope == "kept" else len(jobs) <= 2
+
+
+def test_an_enqueue_while_the_job_that_has_its_place_is_claimed(declare: Declare) -> None:
+    """Either the job was not claimed yet, and is returned, or another one waits."""
+    index = declare.task("index", unique="waiting")(lambda shop: shop)
+    for shop in map(str, range(ROUNDS)):
+        first, worker = index.enqueue(shop), HandWorker()
+
+        results = run_together(worker.run_pass, lambda shop=shop: index.enqueue(shop))
+
+        assert errors_of(results) == []
+        second = results[1]
+        assert isinstance(second, Job)
+        assert second.conflict == (second == first)
+        first.refresh_from_db()
+        assert second == first or first.state == "running"
+        assert Job.objects.filter(job_data__shop=shop, state="initial").count() <= 1
 
 
 def test_all_that_ask_for_the_job_of_a_key_get_the_same_one() -> None:

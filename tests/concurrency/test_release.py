@@ -76,6 +76,24 @@ def test_what_follows_a_job_that_is_cancelled_while_it_ends_does_as_that_job_did
         assert follower.outcome == needed.outcome, f"round {number}"
 
 
+@pytest.mark.postgres
+@pytest.mark.parametrize(("needed", "outcome"), [("boom", "cancelled"), ("echo", "NONE")])
+def test_what_ends_between_the_check_of_an_enqueue_and_its_commit_is_not_missed(
+    session: Session, needed: str, outcome: str
+) -> None:
+    """Whoever ends the job cannot see yet what follows it: the enqueuer looks after its commit."""
+    before = hipq.enqueue(needed)
+    session.begin()
+    follower = session(lambda: hipq.enqueue("echo", after=[before]))
+
+    HandWorker().work()
+    assert Job.objects.get(pk=before.pk).is_final
+    session.commit()
+
+    assert not Job.objects.held().exists()
+    assert Job.objects.get(pk=follower.pk).outcome == outcome
+
+
 def test_then_waits_for_members_that_a_member_adds_while_the_others_end(declare: Declare) -> None:
     split = declare.task("split", queue="other")(
         lambda job=hipq.JOB: job.batch.enqueue(hipq.NewJob("ask")).pk

@@ -199,6 +199,21 @@ def test_the_firing_passes_over_a_schedule_that_is_being_changed(
 
 
 @pytest.mark.postgres
+def test_a_due_time_that_another_worker_is_firing_is_passed_over(
+    session: Session, due: None
+) -> None:
+    session.begin()
+    assert session(fire) == 1
+
+    assert fire() == 0  # it does not even wait
+    session.commit()
+
+    assert fire() == 0
+    assert Job.objects.get().due_time == at(1)
+    assert kinds() == [("fired", at(1))]
+
+
+@pytest.mark.postgres
 def test_a_change_that_is_rolled_back_loses_no_due_time(session: Session, due: None) -> None:
     session.begin()
     session(edit)

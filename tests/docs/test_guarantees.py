@@ -1,6 +1,7 @@
 """The page of guarantees: its diagram is the state machine, and each of its races is acted out.
 
-What it says of flows is held by tests elsewhere, which it names.
+What it says of unique jobs, of jobs that follow others, of schedules and of flows is held by tests
+elsewhere, which it names.
 """
 
 from __future__ import annotations
@@ -78,13 +79,17 @@ def test_it_goes_as_the_page_says(stage: Stage, row: str) -> None:
     (RACES | LOSSES)[row](stage)
 
 
-# Flows
+# What tests elsewhere hold
 
 _TEST = re.compile(r"^(?:async )?def (test_\w+)", re.MULTILINE)
 KNOWN_TESTS = {
     name for path in (ROOT / "tests").rglob("*.py") for name in _TEST.findall(path.read_text())
 }
 ABOUT_FLOWS = GUARANTEES.tables("Flows")
+TESTED_ELSEWHERE = [
+    *GUARANTEES.tables("Unique jobs, jobs that follow others, schedules"),
+    *ABOUT_FLOWS,
+]
 
 
 def first_cell(row: list[str]) -> str:
@@ -97,10 +102,16 @@ def test_what_is_said_of_flows_has_three_tables() -> None:
     assert heads == ["What holds", "What fails", "What meets"]
 
 
+def test_tables_whose_rows_name_tests_say_so() -> None:
+    say_so = [table for table in GUARANTEES.tables() if table.head[-1] == "Tested by"]
+
+    assert say_so == TESTED_ELSEWHERE
+
+
 @pytest.mark.parametrize(
-    "row", [row for table in ABOUT_FLOWS for row in table.rows], ids=first_cell
+    "row", [row for table in TESTED_ELSEWHERE for row in table.rows], ids=first_cell
 )
-def test_every_row_about_flows_names_its_tests(row: list[str]) -> None:
+def test_every_row_that_is_not_acted_out_here_names_its_tests(row: list[str]) -> None:
     named = codes_of(row[-1])
 
     assert named

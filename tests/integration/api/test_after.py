@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -15,6 +16,7 @@ import hipq_django as hipq
 from hipq_django.api import batches
 from hipq_django.conf.instances import get_instance
 from hipq_django.domain.dependencies import FOLLOWED, was_ended_by
+from hipq_django.maintenance import recovery
 from hipq_django.maintenance.retention import prune
 from hipq_django.models import Batch, Job, Link
 from tests.declaring import Declare
@@ -47,6 +49,11 @@ def step(declare: Declare) -> Any:
 
 def row(job: Job) -> Job:
     return Job.objects.get(pk=job.pk)
+
+
+def time_out(job: Job) -> None:
+    Job.objects.filter(pk=job.pk).update(deadline=timezone.now() - timedelta(seconds=1))
+    assert recovery.time_out_overdue(get_instance()) == 1
 
 
 def outcomes(*jobs: Job) -> list[str]:
@@ -154,6 +161,15 @@ def test_what_follows_a_job_without_success_is_cancelled(step: Any, end: str) ->
     assert row(b).error == f"job {a.pk} (step) {word}, which this job was to follow"
     assert row(c).error == f"job {b.pk} (step) was cancelled, which this job was to follow"
     assert ran[-1] == ("d", [None])
+
+
+def test_a_failure_cancels_what_follows_it_while_others_are_live(step: Any) -> None:
+    a, b = step.enqueue("a", fails=True), step.using(delay=60).enqueue("b")
+    c = step.using(after=[a, b]).enqueue("c")
+    run_due_jobs()
+
+    assert row(c).error == f"job {a.pk} (step) failed, which this job was to follow"
+    assert row(b).state == "initial"
 
 
 def test_after_a_job_that_has_failed_nothing_is_created(step: Any) -> None:
@@ -360,6 +376,32 @@ def test_nobody_else_may_add(step: Any, declare: Declare) -> None:
     hipq.cancel_batch(batch)
     with pytest.raises(hipq.InvalidJobError, match="has ended; begin another one"):
         batch.enqueue(step.new("b"))
+
+
+@pytest.mark.parametrize("over", [hipq.cancel, time_out])
+def test_a_handler_whose_attempt_is_over_adds_nothing(
+    step: Any, declare: Declare, over: Callable[[Job], object]
+) -> None:
+    refused: list[str] = []
+
+    @declare.task("slow", retry=hipq.Fixed(0))
+    def slow(*, job: Job = hipq.JOB) -> None:
+        assert job.batch is not None
+        with pytest.raises(hipq.InvalidJobError) as raised:
+            job.batch.enqueue(step.new("late"))
+        refused.append(str(raised.value))
+
+    with hipq.batch(then=step.new("then")) as batch:
+        job = batch.enqueue(slow.new())
+    worker = HandWorker()
+    worker.run_pass()
+
+    over(row(job))
+    worker.execute()
+
+    said = f"batch {batch.pk} takes no more jobs from job {job.pk}, whose attempt is over."
+    assert refused == [said]
+    assert list(batch.jobs.all()) == [job]
 
 
 def test_a_batch_is_cancelled_with_what_was_to_follow(step: Any) -> None:
