@@ -7,11 +7,13 @@ committed before its handler starts, and one worker at a time admits to a limite
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import islice, takewhile
 from math import inf
+
+from django.db import Error
 
 from hipq_django import events, transitions
 from hipq_django.answers import early
@@ -151,10 +153,8 @@ class BatchScheduler(SchedulerContext):
             self.start_jobs(self._admit(queue, lease).claims)
             # What was left, for example because its row is locked.
             persist_leased(lease, lease.results, self.worker)
-        except DeclaredLostError:
-            raise
         except Exception as error:
-            if not (is_refusal(error) or is_locked_out(error)):
+            if not _fails_alone(error):
                 raise
             return False  # one of the results cannot be stored: left to `persist_batch`
         finally:
@@ -256,17 +256,20 @@ class BatchScheduler(SchedulerContext):
         """Claim from plain queues; return the claims, and the queues whose turn is next.
 
         Queues that yielded nothing are checked job by job next: they have a job that is not
-        claimable in SQL, or another worker was quicker. This does not apply to queues that had
+        claimable in SQL, or another worker was quicker. So are all, if the database refuses the
+        claim: then only the queue at fault is passed over. This does not apply to queues that had
         nothing at the last probe: they are included so that new jobs need not wait for the next
         one.
         """
         self.types.read()
         limit = min(places, PAGE_SIZE)
         queues = self.rotation.in_turn([*plain, *self._other_plain(plain)])
-        wanted = ClaimRequest(self.runner.free_slots(), limit, list(self.types.by_id))
-        now, sent = clock.now(self.using), steady()
-        jobs = transitions.claim_due([work.queue for work in queues], self.worker, now, wanted)
-        claims = handler_claims(self, jobs, sent)
+        try:
+            claims = self._claim_together(queues, limit)
+        except Error as error:
+            if not _fails_alone(error):
+                raise
+            return [], [*_to_check(plain), *behind]
         if len(claims) == PAGE_SIZE:
             self.rotation.put_first(claims[-1].snapshot.queue.name)  # it has more
         gave = {claim.snapshot.queue.id for claim in claims}
@@ -275,9 +278,14 @@ class BatchScheduler(SchedulerContext):
             number = 1 + max(n for n, work in enumerate(queues) if work.queue.id in gave)
         self.rotation.served(queues[number - 1].queue)
         asked = [work for work in queues[:number] if work in plain]
-        nothing = [work for work in asked if work.queue.id not in gave]
-        check = [work._replace(needs_check=True) for work in nothing]
+        check = _to_check(work for work in asked if work.queue.id not in gave)
         return claims, [*check, *(work for work in plain if work not in asked), *behind]
+
+    def _claim_together(self, queues: Sequence[QueueWork], limit: int) -> list[Claim]:
+        wanted = ClaimRequest(self.runner.free_slots(), limit, list(self.types.by_id))
+        now, sent = clock.now(self.using), steady()
+        jobs = transitions.claim_due([work.queue for work in queues], self.worker, now, wanted)
+        return handler_claims(self, jobs, sent)
 
     def _other_plain(self, plain: Sequence[QueueWork]) -> list[QueueWork]:
         """Return the plain queues that the last probe knew, if they are few enough for a claim."""
@@ -318,20 +326,18 @@ class BatchScheduler(SchedulerContext):
 
     @contextmanager
     def _failing_alone(self, queue: Queue) -> Iterator[None]:
-        """Pass over a queue that raises or is locked; an outage is raised further."""
+        """Pass over a queue that raises or is locked; what concerns all is raised further."""
         try:
             yield
-        except DeclaredLostError:
-            raise
         except Exception as error:
+            if not _fails_alone(error):
+                raise
             if is_locked_out(error):
                 events.warning(
                     "queue_passed_over", "a lock that it needs is taken", queue=queue.name
                 )
-            elif is_refusal(error):
-                self._hold(queue, error)
             else:
-                raise
+                self._hold(queue, error)
 
     def _hold(self, queue: Queue, error: Exception) -> None:
         problem = storable_text(error_of(error))
@@ -430,6 +436,16 @@ class BatchScheduler(SchedulerContext):
         types = self.types
         known = rows.exclude(job_type__in=types.unknown)
         return types.runnable(queue, locked(known, skip_locked=True)[:limit])
+
+
+def _fails_alone(error: Exception) -> bool:
+    """Return whether one row or queue is at fault, and not the database or this worker."""
+    concerns_all = isinstance(error, DeclaredLostError)
+    return not concerns_all and (is_refusal(error) or is_locked_out(error))
+
+
+def _to_check(plain: Iterable[QueueWork]) -> list[QueueWork]:
+    return [work._replace(needs_check=True) for work in plain]
 
 
 def _throttlers_of(queue: Queue) -> Sequence[str]:

@@ -249,8 +249,8 @@ class StuckResults:
             self._named.add(claim.id)
             events.warning(
                 "job_locked",
-                "another transaction has locked the row; the result is kept and written when that "
-                "transaction ends",
+                "another transaction has locked the row, or a table; the result is kept until that "
+                "transaction ends, and then written",
                 **claim.fields,
                 seconds=round(seconds),
             )

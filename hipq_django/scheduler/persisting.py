@@ -17,13 +17,24 @@ from django.db import Error, connections, transaction
 from hipq_django import events, transitions
 from hipq_django.answers import early
 from hipq_django.database import clock
-from hipq_django.database.errors import is_refusal, may_pass
+from hipq_django.database.errors import is_locked_out, is_refusal, may_pass
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.models import Worker
 from hipq_django.scheduler import companions
 from hipq_django.scheduler.current_batch import Lease
 from hipq_django.transitions.reports import log_results
-from hipq_django.transitions.values import Ended, Persisted, Result, WaitsFor, refused
+from hipq_django.transitions.values import (
+    Decided,
+    Ended,
+    Failed,
+    Persisted,
+    Released,
+    Result,
+    Snoozed,
+    Succeeded,
+    WaitsFor,
+    refused,
+)
 
 MAX_BYTES = 8_000_000
 """How much is written at once, unless a single result is larger."""
@@ -45,7 +56,32 @@ def persist_leased(lease: Lease, results: Sequence[Result], worker: Worker) -> l
 
 
 def _parts(results: Sequence[Result]) -> Iterator[list[Result]]:
-    """Yield the results in parts of a size that one statement can take."""
+    """Yield the results in parts of one kind, and of a size that one statement can take.
+
+    Each kind needs tables of its own: while one of them is locked, the other kinds are written. It
+    costs nothing, because each kind is written by statements of its own.
+    """
+    if set(map(type, results)) == {Succeeded}:  # as nearly always
+        yield from _of_size(results)
+        return
+    kinds: dict[object, list[Result]] = {}
+    for result in results:
+        kinds.setdefault(_kind(result), []).append(result)
+    for kind in kinds.values():
+        yield from _of_size(kind)
+
+
+def _kind(result: Result) -> object:
+    """Return what results have in common that are written together."""
+    if result.claim.extra is not None:
+        return "by a companion"
+    return _WRITTEN_LIKE.get(type(result), type(result))
+
+
+_WRITTEN_LIKE = {Decided: Failed, Released: Snoozed}
+
+
+def _of_size(results: Sequence[Result]) -> Iterator[list[Result]]:
     if results and sum([result.size for result in results]) <= MAX_BYTES:  # as nearly always
         yield list(results)
         return
@@ -68,6 +104,8 @@ def _persist_part(lease: Lease, results: list[Result], worker: Worker) -> None:
         persisted = _try_with_care(results[0], persisted, worker)
     if isinstance(persisted, Persisted):
         forget_written(lease, persisted)
+    elif is_locked_out(persisted):  # by a table that all of them need
+        lease.defer(results)
     elif len(results) > 1:
         middle = len(results) // 2
         _persist_part(lease, results[:middle], worker)
@@ -96,7 +134,7 @@ def _persist_refused(lease: Lease, result: Result, error: Exception, worker: Wor
         lease.forget([result])
         log_results(persisted)
         return
-    if isinstance(persisted, Exception):
+    if isinstance(persisted, Exception) and not is_locked_out(persisted):
         events.error("result_not_written", **result.claim.fields, exception=persisted)
     lease.defer([result])
 
@@ -104,7 +142,7 @@ def _persist_refused(lease: Lease, result: Result, error: Exception, worker: Wor
 def _try_to_persist(
     results: Sequence[Result], worker: Worker, write: Write = transitions.persist
 ) -> Persisted | Exception:
-    """Persist results; return what became of them, or why the database refuses them all.
+    """Persist results; return what became of them, or why the database writes none of them.
 
     A transaction of the caller stays usable.
     """
@@ -113,7 +151,7 @@ def _try_to_persist(
         with transaction.atomic(using=worker.using) if is_inside else nullcontext():
             return persist(results, worker, clock.now(worker.using), write)
     except Exception as error:
-        if not is_refusal(error):
+        if not (is_refusal(error) or is_locked_out(error)):
             raise
         return error
 
@@ -147,8 +185,17 @@ def persist_jobs(
     several = [result for result in results if isinstance(result, WaitsFor)]
     others = [result for result in results if not isinstance(result, WaitsFor)]
     persisted = write(others, worker, now)
-    # With the answers that came before the expected parts were known.
+    waiting = transitions.one_by_one_if_locked_out(
+        several, lambda some: _persist_waiting(some, worker, now, write)
+    )
+    return persisted.joined(waiting)
+
+
+def _persist_waiting(
+    several: Sequence[Result], worker: Worker, now: datetime, write: Write
+) -> Persisted:
+    """Let jobs wait for several answers, and count those that came before this was known."""
     with worker_transaction(worker.using):
         waiting = write(several, worker, now)
         early.count_early([result.claim.id for result in waiting.written], now, worker.using)
-    return persisted.joined(waiting)
+    return waiting

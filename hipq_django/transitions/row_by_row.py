@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import reduce
 
 from django.db import IntegrityError, OperationalError, transaction
 
@@ -44,12 +44,30 @@ from hipq_django.transitions.values import (
     WaitsFor,
 )
 
+MAX_WAITS = 2
+"""How many results by themselves may find a lock before the others are left for a later try."""
+
 
 def persist_with_care(results: Sequence[Result], worker: Worker, now: datetime) -> Persisted:
     """Write results in one transaction; one by one if it would have to wait for a lock."""
-    try:
+
+    def write(results: Sequence[Result]) -> Persisted:
         with worker_transaction(worker.using):
             return _persist(results, worker, now)
+
+    return one_by_one_if_locked_out(results, write)
+
+
+def one_by_one_if_locked_out(
+    results: Sequence[Result], write: Callable[[Sequence[Result]], Persisted]
+) -> Persisted:
+    """Write results together; one by one if that would have to wait for a lock.
+
+    In a random order, so that each has its turn, and not for long: if a table is locked, each of
+    them would wait.
+    """
+    try:
+        return write(results)
     except ContendedError:
         pass
     except OperationalError as error:
@@ -57,8 +75,10 @@ def persist_with_care(results: Sequence[Result], worker: Worker, now: datetime) 
             raise
     if len(results) == 1:
         return Persisted([], [], list(results))
-    parts = [persist_with_care([result], worker, now) for result in results]
-    return reduce(Persisted.joined, parts, Persisted([], [], []))
+    persisted, left = Persisted([], [], []), random.sample(results, len(results))
+    while left and len(persisted.locked) < MAX_WAITS:
+        persisted = persisted.joined(one_by_one_if_locked_out([left.pop()], write))
+    return persisted.joined(Persisted([], [], left))
 
 
 def _persist(results: Sequence[Result], worker: Worker, now: datetime) -> Persisted:

@@ -262,6 +262,103 @@ def test_an_early_answer_that_somebody_has_locked_stops_no_other_queue(
     assert (other.state, job.state, job.result) == ("running", "final", "yes")
 
 
+def lock_table(session: Session, name: str) -> None:
+    """Lock a table, as a migration does."""
+    session.begin()
+    session(lambda: connection.cursor().execute(f"LOCK TABLE {name} IN ACCESS EXCLUSIVE MODE"))
+
+
+def test_a_locked_inbox_keeps_no_queue_waiting_that_does_not_need_it(
+    declare: Declare, session: Session
+) -> None:
+    """Whether an answer came early is asked only of jobs with a key."""
+    declare("work")(succeed)
+    keyed = hipq.enqueue("work", job_key="k", queue="a")
+    other = hipq.enqueue("work", queue="b")
+    worker = HandWorker()
+    lock_table(session, "hipq_answer")
+
+    in_time(worker.work)
+    session.roll_back()
+    worker.run_pass()
+
+    assert Job.objects.get(pk=other.pk).state == "final"
+    assert Job.objects.get(pk=keyed.pk).state == "running"
+
+
+def test_failures_wait_for_their_table_and_keep_nothing_else_waiting(
+    declare: Declare, session: Session
+) -> None:
+    """Not even a hundred: each would wait for a tenth of a second."""
+    declare("work")(succeed)
+    declare("asks")(wait)
+    declare("fails", retry=hipq.Never())(lambda job: 1 / 0)
+    names = ["work", "asks", *["fails"] * 100, "work"]
+    jobs = hipq.enqueue_many([hipq.NewJob(name) for name in names])
+    worker = HandWorker()
+    worker.run_pass()
+    worker.execute()
+    behind = hipq.enqueue("work")
+    lock_table(session, "hipq_attempt")
+
+    in_time(worker.run_pass)
+    session.roll_back()
+    written = [Job.objects.get(pk=jobs[n].pk) for n in (0, 1, -1)]
+    kept = len(worker.batch)
+    worker.run_pass()
+
+    assert [(job.state, job.phase) for job in written] == [
+        *(("final", "NONE"), ("running", "NONE"), ("final", "NONE"))
+    ]
+    assert kept == 101
+    assert worker.batch.ids == [behind.pk]
+    assert Job.objects.ended(Job.Outcome.FAILED).count() == 100
+
+
+def test_decisions_wait_for_their_table_together(declare: Declare, session: Session) -> None:
+    """They set answers aside, row by row; each would wait for a tenth of a second."""
+    asks = declare("asks")(lambda job: 1 / 0)
+    asks.on_error(lambda job: hipq.RetryIn(60, resend=True))
+    hipq.enqueue_many([hipq.NewJob("asks") for _ in range(100)])
+    worker = HandWorker()
+    worker.work()
+    worker.run_pass()
+    worker.execute()
+    lock_table(session, "hipq_answer")
+
+    in_time(worker.save)
+    session.roll_back()
+    during = Job.objects.filter(state="error").count()
+    worker.save()
+
+    assert during == 100
+    assert Job.objects.filter(state="retry").count() == 100
+
+
+def test_an_early_part_that_somebody_has_locked_keeps_only_its_job_waiting(
+    declare: Declare, session: Session
+) -> None:
+    declare("work")(wait_for_two)
+    jobs = [hipq.enqueue("work", job_key=key) for key in "abc"]
+    worker = HandWorker()
+    worker.run_pass()
+    hipq.complete("work", "b", 1, part="front")
+    worker.execute()
+    answer = Answer.objects.get(job=jobs[1])
+    session.begin()
+    session(lambda: Answer.objects.select_for_update().get(pk=answer.pk))
+
+    in_time(worker.run_pass)
+    during = [Job.objects.get(pk=job.pk).phase for job in jobs]
+    session.roll_back()
+    worker.run_pass()
+
+    assert during == ["NONE", "request", "NONE"]
+    assert worker.batch.ids == []
+    answer.refresh_from_db()
+    assert answer.status == "accepted"
+
+
 def test_a_job_that_is_locked_keeps_no_other_from_its_early_answer(
     declare: Declare, session: Session
 ) -> None:

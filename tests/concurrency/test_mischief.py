@@ -11,8 +11,10 @@ from django.db import connection, transaction
 
 import hipq_django as hipq
 from hipq_django.models import Job, Queue
+from hipq_django.models.catalog import get_queue
 from tests.concurrency.sessions import PATIENCE_SECONDS
 from tests.declaring import Declare
+from tests.hand_worker import HandWorker
 from tests.threads import Crew, working
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -246,3 +248,21 @@ def test_what_the_database_refuses_alone_fails_alone(
     outcomes = {job.job_key: Job.objects.get(pk=job.pk).outcome for job in jobs}
     assert outcomes == {key: "failed" if key == "refused" else "succeeded" for key in keys}
     assert "too much" in str(Job.objects.get(job_key="refused").error)
+
+
+@pytest.mark.parametrize("limit", [0, 3])
+def test_a_job_that_the_database_refuses_to_start_stops_only_its_queue(
+    refuse: Refuse, limit: int
+) -> None:
+    get_queue("default", "a")
+    Queue.objects.update(throttle_limit=limit)
+    refuse("NEW.state = 'running' AND NEW.job_key = 'refused'")
+    refused = hipq.enqueue("echo", job_key="refused", queue="a")
+    others = [hipq.enqueue("echo", queue=name) for name in "bc"]
+    worker = HandWorker()
+
+    worker.work_off()
+
+    assert [Job.objects.get(pk=job.pk).outcome for job in others] == ["succeeded"] * 2
+    assert Job.objects.get(pk=refused.pk).state == "initial"
+    assert "too much" in Queue.objects.get(name="a").throttler_problem

@@ -24,6 +24,13 @@ def quick(job: Job) -> int:
     return int(job.job_data["number"])
 
 
+@hipq.job_type("stumbling", queue="stumbling", retry=hipq.Fixed(seconds=0, max_attempts=2))
+def stumbling(job: Job) -> None:
+    """Raise the first time."""
+    if job.attempt == 1:
+        raise OSError("a stumble")
+
+
 @hipq.job_type("measured", queue="limited")
 def measured(job: Job) -> None:
     """Write down when it began and ended, with its weight."""

@@ -43,9 +43,11 @@ def locked(table: str) -> Iterator[None]:
         session.close()
 
 
-def in_time() -> None:
-    job = hipq.enqueue("quick", {"number": 1})
-    eventually(lambda: Job.objects.get(pk=job.pk).is_final, "the job has run", seconds=AWAY_SECONDS)
+def in_time(*jobs: Job) -> None:
+    """Wait until these jobs have run, and a plain one."""
+    ids = [job.pk for job in (*jobs, hipq.enqueue("quick", {"number": 1}))]
+    is_done = Job.objects.filter(pk__in=ids).final().count
+    eventually(lambda: is_done() == len(ids), "the jobs have run", seconds=AWAY_SECONDS)
 
 
 def test_each_table_in_turn(workers: Workers) -> None:
@@ -53,17 +55,21 @@ def test_each_table_in_turn(workers: Workers) -> None:
     in_time()
 
     for table in TABLES:
+        waiting: list[Job] = []
         if table in NEEDED:
             hipq.enqueue("quick", {"number": 2}, delay=TYPES_SECONDS)
         with locked(table):
             if table in NEEDED:
                 wait_until_blocked()
             else:
+                waiting.append(hipq.enqueue("quick", {"number": 3}, job_key="k", queue="keyed"))
+                waiting.append(hipq.enqueue("stumbling"))
                 in_time()
-        in_time()
+        in_time(*waiting)
         assert worker.poll() is None, table
 
     assert " ERROR " not in workers.log.read_text()
+    assert set(Job.objects.values_list("outcome", flat=True)) == {"succeeded"}
 
 
 @pytest.mark.parametrize("table", ["hipq_job", "hipq_worker", "hipq_schedule"])
