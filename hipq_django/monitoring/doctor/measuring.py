@@ -26,6 +26,9 @@ from hipq_django.monitoring.reasons import explain
 PATIENCE = timedelta(minutes=1)
 """How long a worker may take for its duties of each second."""
 
+LOOKED_AT = 20
+"""How many due jobs of a queue with throttlers are asked about: one tenant's may be held."""
+
 SKIPS = 5
 """How many skipped due times in a row are told."""
 
@@ -86,8 +89,9 @@ def _held(config: InstanceSettings, now: datetime) -> Iterator[str]:
     for queue in Queue.objects.using(config.database).filter(instance=config.name):
         if not config.queue(queue.name).throttlers:
             continue
-        first = queue.jobs.using(config.database).due(now).order_by("rank", "id").first()
-        if first is not None and any(reason.code == "throttler" for reason in explain(first)):
+        overdue = queue.jobs.using(config.database).due(now - PATIENCE).order_by("rank", "id")
+        first = list(overdue[:LOOKED_AT])
+        if first and all(any(reason.code == "throttler" for reason in explain(j)) for j in first):
             yield queue.name
 
 

@@ -83,6 +83,22 @@ def test_a_throttler_that_holds_as_it_was_told_is_no_finding(
     assert found() == {"overdue": "queue q"}
 
 
+def test_held_jobs_do_not_hide_that_others_are_overdue(configure_queue: ConfigureQueue) -> None:
+    """Unless these have just become due."""
+    WorkerFactory.create()
+    configure_queue(hipq.KeyLimit("tenant", 1), name="q")
+    running = hipq.enqueue("echo", {"tenant": "acme"}, queue="q")
+    Job.objects.filter(pk=running.pk).update(state="running", attempt=1)
+    for _ in range(3):
+        hipq.enqueue("echo", {"tenant": "acme"}, queue="q", scheduled_run_time=long_ago(hours=1))
+    hipq.enqueue("echo", {"tenant": "globex"}, queue="q", scheduled_run_time=long_ago(seconds=30))
+    assert found() == {}
+
+    hipq.enqueue("echo", {"tenant": "initech"}, queue="q", scheduled_run_time=long_ago(minutes=2))
+
+    assert found() == {"overdue": "queue q"}
+
+
 def test_a_queue_whose_jobs_fail_is_found() -> None:
     WorkerFactory.create()
     kind = JobTypeFactory.create(name="echo")
