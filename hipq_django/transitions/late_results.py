@@ -20,7 +20,7 @@ from hipq_django.transitions.outcomes import move, note_ended, success_values
 from hipq_django.transitions.updates import rows_of
 from hipq_django.transitions.values import Claim, Failed, Result, Succeeded, Waits, WaitsFor
 
-_GUESSED = (Attempt.Kind.TIMED_OUT, Attempt.Kind.WORKER_LOST)
+_GUESSED = (Attempt.Kind.TIMED_OUT, Attempt.Kind.WORKER_LOST, Attempt.Kind.BYSTANDER)
 
 
 def is_open(claim: Claim, row: Job | None) -> bool:

@@ -14,7 +14,7 @@ from hipq_django.database import clock
 from hipq_django.maintenance import recovery
 from hipq_django.models import Job, Queue, Worker
 from tests.declaring import Declare
-from tests.factories import WorkerFactory
+from tests.factories import AttemptFactory, JobFactory, WorkerFactory
 from tests.hand_worker import HandWorker
 from tests.integration.conftest import ConfigureQueue
 from tests.running import run_due_jobs
@@ -43,6 +43,14 @@ def lose(worker: HandWorker) -> None:
     assert recovery.recover_lost(get_instance()) == 1
 
 
+def lose_beside_a_suspect(worker: HandWorker) -> None:
+    """As `lose`, but another job of the worker is a likelier killer: one without code here."""
+    suspect = JobFactory.create(state="running", worker=worker.row, attempt=2)
+    AttemptFactory.create(job=suspect, attempt=1, kind="worker_lost")
+    worker.die()
+    assert recovery.recover_lost(get_instance()) == 2
+
+
 def time_out(worker: HandWorker) -> None:
     overdue = clock.now("default") - timedelta(seconds=1)
     Job.objects.running().update(deadline=overdue)
@@ -63,7 +71,7 @@ def decide() -> None:
     worker.save()
 
 
-given_up = pytest.mark.parametrize("give_up", [lose, time_out])
+given_up = pytest.mark.parametrize("give_up", [lose, lose_beside_a_suspect, time_out])
 
 
 def row_of(job: Job) -> tuple[Any, ...]:
