@@ -15,7 +15,7 @@ from hipq_django.conf import instances, rules
 from hipq_django.database.requirements import deferred_transactions, has_psycopg
 from hipq_django.domain.validation import checked_name
 from hipq_django.exceptions import InvalidJobError, alike, nearest_name
-from hipq_django.job_types.registry import known_names
+from hipq_django.job_types.registry import get_all_declared, known_names
 from hipq_django.tasks_backend import configured
 from hipq_django.web.webhook_view import WebhookView
 
@@ -26,7 +26,8 @@ SQLITE_OPTIONS = ("init_command", "transaction_mode", "timeout")
 def register() -> None:
     """Register all checks with Django."""
     everything = (
-        check_setting, check_instances, check_databases, check_webhooks, check_tasks, check_flow
+        check_setting, check_instances, check_queues, check_databases, check_webhooks, check_tasks,
+        check_flow,
     )  # fmt: skip
     for check in everything:
         checks.register(check)
@@ -57,6 +58,24 @@ def check_instances(**_: Any) -> Iterator[checks.CheckMessage]:
             hint="Write 'default', or choose a name that looks less like it.",
             id="hipq.W004",
         )
+
+
+def check_queues(**_: Any) -> Iterator[checks.CheckMessage]:
+    """W005, where a queue of the setting, or that of a job type, is misspelt: it has no limit."""
+    if any(rules.problems()):
+        return
+    for instance in instances.get_instances():
+        types = {declared.queue: declared.name for declared in get_all_declared(instance.name)}
+        unused = instance.queues.keys() - types.keys()
+        for queue in sorted(types.keys() - instance.queues.keys()):
+            if near := alike(queue, sorted(unused)):
+                yield checks.Warning(
+                    f"HIPQ[{instance.name!r}]['QUEUES'] has {near!r}, which no job type uses, but "
+                    f"not {queue!r}, which job type {types[queue]!r} uses, with the default of "
+                    "each option.",
+                    hint="Correct one of the names, or choose names that look less alike.",
+                    id="hipq.W005",
+                )
 
 
 def check_flow(**_: Any) -> Iterator[checks.CheckMessage]:

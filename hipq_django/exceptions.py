@@ -131,5 +131,10 @@ def nearest_name(name: str, known: Iterable[str]) -> str:
 
 
 def alike(name: str, others: Iterable[str]) -> str | None:
-    """Return the other name that is so near that one of the two is probably misspelt."""
-    return next(iter(get_close_matches(name, list(others), n=1, cutoff=0.8)), None)
+    """Return the other name that is so near that one of the two is probably misspelt.
+
+    One with the same letters in another order is, however short it is.
+    """
+    names = list(others)
+    swapped = [other for other in names if sorted(other) == sorted(name)]
+    return next(iter([*swapped, *get_close_matches(name, names, n=1, cutoff=0.8)]), None)

@@ -75,6 +75,35 @@ def test_a_default_instance_that_is_misspelt_is_told(
     assert all("no instance 'default', but 'defualt'" in m.msg for m in complaints())
 
 
+@pytest.mark.parametrize(
+    ("queues", "used", "is_told"),
+    [
+        (["bnak"], ["bank"], True),
+        (["bank"], ["bnak"], True),
+        (["exports"], ["export"], True),
+        (["bank", "bnak"], ["bank"], False),  # it has its limit; the other is used by enqueue
+        (["bank", "banks"], ["bank", "banks"], False),
+        (["mail"], ["bank"], False),
+        (["bnak"], [], False),
+    ],
+)
+def test_a_queue_whose_name_is_misspelt_is_told(
+    settings: Settings, declare: Declare, queues: list[str], used: list[str], is_told: bool
+) -> None:
+    settings.HIPQ = {"default": {"QUEUES": {name: {"THROTTLE_LIMIT": 10} for name in queues}}}
+    for number, name in enumerate(used):
+        declare(f"charge_{number}", queue=name)(lambda job: None)
+
+    told = [message.msg for message in complaints()]
+
+    assert found() == (["hipq.W005"] if is_told else [])
+    if is_told:
+        assert told == [
+            f"HIPQ['default']['QUEUES'] has {queues[0]!r}, which no job type uses, but not "
+            f"{used[0]!r}, which job type 'charge_0' uses, with the default of each option."
+        ]
+
+
 def test_a_good_project_has_nothing_to_complain_of() -> None:
     assert found() == []
 
@@ -184,7 +213,7 @@ def test_only_the_databases_of_instances_are_checked(
 # What the rest of the project's settings must be
 
 
-def test_a_project_without_time_zones_is_e030_and_refused(settings: Settings) -> None:
+def test_a_project_without_time_zones_is_e025_and_refused(settings: Settings) -> None:
     settings.USE_TZ, settings.HIPQ = False, {}
 
     assert found() == ["hipq.E025"]
@@ -200,7 +229,7 @@ def test_without_time_zones_the_rest_of_the_project_reaches_its_database(
     clock.measure_on_connect(connections["default"])
 
 
-def test_a_database_that_does_not_commit_is_e031_and_refused(
+def test_a_database_that_does_not_commit_is_e026_and_refused(
     monkeypatch: pytest.MonkeyPatch, settings: Settings
 ) -> None:
     monkeypatch.setitem(settings.DATABASES["other"], "AUTOCOMMIT", False)
@@ -214,7 +243,7 @@ def test_a_database_that_does_not_commit_is_e031_and_refused(
 
 
 @pytest.mark.postgres
-def test_psycopg2_is_e032_and_keeps_a_worker_from_starting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_psycopg2_is_e027_and_keeps_a_worker_from_starting(monkeypatch: pytest.MonkeyPatch) -> None:
     # The driver is not installed beside psycopg 3, which Django would take.
     monkeypatch.setattr(type(connections["default"]), "Database", ModuleType("psycopg2"))
 
@@ -232,7 +261,7 @@ def test_psycopg2_is_e032_and_keeps_a_worker_from_starting(monkeypatch: pytest.M
         {"timeout": 20},
     ],
 )
-def test_sqlites_options_under_postgresql_are_e033(
+def test_sqlites_options_under_postgresql_are_e028(
     options: dict[str, Any], left: dict[str, Any]
 ) -> None:
     options.update(left)
