@@ -15,6 +15,7 @@ from tests.admin_pages import history, list_url, page_url
 from tests.browsing import contrast_of, look, overflow
 from tests.factories import (
     AnswerFactory,
+    AttemptFactory,
     JobFactory,
     JobTypeFactory,
     QueueFactory,
@@ -279,6 +280,12 @@ def everything(stuck: Job) -> dict[str, str]:
     }
 
 
+def overflow_of_list(page: Page) -> int:
+    """Return by how many pixels a list is wider than what it is scrolled in; 0 without a list."""
+    wide = "ts => ts.map(t => t.scrollWidth - t.parentElement.clientWidth)"
+    return max([0, *page.locator("#result_list").evaluate_all(wide)])
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_lists_are_whole_at_1400_pixels(
     page: Page, everything: dict[str, str], scheme: Literal["light", "dark"]
@@ -288,9 +295,7 @@ def test_lists_are_whole_at_1400_pixels(
     for name, url in everything.items():
         page.goto(url)
         look(page, f"{name}-1400-{scheme}")
-        tables = page.locator("#result_list")
-        wide = "ts => ts.map(t => t.scrollWidth - t.parentElement.clientWidth)"
-        hidden[name] = max([overflow(page), *tables.evaluate_all(wide)])
+        hidden[name] = max(overflow(page), overflow_of_list(page))
     assert {name: pixels for name, pixels in hidden.items() if pixels > 0} == {}
 
 
@@ -304,8 +309,42 @@ def test_pages_can_be_used_at_420_pixels(
     for name, url in everything.items():
         page.goto(url)
         look(page, f"{name}-420-{scheme}")
-        hidden[name] = overflow(page)
+        hidden[name] = max(overflow(page), overflow_of_list(page))
     assert {name: pixels for name, pixels in hidden.items() if pixels > 0} == {}
+
+
+TRACEBACK = """Traceback (most recent call last):
+  File "/srv/shop/payments/jobs.py", line 41, in charge_card
+    answer = client.post(f"{settings.BANK_URL}/charges/", json={"order": job.job_data["order"]})
+             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  File "/srv/shop/payments/bank.py", line 112, in post
+    raise ConnectionError(f"{url}: {error}") from error
+ConnectionError: https://bank.example.com/charges/: [Errno 111] Connection refused
+"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_traceback_can_be_read_at_420_pixels(
+    page: Page, scheme: Literal["light", "dark"]
+) -> None:
+    error = TRACEBACK.splitlines()[-1]
+    job_type = JobTypeFactory.create(name="charge_card")
+    job = JobFactory.create(job_type=job_type, job_key="order-42", state="retry", error=error)
+    AttemptFactory.create(job=job, attempt=1, error=error, traceback=TRACEBACK)
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": 420, "height": 900})
+    page.goto(page_url(job))
+
+    shown = page.locator("pre.hipq-block", has_text="Traceback (most recent call last)")
+    page.get_by_role("heading", name="Attempts").scroll_into_view_if_needed()
+    shown.scroll_into_view_if_needed()
+    look(page, f"traceback-420-{scheme}")
+
+    assert shown.inner_text().strip() == TRACEBACK.strip()
+    size = shown.evaluate("e => [e.scrollWidth - e.clientWidth, e.getBoundingClientRect().right]")
+    assert size[0] <= 0  # its lines are wrapped
+    assert size[1] <= 420
+    assert contrast(page, "pre.hipq-block") >= 4.5
 
 
 def look_at_widths(page: Page, name: str) -> None:
