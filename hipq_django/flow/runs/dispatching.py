@@ -203,22 +203,42 @@ def _hasten(woken: _Woken, using: str, now: datetime) -> bool:
     """
     node, job, due = woken.node, woken.job, woken.due
     assert job is not None  # noqa: S101 - for type checkers
+    if node.rest == Rest.TERMINATING and not job.has_pending_answer:
+        return job.state == JobState.RUNNING or _make_way(node, job, using, now)
     if job.state != JobState.INITIAL or node.run_time is None:
         if due is not None and (node.alarm is None or due < node.alarm):
             Node.objects.using(using).filter(pk=node.pk).update(alarm=due)
         return True
     if due is not None and due >= node.run_time:
         return True  # the earliest wins
-    rows = Job.objects.using(using).filter(pk=job.pk, state=JobState.INITIAL)
-    waiting = locked(rows.select_related("queue", "job_type"), skip_locked=True).first()
+    waiting = _locked_waiting(job, using)
     if waiting is None:
         return False
     kept = node.run_time if due is None else node.alarm
     Node.objects.using(using).filter(pk=node.pk).update(run_time=due, alarm=kept)
-    turn = now if node.rest == Rest.TERMINATING else turn_of(node.rate_time)
-    transitions.reschedule(waiting, max(due or now, turn), now)
+    transitions.reschedule(waiting, max(due or now, turn_of(node.rate_time)), now)
     engine_for(using).wake_workers(node.instance, {waiting.queue_id})
     return True
+
+
+def _make_way(node: Any, job: Job, using: str, now: datetime) -> bool:
+    """Let the waiting run of a node that shuts down come now; it does nothing any more.
+
+    Return False where it is locked, or nobody has decided yet when it is tried again.
+    """
+    waiting = _locked_waiting(job, using)
+    if waiting is None:
+        return False
+    transitions.run_now([waiting], now, using)
+    engine_for(using).wake_workers(node.instance, {waiting.queue_id})
+    return True
+
+
+def _locked_waiting(job: Job, using: str) -> Job | None:
+    """Return a job under its lock if it still waits; None also if somebody else has locked it."""
+    rows = Job.objects.using(using).waiting().filter(pk=job.pk)
+    found: Job | None = locked(rows.select_related("queue", "job_type"), skip_locked=True).first()
+    return found
 
 
 def _enqueue(

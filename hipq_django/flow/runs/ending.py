@@ -447,6 +447,14 @@ def _end_badly(end: _Ended, values: dict[str, Any], using: str, now: datetime) -
         fail(node, _job_of(end, using), using, now)
     elif end.run.waits_for_lock and not (node.lock_until and node.lock_until > now):
         transitions.run_now([_job_of(end, using)], now, using)  # it was given back meanwhile
+    elif _only_delays_the_end(end):
+        wake([node.pk], node.instance, using, now)
+
+
+def _only_delays_the_end(end: _Ended) -> bool:
+    """Whether another attempt would call no code any more, because the node is to shut down."""
+    is_request = end.result.claim.phase is Phase.REQUEST
+    return end.node.rest == Rest.TERMINATING and is_request and not end.run.is_shutdown
 
 
 def _job_of(end: _Ended, using: str) -> Job:

@@ -14,7 +14,7 @@ from hipq_django.database.locks import locked
 from hipq_django.domain.retries import MAX_LOSSES
 from hipq_django.flow import testing
 from hipq_django.flow.models import Message, Wake
-from hipq_django.flow.runs import loading
+from hipq_django.flow.runs import dispatching, loading
 from hipq_django.maintenance import recovery
 from hipq_django.models import Attempt, Job
 from tests.flow.conftest import in_status
@@ -145,6 +145,69 @@ def test_a_node_that_is_forced_to_run_is_not_ended_by_the_shutdown_that_was_queu
 
     assert Recorder.calls == ["startup", "perform"]
     assert node.status == "completed"
+
+
+@flow.component("t.patient", retry=hipq.Fixed(3_600, max_attempts=3), runs_per_minute=1)
+class Patient(flow.Component):
+    """Is tried again an hour after it has raised, and does not run often."""
+
+    def perform(self, *args: Any) -> Any:
+        Recorder.calls.append("perform")
+        if "ask" in args:
+            self.job.set_key("patient")
+            return hipq.WAIT
+        if "terminate" in args:
+            flow.get(self.node.pk).terminate()
+            dispatching.dispatch(get_instance("default"))
+        if args:
+            raise CodeError("as asked")
+        return None
+
+    def on_response(self, response: Any) -> None:
+        Recorder.calls.append("on_response")
+        raise CodeError("as asked")
+
+    def shutdown(self) -> None:
+        Recorder.calls.append("shutdown")
+
+
+@pytest.mark.parametrize("args", [[], ["raise"]], ids=["its turn", "its next attempt"])
+def test_a_node_whose_run_waits_is_terminated_at_once(args: list[str]) -> None:
+    node = flow.start(Patient, args=args)
+    testing.drain(errors=False)
+    node.run()
+    assert testing.due(node) == 0
+    assert node.status == "queued"
+    node.terminate()
+    testing.drain()
+
+    assert node.status == "terminated"
+    assert Recorder.calls == ["perform", "shutdown"]
+
+
+def test_a_node_that_is_terminated_while_its_run_raises_does_not_wait_for_the_next_try() -> None:
+    node = flow.start(Patient, args=["terminate"])
+    testing.drain(errors=False)
+
+    assert node.status == "terminated"
+    assert Recorder.calls == ["perform", "shutdown"]
+
+
+def test_an_answer_that_could_not_be_taken_is_tried_again_in_its_time_before_the_end() -> None:
+    """This run has begun: it is not undone, and its partner not asked more often."""
+    node = flow.start(Patient, args=["ask"])
+    testing.drain()
+    node.terminate()
+    hipq.complete("t.patient", "patient", "yes")
+    testing.drain(errors=False)
+    assert node.status == "terminating"
+    assert Recorder.calls == ["perform", "on_response"]
+    for hours in (2, 4):
+        with hipq.testing.travel(hours=hours):
+            testing.drain(errors=False)
+
+    assert node.status == "terminated"
+    assert Recorder.calls == ["perform", *["on_response"] * 3, "shutdown"]
 
 
 def test_a_shutdown_that_was_cancelled_stops_no_dispatcher() -> None:
