@@ -16,6 +16,7 @@ from hipq_django.database.twins import method_twin, names_twins, naming_twin, pr
 from hipq_django.flow.contexts import set_group
 from hipq_django.flow.each import Lies, Next, what_next
 from hipq_django.flow.exceptions import FlowError
+from hipq_django.flow.values import is_same
 
 if TYPE_CHECKING:
     from hipq_django.flow.declaring import ComponentDeclaration
@@ -180,7 +181,7 @@ class Component:
     def _defaults(self, names: Sequence[str], ports: Sequence[Port]) -> Iterator[Any]:
         key = f"flow.each:{','.join(names)}"
         values = [port.default for port in ports]
-        if self._run.remembered(key) == values:
+        if is_same(self._run.remembered(key), values):
             return
         self._run.remember(key, values)
         self._run.log_data()

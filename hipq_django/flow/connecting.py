@@ -18,7 +18,7 @@ from hipq_django.flow.exceptions import FamilyError, UnknownPortError
 from hipq_django.flow.logs import data_logged
 from hipq_django.flow.models import Connection, Message, NodePort
 from hipq_django.flow.ports import Port
-from hipq_django.flow.values import NOTHING
+from hipq_django.flow.values import NOTHING, is_same
 
 
 def connect(source: Port, targets: Sequence[Port]) -> None:
@@ -112,7 +112,7 @@ def _default_for(source: Port, row: NodePort, target: int) -> list[delivering.It
     newest = Message.objects.using(row.using).filter(port=target, as_default=True).last()
     other = NodePort.objects.using(row.using).get(pk=target)
     before = newest.data if newest else (other.value if other.has_default else NOTHING)
-    if before == packet.value and type(before) is type(packet.value):
+    if is_same(before, packet.value):
         return []
     notify = current_group().notify
     return [delivering.Item(target, packet.value, packet.context, True, notify)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -28,7 +27,7 @@ from hipq_django.flow.family import MAX_NAME_CHARS, check_depth, checked_child_n
 from hipq_django.flow.lifecycle import locked_node, moment_of, run_row
 from hipq_django.flow.models import Message, Node, NodePort
 from hipq_django.flow.ports import lock_against_deletion, set_channels
-from hipq_django.flow.values import NOTHING
+from hipq_django.flow.values import NOTHING, is_same
 from hipq_django.models.catalog import get_job_type, get_queue
 
 OF_JOBS = ("priority", "throttle_factor", "timeout", "time_windows", "queue", "data")
@@ -382,15 +381,7 @@ def _is_same(before: PortOptions | None, after: PortOptions) -> bool:
 def _differing(before: PortOptions | None, after: PortOptions) -> dict[str, Any]:
     """Return the columns that differ; true is not 1, as Python has it."""
     old, new = _values_of(before) if before else {}, _values_of(after)
-    return {
-        key: value
-        for key, value in new.items()
-        if key not in old or _text(old[key]) != _text(value)
-    }
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
+    return {key: value for key, value in new.items() if not is_same(old.get(key, NOTHING), value)}
 
 
 def _change_port(row: NodePort, before: PortOptions | None, after: PortOptions) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from enum import Enum
@@ -45,6 +46,13 @@ class Rest:
 RESTS: Final = ("completed", "suspended", "failed", "terminating", "terminated")
 RUNS_BY_ITSELF: Final = ("completed", "suspended")
 """A node in any other rest is run by force, or to shut down, only."""
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Whether two values are the same as JSON: true is not 1, which are equal in Python."""
+    if NOTHING in (one, other):
+        return one is other
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 class Packet(NamedTuple):

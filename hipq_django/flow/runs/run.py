@@ -43,7 +43,7 @@ from hipq_django.flow.publishing import LOG_CHANNEL
 from hipq_django.flow.settings import flow_settings
 from hipq_django.flow.state import StateValues, check_keys, checked_state, own_values
 from hipq_django.flow.statements import Lain, Page, first_pages, next_page
-from hipq_django.flow.values import NOTHING, Effects, Packet, PortName, Write
+from hipq_django.flow.values import NOTHING, Effects, Packet, PortName, Write, is_same
 from hipq_django.models.catalog import get_job_type
 from hipq_django.transitions.values import Claim
 
@@ -591,7 +591,7 @@ class RunPort(Port):
                 self._pass_on(target, packet)
         default = self._default_packet()
         for target in targets if default else ():
-            if target.default != default.value:  # type: ignore[union-attr]  # there is one
+            if not is_same(target.default, default.value):  # type: ignore[union-attr]  # there is one
                 self._pass_on(target, default, as_default=True)  # type: ignore[arg-type]  # there is one
         return moved
 

@@ -1,5 +1,6 @@
 """Cases 100 to 102: `each`, and the test kit itself."""
 
+import json
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -91,6 +92,18 @@ def test_case_100_loops_do_not_disturb_each_other() -> None:
         testing.drain()
 
     assert Recorder.seen == [("a", 1), ("b", 2)]
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, True), (0, False), ([{"a": 1}], [{"a": True}])])
+def test_case_100_true_is_not_one(before: Any, after: Any) -> None:
+    """Python takes them for equal, JSON does not: the default has changed."""
+    node = pairs(b={"default": 2})
+    for default in (before, after):
+        node.inputs["a"].default = default
+        node.run()
+        testing.drain()
+
+    assert json.dumps(node.outputs["out"].default) == json.dumps([after, 2])
 
 
 def test_case_100_data_come_before_defaults() -> None:

@@ -17,6 +17,7 @@ from tests.testapp.flows import (
     Page,
     Poisoned,
     Recorder,
+    Script,
     Sum,
     Wild,
     add,
@@ -257,6 +258,25 @@ def test_case_088(node: flow.Node) -> None:
     testing.drain()
     node.inputs["number"].move_to(target.inputs["number"])
     assert target.status == "completed"
+
+
+@pytest.mark.parametrize("in_run", [False, True])
+def test_a_default_of_true_is_moved_to_a_port_whose_default_is_one(
+    in_run: bool, node: flow.Node, script: Script
+) -> None:
+    def move(child: Any) -> None:
+        child.inputs["item"].move_to(child.parent.inputs["number"])
+
+    node.inputs["number"].default = [1]
+    node.pause()
+    child = node.spawn("child", "t.scripted", inputs={"item": {"default": [True]}}, run=False)
+    if in_run:
+        script.perform = move
+        testing.run_inline(child)
+    else:
+        move(child)
+
+    assert node.inputs["number"].default[0] is True
 
 
 def test_case_089(node: flow.Node) -> None:
