@@ -30,7 +30,7 @@ class AnswerAdmin(AnswerMatching, ReadOnlyAdmin):
     list_filter = (AnswerFilter, KindFilter)
     list_defer = ("payload",)
     search_fields = ("job_key",)
-    search_help_text = _("A whole job key.")
+    search_help_text = _("A complete job key.")
     fields = (
         "status_badge", "meaning", "kind", "what_is_wrong", "job_type", "job_key", "to_job",
         "attempt", "part_name", "message", "received", "instance", "content",
@@ -62,7 +62,7 @@ class AnswerAdmin(AnswerMatching, ReadOnlyAdmin):
         return rows.filter(job_key=term)
 
     status_badge = column(_("status"), lambda self, answer: status_badge(answer))
-    meaning = column(_("that means"), lambda self, answer: str(answer.get_status_display()))
+    meaning = column(_("meaning"), lambda self, answer: str(answer.get_status_display()))
 
     @admin.display(description=_("job"))
     def to_job(self, answer: Answer) -> str:

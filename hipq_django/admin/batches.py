@@ -46,7 +46,7 @@ VERBS = {
         "cancel", _("Cancel"), "cancel_batch", cancel_batch, done=_("Cancelled"),
         confirm=_("Cancel the jobs of this batch"),
         is_of_use=_has_live,
-        useless=_("no job of it is live."),
+        useless=_("none of its jobs is live."),
         is_atomic=False,
         warning=lambda batch: _(
             "All live jobs of the batch become final, and so does the one that was to follow "

@@ -130,7 +130,7 @@ class JobActions(RowActions):
     def said(self, verb: Verb, before: Job, result: Job) -> str:
         """Return what was done; of a job that waited for others, that it does not any more."""
         if verb.name == "run_now" and before.hold_time is not None:
-            return gettext("Set to run now, its time windows and what it waited for dropped")
+            return gettext("Set to run now, its time windows and its wait for other jobs dropped")
         return super().said(verb, before, result)
 
     def write_down(self, request: HttpRequest, row: Job, result: Job, said: str) -> None:

@@ -31,7 +31,7 @@ class JobColumns(HipqAdmin):
 
     standing = column(_("state"), lambda self, job: badge(*standing(job)))
 
-    @admin.display(description=_("what"))
+    @admin.display(description=_("details"))
     def note(self, job: Any) -> str:
         """What an operator asks first: since when, by whom, what went wrong."""
         if job.state in WAITING:

@@ -36,9 +36,10 @@ class SeenAttempt(forms.IntegerField):
 class JobForm(EditForm):
     """What of a waiting job may be edited; it carries the attempt that the operator saw."""
 
-    priority = NumberField(checked_priority, help_text=_("Lower runs sooner."))
+    priority = NumberField(checked_priority, help_text=_("Lower values run sooner."))
     throttle_factor = NumberField(
-        checked_factor, help_text=_("Weight under the limit; the limit never holds back 0.")
+        checked_factor,
+        help_text=_("How much it counts against the limit; with 0 the limit never holds it back."),
     )
     seen_attempt = SeenAttempt(required=False, label="")
     edits = EDITABLE
@@ -77,8 +78,8 @@ def edit(job: Job, form: JobForm) -> Job:
 def refusal(job: Job) -> str:
     """Return why a job was not edited."""
     text = _(
-        "%(job)s was not changed: meanwhile it is %(state)s, attempt %(attempt)s. Only jobs in "
-        "initial or retry can be edited; this page shows it as it is now."
+        "%(job)s was not changed: its state is %(state)s by now, attempt %(attempt)s. Only jobs "
+        "in the states initial and retry can be edited; this page shows it as it is now."
     )
     return text % {
         "job": title(job),

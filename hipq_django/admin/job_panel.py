@@ -28,7 +28,7 @@ HINTS = {
     "behind": _("A better priority moves it forward."),
     "scheduled": _("“Run now” makes it due."),
     "window": _("“Run now” drops the windows."),
-    "throttler_error": _("Correct the throttler; nothing of this queue starts before."),
+    "throttler_error": _("Correct the throttler; until then nothing in this queue starts."),
     "waiting_for_answer": _(
         "If its answer is in the inbox without a job, match it there; if it is lost, cancel and "
         "requeue."

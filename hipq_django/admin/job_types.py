@@ -31,9 +31,12 @@ class JobTypeForm(EditForm):
     """What of a job type may be edited; jobs that exist keep their values."""
 
     default_timeout = NumberField(checked_timeout, help_text=_("Seconds for each attempt."))
-    default_priority = NumberField(checked_priority, help_text=_("Lower runs sooner."))
+    default_priority = NumberField(checked_priority, help_text=_("Lower values run sooner."))
     default_throttle_factor = NumberField(
-        checked_factor, help_text=_("What a job counts against the limit; 0 is never held back.")
+        checked_factor,
+        help_text=_(
+            "How much a job counts against the limit; with 0 the limit never holds it back."
+        ),
     )
     default_time_windows = WindowsField(
         help_text=_(
@@ -44,7 +47,7 @@ class JobTypeForm(EditForm):
         checked_zone,
         required=False,
         widget=forms.TextInput,
-        help_text=_("Of the time windows, such as Europe/Paris; empty: the site's."),
+        help_text=_("Time zone of the time windows, such as Europe/Paris. Empty: the site's."),
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

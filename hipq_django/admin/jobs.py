@@ -110,7 +110,7 @@ class JobAdmin(JobColumns, JobActions):
     list_filter = (StateFilter, OutcomeFilter, QueueFilter, JobTypeFilter, BatchFilter)
     list_select_related = ("queue", "job_type", "worker")
     search_fields = ("job_key",)
-    search_help_text = _("A whole job key or id.")
+    search_help_text = _("A complete job key or id.")
     sortable_by = ("id",)
     readonly_fields = ("scheduled", "factor", *(name for _, names in SECTIONS for name in names))
 

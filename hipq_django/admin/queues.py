@@ -12,7 +12,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 from django.utils.text import Truncator
-from django.utils.translation import gettext, gettext_lazy as _
+from django.utils.translation import gettext, gettext_lazy as _, pgettext_lazy
 
 from hipq_django.admin.base import HipqAdmin, RowList, column
 from hipq_django.admin.display import badge, format_number, plain, span
@@ -31,15 +31,21 @@ class QueueForm(EditForm):
     """What of a queue may be edited."""
 
     throttle_limit = NumberField(
-        checked_limit, help_text=_("Sum of the factors that run at a time; 0 is unlimited.")
+        checked_limit, help_text=_("Highest sum of the factors of running jobs; 0 means no limit.")
     )
     granularity_seconds = NumberField(
         partial(checked_queue_number, "granularity_seconds"),
-        help_text=_("In order 'time': times in the same span are equal and priority decides."),
+        help_text=_(
+            "In the order by scheduled time: times within the same span count as equal, and "
+            "priority decides."
+        ),
     )
     ageing_seconds = NumberField(
         partial(checked_queue_number, "ageing_seconds"),
-        help_text=_("In order 'ageing': how much earlier each better point of priority counts."),
+        help_text=_(
+            "With ageing priority: by how many seconds each better point of priority moves a job "
+            "forward."
+        ),
     )
     retention_days = NumberField(
         partial(checked_queue_number, "retention_days"),
@@ -159,7 +165,10 @@ class QueueAdmin(HipqAdmin):
         return span(self.now - queue.oldest_due) if queue.oldest_due else "-"
 
     waiting = column(_("waiting"), lambda self, queue: self._count(queue, "waiting"))
-    running = column(_("running"), lambda self, queue: self._count(queue, "running"))
+    running = column(
+        pgettext_lazy("number of jobs", "running"),
+        lambda self, queue: self._count(queue, "running"),
+    )
     in_error = column(_("in error"), lambda self, queue: self._count(queue, "error"))
 
     def _count(self, queue: Any, state: str) -> str:
@@ -198,7 +207,9 @@ class QueueAdmin(HipqAdmin):
         """Write the edited fields; the workers bring the waiting jobs into a changed order."""
         self.save_changes(obj, form)
         if not obj.is_ranked:
-            text = _("The workers are bringing the waiting jobs of queue %(queue)s into its order.")
+            text = _(
+                "The workers are bringing the waiting jobs of queue %(queue)s into the new order."
+            )
             self.message_user(request, text % {"queue": obj})
 
     @admin.action(permissions=["change"], description=_("Pause the selected queues"))

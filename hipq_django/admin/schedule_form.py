@@ -32,7 +32,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # generic in the
         label=_("Job data"),
         required=False,
         initial=dict,
-        help_text=_("JSON; for a task its arguments by name."),
+        help_text=_("JSON; for a task, its arguments by name."),
     )
 
     class Meta:
@@ -112,7 +112,8 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # generic in the
             rows = Schedule.objects.using(get_instance(self.place).database)
             rows = rows.filter(instance=self.place, name=self.cleaned_data["name"])
             if rows.exists():
-                self.add_error("name", _("There is a schedule with this name; change that one."))
+                taken = _("There is already a schedule with this name; change that one.")
+                self.add_error("name", taken)
 
 
 class BackfillForm(forms.Form):

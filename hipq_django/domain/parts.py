@@ -111,11 +111,11 @@ def progress_of(expects: Expects, parts: Collection[str]) -> str:
     In the active language.
     """
     if isinstance(expects, int):
-        text = _("%(count)s of %(expected)s answers are in")
+        text = _("answers received: %(count)s of %(expected)s")
         return text % {"count": len(parts), "expected": expects}
     missing = [part for part in expects if part not in parts]
-    text = _("%(count)s of %(expected)s parts are in, missing: %(missing)s")
+    text = _("parts received: %(count)s of %(expected)s, missing: %(missing)s")
     if not missing:
-        text = _("%(count)s of %(expected)s parts are in")
+        text = _("parts received: %(count)s of %(expected)s")
     values = {"count": len(expects) - len(missing), "expected": len(expects)}
     return text % {**values, "missing": ", ".join(map(repr, missing))}

@@ -82,7 +82,7 @@ def _held(node: Any, now: datetime) -> Iterator[Reason]:
     if node.paused:
         yield Reason("node_paused", _("It is paused; messages wait until it is resumed."))
     if node.lock_until is not None and node.lock_until > now:
-        text = _("Something outside has locked it; the lock ends at the latest %(time)s.")
+        text = _("Something outside has locked it; the lock ends no later than %(time)s.")
         yield Reason("node_locked", text % {"time": when(node.lock_until, now)})
 
 
@@ -91,11 +91,11 @@ def _as_children(node: Any) -> Iterator[Reason]:
     children = Node.objects.using(node.using).filter(parent=node.pk)
     names = children.order_by("name").values_list("name", flat=True)
     if failed := list(names.filter(literal_in("rest", [Rest.FAILED]))[:MAX_NAMED]):
-        text = _("A graph is as its children are, and these have failed: %(names)s.")
+        text = _("A graph has the status of its children; these have failed: %(names)s.")
         yield Reason("children_failed", text % {"names": ", ".join(failed)})
     elif node.rest == Rest.SUSPENDED:
         waiting = list(names.filter(rest=Rest.SUSPENDED)[:MAX_NAMED])
-        text = _("A graph is as its children are, and these wait: %(names)s.")
+        text = _("A graph has the status of its children; these wait: %(names)s.")
         yield Reason("children_wait", text % {"names": ", ".join(waiting)})
     else:
         yield Reason("children_rest", _("All its children rest: it waits for messages."))
@@ -122,8 +122,8 @@ def _resting(node: Any) -> Iterator[Reason]:
         yield Reason("not_dispatched", _("Something came for it, and no worker has looked yet."))
     elif node.job_type.name == STAGE and (count := _staged(node)):
         text = ngettext(
-            "%(count)s job of it is under way: its end comes out here.",
-            "%(count)s jobs of it are under way: their ends come out here.",
+            "%(count)s of its jobs is under way: its end comes out here.",
+            "%(count)s of its jobs are under way: their ends come out here.",
             count,
         )
         yield Reason("staged_jobs", text % {"count": format_count(count, _counted)})
@@ -138,8 +138,8 @@ def _left(node: Any) -> Reason:
     """Return why a node that has looked at its messages has left some."""
     if node.job_type.name == WIDGET:
         text = ngettext(
-            "A person is to look at %(count)s message, and to write to its out-ports.",
-            "A person is to look at %(count)s messages, and to write to its out-ports.",
+            "A person has to look at %(count)s message and to write to the out-ports.",
+            "A person has to look at %(count)s messages and to write to the out-ports.",
             node.unread,
         )
         return Reason("for_a_person", text % {"count": format_count(node.unread, _counted)})

@@ -66,7 +66,7 @@ class Ended(NamedTuple):
 
 @component(STAGE, wake_parent="changes", runs_per_minute=60_000)
 class Jobs(Component):
-    """Make each message a job of a type, some at once; hand on the ends as they come.
+    """Make each message a job of a type, several at a time; hand on the ends as they come.
 
     Arguments: the job type; the field of the message that is the job's key, or null; how many jobs
     there are at most at a time. What ends well goes to `out`, anything else to `error`.

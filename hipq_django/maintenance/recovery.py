@@ -90,10 +90,10 @@ def _timeout_text(job: Job) -> str:
     doing = "was still executing" if job.worker_id else "got no answer"
     with translation.override(None):  # what is stored is English
         parts = "" if job.worker_id else aggregation.progress_of(job)
-    doing = "got not all answers" if parts else doing
+    doing = "did not get all answers" if parts else doing
     seconds = job.timeout + job.extended_seconds
     text = f"JobTimeout: attempt {job.attempt} {doing} within {seconds:g} s"
-    return f"{text}: {parts}" if parts else text
+    return f"{text} ({parts})" if parts else text
 
 
 def _name_workers(jobs: Sequence[Job], using: str) -> None:

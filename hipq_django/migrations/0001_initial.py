@@ -72,7 +72,7 @@ class Migration(migrations.Migration):
                     JsonField(
                         default=dict,
                         editable=False,
-                        help_text="The order that the waiting jobs have ranks of, or how far they are.",
+                        help_text="The order by which the waiting jobs are ranked, or how far re-ranking has come.",
                         verbose_name="ranking",
                     ),
                 ),
@@ -141,7 +141,9 @@ class Migration(migrations.Migration):
                 (
                     "default_priority",
                     models.IntegerField(
-                        default=100, help_text="Lower runs sooner.", verbose_name="default priority"
+                        default=100,
+                        help_text="Lower values run sooner.",
+                        verbose_name="default priority",
                     ),
                 ),
                 (
@@ -162,7 +164,7 @@ class Migration(migrations.Migration):
                     models.CharField(
                         blank=True,
                         default="",
-                        help_text="Of the time windows; empty: the site's.",
+                        help_text="Time zone of the time windows. Empty: the site's.",
                         max_length=100,
                         verbose_name="time zone",
                     ),
@@ -271,7 +273,7 @@ class Migration(migrations.Migration):
                     "excluded_queues",
                     JsonField(
                         default=list,
-                        help_text="Names of queues that are not served, where all others are.",
+                        help_text="Names of queues that are not served, while all others are.",
                         verbose_name="excluded queues",
                     ),
                 ),
@@ -279,7 +281,7 @@ class Migration(migrations.Migration):
                     "source",
                     models.CharField(
                         default="NONE",
-                        help_text="The source of messages it reads; none: a worker.",
+                        help_text="The source that a consumer reads messages from; a worker has none.",
                         max_length=100,
                         verbose_name="source",
                     ),
@@ -427,7 +429,7 @@ class Migration(migrations.Migration):
                     "progress",
                     models.FloatField(
                         default=0,
-                        help_text="Percent of the attempt, as the other system said.",
+                        help_text="How much of the attempt is done, as last reported, in percent.",
                         verbose_name="progress",
                     ),
                 ),
@@ -443,14 +445,14 @@ class Migration(migrations.Migration):
                 (
                     "priority",
                     models.IntegerField(
-                        default=100, help_text="Lower runs sooner.", verbose_name="priority"
+                        default=100, help_text="Lower values run sooner.", verbose_name="priority"
                     ),
                 ),
                 (
                     "has_pending_answer",
                     models.BooleanField(
                         default=False,
-                        help_text="An answer is in the inbox that was not processed yet.",
+                        help_text="The inbox has an answer that was not processed yet.",
                         verbose_name="has pending answer",
                     ),
                 ),
@@ -593,7 +595,7 @@ class Migration(migrations.Migration):
                     models.DateTimeField(
                         blank=True,
                         editable=False,
-                        help_text="When it is to run, of a job that waits for others.",
+                        help_text="When a job that waits for others is to run.",
                         null=True,
                         verbose_name="hold time",
                     ),
@@ -629,7 +631,7 @@ class Migration(migrations.Migration):
                     models.DateTimeField(
                         blank=True,
                         editable=False,
-                        help_text="Of its schedule.",
+                        help_text="When its schedule was due.",
                         null=True,
                         verbose_name="due time",
                     ),
@@ -953,7 +955,7 @@ class Migration(migrations.Migration):
                     JsonField(
                         default=dict,
                         editable=False,
-                        help_text="Of its jobs: queue, priority, …",
+                        help_text="Options of its jobs: queue, priority, …",
                         verbose_name="options",
                     ),
                 ),
@@ -970,7 +972,7 @@ class Migration(migrations.Migration):
                     models.CharField(
                         blank=True,
                         default="",
-                        help_text="Of the cron text; empty: the site's.",
+                        help_text="Time zone of the cron text. Empty: the site's.",
                         max_length=100,
                         verbose_name="time zone",
                     ),
@@ -978,7 +980,9 @@ class Migration(migrations.Migration):
                 (
                     "jitter",
                     models.FloatField(
-                        default=0, help_text="Seconds of delay, at most.", verbose_name="jitter"
+                        default=0,
+                        help_text="Longest delay of a job, in seconds.",
+                        verbose_name="jitter",
                     ),
                 ),
                 (
@@ -1101,7 +1105,7 @@ class Migration(migrations.Migration):
                 (
                     "until",
                     models.DateTimeField(
-                        help_text="The last one, of several due times.",
+                        help_text="The last of several due times.",
                         null=True,
                         verbose_name="until",
                     ),
@@ -1245,7 +1249,7 @@ class Migration(migrations.Migration):
                     models.PositiveIntegerField(
                         default=0,
                         editable=False,
-                        help_text="How many in a row, up to this one, lost their worker.",
+                        help_text="How many attempts in a row, up to this one, lost their worker.",
                         verbose_name="losses",
                     ),
                 ),
@@ -1254,7 +1258,7 @@ class Migration(migrations.Migration):
                     models.PositiveIntegerField(
                         default=0,
                         editable=False,
-                        help_text="How many in a row lost it or ran out of time.",
+                        help_text="How many attempts in a row lost their worker or ran out of time.",
                         verbose_name="interrupted",
                     ),
                 ),
@@ -1263,7 +1267,7 @@ class Migration(migrations.Migration):
                     models.PositiveIntegerField(
                         default=0,
                         editable=False,
-                        help_text="How many workers died deciding what follows.",
+                        help_text="How many workers died while they decided what follows.",
                         verbose_name="lost decisions",
                     ),
                 ),
@@ -1312,7 +1316,7 @@ class Migration(migrations.Migration):
                     models.CharField(
                         blank=True,
                         default="",
-                        help_text="Of several answers to one job.",
+                        help_text="Which of several answers to one job it is.",
                         max_length=100,
                         verbose_name="part",
                     ),
@@ -1338,7 +1342,7 @@ class Migration(migrations.Migration):
                     "problem",
                     models.TextField(
                         default="NONE",
-                        help_text="Why a message is no answer.",
+                        help_text="Why a message is not an answer.",
                         verbose_name="problem",
                     ),
                 ),

@@ -39,13 +39,13 @@ class Answer(Row):
         max_length=100,
         default=UNNAMED,
         blank=True,
-        help_text=_("Of several answers to one job."),
+        help_text=_("Which of several answers to one job it is."),
     )
     message_id = models.CharField(_("message id"), max_length=255, default=NONE)
     kind = models.CharField(_("kind"), max_length=10, choices=AnswerKind.choices)
     payload = JsonField(_("payload"))
     problem = models.TextField(
-        _("problem"), default=NONE, help_text=_("Why a message is no answer.")
+        _("problem"), default=NONE, help_text=_("Why a message is not an answer.")
     )
     status = models.CharField(_("status"), max_length=10, choices=AnswerStatus.choices)
     receive_time = models.DateTimeField(_("receive time"), default=timezone.now)

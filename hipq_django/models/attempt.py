@@ -67,20 +67,20 @@ class Attempt(models.Model):
         _("losses"),
         default=0,
         editable=False,
-        help_text=_("How many in a row, up to this one, lost their worker."),
+        help_text=_("How many attempts in a row, up to this one, lost their worker."),
     )
     interrupted = models.PositiveIntegerField(
         _("interrupted"),
         default=0,
         editable=False,
-        help_text=_("How many in a row lost it or ran out of time."),
+        help_text=_("How many attempts in a row lost their worker or ran out of time."),
     )
 
     lost_decisions = models.PositiveIntegerField(
         _("lost decisions"),
         default=0,
         editable=False,
-        help_text=_("How many workers died deciding what follows."),
+        help_text=_("How many workers died while they decided what follows."),
     )
 
     objects = RowManager.from_queryset(AttemptQuerySet)()

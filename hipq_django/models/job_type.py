@@ -32,7 +32,7 @@ class JobType(models.Model):
         _("default timeout"), default=86_400, help_text=_("Seconds.")
     )
     default_priority = models.IntegerField(
-        _("default priority"), default=100, help_text=_("Lower runs sooner.")
+        _("default priority"), default=100, help_text=_("Lower values run sooner.")
     )
     default_throttle_factor = factor_field(1, _("default throttle factor"))
     default_time_windows = JsonField(_("default time windows"), default=list, blank=True)
@@ -41,7 +41,7 @@ class JobType(models.Model):
         max_length=100,
         default="",
         blank=True,
-        help_text=_("Of the time windows; empty: the site's."),
+        help_text=_("Time zone of the time windows. Empty: the site's."),
     )
     has_response_handler = models.BooleanField(
         _("has response handler"), default=False, editable=False

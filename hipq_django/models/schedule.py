@@ -57,9 +57,11 @@ class Schedule(Row):
         max_length=100,
         default="",
         blank=True,
-        help_text=_("Of the cron text; empty: the site's."),
+        help_text=_("Time zone of the cron text. Empty: the site's."),
     )
-    jitter = models.FloatField(_("jitter"), default=0, help_text=_("Seconds of delay, at most."))
+    jitter = models.FloatField(
+        _("jitter"), default=0, help_text=_("Longest delay of a job, in seconds.")
+    )
     overlap = models.CharField(
         _("overlap"),
         max_length=10,
@@ -168,7 +170,7 @@ class ScheduleRun(Row):
     due_time = models.DateTimeField(_("due time"))
     kind = models.CharField(_("kind"), max_length=10, choices=Kind.choices)
     until = models.DateTimeField(
-        _("until"), null=True, help_text=_("The last one, of several due times.")
+        _("until"), null=True, help_text=_("The last of several due times.")
     )
     count = models.PositiveIntegerField(_("count"), default=1)
     reason = models.TextField(_("reason"), default=NONE)

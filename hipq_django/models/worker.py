@@ -40,13 +40,13 @@ class Worker(Row):
     excluded_queues = JsonField(
         _("excluded queues"),
         default=list,
-        help_text=_("Names of queues that are not served, where all others are."),
+        help_text=_("Names of queues that are not served, while all others are."),
     )
     source = models.CharField(
         _("source"),
         max_length=100,
         default=NONE,
-        help_text=_("The source of messages it reads; none: a worker."),
+        help_text=_("The source that a consumer reads messages from; a worker has none."),
     )
     threads = models.PositiveIntegerField(_("threads"), default=1)
     state = models.CharField(

@@ -85,11 +85,11 @@ def _waits_for_answer(job: Job, now: datetime) -> str:
     parts, is_late = aggregation.progress_of(job), job.deadline < now
     if parts and is_late:
         text = _(
-            "Attempt %(attempt)s sent its request and waits: %(parts)s; it was due at %(time)s."
+            "Attempt %(attempt)s sent its request and waits (%(parts)s); it was due at %(time)s."
         )
     elif parts:
         text = _(
-            "Attempt %(attempt)s sent its request and waits: %(parts)s; it times out at %(time)s."
+            "Attempt %(attempt)s sent its request and waits (%(parts)s); it times out at %(time)s."
         )
     elif is_late:
         text = _(

@@ -186,7 +186,7 @@ def test_a_graph_is_edited(page: Page, shop: flow.Node) -> None:
     expect(page.get_by_text("No problems.")).to_be_visible()
     look(page, "flow-8-preview", full=True)
     page.get_by_role("button", name="Apply").click()
-    expect(page.locator(".messagelist")).to_contain_text("The graph is as the spec says.")
+    expect(page.locator(".messagelist")).to_contain_text("The graph is now as the spec says.")
 
     assert set(shop.children) == set(nodes)
 

@@ -72,10 +72,10 @@ def test_counted_answers_are_collected_in_the_order_of_arrival() -> None:
 @pytest.mark.parametrize(
     ("expects", "got", "said"),
     [
-        (3, {"#1"}, "1 of 3 answers are in"),
-        (["front", "back"], {"front"}, "1 of 2 parts are in, missing: 'back'"),
-        (["front", "back"], set(), "0 of 2 parts are in, missing: 'front', 'back'"),
-        (["front"], {"front", "old"}, "1 of 1 parts are in"),
+        (3, {"#1"}, "answers received: 1 of 3"),
+        (["front", "back"], {"front"}, "parts received: 1 of 2, missing: 'back'"),
+        (["front", "back"], set(), "parts received: 0 of 2, missing: 'front', 'back'"),
+        (["front"], {"front", "old"}, "parts received: 1 of 1"),
     ],
 )
 def test_it_is_said_what_is_missing(expects: Any, got: set[str], said: str) -> None:

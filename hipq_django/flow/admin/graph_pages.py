@@ -97,7 +97,7 @@ class GraphPages(PortPages):
         except HipqError as error:
             form.add_error("spec", str(error))
             return False
-        self.message_user(request, _("The graph is as the spec says."), messages.SUCCESS)
+        self.message_user(request, _("The graph is now as the spec says."), messages.SUCCESS)
         return True
 
     def _graph_page(

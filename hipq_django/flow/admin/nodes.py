@@ -81,7 +81,7 @@ class NodeAdmin(GraphPages):
     list_display_links = None
     list_filter = (StatusFilter, PlaceFilter, ComponentFilter, QueueFilter)
     search_fields = ("pk",)
-    search_help_text = _("A whole id or alias.")
+    search_help_text = _("A complete id or alias.")
     fieldsets = tuple((name, {"fields": fields}) for name, fields in SECTIONS)
     readonly_fields = READ_ONLY
 
@@ -144,7 +144,7 @@ class NodeAdmin(GraphPages):
         return format_html('{} <a class="hipq-more" href="{}">{}</a>', label, url, text)
 
     standing = column(_("status"), lambda self, node: badges(node, self.now))
-    note = column(pgettext_lazy("node", "what"), lambda self, node: note(node, self.now))
+    note = column(pgettext_lazy("node", "details"), lambda self, node: note(node, self.now))
     component = column(_("component"), lambda self, node: node.job_type.name)
 
     unread = column(_("unread"), lambda self, node: unread(node, self.now))

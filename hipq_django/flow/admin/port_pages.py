@@ -191,15 +191,15 @@ class PortPages(NodeActions):
         if what == "write":
             return [
                 (_("message"), self._preview(row, values["value"])),
-                (_("comes to lie on"), self._destinations(row)),
+                (_("is put on"), self._destinations(row)),
                 (_("is published on"), ", ".join(_published_by(row)) or NOTHING),
             ]
         if what == "move":
-            stays = _("stays here, and is copied where another one is")
+            stays = _("stays here, and is copied to ports whose default differs")
             has_default = _port_of(row).default is not NO_VALUE
             return [
                 (_("messages"), format_count(capped_count(_unread(row)), format_number)),
-                (_("come to lie on"), self._destinations(self._target(row, values).row)),
+                (_("are put on"), self._destinations(self._target(row, values).row)),
                 (_("default"), stays if has_default else NOTHING),
             ]
         new = values["default"] if what == "default" else NO_VALUE
@@ -272,7 +272,9 @@ class PortPages(NodeActions):
     def _move(self, row: NodePort, values: dict[str, Any]) -> tuple[str, str]:
         port = _port_of(row)
         if capped_count(_unread(row)) > COUNT_LIMIT:
-            most = _("More than %(count)s messages lie here: move them by code, port.move_to().")
+            most = _(
+                "More than %(count)s messages lie here: move them in code, with port.move_to()."
+            )
             raise FlowError(most % {"count": format_number(COUNT_LIMIT)})
         target = self._target(row, values)
         moved = len(port.move_to(target))

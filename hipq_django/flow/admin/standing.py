@@ -48,18 +48,18 @@ HINTS: dict[str, _StrOrPromise] = {
         "Open its in-port to see them; open an out-port to write the answer."
     ),
     "incomplete": gettext_lazy(
-        "Open the port on which something is missing, and who writes to it."
+        "Open the port on which something is missing, and the node that writes to it."
     ),
-    "staged_jobs": gettext_lazy("The list of jobs tells how they stand."),
-    "not_dispatched": gettext_lazy("Is a worker alive? The list of workers tells."),
-    "run_ended": gettext_lazy("Is a worker alive? The list of workers tells."),
+    "staged_jobs": gettext_lazy("The list of jobs shows where they stand."),
+    "not_dispatched": gettext_lazy("Is a worker alive? The list of workers shows it."),
+    "run_ended": gettext_lazy("Is a worker alive? The list of workers shows it."),
     "terminated": gettext_lazy("“Run by force” brings it back; “Terminate …” can delete it."),
 }
 """What to press, by the code of the reason."""
 
 WAITS_FOR: dict[str, _StrOrPromise] = {
     GRAPH: gettext_lazy("some of its children wait"),
-    STAGE: gettext_lazy("jobs of it are under way"),
+    STAGE: gettext_lazy("some of its jobs are under way"),
 }
 """What suspended nodes of some components wait for."""
 
@@ -103,7 +103,7 @@ def _run_note(node: Any, status: str, now: datetime) -> str:
 def _rest_note(node: Any, status: str) -> str:
     """Return what there is to say of a node of which no run is due."""
     if node.job_type.name == WIDGET:
-        return _("a person is to look at its messages") if node.unread else ""
+        return _("a person has to look at its messages") if node.unread else ""
     if status != Rest.SUSPENDED:
         return ""
     usual = _("waits for more messages") if node.unread else _("waits")

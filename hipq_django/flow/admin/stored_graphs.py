@@ -43,7 +43,7 @@ class GraphAdmin(HipqAdmin):
     list_defer = ("spec",)
     ordering = ("name",)
     search_fields = ("name",)
-    search_help_text = gettext_lazy("A whole name.")
+    search_help_text = gettext_lazy("A complete name.")
     actions = None
 
     class Media:

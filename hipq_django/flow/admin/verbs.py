@@ -185,8 +185,8 @@ VERBS = {
             lambda node, **options: node.terminate(**options), TERMINATED["node"],
             lambda node: True,
             _(
-                "A node that is terminated shuts down, takes messages, but does not run any more. "
-                "A run that is under way ends first."
+                "A node that is terminated shuts down; it takes messages, but does not run any "
+                "more. A run that is under way ends first."
             ),
             TerminateForm, is_dangerous=True,
         ),

@@ -81,7 +81,7 @@ class FilterProcess:
 
 @component("flow.filter", public=True)
 class Filter(Component):
-    """Hand on what a program of jq makes of each value: nothing, one or several."""
+    """Hand on what a jq program makes of each value: nothing, one value or several."""
 
     program, value, out = In(str, name="filter"), In(name="in"), Out()
 

@@ -38,7 +38,7 @@ class _OfAll(Component):
 
 @component("flow.array", public=True)
 class Array(_OfAll):
-    """Make a list of one value of each in-port."""
+    """Make a list of one value from each in-port."""
 
     def made(self, values: dict[str, Any]) -> Any:
         return list(values.values())
@@ -46,7 +46,7 @@ class Array(_OfAll):
 
 @component("flow.object", public=True)
 class Object(_OfAll):
-    """Make an object of one value of each in-port, by the names of the ports."""
+    """Make an object of one value from each in-port, by the names of the ports."""
 
     def made(self, values: dict[str, Any]) -> Any:
         return values
@@ -54,7 +54,7 @@ class Object(_OfAll):
 
 @component("flow.concat", public=True)
 class Concat(_OfAll):
-    """Join the lists of all in-ports to one."""
+    """Join the lists of all in-ports into one."""
 
     def made(self, values: dict[str, Any]) -> Any:
         return list(chain.from_iterable(map(_as_list, values.values())))
@@ -62,7 +62,7 @@ class Concat(_OfAll):
 
 @component("flow.merge", public=True)
 class Merge(_OfAll):
-    """Merge the objects of all in-ports; the later name wins."""
+    """Merge the objects of all in-ports; for equal keys the later in-port by name wins."""
 
     def made(self, values: dict[str, Any]) -> Any:
         merged: dict[str, Any] = {}
@@ -99,7 +99,7 @@ class Each(_OfOne):
 
 @component("flow.product", public=True)
 class Product(_OfOne):
-    """Make all choices of one element of each list in a list."""
+    """Make all choices of one element from each list in a list."""
 
     def made(self, *values: Any) -> Iterable[Any]:
         return [[list(choice) for choice in cartesian(*map(_as_list, values[0]))]]
@@ -115,7 +115,7 @@ class Zip(_OfOne):
 
 @component("flow.flatten", public=True)
 class Flatten(_OfOne):
-    """Take lists inside of a list apart: all, or down to a level."""
+    """Flatten the lists inside a list: all of them, or down to a level."""
 
     level = In(default=None)
 
@@ -134,7 +134,7 @@ def _flat(values: list[Any], level: int | None) -> Iterator[Any]:
 
 @component("flow.groups_of", public=True)
 class GroupsOf(_OfOne):
-    """Cut a list into lists of a size; the last one is filled up if `fill` is not false."""
+    """Cut a list into lists of one size; the last one is filled up unless `fill` is false."""
 
     fill = In(default=False)
     size = In(int)
@@ -150,7 +150,7 @@ class GroupsOf(_OfOne):
 
 @component("flow.join", public=True)
 class Join(_OfOne):
-    """Join texts to one."""
+    """Join texts into one."""
 
     sep = In(str, default=",")
 
@@ -227,7 +227,7 @@ class Connect(Component):
 
 @component("flow.set_default", public=True)
 class SetDefault(Component):
-    """Let the last value that came be the default of what it is connected to: a variable."""
+    """Make the last value that came the default of the connected ports: a variable."""
 
     value, out = In(name="in"), Out()
 

@@ -73,7 +73,7 @@ class Migration(migrations.Migration):
                 (
                     "run_time",
                     models.DateTimeField(
-                        help_text="When its run is due, if that is an alarm.",
+                        help_text="When its run is due, if an alarm set it.",
                         null=True,
                         verbose_name="run time",
                     ),

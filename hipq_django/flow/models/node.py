@@ -78,7 +78,7 @@ class NodeRow(Row):
         _("current run"), null=True
     )
     run_time = models.DateTimeField(
-        _("run time"), null=True, help_text=_("When its run is due, if that is an alarm.")
+        _("run time"), null=True, help_text=_("When its run is due, if an alarm set it.")
     )
     alarm = models.DateTimeField(
         _("alarm"), null=True, help_text=_("When to run it again after the run that is due now.")

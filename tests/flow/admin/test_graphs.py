@@ -45,7 +45,7 @@ def test_a_new_spec_is_applied(client: Client, graph: Node) -> None:
 
     response = send(client, graph, {**SPEC, "nodes": nodes, "edges": ["one.out -> three.in"]})
 
-    assert messages_of(response) == ["The graph is as the spec says."]
+    assert messages_of(response) == ["The graph is now as the spec says."]
     assert set(graph.children) == {"one", "two", "three"}
     [link] = Connection.objects.filter(source__node__name="one")
     assert link.target.node.name == "three"
@@ -161,7 +161,7 @@ def test_secrets_of_a_spec_are_masked_and_stay(client: Client) -> None:
     }
     response = send(client, graph, {"nodes": nodes})
 
-    assert messages_of(response) == ["The graph is as the spec says."]
+    assert messages_of(response) == ["The graph is now as the spec says."]
     stored = graph.graph["nodes"]["one"]["inputs"]["order"]["default"]
     assert stored == {"id": 1, "card": "4111-1111-1111-1111"}
 

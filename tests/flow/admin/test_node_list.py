@@ -96,7 +96,7 @@ def test_the_list_tells_for_how_long_messages_lie_unread(admin_client: Client) -
         (lambda: in_status("suspended"), "waits"),
         (
             lambda: flow.start("flow.widget", inputs={"order": {}}, data={"order": [1]}),
-            "a person is to look at its messages",
+            "a person has to look at its messages",
         ),
     ],
     ids=["incomplete", "suspended", "widget"],

@@ -72,7 +72,7 @@ def half_fed(node: Node) -> None:
         (lambda node: node.run(), "Something came for it, and no worker has looked yet."),
         (lambda node: node.pause(), "It is paused; messages wait until it is resumed."),
         (terminated, "It is terminated: it takes messages, but does not run."),
-        (locked, "Something outside has locked it; the lock ends at the latest"),
+        (locked, "Something outside has locked it; the lock ends no later than"),
         (queue_paused, "paused"),
         (half_fed, "It looked at its messages and waits for more, on b."),
     ],

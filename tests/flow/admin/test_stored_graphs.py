@@ -140,7 +140,7 @@ def test_code_goes_first(client: Client) -> None:
     assert flow.start("t.double").info["component"] == "t.double"
     log_in(client, "edit_graph", "start_node")
     row = Graph.objects.get(name="t.in_code_too")
-    assert "The code declares something of this name" in html(client, page_url(row))
+    assert "The code declares something with this name" in html(client, page_url(row))
     response = client.post(page_url(row, "start"), follow=True)
     assert "is declared in code" in messages_of(response)[0]
 

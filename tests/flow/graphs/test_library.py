@@ -132,7 +132,7 @@ def test_the_components_are_told_as_data() -> None:
     told = {component["name"]: component for component in flow.components()}
 
     assert told["flow.join"]["inputs"]["sep"]["default"] == ","
-    assert told["flow.join"]["description"] == "Join texts to one."
+    assert told["flow.join"]["description"] == "Join texts into one."
     assert told["flow.join"]["public"]
 
 

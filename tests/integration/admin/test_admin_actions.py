@@ -301,9 +301,11 @@ def test_to_run_a_held_job_now_has_to_be_confirmed_on_its_page(client: Client, h
     assert history(held) == []
 
     response = client.post(url, {"confirmed": "1"}, follow=True)
-    assert "what it waited for dropped" in messages_of(response)[0]
+    assert "its wait for other jobs dropped" in messages_of(response)[0]
     assert not is_held(held)
-    assert history(held) == ["Set to run now, its time windows and what it waited for dropped."]
+    assert history(held) == [
+        "Set to run now, its time windows and its wait for other jobs dropped."
+    ]
 
 
 def test_to_run_held_jobs_now_has_to_be_confirmed_in_the_list(client: Client, held: Job) -> None:

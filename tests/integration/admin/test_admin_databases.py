@@ -8,8 +8,9 @@ from django.test import Client
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
 from hipq_django.maintenance import reranking
-from hipq_django.models import Answer, Job, JobType, Queue, Worker
+from hipq_django.models import Answer, Job, JobType, Queue, Schedule, Worker
 from tests.admin_pages import ACTION_BOX, history, html, list_url, messages_of, page_url
+from tests.declaring import Declare
 
 pytestmark = [
     pytest.mark.django_db(databases=["default", "other"], transaction=True),
@@ -100,13 +101,29 @@ def test_queue_and_job_type_of_the_other_database_are_edited_there(
     queue.refresh_from_db()
     job_type.refresh_from_db()
     assert (queue.throttle_limit, job_type.default_priority) == (3, 5)
-    assert (
-        "The workers are bringing the waiting jobs of queue other.default into its order." in said
-    )
+    assert "are bringing the waiting jobs of queue other.default into the new order." in said
     reranking.continue_ranking(get_instance("other"))
     assert Job.objects.using("other").get().rank == queue.ordering.rank(
         job.scheduled_run_time, job.priority
     )
+
+
+def test_a_schedule_is_made_in_the_instance_of_the_other_database(
+    admin_client: Client, declare: Declare
+) -> None:
+    declare("close the day", instance="other")(lambda job: None)
+    add = other(f"{list_url(Schedule)}add/")
+    page = html(admin_client, add)
+    assert '<option value="close the day"' in page
+    assert 'name="instance"' not in page  # the database has one only
+
+    values = {"name": "nightly", "type_name": "close the day", "cron": "30 2 * * *"}
+    shared = {"overlap": "skip", "catch_up": "last", "catch_up_seconds": "0", "jitter": "0"}
+    assert admin_client.post(add, values | shared).status_code == 302
+
+    row = Schedule.objects.using("other").get()
+    assert (row.instance, row.job_type.instance) == ("other", "other")
+    assert "nightly" in html(admin_client, other(list_url(Schedule)))
 
 
 def test_actions_of_the_list_reach_the_other_database(admin_client: Client, job: Job) -> None:

@@ -175,7 +175,7 @@ def test_nothing_of_another_job_may_be_edited(admin_client: Client, state: str) 
     response = save(admin_client, job, priority="1", state="initial", error="", job_type="1")
 
     assert editable(admin_client, job) == set()
-    assert messages_of(response)[0].startswith(f"job {job.pk} was not changed: meanwhile it is")
+    assert messages_of(response)[0].startswith(f"job {job.pk} was not changed: its state is")
     job.refresh_from_db()
     assert (job.priority, job.state, job.error) == (100, state, error)
     assert history(job) == []
@@ -312,8 +312,8 @@ def test_an_edit_is_refused_when_a_worker_claimed_the_job_meanwhile(admin_client
     response = save(admin_client, job, opened, priority="1")
 
     assert messages_of(response) == [
-        f"job {job.pk} was not changed: meanwhile it is running, attempt 1. Only jobs in initial "
-        "or retry can be edited; this page shows it as it is now."
+        f"job {job.pk} was not changed: its state is running by now, attempt 1. Only jobs in "
+        "the states initial and retry can be edited; this page shows it as it is now."
     ]
     job.refresh_from_db()
     assert (job.state, job.priority) == ("running", 100)
@@ -329,7 +329,7 @@ def test_an_edit_is_refused_when_the_job_was_tried_meanwhile_and_waits_again(
 
     response = save(admin_client, job, opened, priority="1")
 
-    assert "meanwhile it is retry, attempt 2" in messages_of(response)[0]
+    assert "its state is retry by now, attempt 2" in messages_of(response)[0]
     assert Job.objects.get(pk=job.pk).priority == 100
 
 

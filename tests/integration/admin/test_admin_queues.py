@@ -280,7 +280,7 @@ def test_after_an_edit_of_the_order_the_workers_rank_the_waiting_jobs_anew(
     reranking.continue_ranking(get_instance())
 
     assert not was_ranked
-    assert "The workers are bringing the waiting jobs of queue bank into its order." in said
+    assert "The workers are bringing the waiting jobs of queue bank into the new order." in said
     assert [Job.objects.get(pk=job.pk).rank for job in jobs] == [
         bank.ordering.rank(job.scheduled_run_time, job.priority) for job in jobs
     ]

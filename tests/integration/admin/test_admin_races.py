@@ -79,7 +79,7 @@ def test_an_edit_waits_for_a_claim_and_is_then_refused(admin_client: Client) -> 
     with claim_in_progress(job):
         response = save(admin_client, job, opened, priority="1")
 
-    assert "meanwhile it is running, attempt 1" in messages_of(response)[0]
+    assert "its state is running by now, attempt 1" in messages_of(response)[0]
     assert Job.objects.get(pk=job.pk).priority == 100
     assert history(job) == []
 

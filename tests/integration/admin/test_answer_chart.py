@@ -126,7 +126,7 @@ def test_it_looks_at_the_newest_answers_only_and_says_so(
     }
     assert found["limit"] == 3
     assert all("LIMIT 3" in query["sql"] for query in captured.captured_queries)
-    assert "Counted are the newest 3 answers" in html(admin_client, list_url(Answer))
+    assert "Only the newest 3 answers" in html(admin_client, list_url(Answer))
 
 
 def test_it_does_not_say_so_where_older_answers_are_out_of_its_days(

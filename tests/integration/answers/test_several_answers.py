@@ -424,8 +424,8 @@ def test_a_timeout_names_the_missing_parts(scan: Scan, frozen_time: Any) -> None
     job = reread(job)
     assert job.outcome == "timed_out"
     assert job.error == (
-        "JobTimeout: attempt 1 got not all answers within 86400 s: "
-        "1 of 2 parts are in, missing: 'back'"
+        "JobTimeout: attempt 1 did not get all answers within 86400 s "
+        "(parts received: 1 of 2, missing: 'back')"
     )
 
 
@@ -655,7 +655,7 @@ def test_a_timeout_says_how_many_answers_are_in(count: Scan, frozen_time: Any) -
 
     time_out(job, frozen_time)
 
-    assert reread(job).error.endswith("1 of 3 answers are in")
+    assert reread(job).error.endswith("(answers received: 1 of 3)")
 
 
 def test_one_answer_may_be_counted(declare: Declare) -> None:
@@ -832,7 +832,7 @@ def test_explain_says_which_parts_are_in(scan: Scan) -> None:
 
     [reason] = [r for r in hipq.explain(job) if r.code == "waiting_for_answer"]
 
-    assert "waits: 1 of 2 parts are in, missing: 'back'; it times out" in reason.text
+    assert "waits (parts received: 1 of 2, missing: 'back'); it times out" in reason.text
 
 
 def test_the_admin_shows_which_parts_are_in(scan: Scan, admin_client: Client) -> None:
@@ -843,7 +843,7 @@ def test_the_admin_shows_which_parts_are_in(scan: Scan, admin_client: Client) ->
     page = admin_client.get(f"/admin/hipq/job/{job.pk}/change/").content.decode()
     answer_page = admin_client.get(f"/admin/hipq/answer/{answer.pk}/change/").content.decode()
 
-    assert "1 of 2 parts are in, missing: &#x27;back&#x27;" in page
+    assert "parts received: 1 of 2, missing: &#x27;back&#x27;" in page
     assert ">front</td>" in page
     assert "front" in answer_page
 
