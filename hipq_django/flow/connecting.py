@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from django.db import transaction
@@ -30,7 +30,7 @@ def connect(source: Port, targets: Sequence[Port]) -> None:
     """
     using = source.node.using
     with write_transaction(using):
-        rows = _locked_rows([source, *targets], with_reached=True)
+        rows = _locked_rows([source, *targets])
         own = rows[source]
         for target in targets:
             if target.node.instance != source.node.instance:
@@ -40,7 +40,7 @@ def connect(source: Port, targets: Sequence[Port]) -> None:
         links = [Connection(source=own, target=rows[target]) for target in targets]
         with transaction.atomic(using=using):
             Connection.objects.using(using).bulk_create(links, ignore_conflicts=True)
-        _move(source, own, [rows[target].pk for target in targets])
+        _move(source, own.pk, [rows[target].pk for target in targets])
 
 
 def disconnect(sources: Iterable[int], connections: QuerySet[Connection], using: str) -> None:
@@ -62,41 +62,47 @@ def leads_to(port: int, wanted: int, using: str) -> bool:
 def move(source: Port, targets: Sequence[Port]) -> list[Any]:
     """Move what lies on a port to others, once; return the values.
 
-    A default stays, and is copied to those whose default differs.
+    A default stays, and is copied to those whose default differs. The ports are locked as those of
+    a writer, so that nobody waits but for who reads the same messages.
     """
     using = source.node.using
     with write_transaction(using):
-        rows = _locked_rows([source, *targets])
-        return _move(source, rows[source], [rows[target].pk for target in targets])
+        ids = [port.row.pk for port in (source, *targets)]
+        there = statements.lock_places(ids, using, skip_locked=False)
+        _check_all_there(dict(zip(ids, (source, *targets), strict=True)), there)
+        return _move(source, ids[0], ids[1:])
 
 
-def _locked_rows(ports: Sequence[Port], *, with_reached: bool = False) -> dict[Port, NodePort]:
-    """Lock ports in the order of their ids; raise `UnknownPortError` if one is gone."""
+def _locked_rows(ports: Sequence[Port]) -> dict[Port, NodePort]:
+    """Lock ports, and all that they lead to, in the order of their ids.
+
+    Raise `UnknownPortError` if one is gone.
+    """
     using = ports[0].node.using
     by_id = {port.row.pk: port for port in ports}
-    wanted = statements.reached(by_id, using) if with_reached else by_id
-    rows = NodePort.objects.using(using).filter(pk__in=wanted).order_by("pk")
-    found = {row.pk: row for row in locked(rows, to_delete=True)}
-    for pk, port in by_id.items():
-        if pk not in found:
-            raise UnknownPortError(f"{port!r} was deleted.")
+    rows = NodePort.objects.using(using).filter(pk__in=statements.reached(by_id, using))
+    found = {row.pk: row for row in locked(rows.order_by("pk"), to_delete=True)}
+    _check_all_there(by_id, found)
     return {port: found[pk] for pk, port in by_id.items()}
 
 
-def _move(source: Port, row: NodePort, targets: Sequence[int]) -> list[Any]:
+def _check_all_there(ports: Mapping[int, Port], found: Collection[int]) -> None:
+    """Raise `UnknownPortError` if one of the ports was not found."""
+    for pk, port in ports.items():
+        if pk not in found:
+            raise UnknownPortError(f"{port!r} was deleted.")
+
+
+def _move(source: Port, row: int, targets: Sequence[int]) -> list[Any]:
     using, group = source.node.using, current_group()
-    messages = list(
-        locked(
-            Message.objects.using(using).filter(port=row, as_default=False).order_by("pk"),
-            to_delete=True,
-        )
-    )
+    lying = Message.objects.using(using).filter(port=row, as_default=False).order_by("pk")
+    messages = list(locked(lying, to_delete=True))
     items = [
         delivering.Item(target, m.data, m.context, notify=group.notify, log=m.log)
         for m in messages
         for target in targets
     ]
-    items += [item for target in targets for item in _default_for(source, row, target)]
+    items += [item for target in targets for item in _default_for(source, target)]
     delivering.write(items, source.node.instance, using, clock.now(using))
     Message.objects.using(using).filter(pk__in=[m.pk for m in messages]).delete()
     values = [m.data for m in messages]
@@ -105,12 +111,12 @@ def _move(source: Port, row: NodePort, targets: Sequence[int]) -> list[Any]:
     return values
 
 
-def _default_for(source: Port, row: NodePort, target: int) -> list[delivering.Item]:
-    packet = source._default_packet()
+def _default_for(source: Port, target: int) -> list[delivering.Item]:
+    packet, using = source._default_packet(), source.node.using
     if packet is None:
         return []
-    newest = Message.objects.using(row.using).filter(port=target, as_default=True).last()
-    other = NodePort.objects.using(row.using).get(pk=target)
+    newest = Message.objects.using(using).filter(port=target, as_default=True).last()
+    other = NodePort.objects.using(using).get(pk=target)
     before = newest.data if newest else (other.value if other.has_default else NOTHING)
     if is_same(before, packet.value):
         return []

@@ -21,6 +21,7 @@ from hipq_django.flow.connecting import disconnect
 from hipq_django.flow.declared_ports import ANY, PortOptions
 from hipq_django.flow.declaring import find_component
 from hipq_django.flow.exceptions import AliasTakenError, FamilyError, GraphError
+from hipq_django.flow.family import ancestors_of, tree_of
 from hipq_django.flow.graphs.check import problems_of
 from hipq_django.flow.graphs.knowing import facts_of
 from hipq_django.flow.graphs.named import graph_named
@@ -141,6 +142,7 @@ def apply(node: Node, spec: object, *, only_public: bool = False) -> None:
     terminated, unless the spec says `"removed": "keep"`.
     """
     with write_transaction(node.using):
+        _lock_tree(node)
         row = locked_node(node)
         if row.job_type.name != GRAPH:
             raise GraphError([Problem("spec", f"{node} is no graph.")])
@@ -149,10 +151,19 @@ def apply(node: Node, spec: object, *, only_public: bool = False) -> None:
         lifecycle.run_row(row)
 
 
+def _lock_tree(node: Node) -> None:
+    """Lock a graph, all below it and its root in the order of their ids, and before all ports.
+
+    So does who terminates the tree; a child may be older than its parent.
+    """
+    ids = {*tree_of(node), ancestors_of(node)[-1]}
+    list(locked(Node.objects.using(node.using).filter(ids_in("pk", ids)).order_by("pk")))
+
+
 def _apply(node: Node, spec: Spec, given: Any, at: datetime | float | None = None) -> None:
     """Make the children, ports and connections of a graph, whose row is locked or new."""
     before = _keep_spec(node, given)
-    there = _locked_children(node)
+    there = _children(node)
     gone = [there[name] for name in there if name not in spec.nodes]
     _let_go(node, gone, spec)
     _set_own_ports(node, before, spec)
@@ -171,10 +182,9 @@ def _keep_spec(node: Node, given: Any) -> Spec:
     return read_spec(state.get(SPEC) or {"nodes": {}})
 
 
-def _locked_children(node: Node) -> dict[str, Node]:
-    """Return the children under their locks: all nodes come before all ports."""
+def _children(node: Node) -> dict[str, Node]:
     rows = Node.objects.using(node.using).filter(parent=node.pk).order_by("pk")
-    return {row.name: row for row in locked(rows.select_related("job_type", "queue"))}
+    return {row.name: row for row in rows.select_related("job_type", "queue")}
 
 
 def _let_go(node: Node, gone: Sequence[Node], spec: Spec) -> None:

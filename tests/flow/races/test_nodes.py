@@ -21,7 +21,7 @@ from hipq_django.models import Job, Worker
 from hipq_django.scheduler.persisting import Write
 from hipq_django.transitions.values import Persisted, Result
 from tests.concurrency.sessions import Session
-from tests.flow.races.conftest import FlowWorker, decided_by, end_all, without_constraint
+from tests.flow.races.conftest import FlowWorker, decided_by, end_all, nothing, without_constraint
 from tests.job_life.actors import COMMIT, END
 from tests.job_life.steps import Step, Steps
 from tests.testapp.flows import Double, Recorder, Sum
@@ -325,6 +325,37 @@ def test_operators_of_a_parent_and_its_child_do_not_wait_for_each_other(steps: S
     end_all(steps)
 
     assert (parent.status, child.status) == ("terminating", "terminating")
+
+
+def child_that_vanishes() -> tuple[flow.Node, flow.Node, dict[str, Any]]:
+    """Return a graph, the root of its tree, and a spec without a child that is older than it."""
+    child = flow.start(Double, run=False)
+    graph = flow.start({"nodes": {"old": {"component": "t.double", "init": child.pk}}})
+    return graph, graph, {"nodes": {}}
+
+
+def node_that_is_adopted() -> tuple[flow.Node, flow.Node, dict[str, Any]]:
+    """Return a graph, the older root of its tree, and a spec with one more node."""
+    root, orphan = flow.start(Double, run=False), flow.start(Double, run=False)
+    spec = {"nodes": {"new": {"component": "t.double", "init": orphan.pk}}}
+    return root.spawn("graph", {"nodes": {}}), root, spec
+
+
+@decided_by("graphs.applying._lock_tree", without=nothing)
+@pytest.mark.parametrize("made", [child_that_vanishes, node_that_is_adopted])
+def test_a_graph_is_changed_while_its_tree_is_terminated(
+    made: Callable[[], tuple[flow.Node, flow.Node, dict[str, Any]]], holds: bool, steps: Steps
+) -> None:
+    graph, root, spec = made()
+    applying = steps.begin("apply", lambda: graph.apply(spec), 'update "hipq_flow_node"')
+    steps.begin("terminate", lambda: root.terminate(recursive=True), END)
+    if holds:
+        end_all(steps)
+        assert sorted(graph.children) == sorted(spec["nodes"])
+        assert {root.status, graph.status} == {"terminating"}
+    else:
+        with pytest.raises(AssertionError, match="deadlock"):
+            steps.go_on(applying, END)
 
 
 # Workers

@@ -98,6 +98,20 @@ def test_a_default_is_set_beside_a_writer_whose_transaction_stays_open(session: 
 
 
 @pytest.mark.usefixtures("nobody_waits")
+def test_messages_are_moved_beside_writers_whose_transaction_stays_open(session: Session) -> None:
+    source, target = sleeping(), sleeping()
+    source.inputs["number"].write(1)
+    session.begin()
+    session(lambda: source.inputs["number"].write("held"))
+    session(lambda: target.inputs["number"].write("held, too"))
+
+    assert source.inputs["number"].move_to(target.inputs["number"]) == [1]
+    session.commit()
+    assert source.inputs["number"].peek(2) == ["held"]
+    assert sorted(map(str, target.inputs["number"])) == ["1", "held, too"]
+
+
+@pytest.mark.usefixtures("nobody_waits")
 def test_a_tree_is_deleted_beside_a_writer_whose_transaction_stays_open(
     session: Session, worker: FlowWorker
 ) -> None:
@@ -283,6 +297,20 @@ def test_a_port_that_is_being_connected_goes_with_its_connection(
 
     assert not doomed.exists()
     assert (waited and orphans() == 0) == holds
+
+
+@decided_by("statements.row_lock")
+def test_a_port_to_which_messages_are_being_moved_goes_with_them(holds: bool, steps: Steps) -> None:
+    source, target = sleeping(), sleeping()
+    target.terminate(force=True)
+    source.inputs["number"].write(1)
+    into = target.inputs["number"]
+    steps.begin("move", lambda: source.inputs["number"].move_to(into), COMMIT)
+    steps.begin("delete", target.delete, END)
+    end_all(steps)
+
+    assert not target.exists()
+    assert (orphans() == 0) == holds
 
 
 @pytest.mark.parametrize("end", ["source", "target"])
