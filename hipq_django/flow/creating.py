@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from inspect import signature
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -78,7 +79,7 @@ def start(  # noqa: PLR0913 - the options of a node, by their names
     return node
 
 
-OPTIONS = start.__kwdefaults__.keys() - {"instance"} | {"on_conflict"}
+OPTIONS = {*signature(start).parameters, "on_conflict"} - {"component", "instance"}
 """The names of the options of `flow.start` that say what a node is to be."""
 
 _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
