@@ -18,12 +18,13 @@ from django.utils.translation import gettext, gettext_lazy as _
 
 from hipq_django.admin.answer_values import name_of, shown_payload
 from hipq_django.admin.base import HipqAdmin
-from hipq_django.admin.display import NOTHING, badge, block, or_dash, title, when
+from hipq_django.admin.display import NOTHING, badge, block, or_dash, when
 from hipq_django.admin.job_panel import standing
 from hipq_django.answers import api
 from hipq_django.answers.classification import refusal
 from hipq_django.exceptions import HipqError
 from hipq_django.models import Answer, Job
+from hipq_django.models.base import title
 
 MAX_ID = 2**63 - 1
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.utils.translation import gettext_lazy as _
-
 from hipq_django.admin.display import badge
+from hipq_django.domain.states import STATUS_WORDS
 from hipq_django.models import Answer, JobType
 
 TONES = {
@@ -17,20 +16,9 @@ TONES = {
 }
 
 
-NAMES = {
-    Answer.Status.ACCEPTED: _("accepted"),
-    Answer.Status.EARLY: _("early"),
-    Answer.Status.DUPLICATE: _("duplicate"),
-    Answer.Status.LATE: _("late"),
-    Answer.Status.UNMATCHED: _("unmatched"),
-    Answer.Status.DISCARDED: _("discarded"),
-}
-"""The statuses in a word; their labels say what they mean."""
-
-
 def name_of(status: str) -> str:
     """Return a status in a word."""
-    return str(NAMES[Answer.Status(status)])
+    return str(STATUS_WORDS[Answer.Status(status)])
 
 
 def status_badge(answer: Answer) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from django.contrib import admin, messages
 from django.contrib.admin.exceptions import NotRegistered
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import ChangeList
 from django.contrib.admin.widgets import url_params_from_lookup_dict
 from django.core.exceptions import BadRequest, PermissionDenied
@@ -22,7 +23,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.text import capfirst
 from django.utils.translation import gettext, gettext_lazy as _
 
-from hipq_django.admin.display import badge, format_number, shown, title, when
+from hipq_django.admin.display import badge, format_number, shown, when
 from hipq_django.admin.fields import EditForm, OutdatedFormError
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
@@ -31,6 +32,7 @@ from hipq_django.database.locks import locked
 from hipq_django.database.transactions import write_transaction
 from hipq_django.exceptions import HipqError
 from hipq_django.models import Job
+from hipq_django.models.base import title
 from hipq_django.monitoring.counts import COUNT_LIMIT, capped_count
 from hipq_django.monitoring.endings import Trend
 
@@ -140,6 +142,24 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
     def heading(self, row: Any) -> str:
         """Return the title of a row's page, by which other pages lead back to it."""
         return capfirst(self.label(row))
+
+    def action_checkbox(self, obj: Any) -> Any:
+        """Return the box before a row of the list, which names the row to who cannot see it."""
+        return super().action_checkbox(_Called(obj))
+
+    def response_change(self, request: HttpRequest, obj: Any) -> HttpResponse:
+        """Say which row was changed, and show the page that follows."""
+        return super().response_change(request, _Called(obj))
+
+    def history_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Show what was done to a row."""
+        called: dict[str, Any] = {}
+        if row := self.get_object(request, unquote(object_id)):
+            text = _("History of %(row)s")
+            called = {"object": _Called(row), "title": text % {"row": self.label(row)}}
+        return super().history_view(request, object_id, {**called, **(extra_context or {})})
 
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
@@ -318,6 +338,19 @@ class ReadOnlyAdmin(HipqAdmin):
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Return False."""
         return False
+
+
+class _Called:
+    """A row that Django calls by `str`, which is English, with its title in place of that."""
+
+    def __init__(self, row: Model) -> None:
+        self._row = row
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._row, name)
+
+    def __str__(self) -> str:
+        return title(self._row)
 
 
 def is_id(text: str) -> bool:

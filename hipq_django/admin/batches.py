@@ -13,12 +13,13 @@ from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _, ngettext
 
 from hipq_django.admin.base import ReadOnlyAdmin, RowList, column
-from hipq_django.admin.display import badge, format_number, or_dash, title, when
+from hipq_django.admin.display import badge, format_number, or_dash, when
 from hipq_django.admin.job_panel import standing
 from hipq_django.admin.row_actions import RowActions, Verb
 from hipq_django.api.batches import cancel_batch
 from hipq_django.domain.states import LIVE, NONE, UNSUCCESSFUL, State
 from hipq_django.models import Batch, Job
+from hipq_django.models.base import title
 from hipq_django.monitoring.counts import OverFirst, format_count
 
 MOST_MEMBERS = 20

@@ -8,11 +8,10 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from django.db.models import Model
 from django.utils import timezone
 from django.utils.formats import number_format
 from django.utils.html import format_html
-from django.utils.translation import gettext as _, ngettext, override, pgettext_lazy
+from django.utils.translation import gettext as _, ngettext, pgettext_lazy
 
 from hipq_django.domain.states import NONE
 
@@ -85,14 +84,6 @@ def plain(number: float | Decimal) -> str:
 def format_number(number: int) -> str:
     """Return a number with the separators of the active language: '1,234'."""
     return number_format(number, force_grouping=True)
-
-
-def title(row: Model) -> str:
-    """Return what a row is called: `str(row)` names its kind in English, as the log does."""
-    with override(None):
-        kind = str(row._meta.verbose_name)
-    name = str(row).removeprefix(f"{kind} ")
-    return f"{row._meta.verbose_name} {name}"
 
 
 def shown(value: Any) -> str:

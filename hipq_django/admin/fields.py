@@ -14,6 +14,7 @@ from django.utils.translation import gettext, gettext_lazy as _
 from hipq_django.admin.display import plain
 from hipq_django.domain.validation import checked_windows
 from hipq_django.exceptions import InvalidJobError
+from hipq_django.models.base import title
 
 if TYPE_CHECKING:
     Rule = Callable[[Any], Any]
@@ -62,7 +63,7 @@ class EditForm(forms.ModelForm):  # type: ignore[type-arg]  # generic in the stu
                 "page, which shows it as it is now."
             )
             names = [str(self._row_field(name).verbose_name) for name in outdated]
-            values = {"row": row, "fields": get_text_list(names, gettext("and"))}
+            values = {"row": title(row), "fields": get_text_list(names, gettext("and"))}
             raise OutdatedFormError(text % values)
 
     def _row_field(self, name: str) -> Field[Any, Any]:

@@ -10,7 +10,6 @@ from django import forms
 from django.utils.translation import gettext_lazy as _
 
 from hipq_django import transitions
-from hipq_django.admin.display import title
 from hipq_django.admin.fields import EditForm, NumberField, checked
 from hipq_django.database import clock
 from hipq_django.database.locks import locked
@@ -19,6 +18,7 @@ from hipq_django.domain.states import WAITING
 from hipq_django.domain.validation import aware_moment, checked_factor, checked_priority
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.models import Job
+from hipq_django.models.base import title
 
 EDITABLE = ("scheduled_run_time", "priority", "throttle_factor")
 

@@ -18,9 +18,10 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext_lazy as _, override
 from django.views.decorators.http import require_POST
 
-from hipq_django.admin.display import format_number, title
+from hipq_django.admin.display import format_number
 from hipq_django.admin.row_pages import MAX_SHOWN, RowPages
 from hipq_django.exceptions import HipqError
+from hipq_django.models.base import title
 
 if TYPE_CHECKING:
     from django.utils.functional import _StrOrPromise

@@ -17,13 +17,14 @@ from django.utils.translation import gettext, gettext_lazy as _, ngettext
 
 from hipq_django.admin import schedule_runs, schedule_times
 from hipq_django.admin.base import RowList, column
-from hipq_django.admin.display import NOTHING, badge, format_number, title, when
+from hipq_django.admin.display import NOTHING, badge, format_number, when
 from hipq_django.admin.row_actions import RowActions, Verb
 from hipq_django.admin.schedule_form import BackfillForm, ScheduleForm
 from hipq_django.domain.states import NONE
 from hipq_django.exceptions import HipqError
 from hipq_django.models import Job, Schedule, ScheduleRun
 from hipq_django.monitoring.counts import capped_count, format_count
+from hipq_django.models.base import title
 from hipq_django.schedules import verbs
 
 MOST_LIVE = 10

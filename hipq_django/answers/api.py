@@ -204,7 +204,7 @@ def assign(answer: Answer, job_id: int) -> Answer:
         with translation.override(None):  # what is raised is English
             reason = refusal(fresh, job)
         if reason:
-            raise InvalidAnswerError(f"answer {fresh.pk} was not matched: {reason}")
+            raise InvalidAnswerError(f"answer {fresh.pk} was not matched to {job}: {reason}")
         early.assign(fresh, job, classify(as_incoming(fresh), job), clock.now(using))
         fast_path.log_received(fresh, "answer_matched")
     return fresh

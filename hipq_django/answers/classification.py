@@ -76,8 +76,8 @@ def refusal(answer: Answer, job: Job) -> str:
     """
     if not answer.is_free:
         text = _(
-            "it is %(status)s, its kind is %(kind)s; only early and unmatched answers without a "
-            "job can be."
+            "the answer is %(status)s, its kind is %(kind)s; only early and unmatched answers "
+            "without a job can be matched."
         )
         status = STATUS_WORDS[AnswerStatus(answer.status)]
         return text % {"status": status, "kind": answer.get_kind_display()}
@@ -86,27 +86,26 @@ def refusal(answer: Answer, job: Job) -> str:
         return _of_another_type(answer, job)
     if job.is_final:
         text = _(
-            "%(job)s is final (%(outcome)s) and never changes; requeue it and match the fresh job."
+            "the job is final (%(outcome)s) and never changes; requeue it and match the fresh job."
         )
-        return text % {"job": job, "outcome": job.outcome}
+        return text % {"outcome": job.get_outcome_display()}
     if classify(as_incoming(answer), job) not in (AnswerStatus.ACCEPTED, AnswerStatus.EARLY):
         text = _(
-            "attempt %(attempt)s of %(job)s was answered already, its error is known, or it does "
+            "attempt %(attempt)s of the job was answered already, its error is known, or it does "
             "not wait for part '%(part)s'."
         )
-        return text % {"attempt": job.attempt, "job": job, "part": answer.part}
+        return text % {"attempt": job.attempt, "part": answer.part}
     return ""
 
 
 def _of_another_type(answer: Answer, job: Job) -> str:
     text = _(
-        "it is for job type '%(answer_type)s' of instance '%(answer_instance)s', and %(job)s "
+        "the answer is for job type '%(answer_type)s' of instance '%(answer_instance)s', the job "
         "is of type '%(job_type)s' of instance '%(job_instance)s'."
     )
     return text % {
         "answer_type": answer.job_type,
         "answer_instance": answer.instance,
-        "job": job,
         "job_type": job.job_type.name,
         "job_instance": job.job_type.instance,
     }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import QuerySet
+from django.utils.translation import override
 
 from hipq_django.domain.states import NONE
 
@@ -51,6 +52,14 @@ class RowManager(models.Manager[AnyRow]):
         if self._db is None and row is not None and row._state.db:
             return rows.using(row._state.db)
         return rows
+
+
+def title(row: models.Model) -> str:
+    """Return what a row is called in the active language; `str(row)` is English, as the log is."""
+    with override(None):
+        kind = str(row._meta.verbose_name)
+    name = str(row).removeprefix(f"{kind} ")
+    return f"{row._meta.verbose_name} {name}"
 
 
 class Row(models.Model):

@@ -25,6 +25,7 @@ from hipq_django.domain.windows import is_open, next_opening, parse_windows
 from hipq_django.exceptions import ConfigurationError, InvalidJobError
 from hipq_django.job_types.registry import find_declared
 from hipq_django.models import Attempt, Job, Link, Worker
+from hipq_django.models.base import title
 from hipq_django.models.references import Keyed, live_job, pruned, twin, verb
 
 MAX_NAMED = 5
@@ -125,7 +126,8 @@ def _waiting(job: Job, now: datetime) -> Iterator[Reason]:
 def _waits_for_jobs(job: Job) -> Reason:
     links = Link.objects.using(job.using).filter(job=job).order_by("pk")
     left = links.exclude(needs_job__state=State.FINAL).select_related("needs_job", "needs_batch")
-    names = [str(link.needs_job or link.needs_batch) for link in left[: MAX_NAMED + 1]]
+    rows = [link.needs_job or link.needs_batch for link in left[: MAX_NAMED + 1]]
+    names = [title(row) for row in rows if row is not None]
     named = ", ".join(names[:MAX_NAMED]) + (", …" if len(names) > MAX_NAMED else "")
     text = _("It waits until these have ended: %(jobs)s.")
     return Reason("waits_for_jobs", text % {"jobs": named or _("none is left")})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gettext
 import os
 import re
@@ -24,6 +25,7 @@ OPTIONS = (
     "--add-location=file",
     "--no-obsolete",
 )
+TRANSLATING = ("_", "gettext", "gettext_lazy", "ngettext", "pgettext", "pgettext_lazy")
 HEADER = re.compile(r'^msgid ""\nmsgstr ""\n(".*"\n)+', re.M)
 
 needs_gettext = pytest.mark.skipif(
@@ -96,6 +98,20 @@ def test_each_language_has_other_words() -> None:
     assert german["answer"] == "Antwort"
     assert french["answer"] == "réponse"
     assert german.keys() - {""} == french.keys() - {""}
+
+
+def test_no_text_is_translated_inside_an_f_string() -> None:
+    """There the extraction does not find it, so that no catalog has it."""
+    hidden = [
+        f"{path.relative_to(ROOT)}:{call.lineno}"
+        for path in PACKAGE.rglob("*.py")
+        for text in ast.walk(ast.parse(path.read_text()))
+        if isinstance(text, ast.JoinedStr)
+        for call in ast.walk(text)
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") in TRANSLATING
+    ]
+
+    assert hidden == []
 
 
 def models() -> list[type[Model]]:

@@ -13,13 +13,14 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.text import capfirst
 from django.utils.translation import gettext_lazy as _, ngettext, override
 
-from hipq_django.admin.display import format_number, title
+from hipq_django.admin.display import format_number
 from hipq_django.admin.row_pages import MAX_SHOWN, RowPages
 from hipq_django.exceptions import HipqError
 from hipq_django.flow.admin.node_list import name_rows, shown_rows
 from hipq_django.flow.admin.standing import badges, note
 from hipq_django.flow.admin.verbs import VERBS, ConfirmForm, Verb, failed_above
 from hipq_django.flow.models import Alias, Node
+from hipq_django.models.base import title
 from hipq_django.monitoring.counts import COUNT_LIMIT
 
 MAX_NODES = 900

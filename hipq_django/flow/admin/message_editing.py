@@ -7,7 +7,6 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from hipq_django.admin.display import title
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import write_transaction
 from hipq_django.flow.admin.forms import fingerprint
@@ -15,6 +14,7 @@ from hipq_django.flow.exceptions import FlowError
 from hipq_django.flow.models import Message, Node, NodePort
 from hipq_django.flow.status import RUNNING
 from hipq_django.models import Job
+from hipq_django.models.base import title
 
 
 def reader_of(port: NodePort) -> int | None:

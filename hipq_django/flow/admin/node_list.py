@@ -11,7 +11,6 @@ from django.db.models.functions import Cast, Left
 from django.http import HttpRequest
 
 from hipq_django.admin.base import RowList
-from hipq_django.admin.display import title
 from hipq_django.database.lookups import FirstIds
 from hipq_django.flow.admin.filters import has_failed
 from hipq_django.flow.admin.masking import redactor_of
@@ -19,6 +18,7 @@ from hipq_django.flow.explaining import with_unread
 from hipq_django.flow.models import Alias, Message, Node, NodePort
 from hipq_django.flow.status import with_status
 from hipq_django.models import Job
+from hipq_django.models.base import title
 from hipq_django.monitoring.counts import COUNT_LIMIT, capped_count
 
 MAX_CHILDREN = 8

@@ -66,7 +66,7 @@ def of_children(graph: Node, url: Callable[[int], str]) -> Picture:
             child.name,
             child.name,
             child.job_type.name,
-            str(STATUS_NAMES[derived(child)]) + (f", {_('paused')}" if child.paused else ""),
+            _status(child),
             TONES[derived(child)],
             _marks(ports, child.pk, "in"),
             _marks(ports, child.pk, "out"),
@@ -79,6 +79,13 @@ def of_children(graph: Node, url: Callable[[int], str]) -> Picture:
     lines = [Line(*ends[source], *ends[target]) for source, target in pairs]
     own = _own_boxes(_marks(ports, graph.pk, "in"), _marks(ports, graph.pk, "out"))
     return _picture([*own, *boxes], lines, len(children) > MAX_CHILDREN)
+
+
+def _status(child: Any) -> str:
+    words = [str(STATUS_NAMES[derived(child)])]
+    if child.paused:
+        words.append(_("paused"))
+    return ", ".join(words)
 
 
 def of_spec(spec: Any, instance: str, graph: Node | None = None) -> Picture:
@@ -125,7 +132,7 @@ def _wanted(name: str, given: dict[str, Any], declared: Any, lines: Sequence[Lin
 def _component(given: Any) -> str:
     """Return what a node of a spec says that it is."""
     if "jobs" in _dict(given):
-        return f"{_('jobs:')} {given['jobs']}"
+        return _("jobs: %(type)s") % {"type": given["jobs"]}
     return str(_dict(given).get("component", "?"))
 
 

@@ -14,7 +14,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _, gettext_lazy, ngettext
 
 from hipq_django.admin.base import is_id
-from hipq_django.admin.display import NOTHING, block, format_number, title, when
+from hipq_django.admin.display import NOTHING, block, format_number, when
 from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.redaction import Redactor
 from hipq_django.exceptions import HipqError
@@ -45,6 +45,7 @@ from hipq_django.flow.settings import flow_settings
 from hipq_django.flow.statements import reached
 from hipq_django.flow.values import NOTHING as NO_VALUE
 from hipq_django.models import Job
+from hipq_django.models.base import title
 from hipq_django.monitoring.counts import COUNT_LIMIT, capped_count, format_count
 
 MAX_MESSAGES, MAX_LINKS = 50, 20

@@ -16,7 +16,6 @@ from django.utils.translation import gettext as _, gettext_lazy
 from django.views.decorators.http import require_POST
 
 from hipq_django.admin.base import HipqAdmin, column, is_id
-from hipq_django.admin.display import title
 from hipq_django.conf.instances import get_instances
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database.transactions import write_transaction
@@ -32,6 +31,7 @@ from hipq_django.flow.graphs.problem import Problem, errors_of
 from hipq_django.flow.graphs.storing import change_graph, create_graph, start_graph
 from hipq_django.flow.models import Graph, Node
 from hipq_django.flow.values import NOTHING
+from hipq_django.models.base import title
 
 
 @admin.register(Graph)

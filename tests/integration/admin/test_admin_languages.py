@@ -52,11 +52,18 @@ START, END = "⟦", "⟧"
 MODELS = [Answer, Batch, Graph, Job, JobType, Node, Queue, Schedule, Worker]
 
 
+PLACEHOLDER = re.compile(r"(%\((?!error\))\w+\)[sd]|%[sd]|\{\w*\})")
+"""Where a value is put into a text; one named `error` was raised, and is English everywhere."""
+
+
 def marked(message: str) -> str:
-    """Return a text with marks around it, as a translation that leaves no doubt."""
+    """Return a text with marks around its own words, as a translation that leaves no doubt.
+
+    What is put into it stands outside of them, and has to be data or translated by itself.
+    """
     if translation.get_language() is None:  # switched off
         return message
-    text = f"{START}{message}{END}"
+    text = START + PLACEHOLDER.sub(rf"{END}\1{START}", f"{message}") + END
     return mark_safe(text) if isinstance(message, SafeData) else text
 
 
@@ -122,8 +129,8 @@ def unmarked(text: str) -> str:
 
 DATA = {
     # What the rows below are called.
-    "admin", "bank", "boom", "charge", "default", "echo", "front", "hourly", "import", "order",
-    "worker",
+    "admin", "back", "bank", "boom", "charge", "default", "echo", "front", "hourly", "import",
+    "kafka", "order", "worker",
     # What is the same in all languages.
     "UTC", "CET", "CEST", "ID",
 }  # fmt: skip
@@ -165,7 +172,8 @@ def rows() -> None:
     for status in (Answer.Status.EARLY, Answer.Status.UNMATCHED):
         AnswerFactory.create(job_type="charge", job_key="order-7", status=status)
     with hipq.batch("import") as batch:
-        batch.enqueue(hipq.NewJob("echo"))
+        member = batch.enqueue(hipq.NewJob("echo"))
+    hipq.enqueue("echo", after=[member])
     hourly = hipq.Cron("0 * * * *", "Europe/Paris", overlap="allow")
     hipq.schedule("hourly", hipq.NewJob("echo"), hourly)
     hipq.run_schedule("hourly")
@@ -267,10 +275,13 @@ def addresses() -> list[str]:
     found = [list_url(model) for model in shown]
     found += [page_url(row) for model in shown for row in model._default_manager.all()]
     [free, *_] = [answer for answer in Answer.objects.all() if answer.is_free]
+    [taken] = Answer.objects.filter(status=Answer.Status.ACCEPTED)
     waiting = Job.objects.running().filter(worker=None, has_pending_answer=False).first()
-    final = Job.objects.final().first()
+    final = Job.objects.final().earliest("pk")
+    of_another_type = Job.objects.filter(job_type__name="echo").first()
     match = page_url(free, "match")
-    return [*found, match, *(f"{match}?job={job.pk}" for job in (waiting, final) if job)]
+    found += [match, *(f"{match}?job={job.pk}" for job in (waiting, final, of_another_type) if job)]
+    return [*found, f"{page_url(taken, 'match')}?job={final.pk}", page_url(final, "history")]
 
 
 def test_no_word_of_a_page_stays_english(
@@ -358,6 +369,17 @@ def test_no_word_of_a_refused_edit_stays_english(
     assert told(save(admin_client, job, opened, priority="5")) == set()
 
 
+def test_no_word_of_what_an_edit_says_stays_english(
+    admin_client: Client, rows: None, made_up_language: None
+) -> None:
+    job = Job.objects.waiting().filter(queue__name="bank")[0]
+
+    saved = save(admin_client, job, priority="5")
+
+    assert messages_of(saved)
+    assert left_in_english(saved.content.decode()) == set()
+
+
 @pytest.mark.parametrize("verb", list(VERBS))
 def test_no_word_of_what_is_done_to_nodes_stays_english(
     admin_client: Client, nodes: Node, made_up_language: None, verb: str
@@ -405,9 +427,10 @@ def test_no_word_of_what_is_done_to_a_graph_stays_english(
 ) -> None:
     row = Graph.objects.get()
 
-    assert told(admin_client.post(page_url(row, "start"), {"alias": "new"}, follow=True)) == set()
+    started = admin_client.post(page_url(row, "start"), {"alias": "new"}, follow=True)
+    assert told(started) == {"shop"}
     sent = {"spec": json.dumps({"nodes": PUBLIC}), "seen": "1", "_save": "1"}
-    assert told(admin_client.post(page_url(row), sent, follow=True)) == set()
+    assert told(admin_client.post(page_url(row), sent, follow=True)) == {"shop"}
     assert told(admin_client.get(page_url(Node(pk=99)), follow=True)) == set()
 
 
@@ -438,7 +461,7 @@ def test_the_history_is_kept_in_english(
         ("de", ("Warteschlange", "Warum er nicht läuft", "Angehalten", "Jetzt ausführen")),
         (
             "fr",
-            ("Ouvrir la file", "est pas en cours", "pause", "Exécuter maintenant"),
+            ("Ouvrir la file", "exécute pas", "pause", "Exécuter maintenant"),
         ),
     ],
 )
@@ -479,4 +502,4 @@ def test_an_error_is_stored_in_english(rows: None, made_up_language: None) -> No
     time_out_overdue(get_instance("default"))
 
     job.refresh_from_db()
-    assert job.error.endswith("0 of 2 parts are in, missing: 'front', 'back'")
+    assert job.error.endswith("(parts received: 0 of 2, missing: 'front', 'back')")

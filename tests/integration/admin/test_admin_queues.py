@@ -201,8 +201,8 @@ def test_an_edit_of_what_somebody_else_changed_meanwhile_is_refused(
     assert (getattr(queue, name), queue.ageing_seconds) == (theirs, 60)
     words = name.replace("_", " ")
     assert messages_of(response) == [
-        f"{queue} was not changed: somebody else changed {words} since you opened the page, which "
-        "shows it as it is now."
+        f"queue {queue} was not changed: somebody else changed {words} since you opened the page, "
+        "which shows it as it is now."
     ]
     assert history(queue) == []
 

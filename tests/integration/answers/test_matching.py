@@ -121,7 +121,9 @@ def test_a_job_of_another_type_is_refused() -> None:
 
     text = refused(unmatched(), job.pk)
 
-    assert f"it is for job type 'ask' of instance 'default', and job {job.pk} is of type" in text
+    assert (
+        "the answer is for job type 'ask' of instance 'default', the job is of type 'echo'" in text
+    )
 
 
 def test_a_job_of_another_name_of_its_type_is_taken(declare: Declare) -> None:
@@ -143,7 +145,7 @@ def test_a_job_that_was_answered_is_refused(declare: Declare) -> None:
 
     text = refused(unmatched(job_type="ask_twice", payload="paid again"), job.pk)
 
-    assert f"attempt 1 of job {job.pk} (order-42) was answered already" in text
+    assert f"to job {job.pk} (order-42): attempt 1 of the job was answered already" in text
 
 
 def test_a_message_that_is_no_answer_is_refused() -> None:
@@ -152,14 +154,18 @@ def test_a_message_that_is_no_answer_is_refused() -> None:
     reason = refusal(message, asked())
 
     assert not message.is_free
-    assert "it is unmatched, its kind is malformed; only early and unmatched answers" in reason
+    assert (
+        "the answer is unmatched, its kind is malformed; only early and unmatched answers" in reason
+    )
 
 
 @pytest.mark.parametrize("status", ["accepted", "late", "duplicate"])
 def test_an_answer_that_has_a_job_is_refused(status: str) -> None:
     answer = unmatched(status=status, job=JobFactory.create(state="final"))
 
-    assert f"it is {status}, its kind is response; only early and" in refused(answer, asked().pk)
+    assert f"the answer is {status}, its kind is response; only early and" in refused(
+        answer, asked().pk
+    )
 
 
 # The page
@@ -210,7 +216,7 @@ def test_it_says_why_they_cannot_be_matched_and_has_no_button(admin_client: Clie
 
     page = look(admin_client, answer, job=job.pk)
 
-    assert "They cannot be matched: it is for job type" in page
+    assert "They cannot be matched: the answer is for job type" in page
     assert "Match answer" not in page.partition("</h1>")[2]
 
 
@@ -223,7 +229,7 @@ def test_what_is_refused_when_it_is_pressed_is_said_and_not_in_the_history(
     response = press(admin_client, answer, job.pk)
 
     assert (
-        f"answer {answer.pk} was not matched: job {job.pk} (order-42) is final"
+        f"answer {answer.pk} was not matched to job {job.pk} (order-42): the job is final"
         in (messages_of(response)[0])
     )
     assert history(answer) == history(job) == []
