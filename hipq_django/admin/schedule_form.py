@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django import forms
 from django.utils.translation import gettext_lazy as _
 
+from hipq_django.admin.schedule_times import TIMES
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.domain.drafts import NewJob
-from hipq_django.domain.schedules import Cron, Every
+from hipq_django.domain.schedules import SHARED, Cron, Every
 from hipq_django.exceptions import HipqError
 from hipq_django.job_types.registry import find_declared, get_all_declared
 from hipq_django.models import JobType, Schedule
@@ -19,11 +21,53 @@ from hipq_django.schedules import verbs
 PREVIEW = "_preview"
 """The name of the button that shows when the schedule would be due."""
 
-OPTIONS = ("overlap", "catch_up", "catch_up_seconds", "jitter", "start_time", "end_time")
+
+class TimesForm(forms.ModelForm):  # type: ignore[type-arg]  # generic in the stubs only
+    """When a schedule is due, which is what may be changed of one that the code declares."""
+
+    class Meta:
+        """The fields in their order."""
+
+        model = Schedule
+        fields = TIMES
+
+    @property
+    def is_preview(self) -> bool:
+        """Whether the times are to be shown, and nothing saved."""
+        return self.is_bound and PREVIEW in self.data
+
+    def is_valid(self) -> bool:
+        """Return whether it can be saved; a preview is not."""
+        return super().is_valid() and not self.is_preview
+
+    def clean(self) -> dict[str, Any]:
+        """Check all as the verb does; add what it says."""
+        values = super().clean() or {}
+        if self.errors:
+            return values
+        try:
+            self.check(values)
+        except HipqError as error:
+            raise forms.ValidationError(str(error)) from error
+        return values
+
+    def check(self, values: dict[str, Any]) -> None:
+        """Read the values; raise `HipqError` or `ValidationError` where they cannot be."""
+        self.spec = _spec(values)
+
+    def write(self) -> Schedule:
+        """Change the schedule that is edited."""
+        return verbs.override(self.instance.name, self.spec, instance=self.instance.instance)
+
+    def _post_clean(self) -> None:
+        """Leave the row as it is: the verb writes it."""
 
 
-class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # generic in the stubs only
+class ScheduleForm(TimesForm):
     """What makes a schedule: its name, its jobs, and when it is due."""
+
+    places: Sequence[str] = (DEFAULT,)
+    """The instances that a new one may be in."""
 
     type_name = forms.ChoiceField(
         label=_("Job type"), help_text=_("A job type or a task that the code declares.")
@@ -39,13 +83,14 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # generic in the
         """The fields in their order."""
 
         model = Schedule
-        fields = (
-            "name", "type_name", "job_data", "cron", "every_seconds", "time_zone", *OPTIONS
-        )  # fmt: skip
+        fields = ("name", "type_name", "job_data", *TIMES)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.is_new = not self.instance.pk
+        if "instance" in self.fields:  # there are several
+            label, choices = self.fields["instance"].label, [(name, name) for name in self.places]
+            self.fields["instance"] = forms.ChoiceField(label=label, choices=choices)
         if "type_name" in self.fields:  # else the page cannot be edited
             self.fields["type_name"].choices = self._types()  # type: ignore[attr-defined]  # a ChoiceField
         if not self.is_new and "name" in self.fields:  # else the page cannot be edited
@@ -55,24 +100,19 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # generic in the
     @property
     def place(self) -> str:
         """The instance of the schedule."""
-        return DEFAULT if self.is_new else self.instance.instance
-
-    @property
-    def is_preview(self) -> bool:
-        """Whether the times are to be shown, and nothing saved."""
-        return self.is_bound and PREVIEW in self.data
-
-    def is_valid(self) -> bool:
-        """Return whether it can be saved; a preview is not."""
-        return super().is_valid() and not self.is_preview
+        row: Schedule = self.instance
+        if not self.is_new:
+            return row.instance
+        name: str = self.cleaned_data.get("instance", self.places[0])
+        return name
 
     def _types(self) -> list[tuple[str, str]]:
         """Return the names to choose from: those with code, and the one that the schedule has."""
-        rows = JobType.objects.using(get_instance(self.place).database)
-        found = rows.filter(instance=self.place).exclude(kind="").values_list("name", flat=True)
-        names = {declared.name for declared in get_all_declared(self.place)} | set(found)
-        if not self.is_new:
-            names.add(self.instance.job_type.name)
+        names = {self.instance.job_type.name} if not self.is_new else set()
+        for place in self.places if self.is_new else (self.place,):
+            rows = JobType.objects.using(get_instance(place).database).filter(instance=place)
+            names |= {declared.name for declared in get_all_declared(place)}
+            names |= set(rows.exclude(kind="").values_list("name", flat=True))
         return [("", "---------"), *((name, name) for name in sorted(names))]
 
     def clean_type_name(self) -> str:
@@ -84,18 +124,11 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # generic in the
             raise forms.ValidationError(_("No code declares this job type."))
         return name
 
-    def clean(self) -> dict[str, Any]:
-        """Check all as the verb does; add what it says."""
-        values = super().clean() or {}
-        if self.errors:
-            return values
-        try:
-            self.spec = _spec(values)
-            self.new = self._new(values)
-            verbs.checked(values["name"], self.new, self.place)
-        except HipqError as error:
-            raise forms.ValidationError(str(error)) from error
-        return values
+    def check(self, values: dict[str, Any]) -> None:
+        """Read the values; raise `HipqError` or `ValidationError` where they cannot be."""
+        super().check(values)
+        self.new = self._new(values)
+        verbs.checked(values["name"], self.new, self.place)
 
     def _new(self, values: dict[str, Any]) -> NewJob:
         """Return the new job; options that only code can give stay as they are."""
@@ -128,9 +161,13 @@ class BackfillForm(forms.Form):
 
 
 def _spec(values: dict[str, Any]) -> Cron | Every:
-    shared = {name: values[name] for name in OPTIONS}
+    shared = {name: values[name] for name in SHARED}
     if values["every_seconds"] is None:
         return Cron(values["cron"], zone=values["time_zone"], **shared)
     if values["cron"]:
         raise forms.ValidationError(_("Give a cron text or seconds, not both."))
+    if values["time_zone"]:
+        raise forms.ValidationError(
+            _("A time zone belongs to a cron text; seconds have no time zone.")
+        )
     return Every(seconds=values["every_seconds"], **shared)

@@ -19,12 +19,13 @@ from hipq_django.admin import schedule_runs, schedule_times
 from hipq_django.admin.base import RowList, column
 from hipq_django.admin.display import NOTHING, badge, format_number, when
 from hipq_django.admin.row_actions import RowActions, Verb
-from hipq_django.admin.schedule_form import BackfillForm, ScheduleForm
+from hipq_django.admin.schedule_form import BackfillForm, ScheduleForm, TimesForm
+from hipq_django.conf.instances import get_instances
 from hipq_django.domain.states import NONE
 from hipq_django.exceptions import HipqError
 from hipq_django.models import Job, Schedule, ScheduleRun
-from hipq_django.monitoring.counts import capped_count, format_count
 from hipq_django.models.base import title
+from hipq_django.monitoring.counts import capped_count, format_count
 from hipq_django.schedules import verbs
 
 MOST_LIVE = 10
@@ -70,7 +71,7 @@ class ScheduleList(RowList):
 
 @admin.register(Schedule)
 class ScheduleAdmin(RowActions):
-    """What makes jobs by itself. One that the code declares is changed there, or paused here."""
+    """What makes jobs by itself. Of one that the code declares, the times may be changed here."""
 
     form = ScheduleForm
     change_form_template = "hipq_django/admin/schedule.html"
@@ -86,6 +87,8 @@ class ScheduleAdmin(RowActions):
     )  # fmt: skip
     known = ("instance", "upcoming", "live_jobs", "runs_shown")
     """What an editable page shows beside the form."""
+    of_code = ("name", "job_type", "data", "source")
+    """What it shows, too, of one that the code declares."""
     actions = (*VERBS, "delete_selected")
     verbs = VERBS
 
@@ -99,23 +102,39 @@ class ScheduleAdmin(RowActions):
         """Return whether the user may make schedules."""
         return request.user.has_perm("hipq.add_schedule")
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return whether the user may change it: not one that the code declares."""
-        may = request.user.has_perm("hipq.change_schedule")
-        return may and not (obj is not None and obj.is_declared)
+    @property
+    def places(self) -> list[str]:
+        """The instances whose schedules are shown."""
+        return [config.name for config in get_instances() if config.database == self.database]
+
+    def get_form(
+        self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any
+    ) -> Any:
+        """Return the form: of one that the code declares the times alone."""
+        if obj is not None and obj.is_declared:
+            kwargs["form"] = TimesForm
+        form = super().get_form(request, obj, change, **kwargs)
+        form.places = self.places  # type: ignore[attr-defined]  # of the class made just now
+        return form
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         """Return the form's fields where it may be edited, else all that there is to see."""
         own = ScheduleForm.Meta.fields
         if obj is None:
-            return own
-        return (*own, *self.known) if self.has_change_permission(request, obj) else self.shown
+            return ("instance", *own) if len(self.places) > 1 else own
+        if not self.has_change_permission(request, obj):
+            return self.shown
+        if obj.is_declared:
+            return (*self.of_code, *schedule_times.TIMES, *self.known)
+        return (*own, *self.known)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         """Return what no form has."""
         if obj is None:
             return ()
-        return self.known if self.has_change_permission(request, obj) else self.shown
+        if not self.has_change_permission(request, obj):
+            return self.shown
+        return (*self.of_code, *self.known) if obj.is_declared else self.known
 
     def save_form(self, request: HttpRequest, form: Any, change: bool) -> Any:
         """Write the schedule as the verb does; what it refuses has been said by the form."""
@@ -136,10 +155,13 @@ class ScheduleAdmin(RowActions):
 
     @admin.display(description=_("source"))
     def source(self, row: Schedule) -> str:
-        """Where it comes from, and where it is changed."""
-        if row.is_declared:
-            return gettext("declared in code: change it there, or pause it")
-        return gettext("made here, or by hipq.schedule")
+        """Where it comes from, with all that the code declares."""
+        if not row.is_declared:
+            return gettext("made here, or by hipq.schedule")
+        text = gettext(
+            "declared in code; what is changed here stays until the code changes that value"
+        )
+        return format_html("{}<div>{}</div>", text, schedule_times.declared(row))
 
     # Deleting
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -10,12 +11,13 @@ from django.contrib.admin.models import LogEntry
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
+from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.exceptions import InvalidScheduleError
 from hipq_django.models import Job, Schedule
 from hipq_django.schedules import declared as declared_schedules, verbs
-from tests.admin_pages import form_values, html, log_in, messages_of, page_url
+from tests.admin_pages import form_values, history, html, log_in, messages_of, page_url
 from tests.declaring import Declare
 
 pytestmark = pytest.mark.django_db
@@ -69,8 +71,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"cron": "0 0 31 2 *"}, "0 0 31 2 *"),
     ({"cron": ""}, "cron"),
     ({"every_seconds": "60"}, "Give a cron text or seconds, not both."),
-    ({"cron": "", "every_seconds": "0.5"}, "1 second"),
+    ({"cron": "", "time_zone": "", "every_seconds": "0.5"}, "1 second"),
     ({"time_zone": "Europe/Pariss"}, "Europe/Paris"),
+    ({"cron": "", "every_seconds": "60"}, "seconds have no time zone"),
     ({"job_data": "{not json"}, "Enter a valid JSON."),
     ({"type_name": ""}, "This field is required."),
     ({"type_name": "nobody.declares"}, "nobody.declares is not one of the available choices"),
@@ -121,17 +124,85 @@ def test_a_change_that_cannot_be_is_said(client: Client, schedule: Schedule) -> 
     assert Schedule.objects.get().cron == "0 * * * *"
 
 
-def test_what_the_code_declares_is_changed_there(client: Client, declare: Declare) -> None:
-    declare.task("clean", schedule="30 2 * * *")(lambda: None)
-    declared_schedules.sync("default")
-    row = Schedule.objects.get()
-    log_in(client, "view_schedule", "change_schedule")
-    page = html(client, page_url(row))
+# One that the code declares
 
-    assert "declared in code" in page
-    assert 'name="cron"' not in page
-    assert client.post(page_url(row), NEW).status_code == 403
+
+@pytest.fixture
+def declared(declare: Declare) -> Schedule:
+    spec = hipq.Cron("30 2 * * *", zone="Europe/Paris", jitter=5)
+    declare.task("clean", schedule=spec)(lambda: None)
+    declared_schedules.sync("default")
+    return Schedule.objects.get()
+
+
+def test_of_what_the_code_declares_the_times_are_changed(
+    client: Client, declare: Declare, declared: Schedule
+) -> None:
+    log_in(client, "view_schedule", "change_schedule")
+    values = form_values(client, declared)
+    assert not values.keys() & {"name", "type_name", "job_data", "instance"}
+    asked = values | {"cron": "15 4 * * *", "overlap": "wait"}
+
+    preview = client.post(page_url(declared), asked | {"_preview": "1"}).content.decode()
+    assert " 04:15:00 CE" in preview
     assert Schedule.objects.get().cron == "30 2 * * *"
+    assert client.post(page_url(declared), asked | {"name": "other"}).status_code == 302
+
+    row = Schedule.objects.get()
+    assert (row.name, row.cron, row.overlap, row.jitter) == ("clean", "15 4 * * *", "wait", 5)
+    assert row.next_time is not None
+    assert row.shown(row.next_time).hour == 4
+    assert history(row) == ["Changed cron, overlap."]
+    declared_schedules.sync("default")
+    assert Schedule.objects.get().cron == "15 4 * * *"
+
+
+def test_the_page_says_what_the_code_declares_and_how_long_a_change_stays(
+    client: Client, declared: Schedule
+) -> None:
+    Schedule.objects.update(cron="15 4 * * *")
+    log_in(client, "view_schedule", "change_schedule")
+    line = html(client, page_url(declared)).partition("field-source")[2].partition("field-cron")[0]
+
+    assert "stays until the code changes that value" in line
+    assert "cron <code>30 2 * * *</code>, time zone <code>Europe/Paris</code>, overlap" in line
+
+
+def test_code_that_changes_a_value_replaces_what_was_changed_on_the_page(
+    client: Client, declare: Declare, declared: Schedule
+) -> None:
+    log_in(client, "view_schedule", "change_schedule")
+    values = form_values(client, declared)
+    client.post(page_url(declared), values | {"cron": "15 4 * * *", "jitter": "7"})
+    declare.forget_all()
+    declare.task("clean", schedule=hipq.Cron("0 3 * * *", zone="Europe/Paris", jitter=5))(
+        lambda: None
+    )
+
+    declared_schedules.sync("default")
+
+    row = Schedule.objects.get()
+    assert (row.cron, row.jitter) == ("0 3 * * *", 7)
+
+
+def test_what_the_code_declares_is_not_changed_to_what_cannot_be(
+    client: Client, declared: Schedule
+) -> None:
+    log_in(client, "view_schedule", "change_schedule")
+    values = form_values(client, declared)
+    response = client.post(page_url(declared), values | {"cron": "61 * * * *"})
+
+    assert "bad minute" in response.content.decode()
+    assert Schedule.objects.get().cron == "30 2 * * *"
+
+
+def test_what_is_deleted_meanwhile_is_not_changed(client: Client, declared: Schedule) -> None:
+    log_in(client, "view_schedule", "change_schedule")
+    values = form_values(client, declared)
+    Schedule.objects.all().delete()
+
+    assert client.post(page_url(declared), values).status_code == 302
+    assert not Schedule.objects.exists()
 
 
 @pytest.mark.parametrize("permission", ["view_schedule", "run_schedule", "pause_schedule"])
@@ -143,6 +214,53 @@ def test_nobody_else_makes_or_changes_schedules(
     assert client.post(ADD, NEW).status_code == 403
     assert client.post(page_url(schedule), NEW | {"cron": "1 1 1 1 *"}).status_code == 403
     assert Schedule.objects.get().cron == "0 * * * *"
+
+
+# In one of several instances
+
+
+@pytest.fixture
+def second(settings: Settings, declare: Declare) -> None:
+    """A second instance on the same database."""
+    settings.HIPQ = {"default": {}, "second": {"DATABASE": "default"}}
+    declare("echo", instance="second")(lambda job: None)
+
+
+def test_a_schedule_is_made_in_the_instance_that_is_chosen(
+    client: Client, declare: Declare, second: None
+) -> None:
+    declare.task("clean", instance="second")(lambda shop: None)
+    log_in(client, "view_schedule", "add_schedule")
+    page = html(client, ADD)
+    assert re.findall(r'<option value="(default|second)"', page) == ["default", "second"]
+    assert '<option value="clean"' in page
+    asked = NEW | {"type_name": "clean"}
+
+    refused = client.post(ADD, asked | {"instance": "default"})
+    assert "No code declares this job type." in refused.content.decode()
+    assert client.post(ADD, asked | {"instance": "second"}).status_code == 302
+
+    row = Schedule.objects.get()
+    assert (row.instance, row.job_type.instance, row.name) == ("second", "second", "nightly")
+
+
+def test_a_name_may_be_taken_in_another_instance(client: Client, second: None) -> None:
+    log_in(client, "view_schedule", "add_schedule")
+    for name in ("default", "second"):
+        assert client.post(ADD, NEW | {"instance": name}).status_code == 302
+    taken = client.post(ADD, NEW | {"instance": "second"})
+
+    assert "change that one" in taken.content.decode()
+    assert Schedule.objects.count() == 2
+
+
+def test_an_instance_of_another_database_cannot_be_chosen(client: Client) -> None:
+    log_in(client, "view_schedule", "add_schedule")
+    assert 'name="instance"' not in html(client, ADD)  # there is one only
+
+    client.post(ADD, NEW | {"instance": "other"})
+
+    assert Schedule.objects.get().instance == "default"
 
 
 # Before it is saved
