@@ -75,6 +75,52 @@ def test_functions_do_not_wait(component: Any) -> None:
     assert "is a function and returned hipq_django.WAIT; what waits" in Job.objects.get().error
 
 
+@flow.component("t.returns")
+class Returns(flow.Component):
+    """Returns what a run cannot return."""
+
+    def perform(self, *args: Any) -> Any:
+        return args[0] if args else hipq.WAIT
+
+
+@flow.component("t.waits_twice")
+class WaitsTwice(flow.Component):
+    """Wants to wait for a second answer."""
+
+    def perform(self) -> Any:
+        self.job.set_key("key")
+        return hipq.WAIT
+
+    def on_response(self, response: Any) -> Any:
+        return hipq.WAIT
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ([{"total": 5}], "returned {'total': 5}; write results to out-ports, and return None"),
+        ([False], "returned False; write results"),
+        ([], "returned WAIT, but it has no method on_response"),
+    ],
+)
+def test_what_a_run_cannot_return(args: list[Any], said: str) -> None:
+    node = flow.start(Returns, args=args)
+    testing.drain(errors=False)
+
+    assert node.status == "failed"
+    assert said in Job.objects.get().error
+
+
+def test_an_answer_is_not_waited_for_twice() -> None:
+    node = flow.start(WaitsTwice)
+    testing.drain()
+    hipq.complete("t.waits_twice", "key", "yes")
+    testing.drain(errors=False)
+
+    assert node.status == "failed"
+    assert "on_response returned WAIT, but the answer has come" in Job.objects.get().error
+
+
 ACTS: dict[str, Callable[[Any], Any]] = {
     "run": lambda run: run.run(),
     "terminate": lambda run: run.terminate(),
