@@ -15,7 +15,7 @@ class WorkerOptions:
     longest time between polls in seconds, None for the default; `drain_seconds` is how long running
     jobs may take to finish once it was told to stop, None for no bound; `max_jobs` and
     `max_memory`, in megabytes, say when it is recycled, None for never; `parent` is the process id
-    of a supervisor, 0 if there is none; `verbosity` is that of Django's commands.
+    of a supervisor, 0 if there is none; `verbosity` is what `-v` gives, None if it is not given.
     """
 
     instance: str = "default"
@@ -27,5 +27,5 @@ class WorkerOptions:
     drain_seconds: float | None = None
     max_jobs: int | None = None
     max_memory: int | None = None
-    verbosity: int = 1
+    verbosity: int | None = None
     parent: int = 0

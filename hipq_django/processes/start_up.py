@@ -21,17 +21,21 @@ from hipq_django.database.schema import missing_migrations
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.processes.connections import adopt
 
-logger = logging.getLogger("hipq_django")
-
 LEVELS = {0: logging.WARNING, 1: logging.INFO, 2: logging.DEBUG, 3: logging.DEBUG}
 
 
-def set_up_logging(verbosity: int) -> None:
-    """Log to stderr, unless the project configures this logger or the root logger."""
-    if logger.handlers or logging.getLogger().handlers:
+def set_up_logging(verbosity: int | None) -> None:
+    """Log to stderr, unless the project gives a handler to this logger or to the root logger.
+
+    If it has set a level, that counts unless `-v` was given: `verbosity` is None if it was not.
+    """
+    if events.LOGGER.handlers or logging.getLogger().handlers:
         return
-    logger.addHandler(events.LinesHandler())
-    logger.setLevel(LEVELS[verbosity])
+    events.LOGGER.addHandler(events.LinesHandler())
+    if verbosity is not None:
+        events.LOGGER.setLevel(LEVELS[verbosity])
+    elif events.LOGGER.level == logging.NOTSET:
+        events.LOGGER.setLevel(LEVELS[1])
 
 
 @contextmanager

@@ -57,9 +57,9 @@ class Workers:
         self.started.append(process)
         return process
 
-    def run(self, *arguments: str, seconds: float = DEADLINE_SECONDS) -> int:
+    def run(self, *arguments: str, seconds: float = DEADLINE_SECONDS, **environment: str) -> int:
         """Start a worker, wait for its end and return its exit code."""
-        return self.start(*arguments).wait(timeout=seconds)
+        return self.start(*arguments, **environment).wait(timeout=seconds)
 
     def end(self) -> None:
         """Kill what still runs, with its children: the tables are the next test's."""

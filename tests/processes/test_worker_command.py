@@ -126,6 +126,54 @@ def test_each_event_is_one_line_of_keys_and_values(workers: Workers) -> None:
     ]
 
 
+def test_what_fails_is_heard_once_under_djangos_own_logging(workers: Workers) -> None:
+    """With no LOGGING in the settings: what is given up is an error, what is tried again is none.
+
+    Each has its traceback, and nobody says it a second time.
+    """
+    retried, failed = hipq.enqueue("stumbling"), hipq.enqueue("boom", {"message": "no luck"})
+
+    workers.run("--until-idle")
+
+    log = log_of(workers)
+    heard = re.findall(r"^\S+ \S+ (WARNING|ERROR) event=(\w+) job_id=(\d+)", log, re.MULTILINE)
+    assert sorted(heard) == [
+        ("ERROR", "job_failed", f"{failed.pk}"),
+        ("WARNING", "attempt_failed", f"{retried.pk}"),
+    ]
+    assert log.count("event=job_failed") == log.count("\nRuntimeError: no luck\n") == 1
+    assert log.count("event=attempt_failed") == log.count("\nOSError: a stumble\n") == 1
+    assert log.count("Traceback (most recent call last)") == 2
+
+
+@pytest.mark.parametrize(
+    ("level", "options", "is_told"),
+    [
+        (None, [], True),
+        (None, ["-v", "0"], False),
+        ("WARNING", [], False),
+        ("WARNING", ["-v", "1"], True),
+        ("WARNING", ["--processes", "2"], False),
+        ("INFO", ["-v", "0"], False),
+    ],
+)
+def test_the_level_that_the_project_has_set_counts_unless_v_is_given(
+    workers: Workers, tmp_path: Path, level: str | None, options: list[str], is_told: bool
+) -> None:
+    logger = {"hipq_django": {"level": level} if level else {}}
+    (tmp_path / "levels.py").write_text(
+        f"from tests.settings import *\nLOGGING = {{'version': 1, 'loggers': {logger}}}\n"
+    )
+    path = f"{workers.environment['PYTHONPATH']}{os.pathsep}{tmp_path}"
+    quick()
+    hipq.enqueue("boom")
+
+    workers.run("--until-idle", *options, PYTHONPATH=path, DJANGO_SETTINGS_MODULE="levels")
+
+    assert ("event=job_succeeded" in log_of(workers)) is is_told
+    assert "event=job_failed" in log_of(workers)
+
+
 def test_several_processes_share_the_work_and_stop_together(workers: Workers) -> None:
     """A child that is killed is replaced; SIGTERM ends all."""
     supervisor = workers.start("chaos", "--processes", "2")

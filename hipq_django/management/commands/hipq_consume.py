@@ -21,6 +21,7 @@ class Command(InstanceCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the options."""
         super().add_arguments(parser)
+        parser.set_defaults(verbosity=None)  # without -v the project's own level counts
         parser.add_argument("source", metavar="NAME", help="The source, a key of SOURCES.")
 
     def run(self, options: dict[str, Any]) -> None:

@@ -92,6 +92,7 @@ class Command(InstanceCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the options."""
         super().add_arguments(parser)
+        parser.set_defaults(verbosity=None)  # without -v the project's own level counts
         for name, option in OPTIONS.items():
             parser.add_argument(name, **option)
 
