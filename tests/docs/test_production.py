@@ -62,6 +62,11 @@ def sleepy(job):
 @hipq.job_type("boom", queue="bank")
 def boom(job):
     raise ValueError("no luck")
+
+@hipq.job_type("flaky", queue="bank", retry=hipq.Fixed(0, max_attempts=2))
+def flaky(job):
+    if job.attempt == 1:
+        raise ValueError("not yet")
 """
 SQLITE = """
 if not environ.Env().bool("DOCS_POSTGRES"):
@@ -284,6 +289,34 @@ def test_what_fails_is_reported_and_requeued(shop: FreshProject, tmp_path: Path)
     assert "1 skipped (it was requeued already)" in shop.manage("requeue_failed", "boom", "24")
     assert len(outcomes(shop)) == 2
     assert "bank: deleted 0" in shop.manage(*RUN_HERE[-1][2:])
+
+
+MAILS = """
+import django
+
+ADMINS = ["ops@shop.example"] if django.VERSION >= (6,) else [("Ops", "ops@shop.example")]
+_FILES = "django.core.mail.backends.filebased.EmailBackend"
+if django.VERSION >= (6, 1):
+    MAILERS = {{"default": {{"BACKEND": _FILES, "OPTIONS": {{"file_path": "{folder}"}}}}}}
+else:
+    EMAIL_BACKEND, EMAIL_FILE_PATH = _FILES, "{folder}"
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+def test_admins_get_a_mail_for_each_job_that_failed(shop: FreshProject, tmp_path: Path) -> None:
+    with (shop.folder / "mysite" / "settings.py").open("a") as file:
+        file.write(MAILS.format(folder=tmp_path / "mails"))
+    for name in ("sleepy", "boom", "flaky", "boom"):
+        enqueue(shop, name)
+
+    log = shop.manage("hipq_worker", "--until-idle")
+
+    mails = [path.read_text() for path in (tmp_path / "mails").iterdir()]
+    assert [mail.count("Subject:") for mail in mails] == [1, 1]
+    assert all("job_type=boom" in mail and "ValueError: no luck" in mail for mail in mails)
+    assert log.count(" ERROR hipq_django event=job_failed ") == 2  # as before, on standard error
 
 
 @pytest.mark.processes

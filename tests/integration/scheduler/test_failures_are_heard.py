@@ -10,10 +10,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django import VERSION
-from django.core import mail
-from django.utils.log import AdminEmailHandler
-from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.database import clock
@@ -270,23 +266,3 @@ def test_the_signal_carries_the_exception(
         job_failed.disconnect(receiver)
 
     assert [type(exception) for exception in raised] == [DeclinedError, type(None)]
-
-
-def test_admins_get_a_mail_for_each_job_that_failed(declare: Declare, settings: Settings) -> None:
-    settings.ADMINS = [("Ops", "ops@shop.example")] if VERSION < (6,) else ["ops@shop.example"]
-    handler = AdminEmailHandler()
-    handler.setLevel(logging.ERROR)
-    logger = logging.getLogger("hipq_django")
-    logger.addHandler(handler)
-    try:
-        run(declare("charge", retry=hipq.Fixed(0, max_attempts=2))(decline))
-        refund = declare("refund")(decline)
-        refund.on_error(lambda job: None)
-        run(refund)
-    finally:
-        logger.removeHandler(handler)
-
-    assert len(mail.outbox) == 2
-    for message in mail.outbox:
-        assert "event=job_failed" in message.subject
-        assert "in decline" in message.body
