@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
 from django.test import Client
 from django.utils import timezone
+from django.utils.html import strip_tags
 
 import hipq_django as hipq
 from hipq_django.flow.models import Graph, Node
@@ -15,6 +17,7 @@ from hipq_django.models import Answer, Batch, Job, JobType, Queue, Schedule, Wor
 from tests.admin_pages import html, list_url, messages_of, page_url
 from tests.declaring import Declare
 from tests.factories import AnswerFactory, AttemptFactory, JobFactory, JobTypeFactory, WorkerFactory
+from tests.hand_worker import HandWorker
 from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
@@ -144,15 +147,44 @@ def test_a_job_that_waits_is_not_asked_why_it_does_not_run(
     assert "What the job waits for" in page
 
 
+def attempts_of(client: Client, job: Job) -> list[dict[str, str]]:
+    """Return the texts of the cells in the table of attempts, by the names of the columns."""
+    table = html(client, page_url(job)).partition("<h2>Attempts</h2>")[2].partition("</table>")[0]
+    rows = [re.findall(r'<td data-label="(.*?)">(.*?)</td>', row) for row in table.split("<tr>")]
+    return [{name: strip_tags(text) for name, text in row} for row in rows if row]
+
+
 def test_the_attempt_that_succeeded_is_shown(admin_client: Client, declare: Declare) -> None:
     declare("fine")(lambda job: 1)
     job = hipq.enqueue("fine")
-    run_due_jobs()
+    worker = HandWorker()
+    worker.work()
+    job.refresh_from_db()
 
-    page = html(admin_client, page_url(job))
+    [cells] = attempts_of(admin_client, job)
 
-    assert "<h2>Attempts</h2>" in page
-    assert ">succeeded</td>" in page
+    assert (cells["Attempt"], cells["What happened"]) == ("1", "succeeded")
+    assert cells["Started"].startswith(f"{job.start_time:%Y-%m-%d %H:%M:%S UTC} ")
+    assert cells["Ended"].startswith(f"{job.update_time:%Y-%m-%d %H:%M:%S UTC} ")
+    assert (cells["Took"], cells["Worker"]) == ("0 s", worker.row.name)
+
+
+def test_a_success_tells_how_long_its_own_attempt_took(admin_client: Client) -> None:
+    begun = timezone.now() - timedelta(hours=2)
+    job = JobFactory.create(
+        state="final", attempt=2, update_time=begun + timedelta(seconds=90),
+        timeout=600, extended_seconds=60, deadline=begun + timedelta(seconds=660),
+        last_worker_id=WorkerFactory.create(name="shop:8").pk,
+    )  # fmt: skip
+    AttemptFactory.create(job=job, attempt=1, worker="shop:7", start_time=begun - 5 * HOUR)
+
+    rows = {cells["Attempt"]: cells for cells in attempts_of(admin_client, job)}
+
+    assert {number: cells["Worker"] for number, cells in rows.items()} == {
+        "1": "shop:7", "2": "shop:8",
+    }  # fmt: skip
+    assert rows["2"]["Took"] == "1 min 30 s"
+    assert rows["2"]["Started"].startswith(f"{begun:%Y-%m-%d %H:%M:%S UTC} ")
 
 
 def test_a_job_links_to_what_it_was_requeued_as(admin_client: Client, declare: Declare) -> None:
