@@ -120,9 +120,10 @@ def _check_own(name: str, own: Mapping[str, Any]) -> None:
             near = nearest_name(str(own[option]), choices)
             raise InvalidJobTypeError(f"component {name!r}: {option}={own[option]!r}{near}")
     for option in ("batch", "runs_per_minute"):
-        if not isinstance(own[option], int) or not 1 <= own[option] <= 1_000_000:
+        value = own[option]
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1_000_000:
             raise InvalidJobTypeError(
-                f"component {name!r}: {option}={own[option]!r}; give a number from 1 to 1,000,000."
+                f"component {name!r}: {option}={value!r}; give a number from 1 to 1,000,000."
             )
 
 

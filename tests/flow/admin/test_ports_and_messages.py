@@ -315,6 +315,25 @@ def test_a_message_is_edited_while_its_node_is_paused(client: Client, node: Node
     assert history(node) == [f"Edited message {message.pk} on in:number."]
 
 
+def test_a_message_that_its_port_takes_no_more_is_shown_and_edited(admin_client: Client) -> None:
+    node = flow.start("t.sum", data={"number": ["a text"]})
+    port = node.inputs["number"]
+    node.set_ports(inputs={"number": {"type": "int"}})
+    testing.drain(errors=False)
+    assert node.status == "failed"
+    assert "a text" in html(admin_client, port_url(port))
+    node.pause()
+    url = message_url(first_of(node))
+    refused = admin_client.post(url, {"value": '"b"', "seen": seen_of(admin_client, url)})
+    assert "takes int" in refused.content.decode()
+    admin_client.post(url, {"value": "5", "seen": seen_of(admin_client, url)})
+    node.resume()
+    node.run(force=True)
+    testing.drain()
+
+    assert list(node.outputs["out"]) == [5]
+
+
 def test_a_message_is_dropped_after_a_confirmation(client: Client, node: Node) -> None:
     log_in(client, "view_node", "view_message", "delete_message")
     message = first_of(node)

@@ -117,6 +117,15 @@ def test_options_of_another_kind_say_what_to_give(component: Any, options: dict[
     assert not flow.Node.objects.exists()
 
 
+@pytest.mark.parametrize("component", [Double, {"nodes": {"a": {"component": "t.double"}}}])
+def test_an_option_that_is_unknown_is_refused_with_the_nearest_name(component: Any) -> None:
+    with pytest.raises(
+        hipq.UnknownOptionError, match="unknown option 'alais', did you mean 'alias'"
+    ):
+        flow.start(component, alais="shop")
+    assert not flow.Node.objects.exists()
+
+
 def test_job_options_are_a_dict() -> None:
     with pytest.raises(hipq.InvalidJobError, match=r"job=\[1\]; give a dict"):
         flow.start(Double, job=[1])

@@ -1,4 +1,4 @@
-"""What is told of declared components."""
+"""How components are declared, and what is told of them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,77 @@ from typing import Any
 
 import pytest
 
+import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.flow.models import Message
 from hipq_django.processes.options import WorkerOptions
 from hipq_django.processes.worker import WorkerProcess
+
+
+def perform(self: flow.Component) -> None:
+    """Stand for code that is never called."""
+
+
+WRONG_PORTS: dict[str, tuple[dict[str, Any], str]] = {
+    "like a method": (
+        {"run": flow.In()},
+        r"port 'run' is named like a method of components; name the attribute otherwise: "
+        r"run_port = flow\.In\(name=\"run\"\)",
+    ),
+    "like what it has": ({"state": flow.Out()}, "port 'state' is named like a method"),
+    "twice": ({"a": flow.In(name="x"), "b": flow.In(name="x")}, "declares in-port 'x' twice"),
+    "no name": ({"a": flow.In(name="no name")}, "port name 'no name': use letters"),
+    "no type": ({"a": flow.In(set)}, "type 'set' is none of JSON's"),
+    "no default": ({"a": flow.In(int, default="1")}, "port 'a' takes int"),
+}
+
+
+@pytest.mark.parametrize(("ports", "why"), WRONG_PORTS.values(), ids=WRONG_PORTS)
+def test_ports_that_cannot_be_declared(ports: dict[str, Any], why: str) -> None:
+    wrong = type("Wrong", (flow.Component,), {"perform": perform, **ports})
+
+    with pytest.raises(hipq.InvalidJobTypeError, match=rf"component 't\.wrong'.*{why}"):
+        flow.component("t.wrong")(wrong)
+    assert "t.wrong" not in [component["name"] for component in flow.components()]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [type("NoPerform", (flow.Component,), {}), type("NoComponent", (), {"perform": perform})],
+)
+def test_a_class_without_perform_is_no_component(code: type) -> None:
+    with pytest.raises(
+        hipq.InvalidJobTypeError, match=r"needs to be a flow\.Component with a method"
+    ):
+        flow.component("t.wrong")(code)
+
+
+def test_what_is_no_code_is_no_component() -> None:
+    with pytest.raises(hipq.InvalidJobTypeError, match="5 is no class and no function"):
+        flow.component("t.wrong")(5)
+
+
+def test_a_name_is_declared_once() -> None:
+    with pytest.raises(hipq.InvalidJobTypeError, match=r"job type 't\.add' is declared twice"):
+        flow.component("t.add")(lambda x: x)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "why"),
+    [
+        ("runaway", "terminat", "did you mean 'terminate'"),
+        ("runaway", None, "known are slow, terminate"),
+        ("wake_parent", "change", "did you mean 'changes'"),
+        ("batch", 0, "give a number from 1 to 1,000,000"),
+        ("batch", "many", "give a number from 1 to 1,000,000"),
+        ("batch", True, "give a number from 1 to 1,000,000"),
+        ("runs_per_minute", 1.5, "give a number from 1 to 1,000,000"),
+        ("unique", True, "is not for components"),
+    ],
+)
+def test_options_that_components_do_not_take(option: str, value: Any, why: str) -> None:
+    with pytest.raises(hipq.InvalidJobTypeError, match=rf"component 't\.wrong': {option}=.*{why}"):
+        flow.component("t.wrong", **{option: value})
 
 
 @flow.component("t.says_nothing")

@@ -129,6 +129,7 @@ ACTS: dict[str, Callable[[Any], Any]] = {
     "write": lambda run: run.out.write(2),
     "state": lambda run: run.state.set(a=2),
     "log": lambda run: run.log("late"),
+    "spawn": lambda run: run.spawn("late", "t.double"),
 }
 
 
@@ -148,6 +149,21 @@ def test_after_finishing_nothing_is_done_silently(
     assert "has ended by finishing; return from perform" in caplog.text
     assert node.status == "completed"
     assert list(node.outputs["out"]) == [1]
+
+
+def test_finishing_twice(script: Script, caplog: pytest.LogCaptureFixture) -> None:
+    def perform(run: Any) -> None:
+        for number in range(2):
+            with run.finishing():
+                run.out.write(number)
+
+    script.perform = perform
+    node = flow.start("t.scripted")
+    testing.drain(errors=False)
+
+    assert "was ended so already; return from the handler" in caplog.text
+    assert node.status == "completed"
+    assert list(node.outputs["out"]) == [0]
 
 
 def test_waiting_after_finishing(script: Script, caplog: pytest.LogCaptureFixture) -> None:
@@ -172,3 +188,13 @@ def test_suspending_inside_of_finishing(script: Script) -> None:
     testing.run_inline(node, queue=False, errors=False)
 
     assert "suspend() inside of finishing" in Job.objects.get().error
+
+
+@pytest.mark.parametrize("option", ["after", "on", "batch"])
+def test_a_run_enqueues_no_job_that_follows_others(option: str, script: Script) -> None:
+    script.perform = lambda run: run.enqueue("ask_later", {}, **{option: []})
+    node = flow.start("t.scripted", run=False)
+
+    with pytest.raises(hipq.InvalidJobError, match=f"a run cannot give {option}"):
+        testing.run_inline(node)
+    assert Job.objects.count() == 1

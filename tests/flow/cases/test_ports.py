@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from hipq_django import flow
+from hipq_django.domain.serialization import MAX_DEPTH
 from hipq_django.flow import testing
 from hipq_django.flow.models import LogEntry
 from tests.flow.conftest import in_status
@@ -329,11 +330,33 @@ def test_types_are_checked_where_messages_are_written() -> None:
     assert node.inputs["number"].size == 0
 
 
+def test_a_message_of_another_type_than_the_port_takes_now_fails_the_run(node: flow.Node) -> None:
+    """A release, or `set_ports`, has narrowed the type since it was written."""
+    port = node.inputs["number"]
+    node.pause()
+    port.write_many(["text", 1])
+    node.set_ports(inputs={"number": {"type": "int"}})
+    node.resume()
+    with pytest.raises(flow.PortTypeError, match="'number' takes int, and was given str 'text'"):
+        testing.drain()
+
+    assert (node.status, port.peek(3)) == ("failed", ["text", 1])
+    assert port.read() == "text"
+    node.run(force=True)
+    testing.drain()
+    assert node.outputs["out"].read() == 1
+
+
 def test_messages_that_cannot_be_stored_are_refused(node: flow.Node, settings: Any) -> None:
     port = node.inputs["number"]
     for wrong in (object(), float("nan"), "\0", "\ud800", {1, 2}):
         with pytest.raises(flow.InvalidPortError, match="not JSON"):
             port.write(wrong)
+    deep: list[Any] = []
+    for _ in range(MAX_DEPTH):
+        deep = [deep]
+    with pytest.raises(flow.InvalidPortError, match=f"nested deeper than {MAX_DEPTH} levels"):
+        port.write(deep)
     with pytest.raises(flow.MessageTooLargeError, match="MAX_MESSAGE_BYTES"):
         port.write("x" * 1_048_577)
     assert port.size == 0

@@ -301,6 +301,35 @@ def test_case_041(end: str) -> None:
     }
 
 
+@flow.component("t.tells_changes", wake_parent="changes")
+class TellsChanges(flow.Component):
+    """Wakes its parent only if there is something to look at."""
+
+    word, out = flow.In(), flow.Out()
+
+    def perform(self) -> None:
+        word = self.word.read()
+        if word == "suspend":
+            self.suspend()
+        if word == "write":
+            self.out.write(word)
+
+
+def test_a_parent_may_be_woken_by_changes_only() -> None:
+    parent = flow.start(Double, run=False)
+    child = parent.spawn("child", TellsChanges, run=False)
+
+    def woken_by(word: str) -> bool:
+        child.inputs["word"].write(word)
+        testing.run_inline(child)
+        was_woken = parent.status == "queued"
+        testing.drain()
+        return was_woken
+
+    words = ["nothing", "suspend", "suspend", "nothing", "write"]
+    assert [woken_by(word) for word in words] == [False, True, False, True, True]
+
+
 def test_case_042(logged: Heard) -> None:
     node = flow.start(Fast)
     for _ in range(5):
