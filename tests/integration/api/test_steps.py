@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from asgiref.sync import sync_to_async
 from django.db import transaction
 
 import hipq_django as hipq
@@ -348,6 +349,32 @@ def test_finishing_is_refused_where_it_would_mean_something_else(declare: Declar
 
     assert row(jobs[0]).outcome == "succeeded"
     assert "a transaction is open" in row(jobs[1]).error
+
+
+def test_finishing_in_async_code_says_what_to_do_instead(declare: Declare) -> None:
+    @declare("refused")
+    async def refused(job: Job) -> None:
+        with hipq.finishing(job, "refused"):
+            called.append("in the block")
+
+    @declare("done")
+    async def done(job: Job) -> None:
+        def book() -> None:
+            with hipq.finishing(job, "booked"):
+                charge(7)
+
+        await sync_to_async(book)()
+
+    jobs = [hipq.enqueue("refused"), hipq.enqueue("done")]
+    run_due_jobs()
+
+    assert called == [7]
+    assert row(jobs[1]).result == "booked"
+    assert str(row(jobs[0]).error) == (
+        "SynchronousOnlyOperation: hipq_django.finishing was called in async code, where Django's "
+        "ORM must not wait for the database. It has no async twin, because a transaction stays in "
+        "one thread: put the block into a function and await sync_to_async(function)(…)."
+    )
 
 
 def test_finishing_needs_a_result_that_is_json(declare: Declare) -> None:
