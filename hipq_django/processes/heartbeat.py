@@ -12,12 +12,13 @@ from hipq_django import events
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.clock import steady
-from hipq_django.database.errors import in_one_line
+from hipq_django.database.errors import in_one_line, is_locked_out
 from hipq_django.maintenance import recovery
 from hipq_django.models import Worker
 from hipq_django.processes.connections import MIN_SECONDS, shut_all
 from hipq_django.processes.outage import BackOff
 from hipq_django.processes.own_threads import OwnThread
+from hipq_django.processes.patience import bound_waits
 
 GAP_BEATS = 2
 """If two beats are farther apart than this many intervals, there is a gap."""
@@ -38,6 +39,9 @@ class Heartbeat(OwnThread):
         self._in_flight = in_flight
         self._on_lost = on_lost
         self._has_row = True
+        self._locked_since = 0.0
+        """Since when others have locked the row; 0 if they have not."""
+        self._is_named = False
         self.last = self.unbroken_since = steady()
         """When the last beat went through, and the first one since which there is no gap."""
 
@@ -67,7 +71,10 @@ class Heartbeat(OwnThread):
             moment = clock.in_statement(self.using)
             live = self.worker.live_row()
             self._has_row = bool(live.update(heartbeat_time=moment, executing=self._in_flight()))
-        except Error:
+        except Error as error:
+            if is_locked_out(error):
+                self._was_locked(began)
+                return True
             self.unbroken_since = float("inf")
             raise
         if self._has_row:
@@ -89,20 +96,40 @@ class Heartbeat(OwnThread):
         if gap or self.unbroken_since > began:
             self.unbroken_since = began
         self.last = began
+        self._locked_since, self._is_named = 0.0, False
+
+    def _was_locked(self, began: float) -> None:
+        """Go on: nobody can declare this worker lost without the same lock.
+
+        But it is not sure that the others can beat.
+        """
+        self.last = self.unbroken_since = began
+        self._locked_since = self._locked_since or began
+        seconds = began - self._locked_since
+        if seconds >= self.worker.silence.total_seconds() and not self._is_named:
+            self._is_named = True
+            events.warning(
+                "worker_locked",
+                "another transaction has locked the worker's row, or its table; it works on",
+                worker=self.worker.name,
+                seconds=round(seconds),
+            )
 
     def _run(self) -> None:
+        bound_waits(self.using)
         back_off = BackOff()
         pause = self.worker.heartbeat_seconds
         while not self._stop.wait(pause):
-            pause = self.worker.heartbeat_seconds
             try:
                 if not self.beat():
                     self._on_lost()
                 back_off.reset()
+                # When a lock ends, this is to be the first that gets it.
+                pause = 0.0 if self._locked_since else self.worker.heartbeat_seconds
             except Error as error:
                 events.warning("heartbeat_failed", in_one_line(error), worker=self.worker.name)
                 connections[self.using].close()
-                pause = min(pause, back_off.next_seconds())
+                pause = min(self.worker.heartbeat_seconds, back_off.next_seconds())
 
 
 # Watching over this process

@@ -1,17 +1,20 @@
-"""Somebody keeps a table locked: a real worker goes on with what does not need it, and ends."""
+"""Somebody keeps a table or a row locked: a real worker goes on with the rest, and ends."""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from datetime import timedelta
 
 import pytest
 from django.apps import apps
 from django.db import connection
 
 import hipq_django as hipq
-from hipq_django.models import Job
+from hipq_django.database import clock
+from hipq_django.models import Job, Worker
+from hipq_django.processes.connections import MIN_SECONDS
 from hipq_django.scheduler.context import TYPES_SECONDS
 from tests.concurrency.sessions import Session, wait_until_blocked
 from tests.processes.conftest import Workers, eventually
@@ -70,6 +73,30 @@ def test_each_table_in_turn(workers: Workers) -> None:
 
     assert " ERROR " not in workers.log.read_text()
     assert set(Job.objects.values_list("outcome", flat=True)) == {"succeeded"}
+
+
+def has_beaten_within(seconds: float) -> bool:
+    worker = Worker.objects.get()
+    return clock.now(worker.using) - worker.heartbeat_time < timedelta(seconds=seconds)
+
+
+def test_a_worker_whose_own_row_is_locked_goes_on(workers: Workers) -> None:
+    """Nobody can declare it lost without that lock; its connections are well."""
+    workers.start()
+    in_time()
+
+    with closing(Session()) as session:
+        session.begin()
+        session(Worker.objects.select_for_update().get)
+        eventually(lambda: not has_beaten_within(2 * MIN_SECONDS), "its last beat is old")
+        in_time()
+    eventually(lambda: has_beaten_within(1), "its heart beats")
+    in_time()
+
+    log = workers.log.read_text()
+    assert log.count("event=worker_locked") == 1
+    assert not any(f"event={bad}" in log for bad in ("database_silent", "back_off", "worker_lost"))
+    assert Worker.objects.get().state == "running"
 
 
 @pytest.mark.parametrize("table", ["hipq_job", "hipq_worker", "hipq_schedule"])
