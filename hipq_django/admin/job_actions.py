@@ -45,6 +45,8 @@ def _becomes_final(job: Job) -> _StrOrPromise:
 
 def _has_enqueued(job: Job) -> bool:
     """Whether there are jobs that may have to be cancelled with it, or after it has ended."""
+    if not job.attempt:
+        return False  # it has never run
     children = Job.objects.using(job.using).filter(parent=job)
     return (children.live() if job.is_final else children).exists()
 
