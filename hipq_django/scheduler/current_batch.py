@@ -118,12 +118,16 @@ class CurrentBatch:
             self.unfinished += len(added)
 
     def deliver(self, result: Result) -> bool:
-        """Add the result of a claim; return whether a writer should be called.
+        """Add the result of a claim, unless it has one; return whether to call a writer.
 
-        It should if many results wait and none was called yet: a call takes as long as a small
-        handler.
+        A writer is called if many results wait and none was called yet: a call takes as long as a
+        small handler. A claim has two results if its handler ends while a worker that stops puts
+        its job back: only the first one counts.
         """
         with self._lock:
+            if result.claim.has_result:
+                return False
+            result.claim.has_result = True
             if not self._results:
                 self._first_result = steady()
             self._results.append(result)

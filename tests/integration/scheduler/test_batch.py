@@ -20,6 +20,8 @@ from hipq_django.engines import engine_for
 from hipq_django.models import Attempt, Job, Queue
 from hipq_django.models.catalog import get_queue
 from hipq_django.scheduler import admission, batch, current_batch, persisting, polling
+from hipq_django.scheduler.executor import execute
+from hipq_django.transitions.values import Released
 from tests.declaring import Declare
 from tests.hand_worker import PROBE, HandWorker
 from tests.integration.conftest import ConfigureQueue
@@ -144,6 +146,25 @@ def test_a_job_that_ends_after_the_results_were_taken_is_saved_by_the_next_pass(
 
     assert between == (["final", "running"], [late.id])
     assert (states(), worker.batch.ids) == (["final", "final"], [])
+
+
+@pytest.mark.parametrize("is_put_back_first", [False, True])
+def test_of_two_results_of_a_claim_the_first_counts(is_put_back_first: bool) -> None:
+    """A stopping worker puts jobs back; a handler may end in the same moment."""
+    (job,) = enqueue(1)
+    worker = HandWorker()
+    worker.run_pass()
+    (claim,) = worker.claims
+    results = [execute(claim), Released(claim, "Released: the worker stopped")]
+
+    for result in reversed(results) if is_put_back_first else results:
+        worker.batch.deliver(result)
+    unfinished = worker.batch.unfinished
+    worker.save()
+
+    job.refresh_from_db()
+    assert (unfinished, worker.batch.ids) == (0, [])
+    assert job.state == ("retry" if is_put_back_first else "final")
 
 
 def test_a_settled_job_leaves_the_batch_and_an_unsettled_one_stays() -> None:
