@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import hipq_django as hipq
 from hipq_django.database import clock
 from hipq_django.models import Attempt, Job, Worker
 from hipq_django.processes.connections import adopt, shut_all
+from tests.concurrency.sessions import Session
 from tests.plugin import renamed
 from tests.processes.conftest import Workers, eventually
 from tests.processes.test_crashes import begun
@@ -218,6 +220,28 @@ def test_a_worker_that_is_told_to_stop_and_cut_off_ends_and_says_what_is_lost(
     assert "event=database_back" not in log_of(workers)
     assert "event=worker_cut_off" in log_of(workers)
     assert f"jobs=[{job.pk}]" in log_of(workers)
+
+
+def test_so_does_one_whose_last_result_is_of_a_job_that_somebody_has_locked(
+    workers: Workers, tmp_path: Path
+) -> None:
+    """It waits for the lock as long as for a database that is away."""
+    job, notes, gate = hold(tmp_path)
+    worker = workers.start("held")
+    eventually(lambda: begun(notes) == 1, "the handler runs")
+
+    with closing(Session()) as session:
+        session.begin()
+        session(lambda: Job.objects.select_for_update().get(pk=job.pk))
+        worker.terminate()
+        gate.touch()
+        assert worker.wait(60) == 0
+
+    assert "event=back_off" not in log_of(workers)
+    assert "event=worker_cut_off" in log_of(workers)
+    assert f"jobs=[{job.pk}]" in log_of(workers)
+    job.refresh_from_db()
+    assert job.state == "running"
 
 
 def test_a_second_signal_ends_a_worker_whatever_it_waits_for(
