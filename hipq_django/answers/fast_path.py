@@ -73,7 +73,7 @@ def _announce(declared: Declaration, settled: Sequence[SettledJob], using: str) 
 
 def log_received(answer: Answer, event: str = "answer_received") -> None:
     """Write what became of a message to the log, without its content."""
-    if events.LOGGER.isEnabledFor(logging.INFO):  # often nobody reads this level
+    if events.is_logged(logging.INFO):  # often nobody reads this level
         events.info(
             event,
             answer_id=answer.pk,

@@ -160,7 +160,7 @@ def _lock_by_key(which: Keyed, instance: str, verb: str) -> Job | None:
     job: Job | None = next(iter(locked(live)[:1]), None)
     if job is not None and job.state == State.RUNNING:
         return job
-    events.warning(f"{verb}_refused", "no such job is running", **which._asdict())
+    _refuse(verb, "no such job is running", job, **which._asdict())
     return None
 
 
@@ -170,8 +170,15 @@ def _lock_by_id(pk: int | None, attempt: int | None, using: str, verb: str) -> J
     is_running = job is not None and job.state == State.RUNNING
     if job is not None and is_running and attempt in (None, job.attempt):
         return job
-    events.warning(f"{verb}_refused", "it is not running", job_id=pk, attempt=attempt)
+    about = {"job_id": pk} if attempt is None else {"job_id": pk, "attempt": attempt}
+    _refuse(verb, "it is not running", job, **about)
     return None
+
+
+def _refuse(verb: str, why: str, job: Job | None, **about: Any) -> None:
+    """Log what a report was about; what it names counts, such as an attempt that is over."""
+    fields = events.fields_of(job) if job else {}
+    events.warning(f"{verb}_refused", why, **{**fields, **about})
 
 
 # The key

@@ -111,6 +111,25 @@ def test_a_job_that_does_not_run_stays_as_it_is(verb: Any) -> None:
     assert not verb("ask", "k", 40)
 
 
+@pytest.mark.parametrize("verb", [hipq.progress, hipq.extend])
+def test_a_refusal_is_logged_with_the_fields_of_its_job(
+    verb: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    waiting = hipq.enqueue("ask", job_key="k", queue="elsewhere")
+    verb(waiting, 40)
+    verb("ask", "k", 40)
+
+    about = (waiting.pk, "ask", "k", "elsewhere", 0)
+    assert refusals(caplog, verb.__name__) == [about, about]
+
+
+def refusals(caplog: pytest.LogCaptureFixture, verb: str) -> list[tuple[Any, ...]]:
+    """Return what the refusals of a verb are about."""
+    names = ("job_id", "job_type", "job_key", "queue", "attempt")
+    found = [r for r in caplog.records if getattr(r, "event", "") == f"{verb}_refused"]
+    return [tuple(getattr(record, name, None) for name in names) for record in found]
+
+
 def test_a_key_that_stands_for_none_is_refused() -> None:
     hipq.enqueue("ask")
     run_due_jobs()
@@ -303,7 +322,9 @@ def test_after_progress_the_answer_settles_the_job_by_the_same_url(url: str) -> 
 
 
 @pytest.mark.parametrize("body", [{"progress": {"percent": 40}}, {"extend": 60}])
-def test_an_attempt_that_is_over_takes_no_progress(url: str, body: Any) -> None:
+def test_an_attempt_that_is_over_takes_no_progress(
+    url: str, body: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     post(url, {"error": "busy"})
     run_due_jobs()
     before = Job.objects.get()
@@ -313,6 +334,8 @@ def test_an_attempt_that_is_over_takes_no_progress(url: str, body: Any) -> None:
     job = Job.objects.get()
     assert (status, told["error"]) == (409, "this attempt is not running; nothing was changed.")
     assert (before.attempt, job.progress, job.deadline) == (2, 0, before.deadline)
+    [about] = refusals(caplog, next(iter(body)))
+    assert about == (job.pk, job.job_type.name, job.job_key, job.queue.name, 1)
 
 
 @pytest.mark.parametrize(
