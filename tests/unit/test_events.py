@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from hipq_django import events
+from tests.conftest import ROOT
 
 
 class Writes(io.StringIO):
@@ -38,6 +40,18 @@ def written() -> Iterator[Writes]:
 
 def shown(text: str) -> list[str]:
     return [line.split(" ", 3)[3] for line in text.splitlines()]
+
+
+def test_log_lines_come_from_one_place() -> None:
+    """The start looks whether the root logger has handlers; Kafka's client is given a logger."""
+    package = ROOT / "hipq_django"
+    logs = re.compile(r"\blogging\.(getLogger|debug|info|warning|error|exception|critical|log)\(")
+
+    found = {path for path in package.rglob("*.py") if logs.search(path.read_text())}
+
+    assert {path.relative_to(package).as_posix() for path in found} == {
+        "events.py", "processes/start_up.py", "sources/kafka.py",
+    }  # fmt: skip
 
 
 def test_a_line_says_when_how_grave_and_what(written: Writes) -> None:
