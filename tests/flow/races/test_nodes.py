@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.db import IntegrityError
 
+import hipq_django as hipq
 from hipq_django import flow, transitions
 from hipq_django.conf.instances import get_instance
 from hipq_django.database.locks import locked
@@ -359,6 +360,59 @@ def test_a_graph_is_changed_while_its_tree_is_terminated(
 
 
 # Workers
+
+
+@flow.component("t.overtaken")
+class Overtaken(flow.Component):
+    """Asks for its first message, and waits for the answer if it is told to."""
+
+    x, out = flow.In(), flow.Out()
+
+    def perform(self, *args: bool) -> Any:
+        Recorder.calls.append("perform")
+        for x in self.x:
+            self.out.write(x)
+        if args and Recorder.calls == ["perform"]:
+            self.job.set_key("overtaken")
+            return hipq.WAIT if args[0] else None
+        return None
+
+    def on_response(self, response: Any) -> None:
+        Recorder.calls.append(response)
+        self.out.write(response)
+
+
+def answer() -> Any:
+    return hipq.complete("t.overtaken", "overtaken", "yes")
+
+
+@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize("until", [END, COMMIT])
+def test_an_answer_overtakes_the_end_of_its_run(
+    waits: bool, until: str, steps: Steps, worker: FlowWorker
+) -> None:
+    """What the run has done counts if it said that it waits; else it begins anew afterwards."""
+    node = flow.start(Overtaken, args=[waits], data={"x": [1]})
+    worker.run_pass()
+    worker.execute()
+    steps.begin("answer", answer, until)
+    steps.begin("end", worker.save, END)
+    end_all(steps)
+    worker.work_off()
+
+    assert Recorder.calls == ["perform", "yes", *([] if waits else ["perform"])]
+    assert list(node.outputs["out"]) == ([1, "yes"] if waits else ["yes", 1])
+    assert (node.status, node.inputs["x"].size) == ("completed", 0)
+
+
+def test_an_answer_comes_before_its_run_has_asked(worker: FlowWorker) -> None:
+    """It is kept, and taken as soon as the run says what it waits for."""
+    node = flow.start(Overtaken, args=[True], data={"x": [1]})
+    assert answer().status == "early"
+    worker.work_off()
+
+    assert Recorder.calls == ["perform", "yes"]
+    assert list(node.outputs["out"]) == [1, "yes"]
 
 
 def test_a_run_that_was_taken_over_is_ended_once(worker: FlowWorker) -> None:
