@@ -397,7 +397,7 @@ def test_a_schedule_is_paused_and_deleted(page: Page) -> None:
     page.get_by_role("button", name="Pause").click()
     expect(page.locator(".messagelist")).to_contain_text("Paused: schedule nightly.")
     page.get_by_role("button", name="Run now").click()
-    expect(page.locator(".messagelist")).to_contain_text("Run now as job")
+    expect(page.locator(".messagelist")).to_contain_text("Run by hand as job")
 
     page.locator("a.deletelink").click()  # a button to readers since Django 6.1
     yes = page.get_by_role("button", name="Yes")

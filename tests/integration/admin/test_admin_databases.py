@@ -101,7 +101,8 @@ def test_queue_and_job_type_of_the_other_database_are_edited_there(
     queue.refresh_from_db()
     job_type.refresh_from_db()
     assert (queue.throttle_limit, job_type.default_priority) == (3, 5)
-    assert "are bringing the waiting jobs of queue other.default into the new order." in said
+    moving = "The workers are bringing the waiting jobs of queue other.default into the new order."
+    assert moving in said
     reranking.continue_ranking(get_instance("other"))
     assert Job.objects.using("other").get().rank == queue.ordering.rank(
         job.scheduled_run_time, job.priority
