@@ -1,4 +1,4 @@
-"""The pytest plugin: the fixtures `hipq_jobs` and `hipq_partner`.
+"""The pytest plugin: the fixtures `hipq_jobs` and `hipq_partner`, and strict names of job types.
 
 It is found by its entry point. `-p no:hipq_django` turns it off.
 """
@@ -12,6 +12,16 @@ import pytest
 
 if TYPE_CHECKING:
     from hipq_django.testing import Partner
+
+
+def pytest_sessionstart() -> None:
+    """Refuse names that no code declares in all tests, whichever of them is the first."""
+    from django.apps import apps
+
+    if apps.ready and apps.is_installed("hipq_django"):
+        from hipq_django.job_types.registry import be_strict_in_tests
+
+        be_strict_in_tests()
 
 
 @pytest.fixture

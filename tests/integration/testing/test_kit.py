@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -24,6 +26,7 @@ from hipq_django.job_types.registry import forget, get_declared, known_names
 from hipq_django.models import Answer, Job
 from hipq_django.scheduler import polling
 from hipq_django.testing import HipqTestCase
+from tests.conftest import ROOT
 from tests.declaring import Declare
 
 pytestmark = pytest.mark.django_db
@@ -505,11 +508,59 @@ def test_other_instances(settings: Settings, declare: Declare) -> None:
 
 
 def test_the_plugin_loads_nothing_by_itself() -> None:
-    """It is found in every project that has the package, and may change none of its tests."""
+    """It is found in every environment that has the package, also by projects that do not use it."""
     code = "import sys, hipq_django.pytest_plugin; print('django.db' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "False"
+
+
+ANOTHER_PROJECT = {
+    "pytest.ini": "[pytest]\nDJANGO_SETTINGS_MODULE = shop_settings\n",
+    "shop_settings.py": """
+        DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
+        INSTALLED_APPS = ["django.contrib.contenttypes", "django.contrib.auth", "hipq_django"]
+        USE_TZ = True
+    """,
+    "test_shop.py": """
+        import pytest
+        import hipq_django as hipq
+
+        def test_that_comes_before_those_that_use_the_kit(db):
+            with pytest.raises(hipq.InvalidJobTypeError, match="'charge_crad'"):
+                hipq.enqueue("charge_crad")
+
+        def test_that_uses_the_kit(hipq_jobs):
+            assert hipq_jobs.drain() == 0
+    """,
+}
+
+
+def tested(folder: Path, files: dict[str, str]) -> str:
+    """Run pytest as another project does; return what it prints."""
+    for name, text in files.items():
+        (folder / name).write_text(dedent(text))
+    own = ("PYTEST_", "HIPQ_", "DJANGO_SETTINGS_MODULE")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(own)}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", folder, folder],
+        cwd=folder,
+        env=environment | {"PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout + done.stderr
+
+
+@pytest.mark.processes
+def test_a_misspelt_name_is_an_error_whatever_test_comes_first(tmp_path: Path) -> None:
+    assert " 2 passed" in tested(tmp_path, ANOTHER_PROJECT)
+
+
+@pytest.mark.processes
+def test_a_project_without_django_is_left_alone(tmp_path: Path) -> None:
+    assert " 1 passed" in tested(tmp_path, {"test_one.py": "def test_one():\n    pass\n"})
 
 
 def test_a_job_that_does_nothing_asks_little(
