@@ -41,6 +41,8 @@ from hipq_django.transitions.values import Claim, Released
 FLUSH_SECONDS = 0.05
 # How long it gives way where others were claiming from the same queues.
 BUSY_SECONDS = 0.002
+# And what share of the time for which they have done so already, if that lasts.
+BUSY_SHARE = 0.125
 # How long an idle worker pauses between two probes, by itself and where NOTIFY wakes it.
 POLL_SECONDS = 0.05
 LISTENING_POLL_SECONDS = 0.5
@@ -241,11 +243,19 @@ class WorkerProcess(RegisteredProcess):
     def _wait(self) -> None:
         scheduler, pool = self.scheduler, self.pool
         if scheduler.contended:
-            self._sleep(BUSY_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
+            self._sleep(self.contended_seconds())
         elif not (scheduler.moved and pool.free_slots() + pool.prefetch_slots()):
             self._sleep(FLUSH_SECONDS if len(self.batch) > pool.threads else self._poll_seconds())
         elif not scheduler.rotation.has_more:
             pool.await_done(GIVE_WAY_SECONDS)
+
+    def contended_seconds(self) -> float:
+        """Return how long to give way: longer for a lock that lasts, if nothing else goes on."""
+        pause = BUSY_SECONDS * random.uniform(0.5, 1.5)  # noqa: S311 - no secret
+        if self.scheduler.moved:
+            return pause
+        waited = self.scheduler.contended_seconds * BUSY_SHARE
+        return max(pause, min(waited, LISTENING_POLL_SECONDS, self._poll_seconds()))
 
     def _poll_seconds(self) -> float:
         """Return how long to wait for something new before looking again."""

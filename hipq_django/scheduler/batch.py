@@ -46,6 +46,7 @@ from hipq_django.scheduler.due_times import show_due_times
 from hipq_django.scheduler.persisting import persist_leased
 from hipq_django.scheduler.polling import (
     HeldScans,
+    LockedQueues,
     ProbePacer,
     QueueRotation,
     has_startable,
@@ -82,6 +83,9 @@ class BatchScheduler(SchedulerContext):
         """How many jobs it has moved in any way."""
         self.contended = False
         """Whether another worker was just admitting to a queue that has something due."""
+        self.contended_seconds = 0.0
+        """For how long the row of such a queue has been locked, whenever this worker tried."""
+        self.locked_queues = LockedQueues(self.config.silence_seconds)
 
     def run_once(self) -> int:
         """Do one pass; return how many jobs were admitted.
@@ -90,7 +94,7 @@ class BatchScheduler(SchedulerContext):
         written and the next jobs claimed in one transaction, because it idles between an end and
         the next start.
         """
-        self.admitted, self.moved, self.contended = 0, 0, False
+        self.admitted, self.moved, self.contended, self.contended_seconds = 0, 0, False, 0.0
         self._look_after_reservations()
         if not self.refill():
             self.persist_batch(hold_back=not self.full_queues)  # 3
@@ -208,6 +212,8 @@ class BatchScheduler(SchedulerContext):
         found = self.engine.probe_queues(self.worker, now, bounds)
         for work in found:
             work.queue.low_water_mark = work.queue.low_water_mark_at(work.first_rank, now)
+        if self.locked_queues:
+            self.locked_queues.keep({work.queue.pk for work in found if has_startable(work)})
         self.pacer.record(began, time.monotonic(), full_scan=full_scan)
         return self.rotation.after_probe(found)
 
@@ -315,7 +321,8 @@ class BatchScheduler(SchedulerContext):
         resume_after = self.resume_after.pop(queue.pk, None)
         admitted = Admission(self, queue, lease=lease, resume_after=resume_after).claim()
         self.moved += admitted.moved
-        self.contended = self.contended or admitted.is_contended
+        if admitted.is_contended or self.locked_queues:
+            self._note_lock(queue, is_locked=admitted.is_contended)
         if admitted.is_full is not None:
             (self.full_queues.add if admitted.is_full else self.full_queues.discard)(queue.pk)
         if admitted.resume_after:
@@ -323,6 +330,19 @@ class BatchScheduler(SchedulerContext):
         if admitted.has_more:
             self.rotation.put_first(queue.name)
         return admitted
+
+    def _note_lock(self, queue: Queue, *, is_locked: bool) -> None:
+        """Note whether others have locked a queue's row; name the queue if that lasts."""
+        now, locks = steady(), self.locked_queues
+        if is_locked:
+            self.contended = True
+            seconds = locks.wait(queue.pk, now)
+            self.contended_seconds = max(self.contended_seconds, seconds)
+            if locks.is_to_be_named(queue.pk, now):
+                sentence = "others keep its row locked; none of its jobs can be claimed until then"
+                events.warning("queue_locked", sentence, queue=queue.name, seconds=round(seconds))
+        elif seconds := locks.end(queue.pk, now):
+            events.warning("queue_unlocked", queue=queue.name, seconds=round(seconds))
 
     @contextmanager
     def _failing_alone(self, queue: Queue) -> Iterator[None]:

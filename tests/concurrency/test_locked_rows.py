@@ -18,10 +18,15 @@ from hipq_django.engines import engine_for, postgres
 from hipq_django.engines.values import ClaimRequest
 from hipq_django.maintenance import early_answers, recovery
 from hipq_django.models import Answer, Job, JobType, Queue
+from hipq_django.processes.own_threads import Listener
+from hipq_django.processes.worker import POLL_SECONDS
+from hipq_django.scheduler.polling import LockedQueues
 from tests.concurrency.sessions import PATIENCE_SECONDS, Session
+from tests.concurrency.test_duties import Process
 from tests.declaring import Declare
 from tests.factories import AnswerFactory
 from tests.hand_worker import HandWorker
+from tests.processes.conftest import eventually
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -402,3 +407,85 @@ def test_a_lock_that_lasts_is_named_once_and_its_end_too(
     assert at_first == []
     said = [(getattr(r, "event", ""), getattr(r, "job_id", 0)) for r in caplog.records]
     assert said == [("job_locked", job.pk), ("job_unlocked", job.pk)]
+
+
+# The row of a queue
+
+
+def lock_queue(session: Session, queue: Queue) -> None:
+    """Lock a queue's row, as somebody does who edits it and goes on for long."""
+    session.begin()
+    session(lambda: Queue.objects.select_for_update().get(pk=queue.pk))
+
+
+def test_a_queue_that_stays_locked_is_named_once_and_its_end_too(
+    declare: Declare, session: Session, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = Queue.objects.create(name="limited", throttle_limit=2)
+    declare("work", queue="limited")(succeed)
+    hipq.enqueue("work")
+    worker = HandWorker()
+    worker.scheduler.locked_queues = LockedQueues(0.5)
+    lock_queue(session, queue)
+
+    with caplog.at_level(logging.WARNING, logger="hipq_django"):
+        worker.run_pass()
+        at_first = list(caplog.messages)
+        eventually(lambda: worker.run_pass() or caplog.messages, "it is named")
+        worker.run_pass()
+        session.roll_back()
+        claimed = worker.run_pass()
+
+    assert at_first == []
+    said = [(getattr(r, "event", ""), getattr(r, "queue", "")) for r in caplog.records]
+    assert said == [("queue_locked", "limited"), ("queue_unlocked", "limited")]
+    assert len(claimed) == 1
+
+
+def test_a_queue_in_which_nothing_waits_any_more_is_not_named(
+    declare: Declare, session: Session, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Mostly it was another worker that had it locked, and has claimed what was due."""
+    queue = Queue.objects.create(name="limited", throttle_limit=2)
+    declare("work", queue="limited")(succeed)
+    job = hipq.enqueue("work")
+    worker = HandWorker()
+    worker.scheduler.locked_queues = LockedQueues(0.1)
+    lock_queue(session, queue)
+    worker.run_pass()
+    session.roll_back()
+    hipq.cancel(job)
+    worker.run_pass()
+
+    began = time.monotonic()
+    eventually(lambda: time.monotonic() > began + 0.1, "the time is over")
+    hipq.enqueue("work")
+    lock_queue(session, queue)
+    with caplog.at_level(logging.WARNING, logger="hipq_django"):
+        worker.run_pass()
+    session.roll_back()
+
+    assert worker.scheduler.contended
+    assert caplog.messages == []
+
+
+def test_a_worker_tries_a_queue_that_stays_locked_as_seldom_as_if_it_were_idle(
+    declare: Declare, session: Session
+) -> None:
+    queue = Queue.objects.create(name="limited", throttle_limit=2)
+    declare("work", queue="limited")(succeed)
+    hipq.enqueue("work")
+    process = Process()
+    process.listener = Listener(process.worker, process.config, lambda queue: None)
+    lock_queue(session, queue)
+
+    process.scheduler.run_once()
+    first = process.contended_seconds()
+    eventually(
+        lambda: process.scheduler.run_once() or process.contended_seconds() > POLL_SECONDS / 2,
+        "the pauses have grown",
+    )
+    session.roll_back()
+
+    assert first < POLL_SECONDS / 10
+    assert process.scheduler.run_once() == 1
