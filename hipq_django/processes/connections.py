@@ -79,7 +79,9 @@ def shut_all() -> int:
 
     Called from another thread: each thread sees it as if the server were gone.
     """
-    return sum(shut(connection) for connection in list(_own))
+    # Not the keys themselves: their number may change while threads open connections.
+    own = [connection() for connection in _own.keyrefs()]
+    return sum(shut(connection) for connection in own if connection is not None)
 
 
 def shut(connection: BaseDatabaseWrapper) -> bool:

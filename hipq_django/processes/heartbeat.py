@@ -6,18 +6,18 @@ import threading
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from django.db import Error, connections
+from django.db import connections
 
 from hipq_django import events
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.clock import steady
-from hipq_django.database.errors import in_one_line, is_locked_out
+from hipq_django.database.errors import is_locked_out
 from hipq_django.maintenance import recovery
 from hipq_django.models import Worker
 from hipq_django.processes.connections import MIN_SECONDS, shut_all
 from hipq_django.processes.outage import BackOff
-from hipq_django.processes.own_threads import OwnThread
+from hipq_django.processes.own_threads import OwnThread, log_failure
 from hipq_django.processes.patience import bound_waits
 
 GAP_BEATS = 2
@@ -71,7 +71,7 @@ class Heartbeat(OwnThread):
             moment = clock.in_statement(self.using)
             live = self.worker.live_row()
             self._has_row = bool(live.update(heartbeat_time=moment, executing=self._in_flight()))
-        except Error as error:
+        except Exception as error:
             if is_locked_out(error):
                 self._was_locked(began)
                 return True
@@ -126,8 +126,8 @@ class Heartbeat(OwnThread):
                 back_off.reset()
                 # When a lock ends, this is to be the first that gets it.
                 pause = 0.0 if self._locked_since else self.worker.heartbeat_seconds
-            except Error as error:
-                events.warning("heartbeat_failed", in_one_line(error), worker=self.worker.name)
+            except Exception as error:
+                log_failure("heartbeat_failed", error, worker=self.worker.name)
                 connections[self.using].close()
                 pause = min(self.worker.heartbeat_seconds, back_off.next_seconds())
 
@@ -197,10 +197,16 @@ class Watchdog:
 
     def _run(self) -> None:
         while not self._stop.wait(self._patience / LOOKS):
-            silent = self._heart.is_missing()
-            is_starting = not self.heartbeat and steady() - self._began < START_SECONDS
-            if (silent and not is_starting) or self._passes.is_missing():
-                self._wake_all(steady() - self._last_beat())
+            try:
+                self._look()
+            except Exception as error:
+                log_failure("watchdog_failed", error, worker=self._name)
+
+    def _look(self) -> None:
+        silent = self._heart.is_missing()
+        is_starting = not self.heartbeat and steady() - self._began < START_SECONDS
+        if (silent and not is_starting) or self._passes.is_missing():
+            self._wake_all(steady() - self._last_beat())
 
     def _wake_all(self, seconds: float) -> None:
         if closed := shut_all():

@@ -53,6 +53,14 @@ class OwnThread(ABC):
         """Do it."""
 
 
+def log_failure(event: str, error: Exception, **fields: Any) -> None:
+    """Log why a thread could not do its work this time; it goes on whatever that was."""
+    if isinstance(error, Error):
+        events.warning(event, in_one_line(error), **fields)
+    else:  # a fault of the code
+        events.error(event, exception=error, **fields)
+
+
 class Listener(OwnThread):
     """Listens for the messages of `notify`, and calls `wake` with the name of the queue with work.
 
@@ -80,8 +88,8 @@ class Listener(OwnThread):
             try:
                 if not self._listen(back_off):
                     break
-            except Error as error:
-                events.warning("listening_failed", in_one_line(error))
+            except Exception as error:
+                log_failure("listening_failed", error)
             self.is_listening = False
             connections.close_all()
             self._stop.wait(back_off.next_seconds())

@@ -1,0 +1,121 @@
+"""A worker's own threads live as long as the worker, whatever is raised in them."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from django.db import connection
+
+from hipq_django.conf.instances import get_instance
+from hipq_django.database import notify
+from hipq_django.models import Worker
+from hipq_django.processes import heartbeat
+from hipq_django.processes.connections import look_after, shut_all
+from hipq_django.processes.heartbeat import Heartbeat, Watchdog
+from hipq_django.processes.own_threads import Listener, OwnThread
+from tests.concurrency.sessions import PATIENCE_SECONDS
+from tests.factories import WorkerFactory
+from tests.processes.conftest import eventually
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class RaisesOnce:
+    """A fault of the code that a thread calls, the first time."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, *_: object) -> int:
+        self.calls += 1
+        if self.calls == 1:
+            raise ValueError("oops")
+        return self.calls
+
+
+@contextmanager
+def running(thread: OwnThread | Watchdog) -> Iterator[None]:
+    thread.open()
+    try:
+        yield
+    finally:
+        thread.close()
+        for one in threading.enumerate():
+            if one.name.startswith("hipq-"):
+                one.join(PATIENCE_SECONDS)
+
+
+def said(caplog: pytest.LogCaptureFixture, event: str) -> bool:
+    """Whether the log has the event, with what was raised."""
+    records = [one for one in caplog.records if getattr(one, "event", "") == event]
+    return any("oops" in str(one.exc_info) for one in records)
+
+
+def test_the_heart_beats_on(caplog: pytest.LogCaptureFixture) -> None:
+    worker = WorkerFactory.create(heartbeat_seconds=0.01)
+    in_flight = RaisesOnce()
+
+    def executing() -> int:
+        return Worker.objects.get(pk=worker.pk).executing
+
+    with running(Heartbeat(worker, in_flight, lambda: None)):
+        eventually(lambda: executing() > 1, "it beats")
+
+    assert said(caplog, "heartbeat_failed")
+
+
+@pytest.mark.postgres
+def test_the_listener_listens_on(caplog: pytest.LogCaptureFixture) -> None:
+    worker, config, wake = WorkerFactory.create(), get_instance(), RaisesOnce()
+
+    def is_woken() -> bool:
+        notify.send(connection, config.name, "a")
+        return wake.calls > 2
+
+    with running(Listener(worker, config, wake)):
+        eventually(is_woken, "a message has come")
+
+    assert said(caplog, "listening_failed")
+
+
+def test_the_watchdog_watches_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(heartbeat, "MIN_SECONDS", 0.01)
+    passes = RaisesOnce()
+
+    with running(Watchdog("w", 0.01, passes)):
+        eventually(lambda: passes.calls > 1, "it looks again")
+
+    assert said(caplog, "watchdog_failed")
+
+
+@pytest.fixture
+def restless() -> Iterator[None]:
+    """Threads that take turns as often as they can."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(usual)
+
+
+@pytest.mark.postgres
+def test_all_connections_are_shut_while_others_are_opened(restless: None) -> None:
+    opened = [connection.copy() for _ in range(3_000)]
+
+    def adopt_all() -> None:
+        for one in opened:
+            look_after(one)
+
+    opening = threading.Thread(target=adopt_all)
+    opening.start()
+    shut = 0
+    while opening.is_alive():
+        shut += shut_all()
+    opening.join()
+
+    assert shut == 0  # none has been used
