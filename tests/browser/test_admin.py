@@ -209,7 +209,7 @@ def test_the_chart_can_be_read_in_both_themes(
     page.goto(list_url(Answer))
     look(page, f"12-inbox-{scheme}")
 
-    chart = page.get_by_role("img", name="Answers of each of the last 14 days by status")
+    chart = page.get_by_role("img", name="Answers on each of the last 14 days by status")
     expect(chart).to_be_visible()
     background = page.locator("body").evaluate("e => getComputedStyle(e).backgroundColor")
     fills = chart.locator("rect").evaluate_all("es => es.map(e => getComputedStyle(e).fill)")
