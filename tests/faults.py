@@ -1,4 +1,4 @@
-"""A connection that breaks at a chosen moment of a worker's pass."""
+"""A connection that breaks, or code that raises, at a chosen moment of a worker's pass."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from django.db import OperationalError, connection
+from django.db import Error, OperationalError, connection
 
 
 class Faults:
@@ -16,8 +16,9 @@ class Faults:
     executed, when its reply gets lost.
     """
 
-    def __init__(self, at: int) -> None:
+    def __init__(self, at: int, kind: type[Exception]) -> None:
         self._at = at
+        self._kind = kind
         self._moments = 0
         self.place = ""
         """Where the connection broke; empty as long as it has not."""
@@ -26,13 +27,15 @@ class Faults:
         self._moments += 1
         if self._moments == self._at:
             self.place = place
-            raise OperationalError(f"server closed the connection: {place}")
+            raise self._kind(f"server closed the connection: {place}")
 
     def execute(self, run: Callable[..., Any], sql: str, *arguments: Any) -> Any:
         """Stand around each statement."""
         self._pass(f"before {sql[:60]}")
         result = run(sql, *arguments)
-        self._pass(f"after {sql[:60]}")
+        # An open transaction ends with its connection, and that breaks by an error of the database.
+        if issubclass(self._kind, Error) or not sql.startswith("BEGIN"):
+            self._pass(f"after {sql[:60]}")
         return result
 
     def commit(self, run: Callable[[], None]) -> None:
@@ -43,9 +46,12 @@ class Faults:
 
 
 @contextmanager
-def breaking(at: int) -> Iterator[Faults]:
-    """Break the test's connection at moment number `at` from now on, once."""
-    faults = Faults(at)
+def breaking(at: int, kind: type[Exception] = OperationalError) -> Iterator[Faults]:
+    """Break this thread's connection at moment number `at` from now on, once.
+
+    Of another `kind` than errors of the database is what raises around a sound connection.
+    """
+    faults = Faults(at, kind)
     database: Any = connection  # a commit is no statement that could be wrapped
     commit = database._commit
     database._commit = lambda: faults.commit(commit)

@@ -1,27 +1,40 @@
 """Each statement and each commit of each kind of pass fails in turn: nothing is forgotten.
 
 A connection breaks before a statement reaches the database, or after it was executed, when only
-its reply gets lost. Whatever was in hand is written by a later pass or given back.
+its reply gets lost; or the code around the statement raises. Whatever was in hand is written by a
+later pass or given back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from functools import partial
 from itertools import count
 from typing import Any
 
 import pytest
-from django.db import Error, connection, transaction
+from django.db import OperationalError, connection, transaction
+from django.utils import timezone
 
 import hipq_django as hipq
+from hipq_django.conf.instances import get_instance
+from hipq_django.database.clock import steady
 from hipq_django.domain.states import Phase
+from hipq_django.maintenance import early_answers, recovery
 from hipq_django.models import Answer, Attempt, Job, Queue
+from hipq_django.processes.pool import ThreadPool
 from hipq_django.scheduler import admission
-from hipq_django.transitions.values import Released
+from hipq_django.transitions.values import RESERVATION_SECONDS, Claim, Released
+from tests.concurrency.sessions import PATIENCE_SECONDS
 from tests.declaring import Declare
+from tests.factories import AnswerFactory
 from tests.faults import breaking
 from tests.hand_worker import HandWorker
 from tests.integration.conftest import ConfigureQueue
+from tests.processes.conftest import eventually
+from tests.threads import Crew, working
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -29,6 +42,7 @@ MAX_MOMENTS = 400
 ROUNDS = 30
 
 Prepare = Callable[[], HandWorker]
+Start = Callable[["Threads", "Kinds", int, type[Exception]], str]
 
 
 class Kinds:
@@ -38,7 +52,10 @@ class Kinds:
         self._configure_queue = configure_queue
         self.runs: dict[tuple[int, int], int] = {}
         """How often the handler of each attempt ran."""
+        self.gate = threading.Event()
+        """Lets the jobs end that stay."""
         declare("plain")(self._noting({"done": True}))
+        declare("stays")(self._stay)
         declare("waits")(self._noting(hipq.WAIT))
         declare("parts")(self._noting(hipq.WAIT_FOR("one", "two")))
         declare("snoozes")(self._snooze)
@@ -60,6 +77,10 @@ class Kinds:
     def _raise(self, job: Job) -> None:
         self._noting(None)(job)
         raise OSError("down")
+
+    def _stay(self, job: Job) -> None:
+        self._noting(None)(job)
+        self.gate.wait(PATIENCE_SECONDS)
 
     def _snooze(self, job: Job) -> None:
         self._noting(None)(job)
@@ -144,6 +165,24 @@ class Kinds:
             hipq.enqueue("plain", {"tenant": tenant}, time_windows=["00:00-24:00"])
         return HandWorker()
 
+    def duties(self) -> HandWorker:
+        """What duties look after: what a lost worker had in hand, and what nobody else finds."""
+        for name in ("plain", "asks", "handled"):
+            hipq.enqueue(name, job_key=name)
+        HandWorker().work()
+        hipq.complete("handled", "handled", "yes")
+        hipq.enqueue_many([hipq.NewJob("plain") for _ in range(2)])
+        dead = HandWorker(threads=3, ahead=2)
+        claim_all(dead)
+        assert len(dead.claims) == 4  # a decision, a response, a job, and one ahead
+        dead.die()
+        for key in ("overdue", "answered"):
+            hipq.enqueue("waits", job_key=key)
+        HandWorker().work()
+        Job.objects.filter(job_key="overdue").update(deadline=timezone.now() - timedelta(hours=1))
+        AnswerFactory.create(job_type="waits", job_key="answered")
+        return HandWorker()
+
 
 def claim_all(worker: HandWorker) -> None:
     """Claim all that may start; one pass looks at a page."""
@@ -152,20 +191,23 @@ def claim_all(worker: HandWorker) -> None:
 
 
 KINDS = ("claims", "due_times", "results", "decisions", "responses", "early", "refill", "throttled")
+CASES = [(kind, OperationalError) for kind in (*KINDS, "duties")]
+# Two are enough to see that it need not be an error of the database.
+CASES += [(kind, ValueError) for kind in ("responses", "refill")]
 
 
 @pytest.fixture
-def kinds(declare: Declare, configure_queue: ConfigureQueue) -> Kinds:
-    return Kinds(declare, configure_queue)
+def kinds(declare: Declare, configure_queue: ConfigureQueue) -> Iterator[Kinds]:
+    kinds = Kinds(declare, configure_queue)
+    yield kinds
+    kinds.gate.set()
 
 
-@pytest.fixture(params=KINDS)
-def prepare(request: pytest.FixtureRequest, kinds: Kinds) -> Prepare:
-    prepare: Prepare = getattr(kinds, request.param)
-    return prepare
-
-
-def test_each_moment_of_a_pass_may_break_the_connection(prepare: Prepare, kinds: Kinds) -> None:
+@pytest.mark.parametrize(("kind", "error"), CASES)
+def test_each_moment_of_a_pass_may_break_the_connection(
+    kinds: Kinds, kind: str, error: type[Exception]
+) -> None:
+    prepare: Prepare = getattr(kinds, kind)
     prepare().scheduler.run_once()  # the first one of a process also asks what the database has
     expected = None
     for at in count():
@@ -173,11 +215,11 @@ def test_each_moment_of_a_pass_may_break_the_connection(prepare: Prepare, kinds:
         empty_tables()
         kinds.runs.clear()
         worker = prepare()
-        with breaking(at) as faults:
-            run_pass(worker)
+        with breaking(at, error) as faults:
+            (do_duties if kind == "duties" else run_pass)(worker)
         nothing_is_forgotten(worker, kinds, faults.place)
         come_to_rest(worker)
-        ended = outcome(worker)
+        ended = outcome()
         if at == 0:
             expected = ended  # nothing breaks
             continue
@@ -187,11 +229,97 @@ def test_each_moment_of_a_pass_may_break_the_connection(prepare: Prepare, kinds:
             break
 
 
-def run_pass(worker: HandWorker) -> None:
+class Threads(Crew):
+    """A worker whose only thread executes what it claims; a test moves the rest by hand."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.row = self.scheduler.worker
+
+    def run_pass(self) -> object:
+        return self.scheduler.run_once()
+
+    def execute(self) -> None:
+        """Wait until all that is in hand has run."""
+        self.pool.await_done(PATIENCE_SECONDS)
+
+    def claim(self, *names: str) -> Claim:
+        """Claim jobs, the last of them ahead; return that one's claim."""
+        jobs = hipq.enqueue_many([hipq.NewJob(name) for name in names])
+        self.run_pass()
+        [ahead] = [claim for claim in self.batch if claim.id == jobs[-1].pk]
+        return ahead
+
+
+def confirm(worker: Threads, kinds: Kinds, at: int, error: type[Exception]) -> str:
+    """Break it while a thread asks whether what it takes up still holds."""
+    ahead = worker.claim("stays", "plain")
+    eventually(lambda: kinds.runs, "the first one runs")
+    eventually(lambda: steady() > ahead.known_at + RESERVATION_SECONDS, "the other one is stale")
+    worker.breaks_at, worker.breaks_by = at, error
+    kinds.gate.set()
+    worker.execute()
+    return worker.broke
+
+
+def mark(worker: Threads, kinds: Kinds, at: int, error: type[Exception]) -> str:
+    """Break it while it is written that a job has started which was claimed ahead."""
+    ahead = worker.claim("plain", "stays")
+    eventually(lambda: (ahead.id, ahead.attempt) in kinds.runs, "the second one runs")
+    worker.scheduler.persist_batch()
+    eventually(lambda: steady() > ahead.started_at + RESERVATION_SECONDS, "it runs for long")
+    with breaking(at, error) as faults:
+        run_pass(worker)
+    worker.run_pass()
+    assert not Job.objects.get(pk=ahead.id).prefetched, faults.place
+    return faults.place
+
+
+@pytest.mark.parametrize("error", [OperationalError, ValueError])
+@pytest.mark.parametrize("start", [confirm, mark])
+def test_each_moment_of_a_start_may_break_the_connection(
+    kinds: Kinds, start: Start, error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ThreadPool, "prefetch_slots", lambda self: 1)
+    expected = None
+    for at in count():
+        assert at < MAX_MOMENTS, "the start has no end"
+        empty_tables()
+        kinds.runs.clear()
+        kinds.gate.clear()
+        with working(Threads()) as worker:
+            place = start(worker, kinds, at, error)
+            nothing_is_forgotten(worker, kinds, place)
+            kinds.gate.set()
+            come_to_rest(worker)
+        ended = outcome()
+        expected = expected or ended  # at first nothing breaks
+        assert ended == expected, place
+        assert set(kinds.runs.values()) == {1}, place
+        if at and not place:
+            break
+
+
+def run_pass(worker: HandWorker | Threads) -> None:
     try:
         worker.scheduler.run_once()
-    except Error:
+    except Exception:
         connection.close()
+
+
+def do_duties(worker: HandWorker | Threads) -> None:
+    """Do the duties that move jobs; one that fails is done another time."""
+    config = get_instance()
+    for duty in (
+        partial(recovery.time_out_overdue, config),
+        partial(recovery.recover_lost, config),
+        early_answers.EarlyAnswers(config).match,
+        worker.scheduler.release_unconfirmed,
+    ):
+        try:
+            duty()
+        except Exception:
+            connection.close()
 
 
 def empty_tables() -> None:
@@ -201,7 +329,7 @@ def empty_tables() -> None:
         Queue.objects.update(throttler_state={}, throttler_problem="NONE")
 
 
-def nothing_is_forgotten(worker: HandWorker, kinds: Kinds, place: str) -> None:
+def nothing_is_forgotten(worker: HandWorker | Threads, kinds: Kinds, place: str) -> None:
     """What ran is in hand until it is written."""
     in_flight = worker.batch.attempts()
     for row in Job.objects.filter(worker=worker.row):
@@ -215,19 +343,19 @@ def was_executed(kinds: Kinds, row: Job) -> bool:
     return is_in_handler and (row.pk, row.attempt) in kinds.runs
 
 
-def come_to_rest(worker: HandWorker) -> None:
+def come_to_rest(worker: HandWorker | Threads) -> None:
     """Let the worker go on, with a sound connection, until there is nothing left to do."""
     for _ in range(ROUNDS):
-        moved = worker.scheduler.release_unconfirmed()
+        do_duties(worker)
         worker.run_pass()
         worker.execute()
-        if not (moved or worker.batch) and worker.scheduler.found_nothing:
+        if not worker.batch and worker.scheduler.found_nothing:
             break
     assert worker.batch.ids == []
     assert not Job.objects.filter(worker__isnull=False).exists()
 
 
-def outcome(worker: HandWorker) -> list[Any]:
+def outcome() -> list[Any]:
     """Return what became of the jobs, whatever their ids are."""
     rows = Job.objects.order_by("pk").select_related("job_type")
     return [
