@@ -10,12 +10,10 @@ from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.response import TemplateResponse
-from django.urls import path
 from django.utils.translation import gettext as _, gettext_lazy
-from django.views.decorators.http import require_POST
 
 from hipq_django.admin.base import HipqAdmin, column, is_id
+from hipq_django.admin.row_pages import RowPages
 from hipq_django.conf.instances import get_instances
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database.transactions import write_transaction
@@ -35,7 +33,7 @@ from hipq_django.models.base import title
 
 
 @admin.register(Graph)
-class GraphAdmin(HipqAdmin):
+class GraphAdmin(RowPages):
     """Graphs are added, edited, deleted and started; nodes that were started stay as they are."""
 
     list_display = ("name", "instance", "version", "updated")
@@ -54,6 +52,10 @@ class GraphAdmin(HipqAdmin):
     def find(self, rows: QuerySet[Any], term: str) -> QuerySet[Any]:
         """Return the graphs with exactly this name."""
         return rows.filter(name=term)
+
+    def heading(self, row: Graph) -> str:
+        """Return its name, which is the title of its page."""
+        return row.name
 
     # Who may what
 
@@ -88,7 +90,7 @@ class GraphAdmin(HipqAdmin):
         """Show the page on which a graph is added or edited, and save what was sent."""
         row = None if object_id is None else self._row(request, object_id)
         if object_id is not None and row is None:
-            return self._gone(request, object_id)
+            return self.gone(request, object_id)
         self._check_access(request, row)
         form = self._form(request, row)
         spec: Any = NOTHING if row is None else row.spec
@@ -103,11 +105,6 @@ class GraphAdmin(HipqAdmin):
     def _row(self, request: HttpRequest, object_id: str) -> Graph | None:
         pk = unquote(object_id)
         return self.get_object(request, pk) if is_id(pk) else None
-
-    def _gone(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        text = _("There is no graph %(id)s.") % {"id": object_id[:100]}
-        self.message_user(request, text, messages.ERROR)
-        return HttpResponseRedirect(self.url(Graph, "changelist"))
 
     def _check_access(self, request: HttpRequest, row: Graph | None) -> None:
         looks = row is not None and request.method != "POST"
@@ -181,10 +178,7 @@ class GraphAdmin(HipqAdmin):
     ) -> HttpResponse:
         instance = self._instance if row is None else row.instance
         context = {
-            **self.admin_site.each_context(request),
             **told(problems),
-            "opts": self.opts,
-            "media": self.media,
             "title": _("Add graph") if row is None else row.name,
             "form": form,
             "is_checked": form.is_bound and spec is not NOTHING,
@@ -193,39 +187,51 @@ class GraphAdmin(HipqAdmin):
             "picture": None if spec is NOTHING else of_spec(spec, instance),
             **({} if row is None else self._links(request, row)),
         }
-        request.current_app = self.admin_site.name
-        return TemplateResponse(request, "hipq_flow/admin/stored_graph.html", context)
+        return self.shown_page(request, "hipq_flow/admin/stored_graph.html", context)
 
     def _links(self, request: HttpRequest, row: Graph) -> dict[str, Any]:
         """Return where a graph that is kept is deleted and started, by who may."""
-        may_delete, may_start = self.has_delete_permission(request), self._may_start(request)
+        may_delete, may_start = self.has_delete_permission(request), self.may(request, "start_node")
         return {
             "delete_url": self.url(Graph, "delete", row.pk) if may_delete else "",
             "start_url": self.url(Graph, "start", row.pk) if may_start else "",
-            "start": StartForm(),
         }
 
     # Starting
 
-    def _may_start(self, request: HttpRequest) -> bool:
-        return self._may(request, "start_node") and self.has_view_permission(request)
-
     def get_urls(self) -> list[Any]:
-        """Return the pages with the address of the button that starts a graph."""
-        name = f"{self.opts.app_label}_{self.opts.model_name}_start"
-        view = self.admin_site.admin_view(require_POST(self._start_view))
-        return [path("<path:object_id>/start/", view, name=name), *super().get_urls()]
+        """Return the pages with the one that asks before a graph is started."""
+        return [self.address("start", self._start_view), *super().get_urls()]
 
     def _start_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        if not self._may_start(request):
-            raise PermissionDenied
-        row, form = self._row(request, object_id), StartForm(request.POST)
+        self.require(request, "start_node")
+        row = self._row(request, object_id)
         if row is None:
-            return self._gone(request, object_id)
-        node = self._start(request, row, form) if form.is_valid() else None
+            return self.gone(request, object_id)
+        form = StartForm(request.POST if "confirmed" in request.POST else None)
+        if not form.is_valid():
+            return self._start_page(request, row, form)
+        node = self._start(request, row, form)
         if node is None:
             return HttpResponseRedirect(self.url(Graph, "change", row.pk))
         return HttpResponseRedirect(self.url(Node, "change", node.pk))
+
+    def _start_page(self, request: HttpRequest, row: Graph, form: StartForm) -> HttpResponse:
+        label = _("Start")
+        context = {
+            "title": _("%(verb)s: %(what)s?") % {"verb": label, "what": row.name},
+            "original": row,
+            "verb": {"label": label},
+            "label": label,
+            "effect": _(
+                "A new node is started as the graph is saved now. Later changes of the graph do "
+                "not reach it."
+            ),
+            "form": form,
+            "back": self.url(Graph, "change", row.pk),
+            "picture": of_spec(row.spec, row.instance),
+        }
+        return self.shown_page(request, "hipq_flow/admin/start_graph.html", context)
 
     def _start(self, request: HttpRequest, row: Graph, form: StartForm) -> Node | None:
         by = f"user:{request.user.get_username()}"[:200]

@@ -41,6 +41,11 @@ def edit(client: Client, row: Graph, spec: Any, version: int = 1, button: str = 
     return client.post(page_url(row), sent, follow=True)
 
 
+def start(client: Client, row: Graph, **sent: str) -> Any:
+    """Say yes on the page that asks."""
+    return client.post(page_url(row, "start"), {"confirmed": "1", **sent}, follow=True)
+
+
 def test_a_graph_is_added_and_started_by_its_name(client: Client) -> None:
     log_in(client, "edit_graph")
     response = add(client, "shop.parts", SPEC)
@@ -141,30 +146,41 @@ def test_code_goes_first(client: Client) -> None:
     log_in(client, "edit_graph", "start_node")
     row = Graph.objects.get(name="t.in_code_too")
     assert "The code declares something with this name" in html(client, page_url(row))
-    response = client.post(page_url(row, "start"), follow=True)
-    assert "is declared in code" in messages_of(response)[0]
+    assert "is declared in code" in messages_of(start(client, row))[0]
 
 
-def test_a_graph_is_started_on_its_page(client: Client, stored: Graph) -> None:
+def test_a_graph_is_not_started_before_that_is_confirmed(client: Client, stored: Graph) -> None:
+    log_in(client, "edit_graph", "start_node")
+    assert page_url(stored, "start") in html(client, page_url(stored))
+    for response in (
+        client.get(page_url(stored, "start")),
+        client.post(page_url(stored, "start"), {"alias": "parts"}),
+    ):
+        page = response.content.decode()
+        assert "Start: shop.parts?" in page
+        assert "one, flow.each, new" in page
+
+    assert not Node.objects.exists()
+
+
+def test_a_graph_is_started_once_that_is_confirmed(client: Client, stored: Graph) -> None:
     log_in(client, "edit_graph", "start_node", "view_node")
-    response = client.post(page_url(stored, "start"), {"alias": "parts"}, follow=True)
+    response = start(client, stored, alias="parts")
 
     node = flow.get("parts")
     assert messages_of(response) == [f"shop.parts was started: {node}."]
     assert response.redirect_chain == [(page_url(node), 302)]
     assert (node.graph, node.info["created_by"]) == (SPEC, "user:operator")
     assert history(stored) == [f"Started {node}."]
-    response = client.post(page_url(stored, "start"), {"alias": "parts"}, follow=True)
-    assert "alias 'parts' is that of" in messages_of(response)[0]
+    assert "alias 'parts' is that of" in messages_of(start(client, stored, alias="parts"))[0]
     assert Node.objects.filter(parent=None).count() == 1
 
 
 def test_a_graph_is_not_started_with_what_is_no_more_public(client: Client) -> None:
     row = Graph.objects.create(name="old", spec={"nodes": {"one": {"component": "t.double"}}})
     log_in(client, "edit_graph", "start_node")
-    response = client.post(page_url(row, "start"), follow=True)
 
-    assert "is not public" in messages_of(response)[0]
+    assert "is not public" in messages_of(start(client, row))[0]
     assert not Node.objects.exists()
 
 
@@ -199,7 +215,8 @@ def test_only_who_may_edit_graphs_edits_them(client: Client, stored: Graph) -> N
     assert add(client, "new", SPEC).status_code == 403
     assert client.get(ADD).status_code == 403
     assert client.post(page_url(stored, "delete"), {"post": "yes"}).status_code == 403
-    assert client.post(page_url(stored, "start")).status_code == 302
+    assert start(client, stored).status_code == 403  # it was started, and its page is not shown
+    assert Node.objects.get(parent=None).graph == SPEC
 
 
 @pytest.mark.parametrize("permissions", [[], ["view_node", "start_node"], ["edit_graph"]])
@@ -208,8 +225,8 @@ def test_who_may_not_start_nodes_or_see_graphs_starts_none(
 ) -> None:
     log_in(client, *permissions)
 
-    assert client.post(page_url(stored, "start")).status_code == 403
-    assert client.get(page_url(stored, "start")).status_code == 405
+    assert client.post(page_url(stored, "start"), {"confirmed": "1"}).status_code == 403
+    assert client.get(page_url(stored, "start")).status_code == 403
     assert client.get(page_url(stored)).status_code == (200 if "edit_graph" in permissions else 403)
 
 
