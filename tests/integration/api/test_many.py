@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
+from django.db.models import QuerySet
 from django.test.utils import CaptureQueriesContext
 
 import hipq_django as hipq
@@ -17,6 +21,7 @@ from hipq_django.domain.states import WAITING, State
 from hipq_django.models import Answer, Job
 from hipq_django.signals import job_enqueued, job_finished
 from tests.factories import JobFactory, JobTypeFactory
+from tests.faults import breaking
 from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
@@ -149,6 +154,66 @@ def test_waiting_jobs_are_made_due() -> None:
     due.refresh_from_db()
     running.refresh_from_db()
     assert running.state == "running"
+
+
+# A call that breaks off
+
+
+def broken_off(verb: str, jobs: QuerySet[Job], moment: int) -> str:
+    """Let the connection break at a moment of a call; return where, '' if it has ended before."""
+    with breaking(moment) as faults, suppress(OperationalError):
+        getattr(hipq, verb)(jobs)
+    connection.close()  # so it would be
+    return faults.place
+
+
+def is_done(verb: str, job: Job) -> bool:
+    """Return whether a verb has done what it is for, exactly once."""
+    job.refresh_from_db()
+    if verb == "requeue_many":
+        return job.successors.count() == 1
+    return job.outcome == "cancelled" if verb == "cancel_many" else not job.time_windows
+
+
+@pytest.fixture
+def told() -> Iterator[list[int]]:
+    """The jobs that were requeued or cancelled, as the signals tell."""
+    told: list[int] = []
+
+    def receiver(job: Job, **_: Any) -> None:
+        told.append(job.origin_id or job.pk)
+
+    signals = (job_enqueued, job_finished)
+    for signal in signals:
+        signal.connect(receiver)
+    yield told
+    for signal in signals:
+        signal.disconnect(receiver)
+
+
+@pytest.mark.slow
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("verb", ["requeue_many", "cancel_many", "run_now_many"])
+def test_a_call_that_broke_off_anywhere_is_made_again_and_does_nothing_twice(
+    verb: str, told: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(many, "PAGE_SIZE", 2)
+    state = "final" if verb == "requeue_many" else "initial"
+    values = {"job_type": JobTypeFactory.create(), "time_windows": ["03:00-03:01"]}
+    places = ["begin"]
+    while places[-1]:
+        jobs = [JobFactory.create(state=state, **values) for _ in range(4)]
+        chosen = Job.objects.filter(pk__in=[job.pk for job in jobs])
+        places.append(broken_off(verb, chosen, len(places)))
+
+        result = getattr(hipq, verb)(chosen)
+
+        assert result.done + sum(result.skipped.values()) == len(jobs)
+        assert all(is_done(verb, job) for job in jobs), places[-1]
+
+    assert max(Counter(told).values(), default=1) == 1
+    writes = [place for place in places if "UPDATE" in place or "INSERT" in place]
+    assert len(writes) >= 2 * 2  # each page writes, and may break before and after that
 
 
 # Which jobs
