@@ -260,6 +260,7 @@ def addresses_of_nodes() -> list[str]:
     for node in Node.objects.all():
         found += [page_url(node, verb) for verb in VERBS]
     found += [page_url(node, "graph") for node in Node.objects.filter(job_type__name="flow.graph")]
+    found += [page_url(graph, "start") for graph in Graph.objects.all()]
     for port in NodePort.objects.exclude(name="*"):
         found.append(f"{list_url(Node)}{port.node_id}/port/{port.pk}/")
     for row in Message.objects.filter(as_default=False).select_related("port"):
