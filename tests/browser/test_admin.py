@@ -283,7 +283,7 @@ def everything(stuck: Job) -> dict[str, str]:
 def overflow_of_list(page: Page) -> int:
     """Return by how many pixels a list is wider than what it is scrolled in; 0 without a list."""
     wide = "ts => ts.map(t => t.scrollWidth - t.parentElement.clientWidth)"
-    return max([0, *page.locator("#result_list").evaluate_all(wide)])
+    return max([0, *map(int, page.locator("#result_list").evaluate_all(wide))])
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -87,7 +88,7 @@ def test_an_enqueue_while_the_job_that_has_its_place_is_claimed(declare: Declare
     for shop in map(str, range(ROUNDS)):
         first, worker = index.enqueue(shop), HandWorker()
 
-        results = run_together(worker.run_pass, lambda shop=shop: index.enqueue(shop))
+        results = run_together(worker.run_pass, partial(index.enqueue, shop))
 
         assert errors_of(results) == []
         second = results[1]
