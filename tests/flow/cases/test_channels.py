@@ -8,9 +8,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from hipq_django import flow
-from hipq_django.flow import testing
+from hipq_django.flow import publishing, testing
 from hipq_django.flow.models import Channel, LogEntry, Message
-from hipq_django.flow.publishing import note_subscribed
 from tests.testapp.flows import CodeError, Double, Recorder, Script, Sum, add
 
 pytestmark = pytest.mark.django_db
@@ -21,8 +20,7 @@ def node() -> flow.Node:
     return flow.start(Sum, run=False)
 
 
-@pytest.mark.usefixtures("all_is_logged")
-def test_case_091(node: flow.Node) -> None:
+def test_case_091(node: flow.Node, logged: Callable[[], list[Any]]) -> None:
     node.pause()
     port, out = node.inputs["number"], node.outputs["out"]
     with flow.group():
@@ -31,9 +29,9 @@ def test_case_091(node: flow.Node) -> None:
             port.write(2)
         out.write(3)
         assert port.read() == 1
-    [row] = LogEntry.objects.all()
-    assert row.entry["read"] == [{"node": node.pk, "input": "number", "data": [1]}]
-    assert row.entry["write"] == [
+    [entry] = logged()
+    assert entry["read"] == [{"node": node.pk, "input": "number", "data": [1]}]
+    assert entry["write"] == [
         {"node": node.pk, "input": "number", "data": [1, 2]},
         {"node": node.pk, "output": "out", "data": [3]},
     ]
@@ -44,9 +42,7 @@ def test_case_091(node: flow.Node) -> None:
     list(port)
     with flow.group():
         out.read()
-    assert [row.entry["read"][0]["data"] for row in LogEntry.objects.order_by("pk")[1:]] == [
-        [2], [3],
-    ]  # fmt: skip
+    assert [entry["read"][0]["data"] for entry in logged()[1:]] == [[2], [3]]
 
 
 @pytest.mark.usefixtures("all_is_logged")
@@ -183,27 +179,28 @@ def test_an_observer_of_the_log_that_writes_comes_to_an_end(script: Script) -> N
 
 
 def test_nobody_is_looked_for_at_each_message(
-    node: flow.Node,
+    node: flow.Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that nobody listens to logs nothing, and asks for listeners once a second at most."""
-    note_subscribed("default")
+    """Where nobody listens, it is asked once in a while; here for as long as the test lasts."""
+    monkeypatch.setattr(publishing, "QUIET_SECONDS", 3_600.0)
+    monkeypatch.setattr(publishing, "_quiet_until", {})
     with CaptureQueriesContext(connection) as queries:
         for number in range(3):
             node.inputs["number"].write(number)
             testing.drain()
 
     asked = [query for query in queries if "'/flow/log'" in query["sql"]]
-    assert len(asked) <= 2
+    assert len(asked) == 1
 
 
-@pytest.mark.usefixtures("all_is_logged")
-def test_case_092(node: flow.Node) -> None:
+def test_case_092(node: flow.Node, logged: Callable[[], list[Any]]) -> None:
     value = {"a": [1]}
     with flow.group():
         node.outputs["out"].write(value)
         value["a"].append(2)
 
-    assert LogEntry.objects.get().entry["write"][0]["data"] == [{"a": [1]}]
+    [entry] = logged()
+    assert entry["write"][0]["data"] == [{"a": [1]}]
 
 
 def test_case_093() -> None:
@@ -327,8 +324,8 @@ def observer(*channels: str) -> flow.Node:
 
 
 def heard_by(node: flow.Node) -> list[Any]:
-    """Return what a node has heard, without what it came with."""
-    return [message.data for message in Message.objects.filter(port__node=node).order_by("pk")]
+    """Return what a node of `observer` has heard: what it has handed on, and what is unread."""
+    return [*node.outputs["out"].peek(1_000), *node.inputs["item"].peek(1_000)]
 
 
 def test_case_099() -> None:

@@ -153,12 +153,13 @@ def test_long_queues_are_read_page_by_page() -> None:
 
 def test_case_101() -> None:
     flow.start(Recorder)
+    flow.start(Recorder, job={"queue": "partner"})
     bad = flow.start(Recorder, run=False)
     bad.state.set(perform=["raise"])
     bad.run()
     with pytest.raises(CodeError):
         testing.drain()
-    assert Recorder.calls.count("perform") == 2
+    assert Recorder.calls.count("perform") == 3
     bad.run(force=True)
     assert testing.drain(errors=False) == 1
 

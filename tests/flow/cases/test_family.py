@@ -15,8 +15,7 @@ pytestmark = pytest.mark.django_db
 def test_case_063() -> None:
     parent, orphan, owned = flow.start(Double), flow.start(Double), flow.start(Double)
     parent.adopt(orphan, "orphan")
-    orphan.refresh_from_db()
-    assert orphan.parent == parent
+    assert flow.get(orphan.pk).parent == parent
     parent.adopt(owned, "owned")
 
     for node, name, error in (
