@@ -100,6 +100,16 @@ CELLS = (
         pause=(3.0, 5.0),
     ),
     Cell(
+        name="outage-reserved",
+        title="Outage amid reservations",
+        meaning="In the middle of six hundred quick jobs, forty of three seconds hold the threads "
+        "of all workers, and quick ones are claimed ahead of these threads. At this moment the "
+        "server stops at once, and stays away until after the slow jobs have ended. No job may "
+        "fail that had not started.",
+        fault=server.outage_of_reserved,
+        pause=(4.0, 6.0),
+    ),
+    Cell(
         name="sessions-ended",
         title="Sessions ended",
         meaning="All sessions of workers, clients and bank are ended with "

@@ -196,6 +196,18 @@ def burst(_: Random) -> list[Order]:
     return [*quick_ones, *slow_ones, *quick_ones, *slow_ones, *quick_ones]
 
 
+HELD_SECONDS = 3.0
+"""How long each job takes that holds a thread while the server is away."""
+
+
+def held(_: Random) -> list[Order]:
+    """Return quick jobs, then enough slow ones for the threads of all workers, and quick ones."""
+    quick_ones = [Order(job_type="plain") for _ in range(300)]
+    data = {"seconds": HELD_SECONDS}
+    slow_ones = [Order(job_type="slow_among_quick", data=data) for _ in range(40)]
+    return [*quick_ones, *slow_ones, *quick_ones]
+
+
 def storm(_: Random) -> list[Order]:
     """Return three thousand jobs that fail whenever they are tried."""
     return [Order(job_type="storming", ends=FAILS, runs=3) for _ in range(3_000)]

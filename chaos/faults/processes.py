@@ -55,7 +55,7 @@ def suspend_for_long(stage: Stage) -> None:
 def _busiest(stage: Stage) -> subprocess.Popen[bytes]:
     """Return a worker as soon as it has many jobs in hand; any of them if none ever has."""
     with session(stage.database) as asked:
-        found = _await_row(asked, BUSY, BUSY_WITHIN_SECONDS)
+        found = await_row(asked, BUSY, BUSY_WITHIN_SECONDS)
     return (stage.fleet.of(_pid_of(found[0])) if found else None) or stage.a_worker()
 
 
@@ -70,11 +70,11 @@ def restart_in_turn(stage: Stage) -> None:
     stage.fleet.start()
     newest = stage.fleet.running[-1].pid
     with session(stage.database) as asked:
-        _await_row(asked, STARTED.format(pid=newest), START_WITHIN_SECONDS)
+        await_row(asked, STARTED.format(pid=newest), START_WITHIN_SECONDS)
     stage.fleet.stop_one(oldest)
 
 
-def _await_row(asked: Session, query: str, seconds: float) -> Any:
+def await_row(asked: Session, query: str, seconds: float) -> Any:
     """Wait until a query finds a row, and return that; None where the time is over."""
     until = time.monotonic() + seconds
     while not (found := asked.execute(query).fetchone()) and time.monotonic() < until:
@@ -91,7 +91,7 @@ def give_up_a_living_worker(stage: Stage) -> None:
         row, name = asked.execute(ANY).fetchone()
         asked.execute(GIVE_UP.format(row=row))
         stage.ledger.write("given up", worker=_pid_of(name))
-        _await_row(asked, BACK.format(name=name, row=row), 2 * stage.silence)
+        await_row(asked, BACK.format(name=name, row=row), 2 * stage.silence)
         stage.ledger.write("back", worker=_pid_of(name))
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 import psycopg
+
+from chaos import orders
+from chaos.databases import session
+from chaos.faults.processes import await_row, place
+from chaos.run import THREADS
 
 if TYPE_CHECKING:
     from chaos.stage import Stage
@@ -41,6 +47,31 @@ def outage(stage: Stage) -> None:
     stage.postgres.stop("fast")
     time.sleep(stage.silence + stage.chance.uniform(1, 3))
     stage.postgres.start_again()
+
+
+AWAY_SECONDS = (orders.HELD_SECONDS + 0.5, orders.HELD_SECONDS + 1.5)
+"""How long the server is away from threads that are held: it is not back when they are free."""
+
+RESERVED_WITHIN_SECONDS = 3.0
+RESERVED = f"""
+SELECT 1 FROM hipq_job j JOIN hipq_jobtype t ON t.id = j.job_type_id
+WHERE j.state = 'running' AND j.worker_id IS NOT NULL GROUP BY j.worker_id
+HAVING COUNT(*) FILTER (WHERE t.name = 'slow_among_quick') >= {THREADS}
+    AND COUNT(*) FILTER (WHERE t.name = 'plain' AND j.prefetched) > 0
+"""
+"""Whether a worker has slow jobs for all of its threads, and quick ones that wait for these."""
+
+
+def outage_of_reserved(stage: Stage) -> None:
+    """Take the server away just when slow jobs hold threads, and quick ones are claimed ahead."""
+    placing = threading.Thread(target=place(orders.held), args=[stage])
+    placing.start()
+    with session(stage.database) as asked:
+        await_row(asked, RESERVED, RESERVED_WITHIN_SECONDS)
+    stage.postgres.stop("immediate")
+    time.sleep(stage.chance.uniform(*AWAY_SECONDS))
+    stage.postgres.start_again()
+    placing.join()
 
 
 def end_sessions(stage: Stage) -> None:

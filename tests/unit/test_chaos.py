@@ -6,22 +6,24 @@ import os
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
-from chaos import page
-from chaos.cells import CELLS
+from chaos import orders, page
+from chaos.cells import CELLS, by_name
 from chaos.checks import RULES, check
 from chaos.collecting import unexpected
 from chaos.databases import POSTGRES
 from chaos.evidence import AnswerRow, Bounds, Crew, Evidence, JobRow, TimeoutRow
+from chaos.faults.server import AWAY_SECONDS
 from chaos.figures import figures, full_seconds, idle_seconds, recovery_seconds, waits
 from chaos.fleet import Stopped
 from chaos.ledger import Event, Ledger, Reader
 from chaos.orders import TOMORROW, Order
 from chaos.results import Outcome, Results, load, save
-from chaos.run import THREADS
+from chaos.run import BEAT_SECONDS, THREADS
 
 PID = 77
 
@@ -408,3 +410,16 @@ def test_the_page_says_what_held_and_what_did_not(tmp_path: Path) -> None:
 
 def test_a_page_without_results_says_so() -> None:
     assert "Nothing has been run yet." in page.page(Results())
+
+
+# What a fault is made of
+
+
+def test_an_outage_amid_reservations_lasts_until_held_threads_are_free() -> None:
+    """Else no thread would ask about what it is to start; nor is any worker silent for too long."""
+    kinds = [order.job_type for order in orders.held(Random(0))]
+    held = kinds.count("slow_among_quick")
+
+    assert held >= THREADS * by_name("outage-reserved").workers
+    assert kinds[0] == kinds[-1] == "plain"
+    assert orders.HELD_SECONDS < min(AWAY_SECONDS) < max(AWAY_SECONDS) < 3 * BEAT_SECONDS
