@@ -43,7 +43,10 @@ def cancel(
         if not found.is_final:
             cancel_locked([found], said, found.using)
         elif not descendants:
-            raise _final(found)
+            raise InvalidJobError(
+                f"{found} is final ({found.outcome}), so there is nothing to cancel; "
+                "descendants=True cancels what it has enqueued."
+            )
     if descendants:
         _cancel_descendants(found, said)
     return found
@@ -99,7 +102,7 @@ def _lock_waiting(job: Job) -> None:
     """Lock the row of a waiting job and bring the given copy up to date."""
     read_row(job, locked(Job.objects.using(job.using)))
     if job.is_final:
-        raise _final(job)
+        raise InvalidJobError(f"{job} is final ({job.outcome}); use requeue to run it once more.")
     if job.state not in WAITING:
         raise InvalidJobError(
             f"{job} is {job.state}; this is for waiting jobs, in initial or retry."
@@ -126,10 +129,6 @@ acancel = twin(cancel)
 arun_now = twin(run_now)
 areschedule = twin(reschedule)
 areprioritize = twin(reprioritize)
-
-
-def _final(job: Job) -> InvalidJobError:
-    return InvalidJobError(f"{job} is final ({job.outcome}); use requeue to run it once more.")
 
 
 def read_row(job: Job, rows: QuerySet[Job]) -> None:

@@ -96,9 +96,12 @@ def _with_key(name: str, args: tuple[Any, ...], options: dict[str, Any]) -> tupl
     given = [*args[:2]]
     given += [options.pop(name) for name in Keyed._fields[len(given) :] if name in options]
     if len(given) < len(Keyed._fields):
+        why = f"{args[0]!r} is no Job" if args else "no job is given"
+        if "job" in options:
+            why = "the job has its place and no name"
         raise TypeError(
-            f"{name}: {args[0] if args else None!r} is no Job; give one, or a job "
-            f'type and a key: {name}("charge_card", "order-7").'
+            f'{name}: {why}; write {name}(job), or {name}("charge_card", "order-7") with a job '
+            "type and a key."
         )
     return (Keyed(*given), *args[2:])
 

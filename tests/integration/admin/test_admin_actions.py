@@ -460,7 +460,10 @@ def test_what_a_job_that_has_ended_has_enqueued_is_cancelled(
     assert f"{BOX.format('descendants')} checked" in page
     assert "The job has ended, and stays as it is." in page
     said = messages_of(confirm(client, "cancel", job))
-    assert said == [f"cancel: job {job.pk} is final (succeeded); use requeue to run it once more."]
+    assert said == [
+        f"cancel: job {job.pk} is final (succeeded), so there is nothing to cancel; "
+        "descendants=True cancels what it has enqueued."
+    ]
     confirm(client, "cancel", job, descendants="1")
 
     assert not Job.objects.live().exists()

@@ -132,6 +132,8 @@ def test_a_job_in_another_state_is_refused_in_the_same_words(
     wants = {
         "requeue": rf"requeue: {job} is initial; only final jobs can be requeued. Use run_now for "
         "a waiting job.",
+        "cancel": f"cancel: {job} is final (succeeded), so there is nothing to cancel; "
+        "descendants=True cancels what it has enqueued.",
     }
 
     with pytest.raises(hipq.InvalidJobError) as raised:
@@ -212,9 +214,25 @@ def test_a_job_that_was_pruned_is_refused_in_the_same_words(verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_neither_a_job_nor_a_key_is_refused_with_the_way_out(verb: str) -> None:
-    with pytest.raises(TypeError, match=rf'^{verb}: .*{verb}\("charge_card", "order-7"\)'):
-        getattr(hipq, verb)("ask")
+@pytest.mark.parametrize(
+    ("args", "options", "why"),
+    [
+        ((), {"job": 7}, "the job has its place and no name"),
+        ((), {}, "no job is given"),
+        (("ask",), {}, "'ask' is no Job"),
+        ((7,), {}, "7 is no Job"),
+    ],
+)
+def test_neither_a_job_nor_a_key_is_refused_with_the_way_out(
+    verb: str, args: Any, options: Any, why: str
+) -> None:
+    with pytest.raises(TypeError) as raised:
+        getattr(hipq, verb)(*args, **options)
+
+    assert str(raised.value) == (
+        f'{verb}: {why}; write {verb}(job), or {verb}("charge_card", "order-7") with a job type '
+        "and a key."
+    )
 
 
 def test_an_instance_belongs_to_a_key() -> None:
