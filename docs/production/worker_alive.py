@@ -1,18 +1,24 @@
 """Whether a worker of this machine lives: exit with 1 if none does. Stands beside manage.py.
 
+It asks about the instance `default`, or about another one: `worker_alive.py --instance bank`.
+
 The name of a worker is that of its machine, a colon and the number of its process; the name of a
 container's machine is its own. Where the database cannot be asked, this says so and exits with 0: a
 worker waits for the database by itself, and to restart it would only add to the load.
 """
 
+import argparse
 import json
 import socket
 import subprocess
 import sys
 
-COMMAND = [sys.executable, "manage.py", "hipq_status", "--json"]
+parser = argparse.ArgumentParser(description="Exit with 1 if no worker of this machine lives.")
+parser.add_argument("--instance", default="default", help="The hipq instance of the worker.")
+instance = parser.parse_args().instance
 
-status = subprocess.run(COMMAND, capture_output=True, text=True, check=False)
+command = [sys.executable, "manage.py", "hipq_status", "--json", "--instance", instance]
+status = subprocess.run(command, capture_output=True, text=True, check=False)
 if status.returncode:
     sys.stderr.write(status.stderr)
     sys.exit(0)

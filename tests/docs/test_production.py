@@ -199,10 +199,12 @@ def status(project: FreshProject) -> Any:
     return json.loads(project.manage("hipq_status", "--json"))
 
 
-def is_alive(project: FreshProject, **variables: str) -> subprocess.CompletedProcess[str]:
+def is_alive(
+    project: FreshProject, *arguments: str, **variables: str
+) -> subprocess.CompletedProcess[str]:
     """Run the probe."""
     return subprocess.run(
-        [sys.executable, *ALIVE[1:]],
+        [sys.executable, *ALIVE[1:], *arguments],
         cwd=project.folder,
         env=environment(project) | variables,
         capture_output=True,
@@ -263,6 +265,25 @@ def test_the_probe_says_whether_a_worker_lives_here(shop: FreshProject, tmp_path
         eventually(lambda: is_alive(shop).returncode, "the probe sees that it hangs")
 
     assert is_alive(shop).stderr == none
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+def test_the_probe_looks_at_the_instance_that_it_is_given(
+    shop: FreshProject, tmp_path: Path
+) -> None:
+    with (shop.folder / "mysite" / "settings.py").open("a") as file:
+        file.write('HIPQ["other"] = {"HEARTBEAT_SECONDS": 1}\n')
+
+    worker = shop.start("hipq_worker", "--instance", "other", log=tmp_path / "log")
+    try:
+        eventually(
+            lambda: not is_alive(shop, "--instance", "other").returncode, "the probe sees it"
+        )
+        assert is_alive(shop).returncode == 1
+    finally:
+        worker.kill()
+        worker.wait()
 
 
 @pytest.mark.processes
