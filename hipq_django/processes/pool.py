@@ -202,11 +202,12 @@ class ThreadPool:
             close_old(own)
             if claim.is_fresh:  # as nearly always
                 return ""
-            if claim.started_at > claim.start_by or not self._confirm(claim):
+            claim.started_at = 0.0  # it is a reservation for as long as asking takes
+            if steady() > claim.start_by or not self._confirm(claim):
                 return TOO_LATE
         except Exception as error:
             return NOT_ASKED + in_one_line(error)
-        claim.started_at = steady()  # asking took time
+        claim.started_at = steady()
         return TOO_LATE if claim.started_at > claim.start_by else ""
 
     def _deliver(self, result: Result) -> None:

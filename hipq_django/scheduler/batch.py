@@ -123,7 +123,7 @@ class BatchScheduler(SchedulerContext):
         slow = [
             claim
             for claim in self.runner.executing()
-            if not claim.is_known_as_started and claim.started_at < before
+            if not claim.is_known_as_started and 0.0 < claim.started_at < before
         ]
         if slow:
             transitions.mark_started(slow, self.worker)

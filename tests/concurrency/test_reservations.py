@@ -347,6 +347,41 @@ def test_so_are_responses_and_decisions(reserve: Reserve) -> None:
     assert started.deadline == claimed.deadline + timedelta(seconds=waited)
 
 
+class Asking(Crew):
+    """Threads that are told whether a claim holds only when the test wants them to be."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.asked = threading.Event()
+        self.told = threading.Event()
+
+    def _confirm(self, claim: Claim) -> bool:
+        self.asked.set()
+        self.told.wait(PATIENCE_SECONDS)
+        return super()._confirm(claim)
+
+
+def test_a_job_is_not_marked_while_a_thread_asks_whether_it_may_start(
+    slow: Slow, reserve: Reserve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that dies then has not lost it."""
+    with working(Asking()) as crew:
+        assert isinstance(crew, Asking)
+        job = reserve_behind(slow, crew, reserve, monkeypatch)
+        wait_for_stale_claims(crew)
+        slow.end()
+        crew.asked.wait(PATIENCE_SECONDS)
+        asked = steady()
+        wait_until(lambda: steady() > asked + RESERVATION_SECONDS)
+        crew.scheduler.run_once()
+        meanwhile = prefetched(job)
+        crew.told.set()
+        crew.pool.await_done(PATIENCE_SECONDS)
+
+    assert meanwhile
+    assert not prefetched(job)
+
+
 def prefetched(job: Job) -> bool:
     return Job.objects.get(pk=job.pk).prefetched
 
