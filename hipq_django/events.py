@@ -55,9 +55,8 @@ def _shown(value: Any) -> str:
     return text if _is_plain(text) else repr(text)
 
 
-def is_logged(level: int) -> bool:
-    """Return whether lines of this level are logged; asked before many are made."""
-    return LOGGER.isEnabledFor(level)
+is_logged = LOGGER.isEnabledFor
+"""Whether lines of a level are logged; asked before many are made."""
 
 
 class Raised(NamedTuple):

@@ -102,7 +102,7 @@ def _is_list(values: Any) -> bool:
 
 
 def check_given(options: Mapping[str, Any]) -> None:
-    """Raise `FlowError` for an option of `flow.start` that is not what it than it has to be.
+    """Raise `FlowError` for an option of `flow.start` that is not what it has to be.
 
     Raise `UnknownOptionError` for one that there is not.
     """
@@ -134,12 +134,7 @@ def _create(
     if parent is None and name is not None:
         raise FamilyError(f"flow.start: name={name!r} needs a parent; or give alias={name!r}.")
     if parent is not None:
-        if parent.instance != instance:
-            raise FamilyError(
-                f"flow.start: {parent} is of instance {parent.instance!r}, and so are its "
-                f"children; give instance={parent.instance!r}."
-            )
-        _lock_parent(parent, checked_child_name(name))
+        _lock_parent(parent, checked_child_name(name), instance)
     job_type = get_job_type(instance, declared.name)
     queue = get_queue(instance, job.get("queue") or job_type.queue.name)
     now = clock.now(using)
@@ -159,7 +154,12 @@ def _create(
     return node
 
 
-def _lock_parent(parent: Node, name: str) -> None:
+def _lock_parent(parent: Node, name: str, instance: str) -> None:
+    if parent.instance != instance:
+        raise FamilyError(
+            f"flow.start: {parent} is of instance {parent.instance!r}, and so are its children; "
+            f"give instance={parent.instance!r}."
+        )
     rows = Node.objects.using(parent.using).filter(pk=parent.pk)
     if locked(rows).first() is None:
         raise NodeDeletedError(f"{parent} was deleted.")

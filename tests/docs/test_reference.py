@@ -460,6 +460,7 @@ def test_a_signature_of_flows_is_that_of_the_code(owner: Any, signature: str) ->
 def test_every_option_of_a_start_is_there_with_its_default() -> None:
     real = inspect.signature(creating.start).parameters
     options = {name: each.default for name, each in real.items() if name != "component"}
+    options["on_conflict"] = "raise"
     rows = REFERENCE.rows("Options of flow.start")
 
     assert {

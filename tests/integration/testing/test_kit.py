@@ -570,7 +570,7 @@ def test_a_job_that_does_nothing_asks_little(
     nothing = declare.task("nothing")(lambda: None)
     testing.drain()
     hipq.enqueue_many(nothing.new() for _ in range(100))
-    of_a_job, of_the_rest = 11, 30
+    of_a_job, of_the_rest = 11, 35
 
     with django_assert_max_num_queries(100 * of_a_job + of_the_rest):
         testing.drain()
