@@ -536,7 +536,7 @@ ANOTHER_PROJECT = {
 }
 
 
-def tested(folder: Path, files: dict[str, str]) -> str:
+def run_pytest(folder: Path, files: dict[str, str]) -> str:
     """Run pytest as another project does; return what it prints."""
     for name, text in files.items():
         (folder / name).write_text(dedent(text))
@@ -555,12 +555,12 @@ def tested(folder: Path, files: dict[str, str]) -> str:
 
 @pytest.mark.processes
 def test_a_misspelt_name_is_an_error_whatever_test_comes_first(tmp_path: Path) -> None:
-    assert " 2 passed" in tested(tmp_path, ANOTHER_PROJECT)
+    assert " 2 passed" in run_pytest(tmp_path, ANOTHER_PROJECT)
 
 
 @pytest.mark.processes
 def test_a_project_without_django_is_left_alone(tmp_path: Path) -> None:
-    assert " 1 passed" in tested(tmp_path, {"test_one.py": "def test_one():\n    pass\n"})
+    assert " 1 passed" in run_pytest(tmp_path, {"test_one.py": "def test_one():\n    pass\n"})
 
 
 def test_a_job_that_does_nothing_asks_little(
