@@ -203,10 +203,14 @@ class PortPages(NodeActions):
                 (_("are put on"), self._destinations(self._target(row, values).row)),
                 (_("default"), stays if has_default else NOTHING),
             ]
-        new = values["default"] if what == "default" else NO_VALUE
+        is_set = what == "default"
         return [
             (_("default now"), self._preview(row, _port_of(row).default)),
-            (_("default afterwards"), self._preview(row, new)),
+            (
+                _("default afterwards"),
+                self._preview(row, values["default"] if is_set else NO_VALUE),
+            ),
+            *([(_("is put on"), self._destinations(row))] if is_set else []),
         ]
 
     def _preview(self, row: NodePort, value: Any) -> str:

@@ -115,6 +115,19 @@ def test_a_default_is_set_and_cleared(client: Client) -> None:
     assert history(port.node) == ["Set the default of in:y.", "Cleared the default of in:y."]
 
 
+def test_a_default_of_a_connected_port_is_put_where_messages_go(client: Client, node: Node) -> None:
+    log_in(client, "view_node", "edit_node")
+    target = node.inputs["number"]
+    port = flow.start("t.sum", run=False).outputs["out"]
+    port.connect(target)
+    seen = seen_of(client, port_url(port))
+
+    asked = ask(client, port, "default", default="7", seen=seen).content.decode()
+    assert port_url(target) in asked
+    send(client, port, "default", default="7", seen=seen)
+    assert (target.default, port.default) == (7, flow.NOTHING)
+
+
 def test_a_default_that_somebody_changed_meanwhile_stays(client: Client) -> None:
     log_in(client, "view_node", "edit_node")
     port = flow.start("t.add", run=False).inputs["y"]
