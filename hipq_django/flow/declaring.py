@@ -260,10 +260,17 @@ def _results(self: Component, result: Any) -> Iterator[tuple[str, Any]]:
         yield from [] if value is NOTHING else [("", value)]
         return
     for made in result:
-        if isinstance(made, tuple) and len(made) == 2 and made[0] in self.outputs:
+        if isinstance(made, tuple) and len(made) == 2 and _is_out_port(self, made[0]):
             yield made[0], made[1]
         else:
             yield "", made
+
+
+def _is_out_port(self: Component, name: Any) -> bool:
+    """Return whether this is an out-port; of those that are declared the node may have no row."""
+    declared = self.declaration.outputs
+    is_declared = isinstance(name, str) and (name in declared or ANY in declared)
+    return is_declared or name in self.outputs
 
 
 def find_component(instance: str, given: Any) -> ComponentDeclaration:

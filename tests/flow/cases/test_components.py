@@ -8,6 +8,7 @@ import pytest
 
 import hipq_django as hipq
 from hipq_django import flow
+from hipq_django.flow import testing
 from hipq_django.flow.models import Message
 from hipq_django.processes.options import WorkerOptions
 from hipq_django.processes.worker import WorkerProcess
@@ -95,6 +96,22 @@ def test_a_component_without_docstring_has_no_description(name: str) -> None:
     told = {component["name"]: component for component in flow.components()}
 
     assert told[name]["description"] == ""
+
+
+@flow.component("t.sorts", outs=["*"])
+def sorts(x: Any) -> Any:
+    """Yields to ports that are not there yet."""
+    yield x["to"], x["value"]
+
+
+@pytest.mark.django_db
+def test_a_function_may_yield_to_any_port() -> None:
+    node = flow.start(sorts, data={"x": [{"to": name, "value": name * 2} for name in "abb"]})
+    testing.drain()
+
+    assert {name: list(port) for name, port in node.outputs.items()} == {
+        "a": ["aa"], "b": ["bb", "bb"],
+    }  # fmt: skip
 
 
 @flow.component("t.of_a_queue", queue="partner")
