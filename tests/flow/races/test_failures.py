@@ -19,11 +19,11 @@ from hipq_django.flow.models import LogEntry, Message, NodePort, Wake
 from hipq_django.flow.runs import dispatching
 from hipq_django.job_types.registry import forget, get_declared
 from hipq_django.maintenance import recovery
-from hipq_django.models import Job
+from hipq_django.models import Attempt, Job
 from tests.faults import breaking
 from tests.flow.conftest import RELEASED, release, withdraw
 from tests.flow.races.conftest import FlowWorker
-from tests.testapp.flows import CodeError, Double, Recorder, Script
+from tests.testapp.flows import Asks, CodeError, Double, Recorder, Script
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -314,6 +314,59 @@ def test_a_node_whose_code_is_gone_waits_for_a_worker_that_has_it(worker: FlowWo
     FlowWorker().work_off()
     withdraw()
     assert node.outputs["out"].read() == 1
+
+
+def test_two_releases_run_a_node_in_turn() -> None:
+    def release_with_more() -> None:
+        @flow.component(RELEASED, outs=["out", "more"])
+        def echo_twice(x: Any) -> Any:
+            yield "out", x
+            yield "more", x
+
+    release()
+    node = flow.start(RELEASED, run=False)
+    for number, declare in enumerate([release, release_with_more] * 2):
+        withdraw()
+        declare()
+        node.inputs["x"].write(number)
+        FlowWorker().work_off()
+    withdraw()
+
+    assert node.outputs["out"].peek(9) == [0, 1, 2, 3]
+    assert node.outputs["more"].peek(9) == [1, 3]
+
+
+def asked(worker: FlowWorker) -> flow.Node:
+    """Return a node whose run waits for its answer."""
+    node = flow.start(Asks, data={"question": ["why"]})
+    worker.work_off()
+    return node
+
+
+def test_a_worker_that_dies_while_a_run_waits_takes_nothing_along(worker: FlowWorker) -> None:
+    node = asked(worker)
+    other = dies(worker)
+    other.work_off()
+    assert node.status == "running"
+    hipq.complete("t.asks", "question-why", "because")
+    other.work_off()
+
+    assert list(node.outputs["answer"]) == [["why", "because"]]
+    assert (node.status, node.inputs["question"].size) == ("completed", 0)
+    assert not Attempt.objects.exists()
+
+
+def test_an_answer_whose_worker_dies_is_taken_by_another(worker: FlowWorker) -> None:
+    node = asked(worker)
+    hipq.complete("t.asks", "question-why", "because")
+    worker.run_pass()
+    worker.execute()
+    assert node.outputs["answer"].size == 0
+    dies(worker).work_off()
+
+    assert list(node.outputs["answer"]) == [["why", "because"]]
+    assert (node.status, node.inputs["question"].size) == ("completed", 0)
+    assert Attempt.objects.get().kind == Attempt.Kind.WORKER_LOST
 
 
 def test_a_shutdown_that_is_lost_again_and_again_is_logged() -> None:
