@@ -18,6 +18,7 @@ from typing import Any
 from django.db import connections, models, transaction
 from django.db.models import QuerySet
 
+from hipq_django import events
 from hipq_django.conf.instances import InstanceSettings, get_instance
 from hipq_django.database import clock
 from hipq_django.database.locks import locked
@@ -169,6 +170,26 @@ def _write(rows: QuerySet[Any], row: Any, changes: Callable[[Any], dict[str, Any
         now = locked(rows.filter(pk=row.pk)).first()
         if now is not None and (values := changes(now)):
             rows.filter(pk=row.pk).update(**values, update_time=clock.now(rows.db))
+            _warn_of_kept(now, values)
+
+
+def _warn_of_kept(row: Queue | JobType, values: dict[str, Any]) -> None:
+    """Log what was declared anew and stays as an operator changed it; `values` are written."""
+    wanted = values.get("declared", row.declared)
+    anew = {name: value for name, value in wanted.items() if row.declared.get(name) != value}
+    about: dict[str, Any] = {"queue" if isinstance(row, Queue) else "job_type": row.name}
+    for name, value in _from_stored(type(row), anew).items():
+        kept = getattr(row, name)
+        if name not in values and kept != value:
+            events.warning(
+                "setting_overruled",
+                "an operator has changed it in the admin, and that counts; change it there",
+                **about,
+                instance=row.instance,
+                option=name,
+                declared=value,
+                value=kept,
+            )
 
 
 def _create_queue(config: InstanceSettings, name: str) -> Queue:

@@ -64,6 +64,45 @@ def test_what_an_operator_changed_wins_over_the_setting(settings: Settings) -> N
     assert (again, changed.throttle_limit, changed.retention_days) == (5, 5, 3)
 
 
+def overruled(caplog: pytest.LogCaptureFixture) -> list[str]:
+    found = [r for r in caplog.records if getattr(r, "event", "") == "setting_overruled"]
+    return [record.getMessage().partition(":")[0] for record in found]
+
+
+def test_a_changed_setting_that_an_operator_overrules_is_told_once(
+    settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    synced(settings, THROTTLE_LIMIT=10)
+    Queue.objects.update(throttle_limit=5)
+    synced(settings, THROTTLE_LIMIT=10, RETENTION_DAYS=3)
+    assert overruled(caplog) == []
+
+    for _ in range(2):
+        synced(settings, THROTTLE_LIMIT=20, RETENTION_DAYS=3)
+
+    about = "queue=bank instance=default option=throttle_limit declared=20.000 value=5.000"
+    assert overruled(caplog) == [f"event=setting_overruled {about}"]
+    synced(settings, THROTTLE_LIMIT=5, RETENTION_DAYS=3)  # now both say the same
+    assert len(overruled(caplog)) == 1
+
+
+def test_a_changed_declaration_that_an_operator_overrules_is_told_once(
+    declare: Declare, caplog: pytest.LogCaptureFixture
+) -> None:
+    declare("charge", priority=5, timeout=60)(handler)
+    sync("default")
+    JobType.objects.filter(name="charge").update(default_priority=1)
+
+    declare("charge", priority=6, timeout=90)(handler)
+    hipq.enqueue("charge")
+    assert overruled(caplog) == []
+    for _ in range(2):
+        sync("default")
+
+    about = "job_type=charge instance=default option=default_priority declared=6 value=1"
+    assert overruled(caplog) == [f"event=setting_overruled {about}"]
+
+
 def test_a_queue_that_left_the_setting_keeps_its_row(settings: Settings) -> None:
     synced(settings, THROTTLE_LIMIT=10)
     settings.HIPQ = {}
