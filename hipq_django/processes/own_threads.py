@@ -170,6 +170,7 @@ class ResultWriter(OwnThread):
                 self._is_well = True
             except Exception as error:
                 self._is_well = False
+                self._batch.leave_to_scheduler()
                 events.debug("results_not_written", exception=error)
                 connections[self.using].close()
                 self._stop.wait(back_off.next_seconds())

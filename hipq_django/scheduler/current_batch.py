@@ -171,6 +171,10 @@ class CurrentBatch:
         """Leave the results to the writer, which has been called."""
         self.is_left_to_writer = True
 
+    def leave_to_scheduler(self) -> None:
+        """Leave the results to the scheduler, because the writer has failed."""
+        self.is_left_to_writer = False
+
     def take_from_writer(self) -> None:
         """Leave no results to the writer any more, from now on."""
         self._writer_is_closed = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -182,6 +183,43 @@ def test_what_the_writer_cannot_write_the_next_pass_writes(
 
     assert Job.objects.ended(Job.Outcome.SUCCEEDED).count() == MANY
     assert crew.batch.ids == []
+
+
+class Refusing(logging.Filter):
+    """A filter of the project's that fails at a line about a job that has succeeded."""
+
+    has_failed = False
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Fail."""
+        if getattr(record, "event", "") == "job_succeeded":
+            self.has_failed = True
+            raise LookupError("no request")
+        return True
+
+
+def test_after_a_writer_whose_last_line_could_not_be_logged_the_scheduler_writes(
+    crew: WritingCrew, gate: threading.Event, caplog: pytest.LogCaptureFixture
+) -> None:
+    """There was nothing left that the writer could have put back."""
+    caplog.set_level(logging.INFO, logger="hipq_django")
+    logger, refusing = logging.getLogger("hipq_django"), Refusing()
+    logger.addFilter(refusing)
+    try:
+        crew.scheduler.run_once()
+        gate.set()
+        wait_until(lambda: refusing.has_failed and crew.writer_has_failed())
+    finally:
+        logger.removeFilter(refusing)
+    job = hipq.enqueue("echo")
+    wait_until(crew.scheduler.run_once)
+    wait_until(lambda: not crew.batch.unfinished)
+
+    crew.scheduler.persist_batch()
+
+    job.refresh_from_db()
+    assert job.outcome == Job.Outcome.SUCCEEDED
+    assert Job.objects.ended(Job.Outcome.SUCCEEDED).count() == MANY + 1
 
 
 def test_a_stopping_writer_ends_what_it_is_writing(crew: WritingCrew, hold: Hold) -> None:
