@@ -175,7 +175,7 @@ def check_queue(instance: str, name: str, stored: Callable[[], Iterable[str]]) -
     With the setting STRICT raise `InvalidJobError`; not where it says nothing in tests, which may
     make up queues. `stored` returns the names of the queues that there are.
     """
-    known = {DEFAULT, *get_instance(instance).queues, *_queues_of_types(instance)}
+    known = declared_queues(instance)
     is_error = get_instance(instance).strict is True
     if name in known or not (is_error or _is_first(("queue", instance, name))):
         return
@@ -190,8 +190,10 @@ def check_queue(instance: str, name: str, stored: Callable[[], Iterable[str]]) -
     )
 
 
-def _queues_of_types(instance: str) -> set[str]:
-    return {declared.queue for declared in get_all_declared(instance)}
+def declared_queues(instance: str) -> set[str]:
+    """Return the names of the queues that need no job to exist."""
+    of_types = {declared.queue for declared in get_all_declared(instance)}
+    return {DEFAULT, *get_instance(instance).queues, *of_types}
 
 
 def _is_first(about: tuple[str, str, str]) -> bool:

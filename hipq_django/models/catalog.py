@@ -8,21 +8,22 @@ its signature and kind, follows after the commit, and the rest is written by `sy
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from decimal import Decimal
 from functools import partial
 from typing import Any
 
-from django.db import connections, models, transaction
+from django.db import OperationalError, connections, models, transaction
 from django.db.models import QuerySet
 
 from hipq_django import events
 from hipq_django.conf.instances import InstanceSettings, get_instance
 from hipq_django.database import clock
+from hipq_django.database.errors import is_locked_out
 from hipq_django.database.locks import locked
-from hipq_django.database.transactions import write_transaction
+from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.validation import checked_name, checked_type_name
 from hipq_django.job_types.declaration import DEFAULT_QUEUE, Declaration
 from hipq_django.job_types.registry import check_queue, get_all_declared, get_declared
@@ -74,8 +75,8 @@ def _write_signature(config: InstanceSettings, row: JobType, declared: Declarati
     """Let workers of another release know that this one's arguments are about.
 
     And of which kind the type is: by that, workers find the code of a type that nobody declared
-    before its first job. Once in a process, and not in the caller's transaction, which others would wait for. If that is
-    rolled back, the next one does it.
+    before its first job. Once in a process, and not in the caller's transaction, which others would
+    wait for. If that is rolled back, or the row is locked, the next one does it.
     """
     key = (config.database, row.instance, row.name)
     if key in _written:
@@ -84,8 +85,10 @@ def _write_signature(config: InstanceSettings, row: JobType, declared: Declarati
     rows = JobType.objects.using(config.database).filter(pk=row.pk)
 
     def write() -> None:
-        if key not in _written:
-            code = {"signature": declared.signature, "kind": declared.kind}
+        if key in _written:
+            return
+        code = {"signature": declared.signature, "kind": declared.kind}
+        with _unless_locked(config.database, []):
             rows.update(**code, update_time=clock.now(config.database))
             _written.add(key)
 
@@ -127,38 +130,56 @@ def _job_types(config: InstanceSettings) -> QuerySet[JobType]:
     return rows.filter(instance=config.name)
 
 
-def sync(instance: str, *, creates: bool = True) -> None:
+def sync(instance: str, *, creates: bool = True) -> list[str]:
     """Bring the queues and job types of an instance up to the setting and the code.
 
-    Unless it `creates` rows, those that are missing stay so until a job needs them.
+    Unless it `creates` rows, those that are missing stay so until a job needs them. Return what is
+    left as it is: somebody has locked the row, or is just creating it.
     """
     config = get_instance(instance)
+    left: list[str] = []
     queues = {queue.name: queue for queue in _queues(config)}
-    for name in config.queues:
-        if creates or name in queues:
-            _sync_queue(config, _queue_of(config, queues, name))
     found = {row.name: row for row in _job_types(config)}
-    if creates:
-        missing = [one for one in get_all_declared(instance) if one.name not in found]
-        _create_job_types(config, missing, queues)
-    for name, row in found.items():  # those of aliases, too
-        of_row = get_declared(instance, name)
-        if of_row is not None and _is_outdated(row, of_row):
-            queue = get_queue(instance, of_row.queue)
-            _write(_job_types(config), row, partial(_type_changes, declared=of_row, queue=queue))
+    missing = [one for one in get_all_declared(instance) if creates and one.name not in found]
+    for name in dict.fromkeys([*config.queues, *(declared.queue for declared in missing)]):
+        if name in queues and name in config.queues:
+            _sync_queue(config, queues[name], left)
+        elif creates and name not in queues:
+            with _unless_locked(config.database, left, f"queue {name}"):
+                queues[name] = _create_queue(config, name)
+    _create_job_types(config, missing, queues, left)
+    for row in found.values():  # those of aliases, too
+        _sync_job_type(config, row, queues, left)
+    return left
 
 
-def _queue_of(config: InstanceSettings, known: dict[str, Queue], name: str) -> Queue:
-    """Return a queue of those that are known; created, and known from then on, if missing."""
-    if name not in known:
-        known[name] = _create_queue(config, name)
-    return known[name]
-
-
-def _sync_queue(config: InstanceSettings, queue: Queue) -> None:
+def _sync_queue(config: InstanceSettings, queue: Queue, left: list[str]) -> None:
     wanted = _queue_values(config, queue.name)
     if queue.declared != wanted:
-        _write(Queue.objects.using(config.database), queue, partial(_changes, wanted=wanted))
+        with _unless_locked(config.database, left, f"queue {queue.name}"):
+            _write(Queue.objects.using(config.database), queue, partial(_changes, wanted=wanted))
+
+
+def _sync_job_type(
+    config: InstanceSettings, row: JobType, queues: Mapping[str, Queue], left: list[str]
+) -> None:
+    declared = get_declared(config.name, row.name)
+    if declared is not None and _is_outdated(row, declared):
+        with _unless_locked(config.database, left, f"job type {row.name}"):
+            queue = queues.get(declared.queue) or get_queue(config.name, declared.queue)
+            _write(_job_types(config), row, partial(_type_changes, declared=declared, queue=queue))
+
+
+@contextmanager
+def _unless_locked(using: str, left: list[str], what: str = "them") -> Iterator[None]:
+    """Write rows, unless somebody has locked them: then note what is left as it is."""
+    try:
+        with worker_transaction(using):
+            yield
+    except OperationalError as error:
+        if not is_locked_out(error):
+            raise
+        left.append(what)
 
 
 def _write(rows: QuerySet[Any], row: Any, changes: Callable[[Any], dict[str, Any]]) -> None:
@@ -166,11 +187,10 @@ def _write(rows: QuerySet[Any], row: Any, changes: Callable[[Any], dict[str, Any
 
     Since it was read an operator or a scheduler may have written to it.
     """
-    with write_transaction(rows.db):
-        now = locked(rows.filter(pk=row.pk)).first()
-        if now is not None and (values := changes(now)):
-            rows.filter(pk=row.pk).update(**values, update_time=clock.now(rows.db))
-            _warn_of_kept(now, values)
+    now = locked(rows.filter(pk=row.pk)).first()
+    if now is not None and (values := changes(now)):
+        rows.filter(pk=row.pk).update(**values, update_time=clock.now(rows.db))
+        _warn_of_kept(now, values)
 
 
 def _warn_of_kept(row: Queue | JobType, values: dict[str, Any]) -> None:
@@ -222,23 +242,35 @@ def _create_job_type(config: InstanceSettings, name: str, declared: Declaration 
 
 
 def _create_job_types(
-    config: InstanceSettings, missing: Iterable[Declaration], queues: dict[str, Queue]
+    config: InstanceSettings,
+    missing: Sequence[Declaration],
+    queues: Mapping[str, Queue],
+    left: list[str],
 ) -> None:
     """Create the rows of declared types in few statements, but for those that others create now.
 
     In the order of their names, so that two processes that do so at once wait for each other in
     one direction only.
     """
+    left += [f"job type {one.name}" for one in missing if one.queue not in queues]
+    ready = [one for one in missing if one.queue in queues]
     rows = [
         JobType(
             instance=config.name,
             name=declared.name,
-            queue=_queue_of(config, queues, declared.queue),
+            queue=queues[declared.queue],
             **_of_declaration(declared),
         )
-        for declared in sorted(missing, key=lambda declared: declared.name)
+        for declared in sorted(ready, key=lambda declared: declared.name)
     ]
-    JobType.objects.using(config.database).bulk_create(rows, ignore_conflicts=True)
+    create = partial(JobType.objects.using(config.database).bulk_create, ignore_conflicts=True)
+    locked_out: list[str] = []
+    if rows:
+        with _unless_locked(config.database, locked_out):
+            create(rows)
+    for row in rows if locked_out else ():
+        with _unless_locked(config.database, left, f"job type {row.name}"):
+            create([row])
 
 
 def _of_declaration(declared: Declaration) -> dict[str, Any]:

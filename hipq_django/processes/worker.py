@@ -84,6 +84,8 @@ class WorkerProcess(RegisteredProcess):
         self._claimed = 0
         self.recycled = ""
         """Why it ends without being told to; a supervisor starts another one."""
+        self._has_rows = False
+        """Whether the rows of queues and job types say what the setting and this code say."""
         self._is_declared = False
         """Whether the rows of schedules say what this worker's code declares."""
         self._stirred = 0.0
@@ -96,7 +98,7 @@ class WorkerProcess(RegisteredProcess):
         )
 
     def _run(self) -> None:
-        catalog.sync(self.options.instance)
+        self._write_rows()
         self._begin()
         self.listener = Listener(self.worker, self.config, self._wake_up)
         self.scheduler = BatchScheduler(self.worker, self.pool)
@@ -230,8 +232,17 @@ class WorkerProcess(RegisteredProcess):
             Duty("forget_workers", SELDOM_SECONDS, lambda: recovery.forget_workers(config)),
         ]
 
+    def _write_rows(self) -> None:
+        """Bring queues and job types up to the code; those that are left, at the next beat."""
+        if not self._has_rows:
+            left = catalog.sync(self.options.instance)
+            self._has_rows = not left
+            if left:
+                events.warning("rows_not_written", "somebody has locked them", rows=left)
+
     def _declare(self) -> int:
         """Declare the code's schedules after a start; those that are left, at the next beat."""
+        self._write_rows()
         if not self._is_declared:
             self._is_declared = not declared.sync(self.options.instance)
         return 0

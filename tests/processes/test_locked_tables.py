@@ -13,7 +13,8 @@ from django.db import connection
 
 import hipq_django as hipq
 from hipq_django.database import clock
-from hipq_django.models import Job, Worker
+from hipq_django.models import Job, Queue, Worker
+from hipq_django.models.catalog import get_queue
 from hipq_django.processes.connections import MIN_SECONDS
 from hipq_django.scheduler.context import TYPES_SECONDS
 from tests.concurrency.sessions import Session, wait_until_blocked
@@ -97,6 +98,21 @@ def test_a_worker_whose_own_row_is_locked_goes_on(workers: Workers) -> None:
     assert log.count("event=worker_locked") == 1
     assert not any(f"event={bad}" in log for bad in ("database_silent", "back_off", "worker_lost"))
     assert Worker.objects.get().state == "running"
+
+
+def test_a_worker_starts_while_a_queue_is_locked_and_changes_it_later(workers: Workers) -> None:
+    workers.environment["HIPQ_TEST_QUEUES"] = '{"bank": {"THROTTLE_LIMIT": 7}}'
+    bank = get_queue("default", "bank")
+    with closing(Session()) as session:
+        session.begin()
+        session(lambda: Queue.objects.select_for_update(no_key=True).get(pk=bank.pk))
+        workers.start("bank", "chaos")
+        in_time()
+
+    def is_limited() -> bool:
+        return Queue.objects.get(pk=bank.pk).is_limited
+
+    eventually(is_limited, "the queue is as the setting has it", seconds=AWAY_SECONDS)
 
 
 @pytest.mark.parametrize("table", ["hipq_job", "hipq_worker", "hipq_schedule"])

@@ -10,8 +10,9 @@ from django.conf import settings
 from django.core.management.base import CommandError
 
 from hipq_django.exceptions import nearest_name
+from hipq_django.job_types.registry import declared_queues
 from hipq_django.management.instance_command import InstanceCommand
-from hipq_django.models import Queue, catalog
+from hipq_django.models import Queue
 from hipq_django.processes.connections import disown_all
 from hipq_django.processes.options import WorkerOptions
 from hipq_django.processes.recycling import can_measure_memory
@@ -151,9 +152,8 @@ class Command(InstanceCommand):
             )
         if not (queues or excluded):
             return
-        catalog.sync(self.config.name)
         rows = Queue.objects.using(self.config.database).filter(instance=self.config.name)
-        known = set(rows.values_list("name", flat=True))
+        known = declared_queues(self.config.name).union(rows.values_list("name", flat=True))
         for name in [*queues, *excluded]:
             if name not in known:
                 raise CommandError(
