@@ -27,6 +27,9 @@ HOLD_SECONDS = 0.05
 DEFER_SECONDS = 0.25
 """How long a result that could not be written, for example for a lock, waits for the next try."""
 
+REFUSED_SECONDS = 5.0
+"""How long a result waits, at most, that the database refuses in whatever form."""
+
 PATIENCE_SECONDS = 30.0
 """After this time a result that cannot be written is named in the log."""
 
@@ -66,6 +69,10 @@ class Lease:
         """Keep results for later that cannot be written now, for example because of a lock."""
         self._batch.defer([self._left.pop(id(result.claim)) for result in results])
 
+    def refuse(self, result: Result, error: Exception) -> None:
+        """Keep a result for later that the database refuses, also as a failure."""
+        self._batch.refuse(self._left.pop(id(result.claim)), error)
+
 
 class CurrentBatch:
     """The claims in flight, and who writes their results. Any thread may call any method."""
@@ -76,7 +83,7 @@ class CurrentBatch:
         self._claims: dict[int, Claim] = {}
         """By identity: an attempt may have two claims, for its handler and for its decision."""
         self._results: deque[Result] = deque()
-        self._deferred: deque[tuple[float, Result]] = deque()
+        self._deferred: list[tuple[float, Result]] = []
         self._first_result = 0.0
         self.is_left_to_writer = False
         """Whether a writer has been called for the results, or is writing them."""
@@ -193,8 +200,10 @@ class CurrentBatch:
 
     def _take_all(self) -> list[Result]:
         now = steady()
-        while self._deferred and self._deferred[0][0] <= now:
-            self._results.appendleft(self._deferred.popleft()[1])
+        if self._deferred:
+            due = [result for again, result in self._deferred if again <= now]
+            self._results.extendleft(due)
+            self._deferred = [(again, result) for again, result in self._deferred if again > now]
         return self._take(len(self._results))
 
     # What a lease does
@@ -214,6 +223,13 @@ class CurrentBatch:
             for result in results:
                 self._deferred.append((again, result))
                 self._stuck.wait(result.claim)
+
+    def refuse(self, result: Result, error: Exception) -> None:
+        """Keep a result for a later try; it is tried ever more seldom."""
+        with self._lock:
+            self._stuck.refuse(result.claim, error)
+            pause = max(DEFER_SECONDS, self._stuck.seconds(result.claim))
+            self._deferred.append((steady() + min(pause, REFUSED_SECONDS), result))
 
     def waited(self, result: Result) -> float:
         """Return how long ago a result was deferred for the first time; 0 if it never was."""
@@ -240,15 +256,16 @@ class CurrentBatch:
 
 
 class StuckResults:
-    """Logs which results cannot be written because their rows stay locked.
+    """Logs which results cannot be written because their rows stay locked, or are refused.
 
-    It names each job once when that lasts, and once when it is over; short locks are not logged.
+    It names each job once when a lock lasts, and once when it is over; short locks are not logged.
     """
 
     def __init__(self, patience_seconds: float) -> None:
         self._patience_seconds = patience_seconds
         self._since: dict[int, float] = {}
         self._named: set[int] = set()
+        self._refused: set[int] = set()
 
     def wait(self, claim: Claim) -> None:
         """Note that the result of a claim could not be written."""
@@ -263,6 +280,14 @@ class StuckResults:
                 seconds=round(seconds),
             )
 
+    def refuse(self, claim: Claim, error: Exception) -> None:
+        """Note that the database refuses the result of a claim, in whatever form."""
+        self._since.setdefault(claim.id, steady())
+        if claim.id not in self._refused:
+            self._refused.add(claim.id)
+            sentence = "the result is kept, and tried again later"
+            events.error("result_not_written", sentence, **claim.fields, exception=error)
+
     def seconds(self, claim: Claim) -> float:
         """Return how long ago the result of a claim could not be written for the first time."""
         now = steady()
@@ -272,6 +297,7 @@ class StuckResults:
         """Note that they were written, or are not this worker's to write any more."""
         for claim in claims if self._since else ():
             since = self._since.pop(claim.id, 0.0)
+            self._refused.discard(claim.id)
             if claim.id in self._named:
                 self._named.discard(claim.id)
                 seconds = round(steady() - since)

@@ -134,9 +134,10 @@ def _persist_refused(lease: Lease, result: Result, error: Exception, worker: Wor
         lease.forget([result])
         log_results(persisted)
         return
-    if isinstance(persisted, Exception) and not is_locked_out(persisted):
-        events.error("result_not_written", **result.claim.fields, exception=persisted)
-    lease.defer([result])
+    if isinstance(persisted, Persisted) or is_locked_out(persisted):
+        lease.defer([result])
+    else:
+        lease.refuse(result, persisted)
 
 
 def _try_to_persist(

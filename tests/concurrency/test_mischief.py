@@ -8,13 +8,16 @@ from typing import Any, NoReturn
 
 import pytest
 from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 
 import hipq_django as hipq
 from hipq_django.models import Job, Queue
 from hipq_django.models.catalog import get_queue
+from hipq_django.scheduler.current_batch import REFUSED_SECONDS
 from tests.concurrency.sessions import PATIENCE_SECONDS
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
+from tests.passing import Passing
 from tests.threads import Crew, working
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -266,3 +269,31 @@ def test_a_job_that_the_database_refuses_to_start_stops_only_its_queue(
     assert [Job.objects.get(pk=job.pk).outcome for job in others] == ["succeeded"] * 2
     assert Job.objects.get(pk=refused.pk).state == "initial"
     assert "too much" in Queue.objects.get(name="a").throttler_problem
+
+
+def test_a_result_that_is_refused_as_a_failure_too_is_named_once_and_tried_ever_more_seldom(
+    refuse: Refuse, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is kept: whatever refuses it may be mended before the deadline."""
+    refuse("OLD.state = 'running' AND NEW.progress_message <> 'mended'")
+    job = hipq.enqueue("echo")
+    worker, time = HandWorker(), Passing(monkeypatch)
+    worker.run_pass()
+    worker.execute()
+
+    tries = 0
+    for _ in range(240):
+        time.seconds += 0.25
+        with CaptureQueriesContext(connection) as statements:
+            worker.save()
+        tries += bool(statements.captured_queries)
+    kept = worker.batch.ids
+    Job.objects.update(progress_message="mended")
+    time.seconds += REFUSED_SECONDS
+    worker.save()
+
+    assert [getattr(one, "event", "") for one in caplog.records].count("result_not_written") == 1
+    assert 5 < tries < 30
+    assert kept == [job.pk]
+    job.refresh_from_db()
+    assert job.outcome == "succeeded"
