@@ -1,6 +1,7 @@
 """Flows run by real workers, which are killed."""
 
 import subprocess
+import time
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -13,7 +14,8 @@ from tests.processes.conftest import Workers, eventually
 
 pytestmark = pytest.mark.processes
 
-MESSAGES, PAGE, KILLED_EVERY = 20_000, 500, 4_000
+MESSAGES, PAGE = 20_000, 500
+KILLED_EVERY_SECONDS = 2.0
 
 
 def pipeline(component: str = "pass_on", length: int = 3) -> Sequence[flow.Node]:
@@ -30,31 +32,37 @@ def arrived(node: flow.Node) -> list[int]:
 
 
 class Fleet:
-    """Two workers at least, of which one is killed whenever it runs a node."""
+    """Two workers, of which one is killed after each two seconds in which one runs a node."""
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
         self._running = [self._start() for _ in range(2)]
+        self._at_work_since: float | None = None
         self._hit = set[int]()
         """Runs whose worker was killed: none is to look as if it killed its workers."""
 
     def _start(self) -> subprocess.Popen[bytes]:
         return self._workers.start("chaos", "-v0")
 
-    def kill_one_at_work(self) -> None:
-        """Wait until a worker runs a node, and kill it; another takes its place."""
-        eventually(self._kill, "a run is in flight")
-
-    def _kill(self) -> bool:
-        runs = Job.objects.running().exclude(pk__in=self._hit).filter(prefetched=False)
-        for run, name in runs.values_list("pk", "worker__name"):
-            for process in [p for p in self._running if name.endswith(f":{p.pid}")]:
+    def kill_in_time(self) -> None:
+        """Kill a worker that runs a node, if it is time; another takes its place."""
+        for process in self._running:
+            runs = self._runs_of(process)
+            if not runs or runs & self._hit:
+                continue
+            self._at_work_since = self._at_work_since or time.monotonic()
+            if time.monotonic() - self._at_work_since >= KILLED_EVERY_SECONDS:
                 process.kill()
+                self._at_work_since = None
+                self._hit |= runs
                 self._running.remove(process)
-                self._hit.add(run)
                 self._running.append(self._start())
-                return True
-        return False
+            return
+
+    def _runs_of(self, process: subprocess.Popen[bytes]) -> set[int]:
+        """Return the runs that a worker has in its hands."""
+        runs = Job.objects.running().filter(worker__name__endswith=f":{process.pid}")
+        return set(runs.values_list("pk", flat=True))
 
 
 def lost_attempts() -> int:
@@ -69,9 +77,13 @@ def test_each_message_arrives_once_and_in_order_while_workers_are_killed(workers
     fleet = Fleet(workers)
     for first in range(0, MESSAGES, PAGE):
         nodes[0].inputs["x"].write_many(range(first, first + PAGE))
-        if first % KILLED_EVERY == 0:
-            fleet.kill_one_at_work()
-    eventually(lambda: nodes[-1].outputs["out"].size == MESSAGES, "all have arrived", 240)
+        fleet.kill_in_time()
+
+    def have_all_arrived() -> bool:
+        fleet.kill_in_time()
+        return nodes[-1].outputs["out"].size == MESSAGES
+
+    eventually(have_all_arrived, "all have arrived", 400)
     eventually(lambda: not Job.objects.live().exists(), "every run has ended")
 
     assert lost_attempts() >= 3, "the kills have met no run"
