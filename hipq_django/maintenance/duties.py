@@ -49,6 +49,8 @@ class Duties:
     def __init__(self, using: str, duties: Sequence[Duty]) -> None:
         self._using = using
         self._duties = duties
+        self.doing = ""
+        """The name of the duty that is being done."""
 
     def run(self, *, all_of_it: bool, waits: bool) -> int:
         """Do the duties that are due, or all; return how many rows they moved.
@@ -57,10 +59,14 @@ class Duties:
         the others may wait a little for an idle moment.
         """
         total = 0
-        for duty in self._duties:
-            patience = WAIT_SECONDS if waits and not duty.has_more else 0.0
-            if all_of_it or time.monotonic() >= duty.due + patience:
-                total += self._do(duty)
+        try:
+            for duty in self._duties:
+                patience = WAIT_SECONDS if waits and not duty.has_more else 0.0
+                if all_of_it or time.monotonic() >= duty.due + patience:
+                    self.doing = duty.name
+                    total += self._do(duty)
+        finally:
+            self.doing = ""
         return total
 
     def forget(self) -> None:

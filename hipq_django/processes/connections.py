@@ -74,14 +74,24 @@ def tcp_options(silence_seconds: float) -> dict[str, Any]:
     }
 
 
-def shut_all() -> int:
+def shut_all(*, only_waiting: bool = False) -> int:
     """Shut the sockets of all own connections, which wakes threads that wait; return how many.
 
-    Called from another thread: each thread sees it as if the server were gone.
+    Or only of those that wait for a reply. Called from another thread: each thread sees it as if
+    the server were gone.
     """
     # Not the keys themselves: their number may change while threads open connections.
     own = [connection() for connection in _own.keyrefs()]
-    return sum(shut(connection) for connection in own if connection is not None)
+    found = [one for one in own if one is not None]
+    return sum(shut(one) for one in found if not only_waiting or _is_waiting(one.connection))
+
+
+_ACTIVE = 1
+"""libpq's word for a session that has been asked something and has not answered."""
+
+
+def _is_waiting(driver: Any) -> bool:
+    return driver is not None and bool(driver.pgconn.transaction_status == _ACTIVE)
 
 
 def shut(connection: BaseDatabaseWrapper) -> bool:
@@ -141,9 +151,6 @@ def _is_in_transaction(connection: BaseDatabaseWrapper) -> bool:
 # On a connection that went dead silently a handler, and its thread, would wait for hours. Whether
 # it is dead, or the statement only slow, the server knows: it takes a dead session for idle.
 
-_ACTIVE = 1
-"""libpq's word for a session that has been asked something and has not answered."""
-
 _IDLE = """
     SELECT pid FROM pg_stat_activity
     WHERE pid = ANY (%s) AND datname = current_database() AND state LIKE 'idle%%'
@@ -183,11 +190,10 @@ class DeadConnections:
 
     def _pid_of(self, connection: BaseDatabaseWrapper) -> int:
         """Return the process id of a session that is to answer, else 0."""
-        driver = connection.connection
-        if connection.alias != self._using or driver is None:
+        driver: Any = connection.connection
+        if connection.alias != self._using or not _is_waiting(driver):
             return 0
-        is_waiting = driver.pgconn.transaction_status == _ACTIVE
-        return int(driver.pgconn.backend_pid) if is_waiting else 0
+        return int(driver.pgconn.backend_pid)
 
     def _idle(self, pids: list[int]) -> list[int]:
         if not pids:

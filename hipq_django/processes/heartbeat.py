@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from django.db import connections
 
@@ -150,7 +151,7 @@ class _Sign:
     def __init__(self, read: Callable[[], object], looks: int) -> None:
         self._read = read
         self._looks = looks
-        self._last: object = None
+        self.last: object = None
         self._same = 0
 
     def is_missing(self) -> bool:
@@ -158,8 +159,8 @@ class _Sign:
 
         Looks are counted, not seconds: while the process sleeps, nothing can be seen.
         """
-        before, self._last = self._last, self._read()
-        self._same = self._same + 1 if self._last == before else 0
+        before, self.last = self.last, self._read()
+        self._same = self._same + 1 if self.last == before else 0
         if self._same < self._looks:
             return False
         self._same = 0
@@ -181,6 +182,11 @@ class Watchdog:
         """The heartbeat to watch; until there is one, the start is what takes too long."""
         self._began = steady()
         self._heart = _Sign(self._last_beat, LOOKS)
+        self._hangs = _Sign(passes, LOOKS)
+        self._named: object = None
+        """The pass that was said to take long."""
+        self.doing: Callable[[], Mapping[str, Any]] = dict
+        """What a pass is at, as fields of the log."""
         self._passes = _Sign(passes, LOOKS * PASS_SILENCES)
         self._stop = threading.Event()
 
@@ -203,19 +209,31 @@ class Watchdog:
                 log_failure("watchdog_failed", error, worker=self._name)
 
     def _look(self) -> None:
-        silent = self._heart.is_missing()
+        silent, hangs = self._heart.is_missing(), self._hangs.is_missing()
         is_starting = not self.heartbeat and steady() - self._began < START_SECONDS
-        if (silent and not is_starting) or self._passes.is_missing():
-            self._wake_all(steady() - self._last_beat())
+        if hangs and self.heartbeat:
+            self._name_pass(self._hangs.last)
+        if silent and not is_starting:
+            self._wake(shut_all())
+        elif self._passes.is_missing():
+            # Else it is code of the project that hangs: no throttler ends sooner for it.
+            self._wake(shut_all(only_waiting=True))
 
-    def _wake_all(self, seconds: float) -> None:
-        if closed := shut_all():
+    def _name_pass(self, now: object) -> None:
+        """Say once of each pass that takes long what it is at."""
+        if now != self._named:
+            self._named = now
+            sentence = "a pass takes long, and all queues of this worker wait for it"
+            events.warning("pass_hangs", sentence, worker=self._name, **self.doing())
+
+    def _wake(self, closed: int) -> None:
+        if closed:
             events.error(
                 "database_silent",
                 "a statement got no reply; the waiting connections are closed and new ones are "
                 "opened",
                 worker=self._name,
-                last_beat_seconds=round(seconds),
+                last_beat_seconds=round(steady() - self._last_beat()),
                 closed=closed,
             )
 

@@ -176,6 +176,7 @@ class WorkerProcess(RegisteredProcess):
         self._witness = Witness(self.config, self.heartbeat)
         self._firing = Firing(self.config)
         self._duties = Duties(self.using, self._make_duties())
+        self._watchdog.doing = self._doing
         bound_waits(self.using)
         while not (self._stops or self._is_orphaned() or self._is_recycled()):
             idle = self._guarded(self._pass)
@@ -279,6 +280,14 @@ class WorkerProcess(RegisteredProcess):
 
     def _pass_sign(self) -> object:
         return object() if self._is_asleep else self._began_pass
+
+    def _doing(self) -> dict[str, str]:
+        """Return what a pass is at, as fields of the log."""
+        if self._duties.doing:
+            return {"duty": self._duties.doing}
+        step, queues = self.scheduler.doing
+        names = {"queue": ",".join(queue.name for queue in queues)} if queues else {}
+        return {"step": step, **names}
 
     def _sleep(self, seconds: float) -> None:
         self._is_asleep = True

@@ -86,6 +86,8 @@ class BatchScheduler(SchedulerContext):
         self.contended_seconds = 0.0
         """For how long the row of such a queue has been locked, whenever this worker tried."""
         self.locked_queues = LockedQueues(self.config.silence_seconds)
+        self.doing: tuple[str, Sequence[Queue]] = ("nothing", ())
+        """What a pass is at, and in which queues: named in the log if it takes long."""
 
     def run_once(self) -> int:
         """Do one pass; return how many jobs were admitted.
@@ -99,6 +101,7 @@ class BatchScheduler(SchedulerContext):
         if not self.refill():
             self.persist_batch(hold_back=not self.full_queues)  # 3
             if companions.registered:
+                self.doing = "companions", ()
                 self.moved += companions.stir(self.config)
             for due in self._next_due():  # 1
                 for claims in self.apply_throttler(due):  # 2
@@ -150,6 +153,7 @@ class BatchScheduler(SchedulerContext):
         return was_refilled and self.pacer.defer_probe(time.monotonic())
 
     def _refill(self, queue: Queue, lease: Lease) -> bool:
+        self.doing = "refill", [queue]
         before = len(lease.results)
         rest = [result for result in lease.results if not is_plain_success(result)]
         persist_leased(lease, rest, self.worker)
@@ -170,6 +174,7 @@ class BatchScheduler(SchedulerContext):
 
         With `hold_back` they may wait for a moment, if more are about to come.
         """
+        self.doing = "results", ()
         results = self.batch.lease(more_come=hold_back and self.runner.backlog > 0)
         written = self.persist_leased(results)
         self.moved += len(written)
@@ -205,6 +210,7 @@ class BatchScheduler(SchedulerContext):
         """
         if self._places <= 0:
             return []
+        self.doing = "probe", ()
         now, began = clock.now(self.using), time.monotonic()
         full_scan = self.pacer.is_full_scan_due(began)
         queues = self.rotation.queues.items()
@@ -233,6 +239,7 @@ class BatchScheduler(SchedulerContext):
         # Read once for each claim: threads change it meanwhile.
         while due and (now := self._places) > 0 and admitted < places:
             plain = list(islice(takewhile(self._is_plain, due), MAX_QUEUES_PER_CLAIM))
+            self.doing = "claim", [work.queue for work in plain or due[:1]]
             if plain:
                 claims, due = self._claim_plain(plain, due[len(plain) :], now)
                 admitted += len(claims)

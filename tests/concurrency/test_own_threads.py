@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import notify
 from hipq_django.models import Worker
 from hipq_django.processes import heartbeat
-from hipq_django.processes.connections import look_after, shut_all
-from hipq_django.processes.heartbeat import Heartbeat, Watchdog
+from hipq_django.processes.connections import adopt, disown_all, look_after, shut_all
+from hipq_django.processes.heartbeat import LOOKS, PASS_SILENCES, Heartbeat, Watchdog
 from hipq_django.processes.own_threads import Listener, OwnThread
 from tests.concurrency.sessions import PATIENCE_SECONDS
 from tests.factories import WorkerFactory
@@ -92,6 +92,43 @@ def test_the_watchdog_watches_on(
         eventually(lambda: passes.calls > 1, "it looks again")
 
     assert said(caplog, "watchdog_failed")
+
+
+def test_the_watchdog_names_once_what_a_pass_is_at_that_takes_long(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And it shuts no connection: none of them waits for the database."""
+    monkeypatch.setattr(heartbeat, "MIN_SECONDS", 0.01)
+    heart = Heartbeat(WorkerFactory.create(), int, lambda: None)
+    looks = 0
+
+    def same_pass() -> str:
+        nonlocal looks
+        looks += 1
+        heart.last += 1  # it beats on
+        return "the same pass"
+
+    watchdog = Watchdog("w", 0.01, same_pass)
+    watchdog.heartbeat, watchdog.doing = heart, lambda: {"queue": "bank"}
+    adopt("default")
+    connection.ensure_connection()
+
+    with running(watchdog):
+        eventually(lambda: looks > 3 * LOOKS * PASS_SILENCES, "it has looked for long")
+    disown_all()
+
+    said = [(getattr(r, "event", ""), getattr(r, "queue", "")) for r in caplog.records]
+    assert said == [("pass_hangs", "bank")]
+
+
+@pytest.mark.postgres
+def test_what_waits_for_a_reply_is_told_from_what_does_not() -> None:
+    """The former is shut in `tests/processes/test_silent_database`."""
+    adopt("default")
+    with transaction.atomic():
+        Worker.objects.count()
+        assert shut_all(only_waiting=True) == 0
+    disown_all()
 
 
 @pytest.fixture

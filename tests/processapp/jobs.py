@@ -108,6 +108,13 @@ def stop_once(queue: Queue, now: datetime, running: Any, candidates: Any) -> lis
     return [hipq.Run() for _ in candidates]
 
 
+def wait_for_gate(queue: Queue, now: datetime, running: Any, candidates: Any) -> list[hipq.Run]:
+    """Let all run once the gate of the first one is there."""
+    while not Path(candidates[0].job_data["gate"]).exists():
+        time.sleep(POLL_SECONDS)
+    return [hipq.Run() for _ in candidates]
+
+
 @hipq.job_type("asking", queue="asking", timeout=60)
 def asking(job: Job) -> object:
     """Note the request and wait for the answer."""

@@ -162,7 +162,7 @@ def test_whoever_waits_for_an_answer_is_woken(how: str, monkeypatch: pytest.Monk
     asking = Asking()
 
     def is_woken() -> bool:
-        shut_all()
+        shut_all(only_waiting=True)
         return not asking.is_alive()
 
     with connection.cursor() as cursor:

@@ -1,9 +1,12 @@
-"""A statement fails again and again, and it is no outage: the worker goes on with the rest."""
+"""A pass fails again and again, or takes long: the worker does what it can, and says so."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from django.db import connection
@@ -46,3 +49,19 @@ def test_while_passes_fail_the_duties_are_done(workers: Workers) -> None:
 
     stuck.refresh_from_db()
     assert (stuck.outcome, stuck.attempt) == ("succeeded", 1)
+
+
+def test_a_throttler_that_hangs_is_named(workers: Workers, tmp_path: Path) -> None:
+    queues = {"slow": {"THROTTLERS": ["tests.processapp.jobs.wait_for_gate"]}}
+    workers.environment["HIPQ_TEST_QUEUES"] = json.dumps(queues)
+    gate = tmp_path / "gate"
+    job = hipq.enqueue("quick", {"number": 1, "gate": str(gate)}, queue="slow")
+    workers.start()
+
+    eventually(lambda: "event=pass_hangs" in workers.log.read_text(), "the log names it")
+    gate.touch()
+    eventually(lambda: Job.objects.get(pk=job.pk).is_final, "the job has run")
+
+    [said] = re.findall("event=pass_hangs .*", workers.log.read_text())
+    assert "queue=slow" in said
+    assert "event=database_silent" not in workers.log.read_text()
