@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from django.apps import apps
@@ -126,3 +127,29 @@ def test_a_worker_that_is_told_to_stop_ends(workers: Workers, table: str) -> Non
         worker.wait(timeout=AWAY_SECONDS)
 
     assert worker.returncode == 0
+
+
+def test_a_worker_that_is_told_to_stop_leaves_a_result_whose_row_stays_locked(
+    workers: Workers, tmp_path: Path
+) -> None:
+    """Others take the job over, when the lock has ended."""
+    notes, gate = tmp_path / "notes", tmp_path / "gate"
+    job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)})
+    worker = workers.start("held")
+    eventually(notes.exists, "the handler runs")
+
+    with closing(Session()) as session:
+        session.begin()
+        session(lambda: Job.objects.select_for_update().get(pk=job.pk))
+        worker.send_signal(signal.SIGTERM)
+        gate.touch()
+        worker.wait(timeout=AWAY_SECONDS)
+    log = workers.log.read_text()
+    workers.start("held")
+    eventually(lambda: Job.objects.get(pk=job.pk).is_final, "the job has run again")
+
+    assert worker.returncode == 0
+    assert "event=worker_cut_off" in log
+    assert f"jobs=[{job.pk}]" in log
+    job.refresh_from_db()
+    assert (job.outcome, job.attempt) == ("succeeded", 2)
