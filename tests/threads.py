@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from django.db import OperationalError, connection
 
@@ -40,8 +41,11 @@ class Crew:
                     connection.close()  # so it would be
 
 
+AnyCrew = TypeVar("AnyCrew", bound=Crew)
+
+
 @contextmanager
-def working(crew: Crew) -> Iterator[Crew]:
+def working(crew: AnyCrew) -> Iterator[AnyCrew]:
     """Let the threads run for as long as the context lasts."""
     crew.pool.open()
     try:

@@ -191,6 +191,7 @@ def claim_all(worker: HandWorker) -> None:
 
 
 KINDS = ("claims", "due_times", "results", "decisions", "responses", "early", "refill", "throttled")
+CASES: list[tuple[str, type[Exception]]]
 CASES = [(kind, OperationalError) for kind in (*KINDS, "duties")]
 # Two are enough to see that it need not be an error of the database.
 CASES += [(kind, ValueError) for kind in ("responses", "refill")]

@@ -366,7 +366,6 @@ def test_a_job_is_not_marked_while_a_thread_asks_whether_it_may_start(
 ) -> None:
     """A worker that dies then has not lost it."""
     with working(Asking()) as crew:
-        assert isinstance(crew, Asking)
         job = reserve_behind(slow, crew, reserve, monkeypatch)
         wait_for_stale_claims(crew)
         slow.end()

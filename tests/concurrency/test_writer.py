@@ -44,7 +44,6 @@ class WritingCrew(Crew):
 def crew(monkeypatch: pytest.MonkeyPatch) -> Iterator[WritingCrew]:
     monkeypatch.setattr(current_batch, "FLUSH_RESULTS", MANY)
     with working(WritingCrew()) as crew:
-        assert isinstance(crew, WritingCrew)
         crew.writer.open()
         yield crew
     crew.writer.close()
