@@ -16,6 +16,7 @@ from django.utils import timezone
 import hipq_django as hipq
 from hipq_django.database import clock
 from hipq_django.domain.ordering import Order, Ordering
+from hipq_django.domain.retries import RetryPolicy
 from hipq_django.engines import engine_for
 from hipq_django.models import Attempt, Job, Queue
 from hipq_django.models.catalog import get_queue
@@ -202,9 +203,15 @@ def test_a_job_is_read_from_the_database_before_it_runs_again(declare: Declare) 
     assert seen == [{"n": 1}, {"n": 2}]
 
 
-def test_results_are_written_in_few_statements() -> None:
-    """H95: not one statement for each job."""
-    enqueue(200)
+@pytest.mark.parametrize(
+    ("retry", "state"), [(None, "final"), (hipq.Never(), "final"), (hipq.Fixed(60), "retry")]
+)
+def test_results_are_written_in_few_statements(
+    declare: Declare, retry: RetryPolicy | None, state: str
+) -> None:
+    """H95: not one statement for each job, whether they succeed, give up or are tried again."""
+    declare("raises", retry=retry)(lambda job: 1 / 0)
+    enqueue(200, "raises" if retry else "echo")
     worker = HandWorker()
     worker.run_pass()
     worker.execute()
@@ -212,7 +219,7 @@ def test_results_are_written_in_few_statements() -> None:
     with CaptureQueriesContext(connection) as statements:
         worker.save()
 
-    assert set(states()) == {"final"}
+    assert set(states()) == {state}
     assert len(statements) <= 12
 
 
