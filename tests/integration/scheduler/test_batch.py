@@ -223,6 +223,25 @@ def test_results_are_written_in_few_statements(
     assert len(statements) <= 12
 
 
+def test_no_statement_has_more_results_than_its_bound_of_bytes(
+    declare: Declare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred results of some megabytes would be more than the database takes at once."""
+    monkeypatch.setattr(persisting, "MAX_BYTES", 100)
+    declare("sized")(lambda job: "x" * (job.job_data - len('""')))
+    jobs = [hipq.enqueue("sized", size) for size in (50, 50, 2, 300, 40, 40, 40)]
+    worker = HandWorker()
+    worker.run_pass()
+    worker.execute()
+
+    with CaptureQueriesContext(connection) as statements:
+        worker.save()
+
+    written = [query["sql"] for query in statements if is_update_of_jobs(query["sql"])]
+    assert len(written) == len(("50 + 50", "2", "300, which is too large", "40 + 40", "40"))
+    assert {Job.objects.get(pk=job.pk).outcome for job in jobs} == {"succeeded"}
+
+
 def test_claims_are_written_in_few_statements() -> None:
     enqueue(200, "ask")
     worker = HandWorker()
