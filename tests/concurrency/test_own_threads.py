@@ -76,7 +76,10 @@ def test_the_listener_listens_on(caplog: pytest.LogCaptureFixture) -> None:
         notify.send(connection, config.name, "a")
         return wake.calls > 2
 
-    with running(Listener(worker, config, wake)):
+    def wake_up(queue: str) -> None:
+        wake(queue)
+
+    with running(Listener(worker, config, wake_up)):
         eventually(is_woken, "a message has come")
 
     assert said(caplog, "listening_failed")

@@ -94,11 +94,12 @@ def test_a_child_is_of_the_instance_of_its_parent() -> None:
 
     assert child.instance == "other"
     assert parent.children == {"child": child}
-    for spawn in (
+    spawns: list[Callable[[], object]] = [
         lambda: flow.start("t.double", parent=parent, name="second"),
         lambda: flow.start({"nodes": {}}, parent=parent, name="second"),
         lambda: parent.spawn("second", "t.double", instance="default"),
-    ):
+    ]
+    for spawn in spawns:
         with pytest.raises(flow.FamilyError, match="is of instance 'other'"):
             spawn()
     assert not flow.Node.objects.using("default").exists()

@@ -237,10 +237,10 @@ def test_case_059(tree: flow.Node, hear: Hear) -> None:
 
 def test_no_row_of_a_deleted_tree_is_left(tree: flow.Node) -> None:
     models = [model for model in apps.get_app_config("hipq_flow").get_models() if model != Graph]
-    assert [model for model in models if not model.objects.exists()] == []
+    assert [model for model in models if not model._default_manager.exists()] == []
     assert tree.delete()
 
-    assert [model for model in models if model.objects.exists()] == []
+    assert [model for model in models if model._default_manager.exists()] == []
 
 
 def test_case_060() -> None:

@@ -78,7 +78,7 @@ def test_a_chain_runs_to_its_end() -> None:
 def test_what_follows_a_job_runs_after_it_with_its_result(declare: Declare) -> None:
     @declare.task("add")
     def add(number: int, *, inputs: list[Any] = hipq.INPUTS) -> int:
-        return number + sum(inputs)
+        return number + int(sum(inputs))
 
     with testing.immediate():
         jobs = hipq.chain(add.new(1), add.new(2), add.new(3))
