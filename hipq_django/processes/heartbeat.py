@@ -154,6 +154,11 @@ class _Sign:
         self.last: object = None
         self._same = 0
 
+    @property
+    def has_just_changed(self) -> bool:
+        """Whether it is far from missing."""
+        return 2 * self._same < self._looks
+
     def is_missing(self) -> bool:
         """Look once more; return whether it has not changed for long, each time again.
 
@@ -211,12 +216,12 @@ class Watchdog:
     def _look(self) -> None:
         silent, hangs = self._heart.is_missing(), self._hangs.is_missing()
         is_starting = not self.heartbeat and steady() - self._began < START_SECONDS
-        if hangs and self.heartbeat:
+        if hangs and not silent and self._heart.has_just_changed:  # else it may be the database
             self._name_pass(self._hangs.last)
         if silent and not is_starting:
             self._wake(shut_all())
         elif self._passes.is_missing():
-            # Else it is code of the project that hangs: no throttler ends sooner for it.
+            # If code of the project hangs instead, it would gain nothing.
             self._wake(shut_all(only_waiting=True))
 
     def _name_pass(self, now: object) -> None:
