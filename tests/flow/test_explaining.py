@@ -74,7 +74,7 @@ def test_a_widget_waits_for_a_person() -> None:
 
     [reason] = flow.explain(node)
     assert (reason.code, str(reason)) == (
-        "for_a_person", "A person is to look at 2 messages, and to write to its out-ports.",
+        "for_a_person", "A person has to look at 2 messages and to write to the out-ports.",
     )  # fmt: skip
 
 
