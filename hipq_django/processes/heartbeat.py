@@ -14,6 +14,7 @@ from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.clock import steady
 from hipq_django.database.errors import is_locked_out
+from hipq_django.domain.lasting_locks import LastingLocks
 from hipq_django.maintenance import recovery
 from hipq_django.models import Worker
 from hipq_django.processes.connections import MIN_SECONDS, shut_all
@@ -40,9 +41,7 @@ class Heartbeat(OwnThread):
         self._in_flight = in_flight
         self._on_lost = on_lost
         self._has_row = True
-        self._locked_since = 0.0
-        """Since when others have locked the row; 0 if they have not."""
-        self._is_named = False
+        self._locks = LastingLocks(worker.silence.total_seconds())
         self.last = self.unbroken_since = steady()
         """When the last beat went through, and the first one since which there is no gap."""
 
@@ -97,7 +96,7 @@ class Heartbeat(OwnThread):
         if gap or self.unbroken_since > began:
             self.unbroken_since = began
         self.last = began
-        self._locked_since, self._is_named = 0.0, False
+        self._locks.end(self.worker.pk, began)
 
     def _was_locked(self, began: float) -> None:
         """Go on: nobody can declare this worker lost without the same lock.
@@ -105,10 +104,8 @@ class Heartbeat(OwnThread):
         But it is not sure that the others can beat.
         """
         self.last = self.unbroken_since = began
-        self._locked_since = self._locked_since or began
-        seconds = began - self._locked_since
-        if seconds >= self.worker.silence.total_seconds() and not self._is_named:
-            self._is_named = True
+        seconds = self._locks.wait(self.worker.pk, began)
+        if self._locks.is_to_be_named(self.worker.pk, began):
             events.warning(
                 "worker_locked",
                 "another transaction has locked the worker's row, or its table; it works on",
@@ -126,7 +123,7 @@ class Heartbeat(OwnThread):
                     self._on_lost()
                 back_off.reset()
                 # When a lock ends, this is to be the first that gets it.
-                pause = 0.0 if self._locked_since else self.worker.heartbeat_seconds
+                pause = 0.0 if self._locks else self.worker.heartbeat_seconds
             except Exception as error:
                 log_failure("heartbeat_failed", error, worker=self.worker.name)
                 connections[self.using].close()

@@ -23,6 +23,7 @@ from hipq_django.database.clock import steady
 from hipq_django.database.errors import is_locked_out, is_refusal
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import worker_transaction
+from hipq_django.domain.lasting_locks import LastingLocks
 from hipq_django.domain.ordering import MAX_RANK
 from hipq_django.domain.retries import Failure
 from hipq_django.domain.serialization import error_of, storable_text
@@ -46,7 +47,6 @@ from hipq_django.scheduler.due_times import show_due_times
 from hipq_django.scheduler.persisting import persist_leased
 from hipq_django.scheduler.polling import (
     HeldScans,
-    LockedQueues,
     ProbePacer,
     QueueRotation,
     has_startable,
@@ -85,7 +85,7 @@ class BatchScheduler(SchedulerContext):
         """Whether another worker was just admitting to a queue that has something due."""
         self.contended_seconds = 0.0
         """For how long the row of such a queue has been locked, whenever this worker tried."""
-        self.locked_queues = LockedQueues(self.config.silence_seconds)
+        self.locked_queues = LastingLocks(self.config.silence_seconds)
         self.doing: tuple[str, Sequence[Queue]] = ("nothing", ())
         """What a pass is at, and in which queues: named in the log if it takes long."""
 

@@ -13,6 +13,7 @@ from typing import Self
 
 from hipq_django import events
 from hipq_django.database.clock import steady
+from hipq_django.domain.lasting_locks import LastingLocks
 from hipq_django.transitions.values import Claim, Result
 
 FLUSH_RESULTS = 500
@@ -262,16 +263,14 @@ class StuckResults:
     """
 
     def __init__(self, patience_seconds: float) -> None:
-        self._patience_seconds = patience_seconds
-        self._since: dict[int, float] = {}
-        self._named: set[int] = set()
+        self._locks = LastingLocks(patience_seconds)
         self._refused: set[int] = set()
 
     def wait(self, claim: Claim) -> None:
         """Note that the result of a claim could not be written."""
-        seconds = steady() - self._since.setdefault(claim.id, steady())
-        if seconds >= self._patience_seconds and claim.id not in self._named:
-            self._named.add(claim.id)
+        now = steady()
+        seconds = self._locks.wait(claim.id, now)
+        if self._locks.is_to_be_named(claim.id, now):
             events.warning(
                 "job_locked",
                 "another transaction has locked the row, or a table; the result is kept until that "
@@ -282,7 +281,7 @@ class StuckResults:
 
     def refuse(self, claim: Claim, error: Exception) -> None:
         """Note that the database refuses the result of a claim, in whatever form."""
-        self._since.setdefault(claim.id, steady())
+        self._locks.wait(claim.id, steady())
         if claim.id not in self._refused:
             self._refused.add(claim.id)
             sentence = "the result is kept, and tried again later"
@@ -290,15 +289,11 @@ class StuckResults:
 
     def seconds(self, claim: Claim) -> float:
         """Return how long ago the result of a claim could not be written for the first time."""
-        now = steady()
-        return now - self._since.get(claim.id, now)
+        return self._locks.seconds(claim.id, steady())
 
     def end(self, claims: Sequence[Claim]) -> None:
         """Note that they were written, or are not this worker's to write any more."""
-        for claim in claims if self._since else ():
-            since = self._since.pop(claim.id, 0.0)
+        for claim in claims if self._locks else ():
             self._refused.discard(claim.id)
-            if claim.id in self._named:
-                self._named.discard(claim.id)
-                seconds = round(steady() - since)
-                events.warning("job_unlocked", **claim.fields, seconds=seconds)
+            if seconds := self._locks.end(claim.id, steady()):
+                events.warning("job_unlocked", **claim.fields, seconds=round(seconds))

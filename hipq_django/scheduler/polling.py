@@ -6,7 +6,7 @@ Moments are those of a clock that never goes back, in seconds.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from hipq_django.engines.values import QueueWork
 from hipq_django.models import Queue
@@ -120,46 +120,6 @@ class QueueRotation:
     def keep_rest(self, queues: Sequence[QueueWork]) -> None:
         """Keep the queues whose turn did not come, because there were no slots."""
         self._left = list(queues)
-
-
-class LockedQueues:
-    """Since when others have kept the rows of queues locked, whenever this worker tried.
-
-    Mostly others are workers that admit to the queue, for milliseconds. But it may be anybody, for
-    any time: then the queue is to be named, once after `patience_seconds`, and once at the end.
-    """
-
-    def __init__(self, patience_seconds: float) -> None:
-        self._patience_seconds = patience_seconds
-        self._since: dict[int, float] = {}
-        self._named: set[int] = set()
-
-    def __len__(self) -> int:
-        return len(self._since)
-
-    def wait(self, queue: int, now: float) -> float:
-        """Note that a queue, by its id, is locked; return for how long that has been so."""
-        return now - self._since.setdefault(queue, now)
-
-    def is_to_be_named(self, queue: int, now: float) -> bool:
-        """Return whether it has lasted for long, the first time that this is so."""
-        if queue in self._named or self.wait(queue, now) < self._patience_seconds:
-            return False
-        self._named.add(queue)
-        return True
-
-    def end(self, queue: int, now: float) -> float:
-        """Note that a queue was not locked; return for how long it was, if that was named."""
-        since = self._since.pop(queue, now)
-        if queue not in self._named:
-            return 0.0
-        self._named.discard(queue)
-        return now - since
-
-    def keep(self, queues: Collection[int]) -> None:
-        """Forget all but these: in the others nothing waits for an end."""
-        self._since = {queue: since for queue, since in self._since.items() if queue in queues}
-        self._named &= self._since.keys()
 
 
 # Queues with throttlers

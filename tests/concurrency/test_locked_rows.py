@@ -13,6 +13,7 @@ from django.db import connection
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
+from hipq_django.domain.lasting_locks import LastingLocks
 from hipq_django.domain.parts import WAIT_FOR
 from hipq_django.engines import engine_for, postgres
 from hipq_django.engines.values import ClaimRequest
@@ -20,7 +21,6 @@ from hipq_django.maintenance import early_answers, recovery
 from hipq_django.models import Answer, Job, JobType, Queue
 from hipq_django.processes.own_threads import Listener
 from hipq_django.processes.worker import POLL_SECONDS
-from hipq_django.scheduler.polling import LockedQueues
 from tests.concurrency.sessions import PATIENCE_SECONDS, Session
 from tests.concurrency.test_duties import Process
 from tests.declaring import Declare
@@ -425,7 +425,7 @@ def test_a_queue_that_stays_locked_is_named_once_and_its_end_too(
     declare("work", queue="limited")(succeed)
     hipq.enqueue("work")
     worker = HandWorker()
-    worker.scheduler.locked_queues = LockedQueues(0.5)
+    worker.scheduler.locked_queues = LastingLocks(0.5)
     lock_queue(session, queue)
 
     with caplog.at_level(logging.WARNING, logger="hipq_django"):
@@ -450,7 +450,7 @@ def test_a_queue_in_which_nothing_waits_any_more_is_not_named(
     declare("work", queue="limited")(succeed)
     job = hipq.enqueue("work")
     worker = HandWorker()
-    worker.scheduler.locked_queues = LockedQueues(0.1)
+    worker.scheduler.locked_queues = LastingLocks(0.1)
     lock_queue(session, queue)
     worker.run_pass()
     session.roll_back()
