@@ -22,11 +22,10 @@ from hipq_django.admin.display import NOTHING, badge, block, or_dash, when
 from hipq_django.admin.job_panel import standing
 from hipq_django.answers import api
 from hipq_django.answers.classification import refusal
+from hipq_django.domain.validation import MAX_ID
 from hipq_django.exceptions import HipqError
 from hipq_django.models import Answer, Job
 from hipq_django.models.base import title
-
-MAX_ID = 2**63 - 1
 
 
 class JobIdForm(forms.Form):

@@ -26,6 +26,8 @@ ABOVE_ZERO: Final = nextafter(0, 1)
 _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
 
+MAX_ID: Final = 2**63 - 1
+
 MAX_NAME_CHARS: Final = 100
 MAX_TYPE_NAME_CHARS: Final = 200
 """More than for other names: that of a task has the path of its module."""
@@ -49,7 +51,7 @@ def checked_name(what: str, name: object) -> str:
 
 def is_id(value: object) -> bool:
     """Return whether this is the id of a row. True is not, although Django takes it for 1."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**63
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MAX_ID
 
 
 def checked_type_name(name: object) -> str:

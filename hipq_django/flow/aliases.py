@@ -11,6 +11,7 @@ from django.db import IntegrityError, transaction
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database.twins import method_twin, names_twins, naming_twin
+from hipq_django.domain.validation import MAX_ID
 from hipq_django.flow.exceptions import (
     AliasTakenError,
     InvalidAliasError,
@@ -19,7 +20,6 @@ from hipq_django.flow.exceptions import (
 )
 from hipq_django.flow.models import Alias, Node
 
-MAX_ID = (1 << 63) - 1
 MAX_ID_DIGITS = 100  # leading zeros are allowed; Python refuses to read thousands
 
 

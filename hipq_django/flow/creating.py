@@ -17,10 +17,10 @@ from hipq_django.database.locks import locked
 from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.drafts import JOB_OPTIONS, NewJob
 from hipq_django.domain.serialization import to_json
-from hipq_django.domain.validation import checked_data, checked_name
+from hipq_django.domain.validation import MAX_ID, checked_data, checked_name
 from hipq_django.engines.rows import mark_in
 from hipq_django.exceptions import InvalidJobError, UnknownOptionError, nearest_name
-from hipq_django.flow.aliases import MAX_ID, alias_taken, checked_alias, find
+from hipq_django.flow.aliases import alias_taken, checked_alias, find
 from hipq_django.flow.declared_ports import ANY, PortOptions, port_options
 from hipq_django.flow.declaring import ComponentDeclaration, find_component
 from hipq_django.flow.exceptions import FamilyError, FlowError, NodeDeletedError

@@ -25,6 +25,7 @@ from hipq_django.admin.display import (
 from hipq_django.admin.filters import QueueFilter
 from hipq_django.admin.job_panel import standing as standing_of_job
 from hipq_django.domain.redaction import Redactor
+from hipq_django.domain.validation import MAX_ID
 from hipq_django.flow.admin.descriptions import description
 from hipq_django.flow.admin.filters import ComponentFilter, PlaceFilter, StatusFilter, has_failed
 from hipq_django.flow.admin.graph_pages import GraphPages
@@ -39,7 +40,6 @@ from hipq_django.flow.admin.masking import (
 from hipq_django.flow.admin.node_list import NodeList, name_rows, shown_rows
 from hipq_django.flow.admin.pictures import of_children
 from hipq_django.flow.admin.standing import HINTS, badges, note, run_of, unread
-from hipq_django.flow.aliases import MAX_ID
 from hipq_django.flow.declared_ports import ANY
 from hipq_django.flow.declaring import all_components
 from hipq_django.flow.explaining import reasons_of
