@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 
 import pytest
-from django.db import connection, connections
+from django.db import connection
 from pytest_django import Settings
 
 import hipq_django as hipq
@@ -50,43 +51,41 @@ def wait_for(what: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def run(consumer: ConsumerProcess) -> None:
-    try:
-        consumer.run()
-    finally:
-        connections.close_all()
-
-
-def test_a_job_that_somebody_has_locked_is_waited_for_aloud(
+@pytest.fixture
+def waiting(
     consumer: ConsumerProcess, session: Session, caplog: pytest.LogCaptureFixture
-) -> None:
+) -> Iterator[Future[None]]:
+    """The run of the consumer, which has said that it waits for a job that `session` has locked."""
     other = Session()
     session.begin()
     session(lambda: Job.objects.select_for_update().get(job_key="k-0"))
-
-    ends = other.start(lambda: run(consumer))
+    run = other.start(consumer.run)
     wait_for(lambda: "back_off" in caplog.text and "lock timeout" in caplog.text)
+    yield run
+    if not run.done():
+        consumer.stop()
+    other.close()
+
+
+def test_a_job_that_somebody_has_locked_is_waited_for_aloud(
+    waiting: Future[None], session: Session
+) -> None:
     assert settled() == ["NONE", "NONE"]
     session.roll_back()
 
-    ends.result(PATIENCE_SECONDS)
-    other.close()
+    waiting.result(PATIENCE_SECONDS)
     assert settled() == ["succeeded", "succeeded"]
 
 
 def test_a_consumer_that_waits_for_a_locked_job_ends_when_it_is_told_to(
-    consumer: ConsumerProcess, session: Session, caplog: pytest.LogCaptureFixture
+    waiting: Future[None],
+    consumer: ConsumerProcess,
+    session: Session,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    other = Session()
-    session.begin()
-    session(lambda: Job.objects.select_for_update().get(job_key="k-0"))
-
-    ends = other.start(lambda: run(consumer))
-    wait_for(lambda: "lock timeout" in caplog.text)
     consumer.stop()
 
-    ends.result(PATIENCE_SECONDS)
-    other.close()
+    waiting.result(PATIENCE_SECONDS)
     session.roll_back()
     assert "messages_given_up" in caplog.text
     assert settled() == ["NONE", "NONE"]
