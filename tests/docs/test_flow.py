@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from io import StringIO
 from types import ModuleType
@@ -21,6 +22,7 @@ from pytest_django.live_server_helper import LiveServer
 import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.flow import testing
+from hipq_django.job_types import registry
 from tests.conftest import ROOT
 from tests.declaring import Declare
 from tests.docs.documents import Document, codes_of
@@ -38,23 +40,33 @@ def typed(block: str) -> list[list[str]]:
 EXCHANGES = typed(CONSOLE)
 
 
-def module_of(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """Return a module with the code that the document gives for it."""
-    file = f"{name.replace('.', '/')}.py"
-    module = ModuleType(name)
-    [text] = [block.text for block in FLOW.blocks() if block.file == file]
-    exec(compile(text, file, "exec"), vars(module))
-    monkeypatch.setitem(sys.modules, "shop", sys.modules.get("shop", ModuleType("shop")))
-    monkeypatch.setitem(sys.modules, name, module)
-    return module
+@pytest.fixture
+def module_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
+    """A function that returns a module with the code that the document gives for it.
+
+    What it declares is forgotten after the test: names such as `shop.invoice` are others' too.
+    """
+    before = registry.remember()
+
+    def module_of(name: str) -> ModuleType:
+        file = f"{name.replace('.', '/')}.py"
+        module = ModuleType(name)
+        [text] = [block.text for block in FLOW.blocks() if block.file == file]
+        exec(compile(text, file, "exec"), vars(module))
+        monkeypatch.setitem(sys.modules, "shop", sys.modules.get("shop", ModuleType("shop")))
+        monkeypatch.setitem(sys.modules, name, module)
+        return module
+
+    yield module_of
+    registry.restore(before._replace(modules=before.modules | {"shop.flows", "shop.tokens"}))
 
 
 @pytest.mark.django_db(transaction=True, reset_sequences=True)
 def test_curl_gets_what_is_shown(
-    live_server: LiveServer, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    live_server: LiveServer, settings: Settings, module_of: Callable[[str], ModuleType]
 ) -> None:
-    module_of("shop.flows", monkeypatch)
-    tokens: Any = module_of("shop.tokens", monkeypatch)
+    module_of("shop.flows")
+    tokens: Any = module_of("shop.tokens")
     settings.HIPQ = {"default": {"FLOW": {"API_USER": "shop.tokens.user_of"}}}
     user = User.objects.create_user("ann")
     user.user_permissions.set(Permission.objects.filter(content_type__app_label="hipq_flow"))
@@ -80,9 +92,11 @@ def without_times(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.django_db(transaction=True, reset_sequences=True)
-def test_commands_print_what_is_shown(monkeypatch: pytest.MonkeyPatch, declare: Declare) -> None:
+def test_commands_print_what_is_shown(
+    monkeypatch: pytest.MonkeyPatch, declare: Declare, module_of: Callable[[str], ModuleType]
+) -> None:
     declare("charge_card")(lambda job: hipq.WAIT)
-    module_of("shop.flows", monkeypatch)
+    module_of("shop.flows")
     stage = {"jobs": "charge_card", "key": "id", "limit": 50}
     flow.start("shop.fraud", alias="fraud", data={"order": [{"id": "4711"}]})
     shop = flow.start({"nodes": {"charge": stage}}, alias="shop")
@@ -111,10 +125,10 @@ def printed(line: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.mark.django_db
 def test_the_code_of_the_guide_runs_in_its_order(
-    monkeypatch: pytest.MonkeyPatch, declare: Declare
+    declare: Declare, module_of: Callable[[str], ModuleType]
 ) -> None:
     declare("charge_card")(lambda job: {"paid": job.job_data["total"]})
-    module_of("shop.flows", monkeypatch)
+    module_of("shop.flows")
     names: dict[str, Any] = {"flow": flow}
     for block in FLOW.blocks():
         if block.language == "python" and not block.file and "INSTALLED_APPS" not in block.text:
