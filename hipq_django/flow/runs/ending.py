@@ -6,6 +6,7 @@ node or ports are locked is ended in a later pass.
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ from hipq_django.flow.values import Effects, PortName, Rest, Write
 from hipq_django.models import Job, Worker
 from hipq_django.scheduler.companions import Persist
 from hipq_django.scheduler.executor import MaskedError
+from hipq_django.transitions.row_by_row import MAX_WAITS
 from hipq_django.transitions.values import (
     Failed,
     Persisted,
@@ -89,9 +91,35 @@ def write(results: Sequence[Result], worker: Worker, now: datetime, persist: Per
     alone = [r for r in results if _is_ended_alone(r)]
     together = [r for r in results if not _is_ended_alone(r)]
     persisted = Persisted([], [], [])
-    for part in ([together] if together else []) + [[r] for r in alone]:
-        persisted = persisted.joined(_write_part(part, worker, now, persist))
-    return persisted
+    if len(together) > 1:
+        try:
+            with worker_transaction(worker.using):
+                persisted = _write(together, worker, now, persist, counts=True)
+            together = []
+        except (ConflictError, LockedPortError, HipqError, DatabaseError):
+            pass  # each by itself shows which of them it concerns
+    return persisted.joined(_write_each([*together, *alone], worker, now, persist))
+
+
+def _write_each(
+    results: Sequence[Result], worker: Worker, now: datetime, persist: Persist
+) -> Persisted:
+    """Write each result by itself, in a random order so that each has its turn.
+
+    Not for long: if others have locked a table, each result would wait for it.
+    """
+    persisted, waits = Persisted([], [], []), 0
+    left = random.sample(results, len(results))
+    while left and waits < MAX_WAITS:
+        result = left.pop()
+        try:
+            persisted = persisted.joined(_write_alone(result, worker, now, persist))
+        except DatabaseError as error:
+            if not is_locked_out(error):
+                raise
+            waits += 1
+            left.insert(0, result)
+    return persisted.joined(Persisted([], [], left))
 
 
 def _is_ended_alone(result: Result) -> bool:
@@ -100,29 +128,22 @@ def _is_ended_alone(result: Result) -> bool:
     return bool(run.done.verbs or run.doing.verbs or run.wants_end)
 
 
-def _write_part(
-    results: Sequence[Result],
-    worker: Worker,
-    now: datetime,
-    persist: Persist,
-    *,
-    counts: bool = True,
+def _write_alone(
+    result: Result, worker: Worker, now: datetime, persist: Persist, *, counts: bool = True
 ) -> Persisted:
+    """Write a result, or what becomes of it if it is refused; what its run did only if it `counts`.
+
+    Raise an error of the database that is not the result's fault.
+    """
     try:
         with worker_transaction(worker.using):
-            return _write(results, worker, now, persist, counts)
-    except (ConflictError, LockedPortError, HipqError, DatabaseError) as error:
-        if len(results) > 1:
-            parts = [_write_part([result], worker, now, persist) for result in results]
-            persisted = Persisted([], [], [])
-            for part in parts:
-                persisted = persisted.joined(part)
-            return persisted
-        if isinstance(error, LockedPortError) or is_locked_out(error):
-            return Persisted([], [], [results[0]])
-        if not counts:
+            return _write([result], worker, now, persist, counts)
+    except LockedPortError:
+        return Persisted([], [], [result])
+    except (ConflictError, HipqError, DatabaseError) as error:
+        if not counts or is_locked_out(error):
             raise  # nothing that the run has done is at fault
-        return _write_refused(results[0], error, worker, persist, now)
+        return _write_refused(result, error, worker, persist, now)
 
 
 def _write_refused(
@@ -136,12 +157,12 @@ def _write_refused(
         if result.claim.phase is Phase.RESPONSE:
             return _write_without_missing(result, worker, now, persist)
         put_back = Snoozed(result.claim, 1, reason)
-        return _write_part([put_back], worker, now, persist, counts=False)
+        return _write_alone(put_back, worker, now, persist, counts=False)
     if isinstance(error, DatabaseError) and not is_refusal(error):
         raise error
     if not (run.done or run.doing) and not isinstance(error, HipqError):
         raise error  # its effects are not at fault
-    return _write_part([_refused(result, error)], worker, now, persist, counts=False)
+    return _write_alone(_refused(result, error), worker, now, persist, counts=False)
 
 
 def _refused(result: Result, error: Exception) -> Result:
@@ -196,7 +217,7 @@ def _write_without_missing(
     if left == set(taken):
         return Persisted([], [], [result])  # somebody has locked one, and may leave it
     result.claim.extra.done.taken = [pk for pk in taken if pk in left]
-    return _write_part([result], worker, now, persist)
+    return _write_alone(result, worker, now, persist)
 
 
 def _write(

@@ -1,5 +1,6 @@
 """What the ends of runs decide, one connection at a time: on both databases."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,12 +18,16 @@ from hipq_django.flow.models import Message, Wake
 from hipq_django.flow.runs import dispatching, loading
 from hipq_django.maintenance import recovery
 from hipq_django.models import Attempt, Job
+from tests.concurrency.sessions import Session
 from tests.flow.conftest import in_status
 from tests.flow.life.scripts import ask, hand_on
 from tests.flow.races.conftest import FlowWorker, decided_by, nothing
 from tests.testapp.flows import SCRIPT, Asks, CodeError, Double, Recorder, Script, Sum
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+LIMIT_SECONDS = 2.0
+"""Who waits for each lock needs six seconds; who is only slow is done long before."""
 
 
 def job_of(node: flow.Node) -> Job:
@@ -495,3 +500,25 @@ class MarksAnswers(flow.Component):
                 Recorder.calls.append("raised")
                 raise CodeError(response)
             self.out.write(x)
+
+
+@pytest.mark.postgres
+def test_a_locked_table_of_flows_keeps_runs_waiting_but_not_for_long(
+    worker: FlowWorker, session: Session
+) -> None:
+    """Not even sixty: each by itself would wait for a tenth of a second."""
+    nodes = [flow.start(Double, data={"number": [number]}) for number in range(60)]
+    worker.run_pass()
+    worker.execute()
+    session.begin()
+    lock = "LOCK TABLE hipq_flow_message IN ACCESS EXCLUSIVE MODE"
+    session(lambda: connection.cursor().execute(lock))
+    began = time.monotonic()
+
+    worker.save()
+    seconds, kept = time.monotonic() - began, len(worker.batch)
+    session.roll_back()
+    worker.work_off()
+
+    assert (seconds < LIMIT_SECONDS, kept) == (True, 60)
+    assert [list(node.outputs["out"]) for node in nodes] == [[2 * n] for n in range(60)]
