@@ -26,6 +26,9 @@ class InstanceCommand(BaseCommand):
     takes: ClassVar[Mapping[str, Sequence[str]]] = {}
     """The options and arguments that only some verbs take, by verb, for a command with verbs."""
 
+    kept_as: ClassVar[Mapping[str, str]] = {}
+    """The names under which Django hands over those of them that have other names there."""
+
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the options."""
         parser.add_argument(
@@ -49,8 +52,9 @@ class InstanceCommand(BaseCommand):
         parser = self.create_parser("manage.py", "")
         taken = self.takes[verb]
         for name in sorted({*chain.from_iterable(self.takes.values())}.difference(taken)):
-            value = options[name.lstrip("-")]
-            if value != parser.get_default(name.lstrip("-")):
+            key = self.kept_as.get(name, name.lstrip("-"))
+            value = options[key]
+            if value != parser.get_default(key):
                 given = name if value is True else f"{name} {value!r}"
                 raise CommandError(f"{verb} does not take {given}; it takes {', '.join(taken)}.")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from io import StringIO
 from pathlib import Path
 
@@ -57,6 +58,32 @@ def test_a_failed_node_says_why_and_runs_by_force() -> None:
         hipq_flow("run", str(node.pk))
 
     assert hipq_flow("run", str(node.pk), "--force") == f"{node}: queued\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("show", "twice", "--force"), "show does not take --force; it takes name, --json."),
+        (
+            ("run", "twice", "--args", "[1]"),
+            "run does not take --args '[1]'; it takes name, --force.",
+        ),
+        (("run", "twice", "--tree"), "run does not take --tree; it takes name, --force."),
+        (
+            ("check", "twice.json", "--alias", "twice"),
+            "check does not take --alias 'twice'; it takes name, --json.",
+        ),
+        (("start", "twice.json", "--json"), "start does not take --json; it takes name, --alias"),
+    ],
+)
+def test_an_option_of_another_verb_is_refused(
+    spec: str, arguments: tuple[str, ...], message: str
+) -> None:
+    """Who types `run --tree` believes that the nodes below run too."""
+    hipq_flow("start", spec, "--alias", "twice")
+
+    with pytest.raises(CommandError, match=f"^{re.escape(message)}"):
+        hipq_flow(*arguments)
 
 
 def test_a_tree_is_terminated(spec: str) -> None:

@@ -7,7 +7,7 @@ import sys
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from django.core.management.base import CommandError
 from django.db.models import QuerySet
@@ -21,7 +21,6 @@ from hipq_django.flow.status import derived, with_status
 from hipq_django.management.instance_command import InstanceCommand
 from hipq_django.monitoring.counts import capped_count, format_count
 
-VERBS = ("show", "start", "run", "terminate", "check")
 MOST_NODES = 1_000
 
 
@@ -29,11 +28,19 @@ class Command(InstanceCommand):
     """Each verb is the function, or method of nodes, of the same name."""
 
     help = "Show, start, run or terminate nodes; check the spec of a graph."
+    takes: ClassVar = {
+        "show": ("name", "--json"),
+        "start": ("name", "--alias", "--args"),
+        "run": ("name", "--force"),
+        "terminate": ("name", "--tree", "--force"),
+        "check": ("name", "--json"),
+    }
+    kept_as: ClassVar = {"--args": "given"}  # Django has `args` for what has no name
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the options."""
         super().add_arguments(parser)
-        parser.add_argument("verb", nargs="?", default="show", choices=VERBS)
+        parser.add_argument("verb", nargs="?", default="show", choices=list(self.takes))
         parser.add_argument(
             "name", nargs="?", help="A node's id or alias; start: a component, a graph or a file."
         )
