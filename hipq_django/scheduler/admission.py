@@ -178,8 +178,8 @@ class Admission:
         if self.queue.paused:
             return Admitted([])
         self._admit()
-        self._note_problem()
         claims = self._start(self.admitted)
+        self._note_problem()
         has_more = len(self.admitted) >= PAGE_SIZE
         return Admitted(claims, self.moved, self.is_full, self.resume_after, has_more)
 
@@ -260,6 +260,9 @@ class Admission:
     def _admissible(self, jobs: list[Job]) -> list[Job]:
         """Return the jobs that windows and throttlers let start, one suspect among them."""
         self.looked_at += len(jobs)
+        if refused := self.context.refused(self.queue):
+            self._hold(next(iter(refused.values())))
+            jobs = [job for job in jobs if job.pk not in refused]
         may_take = not self.has_suspect and len(self.admitted) < self.slots
         jobs = self._defer_outside_windows(jobs if may_take else _with_suspects(jobs, 0))
         jobs = self._pass_throttlers(jobs) if self.throttlers else jobs
@@ -438,6 +441,9 @@ class Admission:
 
     def _note_problem(self) -> None:
         """Write what holds the queue, or that nothing holds it any more."""
+        refused = self.context.refused(self.queue)
+        if refused and not self.problem:
+            self._hold(next(iter(refused.values())))
         problem = self.problem or NONE
         if self.queue.throttler_problem != problem:
             self.queue.throttler_problem = problem
@@ -448,11 +454,14 @@ class Admission:
 
     # Starting
 
+    def _claim_jobs(self, jobs: Sequence[Job], room: int) -> None:
+        transitions.claim(jobs, self.context.worker, self.now, room=room)
+
     def _start(self, jobs: list[Job]) -> list[Claim]:
         if not jobs:
             return []
         suspects = _suspects(jobs)
-        transitions.claim(jobs, self.context.worker, self.now, room=self.slots)
+        jobs = self.context.claim(self.queue, jobs, self.slots, self._claim_jobs)
         self.context.note_suspects(suspects)
         answers = early.take_early(jobs, self.now, self.using)
         emit_started(jobs, self.using)

@@ -298,6 +298,10 @@ class BatchScheduler(SchedulerContext):
         wanted = ClaimRequest(self.runner.free_slots(), limit, list(self.types.by_id))
         now, sent = clock.now(self.using), steady()
         jobs = transitions.claim_due([work.queue for work in queues], self.worker, now, wanted)
+        if self.locked_queues:
+            gave = {job.queue_id for job in jobs}
+            for queue in [work.queue for work in queues if work.queue.pk in gave]:
+                self._note_lock(queue, is_locked=False)
         return handler_claims(self, jobs, sent)
 
     def _other_plain(self, plain: Sequence[QueueWork]) -> list[QueueWork]:
@@ -339,14 +343,14 @@ class BatchScheduler(SchedulerContext):
         return admitted
 
     def _note_lock(self, queue: Queue, *, is_locked: bool) -> None:
-        """Note whether others have locked a queue's row; name the queue if that lasts."""
+        """Note whether others have locked what a queue needs; name the queue if that lasts."""
         now, locks = steady(), self.locked_queues
         if is_locked:
             self.contended = True
             seconds = locks.wait(queue.pk, now)
             self.contended_seconds = max(self.contended_seconds, seconds)
             if locks.is_to_be_named(queue.pk, now):
-                sentence = "others keep its row locked; none of its jobs can be claimed until then"
+                sentence = "others keep its row or a table locked; none of its jobs can be claimed"
                 events.warning("queue_locked", sentence, queue=queue.name, seconds=round(seconds))
         elif seconds := locks.end(queue.pk, now):
             events.warning("queue_unlocked", queue=queue.name, seconds=round(seconds))
@@ -360,14 +364,12 @@ class BatchScheduler(SchedulerContext):
             if not _fails_alone(error):
                 raise
             if is_locked_out(error):
-                events.warning(
-                    "queue_passed_over", "a lock that it needs is taken", queue=queue.name
-                )
+                self._note_lock(queue, is_locked=True)
             else:
                 self._hold(queue, error)
 
     def _hold(self, queue: Queue, error: Exception) -> None:
-        problem = storable_text(error_of(error))
+        problem = storable_text(error_of(error).partition("\n")[0])  # the rest may quote a row
         with worker_transaction(self.using):
             rows = Queue.objects.using(self.using).filter(pk=queue.pk)
             row = locked(rows, skip_locked=True).first()
@@ -396,7 +398,7 @@ class BatchScheduler(SchedulerContext):
             waiting = queue.jobs.using(self.using).awaiting_response_handler()
             places = slots + self.runner.prefetch_slots()
             jobs = self._lock(queue, waiting.order_by("id"), places)
-            transitions.assign(jobs, self.worker, now, room=slots)
+            jobs = self._assign(queue, jobs, slots, now)
             answers = early.take_early(jobs, now, self.using)
             transitions.release([job.pk for job in jobs if job.pk not in answers], self.using, now)
             claims = [response_claim(job, answers[job.pk]) for job in jobs if job.pk in answers]
@@ -414,7 +416,7 @@ class BatchScheduler(SchedulerContext):
             jobs = [job for job in locked_errors if job.pk not in deciding]
             failures = transitions.failures_of(jobs, self.using)
             jobs = self._without_suspects(jobs, failures, slots)
-            transitions.assign(jobs, self.worker, now, room=slots)
+            jobs = self._assign(queue, jobs, slots, now)
             claims = [
                 Claim(
                     job.pk, job.attempt, Phase.DECISION, job, snapshot(job), None, failures[job.pk],
@@ -423,6 +425,12 @@ class BatchScheduler(SchedulerContext):
                 for job in jobs
             ]  # fmt: skip
         return committed(claims)
+
+    def _assign(self, queue: Queue, jobs: Sequence[Job], slots: int, now: datetime) -> list[Job]:
+        def assign(jobs: Sequence[Job], room: int) -> None:
+            transitions.assign(jobs, self.worker, now, room=room)
+
+        return self.claim(queue, jobs, slots, assign)
 
     def _without_suspects(
         self, jobs: Sequence[Job], failures: Mapping[int, Failure], slots: int
@@ -461,7 +469,7 @@ class BatchScheduler(SchedulerContext):
     def _lock(self, queue: Queue, rows: JobQuerySet, limit: int) -> list[Job]:
         """Lock and return up to `limit` rows that this process has code for."""
         types = self.types
-        known = rows.exclude(job_type__in=types.unknown)
+        known = rows.exclude(job_type__in=types.unknown).exclude(pk__in=list(self.refused(queue)))
         return types.runnable(queue, locked(known, skip_locked=True)[:limit])
 
 

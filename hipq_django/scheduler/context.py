@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import NamedTuple, Protocol
+
+from django.db import Error, transaction
 
 from hipq_django import events
 from hipq_django.answers.aggregation import response_of
 from hipq_django.database.clock import steady
-from hipq_django.domain.states import Phase
+from hipq_django.database.errors import is_refusal
+from hipq_django.domain.serialization import error_of
+from hipq_django.domain.states import NONE, Phase
 from hipq_django.engines import engine_for
 from hipq_django.engines.rows import set_parents, set_types
 from hipq_django.job_types.registry import find_declared
 from hipq_django.models import Answer, Job, JobType, Queue, Worker
 from hipq_django.scheduler.current_batch import CurrentBatch
-from hipq_django.scheduler.polling import HeldScans, StartDelay
+from hipq_django.scheduler.polling import HeldScans, RefusedStarts, StartDelay
 from hipq_django.signals import job_started, send_after_commit
 from hipq_django.transitions.values import Claim, snapshot
 
 PAGE_SIZE = 500
 """How many jobs one statement claims, or reads to be looked at."""
+
+MAX_REFUSED = 20
+"""How many jobs that the database refuses are found in one pass: each costs some statements."""
 
 ANSWER_SECONDS = 1.0
 """How long the database may take to reply to a claim so that the reply still counts as fresh."""
@@ -129,6 +136,50 @@ class SchedulerContext:
         """The suspects that were claimed: their attempts, by their ids."""
         self.held_scans = HeldScans()
         self.start_delay = StartDelay()
+        self._refused = RefusedStarts()
+
+    def refused(self, queue: Queue) -> Mapping[int, str]:
+        """Return the jobs of a queue that the database does not let start, each with the error."""
+        return self._refused.of(queue.pk, steady())
+
+    def claim(
+        self,
+        queue: Queue,
+        jobs: Sequence[Job],
+        room: int,
+        write: Callable[[Sequence[Job], int], None],
+    ) -> list[Job]:
+        """Claim locked jobs by `write(jobs, room)`; return them.
+
+        Something that holds the queue may be a claim that the database has refused. Then those
+        jobs that it refuses are looked for, and left alone for a while.
+        """
+        if queue.throttler_problem == NONE:
+            write(jobs, room)
+            return list(jobs)
+        claimed: list[Job] = []
+        parts, refusals = [list(jobs)], 0
+        while parts and refusals < MAX_REFUSED:
+            part = parts.pop(0)
+            try:
+                with transaction.atomic(using=self.using):
+                    write(part, max(room - len(claimed), 0))
+                claimed += part
+            except Error as error:
+                if not is_refusal(error):
+                    raise
+                if len(part) == 1:
+                    refusals += 1
+                    self._note_refused(queue, part[0], error)
+                else:
+                    middle = len(part) // 2
+                    parts = [part[:middle], part[middle:], *parts]
+        return claimed
+
+    def _note_refused(self, queue: Queue, job: Job, error: Exception) -> None:
+        reason = job.masked(error_of(error).partition("\n")[0])
+        problem = f"the database does not let job {job.pk} start: {reason}"
+        self._refused.note(queue.pk, job.pk, problem, steady())
 
     def note_suspects(self, jobs: Iterable[Job]) -> None:
         """Note suspects that are claimed now."""

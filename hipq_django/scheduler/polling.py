@@ -1,4 +1,4 @@
-"""Which queues are served next, and when: probes, rotation, and queues with throttlers. Pure.
+"""Which queues are served next, and when: probes, rotation, what is held or refused. Pure.
 
 Moments are those of a clock that never goes back, in seconds.
 """
@@ -6,7 +6,7 @@ Moments are those of a clock that never goes back, in seconds.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from hipq_django.engines.values import QueueWork
 from hipq_django.models import Queue
@@ -28,6 +28,9 @@ SCAN_SHARE = 0.05
 
 SPARE_SECONDS = 0.02
 """How long a free thread may take to start a job that it is handed."""
+
+REFUSED_SECONDS = 60.0
+"""How long jobs are left alone that cannot start; then all of their queue are tried again."""
 
 MAX_DELAY_SECONDS = 5.0
 FORGETTING = 0.9
@@ -120,6 +123,29 @@ class QueueRotation:
     def keep_rest(self, queues: Sequence[QueueWork]) -> None:
         """Keep the queues whose turn did not come, because there were no slots."""
         self._left = list(queues)
+
+
+# Jobs that the database does not let start
+
+
+class RefusedStarts:
+    """Which jobs a worker leaves alone, and why; by the ids of their queues and their own."""
+
+    def __init__(self) -> None:
+        self._of_queue: dict[int, tuple[float, dict[int, str]]] = {}
+
+    def of(self, queue: int, now: float) -> Mapping[int, str]:
+        """Return the jobs of a queue that are left alone, each with the reason."""
+        until, jobs = self._of_queue.get(queue, (now, {}))
+        if now < until:
+            return jobs
+        self._of_queue.pop(queue, None)
+        return {}
+
+    def note(self, queue: int, job: int, reason: str, now: float) -> None:
+        """Note that the database has just refused to let a job start."""
+        self.of(queue, now)
+        self._of_queue.setdefault(queue, (now + REFUSED_SECONDS, {}))[1][job] = reason
 
 
 # Queues with throttlers

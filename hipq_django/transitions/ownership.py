@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.db import Error
 from django.db.models import Case, F, Q, When
 
 from hipq_django.database.locks import locked
@@ -31,7 +32,13 @@ def claim(jobs: Sequence[Job], worker: Worker, now: datetime, *, room: int) -> N
     for job in jobs:
         job.attempt += 1
     mark_claimed(jobs, worker, now, room)
-    if engine_for(worker.using).claim(jobs, worker, now) < len(jobs):
+    try:
+        claimed = engine_for(worker.using).claim(jobs, worker, now)
+    except Error:
+        for job in jobs:
+            job.attempt -= 1
+        raise
+    if claimed < len(jobs):
         raise DeclaredLostError
 
 

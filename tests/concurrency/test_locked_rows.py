@@ -442,6 +442,30 @@ def test_a_queue_that_stays_locked_is_named_once_and_its_end_too(
     assert len(claimed) == 1
 
 
+def test_a_queue_that_waits_for_a_locked_table_is_named_once_and_its_end_too(
+    declare: Declare, session: Session, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each pass finds it locked; the log is not to say so each time."""
+    declare("work")(succeed)
+    hipq.enqueue("work", job_key="k", queue="a")
+    worker = HandWorker()
+    worker.scheduler.locked_queues = LastingLocks(0.5)
+    lock_table(session, "hipq_answer")
+
+    with caplog.at_level(logging.WARNING, logger="hipq_django"):
+        worker.run_pass()
+        at_first = list(caplog.messages)
+        eventually(lambda: worker.run_pass() or caplog.messages, "it is named")
+        worker.run_pass()
+        session.roll_back()
+        claimed = worker.run_pass()
+
+    assert at_first == []
+    said = [(getattr(r, "event", ""), getattr(r, "queue", "")) for r in caplog.records]
+    assert said == [("queue_locked", "a"), ("queue_unlocked", "a")]
+    assert len(claimed) == 1
+
+
 def test_a_queue_in_which_nothing_waits_any_more_is_not_named(
     declare: Declare, session: Session, caplog: pytest.LogCaptureFixture
 ) -> None:

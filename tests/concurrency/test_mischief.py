@@ -13,7 +13,9 @@ from django.test.utils import CaptureQueriesContext
 import hipq_django as hipq
 from hipq_django.models import Job, Queue
 from hipq_django.models.catalog import get_queue
+from hipq_django.scheduler import context
 from hipq_django.scheduler.current_batch import REFUSED_SECONDS
+from hipq_django.scheduler.polling import REFUSED_SECONDS as REFUSED_START_SECONDS
 from tests.concurrency.sessions import PATIENCE_SECONDS
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
@@ -254,21 +256,84 @@ def test_what_the_database_refuses_alone_fails_alone(
 
 
 @pytest.mark.parametrize("limit", [0, 3])
-def test_a_job_that_the_database_refuses_to_start_stops_only_its_queue(
+def test_a_job_that_the_database_refuses_to_start_stops_only_itself(
     refuse: Refuse, limit: int
 ) -> None:
     get_queue("default", "a")
     Queue.objects.update(throttle_limit=limit)
-    refuse("NEW.state = 'running' AND NEW.job_key = 'refused'")
-    refused = hipq.enqueue("echo", job_key="refused", queue="a")
-    others = [hipq.enqueue("echo", queue=name) for name in "bc"]
+    refuse("NEW.state = 'running' AND NEW.job_key LIKE 'refused%'")
+    names = ["a", "refused 1", "b", "refused 2", *"cdefg"]
+    jobs = {name: hipq.enqueue("echo", job_key=name, queue="a") for name in names}
+    other = hipq.enqueue("echo", queue="b")
     worker = HandWorker()
 
-    worker.work_off()
+    for _ in range(5):
+        worker.work()
 
-    assert [Job.objects.get(pk=job.pk).outcome for job in others] == ["succeeded"] * 2
-    assert Job.objects.get(pk=refused.pk).state == "initial"
-    assert "too much" in Queue.objects.get(name="a").throttler_problem
+    others = [other, *(job for name, job in jobs.items() if "refused" not in name)]
+    assert {Job.objects.get(pk=job.pk).outcome for job in others} == {"succeeded"}
+    assert Job.objects.get(pk=jobs["refused 2"].pk).attempt == 0
+    problem = Queue.objects.get(name="a").throttler_problem
+    assert f"the database does not let job {jobs['refused 1'].pk} start: " in problem
+    assert problem.endswith("too much")
+
+
+def test_a_job_that_the_database_lets_start_again_is_started_and_nothing_is_held(
+    refuse: Refuse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse("NEW.state = 'running' AND NEW.timeout <> 7")
+    job = hipq.enqueue("echo")
+    worker, time = HandWorker(), Passing(monkeypatch)
+    for _ in range(3):
+        worker.work()
+    held = Queue.objects.get().throttler_problem
+    Job.objects.update(timeout=7)
+    worker.work()
+    early = Job.objects.get().state
+
+    time.seconds += REFUSED_START_SECONDS
+    worker.work()
+    worker.work()
+
+    assert (f"job {job.pk} start" in held, early) == (True, "initial")
+    assert Job.objects.get().outcome == "succeeded"
+    assert Queue.objects.get().throttler_problem == "NONE"
+
+
+def test_many_jobs_that_the_database_refuses_hide_nobody_behind_them(
+    refuse: Refuse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not all are looked for in one pass, which would be hundreds of statements."""
+    monkeypatch.setattr(context, "MAX_REFUSED", 3)
+    refuse("NEW.state = 'running' AND NEW.job_key LIKE 'refused%'")
+    hipq.enqueue_many([hipq.NewJob("echo", job_key=f"refused {n}") for n in range(10)])
+    behind = hipq.enqueue("echo")
+    worker = HandWorker(threads=4)
+
+    for _ in range(8):
+        worker.work()
+
+    assert Job.objects.get(pk=behind.pk).outcome == "succeeded"
+
+
+def test_a_response_that_the_database_refuses_to_hand_out_stops_only_itself(
+    declare: Declare, refuse: Refuse
+) -> None:
+    declare("asks")(lambda job: hipq.WAIT).on_response(lambda job, response: response)
+    jobs = [hipq.enqueue("asks", job_key=key) for key in ("a", "refused", "b")]
+    HandWorker().work()
+    for job in jobs:
+        hipq.complete("asks", job.job_key, "yes")
+    behind = hipq.enqueue("echo")
+    refuse("NEW.phase = 'response' AND NEW.job_key = 'refused'")
+    worker = HandWorker()
+
+    for _ in range(4):
+        worker.work()
+
+    rows = [Job.objects.get(pk=job.pk).outcome for job in (*jobs, behind)]
+    assert rows == ["succeeded", "NONE", "succeeded", "succeeded"]
+    assert f"job {jobs[1].pk} start" in Queue.objects.get().throttler_problem
 
 
 def test_a_result_that_is_refused_as_a_failure_too_is_named_once_and_tried_ever_more_seldom(
