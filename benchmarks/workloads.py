@@ -559,6 +559,44 @@ WORKLOADS = (
             Figure("fired", "jobs of the schedule", ""),
         ),
     ),
+    Workload(
+        "W26",
+        "What grows",
+        "What costs more the more there is of something, and has a bound. A worker that idles "
+        "beside 100,000 jobs which a throttler holds: its share of a core, its sessions in "
+        "PostgreSQL included, and what the database writes to its log. The search for jobs with "
+        "the rank of a former order, among 100,000. The search for answers that have missed their "
+        "job, among 50,000 early ones. What a claim reads and writes of a `RateLimit` with 99,000 "
+        "starts. A job that runs, fails and is decided after 100,000 attempts.",
+        "growing",
+        {
+            "held": 100_000,
+            "idle_seconds": 10,
+            "waiting": 100_000,
+            "early": 50_000,
+            "starts": 99_000,
+            "attempts": 100_000,
+            "turns": 20,
+        },
+        {
+            "held": 1_000,
+            "idle_seconds": 1,
+            "waiting": 1_000,
+            "early": 1_000,
+            "starts": 99_000,
+            "attempts": 1_000,
+            "turns": 5,
+        },
+        (
+            Figure("held_core_percent", "beside held jobs", "% of a core", False, 1),
+            Figure("held_wal_kb_per_second", "log", "kB/s", False, 1),
+            Figure("order_ms", "former order", "ms", False, 1),
+            Figure("early_ms", "early answers", "ms", False, 1),
+            Figure("rate_limit_ms", "`RateLimit`", "ms", False, 2),
+            Figure("rate_limit_kb", "its starts", "kB", False, 1),
+            Figure("decision_ms", "decision", "ms", False, 1),
+        ),
+    ),
 )
 
 

@@ -19,6 +19,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 HIPQ: dict[str, dict[str, Any]] = {
     "default": {
         "QUEUES": {
+            "held": {"THROTTLERS": ["benchmarks.hipq.limits.hold_all"]},
             "idle": {},
             "limited": {"THROTTLE_LIMIT": 10},
             "tenants": {"THROTTLERS": ["benchmarks.hipq.limits.by_tenant"]},

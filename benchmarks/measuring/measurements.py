@@ -125,14 +125,14 @@ def latency(runner: Runner, sizes: Sizes) -> Figures:
             runner.enqueue("stamp", number)
             committed[number] = time.monotonic_ns()
         await_count(workers, sizes["jobs"] + 1)
-        idle = _core_percent(workers, sizes["idle_seconds"])
+        idle = core_percent(workers, sizes["idle_seconds"])
     delays = [(stamps().moment(n) - at) / 1e6 for n, at in committed.items()]
     # A worker may begin before the enqueuing process is given the processor again.
     yield from percentiles([max(delay, 0.0) for delay in delays]).items()
     yield "idle_core_percent", idle
 
 
-def _core_percent(workers: Workers, seconds: float) -> float:
+def core_percent(workers: Workers, seconds: float) -> float:
     """Return what workers and their sessions in PostgreSQL use of a core."""
     time.sleep(SETTLED_SECONDS)
     pids = [*workers.pids(), *sessions()]
