@@ -12,12 +12,13 @@ from hipq_django.api.control import read_row
 from hipq_django.api.enqueueing import announce_new, insert
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
+from hipq_django.database.locks import for_key_share
 from hipq_django.database.transactions import check_commits
 from hipq_django.dependencies.following import store
 from hipq_django.domain.dependencies import PART, was_ended_by
 from hipq_django.domain.states import Outcome
 from hipq_django.exceptions import InvalidJobError
-from hipq_django.models import Job, Link
+from hipq_django.models import Batch, Job, Link
 from hipq_django.models.references import Keyed, final_job, twin, verb
 
 MOST_LOOKED_AT = 100
@@ -53,9 +54,11 @@ def _requeue_with_dependents(origin: Job) -> Job:
     using = origin.using
     copies: dict[int, Job] = {}
     with transaction.atomic(using=using):
-        for job in [origin, *_taken_down(origin)]:
+        old = [origin, *_taken_down(origin)]
+        batches = _batches_of(old, using)
+        for job in old:
             fresh = copy_of_final(job)
-            fresh.batch_id = job.batch_id
+            fresh.batch_id = job.batch_id if job.batch_id in batches else None
             if job is not origin:
                 hold(fresh)
             insert(fresh, using)
@@ -64,6 +67,15 @@ def _requeue_with_dependents(origin: Job) -> Job:
             store(_links_as_before(job, fresh, copies), held, using)
         announce_new([copies[origin.pk]], using)
     return copies[origin.pk]
+
+
+def _batches_of(jobs: Sequence[Job], using: str) -> set[int]:
+    """Return the batches of jobs, without those that were pruned; none of them is pruned now."""
+    ids = {job.batch_id for job in jobs if job.batch_id}
+    if not ids:
+        return ids
+    rows = Batch.objects.using(using).filter(pk__in=ids).order_by("pk")
+    return {batch.pk for batch in for_key_share(rows)}
 
 
 def has_taken_down(job: Job) -> bool:

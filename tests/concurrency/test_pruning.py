@@ -16,7 +16,7 @@ from hipq_django.answers.api import answer_callback
 from hipq_django.answers.callback_urls import Token
 from hipq_django.conf.instances import get_instance
 from hipq_django.maintenance import retention
-from hipq_django.models import Answer, Attempt, Job
+from hipq_django.models import Answer, Attempt, Batch, Job
 from tests.concurrency.sessions import Session, errors_of, run_together, wait_until_blocked
 from tests.running import run_due_jobs
 
@@ -98,3 +98,33 @@ def test_a_final_job_is_not_pruned_between_the_look_for_it_and_the_storing_of_it
         session.roll_back()
 
         assert answering.result(30).job == job
+
+
+def ended_in_batch() -> Job:
+    with hipq.batch("orders") as batch:
+        job = batch.enqueue(hipq.NewJob("boom"))
+    run_due_jobs()
+    return job
+
+
+@pytest.mark.postgres
+def test_a_batch_in_which_a_job_is_just_requeued_is_not_pruned(session: Session) -> None:
+    job = ended_in_batch()
+    session.begin()
+    session(lambda: hipq.requeue(job, dependents=True))
+    Job.objects.filter(pk=job.pk).delete()
+
+    counts = prune()
+    session.commit()
+
+    assert counts["batches"] == 0
+    assert Job.objects.get().batch == Batch.objects.get()
+
+
+def test_a_job_that_is_requeued_after_its_batch_was_pruned_has_none() -> None:
+    job = ended_in_batch()
+    Batch.objects.all().delete()
+
+    again = hipq.requeue(job, dependents=True)
+
+    assert Job.objects.get(pk=again.pk).batch_id is None
