@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from inspect import signature
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from django.db import IntegrityError, transaction
 
@@ -30,6 +29,24 @@ from hipq_django.flow.models import Message, Node, NodePort
 from hipq_django.flow.ports import lock_against_deletion, set_channels
 from hipq_django.flow.values import NOTHING, is_same
 from hipq_django.models.catalog import get_job_type, get_queue
+
+
+class StartOptions(TypedDict, total=False):
+    """The options of `flow.start` that say what a node is to be."""
+
+    args: Sequence[Any]
+    parent: Node | None
+    name: str | None
+    alias: str | None
+    at: datetime | float | None
+    by: str
+    inputs: Mapping[str, Mapping[str, Any]] | None
+    outputs: Mapping[str, Mapping[str, Any]] | None
+    data: Mapping[str, Sequence[Any]] | None
+    job: Mapping[str, Any] | None
+    run: bool
+    on_conflict: Literal["raise", "return"]
+
 
 OF_JOBS = ("priority", "throttle_factor", "timeout", "time_windows", "queue", "data")
 """What `job=` may say of the jobs of a node's runs."""
@@ -79,8 +96,7 @@ def start(  # noqa: PLR0913 - the options of a node, by their names
     return node
 
 
-OPTIONS = {*signature(start).parameters, "on_conflict"} - {"component", "instance"}
-"""The names of the options of `flow.start` that say what a node is to be."""
+OPTIONS = set(StartOptions.__annotations__)
 
 _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "args": (lambda value: isinstance(value, list | tuple), "a list"),

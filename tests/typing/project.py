@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 import hipq_django as hipq
+from hipq_django import flow
 
 # Job types
 
@@ -165,3 +166,14 @@ async def async_verbs(job: hipq.Job) -> None:
     await hipq.cancel(job)  # mistake
     hipq.arequeue(job).pk  # mistake
     await sync_stock.aenqueue(7)  # mistake
+
+
+# Flows
+
+
+def flows() -> None:
+    shop: flow.Node = flow.start("shop.orders", alias="shop", on_conflict="return")
+    flow.start("shop.orders", parent=shop, data={"order": [1]}, job={"priority": 5}, run=False)
+    flow.start("shop.orders", alais="shop")  # mistake
+    flow.start("shop.orders", data=[1])  # mistake
+    flow.start("shop.orders", on_conflict="keep")  # mistake

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 from asgiref.sync import sync_to_async
 from django.db.models import Q
@@ -18,6 +18,7 @@ from hipq_django.domain.serialization import to_json
 from hipq_django.flow import creating, lifecycle
 from hipq_django.flow.aliases import find
 from hipq_django.flow.connecting import disconnect
+from hipq_django.flow.creating import StartOptions
 from hipq_django.flow.declared_ports import ANY, PortOptions
 from hipq_django.flow.declaring import find_component
 from hipq_django.flow.exceptions import AliasTakenError, FamilyError, GraphError
@@ -64,7 +65,7 @@ def checked_spec(spec: object, **options: Any) -> Spec:
 
 
 @naming_twin("flow.start")
-def start(component: Any, *, instance: str = DEFAULT, **options: Any) -> Node:
+def start(component: Any, *, instance: str = DEFAULT, **options: Unpack[StartOptions]) -> Node:
     """Create a node of a component, or of a graph, and let it run; all of it or nothing.
 
     `component` is the name of a component or of a graph, which code declares or the database has, a
@@ -76,12 +77,13 @@ def start(component: Any, *, instance: str = DEFAULT, **options: Any) -> Node:
     data; and `run=False` if it is to wait for messages.
     """
     creating.check_given(options)
-    returns = options.pop("on_conflict", None) == "return"
+    given: dict[str, Any] = {**options}
+    returns = given.pop("on_conflict", None) == "return"
     spec = _spec_of(component, instance)
     try:
         if spec is None:
-            return creating.start(component, instance=instance, **options)
-        return _start_graph(spec, instance, **options)
+            return creating.start(component, instance=instance, **given)
+        return _start_graph(spec, instance, **given)
     except AliasTakenError as error:  # before, or by somebody who was quicker
         if returns:
             return error.node

@@ -122,13 +122,13 @@ def test_an_option_that_is_unknown_is_refused_with_the_nearest_name(component: A
     with pytest.raises(
         hipq.UnknownOptionError, match="unknown option 'alais', did you mean 'alias'"
     ):
-        flow.start(component, alais="shop")
+        flow.start(component, alais="shop")  # type: ignore[call-arg]  # what is refused
     assert not flow.Node.objects.exists()
 
 
 def test_job_options_are_a_dict() -> None:
     with pytest.raises(hipq.InvalidJobError, match=r"job=\[1\]; give a dict"):
-        flow.start(Double, job=[1])
+        flow.start(Double, job=[1])  # type: ignore[arg-type]  # what is refused
 
 
 NUL = "a\0"

@@ -251,7 +251,7 @@ SECRETS = {"card": "4711-0815", "customer": {"iban": "DE00", "name": "Ann"}}
 
 
 def test_sensitive_fields_are_masked(user_with: Callable[..., Api]) -> None:
-    data = {"card": {"default": "4711-0815"}, "order": {"default": SECRETS}}
+    data: dict[str, Any] = {"card": {"default": "4711-0815"}, "order": {"default": SECRETS}}
     node = flow.start("t.pays", args=[SECRETS], inputs=data, run=False)
     node.state.set(SECRETS)
     spec = {"nodes": {"a": {"component": "t.pays", "args": [SECRETS]}}}
