@@ -1,7 +1,7 @@
 """The page of guarantees: its diagram is the state machine, and each of its races is acted out.
 
-What it says of unique jobs, of jobs that follow others, of schedules and of flows is held by tests
-elsewhere, which it names.
+What it says of faults, of unique jobs, of jobs that follow others, of schedules and of flows is
+held by tests elsewhere, which it names.
 """
 
 from __future__ import annotations
@@ -87,6 +87,7 @@ KNOWN_TESTS = {
 }
 ABOUT_FLOWS = GUARANTEES.tables("Flows")
 TESTED_ELSEWHERE = [
+    *GUARANTEES.tables("When something is wrong"),
     *GUARANTEES.tables("Unique jobs, jobs that follow others, schedules"),
     *ABOUT_FLOWS,
 ]
