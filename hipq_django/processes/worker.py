@@ -88,7 +88,7 @@ class WorkerProcess(RegisteredProcess):
         """Whether the rows of queues and job types say what the setting and this code say."""
         self._is_declared = False
         """Whether the rows of schedules say what this worker's code declares."""
-        self._stirred = 0.0
+        self._woken_at = 0.0
         self._began_pass = steady()
         self._is_asleep = False
         self._takes_writers_together = takes_writers_together(self.using)
@@ -128,7 +128,7 @@ class WorkerProcess(RegisteredProcess):
 
     def _wake_up(self, queue: str) -> None:
         """Probe at once, and often for a while: more jobs may come without waking workers."""
-        self._stirred = time.monotonic()
+        self._woken_at = time.monotonic()
         if queue:
             self.scheduler.rotation.put_first(queue)
         self._wake()
@@ -161,14 +161,14 @@ class WorkerProcess(RegisteredProcess):
             self._drain_ends = min(self._drain_ends, steady() + self.options.drain_seconds)
 
     @property
-    def _lets_go(self) -> bool:
+    def _puts_back_handlers(self) -> bool:
         """Whether it is to put back the executing jobs."""
         return self._stops > 1 or steady() >= self._drain_ends
 
     @property
     def has_abandoned_handlers(self) -> bool:
         """Whether handlers that this worker has abandoned may still be running."""
-        return self._lets_go
+        return self._puts_back_handlers
 
     # Working
 
@@ -271,7 +271,7 @@ class WorkerProcess(RegisteredProcess):
 
     def _poll_seconds(self) -> float:
         """Return how long to wait for something new before looking again."""
-        idle = time.monotonic() - self._stirred
+        idle = time.monotonic() - self._woken_at
         if idle < LIVELY_SECONDS:
             return max(LIVELY_POLL_SECONDS, idle / 4)  # sooner than any schedule needs
         usual = LISTENING_POLL_SECONDS if self.listener.is_listening else POLL_SECONDS
@@ -353,7 +353,7 @@ class WorkerProcess(RegisteredProcess):
         self._announce(Worker.State.STOPPING)
         self._release(self.pool.take_backlog())
         self.writer.close()
-        while self.batch and not (self._lets_go or self._is_cut_off()):
+        while self.batch and not (self._puts_back_handlers or self._is_cut_off()):
             self._standstill.note((len(self.batch), len(self.pool.executing())))
             self._try(self._persist)
         if self._is_cut_off():

@@ -144,7 +144,7 @@ def _write(results: Sequence[Result], worker: Worker, now: datetime) -> None:
     _release([r for r in results if isinstance(r, Released)], using, now)
     _fail([r for r in results if isinstance(r, Failed)], worker, now)
     for decided in [r for r in results if isinstance(r, Decided)]:
-        _conclude(decided, using, now)
+        _apply_decision(decided, using, now)
 
 
 def _wait(expected: Mapping[int, Expects], using: str, now: datetime) -> None:
@@ -199,7 +199,7 @@ def _fail(results: Sequence[Failed], worker: Worker, now: datetime) -> None:
     announce(job_failed, ((r.claim.job, failed_values(r.error)) for r in results), using, raised)
 
 
-def _conclude(result: Decided, using: str, now: datetime) -> None:
+def _apply_decision(result: Decided, using: str, now: datetime) -> None:
     """Move one job on from error, as its retry handler decided."""
     decision = result.decision
     if not isinstance(decision, GiveUp) and _retry(result, decision, using, now):
