@@ -38,17 +38,21 @@ class Fields:
         self._sentence = sentence
 
     def __str__(self) -> str:
-        text = " ".join([f"{name}={_shown(value)}" for name, value in self._fields.items()])
+        text = " ".join(
+            [
+                # The first asks are quick, and enough for most values.
+                f"{name}={value}"
+                if type(value) is int or (type(value) is str and value.isidentifier())
+                else f"{name}={_shown(value)}"
+                for name, value in self._fields.items()
+            ]
+        )
         return f"{text}: {self._sentence}" if self._sentence else text
 
     __repr__ = __str__  # Sentry sends the arguments of a line by it
 
 
 def _shown(value: Any) -> str:
-    if type(value) is int:
-        return str(value)
-    if type(value) is str:
-        return value if _is_plain(value) else repr(value)
     if isinstance(value, float):
         return f"{value:g}"
     text = str(value)

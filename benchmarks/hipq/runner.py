@@ -66,7 +66,7 @@ class HipqRunner(Runner):
 
     def finish_all(self) -> None:
         """Let no job be live any more."""
-        hipq.cancel_many(Job.objects.all())
+        hipq.cancel_many(Job.objects.live())
 
     def schedule_ticks(self) -> None:
         """Make the schedule."""

@@ -103,10 +103,7 @@ class Failure:
 
     def is_a(self, *classes: type[BaseException]) -> bool:
         """Return whether the exception is an instance of one of `classes`."""
-        for kind in classes:  # noqa: SIM110 - asked of each failure, and dear otherwise
-            if dotted_name(kind) in self.classes:
-                return True
-        return False
+        return _is_any(tuple(self.classes), classes)
 
 
 class Counts(NamedTuple):
@@ -152,6 +149,12 @@ def class_names(kind: type) -> tuple[str, ...]:
 @lru_cache(maxsize=2_000)
 def _dotted_name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
+
+
+@lru_cache(maxsize=2_000)
+def _is_any(names: tuple[str, ...], classes: tuple[type, ...]) -> bool:
+    """Asked of each failure several times, nearly always the same."""
+    return any(dotted_name(kind) in names for kind in classes)
 
 
 @lru_cache(maxsize=2_000)
