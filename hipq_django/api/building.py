@@ -139,7 +139,9 @@ class Builder:
         if queue is not None:
             checked_name("queue", queue)
         row = self._job_type(job_type)
-        place = row.queue if queue is None else self._queue(queue, job_type)
+        # Its own queue was read with it; `django.tasks` always names the queue.
+        is_own = queue is None or queue == row.queue.name
+        place = row.queue if is_own else self._queue(queue or "", job_type)
         template = self._templates[job_type, queue] = new_job(
             place,
             row,

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from traceback import format_exception
 from typing import Any
 
 from django.utils import timezone
 
 from hipq_django.domain.parts import WAIT_FOR
 from hipq_django.domain.retries import WAIT, Failure, GiveUp, Snooze, class_names, decide
+from hipq_django.domain.tracebacks import format_exception
 from hipq_django.domain.validation import checked_result
 from hipq_django.models import Job
 from hipq_django.tasks_backend import configured
@@ -91,7 +91,7 @@ def _finish(
     for name, now in ended.items():
         object.__setattr__(result, name, now)
     if error is not None:
-        trace = "".join(format_exception(error))
+        trace = format_exception(error)
         result.errors.append(TaskError(exception_class_path=path_of(type(error)), traceback=trace))
     if len(_told) >= MOST_REMEMBERED:  # of jobs that others had taken over meanwhile
         _told.clear()
