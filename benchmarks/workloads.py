@@ -571,6 +571,7 @@ WORKLOADS = (
         "growing",
         {
             "held": 100_000,
+            "settle_seconds": 20,
             "idle_seconds": 10,
             "waiting": 100_000,
             "early": 50_000,
@@ -580,6 +581,7 @@ WORKLOADS = (
         },
         {
             "held": 1_000,
+            "settle_seconds": 1,
             "idle_seconds": 1,
             "waiting": 1_000,
             "early": 1_000,
