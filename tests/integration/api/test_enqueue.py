@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 from pytest_django import DjangoAssertNumQueries
 
 import hipq_django as hipq
@@ -286,3 +287,16 @@ def test_a_declared_type_can_be_enqueued_from_async_code(charge_card: Any) -> No
     job = async_to_sync(charge_card.aenqueue)({"order": 1})
 
     assert Job.objects.get(pk=job.pk).job_type.name == "charge_card"
+
+
+def test_the_queue_of_the_type_is_not_read_again_if_it_is_named() -> None:
+    """As `django.tasks` names the queue of each task."""
+    for _ in range(2):  # until the type is known
+        hipq.enqueue("echo")
+    with CaptureQueriesContext(connection) as without:
+        hipq.enqueue("echo")
+    with CaptureQueriesContext(connection) as named:
+        job = hipq.enqueue("echo", queue="default")
+
+    assert len(named) == len(without)
+    assert job.queue.name == "default"
