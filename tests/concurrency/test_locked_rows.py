@@ -418,6 +418,24 @@ def lock_queue(session: Session, queue: Queue) -> None:
     session(lambda: Queue.objects.select_for_update().get(pk=queue.pk))
 
 
+def assert_named_once(
+    worker: HandWorker, session: Session, caplog: pytest.LogCaptureFixture, queue: str
+) -> None:
+    """Check that a lock of `session` is named once, and its end; then the queue's job starts."""
+    with caplog.at_level(logging.WARNING, logger="hipq_django"):
+        worker.run_pass()
+        at_first = list(caplog.messages)
+        eventually(lambda: worker.run_pass() or caplog.messages, "it is named")
+        worker.run_pass()
+        session.roll_back()
+        claimed = worker.run_pass()
+
+    assert at_first == []
+    said = [(getattr(r, "event", ""), getattr(r, "queue", "")) for r in caplog.records]
+    assert said == [("queue_locked", queue), ("queue_unlocked", queue)]
+    assert len(claimed) == 1
+
+
 def test_a_queue_that_stays_locked_is_named_once_and_its_end_too(
     declare: Declare, session: Session, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -428,42 +446,20 @@ def test_a_queue_that_stays_locked_is_named_once_and_its_end_too(
     worker.scheduler.locked_queues = LastingLocks(0.5)
     lock_queue(session, queue)
 
-    with caplog.at_level(logging.WARNING, logger="hipq_django"):
-        worker.run_pass()
-        at_first = list(caplog.messages)
-        eventually(lambda: worker.run_pass() or caplog.messages, "it is named")
-        worker.run_pass()
-        session.roll_back()
-        claimed = worker.run_pass()
-
-    assert at_first == []
-    said = [(getattr(r, "event", ""), getattr(r, "queue", "")) for r in caplog.records]
-    assert said == [("queue_locked", "limited"), ("queue_unlocked", "limited")]
-    assert len(claimed) == 1
+    assert_named_once(worker, session, caplog, "limited")
 
 
 def test_a_queue_that_waits_for_a_locked_table_is_named_once_and_its_end_too(
     declare: Declare, session: Session, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each pass finds it locked; the log is not to say so each time."""
-    declare("work")(succeed)
-    hipq.enqueue("work", job_key="k", queue="a")
+    declare("work", queue="a")(succeed)
+    hipq.enqueue("work", job_key="k")
     worker = HandWorker()
     worker.scheduler.locked_queues = LastingLocks(0.5)
     lock_table(session, "hipq_answer")
 
-    with caplog.at_level(logging.WARNING, logger="hipq_django"):
-        worker.run_pass()
-        at_first = list(caplog.messages)
-        eventually(lambda: worker.run_pass() or caplog.messages, "it is named")
-        worker.run_pass()
-        session.roll_back()
-        claimed = worker.run_pass()
-
-    assert at_first == []
-    said = [(getattr(r, "event", ""), getattr(r, "queue", "")) for r in caplog.records]
-    assert said == [("queue_locked", "a"), ("queue_unlocked", "a")]
-    assert len(claimed) == 1
+    assert_named_once(worker, session, caplog, "a")
 
 
 def test_a_queue_in_which_nothing_waits_any_more_is_not_named(
