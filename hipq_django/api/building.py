@@ -140,8 +140,10 @@ class Builder:
             checked_name("queue", queue)
         row = self._job_type(job_type)
         # Its own queue was read with it; `django.tasks` always names the queue.
-        is_own = queue is None or queue == row.queue.name
-        place = row.queue if is_own else self._queue(queue or "", job_type)
+        if queue is None or queue == row.queue.name:
+            place = row.queue
+        else:
+            place = self._queue(queue, job_type)
         template = self._templates[job_type, queue] = new_job(
             place,
             row,
