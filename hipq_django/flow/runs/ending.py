@@ -18,7 +18,7 @@ from django.db import DatabaseError, transaction
 from hipq_django import events, transitions
 from hipq_django.api.finishing import LOCK_SECONDS
 from hipq_django.database import clock
-from hipq_django.database.errors import is_locked_out, is_refusal
+from hipq_django.database.errors import is_locked_out, is_outage, is_refusal
 from hipq_django.database.locks import locked
 from hipq_django.database.lookups import ids_in
 from hipq_django.database.transactions import worker_transaction
@@ -90,15 +90,29 @@ def write(results: Sequence[Result], worker: Worker, now: datetime, persist: Per
     """Write results and what their runs have done; one by one if they do not go together."""
     alone = [r for r in results if _is_ended_alone(r)]
     together = [r for r in results if not _is_ended_alone(r)]
-    persisted = Persisted([], [], [])
-    if len(together) > 1:
-        try:
-            with worker_transaction(worker.using):
-                persisted = _write(together, worker, now, persist, counts=True)
-            together = []
-        except (ConflictError, LockedPortError, HipqError, DatabaseError):
-            pass  # each by itself shows which of them it concerns
-    return persisted.joined(_write_each([*together, *alone], worker, now, persist))
+    persisted = _write_together(together, worker, now, persist) if len(together) > 1 else None
+    if persisted is not None:
+        return persisted.joined(_write_each(alone, worker, now, persist))
+    return _write_each([*together, *alone], worker, now, persist)
+
+
+def _write_together(
+    results: Sequence[Result], worker: Worker, now: datetime, persist: Persist
+) -> Persisted | None:
+    """Write results in one transaction; return None if one of them does not let that happen.
+
+    What was written counts only once it is committed: a commit may fail, too.
+    """
+    try:
+        with worker_transaction(worker.using):
+            persisted = _write(results, worker, now, persist, counts=True)
+    except (ConflictError, LockedPortError, HipqError):
+        return None
+    except DatabaseError as error:
+        if is_outage(error):
+            raise
+        return None
+    return persisted
 
 
 def _write_each(

@@ -46,26 +46,40 @@ def dies(worker: FlowWorker) -> FlowWorker:
     return FlowWorker()
 
 
+@pytest.mark.parametrize("runs", [1, 2])
 @pytest.mark.parametrize("after_break", [goes_on, dies])
-def test_messages_count_once_whichever_moment_of_a_run_breaks(after_break: AfterBreak) -> None:
-    """Before and after each statement and commit, from the wake to the end of the run."""
+def test_messages_count_once_whichever_moment_of_a_run_breaks(
+    after_break: AfterBreak, runs: int
+) -> None:
+    """Before and after each statement and commit, from the wake to the end of the run.
+
+    Several runs are ended by one transaction; one, by itself.
+    """
     for at in count(1):
         assert at < MAX_MOMENTS, "the run has no end"
-        node, target = flow.start(Double, run=False), flow.start(Double, run=False)
-        node.outputs["out"].connect(target.inputs["number"])
-        target.pause()
-        node.inputs["number"].write_many([1, 2])
+        pairs = [_pair() for _ in range(runs)]
         worker = FlowWorker()
         with breaking(at) as faults:
             run_once(worker)
-        after_break(worker).work_off()
+        survivor = after_break(worker)
+        survivor.work_off()
 
-        assert target.inputs["number"].peek(9) == [2, 4], faults.place
-        assert node.inputs["number"].size == 0, faults.place
-        assert node.status == "completed", faults.place
+        for node, target in pairs:
+            assert target.inputs["number"].peek(9) == [2, 4], faults.place
+            assert node.inputs["number"].size == 0, faults.place
+            assert node.status == "completed", faults.place
+        assert not list(survivor.batch), faults.place
         if not faults.place:
             break
         Message.objects.all().delete()
+
+
+def _pair() -> tuple[flow.Node, flow.Node]:
+    node, target = flow.start(Double, run=False), flow.start(Double, run=False)
+    node.outputs["out"].connect(target.inputs["number"])
+    target.pause()
+    node.inputs["number"].write_many([1, 2])
+    return node, target
 
 
 def run_once(worker: FlowWorker) -> None:
