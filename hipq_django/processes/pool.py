@@ -82,12 +82,11 @@ class ThreadPool:
 
         A thread that executes a slow job will start none of them soon.
         """
-        if self.batch.is_full:
-            return 0
         lately = steady() - AHEAD_SECONDS
         slow = sum(claim.started_at < lately for claim in self.executing())
         wanted = (self.threads - slow) * AHEAD_SECONDS / self._mean_seconds
-        return max(0, min(2 * PAGE_SIZE, int(wanted)) - max(self.batch.unfinished, self.threads))
+        most = min(2 * PAGE_SIZE, int(wanted), self.batch.room)
+        return max(0, most - max(self.batch.unfinished, self.threads))
 
     @property
     def backlog(self) -> int:

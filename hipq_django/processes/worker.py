@@ -256,6 +256,8 @@ class WorkerProcess(RegisteredProcess):
         scheduler, pool = self.scheduler, self.pool
         if scheduler.contended:
             self._sleep(self.contended_seconds())
+        elif scheduler.moved and self.batch.has_many:
+            return
         elif not (scheduler.moved and pool.free_slots() + pool.prefetch_slots()):
             self._sleep(FLUSH_SECONDS if len(self.batch) > pool.threads else self._poll_seconds())
         elif not scheduler.rotation.has_more:

@@ -61,6 +61,9 @@ from hipq_django.transitions.values import (
     snapshot,
 )
 
+WRITE_SECONDS = 0.025
+"""After this time a pass begins to write no more results: what is due waits meanwhile."""
+
 MAX_QUEUES_PER_CLAIM = 50
 """How many plain queues one statement claims from; usually a few of them fill the slots."""
 
@@ -99,7 +102,7 @@ class BatchScheduler(SchedulerContext):
         self.admitted, self.moved, self.contended, self.contended_seconds = 0, 0, False, 0.0
         self._look_after_reservations()
         if not self.refill():
-            self.persist_batch(hold_back=not self.full_queues)  # 3
+            self.persist_batch(hold_back=not self.full_queues, seconds=WRITE_SECONDS)  # 3
             if companions.registered:
                 self.doing = "companions", ()
                 self.moved += companions.stir(self.config)
@@ -169,18 +172,19 @@ class BatchScheduler(SchedulerContext):
             self.moved += before - len(lease.results)
         return True
 
-    def persist_batch(self, *, hold_back: bool = False) -> list[Result]:
+    def persist_batch(self, *, hold_back: bool = False, seconds: float = inf) -> list[Result]:
         """Write the results of the batch; return all that left it, including late ones.
 
-        With `hold_back` they may wait for a moment, if more are about to come.
+        With `hold_back` they may wait for a moment, if more are about to come. What is not begun
+        after so many `seconds` is left for the next pass: due jobs wait meanwhile.
         """
         self.doing = "results", ()
         results = self.batch.lease(more_come=hold_back and self.runner.backlog > 0)
-        written = self.persist_leased(results)
+        written = self.persist_leased(results, steady() + seconds)
         self.moved += len(written)
         return written
 
-    def persist_leased(self, lease: Lease) -> list[Result]:
+    def persist_leased(self, lease: Lease, until: float = inf) -> list[Result]:
         """Do the same with results that are leased already; also beside a pass, in a thread."""
         results = lease.results
         if not results:
@@ -188,28 +192,31 @@ class BatchScheduler(SchedulerContext):
         with lease:
             if any(isinstance(r, Released) and r.claim.start_by < inf for r in results):
                 self.start_delay.too_short()
-            written = persist_leased(lease, results, self.worker)
+            written = persist_leased(lease, results, self.worker, until)
         self.held_scans.forget_all(result.claim.snapshot.queue.id for result in written)
         return written
 
     # 1 what is due
 
     def _next_due(self) -> Iterator[Sequence[QueueWork]]:
-        """Yield the queues that are next in the rotation; then, where needed, those of a probe."""
+        """Yield the queues that are next in the rotation, or those of a probe if one is due."""
         first = self.rotation.pop_next()
         for work in first:
             self.held_scans.forget(work.queue.pk)
-        yield first
-        if not (self.admitted and self.pacer.defer_probe(time.monotonic())):
-            yield self.fetch_due()
+        if self._places <= 0:
+            self.rotation.keep_rest(first)
+            return
+        if self.pacer.defer_probe(time.monotonic()):
+            yield first
+            if self.admitted:
+                return
+        yield self.fetch_due()
 
     def fetch_due(self) -> list[QueueWork]:
         """Return the queues that have something to do; one query, no locks.
 
         It scans from the start of each queue, or from its low-water mark where that is slow.
         """
-        if self._places <= 0:
-            return []
         self.doing = "probe", ()
         now, began = clock.now(self.using), time.monotonic()
         full_scan = self.pacer.is_full_scan_due(began)
@@ -220,8 +227,9 @@ class BatchScheduler(SchedulerContext):
             work.queue.low_water_mark = work.queue.low_water_mark_at(work.first_rank, now)
         if self.locked_queues:
             self.locked_queues.keep({work.queue.pk for work in found if has_startable(work)})
-        self.pacer.record(began, time.monotonic(), full_scan=full_scan)
-        return self.rotation.after_probe(found)
+        due = self.rotation.after_probe(found)
+        self.pacer.record(began, time.monotonic(), full_scan=full_scan, has_found=bool(due))
+        return due
 
     def _bounds(self, queue: Queue, now: datetime, *, full_scan: bool) -> ScanBounds:
         is_strict = not (_throttlers_of(queue) or self.types.unknown)

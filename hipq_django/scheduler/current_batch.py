@@ -114,9 +114,19 @@ class CurrentBatch:
         return len(self._claims) - self.unfinished
 
     @property
+    def room(self) -> int:
+        """How many more results may wait; while there is none, no more jobs may be claimed."""
+        return max(0, MAX_UNWRITTEN - self.unwritten)
+
+    @property
     def is_full(self) -> bool:
         """Whether so many results wait that no more jobs may be claimed."""
-        return self.unwritten >= MAX_UNWRITTEN
+        return not self.room
+
+    @property
+    def has_many(self) -> bool:
+        """Whether so many results wait for the scheduler that it writes them at once."""
+        return len(self._results) >= FLUSH_RESULTS and not self._is_writers
 
     def add(self, claims: Iterable[Claim]) -> None:
         """Add committed claims."""

@@ -11,17 +11,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from datetime import datetime
 from functools import partial
+from math import inf
 
 from django.db import Error, connections, transaction
 
 from hipq_django import events, transitions
 from hipq_django.answers import early
 from hipq_django.database import clock
+from hipq_django.database.clock import steady
 from hipq_django.database.errors import is_locked_out, is_refusal, may_pass
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.models import Worker
 from hipq_django.scheduler import companions
-from hipq_django.scheduler.current_batch import Lease
+from hipq_django.scheduler.current_batch import FLUSH_RESULTS, Lease
 from hipq_django.transitions.reports import log_results
 from hipq_django.transitions.values import (
     Decided,
@@ -46,10 +48,17 @@ PASSING_SECONDS = 5.0
 """How long a result is tried again if its refusal may pass; then it counts as refused."""
 
 
-def persist_leased(lease: Lease, results: Sequence[Result], worker: Worker) -> list[Result]:
-    """Persist leased results; return those that left the batch, also those that came too late."""
+def persist_leased(
+    lease: Lease, results: Sequence[Result], worker: Worker, until: float = inf
+) -> list[Result]:
+    """Persist leased results; return those that left the batch, also those that came too late.
+
+    After the moment `until`, by the steady clock, nothing more is begun.
+    """
     for part in _parts(results):
         _persist_part(lease, part, worker)
+        if steady() >= until:
+            break
     if not lease.results:  # as nearly always
         return list(results)
     return [result for result in results if result not in lease]
@@ -82,13 +91,14 @@ _WRITTEN_LIKE = {Decided: Failed, Released: Snoozed}
 
 
 def _of_size(results: Sequence[Result]) -> Iterator[list[Result]]:
-    if results and sum([result.size for result in results]) <= MAX_BYTES:  # as nearly always
+    is_small = sum([result.size for result in results]) <= MAX_BYTES
+    if is_small and len(results) <= FLUSH_RESULTS:  # as nearly always
         yield list(results)
         return
     part: list[Result] = []
     size = 0
     for result in results:
-        if part and size + result.size > MAX_BYTES:
+        if part and (len(part) == FLUSH_RESULTS or size + result.size > MAX_BYTES):
             yield part
             part, size = [], 0
         part.append(result)

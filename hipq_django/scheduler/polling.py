@@ -58,7 +58,8 @@ class ProbePacer:
     def defer_probe(self, now: float) -> bool:
         """Put the next probe off if the last one is recent enough; return whether it was.
 
-        The first call after a probe begins the time that the others may be kept waiting.
+        After a probe that found nothing, the first call begins the time that the others may be
+        kept waiting: an idle worker that is woken serves the queue that has called it at once.
         """
         if self._waiting_since is None:
             self._waiting_since = now
@@ -69,9 +70,9 @@ class ProbePacer:
         """Return whether to scan from the start of each queue; else from its low-water mark."""
         return now >= self._next_full_scan
 
-    def record(self, began: float, ended: float, *, full_scan: bool) -> None:
+    def record(self, began: float, ended: float, *, full_scan: bool, has_found: bool) -> None:
         """Note a probe. A slow full scan says nothing about probes from the low-water marks."""
-        self._waiting_since = None
+        self._waiting_since = ended if has_found else None
         if full_scan and ended - began > QUICK_SECONDS:
             self._next_full_scan = began + (ended - began) / SHARE
         else:

@@ -416,6 +416,21 @@ def test_with_too_many_results_unwritten_nothing_is_claimed(
         assert (held, crew.pool.free_slots()) == (0, 3)
 
 
+def test_no_more_is_claimed_ahead_than_results_may_wait(
+    ran: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a burst of quick jobs would be claimed, and keep all others from being claimed."""
+    hipq.enqueue_many([hipq.NewJob("swift")] * 50)
+    with working(Crew(2)) as crew:
+        while Job.objects.live().exists():
+            crew.scheduler.run_once()
+            crew.pool.await_done(PATIENCE_SECONDS)
+        assert crew.pool.prefetch_slots() > 1
+        monkeypatch.setattr(current_batch, "MAX_UNWRITTEN", 3)
+
+        assert crew.pool.free_slots() + crew.pool.prefetch_slots() == 3
+
+
 # Starts that are counted
 
 

@@ -22,7 +22,7 @@ def looked(*looks: tuple[float, bool]) -> ProbePacer:
     """Return what remembers looks, each of so many seconds, whole ones and others, until `AT`."""
     remembered = ProbePacer()
     for seconds, whole in looks:
-        remembered.record(AT - seconds, AT, full_scan=whole)
+        remembered.record(AT - seconds, AT, full_scan=whole, has_found=True)
     assert remembered.defer_probe(AT)
     return remembered
 
@@ -34,12 +34,21 @@ def test_others_wait_for_a_moment_only() -> None:
     assert not looks.defer_probe(AT + PROBE_SECONDS * 1.01)
 
 
-def test_they_wait_from_the_first_turn_after_a_look() -> None:
+def test_after_a_look_that_found_nothing_they_wait_from_the_first_turn() -> None:
+    """A worker that is woken serves who has called it, without another look."""
     looks = ProbePacer()
-    looks.record(AT - 1, AT - 1, full_scan=True)
+    looks.record(AT - 1, AT - 1, full_scan=True, has_found=False)
 
     assert looks.defer_probe(AT)
     assert looks.defer_probe(AT + PROBE_SECONDS * 0.99)
+
+
+def test_after_a_look_that_found_something_they_wait_since_then() -> None:
+    """However long a pass took over what it found."""
+    looks = ProbePacer()
+    looks.record(AT - 1, AT - 1, full_scan=True, has_found=True)
+
+    assert not looks.defer_probe(AT)
 
 
 @pytest.mark.parametrize("seconds", [0.01, 0.09])
@@ -66,15 +75,15 @@ def test_quick_looks_are_whole() -> None:
     looks = ProbePacer()
     assert looks.is_full_scan_due(0.0)
 
-    looks.record(AT, AT + QUICK_SECONDS / 2, full_scan=True)
+    looks.record(AT, AT + QUICK_SECONDS / 2, full_scan=True, has_found=False)
 
     assert looks.is_full_scan_due(AT)
 
 
 def test_slow_ones_are_whole_for_a_share_of_the_time() -> None:
     looks = ProbePacer()
-    looks.record(AT, AT + SLOW, full_scan=True)
-    looks.record(AT + SLOW, AT + SLOW, full_scan=False)
+    looks.record(AT, AT + SLOW, full_scan=True, has_found=False)
+    looks.record(AT + SLOW, AT + SLOW, full_scan=False, has_found=False)
 
     assert not looks.is_full_scan_due(AT + SLOW / SHARE * 0.99)
     assert looks.is_full_scan_due(AT + SLOW / SHARE * 1.01)

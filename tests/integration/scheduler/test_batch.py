@@ -410,6 +410,22 @@ def test_queues_take_turns() -> None:
     assert {served.count(name) for name in ("a", "b", "c")} == {3}
 
 
+def test_a_queue_that_fills_all_slots_pass_after_pass_does_not_keep_others_from_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is called first, because it has more; the others are found by the next look."""
+    monkeypatch.setattr(admission, "PAGE_SIZE", 1)
+    hipq.enqueue_many([hipq.NewJob("echo", queue="many") for _ in range(300)])
+    worker = HandWorker(threads=1)
+    worker.work()
+    other = hipq.enqueue("echo", queue="other")
+
+    while other not in worker.work():
+        pass
+
+    assert Job.objects.live().exists(), "it was served when the others were done"
+
+
 def test_a_queue_whose_first_job_needs_a_look_is_not_kept_waiting_by_others() -> None:
     """Most jobs need none, and are claimed of several queues at once."""
     hipq.enqueue("echo", queue="b", time_windows=["00:00-24:00"])
@@ -431,6 +447,14 @@ def test_more_queues_than_one_statement_takes_are_served_in_one_pass(
     assert HandWorker(threads=9).run_pass() == jobs
 
 
+@pytest.fixture
+def rare_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine is, no look falls into a few passes."""
+    monkeypatch.setattr(polling, "PROBE_SECONDS", 60.0)
+    monkeypatch.setattr(polling, "MAX_SECONDS", 60.0)
+
+
+@pytest.mark.usefixtures("rare_looks")
 def test_a_queue_whose_turn_did_not_come_is_tried_before_the_next_look() -> None:
     jobs = hipq.enqueue_many([hipq.NewJob("echo", queue=name) for name in ("a", "b", "c")])
     worker = HandWorker(threads=1)
@@ -444,6 +468,7 @@ def test_a_queue_whose_turn_did_not_come_is_tried_before_the_next_look() -> None
     assert polling == []
 
 
+@pytest.mark.usefixtures("rare_looks")
 @pytest.mark.postgres  # where one statement claims of several queues
 def test_new_jobs_of_another_queue_need_not_wait_for_the_next_look(
     monkeypatch: pytest.MonkeyPatch,
@@ -469,6 +494,7 @@ def test_new_jobs_of_another_queue_need_not_wait_for_the_next_look(
     assert polling == []
 
 
+@pytest.mark.usefixtures("rare_looks")
 def test_a_throttled_queue_that_filled_a_page_is_tried_before_the_next_look(
     configure_queue: ConfigureQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -505,6 +531,23 @@ def test_a_pass_over_idle_queues_is_two_queries(django_assert_num_queries: Any) 
 
     with django_assert_num_queries(2):  # the other one asks for the wakes of flows
         assert worker.run_pass() == []
+
+
+def test_a_pass_that_has_written_for_long_enough_leaves_the_other_results_to_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Due jobs of other queues wait meanwhile. What is left comes first the next time."""
+    monkeypatch.setattr(persisting, "FLUSH_RESULTS", 2)
+    jobs = enqueue(5)
+    worker = HandWorker()
+    worker.run_pass()
+    worker.execute()
+
+    worker.scheduler.persist_batch(seconds=0)
+    assert states() == ["final"] * 2 + ["running"] * 3
+    worker.scheduler.persist_batch(seconds=0)
+    assert states() == ["final"] * 4 + ["running"]
+    assert [result.claim.job for result in worker.scheduler.persist_batch()] == jobs[4:]
 
 
 @pytest.fixture
