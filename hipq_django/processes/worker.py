@@ -55,7 +55,7 @@ GIVE_WAY_SECONDS = 0.001
 # How many more objects than before make Python look for cyclic garbage.
 COLLECT_AFTER_OBJECTS = 50_000
 # How long a handler may compute while the scheduler, whose statement is done, waits.
-SWITCH_SECONDS = 0.0005
+SWITCH_SECONDS = 0.002
 
 
 class WorkerProcess(RegisteredProcess):
