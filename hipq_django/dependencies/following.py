@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from django.db import transaction
 
+from hipq_django.conf.instances import get_instances
 from hipq_django.database.locks import locked
 from hipq_django.dependencies.needs import needs_of_jobs
 from hipq_django.dependencies.release import release
@@ -61,7 +62,8 @@ def _checked_after(new: NewJob, instance: str, using: str) -> list[int]:
         raise InvalidJobError(
             f"{new.job_type}: after={after!r:.100}: give a list of jobs or of their ids."
         )
-    ids = list(dict.fromkeys(_id_of(new, job, instance) for job in after))
+    elsewhere = {config.database for config in get_instances()} - {using}
+    ids = list(dict.fromkeys(_id_of(new, job, elsewhere) for job in after))
     if len(ids) > MAX_AFTER:
         raise InvalidJobError(
             f"{new.job_type}: after names {len(ids):,} jobs, and at most {MAX_AFTER:,} are taken; "
@@ -77,8 +79,17 @@ def _checked_after(new: NewJob, instance: str, using: str) -> list[int]:
     return ids
 
 
-def _id_of(new: NewJob, job: object, instance: str) -> int:
+def _id_of(new: NewJob, job: object, elsewhere: Collection[str]) -> int:
+    """Return the id of a job, which is not one of the other databases that instances have.
+
+    There its id is that of another job. It may have been read from a replica.
+    """
     if isinstance(job, Job) and job.pk is not None:
+        if job.using in elsewhere:
+            raise InvalidJobError(
+                f"{new.job_type}: after names {job} of database {job.using!r}, which belongs to "
+                "another instance; a job can only come after jobs of its own instance."
+            )
         return job.pk
     if isinstance(job, int) and is_id(job):
         return job

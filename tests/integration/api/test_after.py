@@ -640,3 +640,15 @@ def test_what_a_live_job_waits_for_is_kept(step: Any) -> None:
     prune(get_instance(), days=0)
     assert not Job.objects.exists()
     assert not Link.objects.exists()
+
+
+@pytest.mark.django_db(databases=["default", "other"])
+def test_nothing_comes_after_a_job_of_another_database() -> None:
+    """There its id is that of another job."""
+    own, foreign = hipq.enqueue("echo"), hipq.enqueue("echo", instance="other")
+    foreign.pk = own.pk
+
+    with pytest.raises(hipq.InvalidJobError, match="of database 'other', which belongs to another"):
+        hipq.enqueue("echo", after=[foreign])
+
+    assert Job.objects.count() == 1
