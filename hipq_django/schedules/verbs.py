@@ -35,6 +35,7 @@ from hipq_django.exceptions import (
     ScheduleNotFoundError,
     nearest_name,
 )
+from hipq_django.job_types.registry import get_all_declared
 from hipq_django.models import Job, Schedule, ScheduleRun
 from hipq_django.models.catalog import get_job_type
 from hipq_django.schedules.changing import change, next_time_of, pass_over
@@ -66,8 +67,8 @@ def unschedule(name: str, *, instance: str = DEFAULT) -> None:
     """Delete a schedule and what is known of its runs; its jobs stay."""
     using = get_instance(instance).database
     with write_transaction(using):
+        _check_not_in_code(name, instance, "pause it, or remove it from the code")
         row = _get(name, instance)
-        _check_not_in_code(row, "pause it, or remove it from the code")
         row.delete(using=using)
 
 
@@ -221,9 +222,12 @@ def _check_past(name: str, start: datetime, end: datetime, now: datetime) -> Non
         )
 
 
-def _check_not_in_code(row: Schedule, way_out: str) -> None:
-    if row.is_declared and not row.retired:  # else the code is gone
-        raise InvalidScheduleError(f"schedule {row.name!r} is declared in code: {way_out}.")
+def _check_not_in_code(name: str, instance: str, way_out: str) -> None:
+    """Refuse what the code of this process declares, or that of a worker, as the row says."""
+    row = _named(name, instance).first()
+    is_in_code = any(name in declared.schedules for declared in get_all_declared(instance))
+    if is_in_code or (row and row.is_declared and not row.retired):  # else the code is gone
+        raise InvalidScheduleError(f"schedule {name!r} is declared in code: {way_out}.")
 
 
 def checked(name: object, new: object, instance: str) -> dict[str, Any]:
@@ -258,9 +262,9 @@ def checked(name: object, new: object, instance: str) -> dict[str, Any]:
 def _create_or_edit(name: str, wanted: Mapping[str, Any], instance: str) -> Schedule:
     """Raise `IntegrityError`, with nothing written, where another has just created it."""
     row: Schedule | None = locked(_named(name, instance)).first()
+    _check_not_in_code(name, instance, "change its code")
     if row is None:
         return _create(name, wanted, instance)
-    _check_not_in_code(row, "change its code")
     _edit(row, wanted)
     return row
 

@@ -149,6 +149,18 @@ def test_a_declared_schedule_is_changed_in_the_code(declare: Declare) -> None:
         hipq.unschedule("s")
 
 
+def test_a_schedule_that_the_code_declares_is_no_other_before_a_worker_has_written_it(
+    declare: Declare,
+) -> None:
+    declare.task("s", schedule=HOURLY)(lambda: None)
+
+    with pytest.raises(InvalidScheduleError, match="declared in code: change its code"):
+        hipq.schedule("s", ECHO, HOURLY)
+    with pytest.raises(InvalidScheduleError, match="pause it, or remove it from the code"):
+        hipq.unschedule("s")
+    assert not Schedule.objects.exists()
+
+
 def test_one_whose_code_is_gone_is_taken_over_or_deleted(
     declare: Declare, now: time_machine.Traveller
 ) -> None:
