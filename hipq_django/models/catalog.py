@@ -130,11 +130,13 @@ def _job_types(config: InstanceSettings) -> QuerySet[JobType]:
     return rows.filter(instance=config.name)
 
 
-def sync(instance: str, *, creates: bool = True) -> list[str]:
+def sync(instance: str, *, creates: bool = True, is_newest: bool = True) -> list[str]:
     """Bring the queues and job types of an instance up to the setting and the code.
 
-    Unless it `creates` rows, those that are missing stay so until a job needs them. Return what is
-    left as it is: somebody has locked the row, or is just creating it.
+    Unless it `creates` rows, those that are missing stay so until a job needs them. Unless this
+    process `is_newest` of the workers, what tasks take stays as the newest worker has written it:
+    by that the workers of another release know which jobs are not theirs. Return what is left as it
+    is: somebody has locked the row, or is just creating it.
     """
     config = get_instance(instance)
     left: list[str] = []
@@ -149,7 +151,7 @@ def sync(instance: str, *, creates: bool = True) -> list[str]:
                 queues[name] = _create_queue(config, name)
     _create_job_types(config, missing, queues, left)
     for row in found.values():  # those of aliases, too
-        _sync_job_type(config, row, queues, left)
+        _sync_job_type(config, row, queues, left, is_newest=is_newest)
     return left
 
 
@@ -161,13 +163,25 @@ def _sync_queue(config: InstanceSettings, queue: Queue, left: list[str]) -> None
 
 
 def _sync_job_type(
-    config: InstanceSettings, row: JobType, queues: Mapping[str, Queue], left: list[str]
+    config: InstanceSettings,
+    row: JobType,
+    queues: Mapping[str, Queue],
+    left: list[str],
+    *,
+    is_newest: bool,
 ) -> None:
     declared = get_declared(config.name, row.name)
     if declared is not None and _is_outdated(row, declared):
         with _unless_locked(config.database, left, f"job type {row.name}"):
             queue = queues.get(declared.queue) or get_queue(config.name, declared.queue)
-            _write(_job_types(config), row, partial(_type_changes, declared=declared, queue=queue))
+
+            def changes(now: JobType) -> dict[str, Any]:
+                values = _type_changes(now, declared, queue)
+                if not is_newest:
+                    values.pop("signature", None)
+                return values
+
+            _write(_job_types(config), row, changes)
 
 
 @contextmanager

@@ -98,7 +98,7 @@ class WorkerProcess(RegisteredProcess):
         )
 
     def _run(self) -> None:
-        self._write_rows()
+        self._write_rows(is_newest=True)
         self._begin()
         self.listener = Listener(self.worker, self.config, self._wake_up)
         self.scheduler = BatchScheduler(self.worker, self.pool)
@@ -233,17 +233,22 @@ class WorkerProcess(RegisteredProcess):
             Duty("forget_workers", SELDOM_SECONDS, lambda: recovery.forget_workers(config)),
         ]
 
-    def _write_rows(self) -> None:
+    def _write_rows(self, *, is_newest: bool) -> None:
         """Bring queues and job types up to the code; those that are left, at the next beat."""
-        if not self._has_rows:
-            left = catalog.sync(self.options.instance)
-            self._has_rows = not left
-            if left:
-                events.warning("rows_not_written", "somebody has locked them", rows=left)
+        left = catalog.sync(self.options.instance, is_newest=is_newest)
+        self._has_rows = not left
+        if left:
+            events.warning("rows_not_written", "somebody has locked them", rows=left)
+
+    def _is_newest(self) -> bool:
+        """Whether no live worker of this instance has begun after this one."""
+        workers = Worker.objects.using(self.using).filter(instance=self.options.instance)
+        return not workers.filter(state__in=Worker.LIVE, pk__gt=self.worker.pk).exists()
 
     def _declare(self) -> int:
         """Declare the code's schedules after a start; those that are left, at the next beat."""
-        self._write_rows()
+        if not self._has_rows:
+            self._write_rows(is_newest=self._is_newest())
         if not self._is_declared:
             self._is_declared = not declared.sync(self.options.instance)
         return 0

@@ -95,7 +95,7 @@ class Command(InstanceCommand):
     @no_translations
     def run(self, options: dict[str, Any]) -> None:
         """Look once and print."""
-        catalog.sync(self.config.name)
+        catalog.sync(self.config.name, is_newest=False)
         overview = take(self.config)
         text = json.dumps(overview.as_dict(), indent=2) if options["json"] else _tables(overview)
         self.stdout.write(text)
