@@ -118,14 +118,7 @@ def check_tasks(**_: Any) -> Iterator[checks.CheckMessage]:
     """E030, E031 and W003 of the setting TASKS, where it names the backend of this package."""
     for alias, entry in configured.entries():
         where, options = f"TASKS[{alias!r}]", entry.get("OPTIONS") or {}
-        for name in options:
-            if name not in configured.OPTIONS:
-                yield checks.Error(
-                    f"{where}['OPTIONS']: unknown option {name!r}"
-                    f"{nearest_name(str(name), configured.OPTIONS)}",
-                    hint="Correct or remove it.",
-                    id="hipq.E030",
-                )
+        yield from _check_options(f"{where}['OPTIONS']", options)
         for queue in entry.get("QUEUES") or ():
             try:
                 checked_name("queue", queue)
@@ -133,6 +126,19 @@ def check_tasks(**_: Any) -> Iterator[checks.CheckMessage]:
                 hint = "Rename the queue, here and in the tasks."
                 yield checks.Error(f"{where}['QUEUES']: {error}", hint=hint, id="hipq.E031")
         yield from _check_same_database(where, configured.instance_of(entry))
+
+
+def _check_options(where: str, options: object) -> Iterator[checks.CheckMessage]:
+    if not isinstance(options, dict):
+        hint = f"Write {{'{configured.INSTANCE}': 'default'}}, or leave it out."
+        text = f"{where}: {options!r:.100} is not a dictionary."
+        yield checks.Error(text, hint=hint, id="hipq.E030")
+        return
+    for name in options:
+        if name not in configured.OPTIONS:
+            near = nearest_name(str(name), configured.OPTIONS)
+            text, hint = f"{where}: unknown option {name!r}{near}", "Correct or remove it."
+            yield checks.Error(text, hint=hint, id="hipq.E030")
 
 
 def _check_same_database(where: str, instance: str) -> Iterator[checks.CheckMessage]:

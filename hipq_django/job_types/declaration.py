@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from django.utils.functional import cached_property
 
@@ -73,6 +73,8 @@ class Declaration(VerbsByKey):
     """How workers find this code where nobody has declared it; empty: not at all."""
     response_handler: Handler | None = None
     retry_handler: Handler | None = None
+    checks_data: ClassVar[bool] = False
+    """Whether `checked_data` has to be asked, although there is no signature."""
 
     def __post_init__(self) -> None:
         self.__doc__ = self.handler.__doc__

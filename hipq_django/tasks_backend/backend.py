@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.dispatch import Signal, receiver
 
-from hipq_django.api.enqueueing import enqueue
+from hipq_django.api.enqueueing import enqueue_new
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
-from hipq_django.domain.drafts import NewJob
+from hipq_django.domain.drafts import BoundJob, NewJob
 from hipq_django.domain.serialization import to_json
-from hipq_django.domain.validation import checked_name
+from hipq_django.domain.validation import checked_name, is_id
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.models import Job
 from hipq_django.signals import finished_of_kind
@@ -61,10 +62,7 @@ class HipqBackend(BaseTaskBackend):
     ) -> TaskResult[Any, Any]:
         """Enqueue a task; return its result, which is that of a live job if it is unique."""
         new = self.new_job(task, args, kwargs)
-        job = enqueue(
-            new.job_type, new.job_data, instance=self.instance,
-            **{name: getattr(new, name) for name in _GIVEN if getattr(new, name) is not None},
-        )  # fmt: skip
+        job = enqueue_new(new, instance=self.instance)
         result = result_of(job, task, self.alias, self.task_class)
         if not job.conflict:
             task_enqueued.send(type(self), task_result=result)
@@ -95,7 +93,7 @@ class HipqBackend(BaseTaskBackend):
                 "run_after": after.isoformat() if after else None,
             }
         )
-        return NewJob(
+        return BoundJob(
             path, data, queue=task.queue_name, priority=FIRST_PRIORITY - task.priority,
             scheduled_run_time=after, timeout=task.timeout, throttle_factor=task.throttle_factor,
             time_windows=task.time_windows,
@@ -104,7 +102,7 @@ class HipqBackend(BaseTaskBackend):
     def get_result(self, result_id: str) -> TaskResult[Any, Any]:
         """Return the result of a task by its id; raise `TaskResultDoesNotExist`."""
         job = None
-        if isinstance(result_id, str) and result_id.isdecimal() and result_id.isascii():
+        if isinstance(result_id, str) and _ID.fullmatch(result_id) and is_id(int(result_id)):
             using = get_instance(self.instance).database
             job = find_job(int(result_id), self.instance, KIND, using)
         if job is None:
@@ -118,6 +116,7 @@ class HipqBackend(BaseTaskBackend):
         return []
 
 
+_ID = re.compile(r"[1-9][0-9]{0,18}")
 _GIVEN = (
     "queue", "priority", "scheduled_run_time", "timeout", "throttle_factor", "time_windows"
 )  # fmt: skip

@@ -29,7 +29,8 @@ def entries() -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 def instance_of(entry: Mapping[str, Any]) -> str:
     """Return the instance whose jobs the tasks of an entry are."""
-    return str((entry.get("OPTIONS") or {}).get(INSTANCE, DEFAULT))
+    options = entry.get("OPTIONS")
+    return str(options.get(INSTANCE, DEFAULT)) if isinstance(options, dict) else DEFAULT
 
 
 def backend_of(instance: str) -> HipqBackend:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 from django.utils.module_loading import import_string
 
 from hipq_django import events
-from hipq_django.exceptions import InvalidJobTypeError
+from hipq_django.exceptions import ArgumentsError, InvalidJobTypeError
 from hipq_django.job_types.declaration import Declaration, checked_values
 from hipq_django.job_types.registry import get_declared, register
 from hipq_django.tasks_backend.hipq_task import OF_THE_CODE, HipqTask
@@ -69,6 +70,34 @@ class TaskOfDjango(Declaration):
     """The declaration of a task of `django.tasks`."""
 
     task: HipqTask
+    checks_data = True
+
+    def checked_data(self, job_data: Any) -> Any:
+        """Return the arguments of a new job; raise `ArgumentsError` unless a worker can use them.
+
+        What `enqueue` of the task, and `hipq_django.new` of it, make has been checked.
+        """
+        given = job_data if isinstance(job_data, dict) else {}
+        args, kwargs = given.get("args"), given.get("kwargs")
+        if not isinstance(args, list) or not isinstance(kwargs, dict) or given.keys() - _DATA:
+            raise ArgumentsError(
+                f"{self.name} is a task of django.tasks, whose jobs have data like "
+                f'{{"args": [5], "kwargs": {{}}}}, not {job_data!r:.100}; use its enqueue(…), or '
+                "hipq_django.new(task, …)."
+            )
+        context = [None] if self.task.takes_context else []
+        signature = inspect.signature(self.task.func)
+        try:
+            signature.bind(*context, *args, **kwargs)
+        except TypeError as error:
+            raise ArgumentsError(
+                f"{self.name}{signature} cannot be called with args={args!r:.100} and "
+                f"kwargs={kwargs!r:.100}: {error}."
+            ) from error
+        return {"run_after": None, **given}
+
+
+_DATA = {"args", "kwargs", "run_after"}
 
 
 def _type_options(task: HipqTask) -> TypeOptions:

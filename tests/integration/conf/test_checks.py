@@ -177,6 +177,7 @@ def test_sqlite_that_begins_its_transactions_deferred_is_w001(
     [
         ({}, [], ""),
         ({"OPTIONS": {"INSTANCE": "default"}}, [], ""),
+        ({"OPTIONS": ["INSTANCE"]}, ["hipq.E030"], "is not a dictionary"),
         ({"OPTIONS": {"INSTANSE": "default"}}, ["hipq.E030"], "did you mean 'INSTANCE'"),
         (
             {"OPTIONS": {"INSTANCE": "defualt"}},

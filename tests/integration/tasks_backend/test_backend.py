@@ -419,3 +419,44 @@ def queries_of_an_answer() -> int:
     with CaptureQueriesContext(connection) as queries:
         hipq.complete(job, "yes")
     return len(queries)
+
+
+@pytest.mark.parametrize("result_id", ["003", "9" * 5_000, "9" * 19, "0", "²", "", " 3", None])
+def test_what_is_no_id_has_no_result(result_id: Any) -> None:
+    tasks.tell.enqueue(1)
+
+    with pytest.raises(TaskResultDoesNotExist, match="pruned, or never existed"):
+        task_backends["default"].get_result(result_id)
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        ({"foo": 1}, "jobs have data like"),
+        ({}, "jobs have data like"),
+        ([5], "jobs have data like"),
+        ({"args": [5], "kwargs": {}, "more": 1}, "jobs have data like"),
+        ({"args": [1, 2, 3], "kwargs": {}}, "too many positional arguments"),
+        ({"args": [], "kwargs": {"nothing": 1}}, "missing a required argument"),
+    ],
+)
+def test_data_that_no_worker_could_give_to_the_function_is_refused(data: Any, problem: str) -> None:
+    """By every door: what a schedule is given, too."""
+    name = tasks.tell.module_path
+    tasks.tell.enqueue(1)
+
+    with pytest.raises(hipq.ArgumentsError, match=problem):
+        hipq.enqueue(name, data)
+    with pytest.raises(hipq.InvalidScheduleError, match=problem):
+        hipq.schedule("nightly", hipq.NewJob(name, data), "0 2 * * *")
+
+
+def test_data_that_fit_the_function_are_taken() -> None:
+    name = tasks.tell.module_path
+    tasks.tell.enqueue(1)
+
+    job = hipq.enqueue(name, {"args": [8], "kwargs": {}})
+    hipq.schedule("nightly", hipq.new(tasks.tell, 5), "0 2 * * *")
+    run_due_jobs()
+
+    assert task_backends["default"].get_result(str(job.pk)).return_value == 8
