@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from django.test import Client, RequestFactory
 
-from hipq_django.answers.api import complete
+from hipq_django.answers.api import complete, fail
 from hipq_django.answers.callback_urls import callback_url
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.conf.rules import DEFAULT
@@ -54,7 +54,10 @@ class Partner:
         return self
 
     def early(self) -> Partner:
-        """Let it answer before the handler has run; its jobs need a key for that."""
+        """Let it answer before the handler has run, by the key of the job, which it has to have.
+
+        The callback URL of an attempt is not known before the attempt.
+        """
         self.is_early = True
         return self
 
@@ -154,20 +157,25 @@ def _answer_early(known: Partner, job: Job) -> int:
             f"partner of {known.job_type!r}: {job} has no job_key, and without it no answer can "
             "come before the handler has run; give it one, or leave out early()."
         )
+    key = (known.job_type, job.job_key)
     for _ in range(known.times):
-        complete(known.job_type, job.job_key, known.response, instance=known.instance)
+        for part, body in _bodies(known):
+            verb = fail if "error" in body else complete
+            verb(*key, *body.values(), part=part, instance=known.instance)
     return 1
 
 
 def _answers(known: Partner, job: Job, now: datetime) -> list[_Answer]:
     at = job.deadline + LATE if known.is_late else now + timedelta(seconds=known.after)
+    return [_Answer(at, _url(job, part), body, known.times) for part, body in _bodies(known)]
+
+
+def _bodies(known: Partner) -> list[tuple[str | None, dict[str, Any]]]:
+    """Return what the partner answers: each part by its name, or the whole by None."""
     if known.error is not None:
-        return [_Answer(at, _url(job), {"error": known.error}, known.times)]
+        return [(None, {"error": known.error})]
     parts: list[tuple[str | None, Any]] = [*known.parts.items()] or [(None, known.response)]
-    return [
-        _Answer(at, _url(job, part), {"response": response}, known.times)
-        for part, response in parts
-    ]
+    return [(part, {"response": response}) for part, response in parts]
 
 
 def _url(job: Job, part: str | None = None) -> str:

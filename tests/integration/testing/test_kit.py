@@ -374,6 +374,20 @@ def test_a_partner_that_is_late(sell: str) -> None:
     assert Answer.objects.filter(status__in=["late", "accepted"]).exists()
 
 
+def test_a_partner_that_is_early_fails_or_answers_parts_as_any_other(
+    sell: str, declare: Declare
+) -> None:
+    declare("print")(lambda job: hipq.WAIT_FOR("front", "back"))
+    testing.partner("sell").early().fails("declined")
+    testing.partner("print").early().part("front", 1).part("back", 2)
+    sold, printed = hipq.enqueue("sell", job_key="s"), hipq.enqueue("print", job_key="p")
+
+    testing.drain()
+
+    assert fresh_of(sold).error == "declined"
+    testing.assert_finished(printed, result={"front": 1, "back": 2})
+
+
 def test_a_partner_that_is_early_needs_a_key(sell: str) -> None:
     testing.partner("sell", "paid").early()
     hipq.enqueue("sell")
