@@ -87,8 +87,7 @@ class Builder:
         data = checked_data(new.job_data, self._max_bytes)
         key, own = checked_key(new.job_key), given_values(new)
         template = self._template(new.job_type, new.queue)
-        if (task := self._tasks.get(new.job_type)) and type(new) is not BoundJob:
-            data = checked_data(task.checked_data(data), self._max_bytes)
+        data = self._arguments(new, data)
         values = {"job_data": data, "job_key": key, "time_windows": [*template.time_windows]}
         if self._unique or new.unique_key is not None or new.batch is not None:
             values |= self._rare_values(new, data, key)
@@ -124,7 +123,26 @@ class Builder:
         if unique.scope == "live" and key != NONE:
             return {}  # its own key wins
         given = None if new.unique_key is None else checked_unique_key(new.unique_key)
+        is_of_task = new.job_type in self._tasks  # whose arguments were checked
+        if given is None and not is_of_task and not unique.compares(data):
+            raise InvalidJobError(
+                f"job type {new.job_type!r}: unique_on names {', '.join(unique.on or ())}, and "
+                f"job_data {data!r:.100} has none of them, so that all such jobs would count as "
+                "one; correct the data, or give unique_key."
+            )
         return {KEY_FIELDS[unique.scope]: unique.key(data, given)}
+
+    def _arguments(self, new: NewJob, data: Any) -> Any:
+        """Return the checked data of a job; of a task, its arguments."""
+        if type(new) is BoundJob:  # they were checked, by the task of its instance
+            if new.instance not in (None, self.instance):
+                raise InvalidJobError(
+                    f"task {new.job_type!r} belongs to instance {new.instance!r}, and its job was "
+                    f"to be stored in {self.instance!r}; give instance={new.instance!r}."
+                )
+            return data
+        task = self._tasks.get(new.job_type)
+        return checked_data(task.checked_data(data), self._max_bytes) if task else data
 
     def _template(self, job_type: str, queue: str | None) -> Job:
         """Return the job that has all the defaults, to be copied."""
@@ -161,7 +179,7 @@ class Builder:
             if self._new_names:
                 check_declared(self.instance, name, "enqueue")
             declared = get_declared(self.instance, name)
-            if declared is not None and declared.signature:
+            if declared is not None and (declared.signature or declared.checks_data):
                 self._tasks[name] = declared
             if declared is not None and declared.unique:
                 self._unique[name] = declared.unique

@@ -100,6 +100,10 @@ class NewJob:
 class BoundJob(NewJob):
     """A new job of a task, whose arguments have been checked already."""
 
+    _: KW_ONLY
+    instance: str | None = None
+    """The instance of its task; None if whoever made it stores it there."""
+
 
 JOB_OPTIONS = tuple(f.name for f in fields(NewJob))[2:]
 CALL_OPTIONS = tuple(EnqueueOptions.__annotations__.keys() - JobOptions.__annotations__.keys())

@@ -28,6 +28,10 @@ class Unique(NamedTuple):
     scope: Scope
     on: tuple[str, ...] | None = None
 
+    def compares(self, job_data: Any) -> bool:
+        """Return whether the data have anything that is compared."""
+        return self.on is None or (isinstance(job_data, Mapping) and bool({*self.on} & {*job_data}))
+
     def key(self, job_data: Any, given: str | None) -> str:
         """Return the key of a job: the given one, or a digest of the compared arguments."""
         if given is not None:

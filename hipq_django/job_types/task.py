@@ -68,16 +68,15 @@ def task(
     """
 
     def declare(function: Callable[..., Any]) -> Task[..., Any]:
+        if not (callable(function) and hasattr(function, "__qualname__")):
+            raise InvalidJobTypeError(
+                f"task({function!r:.100}): write @hipq.task above a function, or "
+                '@hipq.task(name="…").'
+            )
         values = checked_values(_name_of(function, name), queue, instance, options)  # type: ignore[arg-type]  # it checks them
         return register(Task(handler=function, **values))
 
-    if function is None:
-        return declare
-    if not callable(function):
-        raise InvalidJobTypeError(
-            f'task({function!r:.100}): write @hipq.task above a function, or @hipq.task(name="…").'
-        )
-    return declare(function)
+    return declare if function is None else declare(function)
 
 
 @dataclass(eq=False)
@@ -103,25 +102,25 @@ class Task(Declaration, Generic[P, R]):
                     f"task {self.name!r}: unique_on names {name!r}, which is no argument{near}"
                 )
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function; `job` and `inputs` are the current job's, or None and [] outside of
         one."""
         given = self._signature.names[: len(args)]
         filled_in = {n: v for n, v in self._filled_in(current_job()).items() if n not in given}
         return self._function(*args, **{**filled_in, **kwargs})  # type: ignore[no-any-return]  # it is R
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job:
         """Enqueue a job that calls the function with these arguments; return it.
 
         Raise `ArgumentsError`, with nothing stored, if they do not fit.
         """
         return self.using().enqueue(*args, **kwargs)
 
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job:
         """Enqueue in async code."""
         return await self.using().aenqueue(*args, **kwargs)
 
-    def new(self, *args: P.args, **kwargs: P.kwargs) -> BoundJob:
+    def new(self, /, *args: P.args, **kwargs: P.kwargs) -> BoundJob:
         """Return a job that is not stored yet, for `enqueue_many`; the arguments are checked."""
         return self.using().new(*args, **kwargs)
 
@@ -209,23 +208,24 @@ class TaskWithOptions(Generic[P, R]):
         self._of_jobs = of_jobs
         self._how = how
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job:
         """Enqueue a job that calls the function with these arguments; return it."""
         from hipq_django.api.enqueueing import enqueue_new  # it stands above
 
         return enqueue_new(self._new(args, kwargs), instance=self._task.instance, **self._how)
 
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job:
         """Enqueue in async code."""
         return await sync_to_async(self.enqueue)(*args, **kwargs)
 
-    def new(self, *args: P.args, **kwargs: P.kwargs) -> BoundJob:
+    def new(self, /, *args: P.args, **kwargs: P.kwargs) -> BoundJob:
         """Return a job that is not stored yet, for `enqueue_many`; the arguments are checked."""
         check_of_jobs(self._task.name, self._how)
         return self._new(args, kwargs)
 
     def _new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BoundJob:
-        return BoundJob(self._task.name, self._task.bound(args, kwargs), **self._of_jobs)
+        data = self._task.bound(args, kwargs)
+        return BoundJob(self._task.name, data, instance=self._task.instance, **self._of_jobs)
 
 
 def _name_of(function: Callable[..., Any], name: str | None) -> str:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from datetime import datetime, timedelta
+from io import StringIO
 from typing import Any
 
 import pytest
 import time_machine
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
+from django.core.management import call_command
 from django.db import transaction
 from django.utils import timezone
 from pytest_django import Settings
@@ -20,7 +23,10 @@ import hipq_django as hipq
 from hipq_django.exceptions import UnknownOptionError
 from hipq_django.models import Attempt, Job, JobType
 from hipq_django.models.catalog import sync
+from hipq_django.processes.options import WorkerOptions
+from hipq_django.processes.worker import WorkerProcess
 from tests.declaring import Declare
+from tests.factories import WorkerFactory
 from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
@@ -352,6 +358,30 @@ def test_a_job_of_another_release_is_put_back_for_its_workers(declare: Declare) 
     assert not Attempt.objects.exists()
 
 
+@pytest.mark.parametrize("is_newer_there", [True, False])
+def test_what_a_task_takes_is_said_by_the_newest_worker(
+    declare: Declare, is_newer_there: bool
+) -> None:
+    """One whose first try found a locked row tries again later; an operator's look says nothing."""
+    declare.task("shop.send")(send)
+    sync("default")
+    JobType.objects.filter(name="shop.send").update(signature="(other: int)", sensitive=["x"])
+    process = WorkerProcess(WorkerOptions(threads=1))
+    process.worker = WorkerFactory.create()
+    if is_newer_there:
+        WorkerFactory.create()
+
+    call_command("hipq_status", stdout=StringIO())
+    looked_at = JobType.objects.get(name="shop.send")
+    JobType.objects.filter(name="shop.send").update(sensitive=["x"])
+    process._declare()
+    written = JobType.objects.get(name="shop.send")
+
+    assert (looked_at.signature, looked_at.sensitive) == ("(other: int)", [])
+    assert written.sensitive == []
+    assert (written.signature == "(other: int)") == is_newer_there
+
+
 def test_an_hour_after_it_was_put_back_first_it_fails(declare: Declare) -> None:
     declare.task("shop.send")(send)
     sync("default")
@@ -532,3 +562,43 @@ def test_a_module_that_is_reloaded_may_drop_an_alias(declare: Declare) -> None:
     declared = declare("asked")(send)
 
     assert declared.name == "asked"
+
+
+def test_what_is_no_function_is_no_task(declare: Declare) -> None:
+    """Whether it is given a name or not."""
+    wrong: list[Any] = [functools.partial(print, 1), 5]
+    for bad in wrong:
+        for declared in (hipq.task, hipq.task(name="x")):
+            with pytest.raises(hipq.InvalidJobTypeError, match="above a function"):
+                declared(bad)
+
+
+def test_an_argument_may_be_called_as_that_of_any_method(declare: Declare) -> None:
+    @declare.task("named")
+    def named(self: int) -> int:
+        return self
+
+    job = named.enqueue(self=5)
+    assert (job.job_data, named.new(self=6).job_data, named(self=7)) == (
+        {"self": 5},
+        {"self": 6},
+        7,
+    )
+
+
+@pytest.mark.django_db(databases=["default", "other"])
+def test_a_new_job_of_a_task_is_stored_in_the_instance_of_the_task(declare: Declare) -> None:
+    @declare.task("foreign", instance="other")
+    def foreign(number: int) -> None: ...
+
+    for store in (
+        lambda: hipq.enqueue_many([foreign.new(1)]),
+        lambda: hipq.chain(foreign.new(1), foreign.new(2)),
+        lambda: hipq.schedule("s", foreign.new(1), "0 2 * * *"),
+    ):
+        with pytest.raises(
+            (hipq.InvalidJobError, hipq.InvalidScheduleError), match="instance 'other'"
+        ):
+            store()
+    assert hipq.enqueue_many([foreign.new(1)], instance="other")
+    assert not Job.objects.exists()

@@ -336,3 +336,16 @@ def test_a_unique_key_is_for_unique_jobs(declare: Declare) -> None:
     with pytest.raises(hipq.InvalidJobError, match="unique_key 7: give text"):
         unique.using(unique_key=7).enqueue("berlin")  # type: ignore[arg-type]  # what is refused
     assert not Job.objects.exists()
+
+
+@pytest.mark.parametrize("data", [[1], {"shp": 1}, "shop", {}])
+def test_data_without_what_is_compared_do_not_all_count_as_one_job(
+    declare: Declare, data: Any
+) -> None:
+    declare("sync", unique=True, unique_on=["shop"])(lambda job: None)
+
+    with pytest.raises(hipq.InvalidJobError, match="has none of them"):
+        hipq.enqueue("sync", data)
+    first = hipq.enqueue("sync", data, unique_key="first")
+    second = hipq.enqueue("sync", data, unique_key="second")
+    assert first != second
