@@ -118,6 +118,25 @@ def test_then_waits_for_members_that_a_member_adds_while_the_others_end(declare:
         Job.objects.filter(pk=then.pk).delete()
 
 
+def test_what_a_member_adds_to_a_batch_that_is_being_cancelled_is_cancelled_or_refused(
+    declare: Declare,
+) -> None:
+    split = declare.task("split", queue="other")(
+        lambda job=hipq.JOB: job.batch.enqueue(hipq.NewJob("ask")).pk
+    )
+    for number in range(ROUNDS // 3):
+        with hipq.batch(then=hipq.NewJob("echo")) as batch:
+            batch.enqueue(split.new())
+        worker = HandWorker("other")
+        worker.run_pass()
+
+        results = run_together(partial(run_claims, worker), partial(hipq.cancel_batch, batch))
+
+        assert errors_of(results) == []
+        assert not Job.objects.live().filter(batch=batch).exists(), f"round {number}"
+        assert not HandWorker().work(), f"round {number}"
+
+
 @pytest.mark.postgres
 def test_what_somebody_has_locked_is_released_by_the_sweep() -> None:
     needed = hipq.enqueue("ask", job_key="k")

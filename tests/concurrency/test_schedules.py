@@ -164,6 +164,19 @@ def test_whoever_comes_first_to_a_due_time_wins(due: None, change: Callable[[], 
     assert {job.due_time for job in Job.objects.all()} <= {at(1)}
 
 
+def test_of_a_due_time_and_a_run_by_hand_the_first_has_its_job(due: None) -> None:
+    """With `overlap="skip"` the other one finds that job."""
+    results = run_together(partial(hipq.run_schedule, "s"), fire)
+    fire()  # the next pass: it has passed over the schedule if that was just locked
+
+    assert Job.objects.count() == 1
+    if errors := errors_of(results):
+        assert "wait for its end, or cancel it" in str(errors)
+        assert kinds() == [("fired", at(1))]
+    else:
+        assert [kind for kind, _ in kinds()] == ["manual", "skipped"]
+
+
 @pytest.mark.postgres
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_waits_for_the_firing(
