@@ -73,7 +73,7 @@ def new_answer(
     )
 
 
-# Correlation: which job a message is for
+# Finding the job: which job a message is for
 
 
 def under_name_of_job(message: IncomingAnswer, using: str) -> IncomingAnswer:

@@ -99,7 +99,7 @@ def _id_of(new: NewJob, job: object, elsewhere: Collection[str]) -> int:
 
 
 def link(jobs: Iterable[tuple[Job, Following | None]], using: str) -> None:
-    """Store what new jobs wait for, in the current transaction; check it once after the commit."""
+    """Store what new jobs wait for; after the commit, look whether they can be released."""
     links: list[Link] = []
     held: list[int] = []
     for job, follows in jobs:

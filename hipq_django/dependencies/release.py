@@ -31,7 +31,7 @@ NO_LINK_SECONDS = 60.0
 
 
 def release_after(ids: Collection[int], using: str) -> bool:
-    """Let go on what waits for these jobs, which have ended, where all else has ended, too.
+    """Release what waited for these ended jobs, if all else that it waits for has ended, too.
 
     Return whether there are links at all.
     """

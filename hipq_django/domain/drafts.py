@@ -75,8 +75,8 @@ class NewJob:
     `job_key` identifies the answer, `scheduled_run_time` is an aware datetime, or `delay` says in
     how many seconds, or what timedelta, from now; `timeout` is in seconds, `time_windows` a list of
     text or `TimeWindow`. `after` are jobs, or their ids, that have to be over first, with `on` as
-    "succeeded" or "final"; `batch` is the batch that it belongs to; `unique_key` stands in place of
-    the arguments where the type is unique.
+    "succeeded" or "final"; `batch` is the batch that it belongs to; `unique_key` is
+    compared instead of the arguments, if the type is unique.
     """
 
     job_type: str
@@ -112,7 +112,7 @@ CALL_OPTIONS = tuple(EnqueueOptions.__annotations__.keys() - JobOptions.__annota
 def split_options(where: str, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the options of a job and those of the call that stores it, of both together.
 
-    Raise `UnknownOptionError` for one that is none.
+    Raise `UnknownOptionError` for an unknown one.
     """
     for name in options:
         if name not in JOB_OPTIONS and name not in CALL_OPTIONS:

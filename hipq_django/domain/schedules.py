@@ -38,7 +38,7 @@ MOST_AT_ONCE: Final = 1_000
 """How many due times are caught up in one look."""
 
 MOST_COUNTED: Final = 10_001
-"""How far due times are counted that are not worked out."""
+"""Due times that are passed over are counted up to this number."""
 
 MAX_CRON_CHARS: Final = 200
 
@@ -59,7 +59,7 @@ is due at the first pass."""
 _FIELDS = "minute hour day month weekday"
 _SIX_FIELDS = f"second {_FIELDS}"
 _BACK = timedelta(hours=3)
-"""More than any clock is put back: wall clocks are looked at from so much earlier."""
+"""More than any clock is set back; searches of local times begin this much earlier."""
 
 _SECOND = timedelta(seconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

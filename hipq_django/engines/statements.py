@@ -22,7 +22,7 @@ from hipq_django.engines.rows import (
 from hipq_django.engines.settling import SETTLE_BY_ATTEMPT, SETTLE_BY_KEY
 
 IN_STATE_BY_KEY = "hipq_job.state || '' = '{}'"
-"""The row is in this state, said so that no partial index serves.
+"""The row is in this state, in a form that no partial index matches.
 
 A row is looked up by its primary key. By its statistics, which a queue outruns, the planner would
 rather go through all rows in the state: those of other workers, and the dead ones.

@@ -57,7 +57,7 @@ def has_overdue(config: InstanceSettings) -> bool:
 
 
 def _overdue(config: InstanceSettings) -> JobQuerySet:
-    """Of types that this process knows: it never fails a job that it does not know."""
+    """Only of job types that this process has code for: the others are not its to fail."""
     names = known_names(config.name)
     types = JobType.objects.using(config.database).filter(instance=config.name, name__in=names)
     jobs = _jobs(config).running().filter(job_type__in=types)

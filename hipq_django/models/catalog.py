@@ -72,11 +72,10 @@ _written: set[tuple[str, str, str]] = set()
 
 
 def _write_signature(config: InstanceSettings, row: JobType, declared: Declaration) -> None:
-    """Let workers of another release know that this one's arguments are about.
+    """Tell workers of another release which arguments, and which kind, this type has now.
 
-    And of which kind the type is: by that, workers find the code of a type that nobody declared
-    before its first job. Once in a process, and not in the caller's transaction, which others would
-    wait for. If that is rolled back, or the row is locked, the next one does it.
+    By its kind, workers find the code of a type that nobody declared before its first job. Once in
+    a process, and not in the caller's transaction, which others would wait for. If that is rolled back, or the row is locked, the next one does it.
     """
     key = (config.database, row.instance, row.name)
     if key in _written:
@@ -98,7 +97,7 @@ def _write_signature(config: InstanceSettings, row: JobType, declared: Declarati
 def cached_job_type(instance: str, name: str) -> JobType:
     """Return what `get_job_type` last returned, if that may still be so; it costs no query.
 
-    Whoever makes a job of it inserts the job only if the `versions` are still the present ones.
+    The insert of a job compares the `versions`, and is made anew if the row has changed since.
     """
     known = _remembered.get((get_instance(instance).database, instance, name))
     declared = get_declared(instance, name)
@@ -353,7 +352,7 @@ def _from_stored(model: type[models.Model], values: dict[str, Any]) -> dict[str,
 
 
 def _row_versions(using: str, instance: str, job_type: str) -> tuple[str, ...] | None:
-    """Return what tells the present versions of a job type's row and its queue's from all others.
+    """Return what identifies the current versions of a job type's row and its queue's row.
 
     One short query instead of one for all their fields. None where there is no such job type, or
     where the database does not tell.

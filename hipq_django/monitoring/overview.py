@@ -61,7 +61,7 @@ class QueueCounts:
     def is_stuck(self) -> bool:
         """Whether jobs that wait for answers fill the limit, and none has ended for too long.
 
-        This is told of few jobs too, and where it is not known what is usual: no other starts.
+        This is told of few jobs, and without a history, too: no other job can start.
         """
         quiet = KNOWN_SECONDS if self.quiet_seconds is None else self.quiet_seconds
         is_quiet = quiet >= self.trend.unanswered.patience_seconds

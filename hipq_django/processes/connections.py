@@ -149,7 +149,7 @@ def _is_in_transaction(connection: BaseDatabaseWrapper) -> bool:
 
 
 # On a connection that went dead silently a handler, and its thread, would wait for hours. Whether
-# it is dead, or the statement only slow, the server knows: it takes a dead session for idle.
+# it is dead, or the statement only slow, the server knows: to it, a dead session is idle.
 
 _IDLE = """
     SELECT pid FROM pg_stat_activity

@@ -52,7 +52,7 @@ class Heartbeat(OwnThread):
     def is_sure(self) -> bool:
         """Return whether the beats have gone through for as long as others may be silent.
 
-        A worker that could not write for a while does not know whether the others could.
+        After an interruption of its own, a worker cannot tell whether the others were silent.
         """
         moment = steady()
         silence = self.worker.silence.total_seconds()
@@ -157,7 +157,7 @@ class _Sign:
         return 2 * self._same < self._looks
 
     def is_missing(self) -> bool:
-        """Look once more; return whether it has not changed for long, each time again.
+        """Look once more; return True after each so many looks without a change.
 
         Looks are counted, not seconds: while the process sleeps, nothing can be seen.
         """
@@ -197,7 +197,7 @@ class Watchdog:
         threading.Thread(target=self._run, name="hipq-watchdog", daemon=True).start()
 
     def close(self) -> None:
-        """Stop the thread."""
+        """Let the thread end."""
         self._stop.set()
 
     def _last_beat(self) -> float:
@@ -218,7 +218,7 @@ class Watchdog:
         if silent and not is_starting:
             self._wake(shut_all())
         elif self._passes.is_missing():
-            # If code of the project hangs instead, it would gain nothing.
+            # The others stay: it would not help to close them where code of the project hangs.
             self._wake(shut_all(only_waiting=True))
 
     def _name_pass(self, now: object) -> None:

@@ -121,7 +121,7 @@ class Admission:
         if fast.claims:
             return fast
         checked, persisted = Admitted([]), Persisted([], [], [])
-        # The lock of a queue, where that is the first statement, says itself when it is to end.
+        # If the first statement locks the queue, that statement sets its own time limit.
         locks_first = self._needs_lock and not self.done
         open_transaction = write_transaction if locks_first else worker_transaction
         with open_transaction(self.using):
@@ -138,7 +138,7 @@ class Admission:
     def _claim_fast(self) -> Admitted:
         """Claim the jobs that fit and need no check row by row, as most jobs do.
 
-        None if something besides the limit may hold them back.
+        Claim none if something besides the limit may hold them back.
         """
         may_be_held = self.problem or self.throttlers or self.queue.throttler_problem != NONE
         size, sent = self._page_size(), steady()

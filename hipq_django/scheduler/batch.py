@@ -123,7 +123,7 @@ class BatchScheduler(SchedulerContext):
     # Claims that have not started
 
     def _look_after_reservations(self) -> None:
-        """Release reservations that no thread starts, and record those that have started."""
+        """Release reservations for which no thread is free; record which have started."""
         self.runner.release_stale()
         before = steady() - RESERVATION_SECONDS
         slow = [

@@ -58,8 +58,8 @@ class ProbePacer:
     def defer_probe(self, now: float) -> bool:
         """Put the next probe off if the last one is recent enough; return whether it was.
 
-        After a probe that found nothing, the first call begins the time that the others may be
-        kept waiting: an idle worker that is woken serves the queue that has called it at once.
+        If the last probe found nothing, the others wait from this call on: so a worker that is
+        woken serves the queue that has called it first, without another probe.
         """
         if self._waiting_since is None:
             self._waiting_since = now

@@ -65,7 +65,7 @@ class Firing:
             fired = fire_page(self._config, now)
         left = inf
         if fired:
-            left = 0.0  # when the next one is due, the next look says
+            left = 0.0  # the next call finds out when the next one is due
         elif next_time is not None:
             # What is due and was not fired is being fired by others, or cannot be fired now.
             left = max(LEAST_SECONDS, (next_time - clock.now(using)).total_seconds())
@@ -82,7 +82,7 @@ class Firing:
 
 
 def _armed(config: InstanceSettings, now: datetime) -> Any:
-    """Return the schedules that are fired when they are due; one in trouble only now and then."""
+    """Return the schedules that are fired when they are due; one with a problem once a minute."""
     rows = Schedule.objects.using(config.database).filter(instance=config.name)
     rows = rows.filter(paused=False, retired=False, next_time__isnull=False)
     return rows.filter(Q(problem=NONE) | Q(update_time__lte=now - TRY_AGAIN))
@@ -92,8 +92,7 @@ def fire_page(config: InstanceSettings, now: datetime) -> int:
     """Fire the first due schedules that nobody else is firing; return how many."""
     using = config.database
     with worker_transaction(using):
-        # By the index alone, whatever the database believes of how many are due: neither another
-        # order nor a join may lead it to another way.
+        # Without a join and another order, so that the planner always uses the index of due times.
         due = _armed(config, now).filter(next_time__lte=now).order_by("next_time")
         types = Prefetch("job_type", JobType.objects.using(using).select_related("queue"))
         rows = list(locked(due, skip_locked=True).prefetch_related(types)[:PAGE])
@@ -168,7 +167,7 @@ def _known(rows: Sequence[Schedule], now: datetime, using: str) -> set[tuple[int
 def live_jobs(rows: Sequence[Schedule], using: str) -> dict[int, list[Job]]:
     """Return the live jobs of schedules, by the ids of these, oldest first.
 
-    Read of them is what says how they stand, and no more.
+    Only the columns that show their state are read.
     """
     found: dict[int, list[Job]] = {}
     jobs = Job.objects.using(using).filter(schedule_id__in=[row.pk for row in rows])
@@ -266,7 +265,7 @@ class Made:
         runs.bulk_create([*self.runs, *(new.run for new in self.new)])
 
     def _leave_out_taken(self) -> list[tuple[New, Job]]:
-        """Return what another job, of those here too, has the key of, with that job."""
+        """Leave out new jobs whose key is taken; return them, each with the job that has it."""
         found = holders(self.jobs, self.builder.using)
         free, taken = [], []
         for new in self.new:
