@@ -41,6 +41,7 @@ MOST_COUNTED: Final = 10_001
 """Due times that are passed over are counted up to this number."""
 
 MAX_CRON_CHARS: Final = 200
+MAX_UPCOMING: Final = 10_000
 
 MACROS: Final = {
     "@yearly": "0 0 1 1 *",
@@ -133,7 +134,14 @@ class _Spec:
 
     def upcoming(self, after: datetime, count: int = 5) -> list[datetime]:
         """Return the next due times after a moment, in the zone of the schedule."""
-        aware_moment("upcoming after", after)
+        if not (isinstance(count, int) and 0 <= count <= MAX_UPCOMING):
+            raise InvalidScheduleError(
+                f"upcoming: count {count!r:.100}: give a whole number from 0 to {MAX_UPCOMING:,}."
+            )
+        try:
+            aware_moment("upcoming after", after)
+        except InvalidJobError as error:
+            raise InvalidScheduleError(str(error)) from error
         return [self.shown(moment) for moment in islice(self.due_times(after), count)]
 
     def shown(self, moment: datetime) -> datetime:

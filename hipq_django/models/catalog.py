@@ -75,7 +75,8 @@ def _write_signature(config: InstanceSettings, row: JobType, declared: Declarati
     """Tell workers of another release which arguments, and which kind, this type has now.
 
     By its kind, workers find the code of a type that nobody declared before its first job. Once in
-    a process, and not in the caller's transaction, which others would wait for. If that is rolled back, or the row is locked, the next one does it.
+    a process, and not in the caller's transaction, which others would wait for. If that is rolled
+    back, or the row is locked, the next one does it.
     """
     key = (config.database, row.instance, row.name)
     if key in _written:

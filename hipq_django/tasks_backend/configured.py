@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
+from django.utils.module_loading import import_string
 
 from hipq_django.conf.rules import DEFAULT
 
@@ -23,8 +24,19 @@ def entries() -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the aliases and values of the entries that name this backend."""
     tasks = getattr(settings, "TASKS", None)
     for alias, entry in tasks.items() if isinstance(tasks, dict) else ():
-        if isinstance(entry, dict) and entry.get("BACKEND") == BACKEND:
+        if isinstance(entry, dict) and _is_ours(entry.get("BACKEND")):
             yield alias, entry
+
+
+def _is_ours(path: object) -> bool:
+    """Whether this is the path of the backend, or of a class that a project derives from it."""
+    if path == BACKEND or not isinstance(path, str):
+        return path == BACKEND
+    try:
+        found, ours = import_string(path), import_string(BACKEND)
+    except ImportError:  # Django says so itself
+        return False
+    return isinstance(found, type) and issubclass(found, ours)
 
 
 def instance_of(entry: Mapping[str, Any]) -> str:
@@ -35,9 +47,8 @@ def instance_of(entry: Mapping[str, Any]) -> str:
 
 def backend_of(instance: str) -> HipqBackend:
     """Return the backend whose tasks are jobs of an instance; one of its own where none is set."""
-    from hipq_django.tasks_backend.backend import HipqBackend
-
-    for alias, entry in entries():
-        if instance_of(entry) == instance:
-            return HipqBackend(alias, entry)
-    return HipqBackend(DEFAULT, {"QUEUES": [], "OPTIONS": {INSTANCE: instance}})
+    own: Mapping[str, Any] = {"BACKEND": BACKEND, "QUEUES": [], "OPTIONS": {INSTANCE: instance}}
+    chosen = (found for found in entries() if instance_of(found[1]) == instance)
+    alias, entry = next(chosen, (DEFAULT, own))
+    backend: HipqBackend = import_string(entry["BACKEND"])(alias, entry)
+    return backend

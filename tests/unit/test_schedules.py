@@ -165,6 +165,19 @@ def test_upcoming_times_are_shown_in_the_zone_of_the_schedule() -> None:
     assert [str(at) for at in times] == ["2024-04-01 08:00:00+02:00", "2024-04-02 08:00:00+02:00"]
 
 
+@pytest.mark.parametrize(
+    ("after", "count", "problem"),
+    [
+        (datetime(2024, 1, 1), 5, "upcoming after"),  # noqa: DTZ001 - that is the mistake
+        (utc(2024, 1, 1), -1, "count -1: give a whole number from 0 to 10,000"),
+        (utc(2024, 1, 1), "3", "count '3': give a whole number"),
+    ],
+)
+def test_upcoming_refuses_what_it_cannot_use(after: datetime, count: Any, problem: str) -> None:
+    with pytest.raises(InvalidScheduleError, match=problem):
+        Every(minutes=1).upcoming(after, count)
+
+
 def test_every_is_not_moved_by_the_clock() -> None:
     spec = Every(minutes=5)
 

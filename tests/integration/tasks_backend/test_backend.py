@@ -15,10 +15,12 @@ from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django import signals
+from hipq_django.checks import check_tasks
 from hipq_django.exceptions import ArgumentsError, JobCancelled
 from hipq_django.job_types import registry
 from hipq_django.models import Attempt, Job, JobType, Worker, catalog
 from hipq_django.tasks_backend import running
+from hipq_django.tasks_backend.backend import HipqBackend
 from hipq_django.tasks_backend.finding import KIND
 from hipq_django.tasks_backend.hipq_task import HipqTask
 from hipq_django.tasks_backend.names import (
@@ -27,7 +29,9 @@ from hipq_django.tasks_backend.names import (
     TaskResultStatus,
     task,
     task_backends,
+    task_enqueued,
     task_finished,
+    task_started,
 )
 from tests.hand_worker import HandWorker
 from tests.running import run_due_jobs
@@ -333,6 +337,31 @@ def test_an_instance_of_its_own(settings: Settings) -> None:
     result.refresh()
     assert result.return_value == 1
     registry.forget(registry.get_declared("mailing", "tests.testapp.tasks.add"))  # type: ignore[arg-type]  # it is there
+
+
+class OwnBackend(HipqBackend):
+    """A backend that a project has derived."""
+
+
+def test_a_backend_that_is_derived_sends_all_signals_and_is_checked(
+    settings: Settings, finished: list[Any]
+) -> None:
+    path = f"{__name__}.OwnBackend"
+    settings.TASKS = {"default": {"BACKEND": path, "OPTIONS": {"INSTANSE": "x"}}}
+    senders: set[Any] = set()
+    signals = (task_enqueued, task_started, task_finished)
+    note = lambda sender, **_: senders.add(sender)  # noqa: E731 - signals hold it weakly
+    for signal in signals:
+        signal.connect(note)
+    try:
+        tasks.add.enqueue(1)
+        run_due_jobs()
+    finally:
+        for signal in signals:
+            signal.disconnect(note)
+
+    assert senders == {OwnBackend}
+    assert [problem.id for problem in check_tasks()] == ["hipq.E030"]
 
 
 # In schedules, chains and batches
