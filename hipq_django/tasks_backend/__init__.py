@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from hipq_django.tasks_backend.hipq_task import HipqTask as HipqTask
     from hipq_django.tasks_backend.names import task as task
 
-_HOMES = {"HipqBackend": "backend", "HipqTask": "hipq_task", "task": "names"}
+_HOMES = {"HipqBackend": "backend", "HipqTask": "hipq_task", "task": "hipq_task"}
 
 
 def __getattr__(name: str) -> Any:

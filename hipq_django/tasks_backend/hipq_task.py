@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -13,6 +13,7 @@ from django.utils.module_loading import import_string
 from hipq_django.domain.retries import RetryPolicy
 from hipq_django.domain.uniqueness import Scope
 from hipq_django.domain.windows import TimeWindow
+from hipq_django.tasks_backend import names
 from hipq_django.tasks_backend.names import Task
 
 OF_THE_CODE = ("retry", "unique", "aliases")
@@ -68,6 +69,20 @@ class HipqTask(Task):  # type: ignore[type-arg]  # its class is not generic at r
     def __reduce__(self) -> tuple[Any, ...]:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return _restored, (type(self), self.module_path, values | {"func": None})
+
+
+def task(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Declare a task as Django's decorator does, on Django 6.0 with the options of `HipqTask`, too.
+
+    Django's own takes those of a backend since 6.1.
+    """
+    own = {name: options.pop(name) for name in OPTIONS if name in options}
+
+    def declare(function: Callable[..., Any]) -> Any:
+        declared: Any = names.task(**options)(function)
+        return replace(declared, **own) if own else declared
+
+    return declare if function is None else declare(function)
 
 
 def _restored(kind: type[HipqTask], path: str, values: dict[str, Any]) -> HipqTask:

@@ -6,7 +6,8 @@ import asyncio
 from typing import Any
 
 import hipq_django as hipq
-from hipq_django.tasks_backend.names import TaskContext, task
+from hipq_django.tasks_backend import task
+from hipq_django.tasks_backend.names import TaskContext
 
 CALLS: list[Any] = []
 """What the tasks were called with."""

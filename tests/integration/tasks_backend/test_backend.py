@@ -19,15 +19,13 @@ from hipq_django.checks import check_tasks
 from hipq_django.exceptions import ArgumentsError, JobCancelled
 from hipq_django.job_types import registry
 from hipq_django.models import Attempt, Job, JobType, Worker, catalog
-from hipq_django.tasks_backend import running
+from hipq_django.tasks_backend import running, task
 from hipq_django.tasks_backend.backend import HipqBackend
 from hipq_django.tasks_backend.finding import KIND
-from hipq_django.tasks_backend.hipq_task import HipqTask
 from hipq_django.tasks_backend.names import (
     InvalidTask,
     TaskResultDoesNotExist,
     TaskResultStatus,
-    task,
     task_backends,
     task_enqueued,
     task_finished,
@@ -404,7 +402,7 @@ def test_an_alias_finds_jobs_under_the_former_path(monkeypatch: pytest.MonkeyPat
     """Where the module with the new name has been imported."""
     tasks.tell.enqueue("old")
     forget()
-    moved = HipqTask(func=_moved, aliases=["tests.testapp.tasks.tell"])
+    moved = task(aliases=["tests.testapp.tasks.tell"])(_moved)
     monkeypatch.setattr(tasks, "tell", None)
     monkeypatch.setattr(tasks, "_moved", moved, raising=False)
 
