@@ -402,7 +402,8 @@ def test_an_alias_finds_jobs_under_the_former_path(monkeypatch: pytest.MonkeyPat
     """Where the module with the new name has been imported."""
     tasks.tell.enqueue("old")
     forget()
-    moved = task(aliases=["tests.testapp.tasks.tell"])(_moved)
+    decorator: Any = task
+    moved = decorator(aliases=["tests.testapp.tasks.tell"])(_moved)
     monkeypatch.setattr(tasks, "tell", None)
     monkeypatch.setattr(tasks, "_moved", moved, raising=False)
 
