@@ -62,6 +62,10 @@ class Builder:
         running = RUNNING.get()
         self._parent_id = running.pk if running and running.using == self.using else None
 
+    def reading(self, find_type: Callable[[str, str], JobType]) -> Builder:
+        """Return the same builder, which has looked nothing up yet and reads types otherwise."""
+        return Builder(self.instance, find_type, new_names=self._new_names)
+
     @property
     def has_unique(self) -> bool:
         """Return whether one of the job types that were looked up has unique jobs."""

@@ -74,9 +74,29 @@ def enqueue_new(
         raise in_async_code("task.enqueue" if of_task else "hipq_django.enqueue") from error
 
 
+FEW = 2
+"""So many jobs go in one by one: that takes one statement each, many together take six."""
+
+
+def enqueue_stored(jobs: Sequence[NewJob], *, instance: str) -> list[Job]:
+    """Create jobs of types whose names were checked when they were stored.
+
+    This process need not declare them: with STRICT, too, their jobs wait for a worker that does.
+    """
+    if len(jobs) > FEW:
+        return _enqueue_many(jobs, "raise", Builder(instance, get_job_type, new_names=False))
+    return [
+        _enqueue_built(new, "raise", Builder(instance, cached_job_type, new_names=False))
+        for new in jobs
+    ]
+
+
 def _enqueue_new(new: NewJob, on_conflict: OnConflict | None, instance: str) -> Job:
     builder = Builder(instance, cached_job_type)
-    chosen = _checked_on_conflict(new.job_type, on_conflict, instance)
+    return _enqueue_built(new, _checked_on_conflict(new.job_type, on_conflict, instance), builder)
+
+
+def _enqueue_built(new: NewJob, chosen: OnConflict, builder: Builder) -> Job:
     if not _has_links(new):
         job = _enqueue_one(new, chosen, builder)
         if not job.conflict:
@@ -102,7 +122,7 @@ def _enqueue_one(
             write(job, builder.using)
             return job
         except StaleJobTypeError:
-            builder = Builder(builder.instance, get_job_type)
+            builder = builder.reading(get_job_type)
         except DuplicateJobKeyError as error:
             if on_conflict == "return":
                 error.job.conflict = True
@@ -140,7 +160,10 @@ def enqueue_many(
             f"enqueue_many: on_conflict={on_conflict!r:.100}; give 'raise' or 'return'."
         )
     wanted = [checked_new(new, "enqueue_many") for new in jobs]
-    builder = Builder(instance, get_job_type)
+    return _enqueue_many(wanted, on_conflict, Builder(instance, get_job_type))
+
+
+def _enqueue_many(wanted: Sequence[NewJob], on_conflict: OnConflict, builder: Builder) -> list[Job]:
     with transaction.atomic(using=builder.using):
         builder.look_up(wanted)
         check_batches(wanted, builder)
@@ -149,7 +172,7 @@ def enqueue_many(
             made = _insert_many(map(builder.build, wanted), builder, len(wanted))
             announce_new(made, builder.using)
             return made
-        follows = [following(new, instance, builder.using) for new in wanted]
+        follows = [following(new, builder.instance, builder.using) for new in wanted]
         made = create_following(list(zip(wanted, follows, strict=True)), builder, on_conflict)
         announce_new([job for job in dict.fromkeys(made) if not job.conflict], builder.using)
     return made

@@ -15,7 +15,7 @@ from typing import Any
 from django.db.models import F
 
 from hipq_django import events, transitions
-from hipq_django.api.enqueueing import enqueue_many, enqueue_new
+from hipq_django.api.enqueueing import enqueue_stored
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.errors import is_locked_out, is_outage
@@ -252,7 +252,7 @@ def _enqueue(
             wanted.append((w.node, new))
     if not wanted:
         return set()
-    jobs = _enqueued([new for _, new in wanted], config)
+    jobs = enqueue_stored([new for _, new in wanted], instance=config.name)
     for (node, _), job in zip(wanted, jobs, strict=True):
         node.job_id = job.pk
         node.wakes += 1
@@ -262,16 +262,6 @@ def _enqueue(
     queued = [(n, "queued") for n in nodes if n.rest != Rest.TERMINATING]
     announce_status(queued, using, skip_locked=True)
     return {node.pk for node in nodes}
-
-
-FEW = 2
-"""So many jobs go in one by one: that takes one statement each, many together take six."""
-
-
-def _enqueued(new: Sequence[BoundJob], config: InstanceSettings) -> list[Job]:
-    if len(new) <= FEW:
-        return [enqueue_new(one, instance=config.name) for one in new]
-    return enqueue_many(new, instance=config.name)
 
 
 def _new_job(woken: _Woken, using: str, now: datetime) -> BoundJob | None:

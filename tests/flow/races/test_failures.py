@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from django.db import Error, connection, transaction
+from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django import flow
@@ -328,6 +329,25 @@ def test_a_node_whose_code_is_gone_waits_for_a_worker_that_has_it(worker: FlowWo
     FlowWorker().work_off()
     withdraw()
     assert node.outputs["out"].read() == 1
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_nodes_whose_code_another_release_has_wait_for_it_under_strict_too(
+    nodes: int, worker: FlowWorker, settings: Settings
+) -> None:
+    """Few runs are enqueued one by one, and many together."""
+    settings.HIPQ = {"default": {**settings.HIPQ["default"], "STRICT": True}}
+    release()
+    started = [flow.start(RELEASED, data={"x": [1]}) for _ in range(nodes)]
+    withdraw()
+    worker.work_off()
+    assert [node.status for node in started] == ["queued"] * nodes
+    assert {reason.code for reason in flow.explain(started[0])} == {"unknown_type"}
+
+    release()
+    FlowWorker().work_off()
+    withdraw()
+    assert [node.outputs["out"].read() for node in started] == [1] * nodes
 
 
 def test_two_releases_run_a_node_in_turn() -> None:
