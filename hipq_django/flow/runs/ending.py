@@ -39,6 +39,7 @@ from hipq_django.flow.runs.run import Run
 from hipq_django.flow.statements import delete_messages, ends_of, observers_among, update_nodes
 from hipq_django.flow.values import Effects, PortName, Rest, Write
 from hipq_django.models import Job, Worker
+from hipq_django.models.base import no_error
 from hipq_django.scheduler.companions import Persist
 from hipq_django.scheduler.executor import MaskedError
 from hipq_django.transitions.row_by_row import MAX_WAITS
@@ -498,10 +499,13 @@ def _job_of(end: _Ended, using: str) -> Job:
 
 
 def _hand(end: _Ended) -> Any:
-    """Return which messages the code raised at; their values lie on their ports."""
-    if not isinstance(end.result, Failed) or not end.run.in_flight:
+    """Return which messages the last failed attempt raised at; their values lie on their ports."""
+    if not isinstance(end.result, Failed):
         return end.node.error
-    return {"ids": end.run.in_flight, "error": end.result.error}
+    if not end.run.in_flight:
+        return no_error()
+    claim = end.result.claim
+    return {"ids": end.run.in_flight, "error": end.result.error, "attempt": claim.attempt}
 
 
 def _settle(end: _Ended, using: str) -> None:

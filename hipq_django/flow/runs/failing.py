@@ -85,10 +85,11 @@ def _log(node: Node, error: Any, using: str, **fields: Any) -> None:
 def _goes_to_error_port(node: Node, job: Job, using: str, now: datetime) -> bool:
     """Move the messages that the code raised at to the port `error`; return whether there is one.
 
-    What they are was noted when the attempt failed.
+    What they are was noted when the attempt failed. If a later attempt was lost, or timed out, the
+    messages are not to blame for the end.
     """
     hand = node.error if isinstance(node.error, dict) else {}
-    if not hand.get("ids"):
+    if hand.get("attempt") != job.attempt:
         return False
     ports = NodePort.objects.using(using).filter(node=node.pk, direction="out", name=ERROR_PORT)
     port = ports.first()

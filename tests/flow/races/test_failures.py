@@ -285,6 +285,43 @@ class TakesTwo(flow.Component):
                 raise CodeError("cannot take them")
 
 
+@flow.component("t.takes_some", retry=hipq.Fixed(0, max_attempts=2))
+class TakesSome(flow.Component):
+    """Raises at each tuple, but cannot even begin if the state says so."""
+
+    x, error = flow.In(), flow.Out()
+
+    def perform(self) -> None:
+        if self.state.get("stopped", False):
+            raise CodeError("cannot begin")
+        for _ in self.each("x"):
+            raise CodeError("cannot take it")
+
+
+def cannot_begin(node: flow.Node, worker: FlowWorker) -> None:
+    node.state.set(stopped=True)
+    worker.work_off()
+
+
+def is_lost(node: flow.Node, worker: FlowWorker) -> None:
+    worker.run_pass()
+    dies(worker).work_off()
+
+
+@pytest.mark.parametrize("end", [cannot_begin, is_lost])
+def test_messages_that_the_last_attempt_did_not_raise_at_stay_and_the_node_fails(
+    end: Callable[[flow.Node, FlowWorker], None], worker: FlowWorker
+) -> None:
+    node = flow.start(TakesSome, data={"x": [1, 2]})
+    worker.run_pass()
+    worker.work()
+    assert (node.status, Job.objects.get().state) == ("queued", "retry")
+    end(node, worker)
+
+    assert node.status == "failed"
+    assert (list(node.inputs["x"]), node.outputs["error"].size) == ([1, 2], 0)
+
+
 def test_a_failure_that_cannot_be_written_is_written_later_and_stops_no_other(
     worker: FlowWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
