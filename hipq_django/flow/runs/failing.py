@@ -85,11 +85,11 @@ def _log(node: Node, error: Any, using: str, **fields: Any) -> None:
 def _goes_to_error_port(node: Node, job: Job, using: str, now: datetime) -> bool:
     """Move the messages that the code raised at to the port `error`; return whether there is one.
 
-    What they are was noted when the attempt failed. If a later attempt was lost, or timed out, the
-    messages are not to blame for the end.
+    What they are was noted when the attempt failed. If a later attempt was lost, or timed out, or
+    somebody has cancelled the job, the messages are not to blame for the end.
     """
     hand = node.error if isinstance(node.error, dict) else {}
-    if hand.get("attempt") != job.attempt:
+    if job.outcome == Outcome.CANCELLED or hand.get("attempt") != job.attempt:
         return False
     ports = NodePort.objects.using(using).filter(node=node.pk, direction="out", name=ERROR_PORT)
     port = ports.first()

@@ -322,6 +322,19 @@ def test_messages_that_the_last_attempt_did_not_raise_at_stay_and_the_node_fails
     assert (list(node.inputs["x"]), node.outputs["error"].size) == ([1, 2], 0)
 
 
+def test_messages_of_a_run_that_is_cancelled_before_its_retry_stay_and_the_node_fails(
+    worker: FlowWorker,
+) -> None:
+    node = flow.start(TakesSome, data={"x": [1, 2]})
+    worker.run_pass()
+    worker.work()
+    hipq.cancel(Job.objects.get(state="retry"))
+    worker.work_off()
+
+    assert (node.status, flow.get(node.pk).error) == ("failed", "Cancelled")
+    assert (list(node.inputs["x"]), node.outputs["error"].size) == ([1, 2], 0)
+
+
 def test_a_failure_that_cannot_be_written_is_written_later_and_stops_no_other(
     worker: FlowWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
