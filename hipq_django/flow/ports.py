@@ -23,7 +23,12 @@ from hipq_django.flow.declared_ports import (
     checked_message,
     checked_port_name,
 )
-from hipq_django.flow.exceptions import InvalidPortError, NodeDeletedError, UnknownPortError
+from hipq_django.flow.exceptions import (
+    FlowError,
+    InvalidPortError,
+    NodeDeletedError,
+    UnknownPortError,
+)
 from hipq_django.flow.logs import data_logged
 from hipq_django.flow.models import Channel, Connection, Message, Node, NodePort
 from hipq_django.flow.publishing import note_subscribed
@@ -206,7 +211,7 @@ class Port:
         """Deliver what lies here, and what is written here from now on, to other ports, too."""
         from hipq_django.flow.connecting import connect
 
-        connect(self, targets)
+        connect(self, checked_targets(self, "connect", targets))
 
     def disconnect(self, *targets: Port) -> None:
         """Deliver nothing more to these ports; without any, to none."""
@@ -222,7 +227,7 @@ class Port:
         """Move what lies here to other ports, once; return the values."""
         from hipq_django.flow.connecting import move
 
-        return move(self, targets)
+        return move(self, checked_targets(self, "move_to", targets))
 
     # In async code
 
@@ -268,6 +273,19 @@ class Port:
     async def aset_channels(self, names: Sequence[str]) -> None:
         """Set `channels` in async code."""
         await sync_to_async(setattr)(self, "channels", names)
+
+
+def checked_targets(source: Port, verb: str, targets: Iterable[Port]) -> list[Port]:
+    """Return each of the ports once to which messages are to go.
+
+    Raise `FlowError` where there is none: then all that lies on the source would be lost.
+    """
+    if found := list(dict.fromkeys(targets)):
+        return found
+    raise FlowError(
+        f"{verb}() of {source!r} got no port, so all messages there would be lost; give it at "
+        "least one. To drop messages, read them; to end connections, call disconnect()."
+    )
 
 
 def for_change(node: Node, ports: Iterable[int]) -> list[NodePort]:

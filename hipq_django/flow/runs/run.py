@@ -38,7 +38,7 @@ from hipq_django.flow.graphs.applying import checked_component
 from hipq_django.flow.lifecycle import moment_of
 from hipq_django.flow.logs import group_entry, log_entry, stores_data
 from hipq_django.flow.models import Message, Node, NodePort
-from hipq_django.flow.ports import Port, find_row, naming_loop
+from hipq_django.flow.ports import Port, checked_targets, find_row, naming_loop
 from hipq_django.flow.publishing import LOG_CHANNEL
 from hipq_django.flow.settings import flow_settings
 from hipq_django.flow.state import StateValues, check_keys, checked_state, own_values
@@ -576,7 +576,8 @@ class RunPort(Port):
 
     def connect(self, *targets: Port) -> None:
         """Connect when the run ends."""
-        self._run.note("connect", list(self.place), [list(target.place) for target in targets])
+        given = checked_targets(self, "connect", targets)
+        self._run.note("connect", list(self.place), [list(target.place) for target in given])
 
     def disconnect(self, *targets: Port) -> None:
         """Disconnect when the run ends."""
@@ -584,13 +585,13 @@ class RunPort(Port):
 
     def move_to(self, *targets: Port) -> list[Any]:
         """Read all that lies here and write it to the others, default included."""
-        moved = []
+        given, moved = checked_targets(self, "move_to", targets), []
         while packet := self._read(or_default=False):
             moved.append(packet.value)
-            for target in targets:
+            for target in given:
                 self._pass_on(target, packet)
         default = self._default_packet()
-        for target in targets if default else ():
+        for target in given if default else ():
             if not is_same(target.default, default.value):  # type: ignore[union-attr]  # there is one
                 self._pass_on(target, default, as_default=True)  # type: ignore[arg-type]  # there is one
         return moved

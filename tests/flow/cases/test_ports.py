@@ -257,6 +257,38 @@ def test_case_087(node: flow.Node) -> None:
     assert [targets[1].read() for _ in range(3)] == [1, 2, NOTHING]
 
 
+def deliver(verb: str, source: flow.Port, *targets: flow.Port) -> None:
+    getattr(source, verb)(*targets)
+
+
+@pytest.mark.parametrize("verb", ["connect", "move_to"])
+@pytest.mark.parametrize("is_inside", [False, True])
+def test_messages_are_not_delivered_to_no_port(verb: str, is_inside: bool, script: Script) -> None:
+    node = flow.start("t.scripted", run=False)
+    port = node.outputs["out"]
+    port.write_many([1, 2])
+    script.perform = lambda run: deliver(verb, run.out)
+
+    with pytest.raises(flow.FlowError, match=rf"{verb}\(\) of .* got no port, so all messages"):
+        testing.run_inline(node) if is_inside else deliver(verb, port)
+    assert port.peek(5) == [1, 2]
+
+
+@pytest.mark.parametrize("verb", ["connect", "move_to"])
+@pytest.mark.parametrize("is_inside", [False, True])
+def test_a_port_that_is_named_twice_gets_messages_once(
+    verb: str, is_inside: bool, script: Script
+) -> None:
+    node, target = flow.start("t.scripted", run=False), flow.start(Sum, run=False)
+    target.pause()
+    port, there = node.outputs["out"], target.inputs["number"]
+    port.write_many([1, 2])
+    script.perform = lambda run: deliver(verb, run.out, there, there)
+    testing.run_inline(node) if is_inside else deliver(verb, port, there, there)
+
+    assert (there.peek(5), port.size) == ([1, 2], 0)
+
+
 def test_case_088(node: flow.Node) -> None:
     target = flow.start(Sum, run=False)
     node.inputs["number"].default = 7
