@@ -44,6 +44,9 @@ _CHOICES = {"runaway": ("slow", "terminate"), "wake_parent": ("always", "changes
 REFUSED = ("schedule", "unique", "unique_on", "counted_answers")
 """Options of job types that components do not have."""
 
+GRAPHS: dict[tuple[str, str], Mapping[str, Any]] = {}
+"""The graphs that code has named, by instance and name: `flow.start` takes either by its name."""
+
 _NOT_ENQUEUED = "components are not enqueued; start a node: flow.start({!r})"
 
 
@@ -137,6 +140,7 @@ def _register(
         )
     queue, instance = own.pop("queue"), own.pop("instance")
     values = checked_values(name, queue, instance, of_type)  # type: ignore[arg-type]  # it checks them
+    _check_no_graph(values["instance"], values["name"], *values["aliases"])
     inputs, outputs = _declared_ports(name, made)
     responds = made.on_response is not Component.on_response
     made.declaration = register(
@@ -155,6 +159,15 @@ def _register(
     sensitive_fields.cache_clear()
     logging_components.cache_clear()
     return made.declaration
+
+
+def _check_no_graph(instance: str, *names: str) -> None:
+    for name in names:
+        if (instance, name) in GRAPHS:
+            raise InvalidJobTypeError(
+                f"component {name!r}: flow.graph has given this name to a graph in instance "
+                f"{instance!r}; rename one of them."
+            )
 
 
 def _perform(job: Job) -> Any:

@@ -7,28 +7,47 @@ from typing import Any
 
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
+from hipq_django.domain.validation import checked_name, checked_type_name
+from hipq_django.exceptions import InvalidJobError, InvalidJobTypeError
+from hipq_django.flow.declaring import GRAPHS
 from hipq_django.flow.models import Graph
 from hipq_django.job_types.registry import get_declared
 
 MAX_NAMES = 1_000
 """Among how many stored graphs the nearest name is looked for."""
 
-_declared: dict[tuple[str, str], Mapping[str, Any]] = {}
-"""The graphs that code has named, by instance and name."""
-
 
 def graph(name: str, spec: Mapping[str, Any], *, instance: str = DEFAULT) -> str:
     """Name a graph in code, so that `flow.start(name)` starts it; return the name.
 
-    It is checked when it is started: its components may be declared later.
+    It is checked when it is started: its components may be declared later. Raise
+    `InvalidJobTypeError` for a name that cannot be, or that code has given to something else.
     """
-    _declared[instance, name] = spec
+    try:
+        key = checked_name("instance", instance), checked_type_name(name)
+    except InvalidJobError as error:
+        raise InvalidJobTypeError(str(error).replace("job type", "graph", 1)) from error
+    if not isinstance(spec, Mapping):
+        raise InvalidJobTypeError(
+            f"graph {name!r}: the spec is {spec!r:.100}; give a dict with its nodes."
+        )
+    if get_declared(*key) is not None:
+        raise InvalidJobTypeError(
+            f"graph {name!r}: a job type, or component, of instance {instance!r} has this name; "
+            "rename one of them."
+        )
+    if GRAPHS.get(key, spec) != spec:  # a module that is imported again names the same one
+        raise InvalidJobTypeError(
+            f"graph {name!r} is declared twice in instance {instance!r}, with different specs; "
+            "rename one of them."
+        )
+    GRAPHS[key] = spec
     return name
 
 
 def declared_graphs(instance: str) -> dict[str, Mapping[str, Any]]:
     """Return the graphs that code has named."""
-    return {name: spec for (inst, name), spec in _declared.items() if inst == instance}
+    return {name: spec for (inst, name), spec in GRAPHS.items() if inst == instance}
 
 
 def stored_names(instance: str) -> list[str]:
@@ -39,13 +58,13 @@ def stored_names(instance: str) -> list[str]:
 
 def is_declared(instance: str, name: str) -> bool:
     """Return whether code gives this name to a graph, a component or a job type."""
-    return (instance, name) in _declared or get_declared(instance, name) is not None
+    return (instance, name) in GRAPHS or get_declared(instance, name) is not None
 
 
 def graph_named(instance: str, name: str) -> Mapping[str, Any] | None:
     """Return the spec of a graph: as code declares it, else as the database has it; or None."""
     if is_declared(instance, name):
-        return _declared.get((instance, name))
+        return GRAPHS.get((instance, name))
     rows = Graph.objects.using(get_instance(instance).database)
     specs = rows.filter(instance=instance, name=name).values_list("spec", flat=True)
     found: Mapping[str, Any] | None = specs.first()

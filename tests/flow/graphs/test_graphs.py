@@ -83,6 +83,38 @@ def test_a_graph_is_started_by_its_name() -> None:
     assert flow.Node.objects.count() == 3
 
 
+@pytest.mark.parametrize(
+    ("name", "spec", "said"),
+    [
+        (None, TWICE, "graph None: the name must be text"),
+        ("", TWICE, "graph '': the name must be text"),
+        ("t.no_spec", 5, "graph 't.no_spec': the spec is 5; give a dict with its nodes"),
+        ("t.double", TWICE, "job type, or component, of instance 'default' has this name"),
+        ("echo", TWICE, "job type, or component, of instance 'default' has this name"),
+        ("t.twice", {"nodes": {}}, "'t.twice' is declared twice in instance 'default'"),
+    ],
+)
+def test_code_cannot_name_a_graph_like_this(name: Any, spec: Any, said: str) -> None:
+    for _ in range(2):  # a module that is imported again names the same graph
+        assert flow.graph("t.twice", {**TWICE}) == "t.twice"
+    with pytest.raises(hipq.InvalidJobTypeError, match=said):
+        flow.graph(name, spec)
+
+    assert flow.start("t.double", run=False).info["component"] == "t.double"
+    assert sorted(flow.start("t.twice").children) == ["one", "two"]
+    assert errors_of(flow.check({"nodes": {"a": {"component": "t.twice"}}})) == []
+
+
+@pytest.mark.parametrize(
+    "options", [{"name": "t.twice"}, {"name": "t.new", "aliases": ["t.twice"]}]
+)
+def test_no_component_is_named_like_a_graph(options: dict[str, Any]) -> None:
+    flow.graph("t.twice", TWICE)
+
+    with pytest.raises(hipq.InvalidJobTypeError, match="given this name to a graph in instance"):
+        flow.component(**options)(lambda x: x)
+
+
 @pytest.mark.parametrize("kind", ["spec", "named in code", "kept in the database"])
 def test_a_run_spawns_a_graph(kind: str, script: Script) -> None:
     if kind == "named in code":
