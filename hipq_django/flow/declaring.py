@@ -94,6 +94,10 @@ def component(
     of the ports `outs`, and each `yield "port", value` to that port.
     """
     own, of_type, meta = _split(name, options)
+    if not isinstance(outs, list | tuple):
+        raise InvalidJobTypeError(
+            f"component {name!r}: outs={outs!r:.100}; give a list of names of out-ports."
+        )
 
     def declare(code: Any) -> Any:
         made = code if isinstance(code, type) else _of_function(name, code, outs)
@@ -112,9 +116,18 @@ def _split(
             raise InvalidJobTypeError(f"component {name!r}: {option}= is not for components.")
     own = OWN_OPTIONS | {key: value for key, value in options.items() if key in OWN_OPTIONS}
     _check_own(name, own)
+    _check_flags(name, own)
     of_type = {key: value for key, value in options.items() if key in TYPE_OPTIONS}
     known = {*own, *of_type}
     return own, of_type, {key: value for key, value in options.items() if key not in known}
+
+
+def _check_flags(name: str, own: Mapping[str, Any]) -> None:
+    for option in ("status_publish", "log_data", "public"):
+        if not isinstance(own[option], bool):
+            raise InvalidJobTypeError(
+                f"component {name!r}: {option}={own[option]!r:.100}; give True or False."
+            )
 
 
 def _check_own(name: str, own: Mapping[str, Any]) -> None:

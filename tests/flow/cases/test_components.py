@@ -72,6 +72,11 @@ def test_a_name_is_declared_once() -> None:
         ("batch", "many", "give a number from 1 to 1,000,000"),
         ("batch", True, "give a number from 1 to 1,000,000"),
         ("runs_per_minute", 1.5, "give a number from 1 to 1,000,000"),
+        ("public", "no", "give True or False"),
+        ("log_data", "yes", "give True or False"),
+        ("status_publish", 0, "give True or False"),
+        ("outs", "abc", "give a list of names of out-ports"),
+        ("outs", None, "give a list of names of out-ports"),
         ("unique", True, "is not for components"),
     ],
 )
