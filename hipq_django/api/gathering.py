@@ -14,6 +14,7 @@ from hipq_django.domain.dependencies import PART
 from hipq_django.domain.drafts import NewJob
 from hipq_django.domain.parts import WaitFor
 from hipq_django.exceptions import InvalidJobError
+from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Job, Link
 from hipq_django.transitions.outcomes import be_told
 
@@ -30,6 +31,8 @@ def gather(job: Job, jobs: Iterable[NewJob], names: Sequence[str] | None) -> Wai
     waits = WaitFor(*named)
     with bounded_transaction(job.using):
         row = lock_attempt(job, "gather")
+        if declared := get_declared(row.job_type.instance, row.job_type.name):
+            declared.check_gathers()
         known = {link.part: link for link in _links(row)}
         missing = {part: one for part, one in zip(named, new, strict=True) if part not in known}
         children = enqueue_many(missing.values(), instance=row.job_type.instance)

@@ -70,6 +70,14 @@ class ComponentDeclaration(Declaration):
         """Refuse jobs that no node has made."""
         raise InvalidJobError(f"job type {self.name!r}: {_NOT_ENQUEUED.format(self.name)}")
 
+    def check_gathers(self) -> None:
+        """Refuse it before the others are enqueued: a run waits for one answer."""
+        raise FlowError(
+            f"component {self.name!r}: a run does not wait for jobs by job.gather; enqueue them "
+            "with self.enqueue(job_type, data), or let a stage do it, which hands on what they "
+            "return."
+        )
+
     def ports(self, direction: str) -> dict[str, PortOptions]:
         """Return the ports of one side."""
         return self.inputs if direction == "in" else self.outputs

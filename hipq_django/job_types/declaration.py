@@ -98,6 +98,9 @@ class Declaration(VerbsByKey):
         """The policy as a log line names it."""
         return str(self.policy)
 
+    def check_gathers(self) -> None:
+        """Raise an error if a job of this type cannot wait for the ends of others."""
+
     def checked_data(self, job_data: Any) -> Any:
         """Return the data of a new job as it is stored; for a task, its arguments."""
         return job_data

@@ -121,6 +121,15 @@ def test_an_answer_is_not_waited_for_twice() -> None:
     assert "on_response returned WAIT, but the answer has come" in Job.objects.get().error
 
 
+def test_a_run_gathers_no_jobs(script: Script) -> None:
+    script.perform = lambda run: run.job.gather([hipq.NewJob("echo"), hipq.NewJob("echo")])
+    node = flow.start("t.scripted", run=False)
+    with pytest.raises(flow.FlowError, match=r"does not wait for jobs by job\.gather; enqueue"):
+        testing.run_inline(node)
+
+    assert not Job.objects.filter(job_type__name="echo").exists()
+
+
 ACTS: dict[str, Callable[[Any], Any]] = {
     "run": lambda run: run.run(),
     "terminate": lambda run: run.terminate(),
