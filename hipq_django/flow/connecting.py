@@ -98,7 +98,7 @@ def _move(source: Port, row: int, targets: Sequence[int]) -> list[Any]:
     lying = Message.objects.using(using).filter(port=row, as_default=False).order_by("pk")
     messages = list(locked(lying, to_delete=True))
     items = [
-        delivering.Item(target, m.data, m.context, notify=group.notify, log=m.log)
+        delivering.Item(target, m.data, m.context, False, group.notify, m.log and group.log)
         for m in messages
         for target in targets
     ]
@@ -120,8 +120,8 @@ def _default_for(source: Port, target: int) -> list[delivering.Item]:
     before = newest.data if newest else (other.value if other.has_default else NOTHING)
     if is_same(before, packet.value):
         return []
-    notify = current_group().notify
-    return [delivering.Item(target, packet.value, packet.context, True, notify)]
+    group = current_group()
+    return [delivering.Item(target, packet.value, packet.context, True, group.notify, group.log)]
 
 
 def _log(source: Port, targets: Sequence[int], values: list[Any]) -> None:

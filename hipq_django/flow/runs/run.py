@@ -486,19 +486,25 @@ class RunPort(Port):
 
     def _read(self, *, or_default: bool) -> Packet | None:
         """Read the oldest message, which is taken when the run ends."""
-        message = self.lying.take()
-        if message is None:
-            packet = self._known_default() if or_default else None
-        else:
-            self._run.doing.taken.append(message.id)
-            self._note_in_flight(message)
-            self._run.learn({self.name: message.data})
-            if self.options.type:  # which may have been narrowed since it was written
-                checked_message(message.data, self.options)
-            packet = Packet(message.id, message.data, {**message.context}, message.create_time)
-        if packet is not None and (message is None or message.log):
+        if message := self._take():
+            return Packet(message.id, message.data, {**message.context}, message.create_time)
+        packet = self._known_default() if or_default else None
+        if packet is not None:
             self._note_in_run("read", packet.value)
         return packet
+
+    def _take(self) -> Lain | None:
+        message = self.lying.take()
+        if message is None:
+            return None
+        self._run.doing.taken.append(message.id)
+        self._note_in_flight(message)
+        self._run.learn({self.name: message.data})
+        if self.options.type:  # which may have been narrowed since it was written
+            checked_message(message.data, self.options)
+        if message.log:
+            self._note_in_run("read", message.data)
+        return message
 
     def _note_in_run(self, how: str, value: Any) -> None:
         if self._run.entry is not None and current_group().log:
@@ -586,22 +592,30 @@ class RunPort(Port):
     def move_to(self, *targets: Port) -> list[Any]:
         """Read all that lies here and write it to the others, default included."""
         given, moved = checked_targets(self, "move_to", targets), []
-        while packet := self._read(or_default=False):
-            moved.append(packet.value)
+        while message := self._take():
+            moved.append(message.data)
             for target in given:
-                self._pass_on(target, packet)
+                self._pass_on(target, message.data, {**message.context}, log=message.log)
         default = self._default_packet()
         for target in given if default else ():
             if not is_same(target.default, default.value):  # type: ignore[union-attr]  # there is one
-                self._pass_on(target, default, as_default=True)  # type: ignore[arg-type]  # there is one
+                self._pass_on(target, default.value, default.context, as_default=True)  # type: ignore[union-attr]  # there is one
         return moved
 
-    def _pass_on(self, target: Port, packet: Packet, *, as_default: bool = False) -> None:
-        notify = current_group().notify
-        write = Write(target.place, packet.value, packet.context, as_default, notify)
+    def _pass_on(
+        self,
+        target: Port,
+        value: Any,
+        context: dict[str, Any],
+        *,
+        as_default: bool = False,
+        log: bool = True,
+    ) -> None:
+        group = current_group()
+        write = Write(target.place, value, context, as_default, group.notify, log and group.log)
         self._run.doing.writes.append(write)
         if isinstance(target, RunPort):
-            target._note_in_run("written", packet.value)
+            target._note_in_run("written", value)
 
 
 class RunPorts(Mapping[str, Port]):

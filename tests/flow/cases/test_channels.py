@@ -56,6 +56,28 @@ def test_what_was_written_without_a_log_is_read_without_one(node: flow.Node) -> 
     assert not LogEntry.objects.exists()
 
 
+@pytest.mark.parametrize("without_log", ["written", "moved"])
+@pytest.mark.parametrize("is_inside", [False, True])
+def test_what_was_moved_without_a_log_is_read_without_one(
+    without_log: str, is_inside: bool, script: Script
+) -> None:
+    """Or was written so, and then moved."""
+
+    def move(port: flow.Port) -> None:
+        with flow.group(log=without_log != "moved"):
+            port.move_to(target.inputs["number"])
+
+    node, target = flow.start("t.scripted", run=False), flow.start(Sum, run=False)
+    target.pause()
+    with flow.group(log=without_log != "written"):
+        node.outputs["out"].write(1)
+    script.perform = lambda run: move(run.out)
+    testing.run_inline(node) if is_inside else move(node.outputs["out"])
+
+    [moved] = Message.objects.filter(port__node=target)
+    assert (moved.data, moved.log) == (1, False)
+
+
 @pytest.mark.usefixtures("all_is_logged")
 def test_runs_log_each_tuple() -> None:
     with flow.group(log=False):
