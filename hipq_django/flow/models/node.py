@@ -11,6 +11,7 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _, pgettext_lazy
 
 from hipq_django.database.twins import method_twin, names_twins, property_twin
+from hipq_django.flow.exceptions import NodeDeletedError
 from hipq_django.flow.values import RESTS
 from hipq_django.models import JobType, Queue
 from hipq_django.models.base import JsonField, Row, RowManager, no_error
@@ -369,7 +370,10 @@ class Node(NodeRow):
     def graph(self) -> Any:
         """The spec of a graph, or None."""
         rows = Node.objects.using(self.using).filter(pk=self.pk)
-        return rows.values_list("state_values", flat=True).get().get("flow.spec")
+        values = rows.values_list("state_values", flat=True).first()
+        if values is None:
+            raise NodeDeletedError(f"{self} was deleted.")
+        return values.get("flow.spec")
 
     def adopt(self, orphan: Node, name: str) -> None:
         """Take a node that has no parent as a child."""

@@ -121,7 +121,8 @@ def test_case_029() -> None:
     node = in_status("terminated")
     node.delete()
 
-    for verb in (node.run, node.terminate, lambda: node.status, lambda: node.info):
+    shown = (lambda: node.status, lambda: node.info, lambda: node.graph)
+    for verb in (node.run, node.terminate, *shown):
         with pytest.raises(flow.NodeDeletedError, match="was deleted"):
             verb()
 
