@@ -25,6 +25,7 @@ from hipq_django.monitoring.doctor.findings import problem, span, warning
 OLD_WAKE_SECONDS = 5.0
 MANY_UNREAD = 100_000
 MOST_NAMED = 5
+SIDES = {"in": "inputs", "out": "outputs"}
 
 
 def old_log(config: InstanceSettings, days: float | None) -> Any:
@@ -161,7 +162,9 @@ def _missing_ports(config: InstanceSettings) -> Iterator[Finding]:
                         "missing_port", f"component {declared.name}",
                         f"{found}, and maybe others, has no {direction}-port {port!r}",
                         "this release declares it and the node is older",
-                        "its next run makes it: node.run()",
+                        "its next run that uses the port makes it; "
+                        f"node.set_ports({SIDES[direction]}={{}}) makes it at once, and removes "
+                        "the ports and defaults that were given to the node",
                     )  # fmt: skip
 
 
@@ -173,7 +176,7 @@ def _undeclared_ports(config: InstanceSettings) -> Iterator[Finding]:
             )
             gone = rows.exclude(name__in=list(declared.ports(direction))).order_by("name")
             for port, node in gone.values_list("name").annotate(Min("node"))[:MOST_NAMED]:
-                side = "inputs" if direction == "in" else "outputs"
+                side = SIDES[direction]
                 yield warning(
                     "undeclared_port", f"component {declared.name}",
                     f"node {node}, and maybe others, has an {direction}-port {port!r}",

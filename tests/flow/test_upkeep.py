@@ -111,8 +111,14 @@ def test_the_doctor_names_graphs_whose_name_code_has_taken() -> None:
 def test_the_doctor_names_ports_that_rows_lack() -> None:
     node = flow.start(Recorder, run=False)
     NodePort.objects.filter(node=node, name="b").delete()
+    node.run()
+    testing.drain()
 
-    assert found() == ["missing_port"]
+    [finding] = examine(get_instance("default"))
+    assert finding.code == "missing_port"
+    assert finding.what_to_do.startswith("its next run that uses the port makes it; node.set_ports")
+    node.set_ports(inputs={})
+    assert found() == []
 
 
 def withdraw() -> None:
