@@ -230,6 +230,9 @@ SICK: dict[str, Measured] = {
     "schedule_skipping warning": replace(WELL, schedules=(ScheduleState("s", skipped=5),)),
     "schedule_retired warning": replace(WELL, schedules=(ScheduleState("s", retired=True),)),
     "missing_indexes problem": replace(WELL, tables=Tables(missing=("hipq_job_waiting",))),
+    "missing_indexes problem, a range": replace(
+        in_server(), tables=Tables(missing=("hipq_job_ranges",))
+    ),
     "invalid_indexes problem": replace(WELL, tables=Tables(invalid=("hipq_job_waiting",))),
     "no_guard problem": replace(WELL, tables=Tables(guard="missing")),
     "no_guard problem, disabled": replace(WELL, tables=Tables(guard="disabled")),

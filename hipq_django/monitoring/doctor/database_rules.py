@@ -29,7 +29,7 @@ def _tables(measured: Measured) -> Iterator[Finding]:
             where,
             f"indexes or constraints are missing: {', '.join(tables.missing)}.",
             "Statements that need them read whole tables, and constraints are not enforced.",
-            "Create them again: manage.py sqlmigrate hipq 0001 shows how.",
+            _how_to_create(measured),
         )
     if tables.invalid:
         yield problem(
@@ -47,8 +47,32 @@ def _tables(measured: Measured) -> Iterator[Finding]:
             "Nothing refuses changes of final jobs, or moves that the states do not allow.",
             "Enable it: ALTER TABLE hipq_job ENABLE TRIGGER hipq_job_guard;"
             if tables.guard == "disabled"
-            else "Create it again: manage.py migrate hipq 0001, then manage.py migrate hipq.",
+            else _how_to_create_guard(measured),
         )
+
+
+def _how_to_create(measured: Measured) -> str:
+    how = (
+        f"Create them again: manage.py sqlmigrate hipq 0001 --database {measured.database} "
+        "shows how"
+    )
+    if measured.postgresql is None or "hipq_job_ranges" not in measured.tables.missing:
+        return f"{how}."
+    # `sqlmigrate` shows a check of the table, which the script then replaces by types of columns.
+    return f"{how}; for hipq_job_ranges, the CREATE DOMAIN statements of {_script(measured)} do."
+
+
+def _how_to_create_guard(measured: Measured) -> str:
+    how = f"Create it again: execute the CREATE TRIGGER hipq_job_guard of {_script(measured)}."
+    if measured.postgresql is None:
+        return how
+    return f"{how} If its function is missing too, first execute the CREATE FUNCTION above it."
+
+
+def _script(measured: Measured) -> str:
+    """Return where the SQL is that `sqlmigrate` does not show, and `migrate` does not repeat."""
+    vendor = "sqlite" if measured.postgresql is None else "postgresql"
+    return f"migrations/sql/0001_guard_{vendor}.sql in the package hipq_django"
 
 
 def _clock(measured: Measured) -> Iterator[Finding]:

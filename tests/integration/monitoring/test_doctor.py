@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from importlib import resources
 from io import StringIO
 from typing import Any
 
@@ -19,6 +21,7 @@ from pytest_django import Settings
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock, schema
+from hipq_django.migrations._scripts import SEPARATOR
 from hipq_django.models import Answer, Job, Queue, Schedule
 from hipq_django.monitoring.doctor import measure
 from hipq_django.monitoring.doctor.measurements import PostgreSQL
@@ -291,6 +294,68 @@ def test_a_missing_guard() -> None:
     )
 
     assert found() == {"no_guard": "database default"}
+
+
+def advice() -> str:
+    """Return what `hipq_doctor --json` says to do about its only finding."""
+    [finding] = json.loads(examined("--json")[1])
+    return str(finding["what_to_do"])
+
+
+def test_what_is_said_about_a_missing_guard_brings_it_back() -> None:
+    on_table = " ON hipq_job" if connection.vendor == "postgresql" else ""
+    execute(f"DROP TRIGGER hipq_job_guard{on_table}")
+    said = re.search(r"execute the (.+?) of (\S+\.sql) in the package hipq_django", advice())
+    assert said
+    text = (resources.files("hipq_django") / said[2]).read_text()
+
+    [statement] = [each for each in text.split(SEPARATOR) if each.startswith(said[1])]
+    execute(statement)
+
+    assert found() == {}
+
+
+@postgres
+def test_the_function_of_the_guard_is_where_the_doctor_says() -> None:
+    execute("DROP FUNCTION hipq_job_guard_7c345e39 CASCADE")
+    said = re.search(r"execute the (.+?) of (\S+\.sql) .* the (CREATE FUNCTION) above", advice())
+    assert said
+    statements = (resources.files("hipq_django") / said[2]).read_text().split(SEPARATOR)
+
+    [place] = [i for i, each in enumerate(statements) if each.startswith(said[1])]
+    assert statements[place - 1].startswith(said[3])
+    execute(statements[place - 1])
+    execute(statements[place])
+
+    assert found() == {}
+
+
+@postgres
+def test_what_is_said_about_a_missing_index_brings_it_back() -> None:
+    """On SQLite `sqlmigrate` does not work inside a transaction, in which this test is."""
+    execute("DROP INDEX hipq_job_waiting")
+    command = re.search(r"manage\.py sqlmigrate (\w+) (\w+) --database (\w+)", advice())
+    assert command
+    out = StringIO()
+    call_command("sqlmigrate", command[1], command[2], database=command[3], stdout=out)
+
+    [statement] = [line for line in out.getvalue().splitlines() if '"hipq_job_waiting" ON' in line]
+    execute(statement)
+
+    assert found() == {}
+
+
+@postgres
+def test_what_is_said_about_a_missing_range_brings_it_back() -> None:
+    execute("ALTER DOMAIN hipq_key DROP CONSTRAINT hipq_job_ranges")
+    said = re.search(r"the (CREATE DOMAIN) statements of (\S+\.sql)", advice())
+    assert said
+    statements = (resources.files("hipq_django") / said[2]).read_text().split(SEPARATOR)
+
+    [domain] = [each for each in statements if f"{said[1]} hipq_key " in each]
+    execute(f"ALTER DOMAIN hipq_key ADD {domain[domain.index('CONSTRAINT') :]}")
+
+    assert found() == {}
 
 
 @postgres
