@@ -12,7 +12,12 @@ from django.db import DEFAULT_DB_ALIAS, connections
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from hipq_django.conf import instances, rules
-from hipq_django.database.requirements import deferred_transactions, has_psycopg
+from hipq_django.database.requirements import (
+    connections_of_worker,
+    deferred_transactions,
+    has_psycopg,
+    pool_size,
+)
 from hipq_django.domain.validation import checked_name
 from hipq_django.exceptions import InvalidJobError, alike, nearest_name
 from hipq_django.job_types.registry import get_all_declared, known_names
@@ -26,8 +31,8 @@ SQLITE_OPTIONS = ("init_command", "transaction_mode", "timeout")
 def register() -> None:
     """Register all checks with Django."""
     everything = (
-        check_setting, check_instances, check_queues, check_databases, check_webhooks, check_tasks,
-        check_flow,
+        check_setting, check_instances, check_queues, check_databases, check_pools, check_webhooks,
+        check_tasks, check_flow,
     )  # fmt: skip
     for check in everything:
         checks.register(check)
@@ -95,6 +100,26 @@ def check_databases(**_: Any) -> Iterator[checks.CheckMessage]:
     """E015, E027, E028, for each PostgreSQL of an instance."""
     for alias, options in _databases("postgresql"):
         yield from _check_postgresql(alias, options)
+
+
+def check_pools(**_: Any) -> Iterator[checks.CheckMessage]:
+    """W006, for each instance whose connection pool is too small for any worker.
+
+    A warning: web processes can do with fewer, and workers may have settings of their own.
+    """
+    if any(rules.problems()):
+        return
+    for instance in instances.get_instances():
+        size = pool_size(instance.database)
+        least = connections_of_worker(1, notify=instance.notify)
+        if size is not None and size < least:
+            yield checks.Warning(
+                f"DATABASES[{instance.database!r}]['OPTIONS']['pool'] has {size} connections, but "
+                f"a worker process of instance {instance.name!r} needs {least - 1}, and one more "
+                "for each of its threads (--threads).",
+                hint="Raise 'max_size' of the pool, or give the workers settings of their own.",
+                id="hipq.W006",
+            )
 
 
 def check_sqlite(**_: Any) -> Iterator[checks.CheckMessage]:

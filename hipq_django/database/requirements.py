@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from django.conf import settings
 from django.db import connections
 
 from hipq_django.exceptions import ConfigurationError
@@ -54,3 +55,19 @@ def check_isolation(using: str) -> None:
             "committed', in which each statement sees what was committed before it; remove "
             "'isolation_level' from its OPTIONS."
         )
+
+
+def pool_size(using: str) -> int | None:
+    """Return how many connections the pool of a database has, None where it has no pool."""
+    pool = settings.DATABASES[using].get("OPTIONS", {}).get("pool")
+    if not pool:
+        return None
+    options = pool if isinstance(pool, dict) else {}
+    return int(options.get("max_size") or options.get("min_size", 4))  # psycopg's own defaults
+
+
+def connections_of_worker(threads: int, *, notify: bool) -> int:
+    """Return how many connections a worker process uses at the same time."""
+    # One for each thread; the scheduler, the writer of results and the heartbeat; and where NOTIFY
+    # wakes it, one to listen and one to send the message that proves that it hears.
+    return threads + 3 + (2 if notify else 0)

@@ -15,7 +15,9 @@ from hipq_django.database.errors import in_one_line
 from hipq_django.database.requirements import (
     check_driver,
     check_isolation,
+    connections_of_worker,
     deferred_transactions,
+    pool_size,
 )
 from hipq_django.database.schema import missing_migrations
 from hipq_django.exceptions import ConfigurationError
@@ -93,15 +95,9 @@ def check_pool(config: InstanceSettings, threads: int) -> None:
 
     Its threads would wait for each other's connections, and fail.
     """
-    pool = settings.DATABASES[config.database].get("OPTIONS", {}).get("pool")
-    if not pool:
-        return
-    options = pool if isinstance(pool, dict) else {}
-    size = int(options.get("max_size") or options.get("min_size", 4))  # psycopg's own defaults
-    # One for each thread; the scheduler, the writer of results and the heartbeat; and where NOTIFY
-    # wakes it, one to listen and one to send the message that proves that it hears.
-    needed = threads + 3 + (2 if config.notify else 0)
-    if size < needed:
+    size = pool_size(config.database)
+    needed = connections_of_worker(threads, notify=config.notify)
+    if size is not None and size < needed:
         raise ConfigurationError(
             f"DATABASES[{config.database!r}]['OPTIONS']['pool'] has {size} connections, but a "
             f"worker process with --threads {threads} needs {needed}: set "

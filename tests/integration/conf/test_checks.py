@@ -305,6 +305,29 @@ def test_without_notify_a_worker_needs_two_connections_less(
     check_pool(get_instance(), 8)
 
 
+@pytest.mark.parametrize(
+    ("pool", "notify", "is_told"),
+    [
+        (True, True, True),
+        ({"max_size": 5}, True, True),
+        ({"max_size": 6}, True, False),
+        (True, False, False),
+        ({"max_size": 3}, False, True),
+        (False, True, False),
+    ],
+)
+def test_a_pool_in_which_no_worker_can_work_is_w006(
+    options: dict[str, Any], settings: Settings, pool: Any, notify: bool, is_told: bool
+) -> None:
+    settings.HIPQ = {"default": {"NOTIFY": notify}}
+    options["pool"] = pool
+
+    told = [message for message in complaints() if message.id == "hipq.W006"]
+
+    assert len(told) == is_told
+    assert all(f"needs {5 if notify else 3}, and one more" in message.msg for message in told)
+
+
 # Webhooks
 
 
