@@ -30,6 +30,7 @@ from hipq_django.exceptions import (
     UnknownOptionError,
     nearest_name,
 )
+from hipq_django.job_types.declaration import Declaration
 from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Job
 from hipq_django.models.catalog import cached_job_type, get_job_type
@@ -55,6 +56,11 @@ def enqueue(
     "replace" (it is cancelled and the new one takes its place; refused while it is running). Raise
     `InvalidJobError` for values that cannot be stored, with nothing changed.
     """
+    if isinstance(job_type, Declaration):
+        raise InvalidJobError(
+            f"enqueue: job_type is the declaration of {job_type.name!r}; call "
+            f"{job_type.function_name}.enqueue(…)."
+        )
     for name in options:
         if name not in JOB_OPTIONS:
             known = (*JOB_OPTIONS, "on_conflict", "instance")

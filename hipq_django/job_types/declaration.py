@@ -93,6 +93,11 @@ class Declaration(VerbsByKey):
             "time_zone": self.defaults.time_zone,
         }
 
+    @property
+    def function_name(self) -> str:
+        """What it is called in the project's code, for advice."""
+        return self.__qualname__.rpartition(".")[2]
+
     @cached_property
     def policy_text(self) -> str:
         """The policy as a log line names it."""

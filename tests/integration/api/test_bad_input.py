@@ -69,6 +69,24 @@ def test_a_type_without_a_usable_name_is_refused(name: Any) -> None:
     assert rows() == [0, 0, 0, 0]
 
 
+def test_a_declaration_in_the_place_of_its_name_is_refused_with_the_way_out(
+    declare: Declare,
+) -> None:
+    def send_invoice(order_id: int) -> None: ...
+
+    def charge_card(job: Job) -> None: ...
+
+    for declared in (declare("bank.charge")(charge_card), declare.task("invoice")(send_invoice)):
+        with pytest.raises(hipq.InvalidJobError) as raised:
+            hipq.enqueue(declared, {"a": 1}, prio=1)  # type: ignore[arg-type, call-arg]  # what is refused
+
+        assert str(raised.value) == (
+            f"enqueue: job_type is the declaration of {declared.name!r}; call "
+            f"{declared.handler.__name__}.enqueue(…)."
+        )
+    assert rows() == [0, 0, 0, 0]
+
+
 def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(UnknownOptionError, match="'priorty', did you mean 'priority'"):
         hipq.enqueue("echo", priorty=5)  # type: ignore[call-arg]  # what is refused
