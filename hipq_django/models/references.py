@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from functools import wraps
+from inspect import signature
 from typing import (
     Any,
     Concatenate,
@@ -24,6 +25,7 @@ from hipq_django.database.twins import in_async_code
 from hipq_django.domain.states import NONE
 from hipq_django.domain.validation import checked_key, checked_type_name
 from hipq_django.exceptions import InvalidJobError
+from hipq_django.job_types.declaration import Declaration
 from hipq_django.job_types.registry import check_declared, names_of
 from hipq_django.models.job import Job, JobQuerySet
 from hipq_django.models.job_type import JobType
@@ -57,7 +59,7 @@ def verb(core: Callable[Concatenate[Job | Keyed, P], R]) -> Verb[P, R]:
     @wraps(core)
     def call(*args: Any, **options: Any) -> R:
         if not (args and isinstance(args[0], Job)):
-            args = _with_key(core.__name__, args, options)
+            args = _with_key(core, args, options)
         else:
             _check_job(core.__name__, args[0], options)
         try:
@@ -91,19 +93,34 @@ def pruned(job: Job) -> InvalidJobError:
     return InvalidJobError(f"job {job.pk} does not exist any more; it was pruned.")
 
 
-def _with_key(name: str, args: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:
+def _with_key(core: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """Return the arguments with type and key as one; they may be given by name."""
     given = [*args[:2]]
     given += [options.pop(name) for name in Keyed._fields[len(given) :] if name in options]
-    if len(given) < len(Keyed._fields):
-        why = f"{args[0]!r} is no Job" if args else "no job is given"
-        if "job" in options:
-            why = "the job has its place and no name"
-        raise TypeError(
-            f'{name}: {why}; write {name}(job), or {name}("charge_card", "order-7") with a job '
-            "type and a key."
-        )
+    if len(given) < len(Keyed._fields) or not isinstance(given[0], str):
+        raise _no_job(core, given, options)
     return (Keyed(*given), *args[2:])
+
+
+def _no_job(core: Callable[..., Any], given: list[Any], options: dict[str, Any]) -> TypeError:
+    why = f"{given[0]!r:.200} is no Job" if given else "no job is given"
+    by_key = f"{_written(core, *_EXAMPLE)} with a job type and a key"
+    if "job" in options:
+        why = "the job has its place and no name"
+    elif given and isinstance(given[0], Declaration):
+        why = f"the declaration of {given[0].name!r} is no Job"
+        by_key = f"{given[0].function_name}.{_written(core, _EXAMPLE[1])} with a key"
+    return TypeError(f"{core.__name__}: {why}; write {_written(core, 'job')}, or {by_key}.")
+
+
+_EXAMPLE = ('"charge_card"', '"order-7"')
+
+
+def _written(core: Callable[..., Any], *which: str) -> str:
+    """Return a call of a verb as one writes it, with all the arguments that it needs."""
+    _, *others = signature(core).parameters.values()
+    needed = [each.name for each in others if each.default is each.empty]
+    return f"{core.__name__}({', '.join([*which, *needed])})"
 
 
 def twin(sync: Verb[P, R]) -> Verb[P, Coroutine[Any, Any, R]]:

@@ -121,7 +121,6 @@ def test_an_unknown_instance_is_refused(instance: Any) -> None:
         (("ask", "x" * 256, 1), "256 characters"),
         (("ask", 42, 1), "a key is text"),
         (("", "k", 1), "printable characters"),
-        ((None, "k", 1), "printable characters"),
     ],
 )
 def test_a_bad_response_is_refused_and_nothing_is_stored(

@@ -213,6 +213,16 @@ def test_a_job_that_was_pruned_is_refused_in_the_same_words(verb: str) -> None:
     assert str(raised.value) == f"{verb}: job {job.pk} does not exist any more; it was pruned."
 
 
+NEEDED = {
+    "reschedule": ", at",
+    "reprioritize": ", priority",
+    "fail": ", error",
+    "progress": ", percent",
+    "extend": ", seconds",
+}
+"""What a verb needs beside the job, as its advice names it."""
+
+
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize(
     ("args", "options", "why"),
@@ -221,6 +231,9 @@ def test_a_job_that_was_pruned_is_refused_in_the_same_words(verb: str) -> None:
         ((), {}, "no job is given"),
         (("ask",), {}, "'ask' is no Job"),
         ((7,), {}, "7 is no Job"),
+        ((4, 1), {}, "4 is no Job"),
+        ((None, "order-7", 1), {}, "None is no Job"),
+        ((), {"job_type": 4, "job_key": "order-7"}, "4 is no Job"),
     ],
 )
 def test_neither_a_job_nor_a_key_is_refused_with_the_way_out(
@@ -229,9 +242,25 @@ def test_neither_a_job_nor_a_key_is_refused_with_the_way_out(
     with pytest.raises(TypeError) as raised:
         getattr(hipq, verb)(*args, **options)
 
+    needed = NEEDED.get(verb, "")
     assert str(raised.value) == (
-        f'{verb}: {why}; write {verb}(job), or {verb}("charge_card", "order-7") with a job type '
-        "and a key."
+        f'{verb}: {why}; write {verb}(job{needed}), or {verb}("charge_card", "order-7"{needed}) '
+        "with a job type and a key."
+    )
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_declaration_is_refused_with_its_own_verb(verb: str, declare: Declare) -> None:
+    @declare("bank.charge")
+    def charge_card(job: Job) -> None: ...
+
+    with pytest.raises(TypeError) as raised:
+        getattr(hipq, verb)(charge_card, "order-7")
+
+    needed = NEEDED.get(verb, "")
+    assert str(raised.value) == (
+        f"{verb}: the declaration of 'bank.charge' is no Job; write {verb}(job{needed}), or "
+        f'charge_card.{verb}("order-7"{needed}) with a key.'
     )
 
 
