@@ -99,6 +99,11 @@ def _with_key(core: Callable[..., Any], args: tuple[Any, ...], options: dict[str
     given += [options.pop(name) for name in Keyed._fields[len(given) :] if name in options]
     if len(given) < len(Keyed._fields) or not isinstance(given[0], str):
         raise _no_job(core, given, options)
+    if isinstance(given[1], Job):
+        raise TypeError(
+            f"{core.__name__}: {given[1]} is a Job, but the verbs of a job type take a job_key; "
+            f"call hipq_django.{_written(core, 'job')}."
+        )
     return (Keyed(*given), *args[2:])
 
 

@@ -264,6 +264,20 @@ def test_a_declaration_is_refused_with_its_own_verb(verb: str, declare: Declare)
     )
 
 
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_job_in_the_place_of_its_key_is_refused_with_the_way_out(verb: str) -> None:
+    given, state, _ = VERBS[verb]
+    job = prepared(state)
+
+    with pytest.raises(TypeError) as raised:
+        getattr(get_declared("default", "ask"), verb)(job, *given)
+
+    assert str(raised.value) == (
+        f"{verb}: {job} is a Job, but the verbs of a job type take a job_key; "
+        f"call hipq_django.{verb}(job{NEEDED.get(verb, '')})."
+    )
+
+
 def test_an_instance_belongs_to_a_key() -> None:
     job = prepared(WAITING)
 
