@@ -25,9 +25,9 @@ from hipq_django.database.transactions import statement_transaction, write_trans
 from hipq_django.database.twins import has_twin
 from hipq_django.domain.drafts import IncomingAnswer, NewAnswer, as_incoming
 from hipq_django.domain.parts import UNNAMED, checked_part
-from hipq_django.domain.serialization import to_json
+from hipq_django.domain.serialization import sized_json, to_json
 from hipq_django.domain.states import NONE
-from hipq_django.domain.validation import checked_key, checked_type_name
+from hipq_django.domain.validation import MAX_RESULT_BYTES, checked_key, checked_type_name
 from hipq_django.engines import engine_for
 from hipq_django.exceptions import InvalidAnswerError, InvalidJobError
 from hipq_django.job_types.registry import check_declared, names_of
@@ -229,9 +229,14 @@ def _message(instance: str, answer: NewAnswer, kind: str, payload: Any) -> Incom
 
 def _checked_payload(kind: str, payload: Any) -> Any:
     try:
-        stored = to_json(payload)
+        stored, size = sized_json(payload)
     except ValueError as error:
         raise InvalidAnswerError(f"the {kind} is not JSON: {error}.") from error
+    if size > MAX_RESULT_BYTES:  # a response is the result of its job, or what a handler is given
+        raise InvalidAnswerError(
+            f"the {kind} has {size:,} bytes as JSON, and at most {MAX_RESULT_BYTES:,} are stored; "
+            "keep it elsewhere and give a reference to it."
+        )
     if kind == Answer.Kind.ERROR and stored in (None, "", NONE):
         raise InvalidAnswerError(
             f"error {payload!r} would mean that there is none; say what went wrong, or complete "

@@ -169,6 +169,10 @@ POISON = {
     "lone surrogate in the key": (b'{"key": "\\ud800"}', "printable"),
     "an error that says nothing": (b'{"key": "k", "error": ""}', "say what went wrong"),
     "response and error": (b'{"key": "k", "response": 1, "error": 2}', "give one"),
+    "a response that is too large": (
+        b'{"key": "k", "response": "%s"}' % (b"x" * 16_000_000),
+        "has 16,000,002 bytes as JSON",
+    ),
     "an id that is none": (b'{"key": "k", "id": ""}', "message_id ''"),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -134,6 +135,44 @@ def test_a_bad_response_is_refused_and_nothing_is_stored(
 
     job.refresh_from_db()
     assert (job.state, Answer.objects.count()) == ("running", 0)
+
+
+LARGE = "x" * 16_000_000
+
+
+TOO_LARGE: dict[str, tuple[Callable[[Job], Any], str]] = {
+    "by its key": (lambda job: hipq.complete("ask", "k", LARGE), "response"),
+    "by its job": (lambda job: hipq.complete(job, LARGE), "response"),
+    "an error": (lambda job: hipq.fail("ask", "k", LARGE), "error"),
+    "of many": (
+        lambda job: hipq.receive_many([hipq.NewAnswer("ask", "k", response=LARGE)]),
+        "response",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(TOO_LARGE))
+def test_an_answer_that_is_too_large_is_refused(name: str) -> None:
+    answer, kind = TOO_LARGE[name]
+    job = hipq.enqueue("ask", job_key="k")
+    run_due_jobs()
+
+    with pytest.raises(InvalidAnswerError) as raised:
+        answer(job)
+
+    assert str(raised.value).endswith(
+        f"the {kind} has 16,000,002 bytes as JSON, and at most 16,000,000 are stored; keep it "
+        "elsewhere and give a reference to it."
+    )
+    job.refresh_from_db()
+    assert (job.state, Answer.objects.count()) == ("running", 0)
+
+
+def test_an_answer_of_just_the_largest_size_is_stored() -> None:
+    hipq.enqueue("ask", job_key="k")
+    run_due_jobs()
+
+    assert hipq.complete("ask", "k", LARGE[2:]).status == "accepted"
 
 
 @pytest.mark.parametrize("error", [None, "", "NONE"])
