@@ -23,7 +23,10 @@ from hipq_django.domain.redaction import Redactor
 from hipq_django.domain.retries import (
     WAIT,
     Decision,
+    Exponential,
+    Fixed,
     GiveUp,
+    Never,
     RetryAt,
     RetryIn,
     Snooze,
@@ -197,13 +200,19 @@ def _returned(claim: Claim, declared: Declaration, value: Any) -> Result:
 
 
 def _misplaced(value: Any) -> str:
-    """Return what to do instead, if the value is meant for other functions; otherwise ''."""
-    if isinstance(value, RetryIn | RetryAt | GiveUp):
+    """Return what to do instead, if the value is meant for other places; otherwise ''."""
+    kind = value if isinstance(value, type) else type(value)
+    if issubclass(kind, RetryIn | RetryAt | GiveUp):
         return (
-            f"{type(value).__name__} is for retry handlers (on_error). Raise an exception, so that "
-            "the retry handler or policy decides, or raise Snooze(seconds) to be put back."
+            f"{kind.__name__} is for retry handlers (on_error). Raise an exception, so that the "
+            "retry handler or policy decides, or raise Snooze(seconds) to be put back."
         )
-    if isinstance(value, Snooze) or value is Snooze:
+    if issubclass(kind, Exponential | Fixed | Never):
+        return (
+            f"{kind.__name__} is a policy: declare the job type with retry={kind.__name__}(…), and "
+            "raise an exception, so that it decides."
+        )
+    if issubclass(kind, Snooze):
         return "Snooze is raised, not returned: raise Snooze(seconds)."
     return ""
 

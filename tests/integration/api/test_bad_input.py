@@ -218,6 +218,10 @@ def test_a_result_that_is_not_json_is_an_error_of_the_job(value: Any, declare: D
         (hipq.GiveUp(), "GiveUp is for retry handlers"),
         (hipq.Snooze(5), r"Snooze is raised, not returned: raise Snooze\(seconds\)"),
         (hipq.Snooze, r"Snooze is raised, not returned"),
+        (hipq.RetryIn, r"RetryIn is for retry handlers \(on_error\)\. Raise an exception"),
+        (hipq.Never(), r"Never is a policy: declare the job type with retry=Never\(…\), and raise"),
+        (hipq.Exponential, r"Exponential is a policy: declare the job type with retry=Exp"),
+        (hipq.Fixed(5), "Fixed is a policy"),
     ],
 )
 def test_a_decision_that_is_returned_by_a_handler_says_what_to_do_instead(
