@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar
 
 from django.utils.functional import cached_property
 
@@ -44,6 +45,33 @@ DEFAULT_QUEUE = "default"
 TYPE_OPTIONS = tuple(TypeOptions.__annotations__)
 
 H = TypeVar("H", bound="Handler")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def requires(argument: str, way_out: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Let a decorator that is written with empty parentheses raise `InvalidJobTypeError`."""
+
+    def guard(decorator: Callable[P, R]) -> Callable[P, R]:
+        place = list(inspect.signature(decorator).parameters).index(argument)
+
+        @wraps(decorator)
+        def checked(*args: P.args, **options: P.kwargs) -> R:
+            if len(args) <= place and argument not in options:
+                raise InvalidJobTypeError(way_out)
+            return decorator(*args, **options)
+
+        return checked
+
+    return guard
+
+
+requires_response_handler = requires(
+    "handler", "on_response has no function; write @charge_card.on_response above one, without ()."
+)
+requires_retry_handler = requires(
+    "handler", "on_error has no function; write @charge_card.on_error above one, without ()."
+)
 
 
 @dataclass(eq=False)

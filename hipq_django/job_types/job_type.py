@@ -22,6 +22,9 @@ from hipq_django.job_types.declaration import (
     Declaration,
     checked_handler,
     checked_values,
+    requires,
+    requires_response_handler,
+    requires_retry_handler,
 )
 from hipq_django.job_types.registry import register
 
@@ -36,6 +39,7 @@ F = TypeVar("F", bound="Callable[[Job], Any]")
 G = TypeVar("G", bound="Callable[[Job, Any], Any]")
 
 
+@requires("name", 'job_type has no name; write @hipq.job_type("charge_card") above the function.')
 def job_type(
     name: str,
     *,
@@ -78,11 +82,13 @@ class JobTypeSpec(Declaration):
     def __call__(self, job: Job) -> Any:
         return self.handler(job)
 
+    @requires_response_handler
     def on_response(self, handler: G) -> G:
         """Declare the response handler: `handler(job, response)` runs when the answer has come."""
         self.set_response_handler(checked_handler(self.name, handler, "job", "response"))
         return handler
 
+    @requires_retry_handler
     def on_error(self, handler: F) -> F:
         """Declare the retry handler: `handler(job)` returns RetryIn, RetryAt, GiveUp or None."""
         self.set_retry_handler(checked_handler(self.name, handler, "job"))

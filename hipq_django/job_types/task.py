@@ -27,7 +27,13 @@ from hipq_django.exceptions import (
     nearest_name,
 )
 from hipq_django.job_types.current import current_job
-from hipq_django.job_types.declaration import DEFAULT_QUEUE, Declaration, checked_values
+from hipq_django.job_types.declaration import (
+    DEFAULT_QUEUE,
+    Declaration,
+    checked_values,
+    requires_response_handler,
+    requires_retry_handler,
+)
 from hipq_django.job_types.registry import register
 
 if TYPE_CHECKING:
@@ -128,11 +134,13 @@ class Task(Declaration, Generic[P, R]):
         """Return the task with options for its next jobs: those of `hipq_django.enqueue`."""
         return TaskWithOptions(self, *split_options(f"task {self.name!r}", options))
 
+    @requires_response_handler
     def on_response(self, handler: H) -> H:
         """Declare the response handler: it takes any of `response`, `job` and the arguments."""
         self.set_response_handler(self._called_with(handler, "response"))
         return handler
 
+    @requires_retry_handler
     def on_error(self, handler: H) -> H:
         """Declare the retry handler: it takes any of `job` and the arguments.
 

@@ -10,7 +10,7 @@ import pytest
 
 import hipq_django as hipq
 from hipq_django.exceptions import InvalidJobTypeError, UnknownOptionError
-from hipq_django.job_types.registry import get_all_declared, get_declared
+from hipq_django.job_types.registry import forget, get_all_declared, get_declared
 from hipq_django.models import Job
 from tests.declaring import Declare
 
@@ -183,6 +183,39 @@ def test_a_decorator_without_a_name_is_refused() -> None:
         hipq.job_type(handler)  # type: ignore[arg-type]  # what is refused
 
     assert str(caught.value) == said
+
+
+@pytest.mark.parametrize("options", [{}, {"queue": "bank"}])
+def test_a_job_type_with_empty_parentheses_is_refused(options: Any) -> None:
+    with pytest.raises(InvalidJobTypeError) as caught:
+        hipq.job_type(**options)
+
+    assert str(caught.value) == (
+        'job_type has no name; write @hipq.job_type("charge_card") above the function.'
+    )
+
+
+@pytest.mark.parametrize("decorator", ["on_response", "on_error"])
+@pytest.mark.parametrize("is_task", [False, True])
+def test_a_handler_with_empty_parentheses_is_refused(
+    decorator: str, is_task: bool, declare: Declare
+) -> None:
+    declared = declare.task("bill")(handler) if is_task else declare("bill")(handler)
+
+    with pytest.raises(InvalidJobTypeError) as caught:
+        getattr(declared, decorator)()
+
+    assert str(caught.value) == (
+        f"{decorator} has no function; write @charge_card.{decorator} above one, without ()."
+    )
+
+
+def test_the_name_and_the_handler_may_be_given_by_name() -> None:
+    declared = hipq.job_type(name="by_name")(handler)
+    declared.on_response(handler=answered)
+    forget(declared)
+
+    assert declared.response_handler is answered
 
 
 def no_arguments() -> None:
