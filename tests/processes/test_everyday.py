@@ -69,8 +69,11 @@ def test_each_due_time_of_each_second_is_one_job(workers: Workers) -> None:
         assert gaps == {timedelta(seconds=1)}
     doubled = Job.objects.filter(schedule_id__isnull=False).values("schedule_id", "due_time")
     assert not doubled.annotate(number=Count("id")).filter(number__gt=1).exists()
-    made = Job.objects.filter(schedule_id__isnull=False).count()
-    assert made == ScheduleRun.objects.filter(kind="fired").count()
+    # The workers go on firing: what the jobs are for is read before and after the runs.
+    jobs = Job.objects.filter(schedule_id__isnull=False).values_list("schedule_id", "due_time")
+    before = set(jobs.all())
+    runs = set(ScheduleRun.objects.filter(kind="fired").values_list("schedule_id", "due_time"))
+    assert before <= runs <= set(jobs.all())
 
 
 @pytest.mark.slow

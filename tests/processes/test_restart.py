@@ -16,7 +16,7 @@ from pytest_django import DjangoDbBlocker, Settings
 
 import hipq_django as hipq
 from hipq_django import flow
-from hipq_django.models import Answer, Job
+from hipq_django.models import Answer, Job, Worker
 from tests.conftest import ROOT
 from tests.kafka import KafkaCluster, kafka_cluster
 from tests.postgres import PostgresServer
@@ -63,12 +63,18 @@ def workers(restarted: PostgresServer, tmp_path: Path) -> Iterator[Workers]:
     workers.end()
 
 
+def begun() -> int:
+    """Count the workers that have registered: one that finds no database when it starts ends."""
+    return Worker.objects.using(ALIAS).filter(state=Worker.State.RUNNING).count()
+
+
 def test_workers_survive_restarts_of_the_database_server(
     restarted: PostgresServer, workers: Workers
 ) -> None:
     """A restart in order and a crash; every job is final, the workers never ended."""
     hipq.enqueue_many(hipq.NewJob("quick", {"number": n, "seconds": 0.02}) for n in range(JOBS))
     running = [workers.start("chaos", "-v0") for _ in range(2)]
+    eventually(lambda: begun() == 2, "both have begun")
 
     for left, mode in ((1_500, "fast"), (800, "immediate")):
         eventually(lambda left=left: live() < left, f"fewer than {left} jobs are left")  # type: ignore[misc]  # of the default value
@@ -91,6 +97,7 @@ def test_messages_of_flows_survive_restarts_of_the_database_server(
         one.outputs["out"].connect(two.inputs["x"])
     first, last = nodes[0].inputs["x"], nodes[-1].outputs["out"]
     running = [workers.start("chaos", "-v0") for _ in range(2)]
+    eventually(lambda: begun() == 2, "both have begun")
 
     for number, mode in enumerate(("fast", "immediate")):
         first.write_many(range(number * JOBS, (number + 1) * JOBS))
