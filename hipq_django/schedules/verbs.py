@@ -67,9 +67,9 @@ def unschedule(name: str, *, instance: str = DEFAULT) -> None:
     """Delete a schedule and what is known of its runs; its jobs stay."""
     using = get_instance(instance).database
     with write_transaction(using):
-        _check_not_in_code(name, instance, "pause it, or remove it from the code")
-        row = _get(name, instance)
-        row.delete(using=using)
+        row = locked(_named(name, instance)).first()
+        _check_not_in_code(name, instance, row, "pause it, or remove it from the code")
+        (row or get_schedule(name, instance)).delete(using=using)
 
 
 @has_twin
@@ -222,9 +222,8 @@ def _check_past(name: str, start: datetime, end: datetime, now: datetime) -> Non
         )
 
 
-def _check_not_in_code(name: str, instance: str, way_out: str) -> None:
+def _check_not_in_code(name: str, instance: str, row: Schedule | None, way_out: str) -> None:
     """Refuse what the code of this process declares, or that of a worker, as the row says."""
-    row = _named(name, instance).first()
     is_in_code = any(name in declared.schedules for declared in get_all_declared(instance))
     if is_in_code or (row and row.is_declared and not row.retired):  # else the code is gone
         raise InvalidScheduleError(f"schedule {name!r} is declared in code: {way_out}.")
@@ -262,7 +261,7 @@ def checked(name: object, new: object, instance: str) -> dict[str, Any]:
 def _create_or_edit(name: str, wanted: Mapping[str, Any], instance: str) -> Schedule:
     """Raise `IntegrityError`, with nothing written, where another has just created it."""
     row: Schedule | None = locked(_named(name, instance)).first()
-    _check_not_in_code(name, instance, "change its code")
+    _check_not_in_code(name, instance, row, "change its code")
     if row is None:
         return _create(name, wanted, instance)
     _edit(row, wanted)

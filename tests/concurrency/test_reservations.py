@@ -385,15 +385,20 @@ def prefetched(job: Job) -> bool:
     return Job.objects.get(pk=job.pk).prefetched
 
 
+def work_off_quick_jobs(crew: Crew) -> None:
+    """Let the threads learn that jobs are quick, so that more are claimed ahead."""
+    hipq.enqueue_many([hipq.NewJob("swift")] * 50)
+    while Job.objects.live().exists():
+        crew.scheduler.run_once()
+        crew.pool.await_done(PATIENCE_SECONDS)
+
+
 def test_threads_at_slow_jobs_claim_nothing_ahead(
     slow: Slow, ran: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However quick those before them were."""
-    hipq.enqueue_many([hipq.NewJob("swift")] * 50)
     with working(Crew(2)) as crew:
-        while Job.objects.live().exists():
-            crew.scheduler.run_once()
-            crew.pool.await_done(PATIENCE_SECONDS)
+        work_off_quick_jobs(crew)
         assert crew.pool.prefetch_slots() > 0
         hipq.enqueue_many([hipq.NewJob("slow")] * 2)
         while len(slow.started) < 2:
@@ -420,11 +425,8 @@ def test_no_more_is_claimed_ahead_than_results_may_wait(
     ran: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a burst of quick jobs would be claimed, and keep all others from being claimed."""
-    hipq.enqueue_many([hipq.NewJob("swift")] * 50)
     with working(Crew(2)) as crew:
-        while Job.objects.live().exists():
-            crew.scheduler.run_once()
-            crew.pool.await_done(PATIENCE_SECONDS)
+        work_off_quick_jobs(crew)
         assert crew.pool.prefetch_slots() > 1
         monkeypatch.setattr(current_batch, "MAX_UNWRITTEN", 3)
 

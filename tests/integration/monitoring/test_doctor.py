@@ -302,14 +302,22 @@ def advice() -> str:
     return str(finding["what_to_do"])
 
 
+def script_said(pattern: str) -> tuple[re.Match[str], list[str]]:
+    """Return what the advice says, and the statements of the script that it names."""
+    said = re.search(pattern, advice())
+    assert said
+    text = (resources.files("hipq_django") / said["script"]).read_text()
+    return said, text.split(SEPARATOR)
+
+
 def test_what_is_said_about_a_missing_guard_brings_it_back() -> None:
     on_table = " ON hipq_job" if connection.vendor == "postgresql" else ""
     execute(f"DROP TRIGGER hipq_job_guard{on_table}")
-    said = re.search(r"execute the (.+?) of (\S+\.sql) in the package hipq_django", advice())
-    assert said
-    text = (resources.files("hipq_django") / said[2]).read_text()
+    said, statements = script_said(
+        r"execute the (.+?) of (?P<script>\S+\.sql) in the package hipq_django"
+    )
 
-    [statement] = [each for each in text.split(SEPARATOR) if each.startswith(said[1])]
+    [statement] = [each for each in statements if each.startswith(said[1])]
     execute(statement)
 
     assert found() == {}
@@ -318,9 +326,9 @@ def test_what_is_said_about_a_missing_guard_brings_it_back() -> None:
 @postgres
 def test_the_function_of_the_guard_is_where_the_doctor_says() -> None:
     execute("DROP FUNCTION hipq_job_guard_7c345e39 CASCADE")
-    said = re.search(r"execute the (.+?) of (\S+\.sql) .* the (CREATE FUNCTION) above", advice())
-    assert said
-    statements = (resources.files("hipq_django") / said[2]).read_text().split(SEPARATOR)
+    said, statements = script_said(
+        r"execute the (.+?) of (?P<script>\S+\.sql) .* the (CREATE FUNCTION) above"
+    )
 
     [place] = [i for i, each in enumerate(statements) if each.startswith(said[1])]
     assert statements[place - 1].startswith(said[3])
@@ -348,9 +356,7 @@ def test_what_is_said_about_a_missing_index_brings_it_back() -> None:
 @postgres
 def test_what_is_said_about_a_missing_range_brings_it_back() -> None:
     execute("ALTER DOMAIN hipq_key DROP CONSTRAINT hipq_job_ranges")
-    said = re.search(r"the (CREATE DOMAIN) statements of (\S+\.sql)", advice())
-    assert said
-    statements = (resources.files("hipq_django") / said[2]).read_text().split(SEPARATOR)
+    said, statements = script_said(r"the (CREATE DOMAIN) statements of (?P<script>\S+\.sql)")
 
     [domain] = [each for each in statements if f"{said[1]} hipq_key " in each]
     execute(f"ALTER DOMAIN hipq_key ADD {domain[domain.index('CONSTRAINT') :]}")
