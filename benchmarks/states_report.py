@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import comb
 from string import Template
 from typing import TYPE_CHECKING
 
@@ -38,8 +39,8 @@ Before: $before, “$before_subject”. Now: $now, “$now_subject”.
 
 Both ran $times, in turn, each with its own runner and its own code, in databases of the same
 server; what was first in one round was second in the next. Figures are medians. The ratio is the
-median of the rounds' ratios, with the lowest and the highest: above 1 this state is the better one,
-and below $bound it has lost speed.
+median of the rounds' ratios: above 1 this state is the better one, and below $bound it has lost
+speed. In brackets are the bounds between which it lies with 95 % certainty by these rounds.
 
 $table
 
@@ -107,6 +108,21 @@ def _change(found: Results, workload: Workload, figure: Figure) -> Change | None
     return Change(workload, figure, Spread(tuple(before)), Spread(tuple(now)), ratios, middle)
 
 
+def median_bounds(ratios: Sequence[float], certainty: float = 0.95) -> tuple[float, float]:
+    """Return the bounds between which the true median lies with this certainty.
+
+    By the sign test, which asks nothing of the spread: each ratio is above the true median or below
+    it, as a coin falls. Of too few ratios the lowest and the highest are returned.
+    """
+    ranked, number = sorted(ratios), len(ratios)
+    rank, beyond = 0, 1 / 2**number
+    while rank < (number - 1) // 2 and 2 * beyond <= 1 - certainty:
+        rank += 1
+        beyond += comb(number, rank) / 2**number
+    rank = max(rank, 1)
+    return ranked[rank - 1], ranked[number - rank]
+
+
 def is_as_fast(found: Results) -> bool:
     """Return whether everything was measured and nothing is slower than the bound allows."""
     judged = [change.is_enough for change in changes(found) if change.is_enough is not None]
@@ -138,13 +154,18 @@ def _table(found: Results) -> str:
     lines: Iterable[str] = (
         f"| {change.workload.id}: {change.workload.title} | {_titled(change.figure)} "
         f"| {_number(change, change.before)} | {_number(change, change.now)} "
-        f"| {change.ratio:.3f} ({min(change.ratios):.2f} to {max(change.ratios):.2f}) "
+        f"| {change.ratio:.3f} ({_bounds(change.ratios)}) "
         f"| {_judged(change)} |"
         for change in changes(found)
     )
     return "\n".join(
         [f"| | Figure | Before | Now | Ratio | ≥ {BOUND} |", "|---|---|---|---|---|---|", *lines]
     )
+
+
+def _bounds(ratios: Sequence[float]) -> str:
+    low, high = median_bounds(ratios)
+    return f"{low:.2f} to {high:.2f}"
 
 
 def _judged(change: Change) -> str:

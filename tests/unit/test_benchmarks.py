@@ -209,6 +209,19 @@ def test_a_state_is_as_fast_within_the_bound(
     assert states_report.is_as_fast(compared([before], [now], figure)) is is_as_fast
 
 
+@pytest.mark.parametrize(
+    ("number", "low", "high"),
+    [(1, 1, 1), (5, 1, 5), (6, 1, 6), (9, 2, 8), (25, 8, 18), (100, 40, 61)],
+)
+def test_the_bounds_of_a_median_are_those_of_the_sign_test(
+    number: int, low: int, high: int
+) -> None:
+    """The ranks are those of the published tables for 95 %."""
+    values = [float(rank) for rank in range(1, number + 1)]
+
+    assert states_report.median_bounds(values[::-1]) == (low, high)
+
+
 def test_a_figure_with_a_target_of_its_own_is_shown_and_not_judged() -> None:
     found = compared([1.0], [9.0], "p99_ms")
     found.add("W1", states_report.BEFORE, {"jobs_per_second": 1.0})
