@@ -19,6 +19,8 @@ class Dialect:
     """Field number {0} of such a row as the type {1}."""
     texts: str
     """A JSON array of texts as rows."""
+    text_of: str
+    """The text whose number is the column {0}, from a JSON array."""
     json: str
     """Field number {0} as JSON, where `encode_json` made it."""
     encode_json: Callable[[Any], Any]
@@ -36,6 +38,7 @@ POSTGRESQL = Dialect(
     rows="(SELECT r FROM jsonb_array_elements(%s::jsonb) AS r LIMIT %s) AS e",
     field="(r ->> {0})::{1}",
     texts="jsonb_array_elements_text(%s::jsonb)",
+    text_of="%s::jsonb ->> {0}::integer",
     json="(r -> {0})",
     encode_json=lambda value: value,
     moment="(EXTRACT(EPOCH FROM {0}) * 1000000)::bigint",
@@ -47,6 +50,7 @@ SQLITE = Dialect(
     rows="(SELECT value FROM json_each(%s) LIMIT %s) AS r",
     field="json_extract(r.value, '$[{0}]')",
     texts="(SELECT value FROM json_each(%s))",
+    text_of="json_extract(%s, '$[' || {0} || ']')",
     json="json_extract(r.value, '$[{0}]')",
     encode_json=encode_json,
     moment="{0}",

@@ -157,9 +157,8 @@ class PostgresEngine(SqlEngine):
         return {pk for part in rows for (pk,) in part}
 
     def _fail_params(self, failed: Sequence[Failing], worker: Worker, now: datetime) -> list[Any]:
-        moment, texts = self._moment(now), dict[str, int]()
-        rows = self._failing(failed, lambda text: texts.setdefault(text, len(texts)))
-        return [*rows, moment, worker.pk, json.dumps(list(texts)), moment, worker.name]
+        (rows, texts), moment = self._failing(failed), self._moment(now)
+        return [*rows, moment, worker.pk, texts, moment, worker.name]
 
     def _pass_over_locked(self, jobs: Sequence[Row], write: Callable[[Sequence[Row]], T]) -> T:
         """Write rows, without waiting for those that others have locked.

@@ -235,21 +235,19 @@ class SqlEngine(Engine, ABC):
         rows = self._call(statements.failures(self.dialect), batch([(pk,) for pk in ids]))
         return {pk: count or 0 for pk, count in rows}
 
-    def _failing(
-        self, failed: Sequence[Failing], traceback: Callable[[str], object] = str
-    ) -> list[Any]:
-        """Return the parameters of failed attempts, and of each what stands for its traceback."""
+    def _failing(self, failed: Sequence[Failing]) -> tuple[list[Any], str]:
+        """Return the parameters of failed attempts, and the tracebacks whose numbers they have."""
         encode, text_of = self.dialect.encode_json, self._moments()
         classes = {row.classes: encode(row.classes) for row in failed}
-        return batch(
-            [
-                (
-                    *row[:6], encode(row.error), classes[row.classes], traceback(row.traceback),
-                    text_of(row.start_time), row.failures,
-                )
-                for row in sorted(failed, key=_id)
-            ]
-        )  # fmt: skip
+        texts: dict[str, int] = {}
+        rows = [
+            (
+                *row[:6], encode(row.error), classes[row.classes],
+                texts.setdefault(row.traceback, len(texts)), text_of(row.start_time), row.failures,
+            )
+            for row in sorted(failed, key=_id)
+        ]  # fmt: skip
+        return batch(rows), json.dumps(list(texts))
 
     def _conclude_params(
         self, follows: Sequence[Concluded], worker: Worker, now: datetime
@@ -341,10 +339,11 @@ class SqlEngine(Engine, ABC):
     def _moments(self) -> Callable[[datetime], str]:
         """Return a cached function to text, because most jobs of a batch share their moments."""
         texts: dict[datetime, str] = {}
+        adapted = connections[self.using].ops.adapt_datetimefield_value
 
         def text_of(moment: datetime) -> str:
             if moment not in texts:
-                texts[moment] = str(self._moment(moment))
+                texts[moment] = str(adapted(moment))
             return texts[moment]
 
         return text_of

@@ -45,11 +45,11 @@ class SqliteEngine(SqlEngine):
 
     def _fail_in_steps(self, failed: Sequence[Failing], worker: Worker, now: datetime) -> set[int]:
         """Do what `statements.fail` does, where one statement writes to one table."""
-        rows, moment = self._failing(failed), self._moment(now)
+        (rows, texts), moment = self._failing(failed), self._moment(now)
         done = self._ids_of(statements.to_error(self.dialect), [*rows, moment, worker.pk])
         if len(done) < len(failed):
-            rows = self._failing([row for row in failed if row.id in done])
-        self._execute(statements.attempts_of(self.dialect), [moment, worker.name, *rows])
+            rows, texts = self._failing([row for row in failed if row.id in done])
+        self._execute(statements.attempts_of(self.dialect), [texts, moment, worker.name, *rows])
         return done
 
     def _execute(self, sql: str, params: Sequence[Any]) -> int:

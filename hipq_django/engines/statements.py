@@ -449,8 +449,11 @@ def to_error(dialect: Dialect) -> str:
     return _write_batch(dialect, _rows(dialect, FAILING), "running", changes, _ANSWERED)
 
 
-def attempts(failed: str, traceback: str = "traceback") -> str:
+def _attempts(dialect: Dialect, failed: str) -> str:
     """Return the INSERT of the rows `failed` into the history of their jobs.
+
+    Jobs that fail together mostly fail at the same place, and its text is most of what is sent: the
+    rows have the number of their traceback among those that differ.
 
     Plan: for each that had an attempt before, and is not counted yet, a look-up of the last one
     by index.
@@ -459,7 +462,8 @@ def attempts(failed: str, traceback: str = "traceback") -> str:
         INSERT INTO hipq_attempt (job_id, attempt, kind, error, exception_classes, traceback,
             start_time, end_time, worker, failures, losses, interrupted,
             lost_decisions)
-        SELECT id, attempt, 'raised', error, exception_classes, {traceback}, start_time, %s, %s,
+        SELECT id, attempt, 'raised', error, exception_classes,
+            {dialect.text_of.format("traceback")}, start_time, %s, %s,
             CASE WHEN failures > 0 THEN failures WHEN attempt = 1 THEN 1
                 ELSE 1 + COALESCE((SELECT a.failures FROM hipq_attempt a
                     WHERE a.job_id = failed.id AND a.attempt < failed.attempt
@@ -471,19 +475,15 @@ def attempts(failed: str, traceback: str = "traceback") -> str:
 @cache
 def attempts_of(dialect: Dialect) -> str:
     """Return the same for a document."""
-    return attempts(_rows(dialect, FAILING))
+    return _attempts(dialect, _rows(dialect, FAILING))
 
 
 @cache
 def fail(dialect: Dialect) -> ServerFunction:
-    """Write failures and their history in one statement.
-
-    Jobs that fail together mostly fail at the same place, and its text is most of what is sent: the
-    rows have the number of their traceback among those that differ.
-    """
+    """Write failures and their history in one statement."""
     of_history = ("attempt", "error", "exception_classes", "traceback", "start_time", "failures")
     told = ", ".join(f"v.{name}" for name in of_history)
-    noted = attempts("failed", traceback="%s::jsonb ->> traceback::integer")
+    noted = _attempts(dialect, "failed")
     text = f"""
         WITH failed AS ({to_error(dialect)}, {told}), noted AS ({noted})
         SELECT id FROM failed"""
