@@ -458,12 +458,12 @@ def _attempts(dialect: Dialect, failed: str) -> str:
     Plan: for each that had an attempt before, and is not counted yet, a look-up of the last one
     by index.
     """
+    traceback = dialect.text_of.format("traceback")
     return f"""
         INSERT INTO hipq_attempt (job_id, attempt, kind, error, exception_classes, traceback,
             start_time, end_time, worker, failures, losses, interrupted,
             lost_decisions)
-        SELECT id, attempt, 'raised', error, exception_classes,
-            {dialect.text_of.format("traceback")}, start_time, %s, %s,
+        SELECT id, attempt, 'raised', error, exception_classes, {traceback}, start_time, %s, %s,
             CASE WHEN failures > 0 THEN failures WHEN attempt = 1 THEN 1
                 ELSE 1 + COALESCE((SELECT a.failures FROM hipq_attempt a
                     WHERE a.job_id = failed.id AND a.attempt < failed.attempt

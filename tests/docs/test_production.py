@@ -11,12 +11,13 @@ import shlex
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
 from configparser import ConfigParser
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -385,18 +386,37 @@ def test_the_figures_of_the_page_are_printed(shop: FreshProject) -> None:
 @pytest.mark.processes
 def test_a_restored_queue_starts_paused_and_with_new_ids(shop: FreshProject) -> None:
     enqueue(shop, "sleepy")
-    [console] = [block.text for block in PAGE.blocks() if block.language == "console"]
+    back_up, console = [block.text for block in PAGE.blocks() if block.language == "console"]
+    if not shop.database_url:
+        execute_lines(shop, back_up)
+        enqueue(shop, "sleepy")
+        restore(shop.folder)
+        assert [queue["due"] for queue in status(shop)["queues"]] == [1]
+    execute_lines(shop, console)
+
+    assert {queue["paused"] for queue in status(shop)["queues"]} == {True}
+    on_postgres, on_sqlite = [block.text for block in PAGE.blocks() if block.language == "sql"]
+    if shop.database_url:
+        with psycopg.connect(shop.database_url, autocommit=True) as connection:
+            connection.execute(on_postgres.encode())
+    else:
+        with closing(sqlite3.connect(shop.folder / "db.sqlite3", isolation_level=None)) as file:
+            file.execute(on_sqlite)
+    enqueue(shop, "sleepy")
+    code = "from hipq_django.models import Job; print(Job.objects.latest('id').id)"
+    assert int(shop.manage("shell", "-c", code).split()[-1]) > 10_000_000
+
+
+def execute_lines(shop: FreshProject, console: str) -> None:
     for line in console.splitlines():
         shop.manage(*shlex.split(line.removeprefix("$ python manage.py ")))
 
-    assert {queue["paused"] for queue in status(shop)["queues"]} == {True}
-    if shop.database_url:
-        [statement] = [block.text for block in PAGE.blocks() if block.language == "sql"]
-        with psycopg.connect(shop.database_url, autocommit=True) as connection:
-            connection.execute(statement.encode())
-        enqueue(shop, "sleepy")
-        code = "from hipq_django.models import Job; print(Job.objects.latest('id').id)"
-        assert int(shop.manage("shell", "-c", code).split()[-1]) > 10_000_000
+
+def restore(folder: Path) -> None:
+    """Put the copy in the place of the database."""
+    for name in ("db.sqlite3-wal", "db.sqlite3-shm"):
+        (folder / name).unlink(missing_ok=True)
+    (folder / "backup.sqlite3").replace(folder / "db.sqlite3")
 
 
 # The files
