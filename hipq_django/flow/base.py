@@ -40,9 +40,9 @@ def _read_ahead(ports: Iterable[Any]) -> None:
 class Component:
     """The base of components that are classes; one object for each run.
 
-    What is done through it counts when the run has ended well: reads, writes, state, children,
-    publications and log entries. A run sees what it has read and set in the state, but not what it
-    has written to ports.
+    What is done through it counts when the run has ended well: reads, writes, state, publications,
+    log entries, and what is done to parent and children. A run sees what it has read and set in a
+    state, but not what it has written to ports.
     """
 
     declaration: ClassVar[ComponentDeclaration]
@@ -110,12 +110,12 @@ class Component:
 
     @property
     def parent(self) -> Node | None:
-        """The parent, or None; its ports are read and written as those of the node itself."""
+        """The parent, or None; what is done through it is done when the run ends."""
         return self._run.parent
 
     @property
     def children(self) -> dict[str, Node]:
-        """The children by their names; their ports are as those of the node itself."""
+        """The children by their names; what is done through them is done when the run ends."""
         return self._run.children
 
     def child(self, name: str) -> Node | None:

@@ -54,6 +54,14 @@ def run(
     return row
 
 
+def may_run(node: Node) -> bool:
+    """Return whether a node runs without force, as it is now."""
+    row = Node.objects.using(node.using).select_related("job_type").filter(pk=node.pk).first()
+    if row is None:
+        raise deleted(node)
+    return runs_by_itself(row.rest, row.job_type.name)
+
+
 def runs_by_itself(rest: str, component: str) -> bool:
     """Whether a node runs without force; a failed graph does, to tell how its children are now."""
     return rest in RUNS_BY_ITSELF or (rest == Rest.FAILED and component == GRAPH)

@@ -146,11 +146,16 @@ def apply(node: Node, spec: object, *, only_public: bool = False) -> None:
     with write_transaction(node.using):
         _lock_tree(node)
         row = locked_node(node)
-        if row.job_type.name != GRAPH:
-            raise GraphError([Problem("spec", f"{node} is no graph.")])
-        checked = checked_spec(spec, only_public=only_public, instance=row.instance, node=row)
+        checked = checked_change(row, spec, only_public=only_public)
         _apply(row, checked, spec)
         lifecycle.run_row(row)
+
+
+def checked_change(node: Node, spec: object, *, only_public: bool = False) -> Spec:
+    """Return what a graph is to be; raise `GraphError` if it cannot be, or is no graph."""
+    if node.job_type.name != GRAPH:
+        raise GraphError([Problem("spec", f"{node} is no graph.")])
+    return checked_spec(spec, only_public=only_public, instance=node.instance, node=node)
 
 
 def _lock_tree(node: Node) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar
 
 from asgiref.sync import sync_to_async
 from django.db import models
 from django.db.models import Q
+from django.db.models.fields.related_descriptors import ForwardManyToOneDescriptor
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _, pgettext_lazy
 
@@ -26,6 +29,9 @@ if TYPE_CHECKING:
     from hipq_django.flow.models.port import NodePort
     from hipq_django.flow.ports import Port
     from hipq_django.flow.state import State
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 REST_NAMES = {
     "completed": _("completed"),
@@ -187,6 +193,21 @@ class Alias(Row):
         return self.name
 
 
+def _when_run_ends(
+    verb: Callable[Concatenate[Node, P], R],
+) -> Callable[Concatenate[Node, P], R]:
+    """Let a verb be done when the run ends that has read the node as one of its family."""
+
+    @wraps(verb)
+    def call(self: Node, /, *args: P.args, **options: P.kwargs) -> R:
+        if self.of_run is None:
+            return verb(self, *args, **options)
+        noted: R = getattr(self.of_run.relative(self), verb.__name__)(*args, **options)
+        return noted
+
+    return call
+
+
 @names_twins("node")
 class Node(NodeRow):
     """A node: a long-lived thing with ports, a state, a parent and children.
@@ -196,7 +217,7 @@ class Node(NodeRow):
     """
 
     of_run: Any = None
-    """The run of a parent or child that this was read by: its ports are those of the run."""
+    """The run of a relative that this was read by: what is done through it is done by the run."""
 
     objects: ClassVar[RowManager[Self]] = RowManager()
 
@@ -231,14 +252,14 @@ class Node(NodeRow):
         """The other names of the node."""
         from hipq_django.flow.aliases import Aliases
 
-        return Aliases(self)
+        return Aliases(self) if self.of_run is None else self.of_run.relative(self).aliases
 
     @property
     def state(self) -> State:
         """The values that the node keeps."""
         from hipq_django.flow.state import State
 
-        return State(self)
+        return State(self) if self.of_run is None else self.of_run.relative(self).state
 
     # Ports
 
@@ -256,6 +277,7 @@ class Node(NodeRow):
 
         return Ports(self, "out") if self.of_run is None else self.of_run.ports("out", self)
 
+    @_when_run_ends
     def set_ports(
         self,
         inputs: Mapping[str, Mapping[str, Any]] | None = None,
@@ -271,6 +293,7 @@ class Node(NodeRow):
 
     # Running
 
+    @_when_run_ends
     def run(
         self,
         *,
@@ -288,6 +311,7 @@ class Node(NodeRow):
 
         return run(self, parent=parent, force=force, at=at, wait=wait)
 
+    @_when_run_ends
     def terminate(
         self, *, recursive: bool = False, delete: bool = False, force: bool = False
     ) -> Node:
@@ -305,30 +329,35 @@ class Node(NodeRow):
 
         return is_terminated(self)
 
+    @_when_run_ends
     def pause(self) -> None:
         """Let it not run until it is resumed; messages wait."""
         from hipq_django.flow.lifecycle import pause
 
         pause(self)
 
+    @_when_run_ends
     def resume(self) -> None:
         """Let it run again."""
         from hipq_django.flow.lifecycle import resume
 
         resume(self)
 
+    @_when_run_ends
     def lock(self, ttl: float, *, retries: int = 3, retry_delay: float = 0.2) -> str | None:
         """Keep it from running for some seconds; return the token, or None if it is not free."""
         from hipq_django.flow.lifecycle import lock
 
         return lock(self, ttl, retries=retries, retry_delay=retry_delay)
 
+    @_when_run_ends
     def refresh_lock(self, ttl: float) -> bool:
         """Let the lock last for some seconds from now; return whether there is one."""
         from hipq_django.flow.lifecycle import refresh_lock
 
         return refresh_lock(self, ttl)
 
+    @_when_run_ends
     def unlock(self, token: str) -> bool:
         """Give the lock back; return whether this was its token."""
         from hipq_django.flow.lifecycle import unlock
@@ -351,15 +380,17 @@ class Node(NodeRow):
     def children(self) -> dict[str, Node]:
         """Its children, by their names."""
         rows = Node.objects.using(self.using).filter(parent=self.pk).order_by("pk")
-        return {row.name: row for row in rows}
+        return {row.name: read_by(self.of_run, row) for row in rows}
 
-    def spawn(self, name: str, component: Any, **options: Any) -> Node:
+    @_when_run_ends
+    def spawn(self, /, name: str, component: Any, **options: Any) -> Node:
         """Start a node below this one; options are those of `flow.start`."""
         from hipq_django.flow.graphs.applying import start
 
         of_this = {"parent": self, "name": name, "by": ""}
         return start(component, **{"instance": self.instance, **options, **of_this})
 
+    @_when_run_ends
     def apply(self, spec: Mapping[str, Any]) -> None:
         """Let a graph be as a new spec says; raise `GraphError` with all that is wrong with it."""
         from hipq_django.flow.graphs.applying import apply
@@ -375,18 +406,21 @@ class Node(NodeRow):
             raise NodeDeletedError(f"{self} was deleted.")
         return values.get("flow.spec")
 
+    @_when_run_ends
     def adopt(self, orphan: Node, name: str) -> None:
         """Take a node that has no parent as a child."""
         from hipq_django.flow.family import adopt
 
         adopt(self, orphan, name)
 
+    @_when_run_ends
     def disown(self, child: Node | str) -> None:
         """Let a child go on without a parent."""
         from hipq_django.flow.family import disown
 
         disown(self, child)
 
+    @_when_run_ends
     def delete(  # type: ignore[override]  # the tree, and only where it is terminated
         self, *args: Any, **kwargs: Any
     ) -> bool:
@@ -395,6 +429,7 @@ class Node(NodeRow):
 
         return delete(self)
 
+    @_when_run_ends
     def publish(self, message: Any) -> None:
         """Publish a message on the node's own channel, `/flow/node/ID`."""
         from hipq_django.flow.publishing import publish
@@ -449,3 +484,20 @@ class Node(NodeRow):
     def agraph(self) -> Any:
         """Return `graph` in async code."""
         return self.graph
+
+
+def read_by(run: Any, node: Node) -> Node:
+    """Return a node as a run has reached it, or as it is outside of runs if that is None."""
+    node.of_run = run
+    return node
+
+
+class _ParentOf(ForwardManyToOneDescriptor):  # type: ignore[type-arg]  # a class of Django
+    """Gives the parent of a node, as one of the family of the same run."""
+
+    def get_object(self, instance: Any) -> Any:
+        """Return the parent's row."""
+        return read_by(instance.of_run, super().get_object(instance))  # type: ignore[arg-type]
+
+
+Node.parent = _ParentOf(Node._meta.get_field("parent"))  # type: ignore[assignment]  # as Django does

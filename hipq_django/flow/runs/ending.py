@@ -35,6 +35,7 @@ from hipq_django.flow.ports import find_row
 from hipq_django.flow.publishing import LOG_CHANNEL, announce_status
 from hipq_django.flow.runs import verbs
 from hipq_django.flow.runs.failing import fail
+from hipq_django.flow.runs.relatives import RELATIVE
 from hipq_django.flow.runs.run import Run
 from hipq_django.flow.statements import delete_messages, ends_of, observers_among, update_nodes
 from hipq_django.flow.values import Effects, PortName, Rest, Write
@@ -239,11 +240,11 @@ def _write(
     results: Sequence[Result], worker: Worker, now: datetime, persist: Persist, counts: bool
 ) -> Persisted:
     using = worker.using
-    ids = {r.claim.extra.claim.job.job_data["node"] for r in results}
+    ids = {pk for result in results for pk in _touched(result)}
     rows = Node.objects.using(using).filter(ids_in("pk", ids)).order_by("pk")
     nodes = {row.pk: row for row in locked(rows.only(*NODE), skip_locked=True)}
     there = set(rows.values_list("pk", flat=True)) if len(nodes) < len(ids) else set(nodes)
-    later = [r for r in results if _node_of(r) in there and _node_of(r) not in nodes]
+    later = [r for r in results if not _touched(r) & there <= nodes.keys()]
     persisted = persist([r for r in results if r not in later], worker, now)
     jobs = ends_of([result.claim.id for result in persisted.written], using)
     ended = [
@@ -261,6 +262,16 @@ def _write(
 
 def _node_of(result: Result) -> int:
     return int(result.claim.job.job_data["node"])
+
+
+def _touched(result: Result) -> set[int]:
+    """Return the nodes that are locked together, so that who locks a tree is not waited for."""
+    return {_node_of(result), *_relatives_of(result.claim.extra)}
+
+
+def _relatives_of(run: Run) -> set[int]:
+    verbs = (*run.done.verbs, *run.doing.verbs)
+    return {args[0] for name, args, _ in verbs if name == RELATIVE}
 
 
 def _apply(ended: Sequence[_Ended], using: str, now: datetime) -> None:
@@ -368,7 +379,7 @@ class _Changes:
         """Note a run that has ended well, and whom that concerns."""
         node, run = end.node, end.run
         before, alarm = node.rest, node.alarm
-        if node.rest != Rest.TERMINATING and run.has_run:
+        if node.rest not in (Rest.TERMINATING, Rest.TERMINATED) and run.has_run:
             node.rest = run.rest or (Rest.SUSPENDED if run.is_suspended else Rest.COMPLETED)
         self._rows.append(
             {

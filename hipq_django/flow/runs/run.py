@@ -38,8 +38,10 @@ from hipq_django.flow.graphs.applying import checked_component
 from hipq_django.flow.lifecycle import moment_of
 from hipq_django.flow.logs import group_entry, log_entry, stores_data
 from hipq_django.flow.models import Message, Node, NodePort
+from hipq_django.flow.models.node import read_by
 from hipq_django.flow.ports import Port, checked_targets, find_row, naming_loop
 from hipq_django.flow.publishing import LOG_CHANNEL
+from hipq_django.flow.runs.relatives import Relative
 from hipq_django.flow.settings import flow_settings
 from hipq_django.flow.state import StateValues, check_keys, checked_state, own_values
 from hipq_django.flow.statements import Lain, Page, first_pages, next_page
@@ -350,45 +352,50 @@ class Run:
         """The parent."""
         if self.node.parent_id is None:
             return None
-        return self._bound(Node.objects.using(self.using).get(pk=self.node.parent_id))
+        return read_by(self, Node.objects.using(self.using).get(pk=self.node.parent_id))
 
     @cached_property
     def children(self) -> dict[str, Node]:
         """The children by their names."""
-        rows = Node.objects.using(self.using).filter(parent=self.node.pk).order_by("pk")
-        return {row.name: self._bound(row) for row in rows}
+        return {name: read_by(self, row) for name, row in self.node.children.items()}
 
-    def _bound(self, row: Node) -> Node:
-        """Return one of the family whose ports are read and written by this run."""
-        row.of_run = self
-        return row
+    def relative(self, node: Node) -> Relative:
+        """Return what notes the verbs of one of the family."""
+        return Relative(self, node)
 
     def spawn(self, name: str, component: Any, options: Mapping[str, Any]) -> None:
         """Note a child to be started."""
-        what = checked_component(component, self.node.instance)
-        child = checked_child_name(name)
-        if "parent" in options:
-            text = f"self.spawn: {child!r} is spawned below {self.node}; leave out parent."
-            raise FlowError(text)
-        values = {**self._as_json(options), "name": child, "by": ""}
+        what, values = self.spawned(self.node, name, component, options)
         self.learn(what, values)
         self.note("spawn", what, **values)
 
-    def _as_json(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return options of `flow.start` as a run keeps them that waits for its answer."""
+    def spawned(
+        self, parent: Node, name: str, component: Any, options: Mapping[str, Any]
+    ) -> tuple[Any, dict[str, Any]]:
+        """Return a child of a node, and its options, as they are noted."""
+        what = checked_component(component, self.node.instance)
+        child = checked_child_name(name)
+        if "parent" in options:
+            text = f"self.spawn: {child!r} is spawned below {parent}; leave out parent."
+            raise FlowError(text)
         check_given(options)
         values = {**options, "job": checked_job(options.get("job"), self.node.instance)}
-        for side in ("inputs", "outputs"):
-            ports = (values.get(side) or {}).items()
-            values[side] = {n: {**given, "type": port_options(n, given).type} for n, given in ports}
         data = (values.get("data") or {}).items()
         values["data"] = {port: list(messages) for port, messages in data}
         if isinstance(values.get("at"), datetime):
             values["at"] = values["at"].timestamp()
+        return what, {**self.as_json("spawn", values), "name": child, "by": ""}
+
+    def as_json(self, verb: str, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return options of a verb as a run keeps them that waits for its answer."""
+        values = {**options}
+        for side in values.keys() & {"inputs", "outputs"}:
+            ports = (values[side] or {}).items()
+            values[side] = {n: {**given, "type": port_options(n, given).type} for n, given in ports}
         try:
             return to_json(values)  # type: ignore[no-any-return]  # a copy of a dict
         except ValueError as error:
-            text = f"self.spawn: its options are not JSON: {error}"
+            text = f"self.{verb}: its options are not JSON: {error}"
             raise FlowError(text) from error
 
     def enqueue(self, job_type: str, job_data: Any, options: Mapping[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 from hipq_django.api.enqueueing import enqueue
@@ -11,6 +12,7 @@ from hipq_django.flow.exceptions import UnknownNodeError
 from hipq_django.flow.graphs import applying
 from hipq_django.flow.models import Node
 from hipq_django.flow.ports import Port
+from hipq_django.flow.runs.relatives import RELATIVE
 from hipq_django.flow.stages import stage
 
 Place = Sequence[Any]
@@ -48,6 +50,20 @@ def _enqueue(node: Node, job_type: str, data: Any, **options: Any) -> None:
     enqueue(job_type, data, instance=node.instance, **options)
 
 
+def _delete(node: Node) -> None:
+    if node.is_terminated():  # by the dispatcher, which waits for none of its ports
+        node.terminate(delete=True)
+
+
+def _relative(node: Node, pk: int, verb: str, *args: Any, **options: Any) -> None:
+    relative = _node(node, pk)
+    if verb in VERBS:
+        VERBS[verb](relative, *args, **options)
+    else:
+        attrgetter(verb)(relative)(*args, **options)
+    node.refresh_from_db(fields=["parent", "rest", "state_values"])  # it may be in that tree
+
+
 def _port(node: Node, place: Place) -> Port:
     owner, direction, name = place
     return Port(node if owner == node.pk else _node(node, owner), direction, name)
@@ -70,4 +86,6 @@ VERBS: dict[str, Callable[..., None]] = {
     "clear_default": _clear_default,
     "enqueue": _enqueue,
     "stage": stage,
+    "delete": _delete,
+    RELATIVE: _relative,
 }

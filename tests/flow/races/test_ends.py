@@ -422,6 +422,24 @@ def test_data_that_come_between_the_look_of_a_run_and_its_end(
     assert (node.inputs["number"].size == 0) == compares
 
 
+def test_runs_of_a_batch_set_values_of_each_other(
+    worker: FlowWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent = flow.start(Double, run=False)
+    one, two = parent.spawn("one", "t.scripted"), parent.spawn("two", "t.scripted")
+
+    def perform(run: Any) -> None:
+        other = "two" if run.node.name == "one" else "one"
+        run.state.set(own=run.node.name)
+        run.parent.child(other).state.set(other=run.node.name)
+
+    monkeypatch.setattr(SCRIPT, "perform", perform, raising=False)
+    worker.work_off()
+
+    assert one.state.all() == {"own": "one", "other": "two"}
+    assert two.state.all() == {"own": "two", "other": "one"}
+
+
 def test_a_node_that_cannot_run_stops_no_other(dispatch: Callable[[], int]) -> None:
     node, other = flow.start(Sum), flow.start(Sum)
     flow.Node.objects.filter(pk=node.pk).update(job_options={"priority": "high"})

@@ -328,6 +328,62 @@ def test_operators_of_a_parent_and_its_child_do_not_wait_for_each_other(steps: S
     assert (parent.status, child.status) == ("terminating", "terminating")
 
 
+@decided_by("runs.ending._relatives_of", without=lambda _: set())
+def test_a_run_changes_its_parent_while_that_is_terminated_with_it(
+    holds: bool, steps: Steps, worker: FlowWorker
+) -> None:
+    parent = flow.start(Double, run=False)
+    child = parent.spawn("child", PausesItsParent)
+    worker.run_pass()
+    running = steps.begin("run", worker.execute, 'update "hipq_flow_node"')
+    steps.begin("terminate", lambda: parent.terminate(recursive=True), END)
+    if holds:
+        end_all(steps)
+        assert (flow.get(parent.pk).paused, child.state.all()) == (True, {"done": True})
+        assert {parent.status, child.status} == {"terminating"}
+    else:
+        with pytest.raises(AssertionError, match="deadlock"):
+            steps.go_on(running, END)
+
+
+@flow.component("t.pauses_its_parent")
+class PausesItsParent(flow.Component):
+    """Pauses its parent in the transaction in which it ends."""
+
+    def perform(self) -> None:
+        with self.finishing():
+            self.state.set(done=True)
+            assert self.parent is not None
+            self.parent.pause()
+
+
+def test_a_run_whose_relative_somebody_has_locked_is_ended_later(
+    session: Session, worker: FlowWorker
+) -> None:
+    parent = flow.start(Double, run=False)
+    child = parent.spawn("child", "t.sets_its_parent")
+    worker.run_pass()
+    worker.execute()
+    session.begin()
+    session(lambda: parent.state.set(busy=True))
+    worker.save()
+    assert child.status == "running"
+    session.commit()
+    worker.save()
+
+    assert child.status == "completed"
+    assert parent.state.all() == {"busy": True, "of": "child"}
+
+
+@flow.component("t.sets_its_parent")
+class SetsItsParent(flow.Component):
+    """Sets a value of its parent."""
+
+    def perform(self) -> None:
+        assert self.parent is not None
+        self.parent.state.set(of=self.node.name)
+
+
 def child_that_vanishes() -> tuple[flow.Node, flow.Node, dict[str, Any]]:
     """Return a graph, the root of its tree, and a spec without a child that is older than it."""
     child = flow.start(Double, run=False)

@@ -1,0 +1,474 @@
+"""What a run does to its parent and children counts when it ends, as all that it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+import hipq_django as hipq
+from hipq_django import flow
+from hipq_django.flow import testing
+from hipq_django.flow.runs.relatives import Relative
+from hipq_django.models import Job
+from tests.testapp.flows import CodeError, Double, Recorder, Script
+
+pytestmark = pytest.mark.django_db
+
+
+class Verb(NamedTuple):
+    """What a run does to its child or its graph, and what shows that it was done."""
+
+    act: Callable[[Any], Any]
+    look: Callable[[flow.Node], Any]
+    before: Any
+    after: Any
+    prepare: Callable[[flow.Node], Any] = lambda _: None
+    of: str = "child"
+
+
+def names(ports: Any) -> list[str]:
+    return sorted(ports)
+
+
+def pause(node: flow.Node) -> None:
+    node.pause()
+
+
+def end(node: flow.Node) -> None:
+    node.terminate(recursive=True)
+    testing.drain()
+    Recorder.calls.clear()
+
+
+EMPTY: dict[str, Any] = {"nodes": {}}
+VERBS = {
+    "state.set": Verb(
+        lambda node: node.state.set({"a": 1}, b=2),
+        lambda node: node.state.all(),
+        {"a": 0, "c": 3},
+        {"a": 1, "b": 2, "c": 3},
+        lambda node: node.state.set(a=0, c=3),
+    ),
+    "state.unset": Verb(
+        lambda node: node.state.unset("a"),
+        lambda node: node.state.all(),
+        {"a": 0, "c": 3},
+        {"c": 3},
+        lambda node: node.state.set(a=0, c=3),
+    ),
+    "aliases.add": Verb(
+        lambda node: node.aliases.add("new"),
+        lambda node: list(node.aliases),
+        ["child"],
+        ["child", "new"],
+    ),
+    "aliases.remove": Verb(
+        lambda node: node.aliases.remove("child"), lambda node: list(node.aliases), ["child"], []
+    ),
+    "set_ports": Verb(
+        lambda node: node.set_ports(inputs={"x": {"type": int, "default": 5}}),
+        lambda node: (names(node.inputs), names(node.outputs)),
+        (["a", "b"], ["out"]),
+        (["a", "b", "x"], ["out"]),
+    ),
+    "run": Verb(
+        lambda node: node.run(),
+        lambda node: list(Recorder.calls),
+        [],
+        ["startup", "perform"],
+    ),
+    "run at": Verb(
+        lambda node: node.run(wait=3600), lambda node: node.status, "completed", "queued"
+    ),
+    "run by force": Verb(
+        lambda node: node.run(force=True), lambda node: node.status, "terminated", "completed", end
+    ),
+    "terminate": Verb(
+        lambda node: node.terminate(), lambda node: node.status, "completed", "terminated"
+    ),
+    "terminate by force": Verb(
+        lambda node: node.terminate(force=True),
+        lambda node: (node.status, Recorder.calls),
+        ("completed", []),
+        ("terminated", []),
+    ),
+    "delete": Verb(lambda node: node.delete(), lambda node: node.exists(), True, False, end),
+    "pause": Verb(lambda node: node.pause(), lambda node: flow.get(node.pk).paused, False, True),
+    "resume": Verb(
+        lambda node: node.resume(), lambda node: flow.get(node.pk).paused, True, False, pause
+    ),
+    "spawn": Verb(
+        lambda node: node.spawn("new", Double, run=False, data={"number": [1]}),
+        lambda node: sorted(node.children),
+        ["old"],
+        ["new", "old"],
+    ),
+    "adopt": Verb(
+        lambda node: node.adopt(flow.get("orphan"), "new"),
+        lambda node: sorted(node.children),
+        ["old"],
+        ["new", "old"],
+    ),
+    "disown": Verb(
+        lambda node: node.disown("old"), lambda node: sorted(node.children), ["old"], []
+    ),
+    "disown a node": Verb(
+        lambda node: node.disown(node.child("old")),
+        lambda node: sorted(node.children),
+        ["old"],
+        [],
+    ),
+    "apply": Verb(
+        lambda node: node.apply({"nodes": {"n": {"component": "t.double"}}}),
+        lambda node: (sorted(node.children), node.graph["nodes"]),
+        ([], {}),
+        (["n"], {"n": {"component": "t.double"}}),
+        of="graph",
+    ),
+}
+
+
+@pytest.fixture(params=list(VERBS.values()), ids=list(VERBS))
+def verb(request: pytest.FixtureRequest) -> Verb:
+    found: Verb = request.param
+    return found
+
+
+@pytest.fixture
+def root() -> flow.Node:
+    """A node that does what the test says, with a child and a graph; and an orphan."""
+    node = flow.start("t.scripted", run=False)
+    child = node.spawn("child", Recorder, alias="child", run=False)
+    child.spawn("old", Recorder, run=False)
+    node.spawn("graph", EMPTY, alias="graph", run=False)
+    flow.start(Double, alias="orphan", run=False)
+    return node
+
+
+def relative(node: flow.Node, name: str) -> flow.Node:
+    found = node.child(name)
+    assert found is not None
+    return found
+
+
+def test_what_a_run_does_to_a_relative_is_done_when_it_ends(
+    verb: Verb, root: flow.Node, script: Script
+) -> None:
+    node, seen = relative(root, verb.of), list[Any]()
+    verb.prepare(node)
+
+    def perform(run: Any) -> None:
+        if not seen:
+            verb.act(run.child(verb.of))
+            seen.append(verb.look(node))
+
+    script.perform = perform
+    testing.run_inline(root)
+    testing.drain()
+
+    assert seen == [verb.before]
+    assert verb.look(node) == verb.after
+
+
+def test_what_a_run_does_to_a_relative_is_never_done_if_it_fails(
+    verb: Verb, root: flow.Node, script: Script
+) -> None:
+    node = relative(root, verb.of)
+    verb.prepare(node)
+
+    def perform(run: Any) -> None:
+        verb.act(run.child(verb.of))
+        raise CodeError("as asked")
+
+    script.perform = perform
+    testing.run_inline(root, errors=False)
+    testing.drain(errors=False)
+
+    assert root.status == "failed"
+    assert verb.look(node) == verb.before
+
+
+def test_what_a_run_that_waits_does_to_a_relative_is_done_after_its_answer(
+    verb: Verb, root: flow.Node, script: Script
+) -> None:
+    node = relative(root, verb.of)
+    verb.prepare(node)
+
+    def perform(run: Any) -> Any:
+        script.perform = None
+        verb.act(run.child(verb.of))
+        run.job.set_key("key")
+        return hipq.WAIT
+
+    script.perform = perform
+    testing.run_inline(root)
+    testing.drain()
+    assert verb.look(node) == verb.before
+
+    hipq.complete("t.scripted", "key", "yes")
+    testing.drain()
+    assert verb.look(node) == verb.after
+
+
+def test_a_run_publishes_for_a_relative_when_it_ends(
+    root: flow.Node, script: Script, hear: Callable[[str], Callable[[], list[Any]]]
+) -> None:
+    heard = hear(f"/flow/node/{relative(root, 'child').pk}")
+
+    def perform(run: Any) -> None:
+        run.child("child").publish("hello")
+        assert heard() == []
+
+    script.perform = perform
+    testing.run_inline(root)
+
+    assert heard() == ["hello"]
+
+
+def test_what_complete_tuples_did_to_a_relative_is_kept(root: flow.Node, script: Script) -> None:
+    root.inputs["item"].write_many([1, 2])
+
+    def perform(run: Any) -> None:
+        for item in run.each("item"):
+            run.child("child").state.set({f"item {item}": True})
+            if item == 2:
+                raise CodeError("as asked")
+
+    script.perform = perform
+    testing.drain(errors=False)
+
+    assert relative(root, "child").state.all() == {"item 1": True}
+
+
+def test_a_run_sees_what_it_has_set_in_the_state_of_a_relative(
+    root: flow.Node, script: Script
+) -> None:
+    child, seen = relative(root, "child"), list[Any]()
+    child.state.set(a=1, b=2)
+
+    def perform(run: Any) -> None:
+        run.child("child").state.set(b=3, c=4)
+        run.child("child").state.unset("a")
+        run.children["graph"].state.set(d=5)
+        seen.append((run.child("child").state.all(), run.child("child").state.get("b")))
+
+    script.perform = perform
+    testing.run_inline(root)
+
+    assert seen == [({"b": 3, "c": 4}, 3)]
+    assert child.state.all() == {"b": 3, "c": 4}
+
+
+FAR: dict[str, Callable[[Any], Any]] = {
+    "grandparent": lambda run: run.parent.parent,
+    "sibling": lambda run: run.parent.child("sibling"),
+    "parent of a child": lambda run: run.child("below").parent.parent,
+    "grandchild": lambda run: run.child("below").children["bottom"],
+    "node of a port": lambda run: run.parent.outputs["out"].node,
+}
+
+
+@pytest.mark.parametrize("far", FAR.values(), ids=FAR)
+def test_relatives_of_relatives_are_relatives(far: Callable[[Any], Any], script: Script) -> None:
+    top = flow.start(Double, run=False)
+    parent = top.spawn("parent", Double, run=False)
+    parent.spawn("sibling", Double, run=False)
+    node = parent.spawn("node", "t.scripted", run=False)
+    node.spawn("below", Double, run=False).spawn("bottom", Double, run=False)
+    changed: list[flow.Node] = []
+
+    def perform(run: Any) -> None:
+        changed[:] = [far(run)]
+        changed[0].pause()
+        assert not flow.get(changed[0].pk).paused
+
+    script.perform = perform
+    testing.run_inline(node)
+
+    assert flow.get(changed[0].pk).paused
+
+
+def test_a_run_that_terminates_the_tree_it_is_in_shuts_down_itself(script: Script) -> None:
+    root = flow.start(Double, run=False)
+    node = root.spawn("node", "t.scripted", run=False)
+
+    def perform(run: Any) -> None:
+        run.state.set(done=True)
+        run.parent.terminate(recursive=True)
+
+    script.perform = perform
+    testing.run_inline(node)
+    assert (root.status, node.status) == ("terminating", "terminating")
+    testing.drain()
+
+    assert root.is_terminated()
+    assert node.state.all() == {"done": True}
+
+
+def test_a_run_that_ends_the_tree_it_is_in_by_force_stays_terminated(script: Script) -> None:
+    root = flow.start(Double, run=False)
+    node = root.spawn("node", "t.scripted", run=False)
+
+    def perform(run: Any) -> None:
+        run.parent.terminate(recursive=True, force=True)
+
+    script.perform = perform
+    testing.run_inline(node)
+    testing.drain()
+
+    assert (root.status, node.status) == ("terminated", "terminated")
+
+
+def test_a_run_that_reaches_itself_as_a_relative_overwrites_nothing(script: Script) -> None:
+    root = flow.start(Double, run=False)
+    node = root.spawn("node", "t.scripted", run=False)
+
+    def perform(run: Any) -> None:
+        run.state.set(a=1)
+        run.parent.child("node").state.set(b=2)
+
+    script.perform = perform
+    testing.run_inline(node)
+
+    assert node.state.all() == {"a": 1, "b": 2}
+
+
+READS = {"exists", "is_terminated", "is_idle", "child"}
+
+
+def test_each_verb_of_nodes_is_one_of_relatives() -> None:
+    verbs = {name for name in vars(flow.Node) if callable(getattr(flow.Node, f"a{name}", None))}
+    methods = {name for name in verbs if callable(vars(flow.Node)[name])}
+
+    assert methods - READS == {name for name in methods if hasattr(Relative, name)}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_async_code_changes_relatives_when_its_run_ends() -> None:
+    node = flow.start(AsyncParent, run=False)
+    child = node.spawn("child", Double, run=False)
+    testing.run_inline(node)
+
+    assert node.state["seen"] == [{"a": 1}, False]
+    assert (child.state.all(), flow.get(child.pk).paused) == ({"a": 1}, True)
+
+
+@flow.component("t.async_parent")
+class AsyncParent(flow.Component):
+    """Changes its child in async code."""
+
+    async def perform(self) -> None:
+        child = await self.achild("child")
+        assert child is not None
+        await child.state.aset(a=1)
+        await child.apause()
+        self.state.set(seen=[await child.state.aall(), (await flow.aget(child.pk)).paused])
+
+
+@pytest.mark.parametrize("status", ["completed", "failed", "terminated"])
+def test_a_run_is_told_whether_a_relative_would_run_and_be_deleted_now(
+    status: str, root: flow.Node, script: Script, recorder: Any
+) -> None:
+    seen: list[Any] = []
+    asked = ["raise"] if status == "failed" else []
+    child = recorder(*asked, parent=root, name="other")
+    testing.drain(errors=False)
+    if status == "terminated":
+        end(child)
+
+    def perform(run: Any) -> None:
+        if not seen:
+            node = run.child("other")
+            seen.append((node.run(), node.run(parent=True), node.delete()))
+
+    script.perform = perform
+    testing.run_inline(root)
+    runs = child if status == "completed" else None
+    assert seen == [(runs, root, status == "terminated")]
+
+
+def test_a_run_by_force_is_told_to_a_run_that_asks_for_it(root: flow.Node, script: Script) -> None:
+    child = relative(root, "child")
+    end(child)
+    seen: list[Any] = []
+    script.perform = lambda run: seen.append(run.child("child").run(force=True))
+    testing.run_inline(root)
+
+    assert seen == [child]
+    assert child.status == "queued"
+
+
+REFUSED: dict[str, Callable[[Any], Any]] = {
+    "lock": lambda node: node.lock(5),
+    "refresh_lock": lambda node: node.refresh_lock(5),
+    "unlock": lambda node: node.unlock("token"),
+    "state.change": lambda node: node.state.change(dict),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_answers_at_once_is_refused_with_the_way_out(
+    name: str, root: flow.Node, script: Script
+) -> None:
+    script.perform = lambda run: REFUSED[name](run.child("child"))
+    pk = relative(root, "child").pk
+    said = rf"{name}\(\) of node {pk} answers at once.* call it on flow\.get\({pk}\)"
+    with pytest.raises(flow.FlowError, match=said):
+        testing.run_inline(root)
+
+
+BAD: dict[str, tuple[Callable[[Any], Any], type[Exception]]] = {
+    "state": (lambda run: run.child("child").state.set(a=object()), flow.InvalidPortError),
+    "key": (lambda run: run.child("child").state.unset("flow.spec"), flow.InvalidPortError),
+    "alias": (lambda run: run.child("child").aliases.add("1"), flow.InvalidAliasError),
+    "moment": (lambda run: run.child("child").run(wait=-1), flow.FlowError),
+    "port": (
+        lambda run: run.child("child").set_ports(inputs={"x": {"default": object()}}),
+        flow.InvalidPortError,
+    ),
+    "parent": (
+        lambda run: run.child("child").spawn("new", Double, parent=run.node),
+        flow.FlowError,
+    ),
+    "spec": (lambda run: run.child("graph").apply({"nodes": 1}), flow.GraphError),
+    "no graph": (lambda run: run.child("child").apply(EMPTY), flow.GraphError),
+    "name": (lambda run: run.child("child").adopt(flow.get("orphan"), ""), flow.FamilyError),
+}
+
+
+@pytest.mark.parametrize(("act", "error"), BAD.values(), ids=BAD)
+def test_what_cannot_be_done_to_a_relative_raises_where_it_is_said(
+    act: Callable[[Any], Any], error: type[Exception], root: flow.Node, script: Script
+) -> None:
+    raised: list[Exception] = []
+
+    def perform(run: Any) -> None:
+        try:
+            act(run)
+        except Exception as refused:
+            raised.append(refused)
+
+    script.perform = perform
+    testing.run_inline(root)
+
+    assert [type(refused) for refused in raised] == [error]
+
+
+def test_a_run_fails_if_a_relative_cannot_be_changed_when_it_ends(
+    root: flow.Node, script: Script
+) -> None:
+    """The name of its alias is that of another node by then."""
+
+    def perform(run: Any) -> None:
+        run.state.set(done=True)
+        run.child("child").aliases.add("orphan")
+
+    script.perform = perform
+    testing.run_inline(root, errors=False)
+    testing.drain(errors=False)
+
+    assert root.status == "failed"
+    assert "alias 'orphan' is that of" in Job.objects.order_by("pk").last().error  # type: ignore[union-attr]
+    assert root.state.all() == {}
