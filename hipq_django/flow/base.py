@@ -143,7 +143,7 @@ class Component:
         others have messages. If a port lacks its value the run suspends, and nothing of the others
         is taken. If all have defaults only, these are yielded once until one of them changes, and
         what is written then becomes a default. What a completed tuple did is kept if a later one
-        raises.
+        raises, but not in `on_response`: that counts as a whole.
         """
         run = self._run
         ports = [run.port("in", name) for name in names]
@@ -157,7 +157,7 @@ class Component:
             run.begin_tuple()
             values = [port.read() for port in ports]
             yield tuple(values) if len(names) > 1 else values[0]
-            run.mark()
+            run.end_tuple()
         else:
             run.run_again()
             return
@@ -187,7 +187,7 @@ class Component:
         self._run.log_data()
         with set_group(as_default=True):
             yield tuple(values) if len(names) > 1 else values[0]
-        self._run.mark()
+        self._run.end_tuple()
 
     def suspend(self) -> NoReturn:
         """End this run at once; the node waits for something. What was done counts."""

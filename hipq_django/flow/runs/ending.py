@@ -487,8 +487,6 @@ def _end_badly(end: _Ended, values: dict[str, Any], using: str, now: datetime) -
     values["error"] = node.error = _hand(end)
     if end.result.claim.phase is Phase.REQUEST:
         values["pending"] = {}
-    elif end.counts and end.run.done:  # it holds what the response handler went on from
-        values["pending"] = {"effects": {}, "wakes": end.run.wakes_seen}
     Node.objects.using(using).filter(pk=node.pk).update(**values)
     if end.is_final:
         fail(node, _job_of(end, using), using, now)

@@ -20,6 +20,7 @@ from hipq_django.database.twins import names_twins, naming_twin
 from hipq_django.domain.drafts import NewJob, split_options
 from hipq_django.domain.redaction import Redactor
 from hipq_django.domain.serialization import to_json
+from hipq_django.domain.states import Phase
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.flow.contexts import Entry, current_context, current_group
 from hipq_django.flow.creating import check_given, checked_job
@@ -289,6 +290,16 @@ class Run:
         """Note that the messages read from now on belong together, also in the log."""
         self.log_data()
         self.in_flight = []
+
+    def end_tuple(self) -> None:
+        """Set a mark, but not after an answer: what was done with that counts as a whole.
+
+        Another attempt begins with the same answer, and would do once more what is before a mark.
+        """
+        self.log_data()
+        self.in_flight = None
+        if self.claim.phase is not Phase.RESPONSE:
+            self.mark()
 
     # Ports
 

@@ -472,14 +472,19 @@ def test_a_waiting_run_may_ask_for_another(worker: FlowWorker) -> None:
     assert Recorder.calls == ["asks", "yes", "asks"]
 
 
-def test_an_answer_handler_that_fails_goes_on_after_its_last_mark(worker: FlowWorker) -> None:
-    node = flow.start(MarksAnswers, data={"x": [1, 2]})
+@pytest.mark.parametrize("fails", [1, 2], ids=["at first", "always"])
+def test_an_answer_handler_counts_as_a_whole_also_with_each(fails: int, worker: FlowWorker) -> None:
+    node = flow.start(EachAfterAnswer, args=[fails], data={"asked": ["why"], "x": [1, 2]})
     worker.work_off()
-    hipq.complete("t.marks_answers", "key", "yes")
+    hipq.complete("t.each_after_answer", "key", "yes")
     worker.work_off()
+    out, left = list(node.outputs["out"]), [node.inputs[port].peek(9) for port in ("asked", "x")]
 
-    assert list(node.outputs["out"]) == ["before", 1, 2]
-    assert node.status == "completed"
+    assert Recorder.seen == [([], ["why"], [1, 2])] * 2
+    if fails == 1:
+        assert (node.status, out, left) == ("completed", ["why", "yes", 1, 2], [[], []])
+    else:
+        assert (node.status, out, left) == ("failed", [], [["why"], [1, 2]])
 
 
 @flow.component("t.asks_and_runs")
@@ -498,24 +503,27 @@ class AsksAndRuns(flow.Component):
         Recorder.calls.append(response)
 
 
-@flow.component("t.marks_answers", retry=hipq.Fixed(0, max_attempts=3))
-class MarksAnswers(flow.Component):
-    """Raises in its response handler, after it has taken a message."""
+@flow.component("t.each_after_answer", retry=hipq.Fixed(0, max_attempts=2))
+class EachAfterAnswer(flow.Component):
+    """Raises in its response handler, once or always, after it has taken a message."""
 
-    x, out = flow.In(), flow.Out()
+    asked, x, out = flow.In(), flow.In(), flow.Out()
 
-    def perform(self) -> Any:
-        if "asked" in self.state:
+    def perform(self, fails: int) -> Any:
+        asked = self.asked.read()
+        if asked is flow.NOTHING:
             return None
-        self.state.set(asked=True)
-        self.out.write("before")
+        self.out.write(asked)
         self.job.set_key("key")
         return hipq.WAIT
 
     def on_response(self, response: Any) -> None:
+        node = flow.get(self.node.pk)
+        ports = node.outputs["out"], node.inputs["asked"], node.inputs["x"]
+        Recorder.seen.append(tuple(port.peek(9) for port in ports))
+        self.out.write(response)
         for x in self.each("x"):
-            if x == 2 and len(Recorder.calls) < 1:
-                Recorder.calls.append("raised")
+            if x == 2 and len(Recorder.seen) <= self.args[0]:
                 raise CodeError(response)
             self.out.write(x)
 
