@@ -101,6 +101,8 @@ class Effects:
     logs: list[dict[str, Any]] = field(default_factory=list)
     verbs: list[tuple[str, list[Any], dict[str, Any]]] = field(default_factory=list)
     """What it did to its family, aliases and connections, in its order."""
+    started: bool = False
+    """Whether it has called `startup`."""
 
     def __bool__(self) -> bool:
         return any((self.taken, self.writes, self.state, self.unset, self.published)) or bool(
@@ -133,6 +135,7 @@ class Effects:
         self.published += later.published
         self.logs += later.logs
         self.verbs += later.verbs
+        self.started = self.started or later.started
 
     def joined(self, later: Effects) -> Effects:
         """Return this with what was done after it."""

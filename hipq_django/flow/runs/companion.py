@@ -161,7 +161,7 @@ def _call(run: Run) -> Any:
             return _checked(component.awaited(component.on_response(run.claim.response)), run)
         if not run.has_started:
             _refuse_wait(component.awaited(component.startup()), run, "startup")
-            run.has_started = True
+            run.doing.started = True
             run.mark()
         value = component.awaited(component.perform(*run.node.args))
     except Suspended:

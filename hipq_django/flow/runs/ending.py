@@ -313,7 +313,7 @@ def _keep(end: _Ended, using: str) -> None:
     run = end.run
     run.mark()
     pending = {"effects": run.done.as_json(), "wakes": run.wakes_seen}
-    values = {"pending": pending, "started": run.has_started, "ran_time": _ran_time(end)}
+    values = {"pending": pending, "ran_time": _ran_time(end)}
     Node.objects.using(using).filter(pk=end.node.pk).update(**values)
 
 
@@ -475,7 +475,7 @@ def _end_all(applied: Sequence[tuple[_Ended, Effects]], using: str, now: datetim
 def _values(end: _Ended, effects: Effects, now: datetime) -> dict[str, Any]:
     return {
         "state_values": effects.changed(end.node.state_values),
-        "started": end.run.has_started,
+        "started": end.run.node.started or effects.started,
         "ran_time": _ran_time(end) if end.run.has_run else end.node.ran_time,
         "update_time": now,
     }

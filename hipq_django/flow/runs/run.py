@@ -169,7 +169,6 @@ class Run:
         """The ids of the messages of the tuple that `each` has given."""
         self.again: list[datetime | None] = []
         self.wants_end: dict[str, bool] = {}
-        self.has_started = bool(node and node.started)
         self.rows: dict[PortName, NodePort] = {}
         self.lying: dict[PortName, Lying] = {}
         self.opened: dict[PortName, RunPort] = {}  # so that each is the same object each time
@@ -196,6 +195,11 @@ class Run:
     def is_shutdown(self) -> bool:
         """Whether this run was made for the node's end."""
         return bool(self.claim.job.job_data.get("shutdown"))
+
+    @property
+    def has_started(self) -> bool:
+        """Whether `startup` was called, in this run or before."""
+        return self.node.started or self.done.started or self.doing.started
 
     @property
     def using(self) -> str:

@@ -487,6 +487,56 @@ def test_an_answer_handler_counts_as_a_whole_also_with_each(fails: int, worker: 
         assert (node.status, out, left) == ("failed", [], [["why"], [1, 2]])
 
 
+def test_startup_is_repeated_if_its_run_cannot_take_its_answer(worker: FlowWorker) -> None:
+    node = flow.start(StartsAndAsks, data={"x": ["ask"]})
+    worker.work_off()
+    hipq.complete("t.starts_and_asks", "key", "bad")
+    worker.work_off()
+    assert (node.status, node.state.all()) == ("failed", {})
+    node.run(force=True)
+    worker.work_off()
+    hipq.complete("t.starts_and_asks", "key", "good")
+    worker.work_off()
+
+    assert (node.status, node.state.all()) == ("completed", {"starts": 1, "answer": "good"})
+
+
+def test_startup_is_repeated_if_its_run_is_put_back(worker: FlowWorker) -> None:
+    node = flow.start(StartsAndAsks, data={"x": ["first"]})
+    worker.run_pass()
+    worker.execute()
+    assert node.inputs["x"].read() == "first"
+    worker.save()
+    assert (node.status, node.state.all()) == ("queued", {})
+    hipq.run_now(Job.objects.get())
+    worker.work_off()
+    node.inputs["x"].write("second")
+    worker.work_off()
+
+    assert (node.status, node.state.all()) == ("completed", {"starts": 1})
+
+
+@flow.component("t.starts_and_asks")
+class StartsAndAsks(flow.Component):
+    """Counts its startups, and asks if a message says so."""
+
+    x = flow.In()
+
+    def startup(self) -> None:
+        self.state.set(starts=self.state.get("starts", 0) + 1)
+
+    def perform(self) -> Any:
+        if self.x.read() != "ask":
+            return None
+        self.job.set_key("key")
+        return hipq.WAIT
+
+    def on_response(self, response: Any) -> None:
+        if response == "bad":
+            raise CodeError(response)
+        self.state.set(answer=response)
+
+
 @flow.component("t.asks_and_runs")
 class AsksAndRuns(flow.Component):
     """Wants to run once more while it waits."""
