@@ -195,7 +195,11 @@ class Component:
         raise Suspended
 
     def run(self, *, at: datetime | float | None = None, wait: float | None = None) -> None:
-        """Let the node run once more after this run, also if this one fails."""
+        """Let the node run once more after this run.
+
+        If the code raises, the next attempt is that run, but a moment for later is kept. If there
+        is none, the node is failed, and runs by force only.
+        """
         self._run.run_again(at=at, wait=wait)
 
     def terminate(self, *, recursive: bool = False) -> None:

@@ -101,3 +101,47 @@ def test_a_tree_is_idle_while_nothing_is_unread_that_may_be_read(
 
     assert (node.status, node.inputs["a"].size) == ("failed", 1)
     assert root.is_idle()
+
+
+def asking(fails: int, calls: list[Any], **when: float) -> Callable[[Any], None]:
+    """Return what asks for another run and raises so often; it asks no more after that."""
+
+    def perform(run: Any) -> None:
+        calls.append(None)
+        if len(calls) <= fails:
+            run.run(**when)
+            raise CodeError("as asked")
+
+    return perform
+
+
+@pytest.mark.parametrize(("when", "runs"), [({}, 0), ({"wait": 60}, 1)], ids=["now", "later"])
+def test_the_next_attempt_is_the_run_that_a_failed_one_has_asked_for(
+    when: dict[str, float], runs: int, script: Script
+) -> None:
+    calls: list[Any] = []
+    script.perform = asking(1, calls, **when)
+    node = flow.start("t.scripted")
+    testing.drain(errors=False)
+    assert len(calls) == 2
+    assert node.status == ("queued" if runs else "completed")
+    with hipq.testing.travel(seconds=61):
+        testing.drain()
+
+    assert len(calls) == 2 + runs
+    assert node.status == "completed"
+
+
+@pytest.mark.parametrize("when", [{}, {"wait": 60}], ids=["now", "later"])
+def test_a_run_that_fails_for_good_is_followed_by_none_that_it_has_asked_for(
+    when: dict[str, float], script: Script
+) -> None:
+    calls: list[Any] = []
+    script.perform = asking(2, calls, **when)
+    node = flow.start("t.scripted")
+    testing.drain(errors=False)
+    with hipq.testing.travel(seconds=61):
+        testing.drain()
+
+    assert len(calls) == 2
+    assert node.status == "failed"
