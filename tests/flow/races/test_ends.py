@@ -308,6 +308,35 @@ def test_a_run_ends_otherwise_than_by_its_worker(
     assert node.status == "failed"
 
 
+@pytest.mark.parametrize("in_time", [False, True], ids=["after", "before"])
+def test_an_attempt_that_times_out_counts_only_if_it_ends_well_before_the_next_begins(
+    in_time: bool, worker: FlowWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is before its marks is only in the memory of its process."""
+    node, seen = flow.start("t.scripted", data={"item": [1, 2]}), list[Any]()
+
+    def perform(run: Any) -> None:
+        seen.append((node.inputs["item"].peek(9), node.outputs["out"].peek(9)))
+        for item in run.each("item"):
+            run.out.write([item, run.job.attempt])
+            if (item, len(seen)) == (2, 1):
+                Job.objects.update(deadline=run.job.start_time)
+                assert recovery.time_out_overdue(get_instance("default")) == 1
+                if not in_time:
+                    FlowWorker().work_off()
+
+    monkeypatch.setattr(SCRIPT, "perform", perform, raising=False)
+    worker.run_pass()
+    worker.execute()
+    worker.save()
+    worker.work_off()
+
+    attempt = 1 if in_time else 2
+    assert seen == [([1, 2], [])] * attempt
+    assert list(node.outputs["out"]) == [[1, attempt], [2, attempt]]
+    assert node.status == "completed"
+
+
 def test_a_cancel_that_is_rolled_back_wakes_nobody() -> None:
     node = flow.start(Asks, data={"question": ["why"]})
     testing.drain()
