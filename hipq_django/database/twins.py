@@ -35,20 +35,23 @@ def has_twin(sync: Callable[P, R]) -> Callable[P, R]:
 
 
 @contextmanager
-def naming_twin(name: str, how: str = "await") -> Iterator[None]:
-    """Do the same for what is no public function, but is called by this name."""
+def naming_twin(name: str, how: str = "await", *, way: str = "") -> Iterator[None]:
+    """Do the same for what is no public function, but is used by this name.
+
+    `way` says what to write there, if that is no call of a twin.
+    """
     try:
         yield
     except SynchronousOnlyOperation as error:
-        raise in_async_code(name, how) from error
+        raise in_async_code(name, how, way) from error
 
 
-def in_async_code(name: str, how: str = "await") -> SynchronousOnlyOperation:
-    """Return the error of a function that was called in async code; its twin begins with an a."""
+def in_async_code(name: str, how: str = "await", way: str = "") -> SynchronousOnlyOperation:
+    """Return the error of a function that was used in async code; its twin begins with an a."""
     place, _, verb = name.rpartition(".")
     return SynchronousOnlyOperation(
-        f"{name} was called in async code, where Django's ORM must not wait for the "
-        f"database: {how} {place}.a{verb}(…) instead."
+        f"{name} was used in async code, where Django's ORM must not wait for the "
+        f"database: {way or f'{how} {place}.a{verb}(…)'} instead."
     )
 
 

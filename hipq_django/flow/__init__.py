@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     )
     from hipq_django.flow.graphs.named import graph as graph
     from hipq_django.flow.graphs.problem import Problem as Problem
-    from hipq_django.flow.grouping import group as group
+    from hipq_django.flow.grouping import agroup as agroup, group as group
     from hipq_django.flow.logs import alog as alog, log as log
     from hipq_django.flow.models import Node as Node
     from hipq_django.flow.ports import Port as Port
@@ -71,7 +71,7 @@ _PLACES = {
     "graphs.applying": ("acheck", "astart", "check", "start"),
     "graphs.named": ("graph",),
     "graphs.problem": ("Problem",),
-    "grouping": ("group",),
+    "grouping": ("agroup", "group"),
     "logs": ("alog", "log"),
     "models": ("Node",),
     "ports": ("Port",),

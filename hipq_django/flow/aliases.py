@@ -30,6 +30,7 @@ class Aliases:
     def __init__(self, node: Node) -> None:
         self._node = node
 
+    @naming_twin("for … in aliases", way="async for name in aliases")
     def __iter__(self) -> Iterator[str]:
         rows = Alias.objects.using(self._node.using).filter(node=self._node.pk).order_by("pk")
         return iter(list(rows.values_list("name", flat=True)))

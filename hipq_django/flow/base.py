@@ -120,7 +120,7 @@ class Component:
 
     def child(self, name: str) -> Node | None:
         """Return a child, or None; one that this run spawns is there in the next run."""
-        return self._run.children.get(name)
+        return self._run.children.get(str(name))
 
     @property_twin
     def aparent(self) -> Node | None:
@@ -220,11 +220,11 @@ class Component:
 
     def adopt(self, orphan: Node, name: str) -> None:
         """Take a node without parent as a child when this run ends."""
-        self._run.note("adopt", orphan.pk, name)
+        self._run.adopt(orphan, name)
 
     def disown(self, child: Node | str) -> None:
         """Let a child go when this run ends."""
-        self._run.note("disown", child if isinstance(child, str) else child.pk)
+        self._run.disown(child)
 
     def enqueue(self, job_type: str, job_data: Any = None, **options: Any) -> None:
         """Enqueue a job when this run ends; options are those of `hipq_django.enqueue`."""

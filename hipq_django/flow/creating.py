@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, TypedDict
 
@@ -20,7 +20,7 @@ from hipq_django.domain.validation import MAX_ID, checked_data, checked_name
 from hipq_django.engines.rows import mark_in
 from hipq_django.exceptions import InvalidJobError, UnknownOptionError, nearest_name
 from hipq_django.flow.aliases import alias_taken, checked_alias, find
-from hipq_django.flow.declared_ports import ANY, PortOptions, port_options
+from hipq_django.flow.declared_ports import ANY, PortOptions, are_messages, port_options
 from hipq_django.flow.declaring import ComponentDeclaration, find_component
 from hipq_django.flow.exceptions import FamilyError, FlowError, NodeDeletedError
 from hipq_django.flow.family import MAX_NAME_CHARS, check_depth, checked_child_name, name_taken
@@ -102,7 +102,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "args": (lambda value: isinstance(value, list | tuple), "a list"),
     "parent": (lambda value: isinstance(value, Node), "a node, as flow.get returns it"),
     "data": (
-        lambda value: isinstance(value, Mapping) and all(map(_is_list, value.values())),
+        lambda value: isinstance(value, Mapping) and all(map(are_messages, value.values())),
         'a list of messages for each port, {"order": [1, 2]}',
     ),
     "job": (lambda value: isinstance(value, Mapping), 'a dict of options, {"priority": 5}'),
@@ -113,22 +113,22 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
 """What the options of `flow.start` have to be, if they are given."""
 
 
-def _is_list(values: Any) -> bool:
-    return isinstance(values, Iterable) and not isinstance(values, str | bytes | Mapping)
+def _anything(value: object) -> bool:
+    return True
 
 
-def check_given(options: Mapping[str, Any]) -> None:
+def check_given(options: Mapping[str, Any], verb: str = "flow.start") -> None:
     """Raise `FlowError` for an option of `flow.start` that is not what it has to be.
 
     Raise `UnknownOptionError` for one that there is not.
     """
     for option, value in options.items():
         if option not in OPTIONS:
-            raise UnknownOptionError("flow.start", option, OPTIONS)
-        fits, rule = _RULES.get(option, (None, ""))
-        if fits is None or value is None or fits(value):
+            raise UnknownOptionError(verb, option, OPTIONS)
+        fits, rule = _RULES.get(option, (_anything, ""))
+        if fits(value) or (value is None and option != "args"):
             continue
-        text = f"flow.start: {option}={value!r:.100}; give {rule}."
+        text = f"{verb}: {option}={value!r:.100}; give {rule}."
         raise (InvalidJobError if option == "job" else FlowError)(text)
 
 
@@ -317,6 +317,7 @@ def set_ports(
     outputs: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> None:
     """Give a node the ports of its component and these; others go, with their messages."""
+    check_given({"inputs": inputs, "outputs": outputs}, "set_ports")
     using = node.using
     with write_transaction(using):
         row = locked_node(node)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from hipq_django.domain.serialization import sized_json, storable_text, to_json
+from hipq_django.domain.validation import MAX_ID, number_in
 from hipq_django.exceptions import nearest_name
 from hipq_django.flow.exceptions import (
     InvalidPortError,
@@ -133,6 +134,31 @@ def checked_message(value: Any, port: PortOptions, most: int | None = None) -> A
             f"{value!r:.100}."
         )
     return stored
+
+
+def are_messages(values: object) -> bool:
+    """Return whether these are several messages; a text or a dict is one."""
+    return isinstance(values, Iterable) and not isinstance(values, str | bytes | Mapping)
+
+
+def checked_messages(values: Iterable[Any], port: str) -> Iterable[Any]:
+    """Return what is to be written one by one; raise `InvalidPortError` for one message."""
+    if are_messages(values):
+        return values
+    raise InvalidPortError(
+        f"port {port!r}: write_many({values!r:.100}); give a list of messages, or write one by "
+        "write()."
+    )
+
+
+def checked_count(count: object, port: str) -> int:
+    """Return of how many messages a port is asked; raise `InvalidPortError` for no number."""
+    if isinstance(count, int) and number_in(count, 0, MAX_ID) is not None:
+        return count
+    raise InvalidPortError(
+        f"port {port!r}: peek({count!r:.100}); give how many messages to return, a whole number "
+        f"from 0 to {MAX_ID:,}."
+    )
 
 
 def is_of(kind: str, value: Any) -> bool:

@@ -51,6 +51,18 @@ def checked_child_name(name: object) -> str:
     raise FamilyError(f"child name {name!r:.100}: give a text of 1 to {MAX_NAME_CHARS} characters.")
 
 
+def checked_node(verb: str, node: object) -> Node:
+    """Return what a verb needs a node for; raise `FamilyError` if it is none."""
+    if isinstance(node, Node):
+        return node
+    raise FamilyError(f"{verb}: {node!r:.100} is no node; give one, as flow.get(…) returns it.")
+
+
+def child_named(child: Node | str) -> int | str:
+    """Return what a run notes of a child that is to be let go: its name or its id."""
+    return child if isinstance(child, str) else checked_node("disown", child).pk
+
+
 def check_depth(parent: Node, height: int) -> None:
     """Raise `FamilyError` if a tree of this height below `parent` would be too deep."""
     most = flow_settings(parent.instance).max_depth
@@ -77,6 +89,7 @@ def adopt(parent: Node, orphan: Node, name: str) -> None:
     both are locked in the order of their ids, and that is looked at again.
     """
     checked = checked_child_name(name)
+    checked_node("adopt", orphan)
     using = parent.using
     with write_transaction(using):
         root = ancestors_of(parent)[-1]

@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from django.utils.asyncio import async_unsafe
+
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
-from hipq_django.flow.contexts import Entry, current_group, set_group
+from hipq_django.database.twins import block_twin, naming_twin
+from hipq_django.flow.contexts import Entry, current_group, current_node, set_group
+from hipq_django.flow.exceptions import FlowError
 from hipq_django.flow.logs import record
+
+
+@async_unsafe
+def _wait() -> None:
+    """Stand for the write of the log's entry, which waits for the database."""
 
 
 @contextmanager
@@ -26,8 +35,18 @@ def group(
     default of its port. Options that are not given are those of the outer block. In a run the
     entry is that of the run, or of the tuple of `each`.
     """
+    using = get_instance(instance).database
+    for option, given in (("log", log), ("notify", notify), ("as_default", as_default)):
+        if given not in (None, True, False):
+            raise FlowError(f"flow.group: {option}={given!r:.100}; give True or False.")
     entry = Entry() if current_group().entry is None else None
+    if entry is not None and current_node() is None:
+        with naming_twin("flow.group", "async with"):
+            _wait()
     with set_group(log, notify, as_default, entry):
         yield
     if entry is not None:
-        record(entry, instance, get_instance(instance).database)
+        record(entry, instance, using)
+
+
+agroup = block_twin(group)

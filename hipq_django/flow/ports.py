@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.core.exceptions import SynchronousOnlyOperation
 from django.db.models import QuerySet
 
 from hipq_django.database import clock
@@ -20,7 +19,9 @@ from hipq_django.flow.declared_ports import (
     ANY,
     PortOptions,
     checked_channels,
+    checked_count,
     checked_message,
+    checked_messages,
     checked_port_name,
 )
 from hipq_django.flow.exceptions import (
@@ -89,7 +90,7 @@ class Port:
         options = PortOptions(self.name, row.type)
         return [
             delivering.Item(row.pk, checked_message(value, options, most), context, **how)
-            for value in values
+            for value in checked_messages(values, self.name)
         ]
 
     def _deliver(self, items: Sequence[delivering.Item]) -> None:
@@ -138,7 +139,8 @@ class Port:
 
     def peek(self, count: int = 1) -> list[Any]:
         """Return the oldest messages without taking them."""
-        return list(self._messages.order_by("pk").values_list("data", flat=True)[:count])
+        most = checked_count(count, self.name)
+        return list(self._messages.order_by("pk").values_list("data", flat=True)[:most])
 
     @property
     def size(self) -> int:
@@ -175,6 +177,7 @@ class Port:
         return NOTHING if packet is None else packet.value
 
     @default.setter
+    @naming_twin("port.default = …", way="await port.aset_default(…)")
     def default(self, value: Any) -> None:
         if value is NOTHING:
             del self.default
@@ -184,6 +187,7 @@ class Port:
             self._deliver(items)
 
     @default.deleter
+    @naming_twin("del port.default", way="await port.aset_default(flow.NOTHING)")
     def default(self) -> None:
         row = self.row
         with write_transaction(self.node.using):
@@ -200,6 +204,7 @@ class Port:
         return list(self.row.channel_rows.order_by("pk").values_list("name", flat=True))
 
     @channels.setter
+    @naming_twin("port.channels = …", way="await port.aset_channels(…)")
     def channels(self, names: Sequence[str]) -> None:
         wanted, row = checked_channels(self.name, names), self.row
         with write_transaction(self.node.using):
@@ -217,10 +222,10 @@ class Port:
         """Deliver nothing more to these ports; without any, to none."""
         from hipq_django.flow.connecting import disconnect
 
-        row = self.row
+        row, given = self.row, checked_ports(self, "disconnect", targets)
         found = Connection.objects.using(self.node.using).filter(source=row)
-        if targets:
-            found = found.filter(target__in=[target.row.pk for target in targets])
+        if given:
+            found = found.filter(target__in=[target.row.pk for target in given])
         disconnect([row.pk], found, self.node.using)
 
     def move_to(self, *targets: Port) -> list[Any]:
@@ -280,12 +285,23 @@ def checked_targets(source: Port, verb: str, targets: Iterable[Port]) -> list[Po
 
     Raise `FlowError` where there is none: then all that lies on the source would be lost.
     """
-    if found := list(dict.fromkeys(targets)):
+    if found := checked_ports(source, verb, targets):
         return found
     raise FlowError(
         f"{verb}() of {source!r} got no port, so all messages there would be lost; give it at "
         "least one. To drop messages, read them; to end connections, call disconnect()."
     )
+
+
+def checked_ports(source: Port, verb: str, targets: Iterable[Port]) -> list[Port]:
+    """Return each of the ports once; raise `FlowError` for what is no port."""
+    for target in targets:
+        if not isinstance(target, Port):
+            raise FlowError(
+                f"{verb}() of {source!r} got {target!r:.100}, which is no port; give ports, as "
+                "node.inputs[name] and node.outputs[name] are."
+            )
+    return list(dict.fromkeys(targets))
 
 
 def for_change(node: Node, ports: Iterable[int]) -> list[NodePort]:
@@ -307,10 +323,7 @@ def find_row(node: Node, direction: str, name: str) -> NodePort:
 
     Raise `UnknownPortError` where there is none.
     """
-    try:
-        checked_port_name(name)
-    except InvalidPortError as error:
-        raise UnknownPortError(str(error)) from error
+    check_known_name(name)
     rows = NodePort.objects.using(node.using).filter(node=node.pk, direction=direction)
     found: NodePort | None = rows.filter(name=name).first()
     if found is not None:
@@ -319,6 +332,14 @@ def find_row(node: Node, direction: str, name: str) -> NodePort:
     if template is None:
         raise _unknown(node, direction, name)
     return copy_of_template(template, name)
+
+
+def check_known_name(name: object) -> None:
+    """Raise `UnknownPortError` for what no port can be called."""
+    try:
+        checked_port_name(name)
+    except InvalidPortError as error:
+        raise UnknownPortError(str(error)) from error
 
 
 def copy_of_template(template: NodePort, name: str) -> NodePort:
@@ -366,16 +387,10 @@ def _unknown(node: Node, direction: str, name: str) -> Exception:
     return UnknownPortError(f"node {node.pk} has no {_SIDES[direction]} {name!r}{near}")
 
 
-@contextmanager
-def naming_loop() -> Iterator[None]:
-    """Let what yields the names of ports say what to use in async code."""
-    try:
-        yield
-    except SynchronousOnlyOperation as error:
-        raise SynchronousOnlyOperation(
-            "the names of ports were asked for in async code, where Django's ORM must not wait for "
-            "the database: use `async for name in …`, and `await ports.aget(name)` for a port."
-        ) from error
+naming_loop = partial(
+    naming_twin, "for … in ports", way="async for name in ports, or await ports.aget(name),"
+)
+"""Lets what yields the names of ports say what to use in async code."""
 
 
 class Ports(Mapping[str, Port]):

@@ -27,10 +27,10 @@ class StateValues(Mapping[str, Any]):
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return a value, or the default."""
-        return self.all().get(key, default)
+        return self.all().get(checked_key(key), default)
 
     def __getitem__(self, key: str) -> Any:
-        return self.all()[key]
+        return self.all()[checked_key(key)]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.all())
@@ -56,7 +56,7 @@ class State(StateValues):
 
     def set(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
         """Set values; others stay as they are."""
-        new = checked_state({**(values or {}), **more})
+        new = checked_state({} if values is None else values, **more)
         self._write(lambda state: state | new)
 
     def unset(self, *keys: str) -> None:
@@ -69,6 +69,11 @@ class State(StateValues):
 
         Nobody else changes them meanwhile.
         """
+        if not callable(function):
+            raise InvalidPortError(
+                f"state.change({function!r:.100}): give a function, which is called with a dict "
+                "of all values and returns one; or use state.set."
+            )
         return self._write(lambda state: checked_state(function(state)))
 
     get = StateValues.get  # its own, so that it names its twin
@@ -98,19 +103,31 @@ def own_values(state: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in state.items() if not key.startswith(OF_FLOWS)}
 
 
+def checked_key(key: object) -> str:
+    """Return the name of a value; raise `InvalidPortError` for what is no text."""
+    if isinstance(key, str):
+        return key
+    raise InvalidPortError(f"state key {key!r:.100}: keys are text; give the name of a value.")
+
+
 def check_keys(keys: Iterable[object]) -> None:
-    """Raise `InvalidPortError` for a key of what flows keep there themselves."""
+    """Raise `InvalidPortError` for no key, or one of what flows keep there themselves."""
     for key in keys:
-        if str(key).startswith(OF_FLOWS):
+        if checked_key(key).startswith(OF_FLOWS):
             raise InvalidPortError(
                 f"state key {key!r}: keys that begin with {OF_FLOWS!r} are hipq's."
             )
 
 
-def checked_state(values: Mapping[str, Any]) -> dict[str, Any]:
+def checked_state(values: Mapping[str, Any], /, **more: Any) -> dict[str, Any]:
     """Return values as they are stored."""
+    if not isinstance(values, Mapping):
+        raise InvalidPortError(
+            f"the state is a dict, and was given {values!r:.100}; give values by their names, as "
+            '{"seen": 5}.'
+        )
     try:
-        stored = to_json(dict(values))
+        stored = to_json({**values, **more})
     except ValueError as error:
         raise InvalidPortError(f"the state is not JSON: {error}") from error
     check_keys(stored)

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
+
+from asgiref.sync import sync_to_async
 
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
+from hipq_django.database.twins import naming_twin
+from hipq_django.domain.validation import MAX_SECONDS, checked_number
 from hipq_django.flow.exceptions import FlowError
+from hipq_django.flow.family import checked_node
 from hipq_django.flow.models import Node
 from hipq_django.flow.runs import dispatching
 from hipq_django.models import Job
 from hipq_django.testing.running import Session, run_job
 
-__all__ = ["drain", "due", "run_inline"]
+__all__ = ["adrain", "adue", "arun_inline", "drain", "due", "run_inline"]
 
 
 class NotDrainedError(FlowError, TimeoutError):
     """Nodes were still running each other when the time was over."""
 
 
+@naming_twin("flow.testing.due")
 def due(node: Node) -> int:
     """Return how many runs of a node are due: 0 or 1."""
-    dispatching.dispatch(get_instance(node.instance))
+    dispatching.dispatch(get_instance(checked_node("due", node).instance))
     rows = Job.objects.using(node.using).live().filter(job_type__kind="flow.component")
     own = rows.filter(job_data__node=node.pk, scheduled_run_time__lte=clock.now(node.using))
     return own.count()
@@ -34,8 +41,10 @@ def drain(*, timeout: float = 5, errors: bool = True, instance: str = DEFAULT) -
     Return how many runs and jobs there were. What code raised is raised at the end, unless
     `errors` is False. Raise `NotDrainedError` if that takes more seconds than `timeout`.
     """
-    ends = time.monotonic() + timeout
-    with Session(instance=instance, raise_errors=errors) as session:
+    ends = time.monotonic() + checked_number("timeout", timeout, 0, MAX_SECONDS)
+    with ExitStack() as opened:
+        with naming_twin("flow.testing.drain"):  # not what the code of nodes raises
+            session = opened.enter_context(Session(instance=instance, raise_errors=errors))
         session.until = ends
         session.run_due()
     if time.monotonic() >= ends:
@@ -48,13 +57,22 @@ def drain(*, timeout: float = 5, errors: bool = True, instance: str = DEFAULT) -
 
 def run_inline(node: Node, *, errors: bool = True, queue: bool = True) -> Node:
     """Run a node once; with `queue=False` only if something has woken it. Return it."""
-    config = get_instance(node.instance)
+    with naming_twin("flow.testing.run_inline"):  # not what its code raises
+        job = _job_of(checked_node("run_inline", node), queue=queue)
+    if job is not None:
+        run_job(job, raise_errors=errors)
+    return node
+
+
+def _job_of(node: Node, *, queue: bool) -> Job | None:
     if queue:
         node.run(force=True)
-    dispatching.dispatch(config)
+    dispatching.dispatch(get_instance(node.instance))
     row = Node.objects.using(node.using).get(pk=node.pk)
-    if row.job_id is None:
-        return node
-    job = Job.objects.using(node.using).select_related("queue", "job_type").get(pk=row.job_id)
-    run_job(job, raise_errors=errors)
-    return node
+    jobs = Job.objects.using(node.using).select_related("queue", "job_type")
+    return None if row.job_id is None else jobs.get(pk=row.job_id)
+
+
+adrain = sync_to_async(drain)
+adue = sync_to_async(due)
+arun_inline = sync_to_async(run_inline)

@@ -530,9 +530,10 @@ class Job(Row):
         job's database counts exactly once. Raise `StaleAttemptError`, with nothing stored, if
         the attempt is over.
         """
-        from hipq_django.api.steps import step  # it stands above the models
+        from hipq_django.api.steps import checked_function, step  # they stand above the models
 
-        return step(self, name, partial(function, *args, **more), atomic=atomic)
+        call = partial(checked_function(name, function), *args, **more)
+        return step(self, name, call, atomic=atomic)
 
     async def astep(
         self, name: str, function: Callable[..., Any], *args: Any, atomic: bool = False, **more: Any
@@ -541,9 +542,10 @@ class Job(Row):
 
         What is `atomic` is called in a thread, and is no `async def`.
         """
-        from hipq_django.api.steps import astep  # it stands above the models
+        from hipq_django.api.steps import astep, checked_function  # they stand above the models
 
-        return await astep(self, name, partial(function, *args, **more), atomic=atomic)
+        call = partial(checked_function(name, function), *args, **more)
+        return await astep(self, name, call, atomic=atomic)
 
     @naming_twin("job.gather")
     def gather(self, jobs: Iterable[NewJob], *, names: Sequence[str] | None = None) -> WaitFor:

@@ -12,10 +12,11 @@ from django.core.exceptions import SynchronousOnlyOperation
 
 from hipq_django import flow
 from hipq_django.flow import testing
-from hipq_django.flow.models import Graph
+from hipq_django.flow.models import Graph, LogEntry
 from hipq_django.flow.runs.run import PAGE_SIZE
 from hipq_django.models import Job
 from tests.declaring import Declare
+from tests.testapp.flows import Script
 
 pytestmark = pytest.mark.django_db
 
@@ -132,6 +133,12 @@ def test_the_state_in_async_code(node: flow.Node) -> None:
         (lambda node: node.state.set(a=1), "await state.aset(…)"),
         (lambda node: node.state.get("a"), "await state.aget(…)"),
         (lambda node: node.aliases.add("a"), "await aliases.aadd(…)"),
+        (lambda node: list(node.aliases), "async for name in aliases"),
+        (lambda node: len(node.aliases), "for … in aliases was used in async code"),
+        (lambda node: flow.group().__enter__(), "async with flow.agroup(…)"),
+        (lambda node: testing.drain(), "await flow.testing.adrain(…)"),
+        (testing.due, "await flow.testing.adue(…)"),
+        (testing.run_inline, "await flow.testing.arun_inline(…)"),
     ],
 )
 def test_a_verb_says_what_to_await(node: flow.Node, call: Any, twin: str) -> None:
@@ -151,6 +158,74 @@ def test_a_port_says_what_to_await(node: flow.Node) -> None:
             port.read()
 
     in_loop(code)
+
+
+def set_to(port: Any, name: str, value: Any) -> None:
+    setattr(port, name, value)
+
+
+@pytest.mark.parametrize(
+    ("call", "twin"),
+    [
+        (lambda port: set_to(port, "default", 1), "await port.aset_default(…)"),
+        (lambda port: set_to(port, "default", flow.NOTHING), "await port.aset_default("),
+        (lambda port: delattr(port, "default"), "await port.aset_default(flow.NOTHING)"),
+        (lambda port: set_to(port, "channels", ["/a"]), "await port.aset_channels(…)"),
+        (list, "await port.aread(…)"),
+    ],
+)
+def test_what_is_set_at_a_port_says_what_to_await(node: flow.Node, call: Any, twin: str) -> None:
+    port = node.inputs["number"]
+
+    async def code() -> None:
+        with pytest.raises(SynchronousOnlyOperation) as error:
+            call(port)
+        assert twin in str(error.value)
+
+    in_loop(code)
+
+
+@pytest.mark.usefixtures("all_is_logged")
+def test_a_group_in_async_code_is_one_entry(node: flow.Node) -> None:
+    other = flow.start("t.double", run=False)
+
+    async def code() -> None:
+        ports = [await each.inputs.aget("number") for each in (node, other)]  # type: ignore[attr-defined]  # of ports
+        async with flow.agroup():
+            with flow.group(notify=False):  # its entry is that of the outer one
+                await ports[0].awrite(1)
+            await ports[1].awrite(2)
+        await ports[0].awrite(3)
+
+    in_loop(code)
+    entries = LogEntry.objects.order_by("pk").values_list("entry", flat=True)
+    written = [[line["data"] for line in entry["write"]] for entry in entries]
+    assert written == [[[1], [2]], [[3]]]
+    assert (testing.due(node), testing.due(other)) == (1, 1)
+
+
+def test_the_kit_runs_nodes_in_async_code(node: flow.Node) -> None:
+    async def code() -> None:
+        port = await node.inputs.aget("number")  # type: ignore[attr-defined]  # as above
+        await port.awrite(1)
+        assert await testing.adue(node) == 1
+        assert await testing.arun_inline(node, queue=False) == node
+        await port.awrite(2)
+        assert await testing.adrain() == 1
+
+    in_loop(code)
+    assert list(node.outputs["out"]) == [2, 4]
+
+
+@pytest.mark.parametrize("queued", [True, False])
+def test_the_kit_raises_what_the_code_of_a_node_raises(queued: bool, script: Script) -> None:
+    async def perform(run: Any) -> None:
+        run.node.outputs["out"].write(1)
+
+    script.perform = perform
+    node = flow.start("t.scripted", outputs={"out": {}})
+    with pytest.raises(SynchronousOnlyOperation, match=r"await ports\.aget"):
+        testing.drain() if queued else testing.run_inline(node)
 
 
 # In a run
@@ -281,10 +356,14 @@ ASKED: dict[str, tuple[Callable[[flow.Component], Any], str]] = {
     "list": (lambda run: list(run.inputs), "async for name in"),
     "in": (lambda run: "a" in run.inputs, "async for name in"),
     "get": (lambda run: run.inputs["c"], r"await ports\.aget\(…\)"),
+    "loop": (lambda run: list(run.inputs["a"]), r"await port\.aread\(…\)"),
     "each": (lambda run: list(run.each("a")), r"use async for … in self\.aeach\(…\)"),
     "of a node": (lambda run: list(run.node.inputs), "async for name in"),
+    "parent of a node": (
+        lambda run: run.node.parent, r"await sync_to_async\(getattr\)\(node, \"parent\"\)",
+    ),
     "status": (lambda run: run.node.status, r"await node\.astatus\(…\)"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("ask", "way"), ASKED.values(), ids=ASKED)
@@ -299,4 +378,21 @@ def test_what_asks_the_database_in_async_code_says_what_to_await(
     node = component(code)
     parent.adopt(node, "child")
     node.inputs["a"].write_many(range(PAGE_SIZE + 5))
+    testing.drain()
+
+
+def test_a_loop_over_messages_of_a_parent_says_what_to_await(component: Any) -> None:
+    async def code(self: flow.Component) -> None:
+        parent = await self.aparent()
+        assert parent is not None
+        port = await parent.outputs.aget("x")  # type: ignore[attr-defined]  # of ports, not of all mappings
+        with pytest.raises(SynchronousOnlyOperation, match=r"await port\.aread\(…\)"):
+            list(port)
+        assert [value async for value in port] == [1]
+
+    parent = flow.start("flow.placeholder", run=False)
+    parent.outputs["x"].write(1)
+    node = component(code)
+    parent.adopt(node, "child")
+    node.run()
     testing.drain()

@@ -22,7 +22,7 @@ from hipq_django.flow.creating import StartOptions
 from hipq_django.flow.declared_ports import ANY, PortOptions
 from hipq_django.flow.declaring import find_component
 from hipq_django.flow.exceptions import AliasTakenError, FamilyError, GraphError
-from hipq_django.flow.family import ancestors_of, tree_of
+from hipq_django.flow.family import ancestors_of, checked_node, tree_of
 from hipq_django.flow.graphs.check import problems_of
 from hipq_django.flow.graphs.knowing import facts_of
 from hipq_django.flow.graphs.named import graph_named
@@ -45,6 +45,8 @@ def check(
 
     `only_public`: for one from outside. `node`: the graph that is to be as it says.
     """
+    if node is not None:
+        checked_node("flow.check", node)
     found = problems_of(spec, facts_of(instance if node is None else node.instance, node))
     errors = errors_of(found)
     places = {problem.path for problem in errors}

@@ -63,9 +63,10 @@ def is_declared(instance: str, name: str) -> bool:
 
 def graph_named(instance: str, name: str) -> Mapping[str, Any] | None:
     """Return the spec of a graph: as code declares it, else as the database has it; or None."""
+    config = get_instance(instance)
     if is_declared(instance, name):
         return GRAPHS.get((instance, name))
-    rows = Graph.objects.using(get_instance(instance).database)
+    rows = Graph.objects.using(config.database)
     specs = rows.filter(instance=instance, name=name).values_list("spec", flat=True)
     found: Mapping[str, Any] | None = specs.first()
     return found

@@ -13,7 +13,7 @@ from django.db.models.fields.related_descriptors import ForwardManyToOneDescript
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _, pgettext_lazy
 
-from hipq_django.database.twins import method_twin, names_twins, property_twin
+from hipq_django.database.twins import method_twin, names_twins, naming_twin, property_twin
 from hipq_django.flow.exceptions import NodeDeletedError
 from hipq_django.flow.values import RESTS
 from hipq_django.models import JobType, Queue
@@ -495,6 +495,7 @@ def read_by(run: Any, node: Node) -> Node:
 class _ParentOf(ForwardManyToOneDescriptor):  # type: ignore[type-arg]  # a class of Django
     """Gives the parent of a node, as one of the family of the same run."""
 
+    @naming_twin("node.parent", way='await sync_to_async(getattr)(node, "parent")')
     def get_object(self, instance: Any) -> Any:
         """Return the parent's row."""
         return read_by(instance.of_run, super().get_object(instance))  # type: ignore[arg-type]

@@ -10,8 +10,9 @@ from hipq_django.database import clock
 from hipq_django.database.twins import names_twins
 from hipq_django.domain.serialization import to_json
 from hipq_django.flow.aliases import Aliases, checked_alias
+from hipq_django.flow.creating import check_given
 from hipq_django.flow.exceptions import FlowError
-from hipq_django.flow.family import checked_child_name
+from hipq_django.flow.family import checked_child_name, checked_node, child_named
 from hipq_django.flow.graphs.applying import checked_change
 from hipq_django.flow.lifecycle import may_run, moment_of
 from hipq_django.flow.models import Node
@@ -60,6 +61,7 @@ class Relative:
     ) -> None:
         """Give it other ports."""
         sides = {"inputs": inputs, "outputs": outputs}
+        check_given(sides, "set_ports")
         given = {side: ports for side, ports in sides.items() if ports is not None}
         self.note("set_ports", **self._run.as_json("set_ports", given))
 
@@ -115,11 +117,11 @@ class Relative:
 
     def adopt(self, orphan: Node, name: str) -> None:
         """Let it take a node without parent as a child."""
-        self.note("adopt", orphan.pk, checked_child_name(name))
+        self.note("adopt", checked_node("adopt", orphan).pk, checked_child_name(name))
 
     def disown(self, child: Node | str) -> None:
         """Let it let a child go."""
-        self.note("disown", child if isinstance(child, str) else child.pk)
+        self.note("disown", child_named(child))
 
     def publish(self, message: Any) -> None:
         """Publish on its channel."""
@@ -165,7 +167,7 @@ class RelativeState(State):
 
     def set(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
         """Set values when the run ends; this run sees them at once."""
-        self._relative.note("state.set", checked_state({**(values or {}), **more}))
+        self._relative.note("state.set", checked_state({} if values is None else values, **more))
 
     def unset(self, *keys: str) -> None:
         """Remove values when the run ends."""

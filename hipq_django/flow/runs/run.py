@@ -29,18 +29,27 @@ from hipq_django.flow.declared_ports import (
     PortOptions,
     checked_channel,
     checked_channels,
+    checked_count,
     checked_message,
+    checked_messages,
     port_options,
 )
 from hipq_django.flow.declaring import ComponentDeclaration, find_component, sensitive_fields
 from hipq_django.flow.exceptions import FlowError, UnknownPortError
-from hipq_django.flow.family import checked_child_name
+from hipq_django.flow.family import checked_child_name, checked_node, child_named
 from hipq_django.flow.graphs.applying import checked_component
 from hipq_django.flow.lifecycle import moment_of
 from hipq_django.flow.logs import group_entry, log_entry, stores_data
 from hipq_django.flow.models import Message, Node, NodePort
 from hipq_django.flow.models.node import read_by
-from hipq_django.flow.ports import Port, checked_targets, find_row, naming_loop
+from hipq_django.flow.ports import (
+    Port,
+    check_known_name,
+    checked_ports,
+    checked_targets,
+    find_row,
+    naming_loop,
+)
 from hipq_django.flow.publishing import LOG_CHANNEL
 from hipq_django.flow.runs.relatives import Relative
 from hipq_django.flow.settings import flow_settings
@@ -91,6 +100,7 @@ class Lying:
             self._is_last = len(page) < PAGE_SIZE
             self._page_read.extend(page)
 
+    @naming_twin("port.read")
     def _next_page(self, known: Sequence[int]) -> Sequence[Lain]:
         """Return the next messages; first those with lower ids that were committed meanwhile.
 
@@ -331,7 +341,8 @@ class Run:
     def messages(self, port: RunPort) -> Lying:
         """Return what lies on a port."""
         if port.place not in self.lying:
-            self.lying[port.place] = Lying(port.row)
+            with naming_twin("port.read"):
+                self.lying[port.place] = Lying(port.row)
             self.lying[port.place].pass_over(self.read_before)
         return self.lying[port.place]
 
@@ -412,6 +423,14 @@ class Run:
         except ValueError as error:
             text = f"self.{verb}: its options are not JSON: {error}"
             raise FlowError(text) from error
+
+    def adopt(self, orphan: Node, name: str) -> None:
+        """Note a child to be taken."""
+        self.note("adopt", checked_node("adopt", orphan).pk, checked_child_name(name))
+
+    def disown(self, child: Node | str) -> None:
+        """Note a child to be let go."""
+        self.note("disown", child_named(child))
 
     def enqueue(self, job_type: str, job_data: Any, options: Mapping[str, Any]) -> None:
         """Note a job to be enqueued; raise `InvalidJobError` for one that cannot be."""
@@ -498,7 +517,7 @@ class RunPort(Port):
         """Write messages when the run ends."""
         group, context = current_group(), current_context()
         most, writes = self._run.settings.max_message_bytes, self._run.doing.writes
-        for value in values:
+        for value in checked_messages(values, self.name):
             stored = checked_message(value, self.options, most)
             writes.append(
                 Write(self.place, stored, context, group.as_default, group.notify, group.log)
@@ -539,7 +558,7 @@ class RunPort(Port):
 
     def peek(self, count: int = 1) -> list[Any]:
         """Return the oldest messages without taking them."""
-        values = self.lying.peek(count)
+        values = self.lying.peek(checked_count(count, self.name))
         self._run.learn({self.name: values})
         return values
 
@@ -609,7 +628,8 @@ class RunPort(Port):
 
     def disconnect(self, *targets: Port) -> None:
         """Disconnect when the run ends."""
-        self._run.note("disconnect", list(self.place), [list(target.place) for target in targets])
+        given = checked_ports(self, "disconnect", targets)
+        self._run.note("disconnect", list(self.place), [list(target.place) for target in given])
 
     def move_to(self, *targets: Port) -> list[Any]:
         """Read all that lies here and write it to the others, default included."""
@@ -650,6 +670,8 @@ class RunPorts(Mapping[str, Port]):
 
     @naming_twin("ports.get")
     def __getitem__(self, name: str) -> Port:
+        if not isinstance(name, str):
+            check_known_name(name)
         place = PortName(self._node.pk, self._direction, name)
         port = self._run.opened.get(place)
         if port is None:
@@ -692,7 +714,7 @@ class RunState(StateValues):
 
     def set(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
         """Set values when the run ends; this run sees them at once."""
-        new = checked_state({**(values or {}), **more})
+        new = checked_state({} if values is None else values, **more)
         self._run.learn(new)
         self._run.doing.set_state(new)
 

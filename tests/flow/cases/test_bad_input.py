@@ -1,5 +1,6 @@
 """What a node cannot be started with: it is refused there, and does not hold other nodes up."""
 
+from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -103,6 +104,7 @@ def test_channels_are_a_list(channels: Any) -> None:
         {"parent": "x", "name": "a"},
         {"args": 5},
         {"args": "abc"},
+        {"args": None},
         {"inputs": ["number"]},
         {"outputs": 5},
     ],
@@ -168,3 +170,212 @@ def test_no_name_holds_nul() -> None:
     assert node.unlock(NUL) is False
     assert token is not None
     assert node.unlock(token)
+
+
+# Arguments of another kind: (the call, the error, what it is given, what it says)
+
+Call = tuple[Callable[..., Any], type[Exception], list[Any], str]
+
+OF_PORTS: dict[str, Call] = {
+    "connect": (
+        lambda port, bad: port.connect(bad),
+        flow.FlowError, [None, "x", 5, [], {}, -1], "which is no port; give ports, as node.inputs",
+    ),
+    "disconnect": (
+        lambda port, bad: port.disconnect(bad),
+        flow.FlowError, [None, "x", 5, [], {}, -1], "which is no port; give ports, as node.inputs",
+    ),
+    "move_to": (
+        lambda port, bad: port.move_to(bad),
+        flow.FlowError, [None, "x", 5, [], {}, -1], "which is no port; give ports, as node.inputs",
+    ),
+    "write_many": (
+        lambda port, bad: port.write_many(bad),
+        flow.InvalidPortError, [None, "x", 5, {}, -1, b"x"], "give a list of messages, or write",
+    ),
+    "peek": (
+        lambda port, bad: port.peek(bad),
+        flow.InvalidPortError, [None, "x", [], {}, -1, 1.5, True, 10**30], "a whole number from 0",
+    ),
+}  # fmt: skip
+
+OF_STATES: dict[str, Call] = {
+    "set": (
+        lambda state, bad: state.set(bad),
+        flow.InvalidPortError, ["x", 5, [], [1], -1], "give values by their names",
+    ),
+    "get": (lambda state, bad: state.get(bad), flow.InvalidPortError, [None, 5, []], "are text"),
+    "unset": (
+        lambda state, bad: state.unset("a", bad), flow.InvalidPortError, [None, 5, []], "are text",
+    ),
+    "[]": (lambda state, bad: state[bad], flow.InvalidPortError, [None, 5, {}, -1], "are text"),
+}  # fmt: skip
+
+OF_RUNS: dict[str, Call] = {
+    "adopt": (
+        lambda run, bad: run.adopt(bad, "a"),
+        flow.FamilyError, [None, "x", 5, [], {}, -1], "is no node; give one, as flow.get",
+    ),
+    "adopt as": (
+        lambda run, bad: run.adopt(run.node, bad),
+        flow.FamilyError, [None, 5, [], {}, -1], "give a text of 1 to 200 characters",
+    ),
+    "disown": (
+        lambda run, bad: run.disown(bad),
+        flow.FamilyError, [None, 5, [], {}, -1], "is no node; give one, as flow.get",
+    ),
+    "each": (
+        lambda run, bad: list(run.each(bad)),
+        flow.UnknownPortError, [None, 5, [], ["x"], {}, -1], "use letters a to z, digits and _",
+    ),
+    "inputs": (
+        lambda run, bad: run.inputs[bad],
+        flow.UnknownPortError, [None, 5, [], ["x"], {}, -1], "use letters a to z, digits and _",
+    ),
+    "step": (
+        lambda run, bad: run.step("a", bad),
+        hipq.InvalidJobError, [None, "x", 5, [], {}, -1], "is no function; give one, and its",
+    ),
+}  # fmt: skip
+
+OF_NODES: dict[str, Call] = {
+    "adopt": (
+        lambda node, bad: node.adopt(bad, "a"),
+        flow.FamilyError, [None, "x", 5, [], {}, -1], "is no node; give one, as flow.get",
+    ),
+    "set_ports": (
+        lambda node, bad: node.set_ports(inputs=bad),
+        flow.FlowError, ["x", 5, [], -1], '; give a dict, {"order": {"default": 1}}',
+    ),
+    "lock, retries": (
+        lambda node, bad: node.lock(1, retries=bad),
+        hipq.InvalidJobError, [None, "x", [], {}, -1, 1.5, True], "a whole number from 0 to 1,000",
+    ),
+    "lock, retry_delay": (
+        lambda node, bad: node.lock(1, retry_delay=bad),
+        hipq.InvalidJobError, [None, "x", [], {}, -1], "give a number from 0 to",
+    ),
+    "state.change": (
+        lambda node, bad: node.state.change(bad),
+        flow.InvalidPortError, [None, "x", 5, [], {}, -1], "give a function, which is called",
+    ),
+    "state.change to": (
+        lambda node, bad: node.state.change(lambda _: bad),
+        flow.InvalidPortError, [None, "x", 5, [], -1], "give values by their names",
+    ),
+}  # fmt: skip
+
+OF_FLOWS: dict[str, Call] = {
+    "explain": (
+        flow.explain, flow.FlowError, [None, "x", 5, [], {}, -1], "is no node; give one, as flow",
+    ),
+    "check": (
+        lambda bad: flow.check({"nodes": {}}, node=bad),
+        flow.FlowError, ["x", 5, [], {}, -1], "is no node; give one, as flow.get",
+    ),
+    "group": (
+        lambda bad: flow.group(log=bad).__enter__(),
+        flow.FlowError, ["x", 5, [], {}, -1], "give True or False",
+    ),
+    "group in": (
+        lambda bad: flow.group(instance=bad).__enter__(),
+        hipq.ConfigurationError, [None, "x", 5, [], {}, -1], "HIPQ has no instance",
+    ),
+    "start in": (
+        lambda bad: flow.start("t.double", instance=bad),
+        hipq.ConfigurationError, [None, "x", 5, [], {}, -1], "HIPQ has no instance",
+    ),
+    "due": (testing.due, flow.FlowError, [None, "x", 5, [], {}, -1], "is no node; give one"),
+    "run_inline": (testing.run_inline, flow.FlowError, [None, "x", 5, [], {}], "is no node; give"),
+    "drain": (
+        lambda bad: testing.drain(timeout=bad),
+        hipq.InvalidJobError, [None, "x", [], {}, -1], "give a number from 0 to",
+    ),
+}  # fmt: skip
+
+
+def check_refused(call: Call, *of: Any) -> None:
+    """Check that each of the values is refused by an error that names it, and the way out."""
+    refused, error, values, said = call
+    for value in values:
+        with pytest.raises(error) as raised:
+            refused(*of, value)
+        assert said in str(raised.value)
+        assert repr(value)[:40] in str(raised.value)
+
+
+@pytest.mark.parametrize("call", OF_PORTS.values(), ids=OF_PORTS)
+def test_what_ports_are_not_given(call: Call) -> None:
+    node = flow.start(Double, run=False)
+    node.inputs["number"].write(1)
+
+    check_refused(call, node.inputs["number"])
+    assert node.inputs["number"].size == 1
+
+
+@pytest.mark.parametrize("call", OF_PORTS.values(), ids=OF_PORTS)
+def test_what_ports_are_not_given_in_a_run(call: Call, script: Script) -> None:
+    script.perform = lambda run: check_refused(call, run.inputs["x"])
+    node = flow.start("t.scripted", inputs={"x": {}}, run=False)
+    node.inputs["x"].write(1)
+
+    testing.run_inline(node, queue=False)
+    assert node.inputs["x"].size == 1
+
+
+@pytest.mark.parametrize("call", OF_STATES.values(), ids=OF_STATES)
+def test_what_states_are_not_given(call: Call, script: Script) -> None:
+    script.perform = lambda run: check_refused(call, run.state)
+    node = flow.start("t.scripted")
+    node.state.set(a=1)
+
+    check_refused(call, node.state)
+    testing.run_inline(node, queue=False)
+    assert node.state.all() == {"a": 1}
+
+
+@pytest.mark.parametrize("call", OF_RUNS.values(), ids=OF_RUNS)
+def test_what_runs_are_not_given(call: Call, script: Script) -> None:
+    script.perform = lambda run: check_refused(call, run)
+    node = flow.start("t.scripted")
+
+    testing.run_inline(node, queue=False)
+    assert node.status == "completed"
+
+
+OF_RELATIVES: dict[str, Call] = {
+    "adopt": OF_NODES["adopt"],
+    "disown": (lambda child, bad: child.disown(bad), *OF_RUNS["disown"][1:]),
+    "set_ports": OF_NODES["set_ports"],
+    "state.set": (lambda child, bad: child.state.set(bad), *OF_STATES["set"][1:]),
+    "state.unset": (lambda child, bad: child.state.unset(bad), *OF_STATES["unset"][1:]),
+}
+
+
+@pytest.mark.parametrize("call", OF_RELATIVES.values(), ids=OF_RELATIVES)
+def test_what_relatives_are_not_given(call: Call, script: Script) -> None:
+    script.perform = lambda run: check_refused(call, run.child("one"))
+    node = flow.start("t.scripted")
+    node.spawn("one", Double, run=False)
+
+    testing.run_inline(node, queue=False)
+    assert node.status == "completed"
+
+
+@pytest.mark.parametrize("call", OF_NODES.values(), ids=OF_NODES)
+def test_what_nodes_are_not_given(call: Call) -> None:
+    check_refused(call, flow.start(Double, run=False))
+
+
+@pytest.mark.parametrize("call", OF_FLOWS.values(), ids=OF_FLOWS)
+def test_what_functions_of_flows_are_not_given(call: Call) -> None:
+    check_refused(call)
+
+
+def test_a_child_of_no_name_is_none(script: Script) -> None:
+    found: list[Any] = []
+    no_names: list[Any] = [None, 5, [], {}]
+    script.perform = lambda run: found.extend(map(run.child, no_names))
+    testing.run_inline(flow.start("t.scripted"), queue=False)
+
+    assert found == [None] * 4
