@@ -9,7 +9,7 @@ from typing import Any
 
 from hipq_django.domain.serialization import sized_json, storable_text, to_json
 from hipq_django.domain.validation import MAX_ID, number_in
-from hipq_django.exceptions import nearest_name
+from hipq_django.exceptions import alike, nearest_name
 from hipq_django.flow.exceptions import (
     InvalidPortError,
     MessageTooLargeError,
@@ -93,6 +93,12 @@ def port_options(name: str, options: Mapping[str, Any]) -> PortOptions:
 def _checked_meta(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that are kept as they are."""
     meta = {key: value for key, value in options.items() if key not in _OPTIONS}
+    for option in meta:
+        if near := alike(str(option), _OPTIONS):
+            raise InvalidPortError(
+                f"port {name!r}: unknown option {option!r:.100}, did you mean {near!r}? What you "
+                "add to a port needs a name that is less like it."
+            )
     try:
         return to_json(meta)  # type: ignore[no-any-return]  # a copy of a dict
     except ValueError as error:

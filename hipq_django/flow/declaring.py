@@ -12,7 +12,13 @@ from hipq_django.conf.rules import DEFAULT
 from hipq_django.domain.parts import WAIT_FOR
 from hipq_django.domain.redaction import Redactor
 from hipq_django.domain.retries import WAIT
-from hipq_django.exceptions import InvalidJobError, InvalidJobTypeError, nearest_name
+from hipq_django.exceptions import (
+    InvalidJobError,
+    InvalidJobTypeError,
+    UnknownOptionError,
+    alike,
+    nearest_name,
+)
 from hipq_django.flow.base import Component
 from hipq_django.flow.declared_ports import ANY, AnyIn, AnyOut, DeclaredPort, In, Out, PortOptions
 from hipq_django.flow.exceptions import FlowError, InvalidPortError, UnknownComponentError
@@ -22,6 +28,7 @@ from hipq_django.job_types.declaration import (
     TYPE_OPTIONS,
     Declaration,
     checked_values,
+    requires,
 )
 from hipq_django.job_types.registry import get_all_declared, get_declared, register
 
@@ -41,6 +48,9 @@ OWN_OPTIONS: dict[str, Any] = {
     "public": False,
 }
 _CHOICES = {"runaway": ("slow", "terminate"), "wake_parent": ("always", "changes")}
+OUTS = ("out",)
+"""The out-ports of a function that names none."""
+
 REFUSED = ("schedule", "unique", "unique_on", "counted_answers")
 """Options of job types that components do not have."""
 
@@ -83,12 +93,16 @@ class ComponentDeclaration(Declaration):
         return self.inputs if direction == "in" else self.outputs
 
 
+NO_NAME = 'component has no name; write @flow.component("shop.fraud") above the code.'
+
+
+@requires("name", NO_NAME)
 def component(
     name: str,
     *,
     queue: str = DEFAULT_QUEUE,
     instance: str = DEFAULT,
-    outs: Sequence[str] = ("out",),
+    outs: Sequence[str] = OUTS,
     **options: Any,
 ) -> Callable[[Any], Any]:
     """Declare the decorated class, or function, as component `name`.
@@ -101,18 +115,32 @@ def component(
     are kept as `meta`. Of a function the parameters are in-ports; what it returns goes to the first
     of the ports `outs`, and each `yield "port", value` to that port.
     """
+    if callable(name):  # the code itself: nothing would be declared
+        raise InvalidJobTypeError(NO_NAME)
     own, of_type, meta = _split(name, options)
-    if not isinstance(outs, list | tuple):
-        raise InvalidJobTypeError(
-            f"component {name!r}: outs={outs!r:.100}; give a list of names of out-ports."
-        )
+    _check_outs(name, outs)
 
     def declare(code: Any) -> Any:
+        if isinstance(code, type) and outs is not OUTS:
+            raise InvalidJobTypeError(
+                f"component {name!r}: outs={outs!r:.100} is for functions; a class declares its "
+                "out-ports as attributes, ok = flow.Out()."
+            )
         made = code if isinstance(code, type) else _of_function(name, code, outs)
         _register(name, made, {"queue": queue, "instance": instance, **own, "meta": meta}, of_type)
         return code
 
     return declare
+
+
+def _check_outs(name: str, outs: Sequence[str]) -> None:
+    is_list = isinstance(outs, list | tuple)
+    if not (is_list and all(isinstance(out, str) for out in outs)):
+        raise InvalidJobTypeError(
+            f"component {name!r}: outs={outs!r:.100}; give a list of names of out-ports."
+        )
+    if twice := next((out for out in outs if outs.count(out) > 1), None):
+        raise InvalidJobTypeError(f"component {name!r} declares out-port {twice!r} twice.")
 
 
 def _split(
@@ -126,8 +154,12 @@ def _split(
     _check_own(name, own)
     _check_flags(name, own)
     of_type = {key: value for key, value in options.items() if key in TYPE_OPTIONS}
-    known = {*own, *of_type}
-    return own, of_type, {key: value for key, value in options.items() if key not in known}
+    meta = {key: value for key, value in options.items() if key not in {*own, *of_type}}
+    known = (*OWN_OPTIONS, *TYPE_OPTIONS, "queue", "instance", "outs")
+    for option in meta:
+        if alike(option, known):
+            raise UnknownOptionError(f"component {name!r}", option, known)
+    return own, of_type, meta
 
 
 def _check_flags(name: str, own: Mapping[str, Any]) -> None:

@@ -28,6 +28,9 @@ WRONG_PORTS: dict[str, tuple[dict[str, Any], str]] = {
     "twice": ({"a": flow.In(name="x"), "b": flow.In(name="x")}, "declares in-port 'x' twice"),
     "no name": ({"a": flow.In(name="no name")}, "port name 'no name': use letters"),
     "no type": ({"a": flow.In(set)}, "type 'set' is none of JSON's"),
+    "misspelt": ({"a": flow.In(defualt=1)}, "unknown option 'defualt', did you mean 'default'"),
+    "swapped": ({"a": flow.In(mdoe="memory")}, "unknown option 'mdoe', did you mean 'mode'"),
+    "singular": ({"a": flow.Out(channel=["/a"])}, "unknown option 'channel', did you mean"),
     "no default": ({"a": flow.In(int, default="1")}, "port 'a' takes int"),
 }
 
@@ -77,12 +80,71 @@ def test_a_name_is_declared_once() -> None:
         ("status_publish", 0, "give True or False"),
         ("outs", "abc", "give a list of names of out-ports"),
         ("outs", None, "give a list of names of out-ports"),
+        ("outs", ["a", None], "give a list of names of out-ports"),
         ("unique", True, "is not for components"),
     ],
 )
 def test_options_that_components_do_not_take(option: str, value: Any, why: str) -> None:
     with pytest.raises(hipq.InvalidJobTypeError, match=rf"component 't\.wrong': {option}=.*{why}"):
         flow.component("t.wrong", **{option: value})
+
+
+@pytest.mark.parametrize(
+    ("option", "near"),
+    [
+        ("publik", "public"),
+        ("retyr", "retry"),
+        ("timeouts", "timeout"),
+        ("run_per_minute", "runs_per_minute"),
+        ("queu", "queue"),
+        ("out", "outs"),
+    ],
+)
+def test_options_that_are_misspelt_are_not_kept_as_meta(option: str, near: str) -> None:
+    options: dict[str, Any] = {option: 1}
+    with pytest.raises(
+        hipq.UnknownOptionError,
+        match=rf"component 't\.wrong': unknown option '{option}', did you mean '{near}'\?",
+    ):
+        flow.component("t.wrong", **options)
+
+
+@pytest.mark.django_db
+def test_ports_of_nodes_are_not_given_misspelt_options() -> None:
+    with pytest.raises(flow.InvalidPortError, match="unknown option 'type_', did you mean 'type'"):
+        flow.start("t.add", inputs={"x": {"type_": "int"}})
+
+
+def test_other_options_are_kept_as_meta() -> None:
+    port = flow.In(name="a", label="Order", unit="EUR", colour="red").options
+
+    assert port.meta == {"label": "Order", "unit": "EUR", "colour": "red"}
+
+
+@pytest.mark.parametrize("outs", [["ok"], ("out",), []])
+def test_a_class_declares_its_out_ports_itself(outs: Any) -> None:
+    code = type("Wrong", (flow.Component,), {"perform": perform})
+
+    with pytest.raises(
+        hipq.InvalidJobTypeError,
+        match=r"component 't\.wrong': outs=.* is for functions; .* ok = flow\.Out\(\)",
+    ):
+        flow.component("t.wrong", outs=outs)(code)
+
+
+def test_a_function_names_each_out_port_once() -> None:
+    with pytest.raises(hipq.InvalidJobTypeError, match="declares out-port 'a' twice"):
+        flow.component("t.wrong", outs=["a", "b", "a"])
+
+
+def test_a_component_has_a_name() -> None:
+    with pytest.raises(hipq.InvalidJobTypeError, match=r"write @flow\.component\(\"shop"):
+        flow.component()  # type: ignore[call-arg]  # what is refused
+    with pytest.raises(hipq.InvalidJobTypeError, match="component has no name"):
+
+        @flow.component  # type: ignore[arg-type]  # what is refused
+        def code(x: Any) -> Any:
+            return x
 
 
 @flow.component("t.says_nothing")
