@@ -9,15 +9,17 @@ from django.db import OperationalError, connection, transaction
 
 import hipq_django as hipq
 from hipq_django import flow, transitions
+from hipq_django.api import finishing
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
 from hipq_django.database.locks import locked
 from hipq_django.domain.retries import MAX_LOSSES
+from hipq_django.domain.states import State
 from hipq_django.flow import testing
-from hipq_django.flow.models import Message, Wake
-from hipq_django.flow.runs import dispatching, loading
+from hipq_django.flow.models import Message, NodePort, Wake
+from hipq_django.flow.runs import dispatching, ending, loading
 from hipq_django.maintenance import recovery
-from hipq_django.models import Attempt, Job
+from hipq_django.models import Attempt, Batch, Job
 from tests.concurrency.sessions import Session
 from tests.flow.conftest import in_status
 from tests.flow.life.scripts import ask, hand_on
@@ -25,6 +27,8 @@ from tests.flow.races.conftest import FlowWorker, decided_by, nothing
 from tests.testapp.flows import SCRIPT, Asks, CodeError, Double, Recorder, Script, Sum
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+LOCK_MESSAGES = "LOCK TABLE hipq_flow_message IN ACCESS EXCLUSIVE MODE"
 
 LIMIT_SECONDS = 2.0
 """Who waits for each lock needs six seconds; who is only slow is done long before."""
@@ -616,8 +620,7 @@ def test_a_locked_table_of_flows_keeps_runs_waiting_but_not_for_long(
     worker.run_pass()
     worker.execute()
     session.begin()
-    lock = "LOCK TABLE hipq_flow_message IN ACCESS EXCLUSIVE MODE"
-    session(lambda: connection.cursor().execute(lock))
+    session(lambda: connection.cursor().execute(LOCK_MESSAGES))
     began = time.monotonic()
 
     worker.save()
@@ -627,3 +630,83 @@ def test_a_locked_table_of_flows_keeps_runs_waiting_but_not_for_long(
 
     assert (seconds < LIMIT_SECONDS, kept) == (True, 60)
     assert [list(node.outputs["out"]) for node in nodes] == [[2 * n] for n in range(60)]
+
+
+# Finishing waits for others, but not for long
+
+
+HELD: dict[str, Callable[[], Any]] = {
+    "job": lambda: list(locked(Job.objects.all())),
+    "node": lambda: list(locked(flow.Node.objects.all())),
+    "port": lambda: list(locked(NodePort.objects.all(), to_delete=True)),
+    "message": lambda: list(locked(Message.objects.all(), to_delete=True)),
+    "table": lambda: connection.cursor().execute(LOCK_MESSAGES),
+}
+"""What somebody else may hold that a run needs to finish."""
+
+LET_GO = "SET LOCAL idle_in_transaction_session_timeout = '15s'"
+"""Ends who holds it, so that a run that waits for ever fails the test, and does not stop it."""
+
+
+def book(run: Any, waited: list[float]) -> None:
+    """Take a message, and book it in the transaction that ends the run."""
+    run.out.write(run.item.read())
+    began = time.monotonic()
+    try:
+        with run.finishing():
+            Batch.objects.create(name="booked")
+    finally:
+        waited.append(time.monotonic() - began)
+
+
+def booked(node: flow.Node) -> tuple[int, int, int]:
+    return Batch.objects.count(), node.inputs["item"].size, node.outputs["out"].size
+
+
+@pytest.fixture
+def finishing_is_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let it wait for one second; how long it waits in earnest has a test of its own."""
+    monkeypatch.setattr(finishing, "LOCK_SECONDS", 1)
+    monkeypatch.setattr(ending, "LOCK_SECONDS", 1)
+
+
+@pytest.mark.postgres
+@pytest.mark.usefixtures("finishing_is_impatient")
+@pytest.mark.parametrize("hold", HELD.values(), ids=HELD)
+def test_a_run_that_finishes_is_put_back_where_others_hold_what_it_needs(
+    hold: Callable[[], Any], worker: FlowWorker, session: Session, script: Script
+) -> None:
+    waited: list[float] = []
+    script.perform = lambda run: book(run, waited)
+    node = flow.start("t.scripted", data={"item": ["paid"]})
+    worker.run_pass()
+    session.begin()
+    session(lambda: connection.cursor().execute(LET_GO))
+    session(hold)
+    worker.execute()
+    session.roll_back()
+    worker.save()
+
+    assert 1 <= waited[0] < 1 + LIMIT_SECONDS
+    assert booked(node) == (0, 1, 0)
+    assert (job_of(node).state, job_of(node).error[:13]) == (State.RETRY, "snoozed for 1")
+    hipq.run_now(job_of(node))
+    worker.work_off()
+    assert booked(node) == (1, 0, 1)
+
+
+@pytest.mark.postgres
+def test_finishing_waits_for_five_seconds_at_most(worker: FlowWorker, script: Script) -> None:
+    """Statements of the block by the server's bound, rows that are passed over by the code's."""
+    bounds: list[Any] = []
+
+    def perform(run: Any) -> None:
+        with run.finishing(), connection.cursor() as cursor:
+            cursor.execute("SHOW lock_timeout")
+            bounds.extend(cursor.fetchone())
+
+    script.perform = perform
+    flow.start("t.scripted")
+    worker.work_off()
+
+    assert (bounds, finishing.LOCK_SECONDS, ending.LOCK_SECONDS) == (["5s"], 5, 5)

@@ -184,13 +184,23 @@ def test_a_node_is_locked_while_its_run_is_claimed(
     assert (Recorder.calls == []) == holds
 
 
-def test_a_node_is_locked_after_its_run_was_claimed(steps: Steps, worker: FlowWorker) -> None:
-    node = flow.start(Recorder)
-    steps.begin("claim", worker.run_pass, "insert")
-    worker.run_pass()
+@decided_by("lifecycle.locked")
+def test_a_node_is_locked_while_the_claim_of_its_run_is_committed(
+    holds: bool, steps: Steps, worker: FlowWorker, dispatch: Dispatch
+) -> None:
+    """The claim is first: a job with windows is claimed by several statements."""
+    node = flow.start(Recorder, job={"time_windows": ["00:00-12:00", "12:00-24:00"]})
+    dispatch()
+    claiming = steps.begin("claim", worker.run_pass, COMMIT)
+    assert claiming.has_stopped
+    locking = steps.begin("lock", lambda: node.lock(60, retries=1), 'update "hipq_flow_node"')
+    assert locking.has_stopped != holds
+    steps.go_on(claiming, END)
     end_all(steps)
+    worker.execute()
 
-    assert node.lock(60, retries=1) is None
+    assert (locking.result is None) == holds
+    assert Recorder.calls == ["startup", "perform"]
 
 
 def test_a_lock_that_is_given_back_before_its_run_was_put_back(worker: FlowWorker) -> None:
