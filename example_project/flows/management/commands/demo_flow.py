@@ -32,6 +32,25 @@ MIN_READINGS = 10
 """So many readings the new node gets before the end: of these some are above the limit."""
 
 
+class Clock:
+    """How long the demo takes, and may take."""
+
+    def __init__(self, seconds: float) -> None:
+        self._began = time.monotonic()
+        self._seconds = seconds
+
+    @property
+    def left(self) -> float:
+        """How many seconds are left."""
+        return max(0, self._began + self._seconds - time.monotonic())
+
+    def tell(self) -> tuple[list[str], list[str]]:
+        """Return how long it has taken, and what to do if that is too long."""
+        lines = [f"All of it took {time.monotonic() - self._began:.0f} seconds."]
+        late = f"It was to be done within {self._seconds:g} seconds; --seconds gives it more time."
+        return lines, [] if self.left else [late]
+
+
 class Command(BaseCommand):
     """Starts bank, shop and worker, sends messages, and shows what became of each."""
 
@@ -56,18 +75,19 @@ class Command(BaseCommand):
             raise CommandError("The demo makes an admin with a known password: set DEBUG=true.")
         if not 1 <= options["orders"] <= MAX_ORDERS:
             raise CommandError(f"--orders {options['orders']}: give 1 to {MAX_ORDERS}.")
+        clock = Clock(options["seconds"])
         try:
             with Stage() as stage, stage.blaming_the_dead():
                 self.stdout.write("Preparing the database …")
                 call_command("migrate", verbosity=0)
                 create_admin()
-                self._play(stage, options["orders"], time.monotonic() + options["seconds"])
+                self._play(stage, options["orders"], clock)
         except StoppedError as error:
             sys.exit(error.exit_code)
         except (ChildError, DatabaseError, OSError) as error:
             raise CommandError(str(error).strip()) from error
 
-    def _play(self, stage: Stage, count: int, end: float) -> None:
+    def _play(self, stage: Stage, count: int, clock: Clock) -> None:
         self.stdout.write(f"Starting bank, shop and worker; their logs are in {stage.logs}")
         bank = address(stage, stage.start("bank", "-m", "example_project.bank", "--port=0"))
         shop = stage.start("shop", "-m", "django", "runserver", "--noreload", "127.0.0.1:0")
@@ -79,16 +99,18 @@ class Command(BaseCommand):
         ids = send_orders(orders, count)
         for n in range(1, len(NUMBERS) + 1):
             numbers.inputs["n"].write(n)
-        self._kill_in_the_middle(stage, worker, orders, urls)
+        stage.wait_until(lambda: ends_of(orders), seconds=clock.left)
+        self._kill(stage, worker, ends_of(orders))
+        start_worker(stage, "worker-2", urls)
         lab.inputs["rate"].write(RATE)
         lab.apply(readings(OFTEN_SECONDS, with_all=True))
         self.stdout.write(
             f"While readings flow, their rate became {RATE}, and their graph got a second total."
         )
-        self._await(stage, orders, numbers, lab, len(ids), end)
-        for node in (orders, lab, board, numbers):
-            node.terminate(recursive=True)
-        self._tell(tell_orders(orders, ids), tell_readings(lab, board), tell_numbers(numbers))
+        self._await(stage, orders, numbers, lab, len(ids), clock)
+        terminate(orders, lab, board, numbers)
+        told = tell_orders(orders, ids), tell_readings(lab, board), tell_numbers(numbers)
+        self._tell(*told, clock.tell())
 
     def _tell(self, *told: tuple[list[str], list[str]]) -> None:
         """Print what became of all, and where it can be seen."""
@@ -101,16 +123,11 @@ class Command(BaseCommand):
         if broken := [sentence for _, sentences in told for sentence in sentences]:
             raise CommandError("Not as promised:\n" + "\n".join(broken))
 
-    def _kill_in_the_middle(
-        self, stage: Stage, worker: Child, orders: flow.Node, urls: dict[str, str]
-    ) -> None:
-        """Kill the worker once something was shipped, and start another one."""
-        stage.wait_until(lambda: ends_of(orders), seconds=60)
+    def _kill(self, stage: Stage, worker: Child, ends: int) -> None:
         self.stdout.write(
-            f"{ends_of(orders)} of the orders came out. Killing the worker, and starting another …"
+            f"{ends} of the orders came out. Killing the worker, and starting another …"
         )
         stage.kill(worker)
-        start_worker(stage, "worker-2", urls)
 
     def _await(
         self,
@@ -119,7 +136,7 @@ class Command(BaseCommand):
         numbers: flow.Node,
         lab: flow.Node,
         count: int,
-        end: float,
+        clock: Clock,
     ) -> None:
         """Decide what is doubtful, until all has come out."""
         human = orders.children["human"]
@@ -137,7 +154,7 @@ class Command(BaseCommand):
                 and counted(second)["count"] >= MIN_READINGS
             )
 
-        stage.wait_until(is_done, seconds=max(1, end - time.monotonic()))
+        stage.wait_until(is_done, seconds=clock.left)
 
 
 def start_worker(stage: Stage, name: str, urls: dict[str, str]) -> Child:
@@ -145,6 +162,12 @@ def start_worker(stage: Stage, name: str, urls: dict[str, str]) -> Child:
     return stage.start(
         name, "-m", "django", "hipq_worker", "--no-reload", **urls, HEARTBEAT_SECONDS="2"
     )
+
+
+def terminate(*nodes: flow.Node) -> None:
+    """Let the nodes shut down, with all below them."""
+    for node in nodes:
+        node.terminate(recursive=True)
 
 
 def send_orders(node: flow.Node, count: int) -> list[str]:
