@@ -19,7 +19,13 @@ from hipq_django.conf.rules import DEFAULT
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import write_transaction
 from hipq_django.database.twins import has_twin, in_async_code
-from hipq_django.dependencies.following import Following, check_may_add, following, link
+from hipq_django.dependencies.following import (
+    Following,
+    check_may_add,
+    check_stands_in,
+    following,
+    link,
+)
 from hipq_django.domain.drafts import JOB_OPTIONS, BoundJob, JobOptions, NewJob, OnConflict
 from hipq_django.domain.states import NONE, State
 from hipq_django.engines import engine_for
@@ -112,7 +118,9 @@ def _enqueue_built(new: NewJob, chosen: OnConflict, builder: Builder) -> Job:
         check_batches([new], builder)
         follows = following(new, builder.instance, builder.using)
         job = _enqueue_one(new, chosen, builder, held=bool(follows and follows.is_held))
-        if not job.conflict:
+        if job.conflict:
+            check_stands_in(job, new, follows, builder.using)
+        else:
             link([(job, follows)], builder.using)
             announce_new([job], builder.using)
     return job
@@ -209,6 +217,9 @@ def create_following(
         jobs = under_key(insert, _check_all_free, rows, builder)
     made = [(job, wanted[i][1]) for i, job in enumerate(jobs) if job is rows[i]]
     link(made, builder.using)
+    for row, job, (new, follows) in zip(rows, jobs, wanted, strict=True):
+        if job is not row:
+            check_stands_in(job, new, follows, builder.using)
     return jobs
 
 

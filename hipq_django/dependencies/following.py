@@ -15,7 +15,7 @@ from hipq_django.domain.dependencies import FOLLOWED, MAX_AFTER, ON, verdict
 from hipq_django.domain.drafts import NewJob
 from hipq_django.domain.states import State
 from hipq_django.domain.validation import is_id
-from hipq_django.exceptions import InvalidJobError, nearest_name
+from hipq_django.exceptions import DuplicateJobKeyError, InvalidJobError, nearest_name
 from hipq_django.job_types.current import current_job
 from hipq_django.models import Batch, Job, Link
 from hipq_django.transitions.outcomes import be_told
@@ -120,6 +120,32 @@ def store(links: Sequence[Link], held: Sequence[int], using: str) -> None:
     if held:
         # Jobs that ended between the check and the commit did not see them.
         transaction.on_commit(lambda: release(held, using), using=using, robust=True)
+
+
+def check_stands_in(holder: Job, new: NewJob, follows: Following | None, using: str) -> None:
+    """Raise `DuplicateJobKeyError` unless a job is in the batch, and follows what a new one would.
+
+    It has the place of the new one. Returned instead, it would let its caller wait for nothing.
+    """
+    batch = new.batch.pk if isinstance(new.batch, Batch) else new.batch
+    if batch is not None and holder.batch_id != batch:
+        raise _cannot_stand_in(holder, f"is no job of batch {batch}", "batch=")
+    if follows is None:
+        return
+    links = Link.objects.using(using).filter(job=holder, on=follows.on)
+    known = set(links.values_list("needs_job_id", flat=True))
+    if missing := [pk for pk in follows.ids if pk not in known]:
+        said = f"does not follow job {missing[0]} with on={follows.on!r}"
+        raise _cannot_stand_in(holder, said, "after=")
+
+
+def _cannot_stand_in(holder: Job, said: str, option: str) -> DuplicateJobKeyError:
+    return DuplicateJobKeyError(
+        f"job type {holder.job_type.name!r}: job {holder.pk} has the key, or the arguments, of the "
+        f"new job, but {said}, so it cannot be returned instead; leave out {option}, use another "
+        "key, or on_conflict='replace'.",
+        holder,
+    )
 
 
 def drop_needs(jobs: Sequence[Job], using: str) -> None:

@@ -274,17 +274,111 @@ def test_many_with_keys_may_return(declare: Declare) -> None:
     assert jobs[0] == jobs[2]
 
 
-def test_many_with_keys_may_return_and_follow_others() -> None:
-    before = hipq.enqueue("ask", delay=60)
-    first = hipq.enqueue("ask", job_key="a")
+# Together with after and batch
 
-    jobs = hipq.enqueue_many(
-        [hipq.NewJob("ask", job_key=key, after=[before]) for key in ("b", "a", "b")],
-        on_conflict="return",
-    )
+
+def followers(*jobs: Job) -> list[hipq.NewJob]:
+    return [hipq.NewJob("ask", job_key=key, after=jobs) for key in ("b", "a", "b")]
+
+
+def test_many_with_keys_may_return_those_that_follow_the_same_jobs() -> None:
+    before = hipq.enqueue("ask", delay=60)
+    first = hipq.enqueue("ask", job_key="a", after=[before])
+
+    jobs = hipq.enqueue_many(followers(before), on_conflict="return")
 
     assert (jobs[1], jobs[2]) == (first, jobs[0])
-    assert list(Link.objects.values_list("job", "needs_job")) == [(jobs[0].pk, before.pk)]
+    assert {*Link.objects.values_list("job", "needs_job")} == {
+        (first.pk, before.pk),
+        (jobs[0].pk, before.pk),
+    }
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_the_same_enqueue_again_returns_the_job_that_follows(declare: Declare, scope: Any) -> None:
+    task = declare.task("index", unique=scope)(index)
+    before = hipq.enqueue("ask")
+    first = task.using(after=[before]).enqueue("berlin")
+
+    again = task.using(after=[before]).enqueue("berlin")
+
+    assert (again, again.conflict) == (first, True)
+    assert Link.objects.count() == 1
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("existing", [{}, {"after": "one"}, {"after": "both", "on": "final"}])
+@pytest.mark.parametrize(
+    "enqueue",
+    [
+        lambda using: using.enqueue("berlin"),
+        lambda using: hipq.enqueue_many(
+            [hipq.NewJob("ask"), using.new("berlin")], on_conflict="return"
+        ),
+    ],
+    ids=["one", "many"],
+)
+def test_a_job_that_does_not_follow_them_is_not_returned(
+    declare: Declare, scope: Any, existing: dict[str, Any], enqueue: Any
+) -> None:
+    """Who gets it would take it for one that waits for them."""
+    task = declare.task("index", unique=scope)(index)
+    one, other = hipq.enqueue("ask"), hipq.enqueue("ask")
+    after = {"one": [one], "both": [one, other]}
+    had = {name: after.get(value, value) for name, value in existing.items()}
+    first = task.using(**had).enqueue("berlin")
+    wanted = task.using(after=[one, other], on="succeeded")
+    links = Link.objects.count()
+
+    with pytest.raises(hipq.DuplicateJobKeyError) as raised:
+        enqueue(wanted)
+
+    missing = other if existing == {"after": "one"} else one
+    assert str(raised.value) == (
+        f"job type 'index': job {first.pk} has the key, or the arguments, of the new job, but does "
+        f"not follow job {missing.pk} with on='succeeded', so it cannot be returned instead; leave "
+        "out after=, use another key, or on_conflict='replace'."
+    )
+    assert raised.value.job == first
+    assert (Job.objects.count(), Link.objects.count()) == (3, links)
+
+
+def test_a_member_of_the_batch_is_returned_and_another_job_is_not(declare: Declare) -> None:
+    """It would not count for what follows the batch."""
+    task = declare.task("index", unique="kept")(index)
+    outside = task.enqueue("berlin")
+
+    with hipq.batch() as batch:
+        member = task.using(batch=batch).enqueue("paris")
+        twice = task.using(batch=batch).enqueue("paris")
+        many = hipq.enqueue_many([task.using(batch=batch).new("paris")], on_conflict="return")
+        for enqueue in (
+            lambda: task.using(batch=batch).enqueue("berlin"),
+            lambda: hipq.enqueue_many(
+                [task.using(batch=batch).new("berlin")], on_conflict="return"
+            ),
+        ):
+            with pytest.raises(hipq.DuplicateJobKeyError) as raised:
+                enqueue()
+            assert raised.value.job == outside
+            said = f"is no job of batch {batch.pk}, so it cannot be returned instead; leave out"
+            assert said in str(raised.value)
+
+    assert [twice, *many] == [member, member]
+    assert [*batch.jobs.all()] == [member]
+
+
+def test_of_many_alike_in_one_call_each_has_what_was_asked_for(declare: Declare) -> None:
+    task = declare.task("index", unique="live")(index)
+    before = hipq.enqueue("ask")
+    new = [task.new("berlin"), task.using(after=[before]).new("berlin")]
+
+    with pytest.raises(hipq.DuplicateJobKeyError, match=f"does not follow job {before.pk}"):
+        hipq.enqueue_many(new, on_conflict="return")
+    berlin, again = hipq.enqueue_many(new[::-1], on_conflict="return")
+
+    assert again == berlin
+    assert list(Job.objects.exclude(pk=before.pk)) == [berlin]
 
 
 def test_a_requeued_kept_job_leaves_the_place_to_the_first(declare: Declare) -> None:
