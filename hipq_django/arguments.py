@@ -13,10 +13,11 @@ from functools import cache
 from types import SimpleNamespace
 from typing import Any, Protocol
 
-from hipq_django.domain.serialization import to_json
+from hipq_django.domain.serialization import NotJsonError, places_in, to_json
 from hipq_django.domain.signature import FILLED_IN
 
 _PLAIN = frozenset({str, int, bool, type(None)})
+_OF_JSON = _PLAIN | {float, list, dict}
 
 
 class Arguments(Protocol):
@@ -72,7 +73,10 @@ class PydanticArguments:
         """Return the valid arguments as JSON."""
         adapter = _adapter(function)
         valid = _validated(adapter, arguments)
-        return adapter.dump_python(valid, mode="json")  # type: ignore[no-any-return]  # a dict
+        try:
+            return adapter.dump_python(valid, mode="json")  # type: ignore[no-any-return]  # a dict
+        except ValueError as error:
+            raise ValueError(_without_type(adapter.dump_python(valid)) or str(error)) from error
 
     def load(self, function: Callable[..., Any], stored: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments with the types of the annotations."""
@@ -89,6 +93,23 @@ def _validated(adapter: Any, arguments: dict[str, Any]) -> dict[str, Any]:
         place = ".".join(map(str, first["loc"]))
         value = "" if isinstance(first["input"], dict) else f", not {first['input']!r:.100}"
         raise ValueError(f"argument {place}: {first['msg']}{value}.") from error
+
+
+def _without_type(arguments: dict[str, Any]) -> str:
+    """Return which argument, or what in it, is of a type that pydantic cannot make JSON of."""
+    from pydantic_core import to_jsonable_python
+
+    for name, value in arguments.items():
+        for place, part in places_in(value):
+            try:
+                isinstance(part, dict | list | tuple) or to_jsonable_python(part)
+            except ValueError:
+                return (
+                    f"argument {name}{place} is of type {type(part).__name__}, of which pydantic "
+                    "cannot make JSON; give JSON, or annotate the argument with a type that says "
+                    "how."
+                )
+    return ""
 
 
 @cache
@@ -115,7 +136,7 @@ def _adapter(function: Callable[..., Any]) -> Any:
     fields: dict[str, Any] = {
         p.name: hints[p.name] if p.default is p.empty else NotRequired[hints[p.name]] for p in given
     }
-    extra = ConfigDict(extra="allow")
+    extra = ConfigDict(extra="allow", ser_json_inf_nan="constants")  # which are refused later
     named: Any = TypedDict(function.__name__, fields)  # type: ignore[misc]  # made of values
     return TypeAdapter(with_config(extra)(named))
 
@@ -123,15 +144,17 @@ def _adapter(function: Callable[..., Any]) -> Any:
 def _check_json(name: str, value: Any) -> None:
     try:
         to_json(value)
-    except ValueError as error:
-        raise ValueError(f"argument {name} {_advice(name, value, str(error))}") from error
+    except NotJsonError as error:
+        said = _advice(f"{name}{error.place}", error)
+        raise ValueError(f"argument {name}{error.place} {said}") from error
 
 
-def _advice(name: str, value: Any, reason: str) -> str:
-    """Return what to give instead of a value that is not JSON."""
-    kind = type(value).__name__
-    if hasattr(value, "pk") and hasattr(value, "_meta"):
-        return f"is a {kind}: give {name}.pk, the worker reads the row anew."
-    if isinstance(value, datetime | date | time):
-        return f"is a {kind}: give {name}.isoformat(), or set ARGUMENTS to PydanticArguments."
-    return f"is not JSON: {reason}; or set ARGUMENTS to PydanticArguments."
+def _advice(place: str, error: NotJsonError) -> str:
+    """Return what is wrong with a value that is not JSON, and what to give instead."""
+    kind = type(error.bad).__name__
+    if hasattr(error.bad, "pk") and hasattr(error.bad, "_meta"):
+        return f"is a {kind}: give {place}.pk, the worker reads the row anew."
+    if isinstance(error.bad, datetime | date | time):
+        return f"is a {kind}: give {place}.isoformat(), or set ARGUMENTS to PydanticArguments."
+    more = "" if type(error.bad) in _OF_JSON else "; or set ARGUMENTS to PydanticArguments"
+    return f"is not JSON: it {error.reason}{more}."

@@ -31,7 +31,7 @@ from hipq_django.domain.validation import (
     checked_windows,
 )
 from hipq_django.engines.rows import copy_of, unsaved_job
-from hipq_django.exceptions import InvalidJobError
+from hipq_django.exceptions import ArgumentsError, InvalidJobError
 from hipq_django.job_types.current import RUNNING
 from hipq_django.job_types.declaration import Declaration
 from hipq_django.job_types.registry import check_declared, get_declared
@@ -88,7 +88,10 @@ class Builder:
 
         Raise `InvalidJobError` before anything is written.
         """
-        data = checked_data(new.job_data, self._max_bytes)
+        try:
+            data = checked_data(new.job_data, self._max_bytes)
+        except InvalidJobError as error:
+            raise _of_task(new, error) from error.__cause__
         key, own = checked_key(new.job_key), given_values(new)
         template = self._template(new.job_type, new.queue)
         data = self._arguments(new, data)
@@ -223,6 +226,13 @@ def given_values(new: NewJob) -> dict[str, Any]:
         )
     given = zip(_CHECKS.items(), values, strict=True)
     return {name: check(value) for (name, check), value in given if value is not None}
+
+
+def _of_task(new: NewJob, error: InvalidJobError) -> InvalidJobError:
+    """Return the error about the data of a job, for a task as one about its arguments."""
+    if type(new) is not BoundJob:
+        return error
+    return ArgumentsError(f"{new.job_type.rpartition('.')[2]}: {error}")
 
 
 def new_job(queue: Queue, job_type: JobType, now: datetime, **values: Any) -> Job:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 from typing import Any
 
 from hipq_django.domain.redaction import Redactor, without_tokens
@@ -49,9 +50,9 @@ _DECODER = json.JSONDecoder(parse_float=_number)
 def to_json(value: Any) -> Any:
     """Return a copy of `value` as it will be read back from the database.
 
-    Tuples become lists and keys become text. Raise `ValueError`, saying why, for what JSON or
-    one of the databases cannot hold: objects, NaN and infinity, NUL, lone surrogates, values
-    nested deeper than 500 levels.
+    Tuples become lists and keys become text. Raise `NotJsonError`, saying what and where, for what
+    JSON or one of the databases cannot hold: objects, NaN and infinity, NUL, lone surrogates,
+    values nested deeper than 500 levels.
     """
     return sized_json(value)[0]
 
@@ -64,20 +65,29 @@ def sized_json(value: Any) -> tuple[Any, int]:
     return _DECODER.raw_decode(text)[0], size
 
 
+class NotJsonError(ValueError):
+    """A value cannot be stored as JSON: `bad`, at a `place` in it such as `['lines'][3]`."""
+
+    def __init__(self, reason: str, place: str = "", bad: Any = None) -> None:
+        super().__init__(f"{place or 'it'} {reason}")
+        self.reason = reason
+        self.place = place
+        self.bad = bad
+
+
 def _encode(value: Any) -> tuple[str, int]:
     try:
         text = encode_json(value)
         size = len(text.encode())
     except RecursionError as error:
-        raise ValueError("it is nested too deeply or contains itself") from error
-    except UnicodeEncodeError as error:
-        raise ValueError("it holds a lone surrogate, which is not text") from error
+        raise NotJsonError("is nested too deeply or contains itself") from error
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{error}; use None, bool, int, float, str, list and dict") from error
+        _check_parts(value)
+        raise NotJsonError(f"cannot be encoded: {error}; {_JSON}") from error
     if text.count("[") + text.count("{") > MAX_DEPTH:
         _check_depth(value)
     if "\\u0000" in text:
-        _check_nul(value)
+        _check_parts(value)
     return text, size
 
 
@@ -87,21 +97,72 @@ def _check_depth(value: Any) -> None:
         level = [child for parent in level for child in _children(parent)]
         if not level:
             return
-    raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels")
+    raise NotJsonError(f"is nested deeper than {MAX_DEPTH} levels")
 
 
-def _check_nul(value: Any) -> None:
-    level = [value]
-    while level:
-        if any("\0" in text for text in level if isinstance(text, str)):
-            raise ValueError("it holds the NUL character, which databases refuse in text")
-        level = [child for parent in level for child in _children(parent)]
-
-
-def _children(value: Any) -> list[Any]:
+def _children(value: Any) -> Iterable[Any]:
     if isinstance(value, dict):
-        return [*value, *value.values()]
-    return list(value) if isinstance(value, list | tuple) else []
+        return value.values()
+    return value if isinstance(value, list | tuple) else ()
+
+
+_JSON = "use None, bool, int, float, str, list and dict"
+
+
+def _check_parts(value: Any) -> None:
+    for place, part in places_in(value):
+        if reason := _fault(part):
+            raise NotJsonError(reason, place, part)
+
+
+def places_in(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield a value and all that is in it, each with its place, in the order of its text."""
+    stack = [("", value)]
+    while stack:
+        place, part = stack.pop()
+        yield place, part
+        keys = part.keys() if isinstance(part, dict) else count()
+        inside = zip(keys, _children(part), strict=False)
+        stack += reversed([(f"{place}[{key!r:.100}]", child) for key, child in inside])
+
+
+def _fault(value: Any) -> str:
+    """Return why a value by itself, without what is in it, is not JSON; '' if it is."""
+    if isinstance(value, dict):
+        return next((said for key in value if (said := _fault_of_key(key))), "")
+    if isinstance(value, str):
+        return _fault_of_text(value)
+    if isinstance(value, int | float):
+        return _fault_of_number(value)
+    is_json = value is None or isinstance(value, list | tuple)
+    return "" if is_json else f"is of type {type(value).__name__}; {_JSON}"
+
+
+def _fault_of_key(key: Any) -> str:
+    if key is None or isinstance(key, str | int | float):
+        said = _fault(key)
+        return said and f"has a key that {said}"
+    return f"has a key of type {type(key).__name__}; use text"
+
+
+def _fault_of_text(text: str) -> str:
+    if "\0" in text:
+        return "holds the NUL character, which databases refuse in text; remove it"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "holds a lone surrogate, which is not text; remove it"
+    return ""
+
+
+def _fault_of_number(number: float) -> str:
+    try:
+        encode_json(number)
+    except ValueError:
+        if isinstance(number, int):  # Python's own limit
+            return "is a number of too many digits; use text"
+        return f"is {number}, which JSON does not have; use None or text"
+    return ""
 
 
 def storable_text(text: str, limit: int = MAX_ERROR_CHARS) -> str:

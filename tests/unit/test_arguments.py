@@ -23,6 +23,12 @@ def plain(at: Any, more: Any = None) -> None:
     """Take anything."""
 
 
+def circle() -> list[Any]:
+    value: list[Any] = []
+    value.append(value)
+    return value
+
+
 @pytest.mark.parametrize("value", [None, True, 1, 1.5, "text", [1, "a"], {"a": [1]}, (1, 2)])
 def test_json_is_taken_as_it_is(value: Any) -> None:
     json = JsonArguments()
@@ -41,9 +47,28 @@ def test_json_is_taken_as_it_is(value: Any) -> None:
             "PydanticArguments.",
         ),
         (NOON.date(), "argument at is a date: give at.isoformat()"),
-        ({1, 2}, "argument at is not JSON: Object of type set"),
-        (float("nan"), "argument at is not JSON"),
-        ({"when": NOON}, "argument at is not JSON: Object of type datetime"),
+        (
+            {1, 2},
+            "argument at is not JSON: it is of type set; use None, bool, int, float, str, list and "
+            "dict; or set ARGUMENTS to PydanticArguments.",
+        ),
+        (
+            float("nan"),
+            "argument at is not JSON: it is nan, which JSON does not have; use None or text.",
+        ),
+        (
+            {"when": ["now", NOON]},
+            "argument at['when'][1] is a datetime: give at['when'][1].isoformat(), or set "
+            "ARGUMENTS to PydanticArguments.",
+        ),
+        (
+            [Queue(pk=3)],
+            "argument at[0] is a Queue: give at[0].pk, the worker reads the row anew.",
+        ),
+        ([{"net": Decimal(1)}], "argument at[0]['net'] is not JSON: it is of type Decimal; use"),
+        ({"a": {(1, 2): 3}}, "argument at['a'] is not JSON: it has a key of type tuple; use text."),
+        (("a", "b\0"), "argument at[1] is not JSON: it holds the NUL character, which"),
+        (circle(), "argument at is not JSON: it is nested too deeply or contains itself."),
     ],
 )
 def test_what_is_not_json_is_refused_with_what_to_give(value: Any, said: str) -> None:
@@ -110,6 +135,22 @@ def test_pydantic_says_which_argument_is_wrong(pydantic: Arguments) -> None:
         pydantic.dump(typed, GIVEN | {"at": "tomorrow"})
     with pytest.raises(ValueError, match=r"^argument to\.number: "):
         pydantic.dump(typed, GIVEN | {"to": {"street": "a", "number": "b"}})
+
+
+@pytest.mark.parametrize(
+    ("anything", "place"),
+    [(object(), ""), ([1, {"of": object()}], "[1]['of']"), ({"a": (NOON, object())}, "['a'][1]")],
+)
+def test_pydantic_says_of_what_it_cannot_make_json(
+    pydantic: Arguments, anything: Any, place: str
+) -> None:
+    with pytest.raises(ValueError) as raised:  # noqa: PT011 - the text is compared
+        pydantic.dump(typed, GIVEN | {"anything": anything})
+
+    assert str(raised.value) == (
+        f"argument anything{place} is of type object, of which pydantic cannot make JSON; give "
+        "JSON, or annotate the argument with a type that says how."
+    )
 
 
 def test_arguments_of_any_name_are_kept(pydantic: Arguments) -> None:

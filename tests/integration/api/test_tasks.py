@@ -438,6 +438,16 @@ def test_a_requeued_job_runs_once_the_code_fits(declare: Declare) -> None:
             "send_invoice: argument at is a datetime: give at.isoformat(), or set ARGUMENTS to "
             "PydanticArguments.",
         ),
+        (
+            {"invoice_id": 7, "user": {"members": [1, User()]}},
+            "send_invoice: argument user['members'][1] is a User: give user['members'][1].pk, the "
+            "worker reads the row anew.",
+        ),
+        (
+            {"invoice_id": 7, "at": [{"from": float("inf")}]},
+            "send_invoice: argument at[0]['from'] is not JSON: it is inf, which JSON does not "
+            "have; use None or text.",
+        ),
     ],
 )
 def test_bad_arguments_are_named_with_the_way_out(
@@ -456,6 +466,33 @@ def test_bad_arguments_are_named_with_the_way_out(
             call()
         assert str(raised.value) == said
     assert {hipq.InvalidJobError, TypeError} <= set(hipq.ArgumentsError.__mro__)
+    assert not Job.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given", "said"),
+    [
+        ("Json", "a\0b", "['note'] holds the NUL character, which databases refuse in text"),
+        ("Json", "\ud800", "['note'] holds a lone surrogate, which is not text; remove it"),
+        ("Pydantic", float("nan"), "['note'] is nan, which JSON does not have; use None or text"),
+    ],
+)
+def test_text_and_numbers_that_cannot_be_stored_are_named_when_the_job_is_stored(
+    declare: Declare, settings: Settings, arguments: str, given: Any, said: str
+) -> None:
+    """Looking into each text costs too much for `.new`."""
+    settings.HIPQ = {"default": {"ARGUMENTS": f"hipq_django.arguments.{arguments}Arguments"}}
+
+    @declare.task("shop.jobs.send_note")
+    def send_note(note: float) -> None: ...
+
+    for enqueue in (
+        lambda: send_note.enqueue(given),
+        lambda: hipq.enqueue_many([send_note.new(given)]),
+    ):
+        with pytest.raises(hipq.ArgumentsError) as raised:
+            enqueue()
+        assert str(raised.value).startswith(f"send_note: job_data is not JSON: {said}")
     assert not Job.objects.exists()
 
 
