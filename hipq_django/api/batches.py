@@ -46,7 +46,7 @@ def chain(*jobs: NewJob, instance: str = DEFAULT) -> list[Job]:
     All or none are created. Each starts once the one before has succeeded; if that one ends
     otherwise, all that follow are cancelled.
     """
-    builder = Builder(instance, get_job_type)
+    builder = Builder(instance, get_job_type, verb="chain")
     for new in [checked_new(new, "chain") for new in jobs][1:]:
         if new.after is not None or new.on is not None:
             raise InvalidJobError(
@@ -160,7 +160,7 @@ def _cancel_page(ids: Sequence[int], reason: str, using: str) -> int:
 
 def _add_callbacks(made: Batch, callbacks: Iterable[tuple[NewJob | None, str]], using: str) -> None:
     is_held = Job.objects.using(using).live().filter(batch=made).exists()
-    builder = Builder(made.instance, get_job_type)
+    builder = Builder(made.instance, get_job_type, verb="batch")
     for new, on in callbacks:
         if new is None:
             continue

@@ -43,11 +43,18 @@ class Builder:
     """Builds unsaved jobs; looks up each job type and queue once."""
 
     def __init__(
-        self, instance: str, find_type: Callable[[str, str], JobType], *, new_names: bool = True
+        self,
+        instance: str,
+        find_type: Callable[[str, str], JobType],
+        *,
+        verb: str | None = "enqueue",
     ) -> None:
-        """Names of job types that are not `new_names` were checked when they were stored."""
+        """`verb` is what was called, for errors about names that nobody declares.
+
+        None if the names were checked when they were stored.
+        """
         self.instance = instance
-        self._new_names = new_names
+        self._verb = verb
         self._find_type = find_type
         config = get_instance(instance)
         self.using, self._max_bytes = config.database, config.max_data_bytes
@@ -64,7 +71,7 @@ class Builder:
 
     def reading(self, find_type: Callable[[str, str], JobType]) -> Builder:
         """Return the same builder, which has looked nothing up yet and reads types otherwise."""
-        return Builder(self.instance, find_type, new_names=self._new_names)
+        return Builder(self.instance, find_type, verb=self._verb)
 
     @property
     def has_unique(self) -> bool:
@@ -183,8 +190,8 @@ class Builder:
 
     def _job_type(self, name: str) -> JobType:
         if name not in self._types:
-            if self._new_names:
-                check_declared(self.instance, name, "enqueue")
+            if self._verb is not None:
+                check_declared(self.instance, name, self._verb)
             declared = get_declared(self.instance, name)
             if declared is not None and (declared.signature or declared.checks_data):
                 self._tasks[name] = declared
@@ -197,9 +204,10 @@ class Builder:
         if name not in self._queues:
             declared = get_declared(self.instance, job_type)
             # The names of tasks of `django.tasks` are checked by the setting TASKS.
-            is_given = self._new_names and not (declared is not None and declared.kind)
-            find = get_named_queue if is_given else get_queue
-            self._queues[name] = find(self.instance, name)
+            if self._verb is None or (declared is not None and declared.kind):
+                self._queues[name] = get_queue(self.instance, name)
+            else:
+                self._queues[name] = get_named_queue(self.instance, name, self._verb)
         return self._queues[name]
 
 

@@ -96,10 +96,9 @@ def enqueue_stored(jobs: Sequence[NewJob], *, instance: str) -> list[Job]:
     This process need not declare them: with STRICT, too, their jobs wait for a worker that does.
     """
     if len(jobs) > FEW:
-        return _enqueue_many(jobs, "raise", Builder(instance, get_job_type, new_names=False))
+        return _enqueue_many(jobs, "raise", Builder(instance, get_job_type, verb=None))
     return [
-        _enqueue_built(new, "raise", Builder(instance, cached_job_type, new_names=False))
-        for new in jobs
+        _enqueue_built(new, "raise", Builder(instance, cached_job_type, verb=None)) for new in jobs
     ]
 
 
@@ -174,7 +173,7 @@ def enqueue_many(
             f"enqueue_many: on_conflict={on_conflict!r:.100}; give 'raise' or 'return'."
         )
     wanted = [checked_new(new, "enqueue_many") for new in jobs]
-    return _enqueue_many(wanted, on_conflict, Builder(instance, get_job_type))
+    return _enqueue_many(wanted, on_conflict, Builder(instance, get_job_type, verb="enqueue_many"))
 
 
 def _enqueue_many(wanted: Sequence[NewJob], on_conflict: OnConflict, builder: Builder) -> list[Job]:

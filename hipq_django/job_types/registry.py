@@ -169,7 +169,7 @@ def check_declared(instance: str, name: object, verb: str) -> None:
     events.warning("undeclared_job_type", text, job_type=name, instance=instance)
 
 
-def check_queue(instance: str, name: str, stored: Callable[[], Iterable[str]]) -> None:
+def check_queue(instance: str, name: str, verb: str, stored: Callable[[], Iterable[str]]) -> None:
     """Warn, once for each name, of a queue that is new and that nothing declares.
 
     With the setting STRICT raise `InvalidJobError`; not where it says nothing in tests, which may
@@ -180,7 +180,7 @@ def check_queue(instance: str, name: str, stored: Callable[[], Iterable[str]]) -
     if name in known or not (is_error or _is_first(("queue", instance, name))):
         return
     text = (
-        f"enqueue: queue {name!r} is new, and neither the setting HIPQ nor a job type declares it"
+        f"{verb}: queue {name!r} is new, and neither the setting HIPQ nor a job type declares it"
         f"{nearest_name(name, {*known, *stored()})}"
     )
     if is_error:

@@ -36,12 +36,12 @@ def get_queue(instance: str, name: str) -> Queue:
     return _queues(config).filter(name=name).first() or _create_queue(config, name)
 
 
-def get_named_queue(instance: str, name: str) -> Queue:
+def get_named_queue(instance: str, name: str, verb: str) -> Queue:
     """Return the same for a name that a caller has given: it may be misspelt."""
     config = get_instance(instance)
     found = _queues(config).filter(name=name).first()
     if found is None:
-        check_queue(instance, name, lambda: _queues(config).values_list("name", flat=True))
+        check_queue(instance, name, verb, lambda: _queues(config).values_list("name", flat=True))
     return found or _create_queue(config, name)
 
 

@@ -204,7 +204,7 @@ class Made:
         These are taken as their rows say, and so stay what other releases have made of them.
         """
         types = {row.job_type.name: row.job_type for row in rows}
-        builder = Builder(rows[0].instance, lambda _, name: types[name], new_names=False)
+        builder = Builder(rows[0].instance, lambda _, name: types[name], verb=None)
         return cls(builder, kind, now)
 
     @property

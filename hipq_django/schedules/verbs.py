@@ -31,6 +31,7 @@ from hipq_django.domain.states import NONE
 from hipq_django.domain.validation import aware_moment, checked_reason
 from hipq_django.exceptions import (
     InvalidJobError,
+    InvalidJobTypeError,
     InvalidScheduleError,
     ScheduleNotFoundError,
     nearest_name,
@@ -245,11 +246,12 @@ def checked(name: object, new: object, instance: str) -> dict[str, Any]:
             raise InvalidScheduleError(
                 f"schedule {name!r}: {option}= is not for jobs of schedules, whose times say when."
             )
+    where = f"schedule {name!r}"
     try:
-        builder = Builder(instance, get_job_type)
-        job = builder.build(new)
-    except InvalidJobError as error:
-        raise InvalidScheduleError(f"schedule {name!r}: {error}") from error
+        job = Builder(instance, get_job_type, verb=where).build(new)
+    except (InvalidJobError, InvalidJobTypeError) as error:
+        said = str(error).removeprefix(f"{where}: ")
+        raise InvalidScheduleError(f"{where}: {said}") from error
     options = {
         option: float(value) if isinstance(value, Decimal) else value  # Decimal is not JSON
         for option, value in (given | given_values(new)).items()

@@ -13,8 +13,9 @@ from pytest_django import Settings
 import hipq_django as hipq
 from hipq_django.answers.intake import Intake
 from hipq_django.conf.instances import get_instance
+from hipq_django.exceptions import InvalidScheduleError
 from hipq_django.job_types import registry
-from hipq_django.models import Answer, Job, Queue
+from hipq_django.models import Answer, Job, Queue, Schedule
 from hipq_django.sources import Received
 from hipq_django.sources.settings import source_settings
 from tests.declaring import Declare
@@ -23,9 +24,18 @@ from tests.testapp.jobs import echo
 
 pytestmark = pytest.mark.django_db
 
+
+def batch_before(name: str) -> None:
+    with hipq.batch(then=hipq.NewJob(name)):
+        pass
+
+
 CALLS: dict[str, Any] = {
     "enqueue": lambda: hipq.enqueue("ehco"),
     "enqueue_many": lambda: hipq.enqueue_many([hipq.NewJob("ehco")]),
+    "chain": lambda: hipq.chain(hipq.NewJob("ehco")),
+    "batch": lambda: batch_before("ehco"),
+    "schedule 's'": lambda: hipq.schedule("s", hipq.NewJob("ehco"), "@hourly"),
     "complete": lambda: hipq.complete("ehco", "k", 1),
     "fail": lambda: hipq.fail("ehco", "k", "no"),
     "receive_many": lambda: hipq.receive_many([hipq.NewAnswer("ehco", "k")]),
@@ -49,7 +59,8 @@ def test_a_name_that_nobody_declares_is_warned_of_once(
     CALLS[verb]()
 
     [said] = warnings(caplog)
-    assert "no code of this process declares job type 'ehco', did you mean 'echo'?" in said
+    text = f"{verb}: no code of this process declares job type 'ehco', did you mean 'echo'?"
+    assert f" {text}" in said
 
 
 def test_the_nearest_name_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,10 +90,13 @@ def test_a_declared_name_is_not_warned_of(caplog: pytest.LogCaptureFixture) -> N
 def test_a_strict_instance_refuses_it_and_stores_nothing(verb: str, settings: Settings) -> None:
     settings.HIPQ = {"default": {"STRICT": True}}
 
-    with pytest.raises(hipq.InvalidJobTypeError, match=r"did you mean 'echo'\? Correct the name"):
+    is_schedule = verb.startswith("schedule")
+    error = InvalidScheduleError if is_schedule else hipq.InvalidJobTypeError
+    with pytest.raises(error, match=rf"^{verb}: no .* did you mean 'echo'\? Correct the name"):
         CALLS[verb]()
 
     assert not Job.objects.exists()
+    assert not Schedule.objects.exists()
     assert not Answer.objects.exists()
 
 
@@ -145,8 +159,13 @@ def test_a_queue_that_nothing_declares_is_warned_of_once(
 def test_a_strict_instance_refuses_a_queue_that_nothing_declares(settings: Settings) -> None:
     settings.HIPQ = {"default": {"STRICT": True, "QUEUES": {"bank": {}}}}
 
-    with pytest.raises(hipq.InvalidJobError, match=r"'bnak' is new.*did you mean 'bank'\?"):
+    said = r"queue 'bnak' is new.*did you mean 'bank'\?"
+    with pytest.raises(hipq.InvalidJobError, match=f"^enqueue: {said}"):
         hipq.enqueue("echo", queue="bnak")
+    with pytest.raises(hipq.InvalidJobError, match=f"^enqueue_many: {said}"):
+        hipq.enqueue_many([hipq.NewJob("echo", queue="bnak")])
+    with pytest.raises(InvalidScheduleError, match=f"^schedule 's': {said}"):
+        hipq.schedule("s", hipq.NewJob("echo", queue="bnak"), "@hourly")
 
     assert not Queue.objects.filter(name="bnak").exists()
     assert hipq.enqueue("echo", queue="bank").pk
