@@ -9,7 +9,7 @@ what falls into the repeated hour at its first pass.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cached_property, lru_cache
@@ -153,6 +153,23 @@ class _Spec:
         return ""
 
 
+def _comes(parts: Sequence[str]) -> bool:
+    """Return whether a line of cron is ever due; raise `CronSimError` for one that is none."""
+    start = datetime(2024, 1, 1)  # noqa: DTZ001 - a wall clock
+    return next(CronSim(" ".join(parts), start), None) is not None
+
+
+def _is_day_of_another_month(parts: Sequence[str]) -> bool:
+    """Return whether a refused line of cron has a day and a month that are none only together."""
+    if len(parts) < len(_FIELDS.split()):
+        return False
+    *times, day, month, weekday = parts
+    try:
+        return _comes([*times, day, "*", weekday]) and _comes([*times, "*", month, weekday])
+    except CronSimError:
+        return False
+
+
 def _check_known(what: str, name: str, value: object, known: tuple[str, ...]) -> None:
     if value not in known:
         near = nearest_name(str(value), known)
@@ -254,15 +271,33 @@ class Cron(_Spec):
                 f"{what}: the text has {len(self.text)} characters, and at most {MAX_CRON_CHARS} "
                 "are stored; use ranges and steps, or make several schedules of it."
             )
-        try:
-            sim = CronSim(self._expression, datetime(2024, 1, 1))  # noqa: DTZ001 - a wall clock
-        except CronSimError as error:
-            problem = str(error)
-            said = problem[:1].lower() + problem[1:]
-            raise InvalidScheduleError(f"{what}: {said}. Fields: {self._fields}.") from error
-        if next(sim, None) is None:
-            raise InvalidScheduleError(f"{what}: this date never comes.")
+        self._check_text(what)
         self._check_shared(what)
+        if self.start_time and self.end_time and self.next(self.start_time - _SECOND) is None:
+            raise InvalidScheduleError(
+                f"{what}: no due time lies between start_time {self.start_time} and end_time "
+                f"{self.end_time}; correct one of them."
+            )
+
+    def _check_text(self, what: str) -> None:
+        if self._expression.startswith("@"):
+            near = nearest_name(self._expression, MACROS)
+            raise InvalidScheduleError(f"{what}: {self._expression!r} is unknown{near}")
+        parts = self._expression.split()
+        try:
+            comes = _comes(parts)
+        except CronSimError as error:
+            if not _is_day_of_another_month(parts):
+                problem = str(error)
+                said = problem[:1].lower() + problem[1:]
+                raise InvalidScheduleError(f"{what}: {said}. Fields: {self._fields}.") from error
+            comes = False
+        if not comes:
+            day, month, weekday = parts[-3:]
+            raise InvalidScheduleError(
+                f"{what}: this date never comes: day {day!r}, month {month!r}, weekday "
+                f"{weekday!r}; correct one of them (day 'L' is the last of each month)."
+            )
 
     def __str__(self) -> str:
         return f"{self.text} {self.zone}".strip()

@@ -245,9 +245,32 @@ def test_start_and_end_are_inclusive() -> None:
             lambda: Cron("0 61 * * * *"),
             "bad minute. Fields: second minute hour day month weekday.",
         ),
-        (lambda: Cron("@reboot"), "wrong number of fields"),
-        (lambda: Cron("0 0 30 2 *"), "bad day-of-month"),
-        (lambda: Cron("0 0 31 4,6 *"), "Cron('0 0 31 4,6 *'): bad day-of-month"),
+        (lambda: Cron(""), "Cron(''): wrong number of fields. Fields: minute"),
+        (lambda: Cron("@dayly"), "Cron('@dayly'): '@dayly' is unknown, did you mean '@daily'?"),
+        (lambda: Cron("@reboot"), "'@reboot' is unknown; known are @annually, @daily, @hourly"),
+        (lambda: Cron("* 24 * * *"), "bad hour. Fields: minute hour day month weekday."),
+        (lambda: Cron("0 0 32 * *"), "Cron('0 0 32 * *'): bad day-of-month. Fields: minute"),
+        (lambda: Cron("0 0 32 2 *"), "Cron('0 0 32 2 *'): bad day-of-month. Fields: minute"),
+        (lambda: Cron("0 0 30 13 *"), "Cron('0 0 30 13 *'): bad month. Fields: minute"),
+        (lambda: Cron("0 0 * * 8"), "bad day-of-week. Fields: minute"),
+        (lambda: Cron("60 0 0 30 2 *"), "bad second. Fields: second minute"),
+        (
+            lambda: Cron("0 0 30 2 *"),
+            "Cron('0 0 30 2 *'): this date never comes: day '30', month '2', weekday '*'; correct "
+            "one of them (day 'L' is the last of each month).",
+        ),
+        (lambda: Cron("0 0 31 4,6 *"), "never comes: day '31', month '4,6', weekday '*'; correct"),
+        (lambda: Cron("0 0 30-31 FEB *"), "never comes: day '30-31', month 'FEB', weekday '*';"),
+        (lambda: Cron("0 0 0 30 2 *"), "never comes: day '30', month '2', weekday '*'; correct"),
+        (
+            lambda: Cron("0 0 */10 2 mon#5"),
+            "never comes: day '*/10', month '2', weekday 'mon#5'; correct one of them",
+        ),
+        (
+            lambda: Cron("0 0 29 2 *", "UTC", start_time=utc(2025, 1, 1), end_time=utc(2027, 1, 1)),
+            "no due time lies between start_time 2025-01-01 00:00:00+00:00 and end_time "
+            "2027-01-01 00:00:00+00:00; correct one of them.",
+        ),
         (lambda: Cron(ANY), "Cron(5): give text"),
         (
             lambda: Cron(f"{','.join(map(str, range(60)))} {','.join(map(str, range(24)))} * * *"),
