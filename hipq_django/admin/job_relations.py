@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +11,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext
 
 from hipq_django.admin.display import age
+from hipq_django.admin.job_tree import ToPage, above, below
 from hipq_django.domain.dependencies import PART
 from hipq_django.job_types.registry import names_of
 from hipq_django.models import Answer, Batch, Job, Link
@@ -20,8 +21,6 @@ MOST = 10
 """How many rows of a kind are named."""
 
 Target = tuple[type[Model], int | None]
-ToPage = Callable[[type[Model], object, object], str]
-"""Returns a link to the page of a row."""
 
 
 def relations(job: Job, link: ToPage) -> Iterator[tuple[str, str]]:
@@ -29,9 +28,11 @@ def relations(job: Job, link: ToPage) -> Iterator[tuple[str, str]]:
     links = Link.objects.using(job.using).order_by("pk")
     needs, parts = _by_kind(links.filter(job=job))
     followers, gatherers = _by_kind(links.filter(needs_job=job))
+    if job.parent_id:
+        yield gettext("Enqueued by"), above(job, link)
+    if enqueued := below(job, link):
+        yield gettext("Enqueued while it ran"), enqueued
     groups: list[tuple[str, list[Target]]] = [
-        (gettext("Enqueued by"), [(Job, job.parent_id)]),
-        (gettext("Enqueued while it ran"), _jobs(Job.objects.using(job.using).filter(parent=job))),
         (gettext("Follows"), [_needed(need) for need in needs]),
         (gettext("Followed by"), [(Job, follower.job_id) for follower in followers]),
         (gettext("Gathers"), [_needed(part) for part in parts]),
@@ -54,10 +55,6 @@ def _by_kind(links: Any) -> tuple[list[Link], list[Link]]:
 
 def _needed(need: Link) -> Target:
     return (Job, need.needs_job_id) if need.needs_job_id else (Batch, need.needs_batch_id)
-
-
-def _jobs(rows: Any) -> list[Target]:
-    return [(Job, pk) for pk in rows.order_by("pk").values_list("pk", flat=True)[: MOST + 1]]
 
 
 def _links(named: list[Target], link: ToPage) -> str:

@@ -12,10 +12,13 @@ from django.test import Client
 from django.utils import timezone
 
 import hipq_django as hipq
+from hipq_django.admin.display import badge
+from hipq_django.admin.job_panel import standing
 from hipq_django.models import Batch, Job, Schedule
 from hipq_django.monitoring import counts
 from tests.admin_pages import act, html, list_url, log_in, messages_of, page_url, press
 from tests.declaring import Declare
+from tests.factories import JobFactory
 from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
@@ -352,11 +355,90 @@ def test_a_job_leads_to_the_one_that_enqueued_it_and_to_those_that_it_enqueued(
 
     of_parent, of_child = (html(client, page_url(job)) for job in (parent, child))
 
-    row = '<th scope="row">{}</th><td><a href="{}">job {}</a></td>'
-    assert row.format("Enqueued while it ran", page_url(child), child.pk) in of_parent
-    assert row.format("Enqueued by", page_url(parent), parent.pk) in of_child
+    row = '<th scope="row">{}</th><td>{}</td>'
+    assert row.format("Enqueued while it ran", listed(of_page(child))) in of_parent
+    assert row.format("Enqueued by", to_page(parent)) in of_child
     assert "Enqueued by" not in of_parent
     assert "Enqueued while it ran" not in of_child
+
+
+def to_page(job: Job) -> str:
+    return f'<a href="{page_url(job)}">job {job.pk}</a>'
+
+
+def of_page(job: Job, below: str = "") -> str:
+    """Return how a job and what is below it are listed."""
+    job.refresh_from_db()
+    return f"<li>{to_page(job)} {job.job_type} {badge(*standing(job))}{below}</li>"
+
+
+def listed(*jobs: str) -> str:
+    return f'<ul class="hipq-tree">{"".join(jobs)}</ul>'
+
+
+def test_a_job_shows_the_whole_tree_that_it_is_in(client: Client) -> None:
+    """Each level with where its jobs stand: that of a failed leaf is seen from the top."""
+    log_in(client, "view_job")
+    top = JobFactory.create()
+    left, right = JobFactory.create_batch(2, parent=top)
+    leaf = JobFactory.create(parent=left, state="final", outcome="failed", error="boom")
+    last = JobFactory.create(parent=leaf)
+    JobFactory.create()  # in no tree
+
+    of_top, of_leaf = (html(client, page_url(job)) for job in (top, leaf))
+
+    tree = listed(of_page(left, listed(of_page(leaf, listed(of_page(last))))), of_page(right))
+    assert f"<td>{tree}</td>" in of_top
+    assert f"<td>{to_page(top)} / {to_page(left)}</td>" in of_leaf
+    assert f"<td>{listed(of_page(last))}</td>" in of_leaf
+    assert to_page(right) not in of_leaf
+
+
+def test_a_large_tree_is_shown_in_part(client: Client) -> None:
+    """So that a page costs the same however large it is; the upper levels come first."""
+    log_in(client, "view_job")
+    chain = [JobFactory.create()]
+    for _ in range(12):
+        chain.append(JobFactory.create(parent=chain[-1]))
+    wide = JobFactory.create()
+    children = JobFactory.create_batch(51, parent=wide)
+    JobFactory.create(parent=children[0])
+
+    of_first, of_last, of_wide = (
+        html(client, page_url(job)) for job in (chain[0], chain[-1], wide)
+    )
+
+    assert [to_page(job) in of_first for job in chain[1:]] == [True] * 10 + [False] * 2
+    assert "</ul>…</td>" in of_first
+    assert [to_page(job) in of_last for job in chain[:-1]] == [False] * 2 + [True] * 10
+    assert f"<td>… / {to_page(chain[2])} / " in of_last
+    assert [to_page(job) in of_wide for job in children] == [True] * 50 + [False]
+    assert "</ul>…</td>" in of_wide
+
+
+def test_a_tree_of_just_the_shown_size_is_complete(client: Client) -> None:
+    log_in(client, "view_job")
+    chain = [JobFactory.create()]
+    for _ in range(10):
+        chain.append(JobFactory.create(parent=chain[-1]))
+    wide = JobFactory.create()
+    JobFactory.create_batch(50, parent=wide)
+
+    for job in (chain[0], chain[-1], wide):
+        assert "…</td>" not in html(client, page_url(job))
+        assert "<td>… /" not in html(client, page_url(job))
+    assert to_page(chain[0]) in html(client, page_url(chain[-1]))
+    assert to_page(chain[-1]) in html(client, page_url(chain[0]))
+
+
+def test_a_job_above_that_was_pruned_is_still_named(client: Client) -> None:
+    log_in(client, "view_job")
+    parent = JobFactory.create(parent=JobFactory.create())
+    child = JobFactory.create(parent=parent)
+    named = to_page(parent)
+    Job.objects.filter(pk=parent.pk).delete()
+
+    assert f"<td>{named}</td>" in html(client, page_url(child))
 
 
 def test_a_waiting_job_leads_to_answers_that_may_be_its_own(client: Client) -> None:
