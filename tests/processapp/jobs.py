@@ -138,7 +138,8 @@ def note(job: Job, what: str) -> None:
 
 @hipq.task(name="member", queue="chaos", retry=hipq.Exponential(first_seconds=0, max_attempts=50))
 def member(number: int) -> int:
-    """Be one of several that another job waits for."""
+    """Be one of several that another job waits for, at work long enough to be killed at it."""
+    time.sleep(0.1)
     return number
 
 

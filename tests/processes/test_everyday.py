@@ -10,13 +10,13 @@ from django.utils import timezone
 
 import hipq_django as hipq
 from hipq_django.database import clock
-from hipq_django.models import Job, Schedule, ScheduleRun, Worker
+from hipq_django.models import Attempt, Job, Schedule, ScheduleRun, Worker
 from tests.processapp.jobs import joined, member, tick
 from tests.processes.conftest import Workers, eventually
 
 pytestmark = pytest.mark.processes
 
-FAN_INS, MEMBERS = 1_000, 5
+FAN_INS, MEMBERS, KILLS = 1_000, 5, 5
 SCHEDULES, SECONDS = 20, 12
 
 
@@ -30,6 +30,25 @@ def kill_in_turn(workers: Workers, seconds: float, every: float = 2.0) -> None:
         running.append(workers.start("chaos", "-v0"))
 
 
+def kill_at_work(workers: Workers, kills: int, every: float = 2.0) -> list[int]:
+    """Kill workers that have claimed jobs, and start another one for each.
+
+    Return how many jobs each had when it was dead: what it took with it, and others take over.
+    """
+    running = [workers.start("chaos", "-v0") for _ in range(3)]
+    left: list[int] = []
+    for _ in range(kills):
+        time.sleep(every)  # a worker's life is what is tested
+        victim = running.pop(0)
+        claimed = Job.objects.running().filter(worker__name__endswith=f":{victim.pid}")
+        eventually(claimed.exists, "the worker has claimed jobs")
+        victim.kill()
+        victim.wait()
+        left.append(claimed.count())
+        running.append(workers.start("chaos", "-v0"))
+    return left
+
+
 @pytest.mark.slow
 def test_each_of_a_thousand_fan_ins_calls_back_once(workers: Workers) -> None:
     for first in range(0, FAN_INS, 100):
@@ -37,9 +56,13 @@ def test_each_of_a_thousand_fan_ins_calls_back_once(workers: Workers) -> None:
             with hipq.batch(then=joined.new()) as batch:
                 batch.enqueue_many(member.new(number) for _ in range(MEMBERS))
 
-    kill_in_turn(workers, 10)
+    left = kill_at_work(workers, KILLS)
+    assert Job.objects.live().exists(), "the workers were quicker than the kills"
+    assert all(left), f"jobs that the killed workers had: {left}"
     eventually(lambda: not Job.objects.live().exists(), "every job is final", 240)
 
+    lost = Attempt.objects.filter(kind__in=[Attempt.Kind.WORKER_LOST, Attempt.Kind.BYSTANDER])
+    assert lost.values("worker").distinct().count() >= KILLS
     callbacks = Job.objects.filter(job_type__name="joined")
     assert not Job.objects.held().exists()
     assert callbacks.count() == FAN_INS
