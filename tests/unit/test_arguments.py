@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -117,6 +118,15 @@ GIVEN = {
 def pydantic() -> Arguments:
     pytest.importorskip("pydantic", reason="needs the extra pydantic")
     return PydanticArguments()
+
+
+def test_without_pydantic_the_package_to_install_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pydantic", None)
+
+    arguments_at.cache_clear()
+
+    with pytest.raises(ConfigurationError, match=r"pip install 'hipq-django\[pydantic\]'"):
+        arguments_at("hipq_django.arguments.PydanticArguments")
 
 
 def test_pydantic_stores_json_and_gives_back_what_was_given(pydantic: Arguments) -> None:

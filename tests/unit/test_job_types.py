@@ -147,6 +147,7 @@ def test_an_unknown_option_is_refused_with_the_nearest_name(declare: Declare) ->
         ({"instance": "Shop"}, "instance 'Shop'"),
         ({"retry": "always"}, "retry='always' is not a policy"),
         ({"retry": hipq.Never}, "is not a policy"),
+        ({"counted_answers": "yes"}, "counted_answers='yes': give True or False"),
     ],
 )
 def test_a_bad_option_is_refused_by_the_name_of_the_type(

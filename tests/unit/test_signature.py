@@ -113,6 +113,12 @@ def test_arguments_without_a_name_are_refused(function: Any) -> None:
         signature(function)
 
 
+def test_a_function_whose_signature_python_does_not_know_is_refused() -> None:
+    said = "task 'shop.largest': the signature of <built-in function max> cannot be read; write a"
+    with pytest.raises(InvalidJobTypeError, match=said):
+        Signature("shop.largest", max)
+
+
 def test_the_text_says_what_is_taken_and_nothing_that_changes_from_start_to_start() -> None:
     assert signature().text == (
         "(invoice_id: int, copy_to: list[str] | None = …, *, urgent: bool = …)"

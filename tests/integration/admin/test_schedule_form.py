@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from html import unescape
 from typing import Any
 
 import pytest
@@ -92,6 +93,20 @@ def test_what_cannot_be_is_said_and_nothing_is_written(
 
     assert response.status_code == 200
     assert said in response.content.decode()
+    assert not Schedule.objects.exists()
+
+
+def test_arguments_are_held_against_the_signature_of_the_task(
+    client: Client, declare: Declare
+) -> None:
+    @declare.task("invoice")
+    def invoice(number: int) -> None: ...
+
+    log_in(client, "view_schedule", "add_schedule")
+    response = client.post(ADD, NEW | {"type_name": "invoice", "job_data": '{"numbr": 1}'})
+
+    said = "invoice takes no argument 'numbr'; did you mean 'number'?"
+    assert said in unescape(response.content.decode())
     assert not Schedule.objects.exists()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -443,6 +444,21 @@ def test_a_batch_is_cancelled_although_a_page_of_it_ends_meanwhile(
 
     assert hipq.cancel_batch(batch) == 2
     assert not batch.jobs.exclude(outcome="cancelled").exists()
+
+
+@pytest.mark.parametrize("name", [7, "x" * 201, "a\0b", None])
+def test_a_batch_with_a_name_that_cannot_be_stored_is_refused(step: Any, name: Any) -> None:
+    async def in_async_code() -> None:
+        async with hipq.abatch(name):
+            pass
+
+    said = rf"batch name {re.escape(repr(name)[:100])}.*: give text of at most 200 characters\."
+    with pytest.raises(hipq.InvalidJobError, match=said), hipq.batch(name, always=step.new("a")):
+        pass
+    with pytest.raises(hipq.InvalidJobError, match=said):
+        async_to_sync(in_async_code)()
+    assert not Batch.objects.exists()
+    assert not Job.objects.exists()
 
 
 def test_a_batch_takes_jobs_of_its_own_instance_only(step: Any, settings: Settings) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -256,6 +257,28 @@ def test_arguments_are_converted_as_the_setting_says(declare: Declare, settings:
     assert (row(job).result, row(by_name).result) == (86_400.0, 172_800.0)
     with pytest.raises(hipq.ArgumentsError, match=r"wait: argument days: .*, not 'soon'"):
         hipq.enqueue("wait", {"days": "soon"})
+
+
+def test_stored_arguments_of_another_type_fail_at_once(
+    declare: Declare, settings: Settings
+) -> None:
+    """They were stored before the setting, or by code with other annotations."""
+    pytest.importorskip("pydantic", reason="needs the extra pydantic")
+    wait = declare.task("wait", retry=hipq.Fixed(0, max_attempts=5))(lambda days: None)
+    sync("default")
+    with time_machine.travel(timezone.now() - timedelta(hours=1)):
+        job = wait.enqueue("soon")
+    declare.forget_all()
+    settings.HIPQ = {"default": {"ARGUMENTS": "hipq_django.arguments.PydanticArguments"}}
+
+    def wait_for(days: timedelta) -> None: ...
+
+    declare.task("wait")(wait_for)
+    sync("default")
+    run_due_jobs()
+
+    assert (row(job).outcome, row(job).attempt) == ("failed", 1)
+    assert re.search(r"wait: argument days: .*, not 'soon'\.", row(job).error)
 
 
 # Response and retry handlers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -31,6 +32,7 @@ from hipq_django.tasks_backend.names import (
     task_finished,
     task_started,
 )
+from tests.declaring import Declare
 from tests.hand_worker import HandWorker
 from tests.running import run_due_jobs
 from tests.testapp import tasks as module
@@ -305,6 +307,23 @@ def test_what_workers_cannot_find_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 def test_what_belongs_to_the_task_at_the_path(values: dict[str, Any]) -> None:
     with pytest.raises(InvalidTask, match="set it there"):
         tasks.tell.using(**values).enqueue(1)
+
+
+def test_a_path_that_is_the_name_of_a_job_type_is_refused(declare: Declare) -> None:
+    declare("tests.testapp.tasks.tell")(lambda job: None)
+
+    said = r"'tests\.testapp\.tasks\.tell' is declared by .*<lambda>, which is no task of django"
+    with pytest.raises(hipq.InvalidJobTypeError, match=said):
+        tasks.tell.enqueue(1)
+    assert not Job.objects.exists()
+
+
+def test_a_pickled_task_that_is_gone_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    pickled = pickle.dumps(tasks.tell)
+    monkeypatch.delattr(tasks, "tell")
+
+    with pytest.raises(ValueError, match=r"Expected 'tests\.testapp\.tasks\.tell' to point to a"):
+        pickle.loads(pickled)
 
 
 def test_unknown_options_are_refused() -> None:
