@@ -64,6 +64,22 @@ def test_of_many_that_enqueue_the_same_arguments_one_creates_the_job(
 
 
 @pytest.mark.parametrize("scope", KEY_FIELDS)
+def test_of_many_that_follow_the_same_job_all_get_one_that_follows_it(
+    declare: Declare, scope: Any
+) -> None:
+    """The links are there as soon as the job is: none is refused one that is being created."""
+    index = declare.task("index", unique=scope)(lambda shop: shop)
+    before = hipq.enqueue("ask")
+
+    results = run_together(*[lambda: index.using(after=[before]).enqueue("berlin")] * CLIENTS)
+
+    assert errors_of(results) == []
+    [job] = Job.objects.exclude(pk=before.pk)
+    assert set(results) == {job}
+    assert job.needs.get().needs_job == before
+
+
+@pytest.mark.parametrize("scope", KEY_FIELDS)
 def test_a_place_that_is_given_up_meanwhile_is_taken_by_one_of_many(
     declare: Declare, scope: Any
 ) -> None:
