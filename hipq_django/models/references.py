@@ -104,7 +104,19 @@ def _with_key(core: Callable[..., Any], args: tuple[Any, ...], options: dict[str
             f"{core.__name__}: {given[1]} is a Job, but the verbs of a job type take a job_key; "
             f"call hipq_django.{_written(core, 'job')}."
         )
+    if not isinstance(given[1], str) and _lacks_arguments(core, args[2:], options):
+        raise _no_job(core, given, options)  # as in extend("charge_card", 5)
     return (Keyed(*given), *args[2:])
+
+
+def _lacks_arguments(
+    core: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
+) -> bool:
+    try:
+        signature(core).bind(None, *args, **options)
+    except TypeError:
+        return True
+    return False
 
 
 def _no_job(core: Callable[..., Any], given: list[Any], options: dict[str, Any]) -> TypeError:

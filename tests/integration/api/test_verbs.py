@@ -249,6 +249,12 @@ def test_neither_a_job_nor_a_key_is_refused_with_the_way_out(
     )
 
 
+@pytest.mark.parametrize("verb", NEEDED)
+def test_a_forgotten_key_is_told_with_the_way_out(verb: str) -> None:
+    with pytest.raises(TypeError, match=f"^{verb}: 'ask' is no Job; write {verb}"):
+        getattr(hipq, verb)("ask", 5)
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_declaration_is_refused_with_its_own_verb(verb: str, declare: Declare) -> None:
     @declare("bank.charge")
