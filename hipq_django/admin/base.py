@@ -30,6 +30,7 @@ from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import write_transaction
+from hipq_django.domain.validation import id_from
 from hipq_django.exceptions import HipqError
 from hipq_django.models import Job
 from hipq_django.models.base import title
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 FIELD_LOOKUPS = ("", "__exact", "__isnull", "__gte", "__lt", "__id__exact")
 """What Django's own filters of a field ask for."""
 
-MAX_ID_DIGITS = 18
 MAX_TERM_CHARS = 255
 """No key and no name is longer; SQLite refuses far longer terms with an error."""
 
@@ -207,7 +207,7 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
 
         `options` are what newer versions of Django say beside.
         """
-        if not all(map(is_id, request.POST.getlist(ACTION_CHECKBOX_NAME))):
+        if not all(map(id_from, request.POST.getlist(ACTION_CHECKBOX_NAME))):
             raise BadRequest("The ids of the selected rows are not numbers.")
         return super().response_action(request, queryset, **options)
 
@@ -351,11 +351,6 @@ class _Called:
 
     def __str__(self) -> str:
         return title(self._row)
-
-
-def is_id(text: str) -> bool:
-    """Return whether a text can be the id of a row."""
-    return text.isascii() and text.isdecimal() and len(text) <= MAX_ID_DIGITS
 
 
 def _asks(item: Any) -> Iterator[str]:

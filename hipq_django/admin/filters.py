@@ -10,9 +10,9 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
-from hipq_django.admin.base import MAX_ID_DIGITS, is_id
 from hipq_django.database import clock
 from hipq_django.domain.states import Outcome, State
+from hipq_django.domain.validation import id_from
 from hipq_django.models import Answer, JobType, Queue
 from hipq_django.models.job import JobQuerySet
 
@@ -71,14 +71,15 @@ class BatchFilter(SimpleListFilter):
     ) -> list[tuple[str, _StrOrPromise]]:
         """Return the batch that the address names, if it names one."""
         value = self.value()
-        return [] if value is None else [(value, value[:MAX_ID_DIGITS])]
+        return [] if value is None else [(value, f"{value:.20}")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         """Return the jobs of the batch."""
         value = self.value()
         if value is None:
             return queryset
-        return queryset.filter(batch_id=int(value)) if is_id(value) else queryset.none()
+        pk = id_from(value)
+        return queryset.none() if pk is None else queryset.filter(batch_id=pk)
 
 
 class StateFilter(SimpleListFilter):

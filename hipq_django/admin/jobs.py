@@ -14,7 +14,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from hipq_django.admin.base import RowList, is_id
+from hipq_django.admin.base import RowList
 from hipq_django.admin.filters import (
     BatchFilter,
     JobTypeFilter,
@@ -28,6 +28,7 @@ from hipq_django.admin.job_edit import JobForm, edit, refusal
 from hipq_django.admin.job_panel import answers_panel, panel
 from hipq_django.admin.job_relations import candidates, relations
 from hipq_django.domain.states import NONE, WAITING, State
+from hipq_django.domain.validation import id_from
 from hipq_django.models import Answer, Job, JobType, Queue
 
 ERROR_HEAD_CHARS = 120
@@ -127,9 +128,7 @@ class JobAdmin(JobColumns, JobActions):
     def find(self, rows: QuerySet[Any], term: str) -> QuerySet[Any]:
         """Return the jobs with exactly this key or id, so that indexes find them among millions."""
         ids = _with_key(rows, term) if term != NONE else []
-        if is_id(term):
-            ids.append(int(term))
-        return rows.filter(pk__in=ids)
+        return rows.filter(pk__in=[*ids, *filter(None, [id_from(term)])])
 
     # The page
 

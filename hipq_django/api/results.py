@@ -14,7 +14,7 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database.twins import has_twin
 from hipq_django.domain.states import NONE, Outcome
-from hipq_django.domain.validation import is_id, number_in
+from hipq_django.domain.validation import id_from, number_in
 from hipq_django.exceptions import (
     InvalidJobError,
     JobFailedError,
@@ -29,8 +29,6 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.5
 
 MAX_TIMEOUT = 86_400.0
 
-MAX_ID_DIGITS = 19
-
 
 @has_twin
 def get_job(job_id: Any, *, instance: str = DEFAULT) -> Job:
@@ -40,19 +38,13 @@ def get_job(job_id: Any, *, instance: str = DEFAULT) -> Job:
     """
     using = get_instance(instance).database
     rows = Job.objects.using(using).select_related("queue", "job_type")
-    found = rows.filter(queue__instance=instance, pk=job_id).first() if _is_id(job_id) else None
+    pk = id_from(job_id)
+    found = None if pk is None else rows.filter(queue__instance=instance, pk=pk).first()
     if found is None:
         raise JobNotFoundError(
             f"instance {instance!r} has no job {job_id!r:.100}: it was pruned, or never existed."
         )
     return found
-
-
-def _is_id(job_id: object) -> bool:
-    """Return whether this may be an id, or one as text."""
-    if isinstance(job_id, str):
-        return job_id.isascii() and job_id.isdecimal() and len(job_id) <= MAX_ID_DIGITS
-    return is_id(job_id)
 
 
 @has_twin

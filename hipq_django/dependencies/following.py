@@ -91,7 +91,7 @@ def _id_of(new: NewJob, job: object, elsewhere: Collection[str]) -> int:
                 "another instance; a job can only come after jobs of its own instance."
             )
         return job.pk
-    if isinstance(job, int) and is_id(job):
+    if is_id(job):
         return job
     raise InvalidJobError(
         f"{new.job_type}: after names {job!r:.100}; give jobs that are enqueued, or their ids."

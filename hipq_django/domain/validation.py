@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from math import nextafter
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 from zoneinfo import ZoneInfo
 
 from hipq_django.domain.ordering import MAX_PRIORITY, MIN_PRIORITY
@@ -49,9 +49,22 @@ def checked_name(what: str, name: object) -> str:
     )
 
 
-def is_id(value: object) -> bool:
+def is_id(value: object) -> TypeGuard[int]:
     """Return whether this is the id of a row. True is not, although Django takes it for 1."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MAX_ID
+
+
+def id_from(value: object) -> int | None:
+    """Return an id, given itself or its text; None for what is neither.
+
+    As text it has no leading zeros: a row has one id, and the id one text.
+    """
+    if isinstance(value, str):
+        value = int(value) if _ID.fullmatch(value) else None
+    return value if is_id(value) else None
+
+
+_ID = re.compile(r"[1-9][0-9]{0,18}")
 
 
 def checked_type_name(name: object) -> str:

@@ -11,7 +11,7 @@ from django.db import IntegrityError, transaction
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database.twins import method_twin, names_twins, naming_twin
-from hipq_django.domain.validation import MAX_ID
+from hipq_django.domain.validation import id_from
 from hipq_django.flow.exceptions import (
     AliasTakenError,
     InvalidAliasError,
@@ -19,8 +19,6 @@ from hipq_django.flow.exceptions import (
     UnknownNodeError,
 )
 from hipq_django.flow.models import Alias, Node
-
-MAX_ID_DIGITS = 100  # leading zeros are allowed; Python refuses to read thousands
 
 
 @names_twins("aliases")
@@ -96,10 +94,9 @@ def find(node: Any, *, instance: str = DEFAULT) -> Node | None:
     """Return the node with this id or alias, or None."""
     using = get_instance(instance).database
     nodes = Node.objects.using(using).filter(instance=instance)
-    text = str(node)
-    if text.isascii() and text.isdigit():
-        is_id = len(text) <= MAX_ID_DIGITS and int(text) <= MAX_ID
-        return nodes.filter(pk=int(text)).first() if is_id else None
+    pk = id_from(node)
+    if pk is not None:
+        return nodes.filter(pk=pk).first()
     if not isinstance(node, str) or "\0" in node:
         return None
     found = Alias.objects.using(using).filter(instance=instance, name=node)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
 from hipq_django.domain.drafts import BoundJob, NewJob
 from hipq_django.domain.serialization import to_json
-from hipq_django.domain.validation import checked_name, is_id
+from hipq_django.domain.validation import checked_name, id_from
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.models import Job
 from hipq_django.signals import finished_of_kind
@@ -101,10 +100,9 @@ class HipqBackend(BaseTaskBackend):
 
     def get_result(self, result_id: str) -> TaskResult[Any, Any]:
         """Return the result of a task by its id; raise `TaskResultDoesNotExist`."""
-        job = None
-        if isinstance(result_id, str) and _ID.fullmatch(result_id) and is_id(int(result_id)):
-            using = get_instance(self.instance).database
-            job = find_job(int(result_id), self.instance, KIND, using)
+        job, pk = None, id_from(result_id)
+        if pk is not None:
+            job = find_job(pk, self.instance, KIND, get_instance(self.instance).database)
         if job is None:
             raise TaskResultDoesNotExist(
                 f"There is no task result {result_id!r:.100}: it was pruned, or never existed."
@@ -116,7 +114,6 @@ class HipqBackend(BaseTaskBackend):
         return []
 
 
-_ID = re.compile(r"[1-9][0-9]{0,18}")
 _GIVEN = (
     "queue", "priority", "scheduled_run_time", "timeout", "throttle_factor", "time_windows"
 )  # fmt: skip

@@ -23,6 +23,7 @@ from hipq_django.domain.validation import (
     checked_type_name,
     checked_windows,
     checked_zone,
+    id_from,
 )
 from hipq_django.exceptions import InvalidJobError
 
@@ -218,3 +219,22 @@ def test_a_zone_is_a_name_that_the_machine_knows(zone: str) -> None:
 def test_an_unknown_zone_is_refused(zone: Any) -> None:
     with pytest.raises(InvalidJobError, match=r"time zone .* is unknown; give a name such as"):
         checked_zone(zone)
+
+
+def test_an_id_is_a_number_of_a_row_or_its_text() -> None:
+    assert [id_from(value) for value in (1, "7", 2**63 - 1, str(2**63 - 1))] == [
+        1, 7, 2**63 - 1, 2**63 - 1,
+    ]  # fmt: skip
+
+
+NO_TEXTS = ["0", "007", "-1", " 3", "3\n", "٣", "²", "", str(2**63), "9" * 5_000]
+
+
+@pytest.mark.parametrize("value", [0, -1, 2**63, True, 1.0, None, []], ids=repr)
+def test_what_is_no_number_of_a_row_is_no_id(value: Any) -> None:
+    assert id_from(value) is None
+
+
+@pytest.mark.parametrize("text", NO_TEXTS, ids=ascii)
+def test_a_text_that_names_no_row_is_no_id(text: str) -> None:
+    assert id_from(text) is None

@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html
 from django.utils.translation import gettext, gettext_lazy as _, pgettext_lazy
 
-from hipq_django.admin.base import column, is_id
+from hipq_django.admin.base import column
 from hipq_django.admin.display import (
     NOTHING,
     age,
@@ -25,7 +25,7 @@ from hipq_django.admin.display import (
 from hipq_django.admin.filters import QueueFilter
 from hipq_django.admin.job_panel import standing as standing_of_job
 from hipq_django.domain.redaction import Redactor
-from hipq_django.domain.validation import MAX_ID
+from hipq_django.domain.validation import id_from
 from hipq_django.flow.admin.descriptions import description
 from hipq_django.flow.admin.filters import ComponentFilter, PlaceFilter, StatusFilter, has_failed
 from hipq_django.flow.admin.graph_pages import GraphPages
@@ -106,7 +106,7 @@ class NodeAdmin(GraphPages):
     def lookup_allowed(self, lookup: str, value: Any, request: Any = None) -> bool:
         """Return whether the list may be asked for this: also for the children of a node."""
         if lookup == "parent":
-            return is_id(value[0] if isinstance(value, list) else str(value))
+            return id_from(value[0] if isinstance(value, list) else value) is not None
         return super().lookup_allowed(lookup, value, request)
 
     def find(self, rows: QuerySet[Any], term: str) -> QuerySet[Any]:
@@ -114,9 +114,7 @@ class NodeAdmin(GraphPages):
         instances = JobType.objects.using(self.database).values("instance").distinct()
         named = Alias.objects.using(self.database).filter(instance__in=instances, name=term)
         ids = list(named.values_list("node_id", flat=True)[:MAX_ROWS])
-        if is_id(term) and int(term) <= MAX_ID:
-            ids.append(int(term))
-        return rows.filter(pk__in=ids)
+        return rows.filter(pk__in=[*ids, *filter(None, [id_from(term)])])
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
@@ -159,7 +157,7 @@ class NodeAdmin(GraphPages):
         self, request: HttpRequest, object_id: str, from_field: str | None = None
     ) -> Any:
         """Return the node of a page; an id that no node can have finds none."""
-        return super().get_object(request, object_id, from_field) if is_id(object_id) else None
+        return super().get_object(request, object_id, from_field) if id_from(object_id) else None
 
     def render_change_form(
         self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any
@@ -358,7 +356,7 @@ class NodeAdmin(GraphPages):
     def creator(self, node: Node) -> str:
         """Who started it: a link if that was a node."""
         kind, _colon, pk = node.created_by.partition(":")
-        is_node = kind == "node" and is_id(pk)
+        is_node = kind == "node" and id_from(pk) is not None
         return self.link(Node, pk, node.created_by) if is_node else node.created_by or NOTHING
 
     created = column(_("created"), lambda self, node: when(node.create_time, self.now))

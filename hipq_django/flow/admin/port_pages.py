@@ -13,10 +13,10 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _, gettext_lazy, ngettext
 
-from hipq_django.admin.base import is_id
 from hipq_django.admin.display import NOTHING, block, format_number, when
 from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.redaction import Redactor
+from hipq_django.domain.validation import id_from
 from hipq_django.exceptions import HipqError
 from hipq_django.flow.admin.actions import NodeActions
 from hipq_django.flow.admin.forms import (
@@ -112,10 +112,11 @@ class PortPages(NodeActions):
 
     def _port(self, request: HttpRequest, object_id: str, port_id: str) -> NodePort | None:
         node = self.get_object(request, object_id)
-        if node is None or not is_id(port_id):
+        pk = id_from(port_id)
+        if node is None or pk is None:
             return None
         rows = NodePort.objects.using(self.database).select_related("node")
-        return rows.filter(pk=int(port_id), node=node.pk).exclude(name=ANY).first()
+        return rows.filter(pk=pk, node=node.pk).exclude(name=ANY).first()
 
     def _forms(self, row: NodePort) -> dict[str, Form]:
         default = Port(row.node, row.direction, row.name).default
@@ -382,10 +383,11 @@ class PortPages(NodeActions):
 
     def _message(self, request: HttpRequest, object_id: str, message_id: str) -> Message | None:
         node = self.get_object(request, object_id)
-        if node is None or not is_id(message_id):
+        pk = id_from(message_id)
+        if node is None or pk is None:
             return None
         rows = Message.objects.using(self.database).select_related("port__node")
-        return rows.filter(pk=int(message_id), port__node=node.pk, as_default=False).first()
+        return rows.filter(pk=pk, port__node=node.pk, as_default=False).first()
 
     def _message_view(self, request: HttpRequest, object_id: str, message_id: str) -> HttpResponse:
         self.require(request, "view_message")

@@ -12,11 +12,12 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _, gettext_lazy
 
-from hipq_django.admin.base import HipqAdmin, column, is_id
+from hipq_django.admin.base import HipqAdmin, column
 from hipq_django.admin.row_pages import RowPages
 from hipq_django.conf.instances import get_instances
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database.transactions import write_transaction
+from hipq_django.domain.validation import id_from
 from hipq_django.exceptions import HipqError
 from hipq_django.flow.admin.forms import NewGraphForm, SpecForm, StartForm
 from hipq_django.flow.admin.graph_pages import sent_spec, told
@@ -104,7 +105,7 @@ class GraphAdmin(RowPages):
 
     def _row(self, request: HttpRequest, object_id: str) -> Graph | None:
         pk = unquote(object_id)
-        return self.get_object(request, pk) if is_id(pk) else None
+        return self.get_object(request, pk) if id_from(pk) else None
 
     def _check_access(self, request: HttpRequest, row: Graph | None) -> None:
         looks = row is not None and request.method != "POST"
@@ -164,7 +165,7 @@ class GraphAdmin(RowPages):
             self.log_addition(request, saved, "Made by hand.")
             return saved
         seen = values["seen"]
-        change_graph(row, values["spec"], version=int(seen) if is_id(seen) else 0)
+        change_graph(row, values["spec"], version=id_from(seen) or 0)
         self.log_change(request, row, "Changed spec.")
         return row
 

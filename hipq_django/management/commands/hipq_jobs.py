@@ -10,6 +10,7 @@ from django.core.management.base import CommandError
 
 import hipq_django as hipq
 from hipq_django.domain.states import NONE
+from hipq_django.domain.validation import id_from
 from hipq_django.management.instance_command import InstanceCommand, given_moment
 from hipq_django.models import Job
 
@@ -54,9 +55,10 @@ class Command(InstanceCommand):
 
     def cancel_batch(self, name: str, options: Options) -> str:
         """Cancel the live jobs of a batch, and `then`."""
-        if not name.isdecimal():
-            raise CommandError(f"cancel_batch: {name!r}: give the id of a batch.")
-        number = hipq.cancel_batch(int(name), options["reason"], instance=self.config.name)
+        pk = id_from(name)
+        if pk is None:
+            raise CommandError(f"cancel_batch: {name!r:.100}: give the id of a batch.")
+        number = hipq.cancel_batch(pk, options["reason"], instance=self.config.name)
         return f"batch {name}: {number:,} jobs cancelled"
 
     def cancel(self, name: str, options: Options) -> str:
