@@ -551,14 +551,6 @@ def jitter_of(name: str, seconds: float) -> timedelta:
     return timedelta(seconds=zlib.crc32(name.encode()) % seconds if seconds else 0)
 
 
-def spec_from(values: dict[str, Any]) -> Cron | Every:
-    """Return the spec of stored values: those of `Cron`, or `every_seconds` instead of a text."""
-    shared = {name: values[name] for name in SHARED}
-    if values["cron"]:
-        return Cron(values["cron"], values["time_zone"], **shared)
-    return Every(seconds=values["every_seconds"], **shared)
-
-
 def values_of(spec: Cron | Every) -> dict[str, Any]:
     """Return the values of a spec as they are stored."""
     shared = {name: getattr(spec, name) for name in SHARED}

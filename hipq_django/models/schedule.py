@@ -14,10 +14,10 @@ from hipq_django.domain.schedules import (
     CATCH_UPS,
     MAX_CRON_CHARS,
     OVERLAPS,
+    SHARED,
     Cron,
     Every,
     in_zone,
-    spec_from,
 )
 from hipq_django.domain.states import NONE
 from hipq_django.models.base import JsonField, Row, RowManager
@@ -140,7 +140,10 @@ class Schedule(Row):
     @property
     def spec(self) -> Cron | Every:
         """When it is due; raise `InvalidScheduleError` where the row cannot be read."""
-        return spec_from(self.__dict__)
+        shared = {name: getattr(self, name) for name in SHARED}
+        if self.cron:
+            return Cron(self.cron, self.time_zone, **shared)
+        return Every(seconds=self.every_seconds or 0, **shared)
 
     def shown(self, due_time: datetime) -> datetime:
         """Return a due time as its job sees it: that of a cron text in its zone, else in UTC."""
