@@ -107,7 +107,7 @@ def _is_over(message: IncomingAnswer, job: Job, before: Any) -> bool:
 
 def number_part(answer: Answer, job: Job) -> None:
     """Give a response without a name that is about to be accepted its own name."""
-    unnamed = answer.kind == AnswerKind.RESPONSE and answer.part == UNNAMED
+    unnamed = answer.part == UNNAMED and is_part(answer, job)
     if unnamed and isinstance(job.expects, int):
         answer.part = parts.counted_name(len(parts_in(job)) + 1)
 
