@@ -11,8 +11,6 @@ from hipq_django.domain.states import AnswerKind, AnswerStatus, State
 from hipq_django.engines import engine_for
 from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Answer, Attempt, Job
-from hipq_django.signals import job_finished, send_after_commit
-from hipq_django.transitions.outcomes import note_ended
 
 
 def apply_by_status(answer: Answer, job: Job, now: datetime) -> None:
@@ -36,7 +34,7 @@ def apply(answer: Answer, job: Job, now: datetime) -> None:
     elif answer.part and not aggregation.is_complete(job):
         return
     elif not has_response_handler(job):
-        _finish(job, aggregation.response_of(answer, job), now)
+        transitions.succeed(job, aggregation.response_of(answer, job), now)
     elif job.state == State.RUNNING:
         transitions.mark_answered([job], now, job.using)
     else:
@@ -60,12 +58,6 @@ def _fail(job: Job, error: Any, now: datetime) -> None:
     if job.has_pending_answer:  # by this error, which is processed here
         transitions.clear_pending_answer(job)
     transitions.fail([job], Attempt.Kind.ANSWERED, {job.pk: error}, now, job.using)
-
-
-def _finish(job: Job, response: Any, now: datetime) -> None:
-    transitions.move(job, State.FINAL, transitions.success_values(response), now)
-    note_ended([job.pk], job.using)
-    send_after_commit(job_finished, [job], job.using)
 
 
 def _retry_with_response(job: Job, now: datetime) -> None:

@@ -26,11 +26,12 @@ from django.db.models.lookups import StartsWith
 from hipq_django.database.locks import locked
 from hipq_django.domain.drafts import IncomingAnswer
 from hipq_django.domain.ordering import MAX_RANK
-from hipq_django.domain.states import NONE, Phase, State
+from hipq_django.domain.states import State
 from hipq_django.domain.suspects import SUSPECT
 from hipq_django.domain.throttling import RunningJob
 from hipq_django.engines.rows import is_same
 from hipq_django.engines.values import (
+    CLAIMED,
     FIRST,
     ClaimRequest,
     Concluded,
@@ -217,17 +218,12 @@ class Engine:
         for (timeout, prefetched), ids in groups.items():
             rows = Job.objects.using(self.using).filter(worker.is_live(), pk__in=ids)
             claimed += rows.waiting().update(
-                state=State.RUNNING,
-                error=NONE,
+                **CLAIMED,
                 worker=worker,
                 last_worker_id=worker.pk,
-                phase=Phase.REQUEST,
                 attempt=F("attempt") + 1,
                 deadline=now + timedelta(seconds=timeout),
                 prefetched=prefetched,
-                progress=0,
-                progress_message=NONE,
-                extended_seconds=0,
                 update_time=now,
             )
         return claimed

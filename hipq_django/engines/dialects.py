@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,3 +58,13 @@ SQLITE = Dialect(
     by_key="",
     lock="",
 )
+
+
+def literal(value: Any) -> str:
+    """Return a value of a job as SQL."""
+    return f"'{value!s}'" if isinstance(value, str) else json.dumps(value)
+
+
+def assignments(values: Mapping[str, Any]) -> str:
+    """Return the values that an UPDATE writes as SQL."""
+    return ", ".join(f"{name} = {literal(value)}" for name, value in values.items())

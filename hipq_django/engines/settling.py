@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from functools import cache
 
-from hipq_django.engines.dialects import Dialect
+from hipq_django.domain.states import State
+from hipq_django.engines.dialects import Dialect, literal
 from hipq_django.engines.functions import ServerFunction
+from hipq_django.engines.values import SUCCEEDED
 
-# A job whose type has a response handler waits for that one now; else it is final.
-_SETTLED = (
-    "state = CASE WHEN v.handled THEN j.state ELSE 'final' END, "
-    "outcome = CASE WHEN v.handled THEN j.outcome ELSE 'succeeded' END, "
-    "result = CASE WHEN v.handled THEN j.result ELSE v.result END, "
-    "progress = CASE WHEN v.handled THEN j.progress ELSE 100 END, "
-    "has_pending_answer = v.handled, update_time = %s"
-)
+
+def _changes() -> str:
+    """Return what a response writes: its job waits for its response handler, or has succeeded."""
+    waits = {"has_pending_answer": "true"}
+    done = {name: literal(value) for name, value in {"state": State.FINAL, **SUCCEEDED}.items()}
+    cases = [
+        f"{name} = CASE WHEN v.handled THEN {waits.get(name, f'j.{name}')} ELSE {value} END"
+        for name, value in {**done, "result": "v.result"}.items()
+    ]
+    return ", ".join([*cases, "update_time = %s"])
+
 
 _LIVE = (
     "{0}.job_type_id = (SELECT t.id FROM hipq_jobtype t WHERE t.instance = %s AND t.name = %s) "
@@ -58,7 +63,7 @@ def update_statement(dialect: Dialect, place: str) -> str:
 
 
 def _update(responses: str, place: str) -> str:
-    return f"UPDATE hipq_job AS j SET {_SETTLED} FROM {responses} v WHERE {place} AND {_WAITS}"
+    return f"UPDATE hipq_job AS j SET {_changes()} FROM {responses} v WHERE {place} AND {_WAITS}"
 
 
 _GIVEN = "id, job_id, job_key, attempt, (SELECT queue_id FROM hipq_job WHERE id = job_id)"

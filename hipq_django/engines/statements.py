@@ -6,9 +6,11 @@ from collections.abc import Collection, Iterable
 from functools import cache
 
 from hipq_django.domain.ordering import MAX_RANK
+from hipq_django.domain.serialization import encode_json
 from hipq_django.domain.signature import PUT_BACK
+from hipq_django.domain.states import NONE
 from hipq_django.domain.suspects import LOST, SUSPECT
-from hipq_django.engines.dialects import POSTGRESQL, Dialect
+from hipq_django.engines.dialects import POSTGRESQL, Dialect, assignments
 from hipq_django.engines.functions import ServerFunction
 from hipq_django.engines.rows import (
     ALL_COLUMNS,
@@ -20,6 +22,7 @@ from hipq_django.engines.rows import (
     QUEUE_COLUMNS,
 )
 from hipq_django.engines.settling import SETTLE_BY_ATTEMPT, SETTLE_BY_KEY
+from hipq_django.engines.values import CLAIMED, SUCCEEDED
 
 IN_STATE_BY_KEY = "hipq_job.state || '' = '{}'"
 """The row is in this state, in a form that no partial index matches.
@@ -28,17 +31,10 @@ A row is looked up by its primary key. By its statistics, which a queue outruns,
 rather go through all rows in the state: those of other workers, and the dead ones.
 """
 
-FINAL = (
-    "state = 'final', outcome = 'succeeded', result = v.result, worker_id = NULL, "
-    "phase = 'NONE', has_pending_answer = false, progress = 100, update_time = %s"
-)
+UNOWNED = "worker_id = NULL, phase = 'NONE'"
 
-CLAIMED = (
-    "worker_id = %s, last_worker_id = %s, update_time = %s, phase = 'request', "
-    "attempt = j.attempt + 1, "
-    "progress = 0, progress_message = 'NONE', extended_seconds = 0"
-)
-"""What a claim sets, beside state, deadline and what it was claimed for."""
+FINAL = f"state = 'final', {assignments(SUCCEEDED)}, result = v.result, {UNOWNED}, update_time = %s"
+
 CLAIMED_TYPES = ("bigint", "bigint", "timestamptz")
 
 IS_LIVE = "(SELECT w.state IN ('running', 'stopping') FROM hipq_worker w WHERE w.id = %s)"
@@ -287,6 +283,8 @@ def _claim_first(dialect: Dialect, head: str, misfit: str) -> str:
     so those that are left are sought, and the others are neither sorted nor numbered.
     """
     early = f"(SELECT found FROM {IS_EARLY.function}(job_key, job_type_id))"
+    first = "SELECT id FROM places ORDER BY turn, rank, id LIMIT %s"
+    is_ahead = f"j.id <> ALL (ARRAY({first}))"
     return f"""
         WITH head AS MATERIALIZED ({head}
         ), left_jobs AS MATERIALIZED (
@@ -298,11 +296,7 @@ def _claim_first(dialect: Dialect, head: str, misfit: str) -> str:
             SELECT id, turn, rank FROM head WHERE NOT EXISTS (SELECT 1 FROM left_jobs l
                 WHERE l.turn = head.turn AND (l.rank, l.id) <= (head.rank, head.id))
         )
-        UPDATE hipq_job j SET state = 'running', error = '"NONE"', {CLAIMED},
-            deadline = {_LATER}, prefetched = j.id <> ALL (ARRAY(
-                SELECT id FROM places ORDER BY turn, rank, id LIMIT %s))
-        WHERE j.id = ANY (ARRAY(SELECT id FROM places)) AND j.state || '' IN ('initial', 'retry')
-            AND {IS_LIVE}
+        {_claim("j.id = ANY (ARRAY(SELECT id FROM places))", _LATER, is_ahead)}
         RETURNING {_columns(dialect)}"""
 
 
@@ -326,29 +320,30 @@ answers that were not accepted.
 """
 
 
+def _claim(which: str, deadline: str, prefetched: str, rows: str = "") -> str:
+    """Return the UPDATE that claims those of the waiting jobs `which` that still wait."""
+    return f"""
+        UPDATE hipq_job AS j SET {_CLAIMED}, worker_id = %s, last_worker_id = %s, update_time = %s,
+            attempt = j.attempt + 1, deadline = {deadline}, prefetched = {prefetched}{rows}
+        WHERE {which} AND j.state || '' IN ('initial', 'retry') AND {IS_LIVE}"""
+
+
+_CLAIMED = assignments({**CLAIMED, "error": encode_json(NONE)})
+
+
 @cache
 def claim(dialect: Dialect) -> ServerFunction:
     """Plan: one look-up by primary key for each id of an array."""
-    text = f"""
-        UPDATE hipq_job j SET state = 'running', error = '"NONE"', {CLAIMED},
-            deadline = {_LATER},
-            prefetched = j.id <> ALL (%s::bigint[])
-        WHERE j.id = ANY (%s::bigint[]) AND j.state || '' IN ('initial', 'retry')
-            AND {IS_LIVE}
-        RETURNING j.id"""
+    update = _claim("j.id = ANY (%s::bigint[])", _LATER, "j.id <> ALL (%s::bigint[])")
     takes = (*CLAIMED_TYPES, "timestamptz", "bigint[]", "bigint[]", "bigint")
-    return ServerFunction("claim", takes, ("id bigint",), text)
+    return ServerFunction("claim", takes, ("id bigint",), f"{update} RETURNING j.id")
 
 
 @cache
 def claim_rows(dialect: Dialect) -> str:
     """Plan: a nested loop over the document, one look-up by primary key for each row."""
     columns = {"id": "bigint", "deadline": "timestamptz", "prefetched": "boolean"}
-    return f"""
-        UPDATE hipq_job AS j SET state = 'running', error = '"NONE"', {CLAIMED},
-            deadline = v.deadline, prefetched = v.prefetched
-        FROM {_rows(dialect, columns)} v
-        WHERE j.id = v.id AND j.state || '' IN ('initial', 'retry') AND {IS_LIVE}"""
+    return _claim("j.id = v.id", "v.deadline", "v.prefetched", f" FROM {_rows(dialect, columns)} v")
 
 
 def _write_batch(
@@ -415,7 +410,7 @@ def finish(dialect: Dialect) -> ServerFunction:
 @cache
 def park(dialect: Dialect) -> ServerFunction:
     """Plan: as `_write_batch`."""
-    changes = "worker_id = NULL, phase = 'NONE', expects = '[]', update_time = %s"
+    changes = f"{UNOWNED}, expects = '[]', update_time = %s"
     columns = {"id": "bigint", "attempt": "integer"}
     rows = _rows(dialect, columns)
     return _batch_function("park", _write_batch(dialect, rows, "running", changes))
@@ -515,8 +510,8 @@ def failures(dialect: Dialect) -> ServerFunction:
 @cache
 def conclude(dialect: Dialect) -> ServerFunction:
     """Plan: as `_write_batch`."""
-    changes = """
-            state = v.state, outcome = v.outcome, worker_id = NULL, phase = 'NONE',
+    changes = f"""
+            state = v.state, outcome = v.outcome, {UNOWNED},
             has_pending_answer = hipq_job.has_pending_answer AND v.state = 'retry',
             update_time = %s,
             scheduled_run_time = COALESCE(v.scheduled_run_time, hipq_job.scheduled_run_time),

@@ -1,4 +1,4 @@
-"""The arguments and results of engines. Plain values."""
+"""The arguments and results of engines, and the values that all of them write."""
 
 from __future__ import annotations
 
@@ -7,7 +7,25 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+from hipq_django.domain.states import NONE, Outcome, Phase, State
 from hipq_django.models import Job, Queue
+
+CLAIMED: dict[str, Any] = {
+    "state": State.RUNNING,
+    "error": NONE,
+    "phase": Phase.REQUEST,
+    "progress": 0.0,
+    "progress_message": NONE,
+    "extended_seconds": 0.0,
+}
+"""What each claim writes; worker, attempt and times differ."""
+
+SUCCEEDED: dict[str, Any] = {
+    "outcome": Outcome.SUCCEEDED,
+    "has_pending_answer": False,
+    "progress": 100.0,
+}
+"""What is written of each job that succeeds, besides its state and its result."""
 
 
 class QueueWork(NamedTuple):

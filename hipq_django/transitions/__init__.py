@@ -26,7 +26,7 @@ from hipq_django.transitions.outcomes import (
     mark_answered as mark_answered,
     move as move,
     move_all as move_all,
-    success_values as success_values,
+    succeed as succeed,
 )
 from hipq_django.transitions.ownership import (
     assign as assign,

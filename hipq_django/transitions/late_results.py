@@ -14,9 +14,8 @@ from hipq_django.database.locks import locked
 from hipq_django.domain.states import Phase, State
 from hipq_django.domain.throttling import fits
 from hipq_django.models import Attempt, Job, Queue, Worker
-from hipq_django.signals import job_finished, send_after_commit
 from hipq_django.transitions.history import attempt_of, record_attempts
-from hipq_django.transitions.outcomes import move, note_ended, success_values
+from hipq_django.transitions.outcomes import move, succeed
 from hipq_django.transitions.updates import rows_of
 from hipq_django.transitions.values import Claim, Failed, Result, Succeeded, Waits, WaitsFor
 
@@ -68,19 +67,13 @@ def _guessed(jobs: Iterable[Job], using: str) -> set[int]:
 
 def _write(result: Result, job: Job, worker: Worker, now: datetime) -> bool:
     if isinstance(result, Succeeded):
-        return _succeed(result, job, now)
+        succeed(job, result.value, now)
+        return True
     if isinstance(result, Failed):
         return _say_why(result, job, worker, now)
     if isinstance(result, Waits | WaitsFor):
         return _wait(result, job, now)
     return False
-
-
-def _succeed(result: Succeeded, job: Job, now: datetime) -> bool:
-    move(job, State.FINAL, success_values(result.value), now)
-    note_ended([job.pk], job.using)
-    send_after_commit(job_finished, [job], job.using)
-    return True
 
 
 def _say_why(result: Failed, job: Job, worker: Worker, now: datetime) -> bool:

@@ -17,14 +17,12 @@ from django.dispatch import Signal
 from hipq_django import events
 from hipq_django.domain.retries import MAX_LOSSES, class_names
 from hipq_django.domain.states import NONE, Outcome, State, steps_between
+from hipq_django.engines.values import SUCCEEDED
 from hipq_django.models import Answer, Attempt, Job
 from hipq_django.signals import finished_of_kind, job_failed, job_finished, send_after_commit
 from hipq_django.transitions.history import record_attempts
 from hipq_django.transitions.reports import log_lost_decision
 from hipq_django.transitions.updates import UNOWNED, chunks, rows_of, set_values, update_each
-
-DONE = 100.0
-"""The progress of a job that succeeded, in percent."""
 
 
 def move(job: Job, new: State, values: Mapping[str, Any], now: datetime) -> None:
@@ -73,11 +71,24 @@ def finish_locked(ended: Sequence[tuple[Job, Any]], now: datetime, using: str) -
     if not ended:
         return
     results = {job.pk: {"result": result} for job, result in ended}
+    update_each(using, results, **final_values(Outcome.SUCCEEDED, now))
+    note_succeeded(results, ended, now, using)
+
+
+def succeed(job: Job, result: Any, now: datetime) -> None:
+    """Make a locked live job final with a result that comes from elsewhere, or late."""
+    move(job, State.FINAL, {**SUCCEEDED, "error": NONE, "result": result}, now)
+    note_ended([job.pk], job.using)
+    send_after_commit(job_finished, [job], job.using)
+
+
+def note_succeeded(
+    ids: Collection[int], ended: Iterable[tuple[Job, Any]], now: datetime, using: str
+) -> None:
+    """Tell of jobs that have succeeded, each with its result."""
+    note_ended(ids, using)
     values = final_values(Outcome.SUCCEEDED, now)
-    update_each(using, results, **values)
-    note_ended(results, using)
-    written = ((job, {**values, "result": result}) for job, result in ended)
-    announce(job_finished, written, using)
+    announce(job_finished, ((job, {**values, "result": result}) for job, result in ended), using)
 
 
 def mark_answered(jobs: Sequence[Job], now: datetime, using: str) -> None:
@@ -158,15 +169,10 @@ def lose_decisions(jobs: Sequence[Job], now: datetime, using: str) -> set[int]:
 
 def final_values(outcome: Outcome | str, now: datetime) -> dict[str, Any]:
     """Return the values of a job that ended."""
-    values = {"state": State.FINAL, "outcome": outcome, "has_pending_answer": False}
-    done = {"progress": DONE} if outcome == Outcome.SUCCEEDED else {}
-    return {**values, **done, "update_time": now, **UNOWNED}
-
-
-def success_values(result: Any) -> dict[str, Any]:
-    """Return the values, besides its state, of a job that succeeded by an answer, or late."""
-    values = {"outcome": Outcome.SUCCEEDED, "error": NONE, "result": result, "progress": DONE}
-    return {**values, "has_pending_answer": False}
+    values = {"outcome": outcome, "has_pending_answer": False}
+    if outcome == Outcome.SUCCEEDED:
+        values = SUCCEEDED
+    return {"state": State.FINAL, **values, "update_time": now, **UNOWNED}
 
 
 def failed_values(error: Any) -> dict[str, Any]:

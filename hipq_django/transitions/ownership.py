@@ -12,10 +12,10 @@ from django.db.models import Case, F, Q, When
 
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import worker_transaction
-from hipq_django.domain.states import NONE, Phase, State
+from hipq_django.domain.states import Phase, State
 from hipq_django.engines import engine_for
 from hipq_django.engines.rows import write_claim
-from hipq_django.engines.values import ClaimRequest, DeclaredLostError
+from hipq_django.engines.values import CLAIMED, ClaimRequest, DeclaredLostError
 from hipq_django.models import Job, Queue, Worker
 from hipq_django.transitions.edits import first_opening, next_time
 from hipq_django.transitions.updates import UNOWNED, chunks, rows_of, update_each
@@ -56,10 +56,8 @@ def claim_due(
 
 def mark_claimed(jobs: Sequence[Job], worker: Worker, now: datetime, room: int) -> None:
     """Bring the copies of claimed jobs up to date."""
-    values = {"state": State.RUNNING, "error": NONE, "worker_id": worker.pk, "update_time": now}
-    values["last_worker_id"] = worker.pk
-    values |= {"progress": 0.0, "progress_message": NONE, "extended_seconds": 0.0}
-    values["phase"] = Phase.REQUEST
+    own = {"worker_id": worker.pk, "last_worker_id": worker.pk, "update_time": now}
+    values = {**CLAIMED, **own}
     write_claim(jobs[:room], {**values, "prefetched": False}, worker)
     write_claim(jobs[room:], {**values, "prefetched": True}, worker)
     deadlines = {timeout: now + timedelta(seconds=timeout) for timeout in {j.timeout for j in jobs}}

@@ -19,6 +19,7 @@ from hipq_django.transitions.outcomes import (
     final_values,
     note_ended,
     note_given_up,
+    note_succeeded,
 )
 from hipq_django.transitions.ownership import mark_claimed
 from hipq_django.transitions.row_by_row import persist_with_care
@@ -113,10 +114,8 @@ def _finished(results: Iterable[Succeeded]) -> list[Finished]:
 def _announce_succeeded(
     results: Sequence[Succeeded], final: set[int], using: str, now: datetime
 ) -> None:
-    note_ended(final, using)
-    values = final_values(Outcome.SUCCEEDED, now)
-    written = ((r.claim.job, {**values, "result": r.value}) for r in results if r.claim.id in final)
-    announce(job_finished, written, using)
+    ended = ((r.claim.job, r.value) for r in results if r.claim.id in final)
+    note_succeeded(final, ended, now, using)
 
 
 def _fail(batch: _Batch, worker: Worker, now: datetime) -> set[int]:

@@ -28,6 +28,7 @@ from hipq_django.transitions.outcomes import (
     final_values,
     note_ended,
     note_given_up,
+    note_succeeded,
 )
 from hipq_django.transitions.ownership import put_back, release
 from hipq_django.transitions.updates import UNOWNED, chunks, rows_of, set_values, update_each
@@ -155,11 +156,8 @@ def _wait(expected: Mapping[int, Expects], using: str, now: datetime) -> None:
 
 def _succeed(results: Sequence[Succeeded], using: str, now: datetime) -> None:
     values = {r.claim.id: {"result": r.value} for r in results}
-    same = final_values(Outcome.SUCCEEDED, now)
-    update_each(using, values, **same)
-    note_ended(values, using)
-    written = ((r.claim.job, {**same, "result": r.value}) for r in results)
-    announce(job_finished, written, using)
+    update_each(using, values, **final_values(Outcome.SUCCEEDED, now))
+    note_succeeded(values, ((r.claim.job, r.value) for r in results), now, using)
 
 
 def _snooze(results: Sequence[Snoozed], using: str, now: datetime) -> None:

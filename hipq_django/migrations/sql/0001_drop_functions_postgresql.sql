@@ -14,19 +14,19 @@ DROP FUNCTION hipq_due_5d8e76d3
 
 -- next statement
 
-DROP FUNCTION hipq_claim_due_1c855a71
+DROP FUNCTION hipq_claim_due_9ffcfc5c
 
 -- next statement
 
-DROP FUNCTION hipq_claim_fitting_81b00f13
+DROP FUNCTION hipq_claim_fitting_26774035
 
 -- next statement
 
-DROP FUNCTION hipq_claim_570a76a7
+DROP FUNCTION hipq_claim_48ba31bd
 
 -- next statement
 
-DROP FUNCTION hipq_finish_a52ba1ae
+DROP FUNCTION hipq_finish_21dc8b13
 
 -- next statement
 
@@ -70,8 +70,8 @@ DROP FUNCTION hipq_enqueue_with_extra_bbf39640
 
 -- next statement
 
-DROP FUNCTION hipq_settle_by_key_5c5b52ae
+DROP FUNCTION hipq_settle_by_key_2740615c
 
 -- next statement
 
-DROP FUNCTION hipq_settle_by_attempt_92927457
+DROP FUNCTION hipq_settle_by_attempt_a58b56b1

@@ -70,7 +70,7 @@ END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_claim_due_1c855a71(bigint[], bigint[], bigint[], bigint[], timestamptz, integer, integer, bigint, bigint, timestamptz, timestamptz, bigint, bigint) RETURNS TABLE (id hipq_job.id%TYPE, queue_id hipq_job.queue_id%TYPE, job_type_id hipq_job.job_type_id%TYPE, job_data hipq_job.job_data%TYPE, job_key hipq_job.job_key%TYPE, state hipq_job.state%TYPE, timeout hipq_job.timeout%TYPE, error hipq_job.error%TYPE, attempt hipq_job.attempt%TYPE, scheduled_run_time bigint, priority hipq_job.priority%TYPE, throttle_factor hipq_job.throttle_factor%TYPE, time_windows hipq_job.time_windows%TYPE, rank hipq_job.rank%TYPE, has_pending_answer hipq_job.has_pending_answer%TYPE, origin_id hipq_job.origin_id%TYPE, create_time bigint, due_time bigint)
+CREATE FUNCTION hipq_claim_due_9ffcfc5c(bigint[], bigint[], bigint[], bigint[], timestamptz, integer, integer, bigint, bigint, timestamptz, timestamptz, bigint, bigint) RETURNS TABLE (id hipq_job.id%TYPE, queue_id hipq_job.queue_id%TYPE, job_type_id hipq_job.job_type_id%TYPE, job_data hipq_job.job_data%TYPE, job_key hipq_job.job_key%TYPE, state hipq_job.state%TYPE, timeout hipq_job.timeout%TYPE, error hipq_job.error%TYPE, attempt hipq_job.attempt%TYPE, scheduled_run_time bigint, priority hipq_job.priority%TYPE, throttle_factor hipq_job.throttle_factor%TYPE, time_windows hipq_job.time_windows%TYPE, rank hipq_job.rank%TYPE, has_pending_answer hipq_job.has_pending_answer%TYPE, origin_id hipq_job.origin_id%TYPE, create_time bigint, due_time bigint)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET lock_timeout = '100ms' AS $$
 #variable_conflict use_column
 BEGIN
@@ -96,17 +96,16 @@ LIMIT $7
     SELECT id, turn, rank FROM head WHERE NOT EXISTS (SELECT 1 FROM left_jobs l
         WHERE l.turn = head.turn AND (l.rank, l.id) <= (head.rank, head.id))
 )
-UPDATE hipq_job j SET state = 'running', error = '"NONE"', worker_id = $8, last_worker_id = $9, update_time = $10, phase = 'request', attempt = j.attempt + 1, progress = 0, progress_message = 'NONE', extended_seconds = 0,
-    deadline = ($11::timestamptz + j.timeout * interval '1 second'), prefetched = j.id <> ALL (ARRAY(
-        SELECT id FROM places ORDER BY turn, rank, id LIMIT $12))
-WHERE j.id = ANY (ARRAY(SELECT id FROM places)) AND j.state || '' IN ('initial', 'retry')
-    AND (SELECT w.state IN ('running', 'stopping') FROM hipq_worker w WHERE w.id = $13)
+
+UPDATE hipq_job AS j SET state = 'running', error = '"NONE"', phase = 'request', progress = 0.0, progress_message = 'NONE', extended_seconds = 0.0, worker_id = $8, last_worker_id = $9, update_time = $10,
+    attempt = j.attempt + 1, deadline = ($11::timestamptz + j.timeout * interval '1 second'), prefetched = j.id <> ALL (ARRAY(SELECT id FROM places ORDER BY turn, rank, id LIMIT $12))
+WHERE j.id = ANY (ARRAY(SELECT id FROM places)) AND j.state || '' IN ('initial', 'retry') AND (SELECT w.state IN ('running', 'stopping') FROM hipq_worker w WHERE w.id = $13)
 RETURNING j.id, j.queue_id, j.job_type_id, j.job_data, j.job_key, j.state, j.timeout, j.error, j.attempt, (EXTRACT(EPOCH FROM j.scheduled_run_time) * 1000000)::bigint, j.priority, j.throttle_factor, j.time_windows, j.rank, j.has_pending_answer, j.origin_id, (EXTRACT(EPOCH FROM j.create_time) * 1000000)::bigint, (EXTRACT(EPOCH FROM j.due_time) * 1000000)::bigint;
 END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_claim_fitting_81b00f13(bigint[], bigint, bigint, bigint, timestamptz, integer, bigint, bigint, bigint, bigint, timestamptz, bigint, bigint, timestamptz, timestamptz, bigint, bigint) RETURNS TABLE (id hipq_job.id%TYPE, queue_id hipq_job.queue_id%TYPE, job_type_id hipq_job.job_type_id%TYPE, job_data hipq_job.job_data%TYPE, job_key hipq_job.job_key%TYPE, state hipq_job.state%TYPE, timeout hipq_job.timeout%TYPE, error hipq_job.error%TYPE, attempt hipq_job.attempt%TYPE, scheduled_run_time bigint, priority hipq_job.priority%TYPE, throttle_factor hipq_job.throttle_factor%TYPE, time_windows hipq_job.time_windows%TYPE, rank hipq_job.rank%TYPE, has_pending_answer hipq_job.has_pending_answer%TYPE, origin_id hipq_job.origin_id%TYPE, create_time bigint, due_time bigint)
+CREATE FUNCTION hipq_claim_fitting_26774035(bigint[], bigint, bigint, bigint, timestamptz, integer, bigint, bigint, bigint, bigint, timestamptz, bigint, bigint, timestamptz, timestamptz, bigint, bigint) RETURNS TABLE (id hipq_job.id%TYPE, queue_id hipq_job.queue_id%TYPE, job_type_id hipq_job.job_type_id%TYPE, job_data hipq_job.job_data%TYPE, job_key hipq_job.job_key%TYPE, state hipq_job.state%TYPE, timeout hipq_job.timeout%TYPE, error hipq_job.error%TYPE, attempt hipq_job.attempt%TYPE, scheduled_run_time bigint, priority hipq_job.priority%TYPE, throttle_factor hipq_job.throttle_factor%TYPE, time_windows hipq_job.time_windows%TYPE, rank hipq_job.rank%TYPE, has_pending_answer hipq_job.has_pending_answer%TYPE, origin_id hipq_job.origin_id%TYPE, create_time bigint, due_time bigint)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET lock_timeout = '100ms' AS $$
 #variable_conflict use_column
 BEGIN
@@ -135,38 +134,34 @@ FROM hipq_queue q WHERE q.id = $7 AND NOT q.paused AND q.throttle_limit >= 1
     SELECT id, turn, rank FROM head WHERE NOT EXISTS (SELECT 1 FROM left_jobs l
         WHERE l.turn = head.turn AND (l.rank, l.id) <= (head.rank, head.id))
 )
-UPDATE hipq_job j SET state = 'running', error = '"NONE"', worker_id = $12, last_worker_id = $13, update_time = $14, phase = 'request', attempt = j.attempt + 1, progress = 0, progress_message = 'NONE', extended_seconds = 0,
-    deadline = ($15::timestamptz + j.timeout * interval '1 second'), prefetched = j.id <> ALL (ARRAY(
-        SELECT id FROM places ORDER BY turn, rank, id LIMIT $16))
-WHERE j.id = ANY (ARRAY(SELECT id FROM places)) AND j.state || '' IN ('initial', 'retry')
-    AND (SELECT w.state IN ('running', 'stopping') FROM hipq_worker w WHERE w.id = $17)
+
+UPDATE hipq_job AS j SET state = 'running', error = '"NONE"', phase = 'request', progress = 0.0, progress_message = 'NONE', extended_seconds = 0.0, worker_id = $12, last_worker_id = $13, update_time = $14,
+    attempt = j.attempt + 1, deadline = ($15::timestamptz + j.timeout * interval '1 second'), prefetched = j.id <> ALL (ARRAY(SELECT id FROM places ORDER BY turn, rank, id LIMIT $16))
+WHERE j.id = ANY (ARRAY(SELECT id FROM places)) AND j.state || '' IN ('initial', 'retry') AND (SELECT w.state IN ('running', 'stopping') FROM hipq_worker w WHERE w.id = $17)
 RETURNING j.id, j.queue_id, j.job_type_id, j.job_data, j.job_key, j.state, j.timeout, j.error, j.attempt, (EXTRACT(EPOCH FROM j.scheduled_run_time) * 1000000)::bigint, j.priority, j.throttle_factor, j.time_windows, j.rank, j.has_pending_answer, j.origin_id, (EXTRACT(EPOCH FROM j.create_time) * 1000000)::bigint, (EXTRACT(EPOCH FROM j.due_time) * 1000000)::bigint;
 END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_claim_570a76a7(bigint, bigint, timestamptz, timestamptz, bigint[], bigint[], bigint) RETURNS TABLE (id bigint)
+CREATE FUNCTION hipq_claim_48ba31bd(bigint, bigint, timestamptz, timestamptz, bigint[], bigint[], bigint) RETURNS TABLE (id bigint)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET lock_timeout = '100ms' AS $$
 #variable_conflict use_column
 BEGIN
-RETURN QUERY UPDATE hipq_job j SET state = 'running', error = '"NONE"', worker_id = $1, last_worker_id = $2, update_time = $3, phase = 'request', attempt = j.attempt + 1, progress = 0, progress_message = 'NONE', extended_seconds = 0,
-    deadline = ($4::timestamptz + j.timeout * interval '1 second'),
-    prefetched = j.id <> ALL ($5::bigint[])
-WHERE j.id = ANY ($6::bigint[]) AND j.state || '' IN ('initial', 'retry')
-    AND (SELECT w.state IN ('running', 'stopping') FROM hipq_worker w WHERE w.id = $7)
-RETURNING j.id;
+RETURN QUERY UPDATE hipq_job AS j SET state = 'running', error = '"NONE"', phase = 'request', progress = 0.0, progress_message = 'NONE', extended_seconds = 0.0, worker_id = $1, last_worker_id = $2, update_time = $3,
+    attempt = j.attempt + 1, deadline = ($4::timestamptz + j.timeout * interval '1 second'), prefetched = j.id <> ALL ($5::bigint[])
+WHERE j.id = ANY ($6::bigint[]) AND j.state || '' IN ('initial', 'retry') AND (SELECT w.state IN ('running', 'stopping') FROM hipq_worker w WHERE w.id = $7) RETURNING j.id;
 END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_finish_a52ba1ae(bigint[], integer[], jsonb, boolean[], integer, timestamptz, bigint) RETURNS TABLE (id bigint)
+CREATE FUNCTION hipq_finish_21dc8b13(bigint[], integer[], jsonb, boolean[], integer, timestamptz, bigint) RETURNS TABLE (id bigint)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_nestloop = off SET enable_seqscan = off SET lock_timeout = '20ms' AS $$
 #variable_conflict use_column
 BEGIN
 RETURN QUERY WITH v AS (SELECT * FROM ROWS FROM (unnest($1::bigint[]), unnest($2::integer[]),
 jsonb_array_elements($3::jsonb), unnest($4::boolean[]))
 AS v(id, attempt, result, is_request) LIMIT $5)
-UPDATE hipq_job SET state = 'final', outcome = 'succeeded', result = v.result, worker_id = NULL, phase = 'NONE', has_pending_answer = false, progress = 100, update_time = $6 FROM v
+UPDATE hipq_job SET state = 'final', outcome = 'succeeded', has_pending_answer = false, progress = 100.0, result = v.result, worker_id = NULL, phase = 'NONE', update_time = $6 FROM v
 WHERE hipq_job.id = v.id AND hipq_job.id = ANY (ARRAY(SELECT id FROM v)) AND hipq_job.state || '' = 'running'
     AND hipq_job.attempt = v.attempt AND hipq_job.worker_id = $7 AND NOT (hipq_job.has_pending_answer AND v.is_request)
 RETURNING hipq_job.id;
@@ -324,22 +319,22 @@ END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_settle_by_key_5c5b52ae(jsonb) RETURNS jsonb
+CREATE FUNCTION hipq_settle_by_key_2740615c(jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE found jsonb;
 BEGIN
-WITH done AS (UPDATE hipq_job AS j SET state = CASE WHEN v.handled THEN j.state ELSE 'final' END, outcome = CASE WHEN v.handled THEN j.outcome ELSE 'succeeded' END, result = CASE WHEN v.handled THEN j.result ELSE v.result END, progress = CASE WHEN v.handled THEN j.progress ELSE 100 END, has_pending_answer = v.handled, update_time = ($1 ->> 0)::timestamptz FROM (SELECT ($1 ->> 1)::text::text AS job_key, ($1 ->> 2)::text::text AS message_id, ($1 ->> 3)::jsonb::jsonb AS result, ($1 ->> 4)::boolean::boolean AS handled) v WHERE j.job_type_id = (SELECT t.id FROM hipq_jobtype t WHERE t.instance = ($1 ->> 5)::text AND t.name = ($1 ->> 6)::text) AND j.job_key = v.job_key AND NOT (j.state = 'final') AND NOT (j.job_key = 'NONE') AND j.state || '' = 'running' AND j.phase = 'NONE' AND NOT j.has_pending_answer AND j.expects = '[]' AND (SELECT 1 FROM hipq_answer a WHERE a.job_id = j.id LIMIT 1) IS NULL RETURNING j.id, j.job_key, j.attempt, v.message_id, v.result) INSERT INTO hipq_answer (instance, job_type, part, kind, problem, status, receive_time, job_id, job_key, attempt, message_id, payload) SELECT ($1 ->> 7)::text, ($1 ->> 8)::text, '', 'response', 'NONE', 'accepted', ($1 ->> 9)::timestamptz, done.* FROM done RETURNING jsonb_build_array(id, job_id, job_key, attempt, (SELECT queue_id FROM hipq_job WHERE id = job_id)) INTO found;
+WITH done AS (UPDATE hipq_job AS j SET state = CASE WHEN v.handled THEN j.state ELSE 'final' END, outcome = CASE WHEN v.handled THEN j.outcome ELSE 'succeeded' END, has_pending_answer = CASE WHEN v.handled THEN true ELSE false END, progress = CASE WHEN v.handled THEN j.progress ELSE 100.0 END, result = CASE WHEN v.handled THEN j.result ELSE v.result END, update_time = ($1 ->> 0)::timestamptz FROM (SELECT ($1 ->> 1)::text::text AS job_key, ($1 ->> 2)::text::text AS message_id, ($1 ->> 3)::jsonb::jsonb AS result, ($1 ->> 4)::boolean::boolean AS handled) v WHERE j.job_type_id = (SELECT t.id FROM hipq_jobtype t WHERE t.instance = ($1 ->> 5)::text AND t.name = ($1 ->> 6)::text) AND j.job_key = v.job_key AND NOT (j.state = 'final') AND NOT (j.job_key = 'NONE') AND j.state || '' = 'running' AND j.phase = 'NONE' AND NOT j.has_pending_answer AND j.expects = '[]' AND (SELECT 1 FROM hipq_answer a WHERE a.job_id = j.id LIMIT 1) IS NULL RETURNING j.id, j.job_key, j.attempt, v.message_id, v.result) INSERT INTO hipq_answer (instance, job_type, part, kind, problem, status, receive_time, job_id, job_key, attempt, message_id, payload) SELECT ($1 ->> 7)::text, ($1 ->> 8)::text, '', 'response', 'NONE', 'accepted', ($1 ->> 9)::timestamptz, done.* FROM done RETURNING jsonb_build_array(id, job_id, job_key, attempt, (SELECT queue_id FROM hipq_job WHERE id = job_id)) INTO found;
 RETURN found;
 END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_settle_by_attempt_92927457(jsonb) RETURNS jsonb
+CREATE FUNCTION hipq_settle_by_attempt_a58b56b1(jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE found jsonb;
 BEGIN
-WITH done AS (UPDATE hipq_job AS j SET state = CASE WHEN v.handled THEN j.state ELSE 'final' END, outcome = CASE WHEN v.handled THEN j.outcome ELSE 'succeeded' END, result = CASE WHEN v.handled THEN j.result ELSE v.result END, progress = CASE WHEN v.handled THEN j.progress ELSE 100 END, has_pending_answer = v.handled, update_time = ($1 ->> 0)::timestamptz FROM (SELECT ($1 ->> 1)::text::text AS job_key, ($1 ->> 2)::text::text AS message_id, ($1 ->> 3)::jsonb::jsonb AS result, ($1 ->> 4)::boolean::boolean AS handled) v WHERE j.id = ($1 ->> 5)::bigint AND j.attempt = ($1 ->> 6)::integer AND j.state || '' = 'running' AND j.phase = 'NONE' AND NOT j.has_pending_answer AND j.expects = '[]' AND (SELECT 1 FROM hipq_answer a WHERE a.job_id = j.id LIMIT 1) IS NULL RETURNING j.id, j.job_key, j.attempt, v.message_id, v.result) INSERT INTO hipq_answer (instance, job_type, part, kind, problem, status, receive_time, job_id, job_key, attempt, message_id, payload) SELECT ($1 ->> 7)::text, ($1 ->> 8)::text, '', 'response', 'NONE', 'accepted', ($1 ->> 9)::timestamptz, done.* FROM done RETURNING jsonb_build_array(id, job_id, job_key, attempt, (SELECT queue_id FROM hipq_job WHERE id = job_id)) INTO found;
+WITH done AS (UPDATE hipq_job AS j SET state = CASE WHEN v.handled THEN j.state ELSE 'final' END, outcome = CASE WHEN v.handled THEN j.outcome ELSE 'succeeded' END, has_pending_answer = CASE WHEN v.handled THEN true ELSE false END, progress = CASE WHEN v.handled THEN j.progress ELSE 100.0 END, result = CASE WHEN v.handled THEN j.result ELSE v.result END, update_time = ($1 ->> 0)::timestamptz FROM (SELECT ($1 ->> 1)::text::text AS job_key, ($1 ->> 2)::text::text AS message_id, ($1 ->> 3)::jsonb::jsonb AS result, ($1 ->> 4)::boolean::boolean AS handled) v WHERE j.id = ($1 ->> 5)::bigint AND j.attempt = ($1 ->> 6)::integer AND j.state || '' = 'running' AND j.phase = 'NONE' AND NOT j.has_pending_answer AND j.expects = '[]' AND (SELECT 1 FROM hipq_answer a WHERE a.job_id = j.id LIMIT 1) IS NULL RETURNING j.id, j.job_key, j.attempt, v.message_id, v.result) INSERT INTO hipq_answer (instance, job_type, part, kind, problem, status, receive_time, job_id, job_key, attempt, message_id, payload) SELECT ($1 ->> 7)::text, ($1 ->> 8)::text, '', 'response', 'NONE', 'accepted', ($1 ->> 9)::timestamptz, done.* FROM done RETURNING jsonb_build_array(id, job_id, job_key, attempt, (SELECT queue_id FROM hipq_job WHERE id = job_id)) INTO found;
 RETURN found;
 END $$

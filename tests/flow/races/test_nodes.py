@@ -14,7 +14,6 @@ import hipq_django as hipq
 from hipq_django import flow, transitions
 from hipq_django.conf.instances import get_instance
 from hipq_django.database.locks import locked
-from hipq_django.domain.states import State
 from hipq_django.flow.models import Alias, Wake
 from hipq_django.flow.runs import dispatching
 from hipq_django.maintenance import recovery
@@ -500,7 +499,7 @@ def all_are_ours(
     """Stand for the ends of jobs where nobody looks whose they are."""
     persisted = write(results, worker, now)
     for job in Job.objects.filter(pk__in=[r.claim.id for r in persisted.lost]):
-        transitions.move(job, State.FINAL, transitions.success_values(None), now)
+        transitions.succeed(job, None, now)
     return Persisted(list(results), [], [])
 
 
