@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from django.db import Error, connections
+from django.db import connections
 
 from hipq_django import events
 from hipq_django.answers.intake import Intake
@@ -48,7 +48,7 @@ class ConsumerProcess(RegisteredProcess):
         finally:
             self._close_source()
             self.heartbeat.close()
-            self._deregister()
+            self._announce(Worker.State.STOPPED)
 
     def stop(self) -> None:
         """Stop after the messages in flight; called again, exit at once: they are redelivered."""
@@ -154,10 +154,3 @@ class ConsumerProcess(RegisteredProcess):
     def _register(self) -> None:
         super()._register()
         events.info("consumer_started", consumer=self.name, source=self.settings.name)
-
-    def _deregister(self) -> None:
-        try:
-            self.worker.live_row().update(state=Worker.State.STOPPED)
-        except Error as error:
-            events.warning("not_deregistered", in_one_line(error), consumer=self.name)
-        events.info("consumer_stopped", consumer=self.name)

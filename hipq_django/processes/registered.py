@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Sequence, Sized
+from collections.abc import Callable, Sequence, Sized
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, ClassVar
@@ -52,7 +52,7 @@ class RegisteredProcess(ABC):
 
     @abstractmethod
     def _run(self) -> None:
-        """Register, work, sign off."""
+        """Register, work, deregister."""
 
     def stop(self) -> None:
         """Stop after everything in flight; called again, release that too."""
@@ -113,6 +113,21 @@ class RegisteredProcess(ABC):
 
     def _register_anew(self) -> None:
         self._register()
+
+    def _announce(self, state: Worker.State) -> None:
+        """Write and log how it ends."""
+        self.worker.state = state
+        self._try(lambda: bool(self.worker.live_row().update(state=state)))
+        fields: dict[str, Any] = {self.kind: self.name}
+        events.info(f"{self.kind}_{state.value}", **fields)
+
+    def _try(self, step: Callable[[], bool]) -> None:
+        """Do a step of the end, which comes all the same if it fails."""
+        try:
+            step()
+        except Error as error:
+            fields: dict[str, Any] = {self.kind: self.name}
+            events.warning("not_deregistered", in_one_line(error), **fields)
 
 
 def bury(instance: str, rows: Sequence[int]) -> None:

@@ -398,11 +398,6 @@ class WorkerProcess(RegisteredProcess):
             worker=self.name, away_seconds=round(self._outage.seconds), results=len(ids), jobs=ids,
         )  # fmt: skip
 
-    def _announce(self, state: Worker.State) -> None:
-        self.worker.state = state
-        self._try(lambda: bool(self.worker.live_row().update(state=state)))
-        events.info(f"worker_{state.value}", worker=self.name)
-
     def _persist(self) -> bool:
         if self._outage.is_on:
             self.heartbeat.beat()  # without results there is nothing else that asks the database
