@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from math import inf
 
 from django.db import connections
@@ -118,7 +119,7 @@ class Session:
             heartbeat_time=clock.now(self.config.database),
         )
         declared.sync(self.config.name)
-        self._firing, self._sweep = Firing(self.config), Sweep(self.config)
+        self.duties = self._make_duties()
         self.scheduler = BatchScheduler(self._worker, self.runner)
         return self
 
@@ -151,15 +152,24 @@ class Session:
         finally:
             self._runs = False
 
-    def _do_duties(self) -> int:
-        """Do once what a worker does at intervals; return how many rows moved.
+    def _make_duties(self) -> dict[str, Callable[[], int]]:
+        """Return the duties of `WorkerProcess` that concern jobs, in its order.
 
-        These are the duties of `WorkerProcess` that concern jobs, in its order; those that look
-        for other processes are left out, and each does all that there is to do.
+        Those that look for other processes are left out, and each does all that there is to do.
         """
-        moved = recovery.time_out_overdue(self.config) + early_answers.match_early(self.config)
-        moved += self._firing.run() + self._sweep.run_all() + companions.sweep(self.config)
-        return moved + reranking.continue_ranking(self.config)
+        config = self.config
+        return {
+            "time_out_overdue": partial(recovery.time_out_overdue, config),
+            "match_early": partial(early_answers.match_early, config),
+            "fire_schedules": Firing(config).run,
+            "release_held": Sweep(config).run_all,
+            "sweep_companions": partial(companions.sweep, config),
+            "continue_ranking": partial(reranking.continue_ranking, config),
+        }
+
+    def _do_duties(self) -> int:
+        """Do once what a worker does at intervals; return how many rows moved."""
+        return sum(do() for do in self.duties.values())
 
     def _run_jobs(self) -> bool:
         """Make passes until one finds nothing; return whether one has found something."""

@@ -13,6 +13,8 @@ from hipq_django.database import clock
 from hipq_django.dependencies import release
 from hipq_django.models import Job, Worker
 from hipq_django.testing import assert_enqueued, run_due_jobs
+from hipq_django.testing.running import Session
+from tests.concurrency.test_duties import Process
 from tests.declaring import Declare
 
 pytestmark = pytest.mark.django_db
@@ -209,3 +211,15 @@ def test_held_jobs_behind_a_page_that_cannot_go_on_are_found(declare: Declare) -
 
     last.refresh_from_db()
     assert last.outcome == "cancelled"
+
+
+OF_NO_USE = {
+    "recover_lost", "release_unconfirmed", "shut_dead_connections", "declare_schedules",
+    "retire_schedules", "expire_early", "find_strays", "forget_workers",
+}  # fmt: skip
+"""The duties of a worker that look for other processes, or for what is old."""
+
+
+def test_the_kit_does_each_duty_of_a_worker_that_is_of_use_in_a_test() -> None:
+    with Session() as session:
+        assert list(session.duties) == [name for name in Process().duties if name not in OF_NO_USE]
