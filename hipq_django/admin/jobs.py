@@ -27,7 +27,7 @@ from hipq_django.admin.job_columns import JobColumns
 from hipq_django.admin.job_edit import JobForm, edit, refusal
 from hipq_django.admin.job_panel import answers_panel, panel
 from hipq_django.admin.job_relations import candidates, relations
-from hipq_django.domain.states import NONE, WAITING, State
+from hipq_django.domain.states import NONE, WAITING
 from hipq_django.domain.validation import id_from
 from hipq_django.models import Answer, Job, JobType, Queue
 
@@ -88,7 +88,7 @@ def _with_key(jobs: Any, key: str) -> list[int]:
     types = list(JobType.objects.using(jobs.db).values_list("pk", flat=True))
     keyed = jobs.filter(job_type__in=types, job_key=key).keyed().order_by("-pk")
     found: list[int] = []
-    for part in (keyed.exclude(state=State.FINAL), keyed.final()):
+    for part in (keyed.live(), keyed.final()):
         found += part.values_list("pk", flat=True)[:MAX_FOUND]
     return found
 

@@ -13,7 +13,7 @@ from hipq_django.database.locks import first_for_key_share, locked
 from hipq_django.domain.drafts import IncomingAnswer
 from hipq_django.domain.states import NONE, AnswerStatus
 from hipq_django.job_types.registry import names_of
-from hipq_django.models import Answer, Job, JobType
+from hipq_django.models import Answer, Job
 from hipq_django.models.job import JobQuerySet
 
 
@@ -84,8 +84,7 @@ def under_name_of_job(message: IncomingAnswer, using: str) -> IncomingAnswer:
     names = names_of(message.instance, message.job_type)
     if len(names) == 1 or message.job_key == NONE:
         return message
-    types = JobType.objects.using(using).filter(instance=message.instance, name__in=names)
-    jobs = Job.objects.using(using).filter(job_type__in=types, job_key=message.job_key).keyed()
+    jobs = Job.objects.using(using).with_key(message.job_key, message.instance, names)
     of_job = jobs.select_related("job_type")
     found = of_job.live().first() or of_job.final().order_by("-pk").first()
     return replace(message, job_type=found.job_type.name) if found else message
@@ -114,8 +113,8 @@ def lock_final(message: IncomingAnswer | Answer, using: str) -> Job | None:
 
 
 def _jobs_with_key(message: IncomingAnswer | Answer, using: str) -> JobQuerySet:
-    types = JobType.objects.using(using).filter(instance=message.instance, name=message.job_type)
-    return Job.objects.using(using).filter(job_type__in=types, job_key=message.job_key).keyed()
+    jobs = Job.objects.using(using)
+    return jobs.with_key(message.job_key, message.instance, [message.job_type])
 
 
 def lock_job_by_id(pk: int, using: str) -> Job | None:

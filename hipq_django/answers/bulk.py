@@ -136,7 +136,7 @@ def _lock_live(keys: set[Key], batch: Batch) -> dict[Key, Job]:
     """
     types: dict[int, JobType] = {}
     for job_type, jobs in _with_keys(keys, batch):
-        ids = jobs.live().keyed().values_list("pk", flat=True)
+        ids = jobs.live().values_list("pk", flat=True)
         types |= dict.fromkeys(ids, job_type)
     found: dict[Key, Job] = {}
     for rows in chunks(batch.using, sorted(types)):
@@ -150,7 +150,7 @@ def _with_final(keys: set[Key], batch: Batch) -> set[Key]:
     """Return the keys that have a final job."""
     found: set[Key] = set()
     for job_type, jobs in _with_keys(keys, batch):
-        final = jobs.final().keyed().values_list("job_key", flat=True)
+        final = jobs.final().values_list("job_key", flat=True)
         found |= {(job_type.name, key) for key in final}
     return found
 
@@ -167,7 +167,7 @@ def _with_keys(keys: set[Key], batch: Batch) -> Iterator[tuple[JobType, JobQuery
         own = sorted(key for name, key in keys if name == job_type.name)
         for part in _parts(own, batch.using):
             jobs = Job.objects.using(batch.using).filter(job_type=job_type, job_key__in=part)
-            yield job_type, jobs
+            yield job_type, jobs.keyed()
 
 
 def _answered(ids: Sequence[int], using: str) -> set[int]:

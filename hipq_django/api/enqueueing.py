@@ -10,11 +10,11 @@ from typing import Any, Unpack, get_args
 
 from asgiref.sync import sync_to_async
 from django.core.exceptions import SynchronousOnlyOperation
-from django.db import IntegrityError, connections, transaction
+from django.db import connections, transaction
 
 from hipq_django.answers.cancelling import cancel_locked
 from hipq_django.api.building import Builder
-from hipq_django.api.keys import TRIES, check_distinct, holders, places_of, taken_by, under_key
+from hipq_django.api.keys import check_distinct, holders, places_of, taken_by, under_key
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import write_transaction
@@ -209,7 +209,7 @@ def create_following(
             builder.build(new, held=bool(follows and follows.is_held)) for new, follows in wanted
         ]
     if on_conflict == "return":
-        jobs = _insert_or_return(rows, builder)
+        jobs = under_key(_insert_or_return, _find_holders_again, rows, builder)
     else:
         check_distinct(rows)
         insert = partial(_insert_many, count=len(rows), by_key=True)
@@ -224,20 +224,14 @@ def create_following(
 
 def _insert_or_return(rows: Sequence[Job], builder: Builder) -> list[Job]:
     """Insert the rows whose keys are free; return all, in the places of others their holders."""
-    for _ in range(TRIES - 1):
-        chosen = _with_holders(rows, builder.using)
-        try:
-            _insert_many(_fresh(rows, chosen), builder, len(_fresh(rows, chosen)), by_key=True)
-        except IntegrityError:
-            continue  # somebody was quicker to take a key
-        return chosen
     chosen = _with_holders(rows, builder.using)
-    _insert_many(_fresh(rows, chosen), builder, len(_fresh(rows, chosen)), by_key=True)
+    fresh = [row for row, found in zip(rows, chosen, strict=True) if row is found]
+    _insert_many(fresh, builder, len(fresh), by_key=True)
     return chosen
 
 
-def _fresh(rows: Sequence[Job], chosen: Sequence[Job]) -> list[Job]:
-    return [row for row, found in zip(rows, chosen, strict=True) if row is found]
+def _find_holders_again(rows: Sequence[Job], builder: Builder) -> None:
+    """Do nothing: who was quicker to take a key is found by the next try."""
 
 
 def _with_holders(rows: Sequence[Job], using: str) -> list[Job]:

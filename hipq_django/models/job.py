@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
 from functools import partial
@@ -98,6 +98,11 @@ class JobQuerySet(models.QuerySet["Job"]):
     def keyed(self) -> JobQuerySet:
         """Jobs that have a key; written as in the indexes of keys, so that these serve."""
         return self.exclude(job_key=NONE)
+
+    def with_key(self, job_key: str, instance: str, names: Collection[str]) -> JobQuerySet:
+        """Jobs of an instance with a key, of a type by any of its names."""
+        types = JobType.objects.using(self.db).filter(instance=instance, name__in=names)
+        return self.filter(job_type__in=types, job_key=job_key).keyed()
 
     def holding(self, scope: str) -> JobQuerySet:
         """Jobs that keep others with their key away; written as in the unique indexes."""

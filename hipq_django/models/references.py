@@ -28,7 +28,6 @@ from hipq_django.exceptions import InvalidJobError
 from hipq_django.job_types.declaration import Declaration
 from hipq_django.job_types.registry import check_declared, names_of
 from hipq_django.models.job import Job, JobQuerySet
-from hipq_django.models.job_type import JobType
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -198,8 +197,7 @@ def jobs_with_key(which: Keyed, name: str, instance: str) -> JobQuerySet:
         raise InvalidJobError("job_key None names no job; give the job, or its key.")
     check_declared(instance, job_type, name)
     using, names = get_instance(instance).database, names_of(instance, job_type)
-    types = JobType.objects.using(using).filter(instance=instance, name__in=names)
-    return Job.objects.using(using).filter(job_type__in=types, job_key=job_key).keyed()
+    return Job.objects.using(using).with_key(job_key, instance, names)
 
 
 def _by_key(which: Keyed, name: str, instance: str) -> _Found:
