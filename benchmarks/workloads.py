@@ -339,13 +339,13 @@ WORKLOADS = (
         "W11",
         "A queue kept at its limit",
         "Limit 10, four workers, 400 jobs of weights 1 to 3 that take 0.25 s: the share of the "
-        "time in which the next job did not fit, and the greatest sum of weights ever in hand.",
+        "time in which the next job did not fit, and the greatest sum of weights ever in flight.",
         "share",
         {"jobs": 400, "seconds": 0.25, "workers": 4},
         {"jobs": 60, "seconds": 0.1, "workers": 4},
         (
             Figure("share", "share of the time at the limit", "", decimals=3),
-            Figure("most", "most in hand, of 10", "", more_is_better=False),
+            Figure("most", "most in flight, of 10", "", more_is_better=False),
         ),
     ),
     Workload(

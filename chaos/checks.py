@@ -99,7 +99,7 @@ def wrong_outcome(evidence: Evidence) -> Iterator[str]:
 
 
 def _was_killed_too_often(key: str, evidence: Evidence) -> bool:
-    """Whether so many workers were killed in a row with this job in hand that it may do it."""
+    """Whether so many workers were killed in a row with this job in flight that it may do it."""
     killed = {event.more["worker"] for event in evidence.named("killed")}
     ended = {event.attempt for event in evidence.of(key, "end")}
     begun = [event for event in evidence.of(key, "begin") if event.attempt not in ended]

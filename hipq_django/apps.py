@@ -25,13 +25,13 @@ class HipqConfig(AppConfig):
         """Connect what must run in every process."""
         from hipq_django import checks
         from hipq_django.database import clock
-        from hipq_django.dependencies.release import release_after
+        from hipq_django.dependencies.unholding import unhold_after
         from hipq_django.job_types.registry import add_finder
         from hipq_django.transitions.outcomes import watch
 
         checks.register()
         add_finder("django.tasks", _find_task)
-        watch(release_after)
+        watch(unhold_after)
         connection_created.connect(clock.measure_on_connect)
         for module in _modules_of_jobs():
             autodiscover_modules(module)

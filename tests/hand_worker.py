@@ -60,7 +60,7 @@ class HandWorker:
         return [claim.job for claim in self.claims[before:]]
 
     def execute(self) -> None:
-        """Run the code of all claims in hand; the results are saved by the next pass."""
+        """Run the code of all claims in flight; the results are saved by the next pass."""
         for claim in self.claims:
             self.batch.deliver(execute(claim))
         self.claims.clear()
@@ -72,7 +72,7 @@ class HandWorker:
         self.save()
         return claimed
 
-    def work_off(self) -> None:
+    def run_until_idle(self) -> None:
         """Claim, run and save until nothing is due."""
         while self.work():
             pass

@@ -14,7 +14,7 @@ from benchmarks.measuring.handlers import stamps
 from benchmarks.measuring.measurements import await_finished
 from benchmarks.measuring.postgres import analyze
 from benchmarks.measuring.workers import running
-from hipq_django.dependencies.release import release_after
+from hipq_django.dependencies.unholding import unhold_after
 from hipq_django.models import Job
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _needs(sizes: dict[str, Any]) -> Figures:
     took = []
     for _ in range(sizes["looks"]):
         began = time.perf_counter()
-        release_after([many[0].pk], "default")
+        unhold_after([many[0].pk], "default")
         took.append(time.perf_counter() - began)
     yield "look_ms", 1000 * median(took)
     yield "release_ms", _release_ms(sizes)

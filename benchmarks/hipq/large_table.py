@@ -35,7 +35,7 @@ def measure(runner: HipqRunner, sizes: dict[str, Any]) -> Figures:
     if waiting < sizes["future"] or final < sizes["final"]:
         _fill(max(sizes["final"] - final, 0), _due_now)
         if final < sizes["final"]:
-            yield from _work_off(runner, sizes["final"] - final)
+            yield from _drain(runner, sizes["final"] - final)
         _fill(sizes["future"] - waiting, _due_later)
         # In production autovacuum does this in the hours in which a table grows so large.
         with connection.cursor() as cursor:
@@ -58,7 +58,7 @@ def _due_later(number: int) -> hipq.NewJob:
     return hipq.NewJob("work", {"kind": "noop", "number": number}, scheduled_run_time=later)
 
 
-def _work_off(runner: HipqRunner, number: int) -> Figures:
+def _drain(runner: HipqRunner, number: int) -> Figures:
     """Do all jobs by one worker, and yield what became of its memory meanwhile."""
     drain = Drain.expected(number, 1)
     with running(runner.worker()) as workers:

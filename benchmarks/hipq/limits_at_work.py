@@ -85,7 +85,7 @@ def measure_share(runner: HipqRunner, sizes: dict[str, Any]) -> Figures:
     """W11: for which share of the time a queue with a limit and a backlog was full.
 
     Full means that the next job in strict order did not fit. `most` is the greatest sum of
-    factors that was ever in hand; above the limit it would be an error.
+    factors that was ever in flight; above the limit it would be an error.
     """
     notes = folder() / "spans"
     runner.enqueue_new(
@@ -119,7 +119,7 @@ def full_share(spans: list[Span], limit: float) -> float:
 
 
 def loads(spans: list[Span]) -> list[Span]:
-    """Return the stretches of time between events, each with the sum of the factors in hand."""
+    """Return the stretches of time between events, each with the sum of the factors in flight."""
     events = sorted([(b, f) for b, _, f in spans] + [(e, -f) for _, e, f in spans])
     load, history = 0.0, []
     for (at, change), (until, _) in pairwise(events):

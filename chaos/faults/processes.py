@@ -53,7 +53,7 @@ def suspend_for_long(stage: Stage) -> None:
 
 
 def _busiest(stage: Stage) -> subprocess.Popen[bytes]:
-    """Return a worker as soon as it has many jobs in hand; any of them if none ever has."""
+    """Return a worker as soon as it has many jobs in flight; any of them if none ever has."""
     with session(stage.database) as asked:
         found = await_row(asked, BUSY, BUSY_WITHIN_SECONDS)
     return (stage.fleet.of(_pid_of(found[0])) if found else None) or stage.a_worker()

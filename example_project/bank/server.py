@@ -35,7 +35,7 @@ class Bank(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}/payments"
 
     def take(self, payment: Payment) -> None:
-        """Take a payment in hand, unless it is there already, and return at once."""
+        """Take a payment, unless it is in flight already, and return at once."""
         request = self.ledger.take(payment)
         if request:
             Thread(target=self._work, args=(payment, request), daemon=True).start()
@@ -45,8 +45,8 @@ class Bank(ThreadingHTTPServer):
         logger.info("%s, request %s: %s", payment.order, request, behaviour.value)
         bodies = answers(behaviour, payment, request)
         time.sleep(duration(payment, self._seed, self._slowest_seconds))
-        # Out of hand before the call: once the shop knows the answer it may send the next order.
-        self.ledger.let_go(payment, charged=any("response" in body for body in bodies))
+        # Before the call: once the shop knows the answer it may send the next order.
+        self.ledger.release(payment, charged=any("response" in body for body in bodies))
         for body in bodies:
             call_back(payment.callback, body)
         self.ledger.finish()
@@ -66,10 +66,10 @@ class BankRequestHandler(BaseHTTPRequestHandler):
             self._reply(400, {"error": str(error)})
         else:
             self.server.take(payment)
-            self._reply(202, {"status": "in hand"})
+            self._reply(202, {"status": "accepted"})
 
     def do_GET(self) -> None:
-        """Tell what the bank has in hand and what it has done."""
+        """Tell what the bank has in flight and what it has done."""
         self._reply(200, self.server.ledger.report())
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name it is called by

@@ -74,15 +74,15 @@ def _after(jobs: JobQuerySet, kind: Attempt.Kind) -> int:
 
 
 def limit_of_the_bank() -> float:
-    """Return how much the bank may have in hand, weighted."""
+    """Return how much the bank may have in flight, weighted."""
     return float(Queue.objects.get(instance="default", name="bank").throttle_limit)
 
 
 def broken_promises(orders: Round, report: dict[str, int], limit: float) -> list[str]:
     """Return what is not as promised; nothing, if all is well."""
     broken = [f"Not settled: {name}." for name in orders.unsettled()]
-    if report["max_in_hand"] > limit >= 1:
-        broken.append(f"The bank had {report['max_in_hand']} in hand, {limit:g} are allowed.")
+    if report["max_in_flight"] > limit >= 1:
+        broken.append(f"The bank had {report['max_in_flight']} in flight, {limit:g} are allowed.")
     if report["charged"] != orders.paid():
         broken.append(f"{orders.paid()} orders are paid, {report['charged']} cards were charged.")
     if orders.count() >= ORDERS_FOR_ALL_CASES:

@@ -75,7 +75,7 @@ class SupplierRequestHandler(BaseHTTPRequestHandler):
         except (ValueError, KeyError, TypeError) as error:
             self._reply(400, {"error": repr(error)})
         else:
-            self._reply(202, {"status": "in hand"})
+            self._reply(202, {"status": "accepted"})
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name it is called by
         """Keep quiet about each HTTP request."""

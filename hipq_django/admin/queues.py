@@ -140,7 +140,7 @@ class QueueAdmin(HipqAdmin):
         if queue.paused:
             yield badge(gettext("paused"), "retry")
         if queue.throttler_problem != NONE:
-            yield badge(gettext("held"), "error")
+            yield badge(gettext("blocked"), "error")
             yield self._problem(queue)
         if not queue.is_ranked:
             yield badge(gettext("changing order"), "retry")
@@ -152,7 +152,7 @@ class QueueAdmin(HipqAdmin):
         yield from self.trend_badges(counts.trend, is_stuck=counts.is_stuck)
 
     def _problem(self, queue: Any) -> str:
-        """Return why a throttler holds the queue; it may quote what it was told of the jobs."""
+        """Return why a throttler blocks the queue; it may quote what it was told of the jobs."""
         if not getattr(queue, "shows_problem", False):
             return gettext("by a throttler; users who may view jobs see the reason")
         return Truncator(queue.throttler_problem).chars(300)

@@ -10,7 +10,7 @@ from django.db import transaction
 from hipq_django.conf.instances import get_instances
 from hipq_django.database.locks import locked
 from hipq_django.dependencies.needs import needs_of_jobs
-from hipq_django.dependencies.release import release
+from hipq_django.dependencies.unholding import unhold_or_cancel
 from hipq_django.domain.dependencies import FOLLOWED, MAX_AFTER, ON, verdict
 from hipq_django.domain.drafts import NewJob
 from hipq_django.domain.states import State
@@ -99,7 +99,7 @@ def _id_of(new: NewJob, job: object, elsewhere: Collection[str]) -> int:
 
 
 def link(jobs: Iterable[tuple[Job, Following | None]], using: str) -> None:
-    """Store what new jobs wait for; after the commit, look whether they can be released."""
+    """Store what new jobs wait for; after the commit, look whether they can go on."""
     links: list[Link] = []
     held: list[int] = []
     for job, follows in jobs:
@@ -119,7 +119,7 @@ def store(links: Sequence[Link], held: Sequence[int], using: str) -> None:
     be_told(using)
     if held:
         # Jobs that ended between the check and the commit did not see them.
-        transaction.on_commit(lambda: release(held, using), using=using, robust=True)
+        transaction.on_commit(lambda: unhold_or_cancel(held, using), using=using, robust=True)
 
 
 def check_stands_in(holder: Job, new: NewJob, follows: Following | None, using: str) -> None:

@@ -152,7 +152,7 @@ def _verdicts(
         verdicts = list(throttler(candidates))
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # sys.exit() in a throttler holds the queue only
+    except BaseException as error:  # sys.exit() in a throttler blocks the queue only
         raise ThrottlerError(f"throttler {name} raised {type(error).__name__}: {error}") from error
     if len(verdicts) != len(candidates):
         raise ThrottlerError(

@@ -1,4 +1,4 @@
-"""The SQL texts of the hot path. Each says which plan it expects."""
+"""The SQL texts of the engines. Each says which plan it expects."""
 
 from __future__ import annotations
 

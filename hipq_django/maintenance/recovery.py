@@ -191,10 +191,10 @@ def forget_workers(config: InstanceSettings) -> int:
     """Delete the rows of workers that ended a day ago and own no job; locked ones are left."""
     using = config.database
     old = clock.now(using) - WORKERS_KEPT
-    held = Job.objects.using(using).filter(worker=OuterRef("pk"))
+    owned = Job.objects.using(using).filter(worker=OuterRef("pk"))
     ended = Worker.objects.using(using).filter(instance=config.name, heartbeat_time__lt=old)
     ended = ended.exclude(state__in=Worker.LIVE)
-    ended = ended.filter(~Exists(held.running()), ~Exists(held.in_error()))
+    ended = ended.filter(~Exists(owned.running()), ~Exists(owned.in_error()))
     if not ended.exists():
         return 0
     with worker_transaction(using):

@@ -87,8 +87,8 @@ class JobQuerySet(models.QuerySet["Job"]):
         rather look for them in the whole table. By `queue_id`, because `queue` means the order of
         queues, which joins their rows.
         """
-        held = self.filter(worker__isnull=False)
-        running, errors = held.running(), held.in_error()
+        owned = self.filter(worker__isnull=False)
+        running, errors = owned.running(), owned.in_error()
         return running.order_by("queue_id", "deadline"), errors.order_by("queue_id", "id")
 
     def live(self) -> JobQuerySet:

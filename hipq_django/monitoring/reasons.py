@@ -204,7 +204,7 @@ def _held(job: Job, now: datetime) -> Iterator[Reason]:
         with transaction.atomic(using=job.using):
             verdict = throttling.ask(throttlers, queue, now, loads, candidates)[job.pk]
     except (throttling.ThrottlerError, ConfigurationError, DatabaseError) as error:
-        text = _("The queue is held, because %(error)s")
+        text = _("The queue is blocked, because %(error)s")
         shown = _masked(in_one_line(error), job, running)
         yield Reason("throttler_error", text % {"error": shown})
         return

@@ -29,7 +29,7 @@ _own: WeakKeyDictionary[BaseDatabaseWrapper, dict[str, Any]] = WeakKeyDictionary
 """With the settings that they had before."""
 
 
-def adopt(using: str) -> None:
+def look_after_own(using: str) -> None:
     """Let the process look after this thread's connection to a database."""
     look_after(connections[using])
 
@@ -48,7 +48,7 @@ def look_after(connection: BaseDatabaseWrapper) -> None:
         connection.settings_dict = {**settings, "OPTIONS": options}
 
 
-def disown_all() -> None:
+def give_back_own() -> None:
     """Give this thread's connections back to the project, with the project's settings."""
     for connection in connections.all(initialized_only=True):
         settings = _own.pop(connection, None)

@@ -16,7 +16,7 @@ from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import notify
 from hipq_django.database.errors import in_one_line
 from hipq_django.models import Worker
-from hipq_django.processes.connections import adopt, look_after
+from hipq_django.processes.connections import look_after, look_after_own
 from hipq_django.processes.outage import BackOff
 from hipq_django.processes.patience import bound_waits
 from hipq_django.scheduler.batch import BatchScheduler
@@ -42,7 +42,7 @@ class OwnThread(ABC):
         self._stop.set()
 
     def _main(self) -> None:
-        adopt(self.using)
+        look_after_own(self.using)
         try:
             self._run()
         finally:

@@ -17,7 +17,7 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
 from hipq_django.database.errors import in_one_line
 from hipq_django.models import Worker
-from hipq_django.processes.connections import adopt
+from hipq_django.processes.connections import look_after_own
 from hipq_django.processes.heartbeat import Heartbeat, Watchdog
 from hipq_django.processes.outage import BackOff, Outage
 
@@ -45,7 +45,7 @@ class RegisteredProcess(ABC):
         """Run until stopped or, if that was asked for, until there is nothing left to do."""
         self._watchdog.open()
         try:
-            adopt(self.using)
+            look_after_own(self.using)
             self._run()
         finally:
             self._watchdog.close()
@@ -130,13 +130,13 @@ class RegisteredProcess(ABC):
             events.warning("not_deregistered", in_one_line(error), **fields)
 
 
-def bury(instance: str, rows: Sequence[int]) -> None:
+def declare_lost(instance: str, rows: Sequence[int]) -> None:
     """Mark these workers lost, unless they ended; others take their jobs over.
 
     It tries once: if the database is away, workers that find them silent do it later.
     """
     using = get_instance(instance).database
-    adopt(using)
+    look_after_own(using)
     live = Worker.objects.using(using).filter(pk__in=rows, state__in=Worker.LIVE)
     try:
         lost = [worker.name for worker in live]
@@ -144,6 +144,6 @@ def bury(instance: str, rows: Sequence[int]) -> None:
         for name in lost:
             events.error("worker_lost", "its process died; its jobs are taken over", worker=name)
     except Error as error:
-        events.warning("process_not_buried", in_one_line(error), rows=list(rows))
+        events.warning("not_declared_lost", in_one_line(error), rows=list(rows))
     finally:
         connections.close_all()

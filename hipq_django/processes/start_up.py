@@ -21,7 +21,7 @@ from hipq_django.database.requirements import (
 )
 from hipq_django.database.schema import missing_migrations
 from hipq_django.exceptions import ConfigurationError
-from hipq_django.processes.connections import adopt
+from hipq_django.processes.connections import look_after_own
 
 LEVELS = {0: logging.WARNING, 1: logging.INFO, 2: logging.DEBUG, 3: logging.DEBUG}
 
@@ -56,7 +56,7 @@ def check_database(config: InstanceSettings) -> None:
 
     The connection that it opens is one that notices when the server is gone.
     """
-    adopt(config.database)
+    look_after_own(config.database)
     with reached(config):
         check_driver(config.database)
         missing = missing_migrations(config.database)

@@ -32,7 +32,7 @@ from hipq_django.processes.stop_signals import (
 RESTART_SECONDS = 1.0
 """A process that dies again at once is not replaced more often than this."""
 
-BURIAL_SECONDS = 2.0
+DECLARE_SECONDS = 2.0
 """How long the supervisor waits at its end until the death of a process is written."""
 
 ENDED = 0
@@ -134,7 +134,7 @@ class Supervisor:
         self.options = replace(options, parent=os.getpid())
         self._processes = processes
         self._children: list[_Child] = []
-        self._burials: list[threading.Thread] = []
+        self._declaring: list[threading.Thread] = []
         self._stops = 0
 
     def run(self) -> None:
@@ -144,8 +144,8 @@ class Supervisor:
         while self._children:
             wait([child.process.sentinel for child in self._children], timeout=RESTART_SECONDS)
             self._replace_dead()
-        for burial in self._burials:
-            burial.join(BURIAL_SECONDS)
+        for thread in self._declaring:
+            thread.join(DECLARE_SECONDS)
 
     def stop(self) -> None:
         """Tell the children to stop.
@@ -164,18 +164,18 @@ class Supervisor:
             if is_alive:
                 continue
             self._children.remove(child)
-            self._burials = [burial for burial in self._burials if burial.is_alive()]
+            self._declaring = [thread for thread in self._declaring if thread.is_alive()]
             child.line.close()
             if child.last_word is None:
-                self._mourn(child)
+                self._note_death(child)
                 if not self._stops:
                     time.sleep(RESTART_SECONDS)
             if child.last_word != ENDED and not self._stops:
                 self._start()
 
-    def _mourn(self, child: _Child) -> None:
+    def _note_death(self, child: _Child) -> None:
         """Log that it died, and let others take its jobs over at once."""
-        from hipq_django.processes.registered import bury
+        from hipq_django.processes.registered import declare_lost
 
         events.error(
             "process_died",
@@ -184,11 +184,11 @@ class Supervisor:
             exit_code=child.process.exitcode,
         )
         # In a separate thread, because the database may be at fault.
-        burial = threading.Thread(
-            target=bury, args=[self.options.instance, list(child.rows)], daemon=True
+        declaring = threading.Thread(
+            target=declare_lost, args=[self.options.instance, list(child.rows)], daemon=True
         )
-        burial.start()
-        self._burials.append(burial)
+        declaring.start()
+        self._declaring.append(declaring)
 
     def _start(self) -> None:
         line, childs_end = _CONTEXT.Pipe()

@@ -16,7 +16,7 @@ from hipq_django import events
 from hipq_django.database.clock import steady
 from hipq_django.database.errors import in_one_line, is_outage
 from hipq_django.database.locks import takes_writers_together
-from hipq_django.dependencies.release import Sweep
+from hipq_django.dependencies.unholding import Sweep
 from hipq_django.engines.values import DeclaredLostError
 from hipq_django.maintenance import early_answers, recovery, reranking
 from hipq_django.maintenance.duties import OFTEN_SECONDS, SELDOM_SECONDS, Duties, Duty
@@ -178,7 +178,7 @@ class WorkerProcess(RegisteredProcess):
         self._duties = Duties(self.using, self._make_duties())
         self._watchdog.doing = self._doing
         bound_waits(self.using)
-        while not (self._stops or self._is_orphaned() or self._is_recycled()):
+        while not (self._stops or self._is_without_supervisor() or self._is_recycled()):
             idle = self._guarded(self._pass)
             if self.options.until_idle and idle:
                 return
@@ -225,7 +225,7 @@ class WorkerProcess(RegisteredProcess):
             Duty("declare_schedules", beat, self._declare),
             Duty("fire_schedules", often, self._firing.run, lambda: self._firing.due_at),
             Duty("retire_schedules", beat, self._retire),
-            Duty("release_held", often, Sweep(config).run),
+            Duty("unhold_jobs", often, Sweep(config).run),
             Duty("sweep_companions", often, lambda: companions.sweep(config)),
             Duty("expire_early", beat, lambda: early_answers.expire_early(config)),
             Duty("continue_ranking", beat, lambda: reranking.continue_ranking(config)),
@@ -329,7 +329,7 @@ class WorkerProcess(RegisteredProcess):
         self._duties.forget()
         self._sleep(seconds)
 
-    def _is_orphaned(self) -> bool:
+    def _is_without_supervisor(self) -> bool:
         """Whether the supervisor that started this process is gone."""
         return bool(self.options.parent) and os.getppid() != self.options.parent
 

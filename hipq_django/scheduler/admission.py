@@ -54,7 +54,7 @@ from hipq_django.scheduler.persisting import forget_written, persist
 from hipq_django.transitions.values import Claim, Persisted, is_plain_success
 
 MAX_PAGES = 4
-"""How many pages of held candidates one pass reads; the next pass goes on behind them."""
+"""How many pages of jobs that are held back one pass reads; the next one goes on behind them."""
 
 EXTRA_CANDIDATES = 8
 """How many more candidates than are likely to fit are read from a limited queue."""
@@ -98,7 +98,7 @@ class Admission:
         self.done = [r for r in lease.results if is_plain_success(r)] if lease else []
         """Results of jobs that succeeded in the queue, to be written with the claim."""
         self.resume_after = resume_after
-        """Where the last pass ended that found only held jobs."""
+        """Where the last pass ended that found only jobs that are held back."""
         self.now, self.began = clock.now(self.using), steady()
         self.throttlers: list[Throttler] = []
         self.running: list[RunningJob] = []
@@ -140,9 +140,9 @@ class Admission:
 
         Claim none if something besides the limit may hold them back.
         """
-        may_be_held = self.problem or self.throttlers or self.queue.throttler_problem != NONE
+        may_be_blocked = self.problem or self.throttlers or self.queue.throttler_problem != NONE
         size, sent = self._page_size(), steady()
-        if may_be_held or not (size and self.queue.is_limited):
+        if may_be_blocked or not (size and self.queue.is_limited):
             return Admitted([])
         wanted = ClaimRequest(self.slots, size, list(self.context.types.by_id))
         written, jobs = transitions.finish_and_claim(
@@ -220,7 +220,7 @@ class Admission:
     def _look_through_pages(self, size: int) -> None:
         """The first page is always the head of the queue.
 
-        With throttlers a held job does not block those behind it; where many are held, later
+        With throttlers a job that is held back does not stop those behind it; where many are, later
         passes go on where the last one stopped.
         """
         resume, self.resume_after = self.resume_after, None
@@ -306,7 +306,7 @@ class Admission:
             return jobs
         locked = self.context.types.runnable(self.queue, self.context.engine.lock_unchanged(jobs))
         if len(locked) < len(jobs):
-            self.context.held_scans.forget(self.queue.pk)
+            self.context.held_back_scans.forget(self.queue.pk)
         return locked
 
     # Windows and throttlers
@@ -339,7 +339,7 @@ class Admission:
         except ConfigurationError as error:
             self.problem = str(error)
         if self.throttlers:
-            self.locks = self.context.held_scans.start_most(self.queue.pk)
+            self.locks = self.context.held_back_scans.start_most(self.queue.pk)
         counters = [getattr(throttler, "admitted", None) for throttler in self.throttlers]
         self.counters = [admitted for admitted in counters if callable(admitted)]
         if self.counters:
@@ -354,12 +354,12 @@ class Admission:
         """Return whether to ask the throttlers again."""
         if not self.throttlers:
             return True
-        scans = self.context.held_scans
+        scans = self.context.held_back_scans
         scans.note_limits(self.queue.pk, self._limits)
         return scans.may_begin(self.queue.pk, time.monotonic())
 
     def _note_scan(self, began: float) -> None:
-        scans, pk = self.context.held_scans, self.queue.pk
+        scans, pk = self.context.held_back_scans, self.queue.pk
         scans.gave(pk, self.looked_at, len(self.admitted))
         if not (self.admitted or self.moved):
             full = self.resume_after is None
@@ -431,16 +431,16 @@ class Admission:
                 )
         self.put_off = []
 
-    # What holds the queue back
+    # What blocks the queue
 
     def _hold(self, problem: str) -> None:
-        """Remember what holds the queue back, or a part of it."""
+        """Remember what blocks the queue, or a part of it."""
         self.problem = storable_text(problem)
         if self.queue.throttler_problem != self.problem:
-            events.error("queue_held", self.problem, queue=self.queue.name)
+            events.error("queue_blocked", self.problem, queue=self.queue.name)
 
     def _note_problem(self) -> None:
-        """Write what holds the queue, or that nothing holds it any more."""
+        """Write what blocks the queue, or that nothing does any more."""
         refused = self.context.refused(self.queue)
         if refused and not self.problem:
             self._hold(next(iter(refused.values())))

@@ -46,7 +46,7 @@ from hipq_django.scheduler.current_batch import Lease
 from hipq_django.scheduler.due_times import show_due_times
 from hipq_django.scheduler.persisting import persist_leased
 from hipq_django.scheduler.polling import (
-    HeldScans,
+    HeldBackScans,
     ProbePacer,
     QueueRotation,
     has_startable,
@@ -79,7 +79,7 @@ class BatchScheduler(SchedulerContext):
         self.full_queues: set[int] = set()
         """The ids of queues whose last admission ended at a job that did not fit."""
         self.resume_after: dict[int, tuple[int, int]] = {}
-        """Where the next pass goes on in queues with very many held jobs, by their ids."""
+        """Where the next pass goes on in queues that hold very many jobs back, by their ids."""
         self.admitted = 0
         """How many jobs this pass has started."""
         self.moved = 0
@@ -118,7 +118,7 @@ class BatchScheduler(SchedulerContext):
 
     def forget_pauses(self) -> None:
         """Scan each queue from its start the next time, however slow that was the last time."""
-        self.held_scans, self.pacer = HeldScans(), ProbePacer()
+        self.held_back_scans, self.pacer = HeldBackScans(), ProbePacer()
 
     # Claims that have not started
 
@@ -193,7 +193,7 @@ class BatchScheduler(SchedulerContext):
             if any(isinstance(r, Released) and r.claim.start_by < inf for r in results):
                 self.start_delay.too_short()
             written = persist_leased(lease, results, self.worker, until)
-        self.held_scans.forget_all(result.claim.snapshot.queue.id for result in written)
+        self.held_back_scans.forget_all(result.claim.snapshot.queue.id for result in written)
         return written
 
     # 1 what is due
@@ -202,7 +202,7 @@ class BatchScheduler(SchedulerContext):
         """Yield the queues that are next in the rotation, or those of a probe if one is due."""
         first = self.rotation.pop_next()
         for work in first:
-            self.held_scans.forget(work.queue.pk)
+            self.held_back_scans.forget(work.queue.pk)
         if self._places <= 0:
             self.rotation.keep_rest(first)
             return
@@ -383,7 +383,7 @@ class BatchScheduler(SchedulerContext):
             row = locked(rows, skip_locked=True).first()
             if row is not None and row.throttler_problem != problem:
                 rows.update(throttler_problem=problem)
-                events.error("queue_held", problem, queue=queue.name, exception=error)
+                events.error("queue_blocked", problem, queue=queue.name, exception=error)
 
     # 4 and 5
 
@@ -460,9 +460,9 @@ class BatchScheduler(SchedulerContext):
         They were claimed by a transaction whose commit was never confirmed. Return how many.
         """
         rows = Job.objects.using(self.using).filter(worker=self.worker)
-        held = (row for jobs in rows.owned() for row in jobs.values_list("pk", "attempt"))
+        owned = (row for jobs in rows.owned() for row in jobs.values_list("pk", "attempt"))
         known = self.batch.attempts()
-        ids = [row[0] for row in held if row not in known]
+        ids = [row[0] for row in owned if row not in known]
         if not ids:
             return 0
         now = clock.now(self.using)

@@ -21,7 +21,7 @@ from hipq_django.engines.rows import set_parents, set_types
 from hipq_django.job_types.registry import find_declared
 from hipq_django.models import Answer, Job, JobType, Queue, Worker
 from hipq_django.scheduler.current_batch import CurrentBatch
-from hipq_django.scheduler.polling import HeldScans, RefusedStarts, StartDelay
+from hipq_django.scheduler.polling import HeldBackScans, RefusedStarts, StartDelay
 from hipq_django.signals import job_started, send_after_commit
 from hipq_django.transitions.values import Claim, snapshot
 
@@ -77,7 +77,7 @@ class Admitted(NamedTuple):
     is_full: bool | None = None
     """Whether the next end of a job makes room for a waiting one; None: not known."""
     resume_after: tuple[int, int] | None = None
-    """The rank and id behind which the next pass looks for jobs that are not held."""
+    """The rank and id behind which the next pass looks for jobs that are not held back."""
     has_more: bool = False
     """Whether the queue has more such jobs."""
     is_contended: bool = False
@@ -134,7 +134,7 @@ class SchedulerContext:
         self.types = KnownTypes(worker)
         self._suspects: dict[int, int] = {}
         """The suspects that were claimed: their attempts, by their ids."""
-        self.held_scans = HeldScans()
+        self.held_back_scans = HeldBackScans()
         self.start_delay = StartDelay()
         self._refused = RefusedStarts()
 
@@ -151,7 +151,7 @@ class SchedulerContext:
     ) -> list[Job]:
         """Claim locked jobs by `write(jobs, room)`; return them.
 
-        Something that holds the queue may be a claim that the database has refused. Then those
+        Something that blocks the queue may be a claim that the database has refused. Then those
         jobs that it refuses are looked for, and left alone for a while.
         """
         if queue.throttler_problem == NONE:

@@ -47,7 +47,7 @@ class Lease:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._batch.put_back(self._left.values())
+        self._batch.take_back(self._left.values())
 
     def __contains__(self, result: Result) -> bool:
         return id(result.claim) in self._left
@@ -247,7 +247,7 @@ class CurrentBatch:
         with self._lock:
             return self._stuck.seconds(result.claim)
 
-    def put_back(self, results: Iterable[Result]) -> None:
+    def take_back(self, results: Iterable[Result]) -> None:
         """Keep unwritten results for the next try, before those that came since."""
         left = list(results)
         if left:

@@ -111,7 +111,7 @@ def _persist_part(lease: Lease, results: list[Result], worker: Worker) -> None:
     """Persist results; if refused, each half by itself, and a single result as its error."""
     persisted = _try_to_persist(results, worker)
     if len(results) == 1 and not isinstance(persisted, Persisted | Error):
-        persisted = _try_with_care(results[0], persisted, worker)
+        persisted = _try_row_by_row(results[0], persisted, worker)
     if isinstance(persisted, Persisted):
         forget_written(lease, persisted)
     elif is_locked_out(persisted):  # by a table that all of them need
@@ -126,12 +126,12 @@ def _persist_part(lease: Lease, results: list[Result], worker: Worker) -> None:
         _persist_refused(lease, results[0], persisted, worker)
 
 
-def _try_with_care(result: Result, error: Exception, worker: Worker) -> Persisted | Exception:
+def _try_row_by_row(result: Result, error: Exception, worker: Worker) -> Persisted | Exception:
     """Write a result row by row that failed before the database saw it.
 
     The fault may be that of the fast path; it must not make a failure of a job's success.
     """
-    persisted = _try_to_persist([result], worker, transitions.persist_with_care)
+    persisted = _try_to_persist([result], worker, transitions.persist_row_by_row)
     if isinstance(persisted, Persisted):
         sentence = "but it was written row by row"
         events.error("fast_path_failed", sentence, **result.claim.fields, exception=error)

@@ -1,4 +1,4 @@
-"""Which queues are served next, and when: probes, rotation, what is held or refused. Pure.
+"""Which queues are served next, and when: probes, rotation, what is held back or refused. Pure.
 
 Moments are those of a clock that never goes back, in seconds.
 """
@@ -24,7 +24,7 @@ SHARE = 0.1
 """The share of a busy worker's time for probes that are slow, and for full scans."""
 
 SCAN_SHARE = 0.05
-"""The share of a worker's time for scanning held jobs, once that was in vain."""
+"""The share of a worker's time for scanning jobs that are held back, once that was in vain."""
 
 SPARE_SECONDS = 0.02
 """How long a free thread may take to start a job that it is handed."""
@@ -171,7 +171,7 @@ class StartDelay:
         self.seconds = min(2 * self.seconds, MAX_DELAY_SECONDS)
 
 
-class HeldScans:
+class HeldBackScans:
     """When a queue in which throttlers hold jobs is scanned again.
 
     Nothing tells a worker that a verdict has changed, so it asks again. After a change that it

@@ -1,4 +1,4 @@
-"""What a test asks of jobs; a failure names the nearest ones, and what holds a job."""
+"""What a test asks of jobs; a failure names the nearest ones, and what holds a job back."""
 
 from __future__ import annotations
 

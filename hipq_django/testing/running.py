@@ -15,7 +15,7 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.database.twins import naming_twin
-from hipq_django.dependencies.release import Sweep, release_after
+from hipq_django.dependencies.unholding import Sweep, unhold_after
 from hipq_django.domain.ordering import MAX_RANK
 from hipq_django.domain.serialization import error_of
 from hipq_django.domain.states import NONE, Phase
@@ -162,7 +162,7 @@ class Session:
             "time_out_overdue": partial(recovery.time_out_overdue, config),
             "match_early": partial(early_answers.match_early, config),
             "fire_schedules": Firing(config).run,
-            "release_held": Sweep(config).run_all,
+            "unhold_jobs": Sweep(config).run_all,
             "sweep_companions": partial(companions.sweep, config),
             "continue_ranking": partial(reranking.continue_ranking, config),
         }
@@ -178,7 +178,7 @@ class Session:
             written, self.runner.started = self.runner.started, []
             self.scheduler.run_once()
             if written:  # a commit, which a test may never make, would do it
-                release_after(written, self.config.database)
+                unhold_after(written, self.config.database)
             if self.scheduler.found_nothing:
                 return found
             found = True

@@ -15,7 +15,7 @@ from hipq_django.testing import partners
 from hipq_django.testing.running import Session
 
 HELD_STEP, LONGEST_STEP = timedelta(seconds=1), timedelta(minutes=1)
-"""How far to go on while due jobs are held: first, and at most. Nobody knows for how long."""
+"""How far to go on while due jobs are held back: first, and at most. Nobody knows for how long."""
 
 
 def run_for(*, instance: str = DEFAULT, raise_errors: bool = True, **duration: float) -> int:
@@ -42,7 +42,7 @@ def run_until(moment: datetime, *, instance: str = DEFAULT, raise_errors: bool =
                 return session.runner.ran
             step = HELD_STEP if session.runner.ran > ran else min(2 * step, LONGEST_STEP)
             after = _next_event(config, now)
-            if _is_held(config, now):
+            if _is_held_back(config, now):
                 after = min(after or until, now + step)
             clock.shift(min(after or until, until) - now)
 
@@ -81,6 +81,6 @@ def _next_event(config: InstanceSettings, now: datetime) -> datetime | None:
     return min((moment for moment in moments if moment is not None and moment > now), default=None)
 
 
-def _is_held(config: InstanceSettings, now: datetime) -> bool:
+def _is_held_back(config: InstanceSettings, now: datetime) -> bool:
     due = Job.objects.using(config.database).filter(queue__instance=config.name).waiting()
     return due.filter(scheduled_run_time__lte=now, queue__paused=False).exists()

@@ -42,5 +42,5 @@ from hipq_django.transitions.ownership import (
 from hipq_django.transitions.results import finish_and_claim as finish_and_claim, persist as persist
 from hipq_django.transitions.row_by_row import (
     one_by_one_if_locked_out as one_by_one_if_locked_out,
-    persist_with_care as persist_with_care,
+    persist_row_by_row as persist_row_by_row,
 )

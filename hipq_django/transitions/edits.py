@@ -28,28 +28,28 @@ def run_now(jobs: Sequence[Job], now: datetime, using: str) -> None:
     This is neither an error nor an attempt. A job that is due already keeps its place.
     """
     same: dict[str, Any] = {"time_windows": [], "hold_time": None, "update_time": now}
-    places = {}
+    times = {}
     for job in jobs:
         moment, rank = job.scheduled_run_time, job.rank
         if job.hold_time is not None or moment > now:
             moment, rank = now, job.queue.ordering.rank(now, job.priority)
-        places[job.pk] = {"scheduled_run_time": moment, "rank": rank}
-    update_each(using, places, **same)
+        times[job.pk] = {"scheduled_run_time": moment, "rank": rank}
+    update_each(using, times, **same)
     for job in jobs:
-        set_values(job, same | places[job.pk])
+        set_values(job, same | times[job.pk])
 
 
 def unhold(jobs: Sequence[Job], now: datetime, using: str) -> None:
     """Give locked jobs that waited for others the time they were wanted at, and their place."""
-    places = {}
+    times = {}
     for job in jobs:
         # Not before now: what is behind the low-water mark of its queue would be found late.
         moment = first_opening(job, max(job.hold_time or now, now))
         rank = job.queue.ordering.rank(moment, job.priority)
-        places[job.pk] = {"scheduled_run_time": moment, "rank": rank}
-    update_each(using, places, hold_time=None, update_time=now)
+        times[job.pk] = {"scheduled_run_time": moment, "rank": rank}
+    update_each(using, times, hold_time=None, update_time=now)
     for job in jobs:
-        set_values(job, {"hold_time": None, **places[job.pk]})
+        set_values(job, {"hold_time": None, **times[job.pk]})
 
 
 def edit(job: Job, values: Mapping[str, Any], now: datetime) -> None:

@@ -92,9 +92,9 @@ def _wait(result: Waits | WaitsFor, job: Job, now: datetime) -> bool:
         return False
     _forget_guess(job)
     moment = min(job.scheduled_run_time, job.start_time)
-    place = {"scheduled_run_time": moment, "rank": job.queue.ordering.rank(moment, job.priority)}
+    when = {"scheduled_run_time": moment, "rank": job.queue.ordering.rank(moment, job.priority)}
     expects = result.expects if isinstance(result, WaitsFor) else []
-    move(job, State.RUNNING, {**place, "expects": expects}, now)
+    move(job, State.RUNNING, {**when, "expects": expects}, now)
     return True
 
 

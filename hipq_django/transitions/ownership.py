@@ -137,15 +137,16 @@ def confirm_start(claim: Claim, worker: Worker, now: datetime) -> bool:
 
 def holding(claims: Sequence[Claim], now: datetime, using: str) -> list[Claim]:
     """Return the claims that still hold, as `confirm_start` would find; it writes nothing."""
-    held = set[tuple[int, int, int]]()
+    valid = set[tuple[int, int, int]]()
     for phase in {claim.phase for claim in claims}:
         rows = rows_of(using, [claim.id for claim in claims if claim.phase is phase])
         rows = rows.filter(_may_begin(phase), worker__isnull=False)
-        held |= set(rows.values_list("pk", "attempt", "worker_id"))
+        valid |= set(rows.values_list("pk", "attempt", "worker_id"))
     return [
         claim
         for claim in claims
-        if (claim.id, claim.attempt, claim.snapshot.worker_id) in held and _is_in_window(claim, now)
+        if (claim.id, claim.attempt, claim.snapshot.worker_id) in valid
+        and _is_in_window(claim, now)
     ]
 
 
@@ -175,15 +176,15 @@ def release_for_retry(jobs: Sequence[Job], reason: str, now: datetime, using: st
     The attempt keeps its number, which only grows.
     """
     running = [j for j in jobs if j.state == State.RUNNING]
-    places = {j.pk: next_time(j, now, has_pending_answer=j.has_pending_answer) for j in running}
-    put_back(dict.fromkeys(places, reason), places, using, now)
+    times = {j.pk: next_time(j, now, has_pending_answer=j.has_pending_answer) for j in running}
+    put_back(dict.fromkeys(times, reason), times, using, now)
     release([j.pk for j in jobs if j.state == State.ERROR], using, now)
 
 
 def put_back(
-    reasons: Mapping[int, str], places: Mapping[int, Mapping[str, Any]], using: str, now: datetime
+    reasons: Mapping[int, str], times: Mapping[int, Mapping[str, Any]], using: str, now: datetime
 ) -> None:
     """Move running jobs through error to retry, as the states demand, without an Attempt."""
     errors = {pk: {"error": reason} for pk, reason in reasons.items()}
     update_each(using, errors, state=State.ERROR, update_time=now, **UNOWNED)
-    update_each(using, places, state=State.RETRY)
+    update_each(using, times, state=State.RETRY)

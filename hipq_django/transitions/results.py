@@ -22,7 +22,7 @@ from hipq_django.transitions.outcomes import (
     note_succeeded,
 )
 from hipq_django.transitions.ownership import mark_claimed
-from hipq_django.transitions.row_by_row import persist_with_care
+from hipq_django.transitions.row_by_row import persist_row_by_row
 from hipq_django.transitions.values import (
     Claim,
     Decided,
@@ -50,7 +50,7 @@ def persist(results: Sequence[Result], worker: Worker, now: datetime) -> Persist
         return Persisted(results, [], [], batch.at_once)
     written = [r for r in newest.values() if r.claim.id in ids]
     done = set(map(id, written))
-    rest = persist_with_care([r for r in results if id(r) not in done], worker, now)
+    rest = persist_row_by_row([r for r in results if id(r) not in done], worker, now)
     return Persisted([*written, *rest.written], rest.lost, rest.locked, batch.at_once)
 
 

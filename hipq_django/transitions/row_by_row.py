@@ -49,7 +49,7 @@ MAX_WAITS = 2
 """How many results by themselves may find a lock before the others are left for a later try."""
 
 
-def persist_with_care(results: Sequence[Result], worker: Worker, now: datetime) -> Persisted:
+def persist_row_by_row(results: Sequence[Result], worker: Worker, now: datetime) -> Persisted:
     """Write results in one transaction; one by one if it would have to wait for a lock."""
 
     def write(results: Sequence[Result]) -> Persisted:
@@ -161,7 +161,7 @@ def _succeed(results: Sequence[Succeeded], using: str, now: datetime) -> None:
 
 
 def _snooze(results: Sequence[Snoozed], using: str, now: datetime) -> None:
-    places = {
+    times = {
         r.claim.id: next_time(
             r.claim.snapshot,
             now + timedelta(seconds=r.seconds),
@@ -169,7 +169,7 @@ def _snooze(results: Sequence[Snoozed], using: str, now: datetime) -> None:
         )
         for r in results
     }
-    put_back({r.claim.id: r.reason for r in results}, places, using, now)
+    put_back({r.claim.id: r.reason for r in results}, times, using, now)
 
 
 def _release(results: Sequence[Released], using: str, now: datetime) -> None:

@@ -114,7 +114,7 @@ def retire_schedules(process: Process, declare: Declare) -> Any:
     return Schedule.objects.all(), Schedule.objects.filter(retired=True).count
 
 
-def release_held(process: Process, declare: Declare) -> Any:
+def unhold_jobs(process: Process, declare: Declare) -> Any:
     first = hipq.enqueue("echo")
     held = hipq.enqueue("echo", after=[first])
     Job.objects.filter(pk=first.pk).update(state="running")
@@ -153,7 +153,7 @@ def forget_workers(process: Process, declare: Declare) -> Any:
 
 PREPARED: list[Prepare] = [
     time_out_overdue, match_early, recover_lost, release_unconfirmed, declare_schedules,
-    fire_schedules, retire_schedules, release_held, expire_early, continue_ranking, find_strays,
+    fire_schedules, retire_schedules, unhold_jobs, expire_early, continue_ranking, find_strays,
     forget_workers,
 ]  # fmt: skip
 WITHOUT_ROWS = {"shut_dead_connections", "sweep_companions"}

@@ -36,7 +36,7 @@ def test_few_looks_go_through_the_dead_rows(
     worker = HandWorker(threads=500)
     long_ago = timezone.now() - timedelta(minutes=1)
     hipq.enqueue_many(hipq.NewJob("echo", scheduled_run_time=long_ago) for _ in range(DONE))
-    worker.work_off()
+    worker.run_until_idle()
 
     hipq.enqueue_many(hipq.NewJob("echo") for _ in range(NEW))
     with watched_plans() as plans:

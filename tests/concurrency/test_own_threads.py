@@ -14,7 +14,7 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.database import notify
 from hipq_django.models import Worker
 from hipq_django.processes import heartbeat
-from hipq_django.processes.connections import adopt, disown_all, look_after, shut_all
+from hipq_django.processes.connections import give_back_own, look_after, look_after_own, shut_all
 from hipq_django.processes.heartbeat import LOOKS, PASS_SILENCES, Heartbeat, Watchdog
 from hipq_django.processes.own_threads import Listener, OwnThread
 from tests.concurrency.sessions import PATIENCE_SECONDS
@@ -113,12 +113,12 @@ def test_the_watchdog_names_once_what_a_pass_is_at_that_takes_long(
 
     watchdog = Watchdog("w", 0.01, same_pass)
     watchdog.heartbeat, watchdog.doing = heart, lambda: {"queue": "bank"}
-    adopt("default")
+    look_after_own("default")
     connection.ensure_connection()
 
     with running(watchdog):
         eventually(lambda: looks > 3 * LOOKS * PASS_SILENCES, "it has looked for long")
-    disown_all()
+    give_back_own()
 
     said = [(getattr(r, "event", ""), getattr(r, "queue", "")) for r in caplog.records]
     assert said == [("pass_hangs", "bank")]
@@ -127,11 +127,11 @@ def test_the_watchdog_names_once_what_a_pass_is_at_that_takes_long(
 @pytest.mark.postgres
 def test_what_waits_for_a_reply_is_told_from_what_does_not() -> None:
     """The former is shut in `tests/processes/test_silent_database`."""
-    adopt("default")
+    look_after_own("default")
     with transaction.atomic():
         Worker.objects.count()
         assert shut_all(only_waiting=True) == 0
-    disown_all()
+    give_back_own()
 
 
 @pytest.fixture

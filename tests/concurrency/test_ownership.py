@@ -1,7 +1,7 @@
 """Each statement and each commit of each kind of pass fails in turn: nothing is forgotten.
 
 A connection breaks before a statement reaches the database, or after it was executed, when only
-its reply gets lost; or the code around the statement raises. Whatever was in hand is written by a
+its reply gets lost; or the code around the statement raises. Whatever was in flight is written by a
 later pass or given back.
 """
 
@@ -166,7 +166,7 @@ class Kinds:
         return HandWorker()
 
     def duties(self) -> HandWorker:
-        """What duties look after: what a lost worker had in hand, and what nobody else finds."""
+        """What duties look after: what a lost worker had in flight, and what nobody else finds."""
         for name in ("plain", "asks", "handled"):
             hipq.enqueue(name, job_key=name)
         HandWorker().work()
@@ -241,7 +241,7 @@ class Threads(Crew):
         return self.scheduler.run_once()
 
     def execute(self) -> None:
-        """Wait until all that is in hand has run."""
+        """Wait until all that is in flight has run."""
         self.pool.await_done(PATIENCE_SECONDS)
 
     def claim(self, *names: str) -> Claim:
@@ -331,7 +331,7 @@ def empty_tables() -> None:
 
 
 def nothing_is_forgotten(worker: HandWorker | Threads, kinds: Kinds, place: str) -> None:
-    """What ran is in hand until it is written."""
+    """What ran is in flight until it is written."""
     in_flight = worker.batch.attempts()
     for row in Job.objects.filter(worker=worker.row):
         claimed = (row.pk, row.attempt) in in_flight

@@ -263,7 +263,7 @@ def test_a_reservation_about_which_nobody_can_be_asked_goes_back(
         crew.scheduler.persist_batch()
     job.refresh_from_db()
     before = (job.is_final, job.worker, job.attempts.count())
-    HandWorker().work_off()
+    HandWorker().run_until_idle()
     job.refresh_from_db()
 
     assert crew.broke
@@ -385,7 +385,7 @@ def prefetched(job: Job) -> bool:
     return Job.objects.get(pk=job.pk).prefetched
 
 
-def work_off_quick_jobs(crew: Crew) -> None:
+def run_quick_jobs(crew: Crew) -> None:
     """Let the threads learn that jobs are quick, so that more are claimed ahead."""
     hipq.enqueue_many([hipq.NewJob("swift")] * 50)
     while Job.objects.live().exists():
@@ -398,7 +398,7 @@ def test_threads_at_slow_jobs_claim_nothing_ahead(
 ) -> None:
     """However quick those before them were."""
     with working(Crew(2)) as crew:
-        work_off_quick_jobs(crew)
+        run_quick_jobs(crew)
         assert crew.pool.prefetch_slots() > 0
         hipq.enqueue_many([hipq.NewJob("slow")] * 2)
         while len(slow.started) < 2:
@@ -426,7 +426,7 @@ def test_no_more_is_claimed_ahead_than_results_may_wait(
 ) -> None:
     """Else a burst of quick jobs would be claimed, and keep all others from being claimed."""
     with working(Crew(2)) as crew:
-        work_off_quick_jobs(crew)
+        run_quick_jobs(crew)
         assert crew.pool.prefetch_slots() > 1
         monkeypatch.setattr(current_batch, "MAX_UNWRITTEN", 3)
 

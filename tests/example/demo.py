@@ -16,7 +16,7 @@ LIMIT = 6
 
 
 def report(**changed: int) -> dict[str, int]:
-    return {"max_in_hand": LIMIT, "charged": 0} | changed
+    return {"max_in_flight": LIMIT, "charged": 0} | changed
 
 
 def place(number: int = 1) -> list[Order]:
@@ -58,13 +58,13 @@ def test_an_order_that_waits_for_a_final_job_is_not_settled() -> None:
 @pytest.mark.parametrize(
     ("most", "limit", "broken"),
     [
-        (7, 6, ["The bank had 7 in hand, 6 are allowed."]),
+        (7, 6, ["The bank had 7 in flight, 6 are allowed."]),
         (6, 6, []),
         (7, 0, []),  # below 1 is unlimited
     ],
 )
 def test_a_limit_that_was_exceeded_is_told(most: int, limit: float, broken: list[str]) -> None:
-    assert broken_promises(Round.begin(), report(max_in_hand=most), limit) == broken
+    assert broken_promises(Round.begin(), report(max_in_flight=most), limit) == broken
 
 
 def test_a_card_that_was_charged_without_the_shops_knowledge_is_told() -> None:

@@ -114,7 +114,7 @@ def test_the_bank_gets_the_request_and_the_job_waits_without_a_worker(
     job = job_of(order)
 
     assert (job.state, job.worker) == (Job.State.RUNNING, None)
-    assert (bank.ledger.report()["requests"], bank.ledger.report()["in_hand"]) == (1, 1)
+    assert (bank.ledger.report()["requests"], bank.ledger.report()["in_flight"]) == (1, 1)
     assert state_of(order) == ("waiting", "")
 
 

@@ -157,24 +157,24 @@ def test_a_site_in_trouble_is_called_again(bank: Bank, site: Site) -> None:
 # What it counts
 
 
-def test_big_payments_weigh_more_in_the_most_that_was_in_hand() -> None:
+def test_big_payments_weigh_more_in_the_most_that_was_in_flight() -> None:
     ledger = Ledger()
 
     ledger.take(payment(1, 999))
     ledger.take(payment(2, 1_000))
-    ledger.let_go(payment(1, 999), charged=True)
+    ledger.release(payment(1, 999), charged=True)
     ledger.take(payment(3))
 
-    assert (ledger.report()["in_hand"], ledger.report()["max_in_hand"]) == (4, 4)
+    assert (ledger.report()["in_flight"], ledger.report()["max_in_flight"]) == (4, 4)
 
 
-def test_a_request_for_an_order_in_hand_is_recognised() -> None:
+def test_a_request_for_an_order_in_flight_is_recognised() -> None:
     ledger = Ledger()
 
     numbers = [ledger.take(payment()), ledger.take(payment())]
 
     assert numbers == [1, 0]
-    assert (ledger.report()["repeated"], ledger.report()["in_hand"]) == (1, 1)
+    assert (ledger.report()["repeated"], ledger.report()["in_flight"]) == (1, 1)
 
 
 def test_a_card_is_charged_once_however_often_it_is_asked_for() -> None:
@@ -182,7 +182,7 @@ def test_a_card_is_charged_once_however_often_it_is_asked_for() -> None:
 
     for _ in range(3):
         ledger.take(payment())
-        ledger.let_go(payment(), charged=True)
+        ledger.release(payment(), charged=True)
 
     assert (ledger.report()["requests"], ledger.report()["charged"]) == (3, 1)
 
@@ -199,8 +199,8 @@ def test_the_report_can_be_asked_for(site: Site) -> None:
         "requests": 1,
         "repeated": 0,
         "charged": 0,
-        "in_hand": 3,
-        "max_in_hand": 3,
+        "in_flight": 3,
+        "max_in_flight": 3,
         "unfinished": 1,
     }
 

@@ -311,7 +311,7 @@ def test_a_run_ends_together_with_its_writes(component: Any) -> None:
 
     node = component(code)
     node.inputs["in"].write("paid")
-    HandWorker().work_off()
+    HandWorker().run_until_idle()
 
     assert Batch.objects.get().name == "paid"
     assert list(node.outputs["out"]) == ["paid"]

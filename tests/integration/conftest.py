@@ -10,7 +10,7 @@ from pytest_django import Settings
 
 from hipq_django.models import Queue
 from hipq_django.models.catalog import get_queue
-from hipq_django.processes.connections import disown_all
+from hipq_django.processes.connections import give_back_own
 from tests.hand_worker import HandWorker
 from tests.running import run_due_jobs
 from tests.testapp import limits
@@ -36,7 +36,7 @@ def configure_queue(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Conf
 def connections_are_the_projects() -> Iterator[None]:
     """Give back the connection that a worker or consumer in this thread has made its own."""
     yield
-    disown_all()
+    give_back_own()
 
 
 @pytest.fixture(params=["one at a time", "all at once"])

@@ -48,7 +48,7 @@ class Life(RuleBasedStateMachine):
         self.types: list[str] = []
         self.answered_by_url: dict[Token, tuple[str, Any]] = {}
         # Answers of which their senders know that they are stored, and those that were seen; jobs
-        # whose response a worker has had in hand.
+        # whose response a worker has had in flight.
         self.stored, self.seen, self.taken_up = set[int](), set[int](), set[int]()
         self.unsure = 0
         """How many more may be stored, because their senders lost the connection."""
@@ -85,7 +85,7 @@ class Life(RuleBasedStateMachine):
         for worker in self.workers:
             if worker.is_sure and self._is_free(worker):
                 rows = {pk for pk, job in now.jobs.items() if job["worker_id"] == worker.row.pk}
-                assert rows <= set(worker.batch.ids), "a job in hand is not in the batch"
+                assert rows <= set(worker.batch.ids), "a job in flight is not in the batch"
 
     def _check_waiting(self, now: Snapshot) -> None:
         """A job waits for its answer only if the handler of this very attempt has said so."""

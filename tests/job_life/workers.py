@@ -138,7 +138,7 @@ class Workers(Life):
         self.crash(seat, is_killed, is_noticed=True, until=END)
 
     def _request(self, worker: SteppedWorker, pick: int, is_answered: bool) -> None:
-        """Let the worker have a request in hand; it may be answered while its handler executes."""
+        """Let a request be in flight; it may be answered while its handler executes."""
         self._come_to_an_end(worker)
         self._enqueue(picked(self.types, pick), [{"timeout": 5}])
         self._schedule(worker, SteppedWorker.run_pass, END)
@@ -149,7 +149,7 @@ class Workers(Life):
             self.steps.begin("answer", lambda: hipq.complete(name, key, "yes"), END)
 
     def _busy(self, seat: int) -> int:
-        """Return this seat or, if its worker has nothing in hand, the other one."""
+        """Return this seat or, if its worker has nothing in flight, the other one."""
         return seat if self.workers[seat].claims else 1 - seat
 
     @move(2, pick=PICKS, until=UNTIL)

@@ -104,7 +104,7 @@ def sources(queue: RabbitQueue, wire: Proxy) -> dict[str, Any]:
 
 def ask(number: int) -> None:
     hipq.enqueue_many([hipq.NewJob("ask", job_key=f"k-{n}") for n in range(number)])
-    HandWorker().work_off()
+    HandWorker().run_until_idle()
 
 
 def bodies(first: int, number: int) -> list[bytes]:

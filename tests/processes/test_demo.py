@@ -158,7 +158,7 @@ def test_the_demo_shows_every_case_stays_up_and_leaves_at_ctrl_c(
     assert min(table.values()) > 0
     assert table["paid at the first request"] + table["declined for good"] < 30
     assert table["cards charged, as the bank counts"] + table["declined for good"] == 30
-    assert 3 <= table["most in the bank's hands at once"] <= 6
+    assert 3 <= table["most in flight in the bank at once"] <= 6
     assert "of 6 allowed" in demo.output
     assert "paid" in page(demo, "Shop: ")
     assert "Log in" in page(demo, "Admin:")

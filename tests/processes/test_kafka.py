@@ -72,7 +72,7 @@ def ask(first: int, number: int) -> None:
     """Let jobs wait for the answers with these numbers."""
     jobs = [hipq.NewJob("ask", job_key=f"k-{first + n}") for n in range(number)]
     hipq.enqueue_many(jobs)
-    HandWorker().work_off()
+    HandWorker().run_until_idle()
 
 
 def answer(kafka: KafkaCluster, first: int, number: int) -> None:

@@ -17,7 +17,7 @@ FACTORS = (1, 2, 3, 1, 2)
 
 
 def loads(notes: Path) -> list[float]:
-    """Return the sum of the factors in hand after each begin and end, in the order of time."""
+    """Return the sum of the factors in flight after each begin and end, in the order of time."""
     load, history = 0.0, []
     for line in sorted(notes.read_text().splitlines(), key=lambda line: float(line.split()[0])):
         _, what, _, factor, _ = line.split()

@@ -17,7 +17,7 @@ from django.db.models import F
 import hipq_django as hipq
 from hipq_django.database import clock
 from hipq_django.models import Attempt, Job, Worker
-from hipq_django.processes.connections import adopt, shut_all
+from hipq_django.processes.connections import look_after_own, shut_all
 from tests.concurrency.sessions import Session
 from tests.plugin import renamed
 from tests.processes.conftest import Workers, eventually
@@ -142,7 +142,7 @@ class Asking(threading.Thread):
         self.error: Exception | None = None
 
     def run(self) -> None:
-        adopt("default")
+        look_after_own("default")
         try:
             with connection.cursor() as cursor:
                 cursor.execute("SELECT pg_advisory_lock(7)")

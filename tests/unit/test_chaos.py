@@ -202,7 +202,7 @@ def test_a_start_in_a_worker_that_was_given_up_is_found() -> None:
     assert wrong(started(3.0)) == {"started_after_end": 1}
 
 
-def test_a_process_that_wakes_may_end_one_step_in_each_thread_but_not_work_off_a_backlog() -> None:
+def test_a_process_that_wakes_may_end_one_step_in_each_thread_but_not_run_a_backlog() -> None:
     def woken(count: int) -> Evidence:
         story = Story().event("waking", "", 9.0, worker=PID)
         for key in map(str, range(count)):

@@ -10,7 +10,7 @@ from hipq_django.scheduler.polling import (
     QUICK_SECONDS,
     SCAN_SHARE,
     SHARE,
-    HeldScans,
+    HeldBackScans,
     ProbePacer,
 )
 
@@ -94,9 +94,9 @@ def test_slow_ones_are_whole_for_a_share_of_the_time() -> None:
 QUEUE, LIMITS = 7, "limits"
 
 
-def scanned(seconds: float, *, full_scan: bool = True) -> HeldScans:
+def scanned(seconds: float, *, full_scan: bool = True) -> HeldBackScans:
     """Return what remembers a look through held jobs, of so many seconds until `AT`."""
-    scans = HeldScans()
+    scans = HeldBackScans()
     assert scans.may_begin(QUEUE, AT - seconds)
     scans.record(QUEUE, AT - seconds, AT, LIMITS, full_scan=full_scan)
     return scans
@@ -150,7 +150,7 @@ def test_other_queues_do_not_wait() -> None:
 def test_most_of_what_a_look_was_for_started_or_not(
     looked_at: int, started: int, most: bool
 ) -> None:
-    scans = HeldScans()
+    scans = HeldBackScans()
     assert not scans.start_most(1)
 
     scans.gave(1, looked_at, started)
@@ -160,7 +160,7 @@ def test_most_of_what_a_look_was_for_started_or_not(
 
 
 def test_what_started_most_is_forgotten_by_the_next_look() -> None:
-    scans = HeldScans()
+    scans = HeldBackScans()
     scans.gave(1, 10, 10)
     scans.gave(1, 10, 0)
 

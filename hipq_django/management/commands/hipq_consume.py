@@ -6,7 +6,7 @@ from argparse import ArgumentParser
 from typing import Any
 
 from hipq_django.management.instance_command import InstanceCommand
-from hipq_django.processes.connections import disown_all
+from hipq_django.processes.connections import give_back_own
 from hipq_django.processes.consumer import ConsumerProcess
 from hipq_django.processes.start_up import check_database, reached, set_up_logging
 from hipq_django.processes.stop_signals import on_stop_signals
@@ -34,4 +34,4 @@ class Command(InstanceCommand):
             with reached(self.config):
                 process.run()  # once it has started, it backs off and comes back
         finally:
-            disown_all()
+            give_back_own()

@@ -23,7 +23,7 @@ Columns = dict[str, Callable[[Row], str]]
 
 def _queue_state(queue: QueueCounts) -> str:
     if queue.problem != NONE:
-        return f"held: {queue.problem}"
+        return f"blocked: {queue.problem}"
     state = "paused" if queue.paused else "served" if queue.served else "no worker"
     return f"{state}, not answered" if queue.is_unanswered else state
 

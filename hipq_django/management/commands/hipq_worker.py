@@ -13,7 +13,7 @@ from hipq_django.exceptions import nearest_name
 from hipq_django.job_types.registry import declared_queues
 from hipq_django.management.instance_command import InstanceCommand
 from hipq_django.models import Queue
-from hipq_django.processes.connections import disown_all
+from hipq_django.processes.connections import give_back_own
 from hipq_django.processes.options import WorkerOptions
 from hipq_django.processes.recycling import can_measure_memory
 from hipq_django.processes.reloader import Reloader
@@ -105,7 +105,7 @@ class Command(InstanceCommand):
             set_up_logging(options["verbosity"])
             self._run(options)
         finally:
-            disown_all()
+            give_back_own()
 
     def _run(self, options: dict[str, Any]) -> None:
         process = self._process(options)

@@ -118,7 +118,7 @@ class Measured:
     """Running jobs whose deadline was more than a minute ago: any worker would have ended them."""
     undecided: int = 0
     """Jobs in error without an owner for a minute: any worker would have taken them."""
-    held: frozenset[str] = frozenset()
+    held_back: frozenset[str] = frozenset()
     """Queues whose first overdue jobs do not start because a throttler says so."""
     inbox: Inbox = Inbox()
     schedules: tuple[ScheduleState, ...] = ()

@@ -27,7 +27,7 @@ PATIENCE = timedelta(minutes=1)
 """How long a worker may take for its duties of each second."""
 
 LOOKED_AT = 20
-"""How many due jobs of a queue with throttlers are asked about: one tenant's may be held."""
+"""How many due jobs of a queue with throttlers are asked about: one tenant's may be held back."""
 
 SKIPS = 5
 """How many skipped due times in a row are told."""
@@ -52,7 +52,7 @@ def measure(config: InstanceSettings) -> Measured:
         unknown_types=dict(_unknown_types(config)),
         past_deadline=_past_deadline(config, now - PATIENCE),
         undecided=_undecided(config, now - PATIENCE),
-        held=frozenset(_held(config, now)),
+        held_back=frozenset(_held_back(config, now)),
         inbox=_inbox(config, now),
         schedules=tuple(_schedules(config, now)),
         unpruned=tuple(_unpruned(config, now - UNPRUNED)),
@@ -85,7 +85,7 @@ def _undecided(config: InstanceSettings, before: datetime) -> int:
     return capped_count(_jobs(config).in_error().filter(worker=None, update_time__lt=before))
 
 
-def _held(config: InstanceSettings, now: datetime) -> Iterator[str]:
+def _held_back(config: InstanceSettings, now: datetime) -> Iterator[str]:
     for queue in Queue.objects.using(config.database).filter(instance=config.name):
         if not config.queue(queue.name).throttlers:
             continue

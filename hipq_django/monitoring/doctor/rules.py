@@ -50,40 +50,42 @@ def _queues(measured: Measured) -> Iterator[Finding]:
         return
     types = measured.overview.job_types
     for queue in measured.overview.queues:
-        yield from _queue(queue, measured.held, [row for row in types if row.queue == queue.name])
+        yield from _queue(
+            queue, measured.held_back, [row for row in types if row.queue == queue.name]
+        )
 
 
 def _queue(
-    queue: QueueCounts, held: Collection[str], types: Sequence[JobTypeEndings]
+    queue: QueueCounts, held_back: Collection[str], types: Sequence[JobTypeEndings]
 ) -> Iterator[Finding]:
     """Say why a queue does not run, the first cause alone, or else that it is slow."""
     if queue.problem != NONE:
-        yield _held(queue)
+        yield _blocked(queue)
     elif not queue.served:
         yield from _unserved(queue)
     elif queue.paused and queue.due:
         yield _paused(queue)
     else:
-        yield from _late(queue, held)
+        yield from _late(queue, held_back)
         if queue.is_unanswered:
             yield _stuck_queue(queue) if queue.is_stuck else _unanswered(queue, types)
 
 
-def _late(queue: QueueCounts, held: Collection[str]) -> Iterator[Finding]:
-    """None if a throttler holds its first jobs as intended, or if its limit is full of silence."""
+def _late(queue: QueueCounts, held_back: Collection[str]) -> Iterator[Finding]:
+    """None if a throttler holds its first jobs back as intended, or nobody answers the others."""
     if not queue.due or queue.oldest_due_seconds < OVERDUE_SECONDS:
         return
     if queue.is_full and not queue.is_unanswered:
         yield _full(queue)
-    elif not queue.is_full and queue.name not in held:
+    elif not queue.is_full and queue.name not in held_back:
         yield _overdue(queue)
 
 
-def _held(queue: QueueCounts) -> Finding:
+def _blocked(queue: QueueCounts) -> Finding:
     return problem(
         "throttler_problem",
         f"queue {queue.name}",
-        f"held, because {queue.problem}",
+        f"blocked, because {queue.problem}",
         f"Its jobs do not start until its throttlers work; {_due(queue)}.",
         "Correct the throttler, or remove it from THROTTLERS, and restart the workers.",
     )
@@ -316,7 +318,7 @@ def _throttlers(measured: Measured) -> Iterator[Finding]:
             "throttler_setting",
             f"instance {measured.instance}",
             text,
-            "The queue is held for as long as one of its throttlers cannot be used.",
+            "The queue is blocked for as long as one of its throttlers cannot be used.",
             "Correct THROTTLERS in the HIPQ setting, and restart the workers.",
         )
 

@@ -28,7 +28,7 @@ ROUNDS = 50
 class FlowWorker(HandWorker):
     """A worker that a test moves by hand, which also works until all nodes rest."""
 
-    def work_off(self) -> None:
+    def run_until_idle(self) -> None:
         """Work until nothing is due and no node has a wake."""
         for _ in range(ROUNDS):
             has_dispatched = Wake.objects.exists()  # the run may be claimed by the next pass only

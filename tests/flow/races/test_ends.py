@@ -327,13 +327,13 @@ def test_an_attempt_that_times_out_counts_only_if_it_ends_well_before_the_next_b
                 Job.objects.update(deadline=run.job.start_time)
                 assert recovery.time_out_overdue(get_instance("default")) == 1
                 if not in_time:
-                    FlowWorker().work_off()
+                    FlowWorker().run_until_idle()
 
     monkeypatch.setattr(SCRIPT, "perform", perform, raising=False)
     worker.run_pass()
     worker.execute()
     worker.save()
-    worker.work_off()
+    worker.run_until_idle()
 
     attempt = 1 if in_time else 2
     assert seen == [([1, 2], [])] * attempt
@@ -394,7 +394,7 @@ def test_a_message_that_somebody_else_has_read_is_not_read_by_the_run(
     assert node.inputs["number"].read() == 1
     worker.save()
     with hipq.testing.travel(seconds=2):
-        worker.work_off()
+        worker.run_until_idle()
 
     assert (list(node.outputs["out"]) == [4]) == holds
 
@@ -414,7 +414,7 @@ def test_a_message_that_two_runs_of_a_batch_have_read_is_taken_by_one(
     script.perform = take
     worker.work()
     with hipq.testing.travel(seconds=2):
-        worker.work_off()
+        worker.run_until_idle()
 
     assert [value for child in children for value in child.outputs["out"]] == [1]
     assert {child.status for child in children} == {"completed"}
@@ -431,7 +431,7 @@ def test_a_default_that_comes_while_a_run_executes_stays(change: str, worker: Fl
     elif change == "del":
         del port.default
     worker.execute()
-    worker.work_off()
+    worker.run_until_idle()
 
     assert port.default == {"set": 3, "del": flow.NOTHING, "nothing": 2}[change]
     assert Message.objects.filter(as_default=True).count() == (change == "set")
@@ -449,8 +449,8 @@ def test_data_that_come_between_the_look_of_a_run_and_its_end(
     if not compares:
         [result] = worker.batch.lease().results
         result.claim.extra.wakes_seen = flow.Node.objects.get(pk=node.pk).wakes
-        worker.batch.put_back([result])
-    worker.work_off()
+        worker.batch.take_back([result])
+    worker.run_until_idle()
 
     assert (node.inputs["number"].size == 0) == compares
 
@@ -467,7 +467,7 @@ def test_runs_of_a_batch_set_values_of_each_other(
         run.parent.child(other).state.set(other=run.node.name)
 
     monkeypatch.setattr(SCRIPT, "perform", perform, raising=False)
-    worker.work_off()
+    worker.run_until_idle()
 
     assert one.state.all() == {"own": "one", "other": "two"}
     assert two.state.all() == {"own": "two", "other": "one"}
@@ -487,20 +487,20 @@ def test_a_run_that_is_requeued_forces_its_node(worker: FlowWorker) -> None:
     node = flow.start(Recorder, run=False)
     node.state.set(perform=["raise"])
     node.run()
-    worker.work_off()
+    worker.run_until_idle()
     assert node.status == "failed"
     node.state.set(perform=[])
     hipq.requeue(Job.objects.get())
-    worker.work_off()
+    worker.run_until_idle()
 
     assert node.status == "completed"
 
 
 def test_a_waiting_run_may_ask_for_another(worker: FlowWorker) -> None:
     flow.start(AsksAndRuns)
-    worker.work_off()
+    worker.run_until_idle()
     hipq.complete("t.asks_and_runs", "key", "yes")
-    worker.work_off()
+    worker.run_until_idle()
 
     assert Recorder.calls == ["asks", "yes", "asks"]
 
@@ -508,9 +508,9 @@ def test_a_waiting_run_may_ask_for_another(worker: FlowWorker) -> None:
 @pytest.mark.parametrize("fails", [1, 2], ids=["at first", "always"])
 def test_an_answer_handler_counts_as_a_whole_also_with_each(fails: int, worker: FlowWorker) -> None:
     node = flow.start(EachAfterAnswer, args=[fails], data={"asked": ["why"], "x": [1, 2]})
-    worker.work_off()
+    worker.run_until_idle()
     hipq.complete("t.each_after_answer", "key", "yes")
-    worker.work_off()
+    worker.run_until_idle()
     out, left = list(node.outputs["out"]), [node.inputs[port].peek(9) for port in ("asked", "x")]
 
     assert Recorder.seen == [([], ["why"], [1, 2])] * 2
@@ -522,14 +522,14 @@ def test_an_answer_handler_counts_as_a_whole_also_with_each(fails: int, worker: 
 
 def test_startup_is_repeated_if_its_run_cannot_take_its_answer(worker: FlowWorker) -> None:
     node = flow.start(StartsAndAsks, data={"x": ["ask"]})
-    worker.work_off()
+    worker.run_until_idle()
     hipq.complete("t.starts_and_asks", "key", "bad")
-    worker.work_off()
+    worker.run_until_idle()
     assert (node.status, node.state.all()) == ("failed", {})
     node.run(force=True)
-    worker.work_off()
+    worker.run_until_idle()
     hipq.complete("t.starts_and_asks", "key", "good")
-    worker.work_off()
+    worker.run_until_idle()
 
     assert (node.status, node.state.all()) == ("completed", {"starts": 1, "answer": "good"})
 
@@ -542,9 +542,9 @@ def test_startup_is_repeated_if_its_run_is_put_back(worker: FlowWorker) -> None:
     worker.save()
     assert (node.status, node.state.all()) == ("queued", {})
     hipq.run_now(Job.objects.get())
-    worker.work_off()
+    worker.run_until_idle()
     node.inputs["x"].write("second")
-    worker.work_off()
+    worker.run_until_idle()
 
     assert (node.status, node.state.all()) == ("completed", {"starts": 1})
 
@@ -626,7 +626,7 @@ def test_a_locked_table_of_flows_keeps_runs_waiting_but_not_for_long(
     worker.save()
     seconds, kept = time.monotonic() - began, len(worker.batch)
     session.roll_back()
-    worker.work_off()
+    worker.run_until_idle()
 
     assert (seconds < LIMIT_SECONDS, kept) == (True, 60)
     assert [list(node.outputs["out"]) for node in nodes] == [[2 * n] for n in range(60)]

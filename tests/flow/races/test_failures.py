@@ -63,7 +63,7 @@ def test_messages_count_once_whichever_moment_of_a_run_breaks(
         with breaking(at) as faults:
             run_once(worker)
         survivor = after_break(worker)
-        survivor.work_off()
+        survivor.run_until_idle()
 
         for node, target in pairs:
             assert target.inputs["number"].peek(9) == [2, 4], faults.place
@@ -118,7 +118,7 @@ def test_a_run_whose_connection_is_cut_is_put_back_and_the_node_has_not_failed(
         assert (job.state, node.status) == ("retry", "queued")
         assert not job.attempts.exists()
         hipq.run_now(job)
-        worker.work_off()
+        worker.run_until_idle()
         assert node.outputs["out"].peek(3) == [1, 2]
     finally:
         forget(get_declared("default", "t.cut_off"))  # type: ignore[arg-type] # it is declared
@@ -144,7 +144,7 @@ def test_a_node_that_is_deleted_while_its_run_executes_gets_nothing_of_it(
     node.terminate(force=True)
     assert node.delete()
     worker.execute()
-    worker.work_off()
+    worker.run_until_idle()
 
     assert not Message.objects.exists()
     assert Job.objects.get().outcome == "cancelled"
@@ -156,7 +156,7 @@ def test_a_message_that_a_connected_port_does_not_take_fails_the_run_that_wrote_
     node, target = flow.start("t.add", run=False), flow.start(Double, run=False)
     node.outputs["out"].connect(target.inputs["number"])
     node.inputs["x"].write(0.5)
-    worker.work_off()
+    worker.run_until_idle()
 
     assert node.status == "failed"
     assert "takes int" in flow.get(node.pk).error
@@ -178,7 +178,7 @@ def test_a_child_that_cannot_be_spawned_fails_the_run_that_wants_it(
 ) -> None:
     script.perform = lambda run: run.spawn("child", Double, **options)
     node, other = flow.start("t.scripted"), flow.start(Double, data={"number": [1]})
-    worker.work_off()
+    worker.run_until_idle()
 
     assert (node.status, other.status) == ("failed", "completed")
     assert error in flow.get(node.pk).error
@@ -191,7 +191,7 @@ def test_a_job_whose_key_is_taken_fails_the_run_that_wants_it(
     hipq.enqueue("ask_later", {}, job_key="taken", delay=3_600)
     script.perform = lambda run: run.enqueue("ask_later", {}, job_key="taken")
     node, other = flow.start("t.scripted"), flow.start(Double, data={"number": [1]})
-    worker.work_off()
+    worker.run_until_idle()
 
     assert (node.status, other.status) == ("failed", "completed")
     assert "DuplicateJobKeyError" in flow.get(node.pk).error
@@ -213,11 +213,11 @@ def test_a_child_is_spawned_by_a_run_that_has_waited(script: Script, worker: Flo
 
     script.perform = ask
     node = flow.start("t.scripted")
-    worker.work_off()
+    worker.run_until_idle()
     assert flow.get(node.pk).pending, "it does not wait"
     script.perform = None
     hipq.complete("t.scripted", "asks", "yes")
-    worker.work_off()
+    worker.run_until_idle()
 
     assert list(node.children["child"].outputs["out"]) == [0, 2]
     assert node.children["child"].inputs["number"].default == 0.5
@@ -238,7 +238,7 @@ def test_who_listens_gets_what_its_port_takes_and_stops_nobody(
     broken = flow.start("t.cards", data={"order": [{"bad": True, "card": "4", "id": 1}]})
     flow.publish("/numbers", "text")
     flow.publish("/numbers", 5)
-    worker.work_off()
+    worker.run_until_idle()
 
     assert (node.status, broken.status) == ("completed", "failed")
     assert target.inputs["number"].peek(9) == [5, 2]
@@ -250,7 +250,7 @@ def test_messages_that_not_even_the_port_error_takes_stay_and_the_node_fails(
     node, target = flow.start("t.poisoned", run=False), flow.start(Double, run=False)
     node.outputs["error"].connect(target.inputs["number"])
     node.inputs["x"].write_many(["bad", "good"])
-    worker.work_off()
+    worker.run_until_idle()
 
     assert node.status == "failed"
     assert "cannot take it" in flow.get(node.pk).error
@@ -263,7 +263,7 @@ def test_messages_that_the_port_error_could_not_tell_apart_stay_and_the_node_fai
     other: str, worker: FlowWorker
 ) -> None:
     node = flow.start(TakesTwo, data={"x": [1, 2], "again": [3]}, args=[other])
-    worker.work_off()
+    worker.run_until_idle()
 
     lies = [list(port) for port in (node.inputs["x"], node.inputs["again"])]
     errors = [error["data"] for error in node.outputs["error"]]
@@ -300,12 +300,12 @@ class TakesSome(flow.Component):
 
 def cannot_begin(node: flow.Node, worker: FlowWorker) -> None:
     node.state.set(stopped=True)
-    worker.work_off()
+    worker.run_until_idle()
 
 
 def is_lost(node: flow.Node, worker: FlowWorker) -> None:
     worker.run_pass()
-    dies(worker).work_off()
+    dies(worker).run_until_idle()
 
 
 @pytest.mark.parametrize("end", [cannot_begin, is_lost])
@@ -329,7 +329,7 @@ def test_messages_of_a_run_that_is_cancelled_before_its_retry_stay_and_the_node_
     worker.run_pass()
     worker.work()
     hipq.cancel(Job.objects.get(state="retry"))
-    worker.work_off()
+    worker.run_until_idle()
 
     assert (node.status, flow.get(node.pk).error) == ("failed", "Cancelled")
     assert (list(node.inputs["x"]), node.outputs["error"].size) == ([1, 2], 0)
@@ -350,7 +350,7 @@ def test_a_failure_that_cannot_be_written_is_written_later_and_stops_no_other(
         patch.setattr("hipq_django.flow.runs.failing.announce_status", refuse)
         worker.work()
         assert (node.status, other.status) == ("running", "completed")
-    worker.work_off()
+    worker.run_until_idle()
 
     assert node.status == "failed"
 
@@ -362,9 +362,9 @@ def test_a_port_that_a_new_release_declares_is_made_by_the_next_run(worker: Flow
         node.inputs["number"].write(1)
 
     node.run()
-    worker.work_off()
+    worker.run_until_idle()
     node.inputs["number"].write(1)
-    worker.work_off()
+    worker.run_until_idle()
     assert node.outputs["out"].read() == 2
 
 
@@ -372,11 +372,11 @@ def test_a_node_whose_code_is_gone_waits_for_a_worker_that_has_it(worker: FlowWo
     release()
     node = flow.start(RELEASED, data={"x": [1]})
     withdraw()
-    worker.work_off()
+    worker.run_until_idle()
     assert node.status == "queued"
 
     release()
-    FlowWorker().work_off()
+    FlowWorker().run_until_idle()
     withdraw()
     assert node.outputs["out"].read() == 1
 
@@ -390,12 +390,12 @@ def test_nodes_whose_code_another_release_has_wait_for_it_under_strict_too(
     release()
     started = [flow.start(RELEASED, data={"x": [1]}) for _ in range(nodes)]
     withdraw()
-    worker.work_off()
+    worker.run_until_idle()
     assert [node.status for node in started] == ["queued"] * nodes
     assert {reason.code for reason in flow.explain(started[0])} == {"unknown_type"}
 
     release()
-    FlowWorker().work_off()
+    FlowWorker().run_until_idle()
     withdraw()
     assert [node.outputs["out"].read() for node in started] == [1] * nodes
 
@@ -413,7 +413,7 @@ def test_two_releases_run_a_node_in_turn() -> None:
         withdraw()
         declare()
         node.inputs["x"].write(number)
-        FlowWorker().work_off()
+        FlowWorker().run_until_idle()
     withdraw()
 
     assert node.outputs["out"].peek(9) == [0, 1, 2, 3]
@@ -423,17 +423,17 @@ def test_two_releases_run_a_node_in_turn() -> None:
 def asked(worker: FlowWorker) -> flow.Node:
     """Return a node whose run waits for its answer."""
     node = flow.start(Asks, data={"question": ["why"]})
-    worker.work_off()
+    worker.run_until_idle()
     return node
 
 
 def test_a_worker_that_dies_while_a_run_waits_takes_nothing_along(worker: FlowWorker) -> None:
     node = asked(worker)
     other = dies(worker)
-    other.work_off()
+    other.run_until_idle()
     assert node.status == "running"
     hipq.complete("t.asks", "question-why", "because")
-    other.work_off()
+    other.run_until_idle()
 
     assert list(node.outputs["answer"]) == [["why", "because"]]
     assert (node.status, node.inputs["question"].size) == ("completed", 0)
@@ -446,7 +446,7 @@ def test_an_answer_whose_worker_dies_is_taken_by_another(worker: FlowWorker) -> 
     worker.run_pass()
     worker.execute()
     assert node.outputs["answer"].size == 0
-    dies(worker).work_off()
+    dies(worker).run_until_idle()
 
     assert list(node.outputs["answer"]) == [["why", "because"]]
     assert (node.status, node.inputs["question"].size) == ("completed", 0)
@@ -467,7 +467,7 @@ def test_a_shutdown_that_is_lost_again_and_again_is_logged() -> None:
         else:  # it decides what follows the loss
             worker.execute()
             worker.save()
-    FlowWorker().work_off()
+    FlowWorker().run_until_idle()
     dispatching.sweep(get_instance("default"))
 
     assert node.status == "terminated"

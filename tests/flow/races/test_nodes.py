@@ -35,7 +35,7 @@ def live_runs(node: flow.Node) -> int:
     return Job.objects.live().filter(job_data__node=node.pk).count()
 
 
-def in_hand(worker: FlowWorker, node: flow.Node) -> None:
+def leave_end_unwritten(worker: FlowWorker, node: flow.Node) -> None:
     """Let a run of the node have executed whose end is not written."""
     node.run()
     worker.run_pass()
@@ -50,12 +50,12 @@ def test_data_that_come_while_an_end_is_committed(
     holds: bool, steps: Steps, worker: FlowWorker, dispatch: Dispatch
 ) -> None:
     node = flow.start(Sum, run=False)
-    in_hand(worker, node)
+    leave_end_unwritten(worker, node)
     steps.begin("end", worker.save, COMMIT)
     node.inputs["number"].write(2)
     steps.begin("dispatch", dispatch, END)
     end_all(steps)
-    worker.work_off()
+    worker.run_until_idle()
 
     assert (node.inputs["number"].size == 0) == holds
 
@@ -154,12 +154,12 @@ def test_a_node_is_terminated_while_its_run_ends(
     holds: bool, steps: Steps, worker: FlowWorker
 ) -> None:
     node = flow.start(Recorder, run=False)
-    in_hand(worker, node)
+    leave_end_unwritten(worker, node)
     ending = steps.begin("end", worker.save, "update hipq_flow_node as n")
     assert ending.has_stopped
     steps.begin("terminate", node.terminate, END)
     end_all(steps)
-    worker.work_off()
+    worker.run_until_idle()
 
     assert (Recorder.calls == ["startup", "perform", "shutdown"]) == holds
     assert (node.status == "terminated") == holds
@@ -210,7 +210,7 @@ def test_a_lock_that_is_given_back_before_its_run_was_put_back(worker: FlowWorke
     worker.execute()
     assert node.unlock(token)
     worker.save()
-    worker.work_off()
+    worker.run_until_idle()
 
     assert Recorder.calls == ["startup", "perform"]
 
@@ -463,7 +463,7 @@ def test_an_answer_overtakes_the_end_of_its_run(
     steps.begin("answer", answer, until)
     steps.begin("end", worker.save, END)
     end_all(steps)
-    worker.work_off()
+    worker.run_until_idle()
 
     assert Recorder.calls == ["perform", "yes", *([] if waits else ["perform"])]
     assert list(node.outputs["out"]) == ([1, "yes"] if waits else ["yes", 1])
@@ -474,7 +474,7 @@ def test_an_answer_comes_before_its_run_has_asked(worker: FlowWorker) -> None:
     """It is kept, and taken as soon as the run says what it waits for."""
     node = flow.start(Overtaken, args=[True], data={"x": [1]})
     assert answer().status == "early"
-    worker.work_off()
+    worker.run_until_idle()
 
     assert Recorder.calls == ["perform", "yes"]
     assert list(node.outputs["out"]) == [1, "yes"]
@@ -486,7 +486,7 @@ def test_a_run_that_was_taken_over_is_ended_once(worker: FlowWorker) -> None:
     worker.execute()
     worker.die()
     recovery.recover_lost(get_instance("default"))
-    FlowWorker().work_off()
+    FlowWorker().run_until_idle()
     worker.save()
 
     assert list(node.outputs["out"]) == [2]

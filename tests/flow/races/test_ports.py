@@ -74,11 +74,11 @@ def test_a_writer_whose_transaction_stays_open_stops_nobody(
 
     source.inputs["x"].write_many([1, 2])
     source.state.set(seen=True)
-    worker.work_off()
+    worker.run_until_idle()
     assert target.inputs["number"].peek(9) == [[1, 2]]
     source.outputs["out"].write("a writer beside it")
     session.commit()
-    worker.work_off()
+    worker.run_until_idle()
 
     found = target.inputs["number"].peek(9)
     assert found == ["held, too", [1, 2], "a writer beside it", ["held"]]
@@ -120,7 +120,7 @@ def test_a_tree_is_deleted_beside_a_writer_whose_transaction_stays_open(
     session(lambda: held.inputs["number"].write(1))
     child = held.spawn("child", Double)
     child.terminate()
-    worker.work_off()
+    worker.run_until_idle()
 
     assert child.delete()
 
@@ -134,10 +134,10 @@ def test_a_doomed_tree_whose_port_is_written_to_stops_no_dispatcher(
     session(lambda: doomed.inputs["number"].write(1))
     doomed.terminate(delete=True)
     other.inputs["number"].write(5)
-    worker.work_off()
+    worker.run_until_idle()
     assert (doomed.status, other.outputs["out"].read()) == ("terminated", 10)
     session.commit()
-    worker.work_off()
+    worker.run_until_idle()
     dispatching.sweep(get_instance("default"))
 
     assert not doomed.exists()
@@ -157,7 +157,7 @@ def test_the_order_of_a_writer_holds_where_a_run_reads_several_pages(
     worker.run_pass()
     session.commit()
     worker.execute()
-    worker.work_off()
+    worker.run_until_idle()
 
     seen = collected(node)
     assert seen.index("first") < seen.index("second")
@@ -182,7 +182,7 @@ def test_a_run_looks_at_as_many_messages_as_it_wants_and_reads_them_afterwards(
     script.perform = lambda run: seen.extend([*map(run.item.peek, [*counts, 9_999]), [*run.item]])
     worker.execute()
     script.perform = None
-    worker.work_off()
+    worker.run_until_idle()
 
     assert [len(values) for values in seen] == [*counts, 403, 403]
     assert seen[-2] == seen[-1]
@@ -205,7 +205,7 @@ def test_what_a_run_writes_while_its_port_is_connected(
     steps.begin("connect", lambda: out.connect(into), COMMIT)
     steps.begin("end", worker.save, END)
     end_all(steps)
-    worker.work_off()
+    worker.run_until_idle()
 
     assert (out.size == 0 and into.peek(2) == [2]) == holds
 
@@ -386,7 +386,7 @@ def test_a_target_that_is_deleted_while_a_run_writes_to_its_source(
     steps.begin("end", worker.save, END)
     assert source.status == "running"
     end_all(steps)
-    worker.work_off()
+    worker.run_until_idle()
 
     assert source.status == "completed"
     assert source.outputs["out"].peek(2) == [2]

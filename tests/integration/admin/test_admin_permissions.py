@@ -329,7 +329,7 @@ def test_what_holds_a_queue_is_said_to_all_and_why_to_those_who_may_view_jobs(
     log_in(client, "view_queue")
 
     for url in (list_url(Queue), page_url(world.waiting.queue)):
-        assert "held" in html(client, url)
+        assert "blocked" in html(client, url)
         assert "users who may view jobs see the reason" in html(client, url)
 
 

@@ -291,7 +291,7 @@ def test_a_message_that_the_database_refuses_is_kept_and_the_others_are_taken(
 # What is away for a while
 
 
-def test_messages_stay_in_hand_while_the_database_is_away(
+def test_messages_stay_in_flight_while_the_database_is_away(
     mailbox: Mailbox,
     consume: Consume,
     monkeypatch: pytest.MonkeyPatch,

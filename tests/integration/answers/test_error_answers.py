@@ -92,7 +92,7 @@ def test_a_decision_about_the_timeout_that_is_under_way_is_dropped(
     worker.execute()
     worker.save()
     between = end_of(timed_out)
-    other.work_off()
+    other.run_until_idle()
     other.execute()
     other.save()
 

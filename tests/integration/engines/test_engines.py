@@ -198,11 +198,11 @@ def test_a_look_sees_responses_and_errors_in_nobodys_hands(engine: Engine, worke
     claim(engine, [answered, failed], worker)
     Job.objects.filter(pk=answered.pk).update(has_pending_answer=True)
     Job.objects.filter(pk=failed.pk).update(state="error", error="broken", phase="decision")
-    in_hand = looked(engine, queue)
+    in_flight = looked(engine, queue)
 
     Job.objects.update(worker=None, phase="NONE")
 
-    assert (in_hand, looked(engine, queue)) == ((False, False, False), (False, True, True))
+    assert (in_flight, looked(engine, queue)) == ((False, False, False), (False, True, True))
 
 
 def test_due_jobs_come_in_their_order_behind_a_place_without_some_types(engine: Engine) -> None:
@@ -536,7 +536,7 @@ def test_failures_and_what_follows_them_are_written(worker: Worker) -> None:
     assert given_up.attempts.get().error == {"code": 7}
 
 
-def test_only_failures_of_jobs_still_in_hand_are_written(worker: Worker) -> None:
+def test_only_failures_of_jobs_still_in_flight_are_written(worker: Worker) -> None:
     engine, now = engine_for("default"), timezone.now()
     mine, others, answered, response, old = jobs = add(5)
     claim(engine, jobs, worker)
@@ -624,7 +624,7 @@ def test_a_response_by_url_settles_its_attempt_alone(worker: Worker) -> None:
 
 UNUSUAL: dict[str, dict[str, Any]] = {
     "with an answer": {"has_pending_answer": True},
-    "in hand": {"phase": "request"},
+    "in flight": {"phase": "request"},
     "of several answers": {"expects": ["front"]},
     "in error": {"state": "error", "error": "broken"},
 }
@@ -634,8 +634,8 @@ UNUSUAL: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("number", [1, 2])
 def test_every_other_job_is_left_alone(worker: Worker, number: int, values: dict[str, Any]) -> None:
     engine, jobs = engine_for("default"), waiting(worker, number)
-    in_hand = {"worker": worker} if "phase" in values else {}
-    Job.objects.update(**values, **in_hand)
+    in_flight = {"worker": worker} if "phase" in values else {}
+    Job.objects.update(**values, **in_flight)
 
     settled = engine.settle(responses(jobs), timezone.now(), handled=False)
 

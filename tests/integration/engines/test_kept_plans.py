@@ -60,7 +60,7 @@ def work_on_all_kinds() -> int:
     others = [hipq.NewJob(kind, queue="q") for kind in ("echo", "break") * FEW]
     for jobs in (asking, others):
         hipq.enqueue_many(replace(job, scheduled_run_time=earlier) for job in jobs)
-        HandWorker("q").work_off()
+        HandWorker("q").run_until_idle()
     answers = [hipq.NewAnswer("ask", key, response="yes") for key in keys]
     with bounded_transaction("default"):  # as a consumer does
         hipq.receive_many(answers)

@@ -21,7 +21,7 @@ from hipq_django.answers.api import answer_callback
 from hipq_django.answers.callback_urls import Token
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
-from hipq_django.dependencies.release import Sweep, release_after
+from hipq_django.dependencies.unholding import Sweep, unhold_after
 from hipq_django.domain.ordering import Order
 from hipq_django.domain.states import Outcome, State
 from hipq_django.engines.statements import IS_EARLY
@@ -384,7 +384,7 @@ def test_the_release_of_what_followed(queue: Queue) -> None:
         assert Sweep(get_instance()).run() == 0
     hipq.cancel_many(Job.objects.filter(pk__in=[job.pk for job in needed]))
     with watched_plans() as more:
-        release_after([job.pk for job in needed], "default")
+        unhold_after([job.pk for job in needed], "default")
         assert not Job.objects.held().exists()
         Sweep(get_instance()).run()
 

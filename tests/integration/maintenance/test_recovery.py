@@ -121,7 +121,7 @@ def test_a_job_that_was_claimed_but_had_not_started_is_put_back_uncounted() -> N
     assert run_due_jobs() == 3
 
 
-def test_of_responses_in_hand_only_those_whose_handler_had_begun_are_lost(
+def test_of_responses_in_flight_only_those_whose_handler_had_begun_are_lost(
     declare: Declare,
 ) -> None:
     handled = declare("handled")(lambda job: hipq.WAIT)
@@ -141,7 +141,7 @@ def test_of_responses_in_hand_only_those_whose_handler_had_begun_are_lost(
     assert set(Job.objects.values_list("outcome", "result")) == {("succeeded", "yes")}
 
 
-def test_of_decisions_in_hand_only_those_that_had_begun_are_lost(declare: Declare) -> None:
+def test_of_decisions_in_flight_only_those_that_had_begun_are_lost(declare: Declare) -> None:
     asked = declare("asked")(raise_oserror)
     asked.on_error(lambda job: hipq.GiveUp())
     hipq.enqueue_many([hipq.NewJob("asked") for _ in range(3)])
@@ -307,7 +307,7 @@ def test_the_rows_of_workers_that_ended_are_forgotten_after_a_day() -> None:
     assert sorted(Worker.objects.values_list("state", flat=True)) == ["running", "stopped"]
 
 
-def test_a_worker_that_still_has_a_job_in_hand_is_not_forgotten() -> None:
+def test_a_worker_that_still_has_a_job_in_flight_is_not_forgotten() -> None:
     old = clock.now("default") - timedelta(days=2)
     worker = WorkerFactory.create(state="lost", heartbeat_time=old)
     JobFactory.create(state="running", worker=worker)

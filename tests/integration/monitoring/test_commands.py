@@ -172,7 +172,7 @@ def test_status_prints_a_table_that_says_what_holds_a_queue() -> None:
     lines = {line.split()[0]: line for line in said("hipq_status").splitlines() if line}
 
     assert lines["q"].endswith("paused")
-    assert lines["r"].endswith("held: throttler by_region raised KeyError")
+    assert lines["r"].endswith("blocked: throttler by_region raised KeyError")
     assert "No worker is running." in lines.values()
 
 

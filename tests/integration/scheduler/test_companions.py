@@ -150,7 +150,7 @@ def test_who_lost_a_job_writes_nothing_beside_it(toy: Toy) -> None:
     worker.execute()
     worker.die()
     recovery.recover_lost(get_instance("default"))
-    other.work_off()
+    other.run_until_idle()
     worker.save()
 
     assert noted() == [f"{job.pk} gave 2"]
@@ -162,7 +162,7 @@ def test_an_answer_goes_to_the_companion(toy: Toy) -> None:
     worker.work()
     assert noted() == []
     hipq.complete("toy", "one", "said")
-    worker.work_off()
+    worker.run_until_idle()
 
     assert toy.called == [Phase.REQUEST, Phase.RESPONSE]
     assert noted() == [f"{job.pk} gave said"]
@@ -175,7 +175,7 @@ def cancel(job: Job) -> None:
 def time_out(job: Job) -> None:
     Job.objects.filter(pk=job.pk).update(deadline=job.update_time)
     recovery.time_out_overdue(get_instance("default"))
-    HandWorker().work_off()
+    HandWorker().run_until_idle()
 
 
 @pytest.mark.parametrize("end", [cancel, time_out])

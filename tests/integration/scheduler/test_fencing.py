@@ -43,7 +43,7 @@ def test_what_a_dead_worker_brings_after_all_is_dropped(declare: Declare) -> Non
     assert (before["attempt"], before["outcome"]) == (2, "succeeded")
 
 
-def test_a_decision_that_a_dead_worker_had_in_hand_is_made_by_another(declare: Declare) -> None:
+def test_a_decision_that_a_dead_worker_had_in_flight_is_made_by_another(declare: Declare) -> None:
     flaky = declare("flaky")(raise_oserror)
     flaky.on_error(lambda job: hipq.RetryIn(60))
     job = flaky.enqueue()
@@ -59,7 +59,7 @@ def test_a_decision_that_a_dead_worker_had_in_hand_is_made_by_another(declare: D
     assert (job.state, job.attempts.count()) == ("retry", 1)
 
 
-def test_a_response_that_a_dead_worker_had_in_hand_is_handled_by_another(
+def test_a_response_that_a_dead_worker_had_in_flight_is_handled_by_another(
     declare: Declare,
 ) -> None:
     requests: list[int] = []

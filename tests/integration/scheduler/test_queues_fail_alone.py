@@ -48,7 +48,7 @@ def test_a_job_whose_zone_is_unknown_stops_no_other(zoned: None, healthy: Job) -
     broken, behind = hipq.enqueue("zoned"), hipq.enqueue("echo")
     lose_zone()
 
-    HandWorker().work_off()
+    HandWorker().run_until_idle()
 
     assert (outcome(broken), outcome(behind), outcome(healthy)) == (
         *("NONE", "succeeded", "succeeded"),
@@ -60,11 +60,11 @@ def test_once_the_zone_is_there_the_job_runs_and_nothing_is_held(zoned: None) ->
     broken = hipq.enqueue("zoned")
     lose_zone()
     worker = HandWorker()
-    worker.work_off()
+    worker.run_until_idle()
 
     JobType.objects.update(time_zone="Europe/Paris")
     worker = HandWorker()
-    worker.work_off()
+    worker.run_until_idle()
 
     assert (outcome(broken), problem()) == ("succeeded", "NONE")
 
@@ -73,7 +73,7 @@ def test_a_malformed_window_stops_only_its_job(healthy: Job) -> None:
     broken, behind = hipq.enqueue("echo"), hipq.enqueue("echo")
     Job.objects.filter(pk=broken.pk).update(time_windows=["five o'clock"])
 
-    HandWorker().work_off()
+    HandWorker().run_until_idle()
 
     assert (outcome(broken), outcome(behind), outcome(healthy)) == (
         *("NONE", "succeeded", "succeeded"),
@@ -137,7 +137,7 @@ def test_an_admitted_hook_that_raises_holds_its_queue(
     assert problem() == "throttler raised ZeroDivisionError: oops"
     assert (
         caplog.messages.count(
-            "event=queue_held queue=default: throttler raised ZeroDivisionError: oops"
+            "event=queue_blocked queue=default: throttler raised ZeroDivisionError: oops"
         )
         == 1
     )
@@ -152,7 +152,7 @@ def test_a_text_that_the_database_refuses_is_shown_without_what_it_refuses(
     configure_queue(throttler)
     job = hipq.enqueue("echo")
 
-    HandWorker().work_off()
+    HandWorker().run_until_idle()
 
     assert (outcome(job), outcome(healthy)) == ("NONE", "succeeded")
     assert "raised ValueError: a \N{REPLACEMENT CHARACTER} and a ?" in problem()

@@ -34,7 +34,7 @@ def suspects(*names: str, **options: Any) -> list[Job]:
 
 
 def recover_all(worker: HandWorker) -> None:
-    """Let the worker be dead, and others decide about what it had in hand; nothing is claimed."""
+    """Let the worker be dead, and others decide about what it had in flight; nothing is claimed."""
     worker.die()
     recovery.recover_lost(get_instance())
     decide()
@@ -207,7 +207,7 @@ def test_a_bystander_has_not_used_up_an_attempt(declare: Declare) -> None:
     worker.run_pass()
     recover_all(worker)
 
-    HandWorker().work_off()
+    HandWorker().run_until_idle()
 
     careful.refresh_from_db()
     assert (careful.outcome, kinds(careful)) == ("succeeded", ["bystander"])
@@ -244,7 +244,7 @@ def test_the_response_of_a_bystander_is_not_thrown_away(declare: Declare) -> Non
     other.run_pass()
     recover_all(other)
 
-    HandWorker().work_off()
+    HandWorker().run_until_idle()
 
     asked.refresh_from_db()
     assert (asked.outcome, asked.result) == ("succeeded", "yes")
@@ -290,7 +290,7 @@ def deciding(job: Job) -> HandWorker:
     return worker
 
 
-def bury(worker: HandWorker) -> None:
+def lose(worker: HandWorker) -> None:
     worker.die()
     recovery.recover_lost(get_instance())
 
@@ -308,12 +308,12 @@ def test_a_retry_handler_that_kills_three_workers_ends_its_job(
     failed: Job, caplog: pytest.LogCaptureFixture, django_capture_on_commit_callbacks: Any
 ) -> None:
     for _ in range(2):
-        bury(deciding(failed))
+        lose(deciding(failed))
         failed.refresh_from_db()
         assert (failed.state, failed.worker) == ("error", None)
 
     with django_capture_on_commit_callbacks(execute=True):
-        bury(deciding(failed))
+        lose(deciding(failed))
 
     failed.refresh_from_db()
     assert (failed.state, failed.outcome) == ("final", "failed")
@@ -326,9 +326,9 @@ def test_a_retry_handler_that_kills_three_workers_ends_its_job(
 
 
 def test_beside_a_suspect_decision_nobody_is_to_blame(failed: Job) -> None:
-    bury(deciding(failed))
+    lose(deciding(failed))
     innocent = hipq.enqueue("echo")
-    bury(deciding(failed))
+    lose(deciding(failed))
 
     assert kinds(innocent) == ["bystander"]
 
@@ -337,14 +337,14 @@ def test_a_decision_beside_a_suspect_is_not_to_blame(failed: Job) -> None:
     hipq.enqueue("echo", queue="other")
     dead = HandWorker("other")
     dead.run_pass()
-    bury(dead)
+    lose(dead)
     Queue.objects.filter(name="other").update(paused=True)
     HandWorker("other").work()
     Queue.objects.update(paused=False)
 
     worker = deciding(failed)
     beside = len(worker.claims)
-    bury(worker)
+    lose(worker)
 
     assert beside == 2
     assert failed.attempts.get().lost_decisions == 0
@@ -356,7 +356,7 @@ def test_a_worker_takes_up_one_suspect_decision_at_a_time(declare: Declare) -> N
     HandWorker().work()
     worker = HandWorker()
     worker.run_pass()
-    bury(worker)
+    lose(worker)
 
     worker = HandWorker()
     taken = [len(worker.run_pass()) for _ in range(3)]

@@ -133,7 +133,7 @@ MISTAKES = [
 def test_a_throttler_that_makes_a_mistake_holds_its_queue_only(
     configure_queue: ConfigureQueue, number: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The queue is held, the problem is logged and shown, the worker goes on."""
+    """The queue is blocked, the problem is logged and shown, the worker goes on."""
     queue = configure_queue(MISTAKES[number])
     (job,) = enqueue("x")
     other = hipq.enqueue("echo", queue="other")
@@ -145,7 +145,7 @@ def test_a_throttler_that_makes_a_mistake_holds_its_queue_only(
         row.refresh_from_db()
     assert (job.state, job.attempt, other.outcome) == ("initial", 0, "succeeded")
     assert queue.throttler_problem.startswith("throttler ")
-    assert f"event=queue_held queue=default: {queue.throttler_problem}" in caplog.messages
+    assert f"event=queue_blocked queue=default: {queue.throttler_problem}" in caplog.messages
 
 
 def test_a_throttler_that_hides_its_failed_query_harms_no_other_queue(
@@ -172,7 +172,7 @@ def test_a_problem_is_logged_once_while_it_lasts(
         for _ in range(3):
             run_due_jobs()
 
-    assert len([m for m in caplog.messages if "event=queue_held" in m]) == 1
+    assert len([m for m in caplog.messages if "event=queue_blocked" in m]) == 1
 
 
 def test_a_repaired_throttler_lets_the_queue_go(configure_queue: ConfigureQueue) -> None:

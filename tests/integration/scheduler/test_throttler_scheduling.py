@@ -206,7 +206,7 @@ def test_until_idle_means_that_all_jobs_behind_the_held_ones_have_run(
     assert running() == ["free"]
 
 
-def test_what_was_held_at_the_head_runs_first_when_it_is_let_go(
+def test_what_was_held_at_the_head_runs_first_when_it_may_start(
     configure_queue: ConfigureQueue,
 ) -> None:
     configure_queue(hold_data("held"))

@@ -10,7 +10,7 @@ from django.test import TestCase
 
 import hipq_django as hipq
 from hipq_django.database import clock
-from hipq_django.dependencies import release
+from hipq_django.dependencies import unholding
 from hipq_django.models import Job, Worker
 from hipq_django.testing import assert_enqueued, run_due_jobs
 from hipq_django.testing.running import Session
@@ -190,7 +190,7 @@ def test_a_final_job_is_not_enqueued_any_more() -> None:
 def test_a_chain_longer_than_a_page_of_the_sweep_runs_to_its_end(
     declare: Declare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(release, "MOST_AT_ONCE", 20)
+    monkeypatch.setattr(unholding, "MOST_AT_ONCE", 20)
     step = declare.task("step")(lambda number: number)
     jobs = hipq.chain(*(step.new(number) for number in range(50)))
 

@@ -110,7 +110,7 @@ class Command(BaseCommand):
         rows = {
             **{name: str(number) for name, number in orders.results().items()},
             "cards charged, as the bank counts": str(report["charged"]),
-            "most in the bank's hands at once": f"{report['max_in_hand']} of {limit:g} allowed",
+            "most in flight in the bank at once": f"{report['max_in_flight']} of {limit:g} allowed",
         }
         for name, number in rows.items():
             self.stdout.write(f"  {name:<42}{number}")
@@ -173,5 +173,5 @@ def progress_line(settled: int, unsettled: int, report: dict[str, int], limit: f
     """Return what is shown while orders are open."""
     return (
         f"{settled} orders settled, {unsettled} open; "
-        f"the bank has {report['in_hand']} in hand, {limit:g} allowed"
+        f"the bank has {report['in_flight']} in flight, {limit:g} allowed"
     )

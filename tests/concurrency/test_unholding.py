@@ -8,7 +8,7 @@ import pytest
 
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
-from hipq_django.dependencies.release import Sweep
+from hipq_django.dependencies.unholding import Sweep
 from hipq_django.models import Job
 from tests.concurrency.sessions import Session, errors_of, run_together
 from tests.declaring import Declare
@@ -32,7 +32,7 @@ def run_claims(worker: HandWorker) -> None:
     worker.save()
 
 
-def test_three_finishers_release_each_dependent_once() -> None:
+def test_three_finishers_unhold_each_dependent_once() -> None:
     for number in range(ROUNDS):
         needed = [hipq.enqueue("ask", job_key=f"{number}-{k}") for k in range(FINISHERS)]
         follower = hipq.enqueue("echo", after=needed)
@@ -46,7 +46,7 @@ def test_three_finishers_release_each_dependent_once() -> None:
         Job.objects.filter(pk=follower.pk).delete()
 
 
-def test_a_job_that_is_cancelled_while_it_is_released_never_runs() -> None:
+def test_a_job_that_is_cancelled_while_it_is_unheld_never_runs() -> None:
     for number in range(ROUNDS):
         needed = hipq.enqueue("ask", job_key=f"needed-{number}")
         follower = hipq.enqueue("ask", after=[needed])
@@ -138,7 +138,7 @@ def test_what_a_member_adds_to_a_batch_that_is_being_cancelled_is_cancelled_or_r
 
 
 @pytest.mark.postgres
-def test_what_somebody_has_locked_is_released_by_the_sweep() -> None:
+def test_what_somebody_has_locked_is_unheld_by_the_sweep() -> None:
     needed = hipq.enqueue("ask", job_key="k")
     follower = hipq.enqueue("echo", after=[needed])
     HandWorker().work()

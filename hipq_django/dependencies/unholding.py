@@ -1,4 +1,4 @@
-"""Releases jobs when those that they wait for have ended.
+"""Lets held jobs go on when those that they wait for have ended.
 
 It reads states and keeps no counter. After each commit by which jobs became final, the process that
 made it checks the jobs that wait for them; the last of several sees all of them final. If several
@@ -24,21 +24,21 @@ from hipq_django.models import Job, Link
 
 PAGE = 200
 MOST_AT_ONCE = 500
-"""How many jobs the process that ended their needs releases; the sweep does the rest."""
+"""How many jobs the process that ended their needs unholds; the sweep does the rest."""
 
 NO_LINK_SECONDS = 60.0
 """How often the sweep looks at held jobs although there is no link."""
 
 
-def release_after(ids: Collection[int], using: str) -> bool:
-    """Release what waited for these ended jobs, if all else that it waits for has ended, too.
+def unhold_after(ids: Collection[int], using: str) -> bool:
+    """Unhold what waited for these ended jobs, if all else that it waits for has ended, too.
 
     Return whether there are links at all.
     """
     found = has_links(using)
     if found:
         held, parts = dependents_of(ids, using)
-        release(held[:MOST_AT_ONCE], using)
+        unhold_or_cancel(held[:MOST_AT_ONCE], using)
         tell_links(parts, using)
     return found
 
@@ -48,8 +48,8 @@ def has_links(using: str) -> bool:
     return bool(Link.objects.using(using).exists())
 
 
-def release(held: Sequence[int], using: str) -> int:
-    """Release or cancel held jobs according to what they wait for; return how many.
+def unhold_or_cancel(held: Sequence[int], using: str) -> int:
+    """Unhold or cancel held jobs according to what they wait for; return how many.
 
     The jobs that follow a cancelled one are checked in turn.
     """
@@ -59,14 +59,14 @@ def release(held: Sequence[int], using: str) -> int:
         for start in range(0, len(held), PAGE):
             page = verdicts(held[start : start + PAGE], using)
             go = [pk for pk, said in page.items() if said.may_go]
-            moved += _go_on(go, using)
+            moved += _unhold(go, using)
             ended += _cancel({pk: said for pk, said in page.items() if said.problem}, using)
         moved += len(ended)
         held = dependents_of(ended, using).held[: max(0, MOST_AT_ONCE - moved)] if ended else []
     return moved
 
 
-def _go_on(ids: Sequence[int], using: str) -> int:
+def _unhold(ids: Sequence[int], using: str) -> int:
     """Give jobs that may go on their time and place; locked rows are left."""
     if not ids:
         return 0
@@ -117,22 +117,22 @@ class Sweep:
             return 0
         self._look_again = now + NO_LINK_SECONDS
         told, self._after_link = self._tell_page(self._after_link)
-        released, self._after = self._release_page(self._after)
-        return told + released
+        moved, self._after = self._check_page(self._after)
+        return told + moved
 
     def run_all(self) -> int:
         """Check all of each, for code that goes on only once nothing moves any more: in tests."""
-        return _all_pages(self._tell_page) + _all_pages(self._release_page)
+        return _all_pages(self._tell_page) + _all_pages(self._check_page)
 
     def _tell_page(self, after: int) -> tuple[int, int]:
         return tell_page(after, MOST_AT_ONCE, self._config.database)
 
-    def _release_page(self, after: int) -> tuple[int, int]:
+    def _check_page(self, after: int) -> tuple[int, int]:
         using = self._config.database
         rows = Job.objects.using(using).held().filter(pk__gt=after).order_by("pk")
         page = list(rows.values_list("pk", flat=True)[:MOST_AT_ONCE])
         last = page[-1] if len(page) == MOST_AT_ONCE else 0
-        return release(page, using) if page else 0, last
+        return unhold_or_cancel(page, using) if page else 0, last
 
 
 def _all_pages(check: Callable[[int], tuple[int, int]]) -> int:
