@@ -1,0 +1,1 @@
+"""What other systems say: an answer is received, classified, stored, and settles its job."""

@@ -77,8 +77,6 @@ arequeue_many = sync_to_async(requeue_many)
 acancel_many = sync_to_async(cancel_many)
 arun_now_many = sync_to_async(run_now_many)
 
-Skipped = Iterator[tuple[Job, str]]
-
 
 def _in_pages(
     jobs: QuerySet[Job], name: str, perform: Callable[[Sequence[Job], str], dict[int, str]]

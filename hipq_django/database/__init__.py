@@ -1,0 +1,1 @@
+"""What differs between databases below the models: transactions, locks, clock, wake-ups."""

@@ -23,6 +23,7 @@ from hipq_django.engines import engine_for
 from hipq_django.models import Job, Link
 
 PAGE = 200
+"""How many jobs are unheld in one transaction, whose locks others meet."""
 MOST_AT_ONCE = 500
 """How many jobs the process that ended their needs unholds; the sweep does the rest."""
 

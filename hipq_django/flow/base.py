@@ -33,7 +33,7 @@ class Suspended(BaseException):
 def _read_ahead(ports: Iterable[Any]) -> None:
     """Read the next page of each port that is used up."""
     for port in ports:
-        bool(port.lying)
+        bool(port.unread)
 
 
 @names_twins("self")
@@ -150,7 +150,7 @@ class Component:
         defaults = [port.has_default for port in ports]  # a run sees none that it sets itself
         for _ in range(run.declared.batch):
             with naming_twin("self.each", "use async for … in"):
-                lies = [bool(port.lying) for port in ports]
+                lies = [bool(port.unread) for port in ports]
             step = what_next([Lies(*pair) for pair in zip(lies, defaults, strict=True)])
             if step is not Next.TAKE:
                 break

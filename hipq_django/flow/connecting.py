@@ -95,8 +95,8 @@ def _check_all_there(ports: Mapping[int, Port], found: Collection[int]) -> None:
 
 def _move(source: Port, row: int, targets: Sequence[int]) -> list[Any]:
     using, group = source.node.using, current_group()
-    lying = Message.objects.using(using).filter(port=row, as_default=False).order_by("pk")
-    messages = list(locked(lying, to_delete=True))
+    unread = Message.objects.using(using).filter(port=row, as_default=False).order_by("pk")
+    messages = list(locked(unread, to_delete=True))
     items = [
         delivering.Item(target, m.data, m.context, False, group.notify, m.log and group.log)
         for m in messages

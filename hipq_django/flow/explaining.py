@@ -53,10 +53,10 @@ aexplain = sync_to_async(explain)
 
 def with_unread(nodes: QuerySet[Any]) -> QuerySet[Any]:
     """Return nodes with the number of messages on their in-ports; 10,001 if there are more."""
-    lying = Message.objects.using(nodes.db).filter(
+    unread = Message.objects.using(nodes.db).filter(
         port__node=OuterRef("pk"), port__direction="in", as_default=False
     )
-    found: QuerySet[Any] = nodes.annotate(unread=OverFirst.count(lying.order_by("pk")))
+    found: QuerySet[Any] = nodes.annotate(unread=OverFirst.count(unread.order_by("pk")))
     return found
 
 

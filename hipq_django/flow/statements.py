@@ -21,7 +21,7 @@ from hipq_django.engines.sql import array
 from hipq_django.flow.models import Node
 
 
-class Lain(NamedTuple):
+class UnreadMessage(NamedTuple):
     """A message that lies on a port."""
 
     id: int
@@ -34,7 +34,7 @@ class Lain(NamedTuple):
 class Page(NamedTuple):
     """The oldest messages of a port, and the newest id when they were read."""
 
-    messages: list[Lain]
+    messages: list[UnreadMessage]
     upto: int
 
 
@@ -55,7 +55,7 @@ def first_pages(ports: Sequence[int], size: int, using: str) -> dict[int, Page]:
     return found
 
 
-def next_page(port: int, after: int, upto: int, size: int, using: str) -> list[Lain]:
+def next_page(port: int, after: int, upto: int, size: int, using: str) -> list[UnreadMessage]:
     """Return the oldest messages of a port with ids above `after`, but none above `upto`."""
     return _messages(_fetched(_NEXT, [port, port, after, upto, size], using), using)
 
@@ -92,13 +92,13 @@ def _fetched(sql: str, params: Sequence[Any], using: str) -> list[tuple[Any, ...
     return rows
 
 
-def _messages(rows: Sequence[tuple[Any, ...]], using: str) -> list[Lain]:
+def _messages(rows: Sequence[tuple[Any, ...]], using: str) -> list[UnreadMessage]:
     """Return messages of rows; all values are decoded at once, and each context once."""
     moment = _reader_of_moments(using)
     contexts = {text: json.loads(text) for text in {row[2] for row in rows}}
     values = json.loads(f"[{','.join([row[1] for row in rows])}]")
     return [
-        Lain(row[0], value, contexts[row[2]], bool(row[3]), moment(row[4]))
+        UnreadMessage(row[0], value, contexts[row[2]], bool(row[3]), moment(row[4]))
         for row, value in zip(rows, values, strict=True)
     ]
 

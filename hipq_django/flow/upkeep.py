@@ -111,8 +111,8 @@ def _unread_outputs(config: InstanceSettings) -> Iterator[Finding]:
         Exists(Message.objects.using(using).filter(port=OuterRef("pk")))
     )
     for port in joined.select_related("node").order_by("pk")[:MOST_NAMED]:
-        lying = Message.objects.using(using).filter(port=port.pk)[: MANY_UNREAD + 1].count()
-        if lying > MANY_UNREAD:
+        unread = Message.objects.using(using).filter(port=port.pk)[: MANY_UNREAD + 1].count()
+        if unread > MANY_UNREAD:
             yield warning(
                 "unread_output", f"{port.node}, out-port {port.name}",
                 f"more than {format_count(MANY_UNREAD)} messages lie there",

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 
 class _Nothing(Enum):
@@ -29,8 +29,6 @@ WIDGET: Final = "flow.widget"
 DEFAULT_LIMIT: Final = 100
 MAX_LIMIT: Final = 100_000
 """How many jobs a stage has at a time."""
-
-Direction = Literal["in", "out"]
 
 
 class Rest:

@@ -13,12 +13,15 @@ from hipq_django import events
 from hipq_django.database.errors import in_one_line, is_locked_out
 
 OFTEN_SECONDS = 1.0
+"""Between two looks of what jobs wait for: how late a timeout or a due time may be noticed."""
 SELDOM_SECONDS = 60.0
+"""Between two looks of what nobody waits for."""
 SHARE = 0.03
 """The share of time for a duty that finds nothing: among millions of dead rows it is slow."""
 MOVING_SHARE = 0.25
 """The share of time for a duty that finds something, and may have more to do."""
 WAIT_SECONDS = 0.5
+"""How long a duty that found nothing the last time waits for an idle moment of a busy worker."""
 MAX_DOUBLINGS = 6
 """How often the pause of a duty that fails is doubled."""
 

@@ -25,6 +25,7 @@ from hipq_django.models import Attempt, Job, JobType, Queue, Worker
 from hipq_django.models.job import JobQuerySet
 
 BATCH = 500
+"""How many jobs are moved in one transaction, whose locks others meet."""
 WORKERS_KEPT = timedelta(days=1)
 
 _HARMLESS_TIMEOUT = "JobTimeout: the handler was still executing after the answer came"

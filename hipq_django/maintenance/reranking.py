@@ -23,8 +23,11 @@ from hipq_django.domain.ordering import HELD_RANK, Order, Ordering
 from hipq_django.models import Job, Queue
 
 BATCH = 500
+"""How many jobs get their ranks in one transaction, whose locks others meet."""
 SLICE_SECONDS = 0.25
+"""How long it goes on before the other duties have their turn."""
 PASSES = 2
+"""The second finds what was committed with a rank of the former order during the first."""
 SETTLE = timedelta(seconds=60)
 """How long an enqueue that had read the former order may take to commit."""
 

@@ -17,6 +17,7 @@ from hipq_django.maintenance.schedule_runs import prune_runs
 from hipq_django.models import Answer, Attempt, Batch, Job, Link, Queue, Step
 
 BATCH = 1_000
+"""How many rows are deleted in one transaction: on SQLite it keeps all writers waiting."""
 
 
 def prune(

@@ -1,0 +1,1 @@
+"""The commands, under `commands`, and the base class that they share."""

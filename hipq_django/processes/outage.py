@@ -10,6 +10,7 @@ from hipq_django.database.clock import steady
 
 FIRST_SECONDS = 0.1
 LAST_SECONDS = 5.0
+"""The pause after the first failure in a row, and the longest: soon back after a restart."""
 
 
 class BackOff:

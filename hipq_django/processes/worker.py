@@ -37,24 +37,26 @@ from hipq_django.schedules import declared
 from hipq_django.schedules.firing import Firing
 from hipq_django.transitions.values import Claim, Released
 
-# How long it waits for results while more is in flight than its threads can be at.
+# Each names the workloads of the benchmarks that show its effect: measure these to change it.
+
+# How long it waits for results while more is in flight than its threads can be at. W3.
 FLUSH_SECONDS = 0.05
-# How long it gives way where others were claiming from the same queues.
+# How long it gives way where others were claiming from the same queues. W4, W11.
 BUSY_SECONDS = 0.002
 # And what share of the time for which they have done so already, if that lasts.
 BUSY_SHARE = 0.125
-# How long an idle worker pauses between two probes, by itself and where NOTIFY wakes it.
+# How long an idle worker pauses between two probes, by itself and where NOTIFY wakes it. W5, W5c.
 POLL_SECONDS = 0.05
 LISTENING_POLL_SECONDS = 0.5
 # How long a worker that was woken probes often, longer than the debounce of `notify`; and the first
-# of the pauses, which grow.
+# of the pauses, which grow. W5.
 LIVELY_SECONDS = 0.5
 LIVELY_POLL_SECONDS = 0.005
-# How long the next pass waits for quick handlers that this one started.
+# How long the next pass waits for quick handlers that this one started. W3, W8.
 GIVE_WAY_SECONDS = 0.001
-# How many more objects than before make Python look for cyclic garbage.
+# How many more objects than before make Python look for cyclic garbage. W3, W7.
 COLLECT_AFTER_OBJECTS = 50_000
-# How long a handler may compute while the scheduler, whose statement is done, waits.
+# How long a handler may compute while the scheduler, whose statement is done, waits. W3, W5d.
 SWITCH_SECONDS = 0.002
 
 

@@ -37,6 +37,7 @@ from hipq_django.models import Job, JobType, Link, Schedule, ScheduleRun
 from hipq_django.schedules.changing import run_of
 
 PAGE = 200
+"""How many schedules are locked and fired at once."""
 TRY_AGAIN = timedelta(seconds=60)
 """How long a schedule is left alone that could not be fired."""
 

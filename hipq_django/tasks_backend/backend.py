@@ -114,11 +114,6 @@ class HipqBackend(BaseTaskBackend):
         return []
 
 
-_GIVEN = (
-    "queue", "priority", "scheduled_run_time", "timeout", "throttle_factor", "time_windows"
-)  # fmt: skip
-
-
 def _task_or_none(path: str) -> HipqTask | None:
     try:
         return task_at(path)

@@ -1,0 +1,1 @@
+"""Answers that come by HTTP: signed callback URLs, and webhooks in formats of partners."""

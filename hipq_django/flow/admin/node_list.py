@@ -138,8 +138,8 @@ def name_rows(rows: Any, using: str) -> None:
 
 def _oldest_unread(ids: list[int], using: str) -> dict[int, datetime]:
     """Return when the first message that lies on an in-port was written, by node."""
-    lying = Message.objects.using(using).filter(port=OuterRef("pk"), as_default=False)
-    first = Subquery(lying.order_by("pk").values("create_time")[:1])
+    unread = Message.objects.using(using).filter(port=OuterRef("pk"), as_default=False)
+    first = Subquery(unread.order_by("pk").values("create_time")[:1])
     ports = NodePort.objects.using(using).filter(node__in=ids, direction="in")
     found: dict[int, datetime] = {}
     for node, moment in ports.annotate(first=first).values_list("node", "first")[:COUNT_LIMIT]:

@@ -171,7 +171,7 @@ def _write_refused(
         reason = "another run or reader has taken a message that it had read"
         events.info("run_conflict", reason, **result.claim.fields)
         if result.claim.phase is Phase.RESPONSE:
-            return _write_without_missing(result, worker, now, persist)
+            return _write_without_taken(result, worker, now, persist)
         put_back = Snoozed(result.claim, 1, reason)
         return _write_alone(put_back, worker, now, persist, counts=False)
     if isinstance(error, DatabaseError) and not is_refusal(error):
@@ -223,10 +223,13 @@ def _try_to_end(run: Run, worker: Worker) -> Persisted:
         return Persisted([], [], [result])
 
 
-def _write_without_missing(
+def _write_without_taken(
     result: Result, worker: Worker, now: datetime, persist: Persist
 ) -> Persisted:
-    """End a run after its answer, which cannot read anew: what others took is let go."""
+    """End a run after its answer, although others have taken messages that it had read.
+
+    It cannot be put back, to read others, for its answer is processed: it ends without those.
+    """
     taken = result.claim.extra.done.taken
     there = Message.objects.using(worker.using).filter(pk__in=taken)
     left = set(there.values_list("pk", flat=True))
@@ -240,11 +243,11 @@ def _write(
     results: Sequence[Result], worker: Worker, now: datetime, persist: Persist, counts: bool
 ) -> Persisted:
     using = worker.using
-    ids = {pk for result in results for pk in _touched(result)}
+    ids = {pk for result in results for pk in _nodes_to_lock(result)}
     rows = Node.objects.using(using).filter(ids_in("pk", ids)).order_by("pk")
     nodes = {row.pk: row for row in locked(rows.only(*NODE), skip_locked=True)}
     there = set(rows.values_list("pk", flat=True)) if len(nodes) < len(ids) else set(nodes)
-    later = [r for r in results if not _touched(r) & there <= nodes.keys()]
+    later = [r for r in results if not _nodes_to_lock(r) & there <= nodes.keys()]
     persisted = persist([r for r in results if r not in later], worker, now)
     jobs = ends_of([result.claim.id for result in persisted.written], using)
     ended = [
@@ -264,7 +267,7 @@ def _node_of(result: Result) -> int:
     return int(result.claim.job.job_data["node"])
 
 
-def _touched(result: Result) -> set[int]:
+def _nodes_to_lock(result: Result) -> set[int]:
     """Return the nodes that are locked together, so that who locks a tree is not waited for."""
     return {_node_of(result), *_relatives_of(result.claim.extra)}
 
@@ -279,9 +282,9 @@ def _apply(ended: Sequence[_Ended], using: str, now: datetime) -> None:
     for end in ended:
         effects = _effects_of(end)
         if isinstance(end.result, Waits | WaitsFor):
-            _keep(end, using)
+            _keep_pending(end, using)
             changes = _Changes([], using, now)
-            _go_on(end, changes, using)
+            _go_on(end, changes)
             changes.wake()
         elif effects is not None:
             applied.append((end, effects))
@@ -308,7 +311,7 @@ def _effects_of(end: _Ended) -> Effects | None:
     return run.done
 
 
-def _keep(end: _Ended, using: str) -> None:
+def _keep_pending(end: _Ended, using: str) -> None:
     """Keep what a run has done that waits for its answer, and which wakes it knew of."""
     run = end.run
     run.mark()
@@ -398,9 +401,9 @@ class _Changes:
         if alarm is not None:
             due = alarm if alarm > self._now else None
             wake([node.pk], node.instance, self._using, self._now, due)
-        self._wake_whom(end, before)
+        self._note_wakes(end, before)
 
-    def _wake_whom(self, end: _Ended, before: str) -> None:
+    def _note_wakes(self, end: _Ended, before: str) -> None:
         """Wake the node if there is more to look at, and its parent."""
         node, run = end.node, end.run
         woken = self._wakes.setdefault(node.instance, set())
@@ -454,7 +457,7 @@ def _end_all(applied: Sequence[tuple[_Ended, Effects]], using: str, now: datetim
     changes, others = _Changes([end.node for end, _ in applied], using, now), []
     for end, effects in applied:
         values = _values(end, effects, now)
-        _settle(end, using)
+        _write_defaults(end, using)
         entries = [(end.node.pk, entry) for entry in effects.logs]
         logs.store(entries, end.node.instance, using, skip_locked=True)
         if not (end.is_final and end.has_succeeded):
@@ -468,7 +471,7 @@ def _end_all(applied: Sequence[tuple[_Ended, Effects]], using: str, now: datetim
     for end, values in others:
         _end_badly(end, values, using, now)
     for end, _ in applied:
-        _go_on(end, changes, using)
+        _go_on(end, changes)
     changes.wake()
 
 
@@ -484,7 +487,7 @@ def _values(end: _Ended, effects: Effects, now: datetime) -> dict[str, Any]:
 def _end_badly(end: _Ended, values: dict[str, Any], using: str, now: datetime) -> None:
     """Write what counts of a run that has failed or is put back."""
     node = end.node
-    values["error"] = node.error = _hand(end)
+    values["error"] = node.error = _messages_at_fault(end)
     if end.result.claim.phase is Phase.REQUEST:
         values["pending"] = {}
     Node.objects.using(using).filter(pk=node.pk).update(**values)
@@ -507,8 +510,8 @@ def _job_of(end: _Ended, using: str) -> Job:
     return rows.get(pk=end.result.claim.id)
 
 
-def _hand(end: _Ended) -> Any:
-    """Return which messages the last failed attempt raised at; their values lie on their ports."""
+def _messages_at_fault(end: _Ended) -> Any:
+    """Return the ids of the messages at which the last failed attempt raised, with its error."""
     if not isinstance(end.result, Failed):
         return end.node.error
     if not end.run.in_flight:
@@ -517,7 +520,7 @@ def _hand(end: _Ended) -> Any:
     return {"ids": end.run.in_flight, "error": end.result.error, "attempt": claim.attempt}
 
 
-def _settle(end: _Ended, using: str) -> None:
+def _write_defaults(end: _Ended, using: str) -> None:
     """Let messages that became defaults be the defaults of their ports."""
     for pk, message in end.run.defaults.items():
         defaults = Message.objects.using(using).filter(port=pk, as_default=True)
@@ -528,7 +531,7 @@ def _settle(end: _Ended, using: str) -> None:
         rows.update(has_default=True, value=message.data, value_context=message.context)
 
 
-def _go_on(end: _Ended, changes: _Changes, using: str) -> None:
+def _go_on(end: _Ended, changes: _Changes) -> None:
     """Do what the run asked for itself, also if it failed."""
     if not end.counts:
         return

@@ -11,7 +11,7 @@ from hipq_django.database.lookups import ids_in
 from hipq_django.domain.states import Phase
 from hipq_django.flow.models import Message, Node, NodePort
 from hipq_django.flow.publishing import hears_log
-from hipq_django.flow.runs.run import NO_PAGE, Lying, Run
+from hipq_django.flow.runs.run import NO_PAGE, Run, UnreadMessages
 from hipq_django.flow.statements import first_pages, observers_among
 from hipq_django.flow.values import Effects
 from hipq_django.transitions.values import Claim
@@ -77,7 +77,7 @@ def _load_ports(runs: Sequence[Run], using: str) -> None:
         run = by_node[port.node_id]
         run.rows[port.place] = port
         if port.direction == "in":
-            run.lying[port.place] = Lying(port, first.get(port.pk, NO_PAGE), FIRST_PAGE)
+            run.unread[port.place] = UnreadMessages(port, first.get(port.pk, NO_PAGE), FIRST_PAGE)
         if port.pk in defaults:
             run.defaults[port.pk] = defaults[port.pk]
 

@@ -54,7 +54,7 @@ from hipq_django.flow.publishing import LOG_CHANNEL
 from hipq_django.flow.runs.relatives import Relative
 from hipq_django.flow.settings import flow_settings
 from hipq_django.flow.state import StateValues, check_keys, checked_state, own_values
-from hipq_django.flow.statements import Lain, Page, first_pages, next_page
+from hipq_django.flow.statements import Page, UnreadMessage, first_pages, next_page
 from hipq_django.flow.values import NOTHING, Effects, Packet, PortName, Write, is_same
 from hipq_django.models.catalog import get_job_type
 from hipq_django.transitions.values import Claim
@@ -68,7 +68,7 @@ PAGE_SIZE = 800
 NO_PAGE = Page([], 0)
 
 
-class Lying:
+class UnreadMessages:
     """The messages of one port that a run may read, oldest first, page by page.
 
     It reads no further than to what lay there when it looked first, so that it ends. A
@@ -101,7 +101,7 @@ class Lying:
             self._page_read.extend(page)
 
     @naming_twin("port.read")
-    def _next_page(self, known: Sequence[int]) -> Sequence[Lain]:
+    def _next_page(self, known: Sequence[int]) -> Sequence[UnreadMessage]:
         """Return the next messages; first those with lower ids that were committed meanwhile.
 
         Their writer may have written a later one, too, which is not to overtake them.
@@ -111,7 +111,8 @@ class Lying:
         if self._rows.filter(pk__lte=last).count() == len(known):
             return page
         rows = self._rows.filter(pk__lte=self._upto).exclude(ids_in("pk", known))
-        return [Lain(*row) for row in rows.order_by("pk").values_list(*Lain._fields)[:PAGE_SIZE]]
+        values = rows.order_by("pk").values_list(*UnreadMessage._fields)
+        return [UnreadMessage(*row) for row in values[:PAGE_SIZE]]
 
     def pass_over(self, taken: Sequence[int]) -> None:
         """Leave out what lies there still, but was read before the run waited for its answer."""
@@ -121,12 +122,12 @@ class Lying:
         self._page_read = deque(m for m in self._page_read if m.id not in own)
         self._taken += own
 
-    def take(self) -> Lain | None:
+    def take(self) -> UnreadMessage | None:
         """Return the oldest message, which is read now, or None."""
         self._fill()
         if not self._page_read:
             return None
-        message: Lain = self._page_read.popleft()
+        message: UnreadMessage = self._page_read.popleft()
         self._taken.append(message.id)
         return message
 
@@ -180,7 +181,7 @@ class Run:
         self.again: list[datetime | None] = []
         self.wants_end: dict[str, bool] = {}
         self.rows: dict[PortName, NodePort] = {}
-        self.lying: dict[PortName, Lying] = {}
+        self.unread: dict[PortName, UnreadMessages] = {}
         self.opened: dict[PortName, RunPort] = {}  # so that each is the same object each time
         self.defaults: dict[int, Message] = {}
         """The newest messages that are defaults, by the ids of their ports."""
@@ -287,8 +288,8 @@ class Run:
         self._doing = effects
         self.learn(effects.state)
         self.read_before = tuple(effects.taken)
-        for lying in self.lying.values():
-            lying.pass_over(self.read_before)
+        for unread in self.unread.values():
+            unread.pass_over(self.read_before)
 
     @contextmanager
     def marked_unless_it_raises(self) -> Iterator[None]:
@@ -338,13 +339,13 @@ class Run:
 
         return add_port(node, place.direction, options)
 
-    def messages(self, port: RunPort) -> Lying:
+    def messages(self, port: RunPort) -> UnreadMessages:
         """Return what lies on a port."""
-        if port.place not in self.lying:
+        if port.place not in self.unread:
             with naming_twin("port.read"):
-                self.lying[port.place] = Lying(port.row)
-            self.lying[port.place].pass_over(self.read_before)
-        return self.lying[port.place]
+                self.unread[port.place] = UnreadMessages(port.row)
+            self.unread[port.place].pass_over(self.read_before)
+        return self.unread[port.place]
 
     def port(self, direction: str, name: str) -> RunPort:
         """Return a port of the node."""
@@ -509,7 +510,7 @@ class RunPort(Port):
         return PortOptions(self.name, self.row.type)
 
     @cached_property
-    def lying(self) -> Lying:
+    def unread(self) -> UnreadMessages:
         """What lies on the port."""
         return self._run.messages(self)
 
@@ -534,8 +535,8 @@ class RunPort(Port):
             self._note_in_run("read", packet.value)
         return packet
 
-    def _take(self) -> Lain | None:
-        message = self.lying.take()
+    def _take(self) -> UnreadMessage | None:
+        message = self.unread.take()
         if message is None:
             return None
         self._run.doing.taken.append(message.id)
@@ -551,26 +552,26 @@ class RunPort(Port):
         if self._run.entry is not None and current_group().log:
             self._note(self._run.entry, how, [value])
 
-    def _note_in_flight(self, message: Lain) -> None:
+    def _note_in_flight(self, message: UnreadMessage) -> None:
         given = self._run.in_flight
         if given is not None:
             given.append(message.id)
 
     def peek(self, count: int = 1) -> list[Any]:
         """Return the oldest messages without taking them."""
-        values = self.lying.peek(checked_count(count, self.name))
+        values = self.unread.peek(checked_count(count, self.name))
         self._run.learn({self.name: values})
         return values
 
     @property
     def size(self) -> int:
         """How many messages lie there that this run has not read."""
-        return len(self.lying)
+        return len(self.unread)
 
     @property
     def has_data(self) -> bool:
         """Whether reading gives something."""
-        return bool(self.lying) or self._default_packet() is not None
+        return bool(self.unread) or self._default_packet() is not None
 
     @property
     def has_default(self) -> bool:

@@ -1,0 +1,1 @@
+"""Nodes by HTTP: endpoints, what each takes, and what it refuses."""

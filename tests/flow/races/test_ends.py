@@ -691,7 +691,7 @@ def test_a_run_that_finishes_is_put_back_where_others_hold_what_it_needs(
     assert booked(node) == (0, 1, 0)
     assert (job_of(node).state, job_of(node).error[:13]) == (State.RETRY, "snoozed for 1")
     hipq.run_now(job_of(node))
-    worker.work_off()
+    worker.run_until_idle()
     assert booked(node) == (1, 0, 1)
 
 
@@ -707,6 +707,6 @@ def test_finishing_waits_for_five_seconds_at_most(worker: FlowWorker, script: Sc
 
     script.perform = perform
     flow.start("t.scripted")
-    worker.work_off()
+    worker.run_until_idle()
 
     assert (bounds, vars(ending)["LOCK_SECONDS"]) == (["5s"], 5)

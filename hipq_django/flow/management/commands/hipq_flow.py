@@ -155,7 +155,7 @@ def _shown(nodes: QuerySet[Any]) -> list[Any]:
 
 
 def _tree(row: Any) -> dict[str, Any]:
-    lying = Message.objects.using(row.using).filter(port__node=row.pk, as_default=False)
+    unread = Message.objects.using(row.using).filter(port__node=row.pk, as_default=False)
     children = Node.objects.using(row.using).filter(parent=row.pk)
     return {
         "node": row.pk,
@@ -163,7 +163,7 @@ def _tree(row: Any) -> dict[str, Any]:
         "component": row.job_type.name,
         "status": derived(row),
         "unread": format_count(row.unread),
-        "out": format_count(capped_count(lying.filter(port__direction="out"))),
+        "out": format_count(capped_count(unread.filter(port__direction="out"))),
         "why": [str(reason) for reason in explain(row)],
         "children": [_tree(child) for child in _shown(children)],
     }
