@@ -470,5 +470,5 @@ def test_a_run_fails_if_a_relative_cannot_be_changed_when_it_ends(
     testing.drain(errors=False)
 
     assert root.status == "failed"
-    assert "alias 'orphan' is that of" in Job.objects.order_by("pk").last().error  # type: ignore[union-attr]
+    assert "alias 'orphan' is that of" in Job.objects.order_by("pk").last().error  # type: ignore[union-attr]  # there is one
     assert root.state.all() == {}

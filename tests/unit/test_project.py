@@ -82,7 +82,7 @@ def test_importing_the_package_loads_no_models() -> None:
 
 
 OF_EXTRAS = {
-    "arguments.py": {"pydantic", "typing_extensions"},
+    "arguments.py": {"pydantic", "pydantic_core", "typing_extensions"},
     "flow/library/filter_process.py": {"jq"},
     "pytest_plugin.py": {"pytest"},
     "sources/amqp.py": {"kombu"},

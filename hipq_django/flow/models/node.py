@@ -498,7 +498,7 @@ class _ParentOf(ForwardManyToOneDescriptor):  # type: ignore[type-arg]  # a clas
     @naming_twin("node.parent", way='await sync_to_async(getattr)(node, "parent")')
     def get_object(self, instance: Any) -> Any:
         """Return the parent's row."""
-        return read_by(instance.of_run, super().get_object(instance))  # type: ignore[arg-type]
+        return read_by(instance.of_run, super().get_object(instance))  # type: ignore[arg-type]  # of the stubs
 
 
 Node.parent = _ParentOf(Node._meta.get_field("parent"))  # type: ignore[assignment]  # as Django does

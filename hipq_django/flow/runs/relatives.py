@@ -77,7 +77,7 @@ class Relative:
         moment = moment_of(at, wait, clock.now(self._node.using))
         if parent:
             above: Any = self._node.parent
-            return above and above.run(force=force, at=moment)  # type: ignore[no-any-return]
+            return above and above.run(force=force, at=moment)  # type: ignore[no-any-return]  # a row or None
         if not (force or may_run(self._node)):
             return None
         self.note("run", force=force, at=moment and moment.timestamp())
