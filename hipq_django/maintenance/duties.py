@@ -47,11 +47,17 @@ class Duty:
 
 
 class Duties:
-    """Does the duties. One that fails is logged and tried again later; the others go on."""
+    """Does the duties. One that fails is logged and tried again later; the others go on.
 
-    def __init__(self, using: str, duties: Sequence[Duty]) -> None:
+    `tell(name, error)` is called after each, with None where it succeeded.
+    """
+
+    def __init__(
+        self, using: str, duties: Sequence[Duty], tell: Callable[[str, Exception | None], None]
+    ) -> None:
         self._using = using
         self._duties = duties
+        self._tell = tell
         self.doing = ""
         """The name of the duty that is being done."""
 
@@ -85,12 +91,10 @@ class Duties:
         except Exception as error:
             if isinstance(error, Error) and not connections[self._using].is_usable():
                 raise
-            duty.failures += 1
-            pause = duty.seconds * 2 ** min(duty.failures, MAX_DOUBLINGS)
-            _report(duty, error, pause)
-            moved = 0
+            moved, pause = 0, self._note_failure(duty, error)
         else:
             duty.failures = 0
+            self._tell(duty.name, None)
             took = time.monotonic() - began
             soon = min(OFTEN_SECONDS, duty.seconds, took / MOVING_SHARE)
             pause = soon if moved else max(duty.seconds, took / SHARE)
@@ -99,6 +103,14 @@ class Duties:
         if duty.next_due is not None and not duty.failures:
             duty.due = duty.next_due()
         return moved
+
+    def _note_failure(self, duty: Duty, error: Exception) -> float:
+        """Report it; return after how many seconds the duty is tried again."""
+        duty.failures += 1
+        pause: float = duty.seconds * 2 ** min(duty.failures, MAX_DOUBLINGS)
+        _report(duty, error, pause)
+        self._tell(duty.name, error)
+        return pause
 
 
 def _report(duty: Duty, error: Exception, pause: float) -> None:

@@ -318,6 +318,14 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 (
+                    "troubles",
+                    JsonField(
+                        default=dict,
+                        help_text="What failed or hung at the last beat, since when, and why.",
+                        verbose_name="troubles",
+                    ),
+                ),
+                (
                     "create_time",
                     models.DateTimeField(default=timezone.now, verbose_name="create time"),
                 ),

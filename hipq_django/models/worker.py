@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from django.db import models
 from django.utils import timezone
@@ -14,6 +14,14 @@ from hipq_django.conf.instances import LOST_AFTER_BEATS
 from hipq_django.domain.states import NONE
 from hipq_django.models.base import JsonField, Row, RowManager
 from hipq_django.models.queue import Queue
+
+
+class Trouble(NamedTuple):
+    """A duty, or another part of a worker, that fails or hangs; for how long, and why."""
+
+    name: str
+    seconds: float
+    reason: str
 
 
 class Worker(Row):
@@ -56,6 +64,11 @@ class Worker(Row):
     heartbeat_time = models.DateTimeField(_("heartbeat time"), default=timezone.now)
     executing = models.PositiveIntegerField(
         _("executing"), default=0, help_text=_("Jobs or messages in flight at the last beat.")
+    )
+    troubles = JsonField(
+        _("troubles"),
+        default=dict,
+        help_text=_("What failed or hung at the last beat, since when, and why."),
     )
     create_time = models.DateTimeField(_("create time"), default=timezone.now)
 
@@ -102,6 +115,14 @@ class Worker(Row):
         """Whether it claims jobs of a queue, as long as it runs."""
         is_its_own = self.instance == queue.instance and self.is_for(queue.name)
         return is_its_own and not self.is_consumer
+
+    def troubles_at(self, now: datetime) -> list[Trouble]:
+        """Return what is in trouble in a process that has not ended."""
+        found = self.troubles if self.state in self.LIVE else {}
+        ages = {name: now - datetime.fromisoformat(one["since"]) for name, one in found.items()}
+        return [
+            Trouble(name, age.total_seconds(), found[name]["reason"]) for name, age in ages.items()
+        ]
 
     def is_for(self, name: str) -> bool:
         """Whether it was started for the queue of this name, which may not be there yet."""

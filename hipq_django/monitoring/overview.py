@@ -11,6 +11,7 @@ from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.domain.states import NONE
 from hipq_django.models import Answer, JobType, Queue, Worker
+from hipq_django.models.worker import Trouble
 from hipq_django.monitoring import counts
 from hipq_django.monitoring.answering import LONG_SECONDS
 from hipq_django.monitoring.counts import capped_count, is_served, with_figures
@@ -94,10 +95,12 @@ class ProcessState:
     in_flight: int
     heartbeat_age_seconds: float
     silent: bool
+    troubles: list[Trouble] = field(default_factory=list)
+    """The duties that fail, and what hangs."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return what there is to say of a worker, or of a consumer, for JSON."""
-        values = asdict(self)
+        values = {**asdict(self), "troubles": [one._asdict() for one in self.troubles]}
         if self.source != NONE:
             del values["queues"], values["excluded_queues"], values["threads"]
         else:
@@ -221,4 +224,5 @@ def _state_of(worker: Worker, now: datetime) -> ProcessState:
         in_flight=worker.executing,
         heartbeat_age_seconds=round((now - worker.heartbeat_time).total_seconds(), 3),
         silent=worker.is_silent(now),
+        troubles=worker.troubles_at(now),
     )

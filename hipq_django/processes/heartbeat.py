@@ -29,16 +29,19 @@ GAP_BEATS = 2
 class Heartbeat(OwnThread):
     """Renews the worker's row from its own thread, so that no handler can delay it.
 
-    `on_lost` is called when it finds that others have declared this worker lost: it claims no
-    more.
+    Each beat also writes what `tells` returns: values of the row. `on_lost` is called when it finds
+    that others have declared this worker lost: it claims no more.
     """
 
     def __init__(
-        self, worker: Worker, in_flight: Callable[[], int], on_lost: Callable[[], None]
+        self,
+        worker: Worker,
+        tells: Callable[[], Mapping[str, Any]],
+        on_lost: Callable[[], None],
     ) -> None:
         super().__init__("heartbeat", worker.using)
         self.worker = worker
-        self._in_flight = in_flight
+        self._tells = tells
         self._on_lost = on_lost
         self._has_row = True
         self._locks = LastingLocks(worker.silence.total_seconds())
@@ -70,7 +73,7 @@ class Heartbeat(OwnThread):
             clock.measure(self.using)
             moment = clock.in_statement(self.using)
             live = self.worker.live_row()
-            self._has_row = bool(live.update(heartbeat_time=moment, executing=self._in_flight()))
+            self._has_row = bool(live.update(heartbeat_time=moment, **self._tells()))
         except Exception as error:
             if is_locked_out(error):
                 self._was_locked(began)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, ClassVar
@@ -20,6 +20,7 @@ from hipq_django.models import Worker
 from hipq_django.processes.connections import look_after_own
 from hipq_django.processes.heartbeat import Heartbeat, Watchdog
 from hipq_django.processes.outage import BackOff, Outage
+from hipq_django.processes.troubles import Troubles
 
 
 class RegisteredProcess(ABC):
@@ -39,6 +40,7 @@ class RegisteredProcess(ABC):
         self._awake: SimpleQueue[None] = SimpleQueue()
         self._back_off = BackOff()
         self._outage = Outage(self.kind, self.name)
+        self.troubles = Troubles(instance, self.using)
         self._watchdog = Watchdog(self.name, self.config.silence_seconds, self._pass_sign)
 
     def run(self) -> None:
@@ -84,8 +86,11 @@ class RegisteredProcess(ABC):
     def _begin(self) -> None:
         """Register, and start the heartbeat."""
         self._register()
-        self.heartbeat = Heartbeat(self.worker, lambda: len(self.in_flight), self._wake)
+        self.heartbeat = Heartbeat(self.worker, self._told_by_beats, self._wake)
         self._watchdog.heartbeat = self.heartbeat
+
+    def _told_by_beats(self) -> Mapping[str, Any]:
+        return {"executing": len(self.in_flight), "troubles": self.troubles.shown}
 
     def _register(self) -> None:
         now = clock.now(self.using)

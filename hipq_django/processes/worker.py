@@ -177,7 +177,8 @@ class WorkerProcess(RegisteredProcess):
     def _work(self) -> None:
         self._witness = Witness(self.config, self.heartbeat)
         self._firing = Firing(self.config)
-        self._duties = Duties(self.using, self._make_duties())
+        self._duties = Duties(self.using, self._make_duties(), self.troubles.tell)
+        companions.report_to(self.troubles.tell)
         self._watchdog.doing = self._doing
         bound_waits(self.using)
         while not (self._stops or self._is_without_supervisor() or self._is_recycled()):
@@ -314,14 +315,18 @@ class WorkerProcess(RegisteredProcess):
         except Error as error:
             if is_outage(error):
                 self._outage.begin()
+            else:
+                self.troubles.tell("pass", error)
             self._back_off_after(f"database: {in_one_line(error)}")
             return False
         except Exception as error:  # one bad row must not stop every queue
             events.error("pass_failed", worker=self.name, exception=error)
+            self.troubles.tell("pass", error)
             self._back_off_after(f"pass: {error!r}")
             return False
         self._back_off.reset()
         self._outage.end()
+        self.troubles.end("pass")
         return done
 
     def _back_off_after(self, reason: str) -> None:

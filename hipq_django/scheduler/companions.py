@@ -172,16 +172,37 @@ def _alone(kind: str, step: Callable[[InstanceSettings], int], config: InstanceS
             raise
         _note_trouble(key, trouble.failures, error)
         return 0
-    _troubles.pop(key, None)
+    if _troubles.pop(key, None):
+        _tell(_name(key), None)
     return moved
 
 
 _NO_TROUBLE = _Trouble(0, 0.0)
 
+Tell = Callable[[str, Exception | None], None]
+
+
+def _tell_nobody(name: str, error: Exception | None) -> None: ...
+
+
+_tell: Tell = _tell_nobody
+
+
+def report_to(tell: Tell) -> None:
+    """Let `tell(name, error)` be called when a step of a companion has failed, or has not again."""
+    global _tell  # noqa: PLW0603 - a process has one worker
+    _tell = tell
+
+
+def _name(key: tuple[str, str]) -> str:
+    kind, step = key
+    return f"{step} of {kind}"
+
 
 def _note_trouble(key: tuple[str, str], failures: int, error: Exception) -> None:
     seconds = min(FIRST_PAUSE * 2**failures, LAST_PAUSE)
     _troubles[key] = _Trouble(failures + 1, steady() + seconds)
+    _tell(_name(key), error)
     log = events.warning if is_locked_out(error) else events.error
     log(
         "companion_failed", "tried again later; other jobs go on", kind=key[0], step=key[1],

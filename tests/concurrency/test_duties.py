@@ -42,7 +42,7 @@ class Process(WorkerProcess):
     def __init__(self) -> None:
         super().__init__(WorkerOptions(threads=1))
         self.worker = WorkerFactory.create()
-        self.heartbeat = Heartbeat(self.worker, lambda: 0, lambda: None)
+        self.heartbeat = Heartbeat(self.worker, dict, lambda: None)
         self.heartbeat.unbroken_since -= self.worker.silence.total_seconds()
         self._witness = Witness(self.config, self.heartbeat)
         self._firing = Firing(self.config)

@@ -62,7 +62,7 @@ def test_the_heart_beats_on(caplog: pytest.LogCaptureFixture) -> None:
     def executing() -> int:
         return Worker.objects.get(pk=worker.pk).executing
 
-    with running(Heartbeat(worker, in_flight, lambda: None)):
+    with running(Heartbeat(worker, lambda: {"executing": in_flight()}, lambda: None)):
         eventually(lambda: executing() > 1, "it beats")
 
     assert said(caplog, "heartbeat_failed")
@@ -102,7 +102,7 @@ def test_the_watchdog_names_once_what_a_pass_is_at_that_takes_long(
 ) -> None:
     """And it shuts no connection: none of them waits for the database."""
     monkeypatch.setattr(heartbeat, "MIN_SECONDS", 0.01)
-    heart = Heartbeat(WorkerFactory.create(), int, lambda: None)
+    heart = Heartbeat(WorkerFactory.create(), dict, lambda: None)
     looks = 0
 
     def same_pass() -> str:

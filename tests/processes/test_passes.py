@@ -6,30 +6,35 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.db import connection
+from django.utils import timezone
 
 import hipq_django as hipq
-from hipq_django.models import Job
+from hipq_django.models import Answer, Job, Worker
+from tests.factories import AnswerFactory
 from tests.processes.conftest import Workers, eventually
 
 pytestmark = [pytest.mark.processes, pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
 
 
+ENDS = "hipq_job FOR EACH ROW WHEN (NEW.state = 'final' AND NEW.job_key = 'stuck')"
+EXPIRES = "hipq_answer FOR EACH ROW WHEN (NEW.status = 'unmatched')"
+
+
 @contextmanager
-def failing(code: str) -> Iterator[None]:
-    """Let each end of the job with the key `stuck` fail."""
+def failing(code: str, what: str) -> Iterator[None]:
+    """Let some updates of a table fail."""
     with connection.cursor() as cursor:
         cursor.execute(
             "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
             f"RAISE EXCEPTION USING ERRCODE = '{code}'; END $$"
         )
-        cursor.execute(
-            "CREATE TRIGGER fail BEFORE UPDATE ON hipq_job FOR EACH ROW "
-            "WHEN (NEW.state = 'final' AND NEW.job_key = 'stuck') EXECUTE FUNCTION fail()"
-        )
+        cursor.execute(f"CREATE TRIGGER fail BEFORE UPDATE ON {what} EXECUTE FUNCTION fail()")
     try:
         yield
     finally:
@@ -40,15 +45,34 @@ def failing(code: str) -> Iterator[None]:
 def test_while_passes_fail_the_duties_are_done(workers: Workers) -> None:
     """Here a result cannot be written, through no fault of its job."""
     workers.start("chaos")
-    with failing("undefined_function"):
+    with failing("undefined_function", ENDS):
         stuck = hipq.enqueue("quick", {"number": 1}, job_key="stuck")
         eventually(lambda: workers.log.read_text().count("event=back_off") > 1, "passes fail")
         hipq.schedule("each_second", hipq.NewJob("quick", {"number": 2}), hipq.Every(seconds=1))
         eventually(lambda: Job.objects.exclude(pk=stuck.pk).exists(), "the schedule has made a job")
+        eventually(lambda: set(troubles()) == {"pass"}, "the worker's row says so")
     eventually(lambda: Job.objects.get(pk=stuck.pk).is_final, "the result is written")
 
     stuck.refresh_from_db()
     assert (stuck.outcome, stuck.attempt) == ("succeeded", 1)
+    eventually(lambda: not troubles(), "nothing is in trouble any more")
+
+
+def test_a_duty_that_fails_is_shown_until_it_succeeds(workers: Workers) -> None:
+    AnswerFactory.create(job_type="quick", receive_time=timezone.now() - timedelta(days=2))
+    with failing("undefined_function", EXPIRES):
+        workers.start("chaos")
+        eventually(troubles, "the worker's row says so")
+        found = troubles()
+    eventually(lambda: not troubles(), "the duty has succeeded")
+
+    assert set(found) == {"expire_early"}
+    assert found["expire_early"]["reason"].startswith("ProgrammingError")
+    assert Answer.objects.get().status == "unmatched"
+
+
+def troubles() -> Any:
+    return next((worker.troubles for worker in Worker.objects.all()), {})
 
 
 def test_a_throttler_that_hangs_is_named(workers: Workers, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hipq_django.models.worker import Trouble
 from hipq_django.monitoring.answering import Unanswered
 from hipq_django.monitoring.doctor import Finding, Level, diagnose
 from hipq_django.monitoring.doctor.measurements import (
@@ -186,6 +187,11 @@ def transaction(seconds: float, pid: str = "42") -> Measured:
     return in_server(transactions=(Transaction(pid, seconds, "idle in transaction", "psql"),))
 
 
+def in_trouble(trouble: Trouble) -> Measured:
+    worker = replace(WORKER, troubles=[trouble])
+    return replace(WELL, overview=Overview("default", [], [worker], [], 0, 0))
+
+
 SICK: dict[str, Measured] = {
     "missing_migrations problem": replace(WELL, missing_migrations=("0001_initial",)),
     "throttler_problem problem": in_queue(problem="throttler by_region raised KeyError", due=1),
@@ -211,6 +217,8 @@ SICK: dict[str, Measured] = {
     "silent_worker problem": replace(
         WELL, overview=Overview("default", [], [replace(WORKER, silent=True)], [], 0, 0)
     ),
+    "worker_trouble warning": in_trouble(Trouble("release_held", 5, "DataError: NUL")),
+    "worker_trouble problem": in_trouble(Trouble("release_held", 60, "DataError: NUL")),
     "silent_consumer problem": with_consumers(replace(CONSUMER, silent=True)),
     "no_consumer warning": with_consumers(sources=("bank_answers",)),
     "no_consumer problem": with_consumers(awaiting=1, sources=("bank_answers",)),

@@ -12,7 +12,7 @@ from django.core.management.base import no_translations
 from hipq_django.domain.states import NONE
 from hipq_django.management.instance_command import InstanceCommand
 from hipq_django.models import catalog
-from hipq_django.models.worker import describe_queues
+from hipq_django.models.worker import Trouble, describe_queues
 from hipq_django.monitoring.counts import format_count
 from hipq_django.monitoring.endings import Trend
 from hipq_django.monitoring.overview import Overview, ProcessState, QueueCounts, take
@@ -48,6 +48,12 @@ WORKER_COLUMNS: Columns[ProcessState] = {
     "threads": lambda worker: str(worker.threads),
     "executing": lambda worker: str(worker.in_flight),
     "last heartbeat": lambda worker: f"{worker.heartbeat_age_seconds:.0f} s ago",
+}
+TROUBLE_COLUMNS: Columns[tuple[str, Trouble]] = {
+    "in trouble": lambda row: row[1].name,
+    "worker": lambda row: row[0],
+    "for": lambda row: f"{row[1].seconds:.0f} s",
+    "reason": lambda row: row[1].reason,
 }
 CONSUMER_COLUMNS: Columns[ProcessState] = {
     "consumer": lambda consumer: consumer.name,
@@ -104,6 +110,7 @@ class Command(InstanceCommand):
 def _tables(overview: Overview) -> str:
     workers, consumers = overview.workers, overview.consumers
     rows = [(f"queue {queue.name}", queue.trend) for queue in overview.queues]
+    troubles = [(worker.name, one) for worker in workers for one in worker.troubles]
     rows += [(f"job type {job_type.name}", job_type.trend) for job_type in overview.job_types]
     endings = [row for row in rows if _has_news(row[1])]
     return "\n".join(
@@ -111,6 +118,7 @@ def _tables(overview: Overview) -> str:
             _table(QUEUE_COLUMNS, overview.queues),
             "",
             _table(WORKER_COLUMNS, workers) if workers else "No worker is running.",
+            *(["", _table(TROUBLE_COLUMNS, troubles)] if troubles else []),
             *(["", _table(CONSUMER_COLUMNS, consumers)] if consumers else []),
             *(["", _table(ENDINGS_COLUMNS, endings)] if endings else []),
             "",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from hipq_django.domain.states import NONE
+from hipq_django.models.worker import Trouble
 from hipq_django.monitoring.counts import format_count
 from hipq_django.monitoring.doctor.database_rules import DATABASE_RULES
 from hipq_django.monitoring.doctor.findings import Finding, Level, problem, span, warning
@@ -252,6 +253,20 @@ def _workers(measured: Measured) -> Iterator[Finding]:
                 "A live worker of the instance would have taken its jobs over, but there is none.",
                 "Start a worker; the log of this one says why it stopped.",
             )
+        yield from (_in_trouble(worker.name, trouble) for trouble in worker.troubles)
+
+
+def _in_trouble(worker: str, trouble: Trouble) -> Finding:
+    return Finding(
+        Level.PROBLEM if trouble.seconds >= OVERDUE_SECONDS else Level.WARNING,
+        "worker_trouble",
+        f"worker {worker}",
+        f"{trouble.name} has failed or hung for {span(trouble.seconds)}: {trouble.reason}",
+        "It is tried again and again; the worker's other duties, and its queues, go on unless the "
+        "whole pass is in trouble.",
+        "See the worker's log around that time; correct the cause, and restart the worker if it "
+        "hangs.",
+    )
 
 
 def _consumers(measured: Measured) -> Iterator[Finding]:

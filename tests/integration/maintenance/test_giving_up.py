@@ -33,7 +33,7 @@ class Watcher:
         self._time = Passing(monkeypatch)
         self.row = WorkerFactory.create(name="watcher")
         self.given_up = 0
-        self.heartbeat = Heartbeat(self.row, lambda: 0, self._note)
+        self.heartbeat = Heartbeat(self.row, dict, self._note)
         self.witness = Witness(get_instance(), self.heartbeat)
 
     def _note(self) -> None:
@@ -263,6 +263,9 @@ def test_a_beat_that_finds_its_row_lost_makes_the_worker_stale_at_once(watcher: 
 # Duties
 
 
+def untold(name: str, error: Exception | None) -> None: ...
+
+
 def test_a_duty_that_fails_keeps_no_other_from_its_work(caplog: pytest.LogCaptureFixture) -> None:
     done: list[str] = []
 
@@ -274,7 +277,7 @@ def test_a_duty_that_fails_keeps_no_other_from_its_work(caplog: pytest.LogCaptur
         done.append("work")
         return 0
 
-    upkeep = Duties("default", [Duty("rank", 1, fail), Duty("recover", 1, work)])
+    upkeep = Duties("default", [Duty("rank", 1, fail), Duty("recover", 1, work)], untold)
 
     assert upkeep.run(all_of_it=True, waits=False) == 0
 
@@ -283,7 +286,8 @@ def test_a_duty_that_fails_keeps_no_other_from_its_work(caplog: pytest.LogCaptur
 
 
 def test_a_duty_that_failed_waits_longer_than_the_others() -> None:
-    upkeep = Duties("default", [failing := Duty("rank", 1, lambda: 1 // 0), Duty("b", 1, int)])
+    failing = Duty("rank", 1, lambda: 1 // 0)
+    upkeep = Duties("default", [failing, Duty("b", 1, int)], untold)
     for _ in range(10):
         upkeep.run(all_of_it=True, waits=False)
 
@@ -296,6 +300,6 @@ def test_what_the_database_refuses_is_no_outage() -> None:
     def refuse() -> int:
         raise DataError("NUL")
 
-    upkeep = Duties("default", [Duty("rank", 1, refuse)])
+    upkeep = Duties("default", [Duty("rank", 1, refuse)], untold)
 
     assert upkeep.run(all_of_it=True, waits=False) == 0
