@@ -25,7 +25,7 @@ job_enqueued = Signal()
 """A job was created."""
 
 job_started = Signal()
-"""A worker claimed the job; its handler starts next."""
+"""A worker claimed the job; its handler starts next, or the claim is released before it has."""
 
 job_failed = Signal()
 """An attempt ended in an error; `job.state` is error, retry or final.

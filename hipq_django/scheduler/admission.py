@@ -43,7 +43,6 @@ from hipq_django.scheduler.context import (
     PAGE_SIZE,
     Admitted,
     SchedulerContext,
-    committed,
     emit_started,
     handler_claims,
     request_claims,
@@ -161,8 +160,8 @@ class Admission:
             self.done = [result for result in self.done if result in self.lease]
 
     def _confirmed(self, admitted: Admitted) -> Admitted:
-        """Note that claims are committed; where starts are counted, they start in time or not."""
-        claims = committed(admitted.claims)
+        """Where starts are counted, let the claims, which are committed, start in time or not."""
+        claims = admitted.claims
         if self.counters and claims:
             for claim in claims:
                 claim.start_by = self.began + self.context.start_delay.seconds

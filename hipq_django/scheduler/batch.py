@@ -38,8 +38,8 @@ from hipq_django.scheduler.context import (
     Admitted,
     JobRunner,
     SchedulerContext,
-    committed,
     handler_claims,
+    look_again,
     response_claim,
 )
 from hipq_django.scheduler.current_batch import Lease
@@ -396,6 +396,7 @@ class BatchScheduler(SchedulerContext):
                 show_due_times(scheduled)  # first: claims that it fails for are released
             self.batch.add(claims)
             for part in companions.prepared(claims) if companions.registered else [claims]:
+                look_again(part, self.using)
                 self.runner.start(part)
 
     # Work on jobs that are claimed already
@@ -409,8 +410,7 @@ class BatchScheduler(SchedulerContext):
             jobs = self._assign(queue, jobs, slots, now)
             answers = early.take_early(jobs, now, self.using)
             transitions.release([job.pk for job in jobs if job.pk not in answers], self.using, now)
-            claims = [response_claim(job, answers[job.pk]) for job in jobs if job.pk in answers]
-        return committed(claims)
+            return [response_claim(job, answers[job.pk]) for job in jobs if job.pk in answers]
 
     def _claim_errors(self, queue: Queue) -> list[Claim]:
         now, slots = clock.now(self.using), self.runner.free_slots()
@@ -425,14 +425,13 @@ class BatchScheduler(SchedulerContext):
             failures = transitions.failures_of(jobs, self.using)
             jobs = self._without_suspects(jobs, failures, slots)
             jobs = self._assign(queue, jobs, slots, now)
-            claims = [
+            return [
                 Claim(
                     job.pk, job.attempt, Phase.DECISION, job, snapshot(job), None, failures[job.pk],
                     is_known_as_started=not job.prefetched,
                 )
                 for job in jobs
             ]  # fmt: skip
-        return committed(claims)
 
     def _assign(self, queue: Queue, jobs: Sequence[Job], slots: int, now: datetime) -> list[Job]:
         def assign(jobs: Sequence[Job], room: int) -> None:

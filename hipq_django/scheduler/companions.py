@@ -10,15 +10,14 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
-from hipq_django import events, transitions
+from hipq_django import events
 from hipq_django.conf.instances import InstanceSettings
-from hipq_django.database import clock
 from hipq_django.database.clock import steady
 from hipq_django.database.errors import is_locked_out, is_outage
 from hipq_django.domain.states import Phase
 from hipq_django.models import Worker
 from hipq_django.transitions.outcomes import followers
-from hipq_django.transitions.values import RESERVATION_SECONDS, Claim, Persisted, Result
+from hipq_django.transitions.values import Claim, Persisted, Result
 
 PART = 250
 """How many claims are prepared before their threads may start."""
@@ -26,9 +25,6 @@ PART = 250
 FIRST_PAUSE = 0.25
 LAST_PAUSE = 4.0
 """How many seconds a companion that raises is left out, after the first time and at most."""
-
-STALE_SECONDS = RESERVATION_SECONDS / 4
-"""How long preparing may take without looking again whether the claims still hold."""
 
 Persist = Callable[[Sequence[Result], Worker, datetime], Persisted]
 
@@ -121,18 +117,8 @@ def _prepare(claims: Sequence[Claim]) -> None:
         try:
             if own:
                 companion.prepare(own)
-                if own[0].known_at < steady() - STALE_SECONDS:
-                    _look_again(own)
         except Exception as error:  # the claims are committed: their threads go on
             events.warning("prepare_failed", "each thread reads for itself", exception=error)
-
-
-def _look_again(claims: Sequence[Claim]) -> None:
-    """Note which claims still hold: reading took time, and no thread should have to ask."""
-    asked = steady()
-    using = claims[0].snapshot.queue.using
-    for claim in transitions.holding(claims, clock.now(using), using):
-        claim.known_at = asked
 
 
 def stir(config: InstanceSettings) -> int:

@@ -10,8 +10,9 @@ from typing import NamedTuple, Protocol
 
 from django.db import Error, transaction
 
-from hipq_django import events
+from hipq_django import events, transitions
 from hipq_django.answers.aggregation import response_of
+from hipq_django.database import clock
 from hipq_django.database.clock import steady
 from hipq_django.database.errors import is_refusal
 from hipq_django.domain.serialization import error_of
@@ -23,7 +24,7 @@ from hipq_django.models import Answer, Job, JobType, Queue, Worker
 from hipq_django.scheduler.current_batch import CurrentBatch
 from hipq_django.scheduler.polling import HeldBackScans, RefusedStarts, StartDelay
 from hipq_django.signals import job_started, send_after_commit
-from hipq_django.transitions.values import Claim, snapshot
+from hipq_django.transitions.values import RESERVATION_SECONDS, Claim, snapshot
 
 PAGE_SIZE = 500
 """How many jobs one statement claims, or reads to be looked at."""
@@ -31,8 +32,12 @@ PAGE_SIZE = 500
 MAX_REFUSED = 20
 """How many jobs that the database refuses are found in one pass: each costs some statements."""
 
+STALE_SECONDS = RESERVATION_SECONDS / 2
+"""How long ago a claim may have been sent without another look at whether it holds."""
+
 ANSWER_SECONDS = 1.0
-"""How long the database may take to reply to a claim so that the reply still counts as fresh."""
+"""How long the reply to such a look may take so that it counts from the reply: if the database is
+that far away, nobody knows more."""
 
 TYPES_SECONDS = 1.0
 """How long a worker may go on with the job types it has read."""
@@ -200,7 +205,7 @@ def handler_claims(context: SchedulerContext, jobs: Sequence[Job], sent: float) 
     """Return the handler claims of jobs that one statement, `sent` at a moment, has claimed."""
     set_types(jobs, context.types.by_id)
     emit_started(jobs, context.using)
-    return request_claims(jobs, known_since(sent))
+    return request_claims(jobs, sent)
 
 
 def request_claims(jobs: Iterable[Job], known_at: float) -> list[Claim]:
@@ -214,23 +219,24 @@ def request_claims(jobs: Iterable[Job], known_at: float) -> list[Claim]:
     ]  # fmt: skip
 
 
-def known_since(sent: float) -> float:
-    """Return since when claims of a statement that was `sent` at a moment are known to hold.
+def look_again(claims: Sequence[Claim], using: str) -> None:
+    """Note which claims still hold, if it took long until their threads may start.
 
-    They are as fresh as the reply of the database, unless the reply took long, for example because
-    this process was stopped.
+    One look for all of them is quicker than one by each thread. They are committed, so if it fails
+    the threads go on, and look for themselves.
     """
-    now = steady()
-    return now if now < sent + ANSWER_SECONDS else sent
-
-
-def committed(claims: list[Claim]) -> list[Claim]:
-    """Note that claims which were made in one transaction are committed."""
-    if claims:
-        known_at = known_since(claims[0].known_at)
-        for claim in claims:
-            claim.known_at = known_at
-    return claims
+    asked = steady()
+    if asked < claims[0].known_at + STALE_SECONDS:
+        return
+    try:
+        held = transitions.holding(claims, clock.now(using), using)
+    except Exception as error:
+        events.warning("claims_not_looked_at", "each thread looks for itself", exception=error)
+        return
+    took = steady() - asked
+    known_at = asked + took if STALE_SECONDS < took < ANSWER_SECONDS else asked
+    for claim in held:
+        claim.known_at = known_at
 
 
 def emit_started(jobs: Sequence[Job], using: str) -> None:

@@ -9,18 +9,23 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.db.models import F
 from django.utils import timezone
 
 import hipq_django as hipq
 from hipq_django import transitions
+from hipq_django.database import clock
 from hipq_django.database.clock import steady
 from hipq_django.domain.states import State
 from hipq_django.models import Job, Queue, catalog
 from hipq_django.processes.pool import ThreadPool
-from hipq_django.scheduler import current_batch
+from hipq_django.scheduler import admission, batch, context, current_batch
+from hipq_django.transitions import values
 from hipq_django.transitions.values import RESERVATION_SECONDS, Claim
 from tests.concurrency.sessions import PATIENCE_SECONDS, Session
 from tests.declaring import Declare
+from tests.faults import breaking
 from tests.hand_worker import HandWorker
 from tests.integration.conftest import ConfigureQueue
 from tests.threads import Crew, working
@@ -495,3 +500,192 @@ def is_released(claim: Claim, crew: Crew) -> None:
     crew.scheduler.persist_batch()
     job = Job.objects.get(pk=claim.id)
     assert (job.state, job.worker, job.attempts.count()) == ("retry", None, 0)
+
+
+# Claims that took long
+
+
+class Clock:
+    """A steady clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.moment = steady()
+
+    def __call__(self) -> float:
+        return self.moment
+
+
+@pytest.fixture
+def moved_clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    moved = Clock()
+    for module in (batch, admission, context, values):
+        monkeypatch.setattr(module, "steady", moved)
+    return moved
+
+
+def is_fresh(claim: Claim, moment: float) -> bool:
+    """Whether its handler would start at that moment without another look."""
+    claim.started_at = moment
+    return claim.is_fresh
+
+
+SlowClaim = Callable[[str, float, Callable[[], Any]], list[int]]
+
+FAST = pytest.mark.postgres  # the other engine leaves all of it
+
+ROADS = pytest.mark.parametrize(
+    ("road", "throttlers", "queue"),
+    [
+        pytest.param("claim_due", [], {}, marks=FAST),
+        pytest.param("finish_and_claim", [], {"THROTTLE_LIMIT": 9}, marks=FAST),
+        ("claim", [hipq.KeyLimit("tenant", 9)], {}),
+    ],
+    ids=["without a limit", "with a limit", "with a throttler"],
+)
+
+
+@pytest.fixture
+def slow_claim(monkeypatch: pytest.MonkeyPatch, moved_clock: Clock) -> SlowClaim:
+    """Let the statement of a claim take long, and something happen before it is replied to.
+
+    Return a list that grows with each look whether claims hold.
+    """
+    looks: list[int] = []
+    holding = transitions.holding
+
+    def look(claims: Any, *arguments: Any) -> Any:
+        looks.append(len(claims))
+        return holding(claims, *arguments)
+
+    monkeypatch.setattr(transitions, "holding", look)
+
+    def slow(road: str, seconds: float, meanwhile: Callable[[], Any]) -> list[int]:
+        claim = getattr(transitions, road)
+
+        def take_long(*arguments: Any, **options: Any) -> Any:
+            claimed = claim(*arguments, **options)
+            moved_clock.moment += seconds
+            meanwhile()
+            return claimed
+
+        monkeypatch.setattr(transitions, road, take_long)
+        return looks
+
+    return slow
+
+
+@ROADS
+@pytest.mark.usefixtures("ran")
+def test_a_claim_that_took_long_is_as_old_as_one_look_for_all(
+    road: str, throttlers: list[Any], queue: dict[str, Any], slow_claim: SlowClaim,
+    configure_queue: ConfigureQueue, moved_clock: Clock,
+) -> None:  # fmt: skip
+    configure_queue(*throttlers, **queue)
+    hipq.enqueue_many([hipq.NewJob("swift", {"tenant": 1})] * 3)
+    looks = slow_claim(road, 0.9, lambda: None)
+    worker = HandWorker()
+
+    worker.run_pass()
+
+    end = moved_clock.moment + RESERVATION_SECONDS
+    assert [is_fresh(claim, end) for claim in worker.claims] == [True] * 3
+    assert [is_fresh(claim, end + 0.001) for claim in worker.claims] == [False] * 3
+    # Where they are checked one by one, the rows are locked until the commit.
+    assert looks == ([] if road == "claim" else [3])
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("road", ["claim_due", "finish_and_claim"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda: Queue.objects.update(paused=True),
+        lambda: Job.objects.update(has_pending_answer=True),
+        lambda: Job.objects.update(attempt=F("attempt") + 1),
+    ],
+    ids=["paused", "answered", "another attempt"],
+)
+def test_what_a_claim_that_took_long_does_not_know_is_seen(
+    road: str, change: Callable[[], Any], slow_claim: SlowClaim,
+    configure_queue: ConfigureQueue, moved_clock: Clock, ran: list[int],
+) -> None:  # fmt: skip
+    configure_queue(THROTTLE_LIMIT=9 if road == "finish_and_claim" else 0)
+    hipq.enqueue("swift")
+    slow_claim(road, 0.11, change)
+    worker = HandWorker()
+
+    worker.run_pass()
+
+    [claim] = worker.claims
+    assert not is_fresh(claim, moved_clock.moment)
+
+
+def test_a_window_that_closed_during_a_claim_that_took_long_is_seen(
+    slow_claim: SlowClaim, moved_clock: Clock, ran: list[int]
+) -> None:
+    hipq.enqueue("swift")
+    worker = HandWorker()
+    worker.run_pass()
+    [claim] = worker.claims
+    hour = (clock.now("default").hour + 12) % 24
+    claim.snapshot = claim.snapshot._replace(time_windows=(f"{hour:02}:00-{hour:02}:01",))
+    moved_clock.moment += 0.11
+
+    context.look_again([claim], "default")
+
+    assert not is_fresh(claim, moved_clock.moment)
+
+
+@pytest.mark.postgres
+def test_a_claim_that_was_quick_is_not_looked_at_again(
+    slow_claim: SlowClaim, moved_clock: Clock, ran: list[int]
+) -> None:
+    hipq.enqueue("swift")
+    slow_claim("claim_due", 0.04, lambda: Queue.objects.update(paused=True))
+    worker = HandWorker()
+    sent = moved_clock.moment
+
+    worker.run_pass()
+
+    [claim] = worker.claims
+    assert is_fresh(claim, sent + RESERVATION_SECONDS)
+    assert not is_fresh(claim, sent + RESERVATION_SECONDS + 0.001)
+
+
+def test_a_database_that_is_far_away_is_known_as_of_its_reply(
+    monkeypatch: pytest.MonkeyPatch, moved_clock: Clock, ran: list[int]
+) -> None:
+    hipq.enqueue("swift")
+    worker = HandWorker()
+    worker.run_pass()
+    [claim] = worker.claims
+
+    def after(seconds: float) -> bool:
+        def far_away(run: Any, *arguments: Any) -> Any:
+            moved_clock.moment += seconds
+            return run(*arguments)
+
+        moved_clock.moment += 1.0
+        with connection.execute_wrapper(far_away):
+            context.look_again([claim], "default")
+        return is_fresh(claim, moved_clock.moment + RESERVATION_SECONDS / 2)
+
+    assert after(0.4)
+    assert not after(1.1)
+
+
+def test_a_look_that_fails_is_left_to_the_threads(
+    moved_clock: Clock, ran: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    hipq.enqueue("swift")
+    worker = HandWorker()
+    worker.run_pass()
+    [claim] = worker.claims
+    moved_clock.moment += 1.0
+
+    with breaking(1) as faults:
+        context.look_again([claim], "default")
+
+    assert faults.place
+    assert not is_fresh(claim, moved_clock.moment)
+    assert "event=claims_not_looked_at" in caplog.text
