@@ -1,7 +1,7 @@
 """Signals, sent after the commit. `sender` is the class `Job`, `job` is the job.
 
-If a receiver raises, that is logged and harms neither the job nor the worker. Without a receiver
-nothing is done.
+If a receiver raises, or has to be interrupted because it does not return, that is logged and harms
+neither the job nor the worker. Without a receiver nothing is done.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from django.db import transaction
 from django.dispatch import Signal
 
 from hipq_django import events
+from hipq_django.domain.bounded_calls import DidNotReturnError, bounded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -60,13 +61,23 @@ def send_after_commit(
 
 
 def _send(signal: Signal, job: Job, **more: Any) -> None:
-    results: list[tuple[Any, Any]] = signal.send_robust(type(job), job=job, **more)
+    results = _called(signal, job, more)
     of_kind = finished_of_kind.get(job.job_type.kind)
     if of_kind is not None and signal is job_finished:
-        results += of_kind.send_robust(type(job), job=job)
+        results += _called(of_kind, job, {})
     for receiver, result in results:
         if isinstance(result, Exception):
             raised = job.masked(repr(result))
             events.error(
                 "receiver_raised", raised, **events.fields_of(job), receiver=repr(receiver)
             )
+
+
+def _called(signal: Signal, job: Job, more: Mapping[str, Any]) -> list[tuple[Any, Any]]:
+    """Call the receivers; if one of them does not return, the others are not called."""
+    try:
+        return bounded(partial(signal.send_robust, type(job), job=job, **more))
+    except DidNotReturnError as error:
+        sentence = f"a receiver {error}; those behind it were not called"
+        events.error("receiver_hangs", sentence, **events.fields_of(job), traceback=error.traceback)
+        return []

@@ -13,6 +13,7 @@ from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from hipq_django.domain.bounded_calls import DidNotReturnError, bounded
 from hipq_django.domain.validation import aware_moment
 from hipq_django.exceptions import ConfigurationError, HipqError, InvalidJobError
 
@@ -148,12 +149,7 @@ def _verdicts(
     throttler: partial[Sequence[Verdict]], candidates: Sequence[Candidate]
 ) -> list[Verdict]:
     name = getattr(throttler.func, "__qualname__", None) or repr(throttler.func)
-    try:
-        verdicts = list(throttler(candidates))
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # sys.exit() in a throttler blocks the queue only
-        raise ThrottlerError(f"throttler {name} raised {type(error).__name__}: {error}") from error
+    verdicts = _called(throttler, name, candidates)
     if len(verdicts) != len(candidates):
         raise ThrottlerError(
             f"throttler {name} returned {len(verdicts)} decisions for {len(candidates)} "
@@ -163,6 +159,19 @@ def _verdicts(
         if verdict is not RUN:
             _check_verdict(name, verdict)
     return verdicts
+
+
+def _called(
+    throttler: partial[Sequence[Verdict]], name: str, candidates: Sequence[Candidate]
+) -> list[Verdict]:
+    try:
+        return bounded(lambda: list(throttler(candidates)))
+    except DidNotReturnError as error:
+        raise ThrottlerError(f"throttler {name} {error}") from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # sys.exit() in a throttler blocks the queue only
+        raise ThrottlerError(f"throttler {name} raised {type(error).__name__}: {error}") from error
 
 
 def _check_verdict(name: str, verdict: object) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from traceback import StackSummary, extract_stack
 from typing import Any
 
 from django.db import connections
 
 from hipq_django import events
-from hipq_django.conf.instances import InstanceSettings
+from hipq_django.conf.instances import LOST_AFTER_BEATS, InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.clock import steady
 from hipq_django.database.errors import is_locked_out
@@ -18,9 +20,11 @@ from hipq_django.domain.lasting_locks import LastingLocks
 from hipq_django.maintenance import recovery
 from hipq_django.models import Worker
 from hipq_django.processes.connections import MIN_SECONDS, shut_all
+from hipq_django.processes.interrupting import Interrupter
 from hipq_django.processes.outage import BackOff
 from hipq_django.processes.own_threads import OwnThread, log_failure
 from hipq_django.processes.patience import bound_waits
+from hipq_django.scheduler.executor import OWN_CODE
 
 GAP_BEATS = 2
 """If two beats are farther apart than this many intervals, there is a gap."""
@@ -175,11 +179,16 @@ class _Sign:
 class Watchdog:
     """Wakes the threads of the process that wait for a database which does not answer.
 
-    `passes` returns a value that the scheduler's passes change, even while it is idle.
+    `passes` returns a value that the scheduler's passes change, even while it is idle. `note_hang`
+    is called with what a pass is at that takes long.
     """
 
     def __init__(
-        self, name: str, silence_seconds: float, passes: Callable[[], object] = object
+        self,
+        name: str,
+        silence_seconds: float,
+        passes: Callable[[], object] = object,
+        note_hang: Callable[[str], None] = lambda reason: None,
     ) -> None:
         self._name = name
         self._patience = max(silence_seconds, MIN_SECONDS)
@@ -193,15 +202,21 @@ class Watchdog:
         self.doing: Callable[[], Mapping[str, Any]] = dict
         """What a pass is at, as fields of the log."""
         self._passes = _Sign(passes, LOOKS * PASS_SILENCES)
+        self._note_hang = note_hang
+        self._interrupter = Interrupter(silence_seconds / LOST_AFTER_BEATS)
+        self._watched = 0
         self._stop = threading.Event()
 
     def open(self) -> None:
-        """Start the thread."""
+        """Start the thread, which watches over this one."""
+        self._watched = threading.get_ident()
+        self._interrupter.open()
         threading.Thread(target=self._run, name="hipq-watchdog", daemon=True).start()
 
     def close(self) -> None:
         """Let the thread end."""
         self._stop.set()
+        self._interrupter.close()
 
     def _last_beat(self) -> float:
         return self.heartbeat.last if self.heartbeat else self._began
@@ -214,6 +229,7 @@ class Watchdog:
                 log_failure("watchdog_failed", error, worker=self._name)
 
     def _look(self) -> None:
+        self._interrupter.look()
         silent, hangs = self._heart.is_missing(), self._hangs.is_missing()
         is_starting = not self.heartbeat and steady() - self._began < START_SECONDS
         if hangs and not silent and self._heart.has_just_changed:  # else it may be the database
@@ -229,7 +245,11 @@ class Watchdog:
         if now != self._named:
             self._named = now
             sentence = "a pass takes long, and all queues of this worker wait for it"
-            events.warning("pass_hangs", sentence, worker=self._name, **self.doing())
+            doing, stack = self.doing(), extract_stack(sys._current_frames().get(self._watched))
+            traceback = "".join(stack.format())
+            events.warning("pass_hangs", sentence, worker=self._name, **doing, traceback=traceback)
+            words = [*(f"{name} {value}" for name, value in doing.items()), _place(stack)]
+            self._note_hang(f"it takes long: {', '.join(words)}")
 
     def _wake(self, closed: int) -> None:
         if closed:
@@ -241,6 +261,13 @@ class Watchdog:
                 last_beat_seconds=round(steady() - self._last_beat()),
                 closed=closed,
             )
+
+
+def _place(stack: StackSummary) -> str:
+    """Return where our code has called other code, which is where it hangs."""
+    own = [number for number, frame in enumerate(stack) if frame.filename.startswith(OWN_CODE)]
+    frame = stack[min(own[-1] + 1, len(stack) - 1) if own else -1]
+    return f"{frame.name} in {frame.filename}, line {frame.lineno}"
 
 
 # Watching the others

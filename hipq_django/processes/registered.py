@@ -41,7 +41,12 @@ class RegisteredProcess(ABC):
         self._back_off = BackOff()
         self._outage = Outage(self.kind, self.name)
         self.troubles = Troubles(instance, self.using)
-        self._watchdog = Watchdog(self.name, self.config.silence_seconds, self._pass_sign)
+        self._watchdog = Watchdog(
+            self.name,
+            self.config.silence_seconds,
+            self._pass_sign,
+            lambda reason: self.troubles.note("pass", reason),
+        )
 
     def run(self) -> None:
         """Run until stopped or, if that was asked for, until there is nothing left to do."""

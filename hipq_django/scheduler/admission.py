@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from django.db import DatabaseError, transaction
@@ -18,6 +19,7 @@ from hipq_django.database import clock
 from hipq_django.database.clock import steady
 from hipq_django.database.errors import in_one_line, is_outage
 from hipq_django.database.transactions import worker_transaction, write_transaction
+from hipq_django.domain.bounded_calls import DidNotReturnError, bounded
 from hipq_django.domain.ordering import MAX_RANK
 from hipq_django.domain.serialization import error_of, storable_text
 from hipq_django.domain.states import NONE
@@ -129,7 +131,7 @@ class Admission:
             if not self.problem:
                 checked = self._claim_checked()
             elif self._lock():
-                self._hold(self.problem)
+                self._block(self.problem)
                 self._note_problem()
         self._forget_written(persisted)
         return self._confirmed(checked)
@@ -260,7 +262,7 @@ class Admission:
         """Return the jobs that windows and throttlers let start, one suspect among them."""
         self.looked_at += len(jobs)
         if refused := self.context.refused(self.queue):
-            self._hold(next(iter(refused.values())))
+            self._block(next(iter(refused.values())))
             jobs = [job for job in jobs if job.pk not in refused]
         may_take = not self.has_suspect and len(self.admitted) < self.slots
         jobs = self._defer_outside_windows(jobs if may_take else _with_suspects(jobs, 0))
@@ -324,7 +326,7 @@ class Admission:
             try:
                 opening = transitions.first_opening(job, self.now)
             except Exception as error:  # such as a time zone that this machine lacks
-                self._hold(f"job {job.pk} cannot start: {error_of(error)}")
+                self._block(f"job {job.pk} cannot start: {error_of(error)}")
                 continue
             if opening <= self.now:
                 open_now.append(job)
@@ -372,7 +374,11 @@ class Admission:
         except (ThrottlerError, DatabaseError) as error:
             if is_outage(error):
                 raise
-            self._hold(self._masked(in_one_line(error), asked))
+            hung = error.__cause__
+            self._block(
+                self._masked(in_one_line(error), asked),
+                hung.traceback if isinstance(hung, DidNotReturnError) else "",
+            )
             return [job for job in jobs if job.has_pending_answer]
         for job in asked:
             verdict = verdicts[job.id]
@@ -388,7 +394,22 @@ class Admission:
         with transaction.atomic(using=self.using) if may_fail else nullcontext():
             running = [*self.running, *map(running_job_of, self.admitted)]
             candidates = [candidate_of(job) for job in jobs]
-            return ask(self.throttlers, self.queue, self.now, running, candidates)
+            with self._noting_hangs():
+                return ask(self.throttlers, self.queue, self.now, running, candidates)
+
+    @contextmanager
+    def _noting_hangs(self) -> Iterator[None]:
+        """Leave the queue alone for a while after its throttlers had to be interrupted.
+
+        This is noted first: the transaction that waited for them may be gone.
+        """
+        began = time.monotonic()
+        try:
+            yield
+        except (ThrottlerError, DidNotReturnError) as error:
+            if isinstance(error.__cause__ or error, DidNotReturnError):
+                self.context.held_scans.leave(self.queue.pk, began, time.monotonic())
+            raise
 
     def _masked(self, problem: str, asked: Sequence[Job]) -> str:
         """Mask a throttler's error, which may quote data of candidates and running jobs."""
@@ -406,15 +427,18 @@ class Admission:
         before = self.queue.throttler_state
         latest = self.now + timedelta(seconds=self.context.start_delay.seconds)
         try:
-            with transaction.atomic(using=self.using):
+            with transaction.atomic(using=self.using), self._noting_hangs():
                 for admitted in self.counters:
-                    admitted(self.queue, self.now, count, latest)
+                    bounded(partial(admitted, self.queue, self.now, count, latest))
                 if self.queue.throttler_state != before:
                     self._update_queue(throttler_state=self.queue.throttler_state)
         except Exception as error:  # it is code of the project
             if is_outage(error):
                 raise
-            self._hold(f"throttler raised {error_of(error)}")
+            self._block(f"throttler raised {error_of(error)}")
+            return False
+        except DidNotReturnError as error:
+            self._block(f"the hook admitted of a throttler {error}", error.traceback)
             return False
         return True
 
@@ -432,17 +456,17 @@ class Admission:
 
     # What blocks the queue
 
-    def _hold(self, problem: str) -> None:
+    def _block(self, problem: str, traceback: str = "") -> None:
         """Remember what blocks the queue, or a part of it."""
         self.problem = storable_text(problem)
         if self.queue.throttler_problem != self.problem:
-            events.error("queue_blocked", self.problem, queue=self.queue.name)
+            events.error("queue_blocked", self.problem, queue=self.queue.name, traceback=traceback)
 
     def _note_problem(self) -> None:
         """Write what blocks the queue, or that nothing does any more."""
         refused = self.context.refused(self.queue)
         if refused and not self.problem:
-            self._hold(next(iter(refused.values())))
+            self._block(next(iter(refused.values())))
         problem = self.problem or NONE
         if self.queue.throttler_problem != problem:
             self.queue.throttler_problem = problem

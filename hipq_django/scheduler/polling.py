@@ -26,6 +26,9 @@ SHARE = 0.1
 SCAN_SHARE = 0.05
 """The share of a worker's time for scanning jobs that are held back, once that was in vain."""
 
+HANG_PAUSES = 5
+"""How many times as long as it took are throttlers left alone that had to be interrupted."""
+
 SPARE_SECONDS = 0.02
 """How long a free thread may take to start a job that it is handed."""
 
@@ -182,6 +185,7 @@ class HeldBackScans:
         self._in_vain: dict[int, object] = {}
         self._next: dict[int, float] = {}
         self._start_most: set[int] = set()
+        self._left: dict[int, float] = {}
 
     def gave(self, queue: int, looked_at: int, started: int) -> None:
         """Note how many jobs of a queue a scan looked at, and how many of them started."""
@@ -201,7 +205,7 @@ class HeldBackScans:
 
     def may_begin(self, queue: int, now: float) -> bool:
         """Return whether to scan a queue now."""
-        return now >= self._next.get(queue, 0.0)
+        return now >= max(self._next.get(queue, 0.0), self._left.get(queue, 0.0))
 
     def record(
         self, queue: int, began: float, ended: float, limits: object, *, full_scan: bool
@@ -214,6 +218,10 @@ class HeldBackScans:
             self._in_vain[queue] = limits
         if queue in self._in_vain and ended - began > QUICK_SECONDS:
             self._next[queue] = ended + min((ended - began) / SCAN_SHARE, MAX_SECONDS)
+
+    def leave(self, queue: int, began: float, ended: float) -> None:
+        """Leave a queue alone whose throttlers did not return, whatever changes meanwhile."""
+        self._left[queue] = ended + (ended - began) * HANG_PAUSES
 
     def forget(self, queue: int) -> None:
         """Let a queue be scanned at once."""

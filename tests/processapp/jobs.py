@@ -109,10 +109,20 @@ def stop_once(queue: Queue, now: datetime, running: Any, candidates: Any) -> lis
 
 
 def wait_for_gate(queue: Queue, now: datetime, running: Any, candidates: Any) -> list[hipq.Run]:
-    """Let all run once the gate of the first one is there."""
+    """Let all run once the gate of the first one is there; note that it was asked."""
+    Path(candidates[0].job_data["gate"] + ".asked").touch()
     while not Path(candidates[0].job_data["gate"]).exists():
         time.sleep(POLL_SECONDS)
     return [hipq.Run() for _ in candidates]
+
+
+def never_return(queue: Queue, now: datetime, running: Any, candidates: Any) -> list[hipq.Run]:
+    """Do not return, whatever is done against it."""
+    while True:
+        try:
+            time.sleep(POLL_SECONDS)
+        except BaseException:
+            continue
 
 
 @hipq.job_type("asking", queue="asking", timeout=60)

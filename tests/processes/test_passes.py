@@ -15,9 +15,9 @@ from django.db import connection
 from django.utils import timezone
 
 import hipq_django as hipq
-from hipq_django.models import Answer, Job, Worker
+from hipq_django.models import Answer, Job, Queue, Worker
 from tests.factories import AnswerFactory
-from tests.processes.conftest import Workers, eventually
+from tests.processes.conftest import DEADLINE_SECONDS, Workers, eventually
 
 pytestmark = [pytest.mark.processes, pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
 
@@ -75,17 +75,70 @@ def troubles() -> Any:
     return next((worker.troubles for worker in Worker.objects.all()), {})
 
 
-def test_a_throttler_that_hangs_is_named(workers: Workers, tmp_path: Path) -> None:
-    queues = {"slow": {"THROTTLERS": ["tests.processapp.jobs.wait_for_gate"]}}
+def use_throttler(workers: Workers, name: str) -> None:
+    queues = {"slow": {"THROTTLERS": [f"tests.processapp.jobs.{name}"]}}
     workers.environment["HIPQ_TEST_QUEUES"] = json.dumps(queues)
+
+
+def ran(queue: str) -> bool:
+    """Whether a job of a queue that is enqueued now runs."""
+    job = hipq.enqueue("quick", {"number": 1}, queue=queue)
+    eventually(lambda: Job.objects.get(pk=job.pk).is_final, f"a job of {queue} has run")
+    return True
+
+
+def test_a_throttler_that_hangs_holds_its_queue_only(workers: Workers, tmp_path: Path) -> None:
+    """Its worker interrupts it, and serves the other queues."""
+    use_throttler(workers, "wait_for_gate")
     gate = tmp_path / "gate"
     job = hipq.enqueue("quick", {"number": 1, "gate": str(gate)}, queue="slow")
-    workers.start()
+    worker = workers.start()
 
-    eventually(lambda: "event=pass_hangs" in workers.log.read_text(), "the log names it")
+    eventually(lambda: Queue.objects.get(name="slow").throttler_problem != "NONE", "it is held")
+    assert ran("chaos")
+    held = Queue.objects.get(name="slow").throttler_problem
     gate.touch()
     eventually(lambda: Job.objects.get(pk=job.pk).is_final, "the job has run")
+    worker.terminate()
 
-    [said] = re.findall("event=pass_hangs .*", workers.log.read_text())
+    log = workers.log.read_text()
+    assert worker.wait(DEADLINE_SECONDS) == 0
+    assert held.startswith("throttler wait_for_gate did not return within")
+    assert f"event=queue_held queue=slow: {held}\n" in log
+    assert "time.sleep(POLL_SECONDS)" in log  # the stack
+    assert "event=back_off" not in log
+
+
+def test_a_worker_ends_while_a_throttler_hangs(workers: Workers, tmp_path: Path) -> None:
+    use_throttler(workers, "wait_for_gate")
+    hipq.enqueue("quick", {"number": 1, "gate": str(tmp_path / "gate")}, queue="slow")
+    worker = workers.start()
+    eventually((tmp_path / "gate.asked").exists, "the throttler is asked")
+    worker.terminate()
+
+    assert worker.wait(DEADLINE_SECONDS) == 0
+
+
+def test_a_throttler_that_cannot_be_interrupted_is_named_and_holds_only_its_worker(
+    workers: Workers, tmp_path: Path
+) -> None:
+    use_throttler(workers, "never_return")
+    job = hipq.enqueue("quick", {"number": 1}, queue="slow")
+    hanging = workers.start("slow", "chaos")
+    eventually(lambda: "event=pass_hangs" in workers.log.read_text(), "the log names it")
+    eventually(lambda: "pass" in troubles(), "the worker's row says so")
+    reason = troubles()["pass"]["reason"]
+    workers.start("chaos")
+    assert ran("chaos")
+    hanging.terminate()
+    eventually(lambda: workers.log.read_text().count("event=worker_started") == 2, "both ran")
+    hanging.terminate()
+
+    assert hanging.wait(DEADLINE_SECONDS) == 1
+    assert ran("chaos")
+    log = workers.log.read_text()
+    [said] = re.findall("event=pass_hangs .*", log)
     assert "queue=slow" in said
-    assert "event=database_silent" not in workers.log.read_text()
+    assert "queue slow, never_return in " in reason
+    assert "event=database_silent" not in log
+    assert not Job.objects.get(pk=job.pk).is_final

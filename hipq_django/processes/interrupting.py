@@ -1,0 +1,42 @@
+"""Interrupts code of the project that a pass waits for: throttlers, receivers of signals."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType
+from typing import Any
+
+from hipq_django.domain import bounded_calls
+
+SIGNAL = signal.SIGURG
+"""It wakes a thread from whatever it waits for; without a handler it is ignored."""
+
+
+class Interrupter:
+    """Interrupts bounded calls of the main thread that last longer than so many seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._thread = 0
+        self._before: Any = None
+
+    def open(self) -> None:
+        """Begin, if this is the main thread: no other one can be interrupted."""
+        if threading.current_thread() is threading.main_thread():
+            self._thread = threading.get_ident()
+            self._before = signal.signal(SIGNAL, self._receive)
+
+    def close(self) -> None:
+        """Let the signal do again what it did before."""
+        if self._thread:
+            signal.signal(SIGNAL, self._before)
+            self._thread = 0
+
+    def look(self) -> None:
+        """Interrupt the call that lasts too long, if there is one; from another thread."""
+        if self._thread and bounded_calls.is_overdue(self._thread, self._seconds):
+            signal.pthread_kill(self._thread, SIGNAL)
+
+    def _receive(self, _number: int, frame: FrameType | None) -> None:
+        bounded_calls.interrupt(frame, self._seconds)
