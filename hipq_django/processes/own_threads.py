@@ -144,6 +144,7 @@ class ResultWriter(OwnThread):
         self._wake = wake
         self._asked = threading.Event()
         self._is_well = True
+        self._patience_seconds = scheduler.config.silence_seconds
 
     def ask(self) -> None:
         """Let it write results; they are left to it while it works."""
@@ -152,10 +153,13 @@ class ResultWriter(OwnThread):
         self._asked.set()
 
     def close(self) -> None:
-        """Stop it after the results that it is writing; the scheduler writes the rest."""
+        """Stop it after the results that it is writing; the scheduler writes the rest.
+
+        If a receiver of a signal hangs in it, it is left behind: Python cannot interrupt it there.
+        """
         super().close()
         self._asked.set()
-        self._thread.join()
+        self._thread.join(self._patience_seconds)
         self._batch.take_from_writer()
 
     def _run(self) -> None:

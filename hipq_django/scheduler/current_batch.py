@@ -89,6 +89,8 @@ class CurrentBatch:
         self.is_left_to_writer = False
         """Whether a writer has been called for the results, or is writing them."""
         self._writer_is_closed = False
+        self._patience_seconds = patience_seconds
+        self._given_to_writer = 0.0
         self.unfinished = 0
         """How many claims have no result yet."""
 
@@ -183,10 +185,12 @@ class CurrentBatch:
         """Lease the results to the writer if there are many; else leave them to the scheduler."""
         with self._lock:
             self.is_left_to_writer = len(self._results) >= FLUSH_RESULTS
+            self._given_to_writer = steady()
             return Lease(self, self._take(FLUSH_RESULTS) if self.is_left_to_writer else [])
 
     def hand_to_writer(self) -> None:
         """Leave the results to the writer, which has been called."""
+        self._given_to_writer = steady()
         self.is_left_to_writer = True
 
     def leave_to_scheduler(self) -> None:
@@ -204,7 +208,9 @@ class CurrentBatch:
 
     @property
     def _is_writers(self) -> bool:
-        return self.is_left_to_writer and not self._writer_is_closed
+        """Not any more if the writer takes too long, for example because a receiver hangs in it."""
+        is_left = self.is_left_to_writer and not self._writer_is_closed
+        return is_left and steady() < self._given_to_writer + self._patience_seconds
 
     def _take(self, number: int) -> list[Result]:
         return [self._results.popleft() for _ in range(min(number, len(self._results)))]

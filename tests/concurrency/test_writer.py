@@ -171,6 +171,26 @@ def test_a_pass_that_may_claim_no_more_writes_beside_the_writer(
     assert crew.batch.unwritten == MANY
 
 
+def test_a_writer_that_hangs_is_not_waited_for(
+    crew: WritingCrew, hold: Hold, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For example in a receiver of a signal, which cannot be interrupted in its thread."""
+    hipq.enqueue_many([hipq.NewJob("echo") for _ in range(3)])
+    wait_until(crew.scheduler.run_once)
+    wait_until(lambda: not crew.batch.unfinished)
+    crew.scheduler.run_once()
+    during = Job.objects.filter(job_type__name="echo").final().count()
+    monkeypatch.setattr(crew.batch, "_patience_seconds", 0.0)
+    monkeypatch.setattr(crew.writer, "_patience_seconds", 0.0)
+
+    crew.scheduler.run_once()
+    crew.writer.close()
+
+    assert during == 0
+    assert Job.objects.filter(job_type__name="echo").final().count() == 3
+    assert crew.batch.unwritten == MANY
+
+
 def test_what_the_writer_cannot_write_the_next_pass_writes(
     crew: WritingCrew, gate: threading.Event, failing: Callable[[], None]
 ) -> None:
