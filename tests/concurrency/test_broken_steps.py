@@ -1,0 +1,227 @@
+"""A connection that breaks before, in and after each statement and commit of what a worker does.
+
+Passes and their duties are broken in `test_ownership`, firings in `test_schedules`; here are the
+release of jobs that follow others, new ranks, and the results that are written beside a pass.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import timedelta
+from itertools import count
+from typing import Any
+
+import pytest
+from django.db import Error, OperationalError, connection, transaction
+
+import hipq_django as hipq
+from hipq_django.conf.instances import get_instance
+from hipq_django.dependencies.release import Sweep
+from hipq_django.domain.ordering import Order, Ordering
+from hipq_django.maintenance import reranking
+from hipq_django.models import Attempt, Batch, Job, Link, Queue
+from hipq_django.processes.own_threads import ResultWriter
+from hipq_django.processes.patience import bound_waits, unbound_waits
+from hipq_django.scheduler import current_batch
+from hipq_django.scheduler.batch import BatchScheduler
+from tests.declaring import Declare
+from tests.faults import breaking
+from tests.hand_worker import HandWorker
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+MAX_MOMENTS = 300
+
+Act = Callable[[], Any]
+
+BREAKS = pytest.mark.parametrize("error", [OperationalError, ValueError])
+
+
+def empty_tables() -> None:
+    with transaction.atomic():
+        for model in (Link, Attempt, Job, Batch):
+            model.objects.all().delete()
+
+
+def breaks(at: int, error: type[Exception], act: Act) -> str:
+    """Do something over a connection that breaks at a moment; return where that was."""
+    with breaking(at, error) as faults, suppress(Error, ValueError):
+        act()
+    if faults.place:
+        connection.close()  # a transaction that was open ends with its connection
+    return faults.place
+
+
+def each_moment(prepare: Callable[[], tuple[Act, Act]], error: type[Exception]) -> None:
+    """Break what `prepare` returns at each moment; its other function then does and checks."""
+    for at in count():
+        assert at < MAX_MOMENTS, "it has no end"
+        empty_tables()
+        act, check = prepare()
+        place = breaks(at, error, act)
+        try:
+            check()
+        except AssertionError as failed:
+            raise AssertionError(f"broken {place}") from failed
+        if at and not place:
+            break
+
+
+def come_to_rest(worker: HandWorker) -> None:
+    """Let a worker do what is left, in some rounds: what fails once is done in the next."""
+    for _ in range(4):
+        worker.save()
+        Sweep(get_instance()).run_all()
+        worker.work_off()
+
+
+@pytest.fixture
+def runs(declare: Declare) -> Counter[str]:
+    """How often each job has run, by its data."""
+    runs = Counter[str]()
+
+    def run(job: Job) -> None:
+        runs[job.job_data] += 1
+        if job.job_data == "fails" and job.attempt == 1:
+            raise ValueError("not yet")
+        if job.job_data == "gives up":
+            raise KeyError("never")
+
+    declare("follows", retry=hipq.Fixed(0, only=(ValueError,)))(run)
+    return runs
+
+
+@BREAKS
+def test_release(runs: Counter[str], error: type[Exception]) -> None:
+    def prepare() -> tuple[Act, Act]:
+        runs.clear()
+        first = hipq.enqueue("follows", "first")
+        hipq.enqueue("follows", "second", after=[first])
+        with hipq.batch("batch", then=hipq.NewJob("follows", "then")) as batch:
+            batch.enqueue(hipq.NewJob("follows", "member"))
+        worker = HandWorker()
+        worker.run_pass()
+        worker.execute()
+
+        def check() -> None:
+            come_to_rest(worker)
+            assert runs == dict.fromkeys(["first", "second", "member", "then"], 1)
+            assert set(Job.objects.values_list("outcome", flat=True)) == {"succeeded"}
+
+        return worker.save, check
+
+    each_moment(prepare, error)
+
+
+@BREAKS
+def test_the_sweep_for_what_a_crash_has_left(runs: Counter[str], error: type[Exception]) -> None:
+    def prepare() -> tuple[Act, Act]:
+        runs.clear()
+        first = hipq.enqueue("follows", "first")
+        hipq.enqueue("follows", "second", after=[first])
+        Job.objects.filter(pk=first.pk).update(state="running")
+        Job.objects.filter(pk=first.pk).update(state="final", outcome="succeeded")
+
+        def check() -> None:
+            Sweep(get_instance()).run_all()
+            HandWorker().work_off()
+            assert runs == {"second": 1}
+
+        return Sweep(get_instance()).run_all, check
+
+    each_moment(prepare, error)
+
+
+@BREAKS
+def test_new_ranks(
+    runs: Counter[str], error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reranking, "SETTLE", timedelta())
+    monkeypatch.setattr(reranking, "COME_BACK", timedelta())
+    monkeypatch.setattr(reranking, "BATCH", 2)
+    config = get_instance()
+
+    def prepare() -> tuple[Act, Act]:
+        by_time = Ordering(Order.TIME, 1, 60)
+        Queue.objects.update(order="time", ranking=by_time.as_ranking())
+        for priority in range(3):
+            hipq.enqueue("follows", "x", priority=priority)
+        Queue.objects.update(order="priority")
+
+        def rank() -> int:
+            return reranking.continue_ranking(config)
+
+        def check() -> None:
+            rank()
+            queue = Queue.objects.get()
+            wanted = [
+                queue.ordering.rank(job.scheduled_run_time, job.priority)
+                for job in Job.objects.order_by("pk")
+            ]
+            assert queue.is_ranked
+            assert list(Job.objects.order_by("pk").values_list("rank", flat=True)) == wanted
+
+        return rank, check
+
+    each_moment(prepare, error)
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Few results are left to the writer, and tried again at once."""
+    monkeypatch.setattr(current_batch, "FLUSH_RESULTS", 2)
+    monkeypatch.setattr(current_batch, "DEFER_SECONDS", 0.0)
+    monkeypatch.setattr(current_batch, "REFUSED_SECONDS", 0.0)
+    bound_waits("default")
+    yield
+    unbound_waits()
+
+
+class OneRound(ResultWriter):
+    """A writer that ends when it has written, or has failed to."""
+
+    def __init__(self, scheduler: BatchScheduler) -> None:
+        super().__init__(scheduler, self._end)
+
+    def _end(self) -> None:
+        self._stop.set()
+        self._asked.set()
+
+
+def all_is_written(worker: HandWorker, runs: Counter[str]) -> None:
+    """What the writer has left, the scheduler writes; each job has run as often as it should."""
+    worker.batch.take_from_writer()
+    come_to_rest(worker)
+    ends = dict(Job.objects.values_list("job_data", "outcome"))
+    assert runs == {"a": 1, "b": 1, "fails": 2, "gives up": 1, "next": 1}
+    assert ends.pop("gives up") == "failed"
+    assert set(ends.values()) == {"succeeded"}
+    assert Attempt.objects.count() == 2
+    assert not worker.batch
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize(
+    # SQLite has no connection to lose, and needs no writer.
+    "error",
+    [pytest.param(OperationalError, marks=pytest.mark.postgres), ValueError],
+)
+def test_what_the_writer_writes(runs: Counter[str], error: type[Exception]) -> None:
+    """Successes by one statement; failures, and those of a job that another follows, by others."""
+
+    def prepare() -> tuple[Act, Act]:
+        runs.clear()
+        names = ["a", "b", "fails", "gives up"]
+        jobs = hipq.enqueue_many([hipq.NewJob("follows", name) for name in names])
+        hipq.enqueue("follows", "next", after=[jobs[0]])
+        worker = HandWorker()
+        worker.run_pass()
+        worker.execute()
+        writer = OneRound(worker.scheduler)
+        writer.ask()
+
+        return writer._run, lambda: all_is_written(worker, runs)
+
+    each_moment(prepare, error)
