@@ -408,7 +408,7 @@ class Admission:
             yield
         except (ThrottlerError, DidNotReturnError) as error:
             if isinstance(error.__cause__ or error, DidNotReturnError):
-                self.context.held_scans.leave(self.queue.pk, began, time.monotonic())
+                self.context.held_back_scans.leave(self.queue.pk, began, time.monotonic())
             raise
 
     def _masked(self, problem: str, asked: Sequence[Job]) -> str:

@@ -18,7 +18,7 @@ from django.db import Error, OperationalError, connection, transaction
 
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
-from hipq_django.dependencies.release import Sweep
+from hipq_django.dependencies.unholding import Sweep
 from hipq_django.domain.ordering import Order, Ordering
 from hipq_django.maintenance import reranking
 from hipq_django.models import Attempt, Batch, Job, Link, Queue
@@ -74,7 +74,7 @@ def come_to_rest(worker: HandWorker) -> None:
     for _ in range(4):
         worker.save()
         Sweep(get_instance()).run_all()
-        worker.work_off()
+        worker.run_until_idle()
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_the_sweep_for_what_a_crash_has_left(runs: Counter[str], error: type[Exc
 
         def check() -> None:
             Sweep(get_instance()).run_all()
-            HandWorker().work_off()
+            HandWorker().run_until_idle()
             assert runs == {"second": 1}
 
         return Sweep(get_instance()).run_all, check

@@ -94,17 +94,17 @@ def test_a_throttler_that_hangs_holds_its_queue_only(workers: Workers, tmp_path:
     job = hipq.enqueue("quick", {"number": 1, "gate": str(gate)}, queue="slow")
     worker = workers.start()
 
-    eventually(lambda: Queue.objects.get(name="slow").throttler_problem != "NONE", "it is held")
+    eventually(lambda: Queue.objects.get(name="slow").throttler_problem != "NONE", "it is blocked")
     assert ran("chaos")
-    held = Queue.objects.get(name="slow").throttler_problem
+    blocked = Queue.objects.get(name="slow").throttler_problem
     gate.touch()
     eventually(lambda: Job.objects.get(pk=job.pk).is_final, "the job has run")
     worker.terminate()
 
     log = workers.log.read_text()
     assert worker.wait(DEADLINE_SECONDS) == 0
-    assert held.startswith("throttler wait_for_gate did not return within")
-    assert f"event=queue_held queue=slow: {held}\n" in log
+    assert blocked.startswith("throttler wait_for_gate did not return within")
+    assert f"event=queue_blocked queue=slow: {blocked}\n" in log
     assert "time.sleep(POLL_SECONDS)" in log  # the stack
     assert "event=back_off" not in log
 

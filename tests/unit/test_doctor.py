@@ -217,8 +217,8 @@ SICK: dict[str, Measured] = {
     "silent_worker problem": replace(
         WELL, overview=Overview("default", [], [replace(WORKER, silent=True)], [], 0, 0)
     ),
-    "worker_trouble warning": in_trouble(Trouble("release_held", 5, "DataError: NUL")),
-    "worker_trouble problem": in_trouble(Trouble("release_held", 60, "DataError: NUL")),
+    "worker_trouble warning": in_trouble(Trouble("unhold_jobs", 5, "DataError: NUL")),
+    "worker_trouble problem": in_trouble(Trouble("unhold_jobs", 60, "DataError: NUL")),
     "silent_consumer problem": with_consumers(replace(CONSUMER, silent=True)),
     "no_consumer warning": with_consumers(sources=("bank_answers",)),
     "no_consumer problem": with_consumers(awaiting=1, sources=("bank_answers",)),

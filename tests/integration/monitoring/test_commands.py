@@ -194,16 +194,16 @@ def test_status_says_where_nobody_serves_a_queue() -> None:
 
 def test_status_says_what_is_in_trouble() -> None:
     since = (timezone.now() - timedelta(seconds=90)).isoformat()
-    troubles = {"release_held": {"since": since, "reason": "DataError: NUL"}}
+    troubles = {"unhold_jobs": {"since": since, "reason": "DataError: NUL"}}
     WorkerFactory.create(name="shop:7", troubles=troubles)
     WorkerFactory.create(name="shop:8", state="stopped", troubles=troubles)
 
     lines = [" ".join(line.split()) for line in said("hipq_status").splitlines()]
     [worker] = json.loads(said("hipq_status", "--json"))["workers"]
 
-    assert [line for line in lines if "NUL" in line] == ["release_held shop:7 90 s DataError: NUL"]
+    assert [line for line in lines if "NUL" in line] == ["unhold_jobs shop:7 90 s DataError: NUL"]
     [trouble] = worker["troubles"]
-    assert trouble == {"name": "release_held", "seconds": ANY, "reason": "DataError: NUL"}
+    assert trouble == {"name": "unhold_jobs", "seconds": ANY, "reason": "DataError: NUL"}
 
 
 def test_status_counts_no_further_than_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:

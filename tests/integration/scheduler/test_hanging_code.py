@@ -89,15 +89,15 @@ def test_it_holds_its_queue_and_is_left_alone_for_a_while(
     worker = HandWorker()
 
     worker.run_pass()
-    held = Queue.objects.get().throttler_problem
+    blocked = Queue.objects.get().throttler_problem
     hipq.enqueue("echo")  # which lets the queue be looked at again at once
     worker.scheduler.rotation.put_first("default")
     hipq.enqueue("echo", queue="other")
     claimed = worker.run_pass()
 
     assert [job.queue.name for job in claimed] == ["other"]
-    assert "did not return within 0.4 s" in held
-    [record] = [r for r in caplog.records if getattr(r, "event", "") == "queue_held"]
+    assert "did not return within 0.4 s" in blocked
+    [record] = [r for r in caplog.records if getattr(r, "event", "") == "queue_blocked"]
     assert "test_hanging_code.py" in str(record.exc_text)
     assert "4111" not in f"{record.exc_text} {caplog.text}"
 
