@@ -313,7 +313,12 @@ class BatchScheduler(SchedulerContext):
         return handler_claims(self, jobs, sent)
 
     def _other_plain(self, plain: Sequence[QueueWork]) -> list[QueueWork]:
-        """Return the plain queues that the last probe knew, if they are few enough for a claim."""
+        """Return the plain queues that the last probe knew, if they are few enough for a claim.
+
+        None where no job is in flight: then the next probe comes soon, and the claim is quicker.
+        """
+        if not self.batch:
+            return []
         asked = {work.queue.pk for work in plain}
         others = [with_jobs(q) for pk, q in self.rotation.queues.items() if pk not in asked]
         others = [work for work in others if self._is_plain(work)]
