@@ -291,7 +291,8 @@ class BatchScheduler(SchedulerContext):
             if not _fails_alone(error):
                 raise
             return [], [*_to_check(plain), *behind]
-        if len(claims) == PAGE_SIZE:
+        self.rotation.left_more = len(claims) == PAGE_SIZE
+        if self.rotation.left_more:
             self.rotation.put_first(claims[-1].snapshot.queue.name)  # it has more
         gave = {claim.snapshot.queue.id for claim in claims}
         number = len(queues)
@@ -315,9 +316,10 @@ class BatchScheduler(SchedulerContext):
     def _other_plain(self, plain: Sequence[QueueWork]) -> list[QueueWork]:
         """Return the plain queues that the last probe knew, if they are few enough for a claim.
 
-        None where no job is in flight: then the next probe comes soon, and the claim is quicker.
+        None where no job is in flight and the last claim has left nothing: then the next probe
+        comes soon, and the claim is quicker.
         """
-        if not self.batch:
+        if not (self.batch or self.rotation.left_more):
             return []
         asked = {work.queue.pk for work in plain}
         others = [with_jobs(q) for pk, q in self.rotation.queues.items() if pk not in asked]

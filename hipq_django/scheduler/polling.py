@@ -88,6 +88,8 @@ class QueueRotation:
     def __init__(self) -> None:
         self.queues: dict[int, Queue] = {}
         """By their ids."""
+        self.left_more = False
+        """Whether the last claim from plain queues filled a page, so that there are more jobs."""
         self._put_first: deque[str] = deque()
         self._left: list[QueueWork] = []
         self._last = 0
