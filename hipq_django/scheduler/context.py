@@ -229,13 +229,13 @@ def look_again(claims: Sequence[Claim], using: str) -> None:
     if asked < claims[0].known_at + STALE_SECONDS:
         return
     try:
-        held = transitions.holding(claims, clock.now(using), using)
+        valid = transitions.holding(claims, clock.now(using), using)
     except Exception as error:
         events.warning("claims_not_looked_at", "each thread looks for itself", exception=error)
         return
     took = steady() - asked
     known_at = asked + took if STALE_SECONDS < took < ANSWER_SECONDS else asked
-    for claim in held:
+    for claim in valid:
         claim.known_at = known_at
 
 

@@ -94,7 +94,7 @@ def runs(declare: Declare) -> Counter[str]:
 
 
 @BREAKS
-def test_release(runs: Counter[str], error: type[Exception]) -> None:
+def test_unholding(runs: Counter[str], error: type[Exception]) -> None:
     def prepare() -> tuple[Act, Act]:
         runs.clear()
         first = hipq.enqueue("follows", "first")
