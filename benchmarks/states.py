@@ -36,6 +36,7 @@ ROUNDS = 25
 SIZES: dict[str, dict[str, float]] = {
     "W1": {"jobs": 1_000},
     "W5": {"jobs": 100, "pause_seconds": 0.05, "idle_seconds": 0.1},
+    "W8": {"jobs": 40_000},
     "W9": {"waiting": 40_000, "share": 2_000},
 }
 """Sizes other than those beside peers: a machine's speed changes within minutes, so the two runs
