@@ -70,7 +70,8 @@ def _parts(results: Sequence[Result]) -> Iterator[list[Result]]:
     Each kind needs tables of its own: while one of them is locked, the other kinds are written. It
     costs nothing, because each kind is written by statements of its own.
     """
-    if set(map(type, results)) == {Succeeded}:  # as nearly always
+    types = set(map(type, results))
+    if types == {Succeeded} or (len(types) == 1 and not companions.registered):  # as nearly always
         yield from _of_size(results)
         return
     kinds: dict[object, list[Result]] = {}
