@@ -1282,6 +1282,7 @@ class Migration(migrations.Migration):
                 (
                     "job",
                     models.ForeignKey(
+                        db_constraint=False,
                         db_index=False,
                         on_delete=models.CASCADE,
                         related_name="attempts",

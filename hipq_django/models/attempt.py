@@ -45,8 +45,15 @@ class Attempt(models.Model):
         BYSTANDER = "bystander", _("worker lost beside a suspect")
         ANSWERED = "answered", _("answered with an error")
 
+    # Written beside the job's own change, by who has locked its row. A constraint in the database
+    # would look for that row once more for each failure.
     job = models.ForeignKey(
-        Job, models.CASCADE, verbose_name=_("job"), related_name="attempts", db_index=False
+        Job,
+        models.CASCADE,
+        verbose_name=_("job"),
+        related_name="attempts",
+        db_index=False,
+        db_constraint=False,
     )
     attempt = models.PositiveIntegerField(_("attempt"))
     kind = models.CharField(_("kind"), max_length=20, choices=Kind.choices, default=Kind.RAISED)

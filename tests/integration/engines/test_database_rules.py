@@ -398,7 +398,7 @@ def test_no_job_costs_a_look_at_the_rows_that_it_names() -> None:
         children = {name for (name,) in cursor.fetchall()}
 
     assert own == []
-    assert children == {"hipq_answer", "hipq_attempt"}
+    assert children == {"hipq_answer"}
 
 
 @pytest.mark.parametrize("model", [Queue, JobType])
