@@ -73,6 +73,7 @@ class PydanticArguments:
         """Return the valid arguments as JSON."""
         adapter = _adapter(function)
         valid = _validated(adapter, arguments)
+        _check_numbers(valid)
         try:
             return adapter.dump_python(valid, mode="json")  # type: ignore[no-any-return]  # a dict
         except ValueError as error:
@@ -139,6 +140,15 @@ def _adapter(function: Callable[..., Any]) -> Any:
     extra = ConfigDict(extra="allow", ser_json_inf_nan="constants")  # which are refused later
     named: Any = TypedDict(function.__name__, fields)  # type: ignore[misc]  # made of values
     return TypeAdapter(with_config(extra)(named))
+
+
+def _check_numbers(arguments: dict[str, Any]) -> None:
+    """Refuse NaN and infinity: of those in an argument of any type, pydantic makes null."""
+    for name, value in arguments.items():
+        if isinstance(value, float | list | tuple | dict):
+            for place, part in places_in(value):
+                if isinstance(part, float):
+                    _check_json(f"{name}{place}", part)
 
 
 def _check_json(name: str, value: Any) -> None:

@@ -98,6 +98,7 @@ def typed(  # noqa: PLR0913, PLR0917 - one of each kind
     to: Address,
     copies: list[int] | None = None,
     anything: Any = None,
+    ratio: float = 1.0,
     **more: int,
 ) -> None:
     """Take what JSON does not have."""
@@ -160,6 +161,29 @@ def test_pydantic_says_of_what_it_cannot_make_json(
     assert str(raised.value) == (
         f"argument anything{place} is of type object, of which pydantic cannot make JSON; give "
         "JSON, or annotate the argument with a type that says how."
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(float("nan"), "nan"), (float("-inf"), "-inf")], ids=["nan", "-inf"]
+)
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        (lambda number: {"ratio": number}, "ratio"),
+        (lambda number: {"anything": number}, "anything"),
+        (lambda number: {"anything": [1, {"of": (number,)}]}, "anything[1]['of'][0]"),
+    ],
+    ids=["float", "any", "within any"],
+)
+def test_pydantic_stores_no_null_instead_of_a_number_that_json_lacks(
+    pydantic: Arguments, given: Any, place: str, number: float, said: str
+) -> None:
+    with pytest.raises(ValueError) as raised:  # noqa: PT011 - the text is compared
+        pydantic.dump(typed, GIVEN | given(number))
+
+    assert str(raised.value) == (
+        f"argument {place} is not JSON: it is {said}, which JSON does not have; use None or text."
     )
 
 
