@@ -70,6 +70,30 @@ def hand_on_and_have_a_child(component: Scripted) -> None:
         component.spawn(CHILD, "t.scripted", run=True)
 
 
+def hand_on_to_child(component: Scripted) -> None:
+    """Let the child have all of it, once there is one."""
+    child = component.child(CHILD)
+    if child is None:
+        hand_on_and_have_a_child(component)
+        return
+    for item in component.each("item"):
+        child.inputs["item"].write(item)
+
+
+def hand_on_and_wake_relatives(component: Scripted) -> None:
+    hand_on(component)
+    for relative in (component.parent, *component.children.values()):
+        if relative is not None:
+            relative.state.set(woken_by=component.node.pk)
+            relative.run()
+
+
+def hand_on_and_end_child(component: Scripted) -> None:
+    hand_on(component)
+    if (child := component.child(CHILD)) is not None:
+        child.terminate(recursive=True)
+
+
 def book(component: Scripted) -> None:
     """Take all, and book it elsewhere: in the transaction that ends the run."""
     numbers = list(component.item)
@@ -108,6 +132,9 @@ REQUEST_ENDINGS: tuple[Ending, ...] = (
     raise_at_once,
     *[hand_on_and_have_a_child] * 2,
     hand_on_and_terminate,
+    *[hand_on_to_child] * 4,
+    *[hand_on_and_wake_relatives] * 2,
+    hand_on_and_end_child,
     *[book] * 3,
     *[ask] * 3,
 )
