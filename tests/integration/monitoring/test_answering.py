@@ -55,7 +55,8 @@ def waiting(kind: JobType, number: int = 10, *, values: Any = None, **since: flo
 
 
 def of(row: JobType | Queue) -> Unanswered:
-    return Trends(Queue.objects.using("default"), clock.now("default"), "default").of(row).unanswered
+    queues = Queue.objects.using("default")
+    return Trends(queues, clock.now("default"), "default").of(row).unanswered
 
 
 def test_jobs_sent_since_the_last_answer_that_wait_far_longer_than_usual_are_counted() -> None:
