@@ -17,7 +17,7 @@ from hipq_django import events
 from hipq_django.domain.bounded_calls import DidNotReturnError, bounded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from hipq_django.models import Job
 
@@ -38,8 +38,12 @@ error answer). If the job type has sensitive fields it is a stand-in with the ma
 job_finished = Signal()
 """The job is final; `job.outcome` says how it ended."""
 
-finished_of_kind: dict[str, Signal] = {}
-"""`job_finished` for the jobs of one kind of job type: it costs nothing for all other jobs."""
+finished_of_kind: dict[str, Callable[[Sequence[Job], str], None]] = {}
+"""Who is told of the ends of jobs, by the kind of their types: `tell(jobs, using)`, after a commit.
+
+It gets all jobs of the kind that became final by it, as they were read before: a call for each job
+would cost more than the job. It must not raise.
+"""
 
 
 def send_after_commit(
@@ -52,20 +56,28 @@ def send_after_commit(
 
     `raised` is what handlers raised, by the ids of their jobs, for `job_failed`.
     """
-    is_heard = signal.has_listeners()
     kinds = finished_of_kind if signal is job_finished else {}
-    for job in jobs if is_heard or kinds else ():
-        if is_heard or job.job_type.kind in kinds:
-            more = {"exception": raised.get(job.pk)} if signal is job_failed else {}
-            transaction.on_commit(partial(_send, signal, job, **more), using=using)
+    if kinds:
+        jobs = list(jobs)
+        tell_after_commit(jobs, using)
+    for job in jobs if signal.has_listeners() else ():
+        more = {"exception": raised.get(job.pk)} if signal is job_failed else {}
+        transaction.on_commit(partial(send, signal, job, **more), using=using)
 
 
-def _send(signal: Signal, job: Job, **more: Any) -> None:
-    results = _called(signal, job, more)
-    of_kind = finished_of_kind.get(job.job_type.kind)
-    if of_kind is not None and signal is job_finished:
-        results += _called(of_kind, job, {})
-    for receiver, result in results:
+def tell_after_commit(jobs: Sequence[Job], using: str) -> None:
+    """Tell of the ends of jobs, once the current transaction is committed, by their kinds."""
+    types = {job.job_type_id: job for job in jobs}
+    for kind, tell in finished_of_kind.items():
+        own = {pk for pk, job in types.items() if job.job_type.kind == kind}
+        if own:
+            ended = [job for job in jobs if job.job_type_id in own]
+            transaction.on_commit(partial(tell, ended, using), using=using)
+
+
+def send(signal: Signal, job: Job, **more: Any) -> None:
+    """Call the receivers of a signal; what they do harms nobody else."""
+    for receiver, result in _called(signal, job, more):
         if isinstance(result, Exception):
             raised = job.masked(repr(result))
             events.error(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from math import nextafter
-from typing import Any, Final, TypeGuard
+from typing import Any, Final, NamedTuple, TypeGuard
 from zoneinfo import ZoneInfo
 
 from hipq_django.domain.ordering import MAX_PRIORITY, MIN_PRIORITY
@@ -125,16 +125,23 @@ MAX_RESULT_BYTES = 16_000_000
 """Drivers take more than a second for ten million characters, and the whole batch waits for it."""
 
 
+class CheckedResult(NamedTuple):
+    """The copy of a result that is stored, and its size in bytes."""
+
+    value: Any
+    size: int
+
+
 def checked_result(
     whose: str, value: Any, explain: Callable[[Any], str] | None = None
-) -> tuple[Any, int]:
+) -> CheckedResult:
     """Return the copy of a result that is stored, and its size in bytes.
 
     Raise `ResultError` unless it is JSON of a size that can be stored; `explain` may say better
     what is wrong with a value that is not JSON.
     """
     if value is None:  # what most handlers return
-        return None, NULL_BYTES
+        return CheckedResult(None, NULL_BYTES)
     try:
         stored, size = sized_json(value)
     except ValueError as error:
@@ -145,7 +152,7 @@ def checked_result(
             f"the result of {whose} has {size:,} bytes as JSON, but at most "
             f"{MAX_RESULT_BYTES:,} are stored; store it elsewhere and return a reference to it."
         )
-    return stored, size
+    return CheckedResult(stored, size)
 
 
 def number_in(value: object, low: float, high: float) -> float | None:

@@ -47,6 +47,7 @@ from hipq_django.domain.signature import (
 from hipq_django.domain.states import NONE, Phase
 from hipq_django.domain.validation import (
     NULL_BYTES,
+    CheckedResult,
     checked_data,
     checked_factor,
     checked_key,
@@ -194,6 +195,8 @@ def _returned(claim: Claim, declared: Declaration, value: Any) -> Result:
         return Ended(claim)
     if value is None:  # as most handlers
         return Succeeded(claim, None, NULL_BYTES)
+    if isinstance(value, CheckedResult):
+        return Succeeded(claim, *value)
     if value is WAIT or value is WAIT_FOR or isinstance(value, WAIT_FOR):
         return _waiting(claim, declared, value)
     return Succeeded(claim, *checked_result(repr(declared.name), value, _misplaced))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from django.dispatch import Signal, receiver
+from django.dispatch import Signal
 
 from hipq_django.api.enqueueing import enqueue_new
 from hipq_django.conf.instances import get_instance
@@ -15,7 +15,7 @@ from hipq_django.domain.serialization import to_json
 from hipq_django.domain.validation import checked_name, id_from
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.models import Job
-from hipq_django.signals import finished_of_kind
+from hipq_django.signals import finished_of_kind, send
 from hipq_django.tasks_backend.configured import instance_of
 from hipq_django.tasks_backend.finding import KIND, declare, task_at
 from hipq_django.tasks_backend.hipq_task import OF_THE_CODE, HipqTask
@@ -28,7 +28,7 @@ from hipq_django.tasks_backend.names import (
     task_enqueued,
 )
 from hipq_django.tasks_backend.results import FIRST_PRIORITY, find_job, result_of
-from hipq_django.tasks_backend.running import tell_of_end
+from hipq_django.tasks_backend.running import tell_of_end, untold
 
 
 class HipqBackend(BaseTaskBackend):
@@ -121,6 +121,15 @@ def _task_or_none(path: str) -> HipqTask | None:
         return None
 
 
-@receiver(finished_of_kind.setdefault(KIND, Signal()))
-def _tell(job: Job, **_: Any) -> None:
-    tell_of_end(job)
+_ended = Signal()
+"""A task ended otherwise than by its function."""
+
+_ended.connect(tell_of_end)
+
+
+def _tell(jobs: Sequence[Job], using: str) -> None:
+    for job in untold(jobs, using):
+        send(_ended, job)
+
+
+finished_of_kind[KIND] = _tell

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
+from django.core.signals import setting_changed
+from django.dispatch import receiver
 from django.utils.module_loading import import_string
 
 from hipq_django.conf.rules import DEFAULT
@@ -45,10 +48,20 @@ def instance_of(entry: Mapping[str, Any]) -> str:
     return str(options.get(INSTANCE, DEFAULT)) if isinstance(options, dict) else DEFAULT
 
 
+@cache
 def backend_of(instance: str) -> HipqBackend:
-    """Return the backend whose tasks are jobs of an instance; one of its own where none is set."""
+    """Return the backend whose tasks are jobs of an instance; one of its own where none is set.
+
+    Found once: it has no state, and is asked for with each task that runs.
+    """
     own: Mapping[str, Any] = {"BACKEND": BACKEND, "QUEUES": [], "OPTIONS": {INSTANCE: instance}}
     chosen = (found for found in entries() if instance_of(found[1]) == instance)
     alias, entry = next(chosen, (DEFAULT, own))
     backend: HipqBackend = import_string(entry["BACKEND"])(alias, entry)
     return backend
+
+
+@receiver(setting_changed)
+def _forget_backends(*, setting: str, **_: Any) -> None:
+    if setting == "TASKS":
+        backend_of.cache_clear()

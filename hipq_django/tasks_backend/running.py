@@ -2,14 +2,15 @@
 
 `task_started` is sent for each attempt, `task_finished` when the job ends: by the thread that ran
 it, inside the exception's handler where it failed, or after the commit where something else ended
-it (a cancel, a timeout, a lost worker).
+it (a cancel, a timeout, a lost worker). Neither is sent where nobody would hear it: to make the
+result of a task takes as long as all else that is done for a quick job.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.utils import timezone
 
@@ -25,6 +26,7 @@ from hipq_django.tasks_backend.names import (
     TaskError,
     TaskResult,
     TaskResultStatus,
+    is_heard,
     normalize_json,
     path_of,
     task_finished,
@@ -32,6 +34,9 @@ from hipq_django.tasks_backend.names import (
 )
 from hipq_django.tasks_backend.results import result_of
 from hipq_django.transitions.history import failures_before
+
+if TYPE_CHECKING:
+    from hipq_django.tasks_backend.backend import HipqBackend
 
 MOST_REMEMBERED = 10_000
 
@@ -50,25 +55,33 @@ def handler_of(task: HipqTask) -> Callable[[Job], Any]:
 
 
 def _run(task: HipqTask, job: Job) -> Any:
-    backend = configured.backend_of(job.queue.instance)
-    result = result_of(job, task, backend.alias, type(task))
-    task_started.send(type(backend), task_result=result)
-    arguments = result.args
-    if task.takes_context:
-        arguments = [TaskContext(task_result=result), *arguments]
+    is_told = task.takes_context or is_heard(task_started) or is_heard(task_finished)
+    result = _begun(task, job) if is_told else None
     try:
-        value = task.call(*arguments, **result.kwargs)
-        if value is WAIT or isinstance(value, WAIT_FOR):
-            return value  # the answer ends it
-        value, _ = checked_result(task.module_path, normalize_json(value))
+        value = _called(task, job, result)
     except (KeyboardInterrupt, Snooze):
         raise
     except BaseException as error:
         if _is_last(task, job, error):
-            _finish(backend, job, result, TaskResultStatus.FAILED, error=error)
+            _tell_of_failure(job, result or _result(task, job), error)
         raise
-    _finish(backend, job, result, TaskResultStatus.SUCCESSFUL, value)
+    if value is WAIT or isinstance(value, WAIT_FOR):
+        return value  # the answer ends it
+    _note_told(job)
+    if result is not None:
+        _finish(job, result, TaskResultStatus.SUCCESSFUL, value and value.value)
     return value
+
+
+def _called(task: HipqTask, job: Job, result: TaskResult[Any, Any] | None) -> Any:
+    """Return what the function returns, checked; None, and that an answer ends it, as they are."""
+    args, kwargs = job.job_data["args"], job.job_data["kwargs"]
+    if task.takes_context:
+        args = [TaskContext(task_result=result), *args]  # type: ignore[arg-type]  # it has begun
+    value = task.call(*args, **kwargs)
+    if value is None or value is WAIT or isinstance(value, WAIT_FOR):
+        return value
+    return checked_result(task.module_path, normalize_json(value))
 
 
 def _is_last(task: HipqTask, job: Job, error: BaseException) -> bool:
@@ -78,31 +91,53 @@ def _is_last(task: HipqTask, job: Job, error: BaseException) -> bool:
     return isinstance(decide(task.retry, failure), GiveUp)
 
 
+# What is told
+
+
+def _begun(task: HipqTask, job: Job) -> TaskResult[Any, Any]:
+    """Tell that an attempt has begun; return its result."""
+    result = _result(task, job)
+    task_started.send(_sender(job), task_result=result)
+    return result
+
+
+def _result(task: HipqTask, job: Job) -> TaskResult[Any, Any]:
+    return result_of(job, task, configured.backend_of(job.queue.instance).alias, type(task))
+
+
+def _tell_of_failure(job: Job, result: TaskResult[Any, Any], error: BaseException) -> None:
+    trace = format_exception(error)
+    result.errors.append(TaskError(exception_class_path=path_of(type(error)), traceback=trace))
+    _note_told(job)
+    _finish(job, result, TaskResultStatus.FAILED)
+
+
+def _note_told(job: Job) -> None:
+    """Note that nobody need be told of the end of this job once it is committed."""
+    if len(_told) >= MOST_REMEMBERED:  # of jobs that others had taken over meanwhile
+        _told.clear()
+    _told[job.using, job.id] = None
+
+
 def _finish(
-    backend: Any,
-    job: Job,
-    result: TaskResult[Any, Any],
-    status: TaskResultStatus,
-    value: Any = None,
-    *,
-    error: BaseException | None = None,
+    job: Job, result: TaskResult[Any, Any], status: TaskResultStatus, value: Any = None
 ) -> None:
     ended = {"status": status, "finished_at": timezone.now(), "_return_value": value}
     for name, now in ended.items():
         object.__setattr__(result, name, now)
-    if error is not None:
-        trace = format_exception(error)
-        result.errors.append(TaskError(exception_class_path=path_of(type(error)), traceback=trace))
-    if len(_told) >= MOST_REMEMBERED:  # of jobs that others had taken over meanwhile
-        _told.clear()
-    _told[job.using, job.pk] = None
-    task_finished.send(type(backend), task_result=result)
+    task_finished.send(_sender(job), task_result=result)
 
 
-def tell_of_end(job: Job) -> None:
-    """Send `task_finished` for a job that ended otherwise than by its function."""
-    if (job.using, job.pk) in _told:
-        del _told[job.using, job.pk]
-        return
+def _sender(job: Job) -> type[HipqBackend]:
+    return type(configured.backend_of(job.queue.instance))
+
+
+def untold(jobs: Sequence[Job], using: str) -> list[Job]:
+    """Return those of the jobs that ended otherwise than by their function."""
+    return [job for job in jobs if _told.pop((using, job.id), job) is job]
+
+
+def tell_of_end(job: Job, **_: Any) -> None:
+    """Send `task_finished` for such a job."""
     backend = configured.backend_of(job.queue.instance)
     task_finished.send(type(backend), task_result=backend.get_result(str(job.pk)))

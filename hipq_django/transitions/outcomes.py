@@ -19,7 +19,13 @@ from hipq_django.domain.retries import MAX_LOSSES, class_names
 from hipq_django.domain.states import NONE, Outcome, State, steps_between
 from hipq_django.engines.values import SUCCEEDED
 from hipq_django.models import Answer, Attempt, Job
-from hipq_django.signals import finished_of_kind, job_failed, job_finished, send_after_commit
+from hipq_django.signals import (
+    finished_of_kind,
+    job_failed,
+    job_finished,
+    send_after_commit,
+    tell_after_commit,
+)
 from hipq_django.transitions.history import record_attempts
 from hipq_django.transitions.reports import log_lost_decision
 from hipq_django.transitions.updates import UNOWNED, chunks, rows_of, set_values, update_each
@@ -190,16 +196,14 @@ def announce(
 
     Without receivers nothing is done. `raised` is by the jobs' ids.
     """
-    is_heard = signal.has_listeners()
-    kinds = finished_of_kind if signal is job_finished else {}
-    if is_heard or kinds:
+    if signal.has_listeners():
         jobs = []
         for job, values in written:
-            if is_heard or job.job_type.kind in kinds:
-                set_values(job, values)
-                jobs.append(job)
-        if jobs:
-            send_after_commit(signal, jobs, using, raised)
+            set_values(job, values)
+            jobs.append(job)
+        send_after_commit(signal, jobs, using, raised)
+    elif signal is job_finished and finished_of_kind:
+        tell_after_commit([job for job, _ in written], using)
 
 
 Follower = Callable[[Collection[int], str], None]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
 import pytest
 import time_machine
 from django.db import connection, transaction
+from django.dispatch import Signal
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django import Settings
@@ -17,21 +19,25 @@ from pytest_django import Settings
 import hipq_django as hipq
 from hipq_django import signals
 from hipq_django.checks import check_tasks
+from hipq_django.domain import validation
+from hipq_django.domain.serialization import sized_json
 from hipq_django.exceptions import ArgumentsError, JobCancelled
 from hipq_django.job_types import registry
 from hipq_django.models import Attempt, Job, JobType, Worker, catalog
-from hipq_django.tasks_backend import running, task
+from hipq_django.tasks_backend import configured, running, task
 from hipq_django.tasks_backend.backend import HipqBackend
 from hipq_django.tasks_backend.finding import KIND
 from hipq_django.tasks_backend.names import (
     InvalidTask,
     TaskResultDoesNotExist,
     TaskResultStatus,
+    logger,
     task_backends,
     task_enqueued,
     task_finished,
     task_started,
 )
+from hipq_django.tasks_backend.results import result_of
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
 from tests.running import run_due_jobs
@@ -451,6 +457,140 @@ def test_the_decorator_takes_the_options() -> None:
     decorator: Any = task
 
     assert decorator(timeout=7)(tasks.nothing.func).timeout == 7
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
+    """The jobs whose result a worker has made; those of a client are not among them."""
+    jobs: list[Job] = []
+
+    def note(job: Job, *args: Any) -> Any:
+        jobs.append(job)
+        return result_of(job, *args)
+
+    monkeypatch.setattr(running, "result_of", note)
+    return jobs
+
+
+def test_a_result_is_made_only_for_those_who_hear_of_it(
+    made: list[Job], caplog: pytest.LogCaptureFixture
+) -> None:
+    """For a quick task it takes longer than all else."""
+    caplog.set_level(logging.WARNING, logger=logger.name)
+    tasks.nothing.enqueue()
+    tasks.tell.enqueue([1])
+    assert run_due_jobs() == 2
+    assert made == []
+
+    caplog.set_level(logging.INFO, logger=logger.name)
+    tasks.tell.enqueue([2])
+    assert run_due_jobs() == 1
+    assert len(made) == 1
+    assert [r.getMessage().partition("state=")[2] for r in caplog.records] == [
+        "RUNNING",
+        "SUCCESSFUL",
+    ]
+
+
+@pytest.mark.parametrize("signal", [task_started, task_finished], ids=["started", "finished"])
+@pytest.mark.parametrize("instead", [False, True], ids=["beside", "instead"])
+def test_whoever_is_connected_hears(
+    signal: Signal, instead: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also in the place of the receiver that `django.tasks` has itself."""
+    caplog.set_level(logging.WARNING, logger=logger.name)
+    heard: list[Any] = []
+
+    def note(sender: type, task_result: Any, **_: Any) -> None:
+        heard.append((sender, task_result.status, task_result.args))
+
+    known = signal.receivers
+    signal.receivers = [] if instead else [*known]
+    try:
+        signal.connect(note)
+        tasks.tell.enqueue([1])
+        run_due_jobs()
+    finally:
+        signal.receivers = known
+
+    status = "RUNNING" if signal is task_started else "SUCCESSFUL"
+    assert heard == [(HipqBackend, status, [[1]])]
+
+
+def test_a_failure_that_only_the_log_hears_is_there_with_its_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING, logger=logger.name)
+    tasks.fail.enqueue("oh")
+    run_due_jobs(raise_errors=False)
+
+    [record] = [record for record in caplog.records if record.name == logger.name]
+    assert record.exc_info is not None
+    assert repr(record.exc_info[1]) == "ValueError('oh')"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_ends_of_a_batch_are_told_together(
+    monkeypatch: pytest.MonkeyPatch, finished: list[Any]
+) -> None:
+    """A success that its function has told of costs no look-up after the commit."""
+    tell, batches = signals.finished_of_kind[KIND], []
+
+    def note(jobs: Sequence[Job], using: str) -> None:
+        batches.append(len(jobs))
+        with CaptureQueriesContext(connection) as queries:
+            tell(jobs, using)
+        assert len(queries) == 0
+
+    monkeypatch.setitem(signals.finished_of_kind, KIND, note)
+    for number in range(3):
+        tasks.tell.enqueue(number)
+        hipq.enqueue("echo")
+    HandWorker().work()
+
+    assert batches == [3]
+    assert [r.status for r in finished] == ["SUCCESSFUL"] * 3
+    assert running._told == {}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_receiver_that_raises_hides_no_other_end(finished: list[Any]) -> None:
+    """Of tasks that end otherwise than by their function."""
+    results = [tasks.tell.enqueue(number) for number in range(2)]
+
+    def fail(**_: Any) -> None:
+        raise ValueError("receiver")
+
+    task_finished.connect(fail)
+    try:
+        hipq.cancel_many(Job.objects.all())
+    finally:
+        task_finished.disconnect(fail)
+
+    assert sorted(r.id for r in finished) == [r.id for r in results]
+
+
+def test_what_a_task_returns_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[Any] = []
+
+    def note(value: Any) -> Any:
+        checked.append(value)
+        return sized_json(value)
+
+    monkeypatch.setattr(validation, "sized_json", note)
+    result = tasks.tell.enqueue((1, 2))
+    run_due_jobs()
+    result.refresh()
+
+    assert result.return_value == [1, 2]
+    assert checked.count([1, 2]) == 1
+
+
+def test_a_changed_setting_names_another_backend(settings: Settings) -> None:
+    path = "hipq_django.tasks_backend.HipqBackend"
+    assert configured.backend_of("default").alias == "default"
+    settings.TASKS = {"other": {"BACKEND": path}}
+    assert configured.backend_of("default").alias == "other"
 
 
 def test_jobs_of_other_kinds_cost_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
