@@ -27,7 +27,7 @@ from hipq_django.models import Answer, Job, JobType, Queue, Worker
 COLUMNS = (
     "id", "queue_id", "job_type_id", "job_data", "job_key", "state", "timeout", "error", "attempt",
     "scheduled_run_time", "priority", "throttle_factor", "time_windows", "rank",
-    "has_pending_answer", "origin_id", "create_time", "due_time",
+    "has_pending_answer", "origin_id", "create_time", "schedule_id", "due_time",
 )  # fmt: skip
 """The columns of a waiting job that a claim, a handler and a throttler need."""
 
@@ -99,7 +99,7 @@ def read_jobs(
     jobs: list[Job] = []
     for job_data, (
         pk, queue_id, job_type, _, job_key, state, timeout, error, attempt, scheduled_run_time,
-        priority, factor, time_windows, rank, pending, origin, create_time, due_time,
+        priority, factor, time_windows, rank, pending, origin, create_time, schedule, due_time,
     ) in zip(_decode(f"[{','.join([row[3] for row in rows])}]"), rows, strict=True):  # fmt: skip
         job = Job.__new__(Job)
         job.__dict__ = {
@@ -124,6 +124,7 @@ def read_jobs(
             "has_pending_answer": bool(pending),
             "origin_id": origin,
             "create_time": moments[create_time],
+            "schedule_id": schedule,
             "due_time": None if due_time is None else moments[due_time],
         }
         jobs.append(job)

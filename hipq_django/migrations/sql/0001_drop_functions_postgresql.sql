@@ -6,19 +6,19 @@ DROP FUNCTION hipq_lock_3410e461
 
 -- next statement
 
-DROP FUNCTION hipq_first_page_85698063
+DROP FUNCTION hipq_first_page_78d2cb41
 
 -- next statement
 
-DROP FUNCTION hipq_due_5d8e76d3
+DROP FUNCTION hipq_due_ceb3639a
 
 -- next statement
 
-DROP FUNCTION hipq_claim_due_9ffcfc5c
+DROP FUNCTION hipq_claim_due_727849bb
 
 -- next statement
 
-DROP FUNCTION hipq_claim_fitting_26774035
+DROP FUNCTION hipq_claim_fitting_a374d6a4
 
 -- next statement
 
