@@ -57,13 +57,17 @@ class Firing:
         """When to look again, by the monotonic clock."""
         self.wake_at = inf
         """When a schedule is due, by the same clock, if that is before the next look."""
+        self.next_time: datetime | None = None
+        """When the first one is due that is not fired, by the last look; None if nobody knows."""
 
     def run(self) -> int:
         """Fire what is due; return how many schedules were."""
         using, now = self._config.database, clock.now(self._config.database)
-        next_time, fired = self._next_time(now), 0
+        next_time, fired = self.next_time, 0
+        if next_time is None or next_time > now:
+            next_time = self.next_time = self._next_time(now)
         if next_time is not None and next_time <= now:
-            fired = fire_page(self._config, now)
+            fired, self.next_time = fire_page(self._config, now), None
         left = inf
         if fired:
             left = 0.0  # the next call finds out when the next one is due

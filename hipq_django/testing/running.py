@@ -102,6 +102,7 @@ class Session:
         only: int | None = None,
     ) -> None:
         self.config = get_instance(instance)
+        self.firing = Firing(self.config)
         self.runner = InlineRunner(raise_errors=raise_errors, only=only)
         self._queues = list(queues)
         self.until = inf
@@ -132,13 +133,10 @@ class Session:
     def run_due(self) -> None:
         """Run what is due, and what becomes due by that; partners answer meanwhile."""
         self.scheduler.forget_pauses()  # they are real time, which a test does not wait for
-        while True:
-            answered = partners.answer_due(self.config)  # first, because some are early
-            moved = self._do_duties()
-            if not (self._run_jobs() or moved or answered):
-                return
-            if time.monotonic() >= self.until:
-                return
+        moved, found = self._move(), self._run_jobs()
+        while (moved or found) and time.monotonic() < self.until:
+            moved = self._move()
+            found = bool(moved) and self._run_jobs()
 
     def run_new(self, jobs: Sequence[Job]) -> None:
         """Run new jobs, unless they are enqueued by a job that runs: then they follow it."""
@@ -161,15 +159,23 @@ class Session:
         return {
             "time_out_overdue": partial(recovery.time_out_overdue, config),
             "match_early": partial(early_answers.match_early, config),
-            "fire_schedules": Firing(config).run,
+            "fire_schedules": self.firing.run,
             "unhold_jobs": Sweep(config).run_all,
             "sweep_companions": partial(companions.sweep, config),
-            "continue_ranking": partial(reranking.continue_ranking, config),
+            "continue_ranking": self._continue_ranking,
         }
 
-    def _do_duties(self) -> int:
-        """Do once what a worker does at intervals; return how many rows moved."""
-        return sum(do() for do in self.duties.values())
+    def _move(self) -> int:
+        """Let partners answer, and do once what a worker does at intervals; return how much."""
+        answered = partners.answer_due(self.config)  # first, because some are early
+        return answered + sum(do() for do in self.duties.values())
+
+    def _continue_ranking(self) -> int:
+        """Do so unless the last probe has seen that there is nothing to rank."""
+        seen = self.scheduler.rotation.queues.values()
+        if seen and all(queue.is_ranked for queue in seen):
+            return 0
+        return reranking.continue_ranking(self.config)
 
     def _run_jobs(self) -> bool:
         """Make passes until one finds nothing; return whether one has found something."""

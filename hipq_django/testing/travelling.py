@@ -6,11 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
-from hipq_django.conf.instances import InstanceSettings, get_instance
+from django.db.models import Count, Min, Q
+
+from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
+from hipq_django.domain.states import WAITING, State
 from hipq_django.domain.validation import aware_moment
-from hipq_django.models import Job, Schedule
+from hipq_django.models import Job
+from hipq_django.models.job import JobQuerySet
 from hipq_django.testing import partners
 from hipq_django.testing.running import Session
 
@@ -33,18 +37,16 @@ def run_until(moment: datetime, *, instance: str = DEFAULT, raise_errors: bool =
     """Do the same until a moment, an aware datetime."""
     until = aware_moment("run_until", moment)
     with Session(instance=instance, raise_errors=raise_errors) as session:
-        config, step = session.config, HELD_STEP
+        using, step = session.config.database, HELD_STEP
         while True:
-            ran = session.runner.ran
+            now, ran = clock.now(using), session.runner.ran
             session.run_due()
-            now = clock.now(config.database)
             if now >= until:
                 return session.runner.ran
             step = HELD_STEP if session.runner.ran > ran else min(2 * step, LONGEST_STEP)
-            after = _next_event(config, now)
-            if _is_held_back(config, now):
-                after = min(after or until, now + step)
-            clock.shift(min(after or until, until) - now)
+            there = min([until, *_events(session, now, step)])
+            # What has become due since `now` is run at once.
+            clock.shift(max(there - clock.now(using), timedelta()))
 
 
 @contextmanager
@@ -64,23 +66,23 @@ def travel(to: datetime | None = None, **duration: float) -> Iterator[None]:
         clock.shift(before - clock.shift())
 
 
-def _next_event(config: InstanceSettings, now: datetime) -> datetime | None:
-    """Return when something happens next by itself."""
-    using = config.database
-    jobs = Job.objects.using(using).filter(queue__instance=config.name)
-    waiting = jobs.waiting().filter(scheduled_run_time__gt=now, hold_time__isnull=True)
-    schedules = Schedule.objects.using(using).filter(
-        instance=config.name, paused=False, retired=False, next_time__gt=now
+def _events(session: Session, now: datetime, step: timedelta) -> list[datetime]:
+    """Return when something happens by itself after `now`, and when to look again."""
+    config = session.config
+    live = Job.objects.using(config.database).filter(queue__instance=config.name).live()
+    moments = [session.firing.next_time, partners.next_answer()]
+    if live.exists():  # mostly there is none, and the next query is a slow one
+        moments += _events_of(live, now, step)
+    return [moment for moment in moments if moment is not None and moment > now]
+
+
+def _events_of(live: JobQuerySet, now: datetime, step: timedelta) -> list[datetime | None]:
+    """Return the same of live jobs."""
+    due = Q(state__in=WAITING, scheduled_run_time__lte=now, queue__paused=False)
+    later = Q(state__in=WAITING, scheduled_run_time__gt=now, hold_time=None)
+    found = live.aggregate(
+        held_back=Count("pk", filter=due),
+        next=Min("scheduled_run_time", filter=later),
+        deadline=Min("deadline", filter=Q(state=State.RUNNING)),
     )
-    moments = [
-        waiting.order_by("scheduled_run_time").values_list("scheduled_run_time", flat=True).first(),
-        jobs.running().order_by("deadline").values_list("deadline", flat=True).first(),
-        schedules.order_by("next_time").values_list("next_time", flat=True).first(),
-        partners.next_answer(),
-    ]
-    return min((moment for moment in moments if moment is not None and moment > now), default=None)
-
-
-def _is_held_back(config: InstanceSettings, now: datetime) -> bool:
-    due = Job.objects.using(config.database).filter(queue__instance=config.name).waiting()
-    return due.filter(scheduled_run_time__lte=now, queue__paused=False).exists()
+    return [now + step if found["held_back"] else None, found["next"], found["deadline"]]

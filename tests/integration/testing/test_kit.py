@@ -16,7 +16,9 @@ import pytest
 import time_machine
 from asgiref.sync import async_to_sync
 from django.core.exceptions import SynchronousOnlyOperation
+from django.db import connection
 from django.test import TestCase
+from django.test.utils import CaptureQueriesContext
 from pytest_django import DjangoAssertNumQueries, Settings
 
 import hipq_django as hipq
@@ -26,6 +28,7 @@ from hipq_django.job_types.registry import forget, get_declared, known_names
 from hipq_django.models import Answer, Job
 from hipq_django.scheduler import polling
 from hipq_django.testing import HipqTestCase
+from hipq_django.testing.running import Session
 from tests.conftest import ROOT
 from tests.declaring import Declare
 
@@ -267,6 +270,38 @@ def test_windows_open() -> None:
 def test_schedules_fire(declare: Declare) -> None:
     declare("note")(lambda job: str(job.due_time))
     hipq.schedule("hourly", hipq.NewJob("note"), "0 * * * *")
+
+    assert testing.run_for(hours=24) == 24
+
+
+def test_a_due_time_costs_few_statements(declare: Declare) -> None:
+    declare("note")(lambda job: None)
+    hipq.schedule("hourly", hipq.NewJob("note"), "0 * * * *")
+    testing.run_for(hours=1)
+
+    with CaptureQueriesContext(connection) as asked:
+        assert testing.run_for(hours=24) == 24
+
+    own = [query for query in asked if not query["sql"].startswith(ASIDE)]
+    assert len(own) / 24 < 32  # with those of flows
+
+
+ASIDE = ("SAVEPOINT", "RELEASE", "UPDATE hipq_queue SET paused = paused", "SELECT set_config")
+"""How statements begin that belong to transactions."""
+
+
+def test_what_becomes_due_behind_the_last_look_is_not_passed_over(
+    declare: Declare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declare("note")(lambda job: None)
+    hipq.schedule("hourly", hipq.NewJob("note"), "0 * * * *")
+    run_due, pauses = Session.run_due, [timedelta(hours=1)]
+
+    def run_slowly(session: Session) -> None:
+        run_due(session)
+        clock.shift(pauses.pop() if pauses else timedelta())
+
+    monkeypatch.setattr(Session, "run_due", run_slowly)
 
     assert testing.run_for(hours=24) == 24
 

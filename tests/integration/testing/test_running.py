@@ -11,7 +11,7 @@ from django.test import TestCase
 import hipq_django as hipq
 from hipq_django.database import clock
 from hipq_django.dependencies import unholding
-from hipq_django.models import Job, Worker
+from hipq_django.models import Job, Queue, Worker
 from hipq_django.testing import assert_enqueued, run_due_jobs
 from hipq_django.testing.running import Session
 from tests.concurrency.test_duties import Process
@@ -117,6 +117,17 @@ def test_what_a_job_with_sensitive_fields_raised_is_masked(declare: Declare) -> 
         run_due_jobs()
 
     assert raised.traceback[-1].name == "charge"
+
+
+def test_an_order_that_a_job_changes_is_the_order_of_the_others(declare: Declare) -> None:
+    declare("follows")(lambda job: Queue.objects.update(order="priority"))
+    later = hipq.enqueue("follows", priority=7, delay=60)
+    hipq.enqueue("follows")
+
+    assert run_due_jobs() == 1
+
+    later.refresh_from_db()
+    assert later.rank == Queue.objects.get().ordering.rank(later.scheduled_run_time, 7)
 
 
 def test_nothing_due_is_nothing_run() -> None:
