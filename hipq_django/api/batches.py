@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from dataclasses import replace
 from itertools import pairwise
 
 from asgiref.sync import sync_to_async
@@ -17,7 +16,7 @@ from hipq_django.api.enqueueing import (
     check_batches,
     checked_new,
     create_following,
-    enqueue_many,
+    enqueue_members,
 )
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
@@ -123,8 +122,7 @@ async def abatch(
 
 def add(made: Batch, jobs: Iterable[NewJob]) -> list[Job]:
     """Enqueue jobs of a batch; see `Batch.enqueue_many`."""
-    members = [_member(made, new) for new in jobs]
-    return enqueue_many(members, instance=made.instance)
+    return enqueue_members([checked_new(new, "batch") for new in jobs], made)
 
 
 @has_twin
@@ -173,10 +171,6 @@ def _add_callbacks(made: Batch, callbacks: Iterable[tuple[NewJob | None, str]], 
         [job] = create_following([(new, Following([], on, is_held=is_held))], builder)
         store([Link(job=job, needs_batch=made, on=on)], [job.pk] if is_held else [], using)
         announce_new([job], using)
-
-
-def _member(made: Batch, new: NewJob) -> NewJob:
-    return replace(checked_new(new, "batch"), batch=made)  # the caller may enqueue its own again
 
 
 def _checked_name(name: object) -> str:

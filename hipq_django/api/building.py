@@ -35,7 +35,7 @@ from hipq_django.exceptions import ArgumentsError, InvalidJobError
 from hipq_django.job_types.current import RUNNING
 from hipq_django.job_types.declaration import Declaration
 from hipq_django.job_types.registry import check_declared, get_declared
-from hipq_django.models import Job, JobType, Queue
+from hipq_django.models import Batch, Job, JobType, Queue
 from hipq_django.models.catalog import get_named_queue, get_queue
 
 
@@ -48,12 +48,15 @@ class Builder:
         find_type: Callable[[str, str], JobType],
         *,
         verb: str | None = "enqueue",
+        batch: Batch | None = None,
     ) -> None:
         """`verb` is what was called, for errors about names that nobody declares.
 
-        None if the names were checked when they were stored.
+        None if the names were checked when they were stored. All jobs belong to `batch`, if it is
+        given, whatever they name.
         """
         self.instance = instance
+        self.batch = batch
         self._verb = verb
         self._find_type = find_type
         config = get_instance(instance)
@@ -65,13 +68,13 @@ class Builder:
         self._templates: dict[tuple[str, str | None], Job] = {}
         self._tasks: dict[str, Declaration] = {}
         self._unique: dict[str, Unique] = {}
-        self._has_links = False
+        self._has_links = batch is not None
         running = RUNNING.get()
         self._parent_id = running.pk if running and running.using == self.using else None
 
     def reading(self, find_type: Callable[[str, str], JobType]) -> Builder:
         """Return the same builder, which has looked nothing up yet and reads types otherwise."""
-        return Builder(self.instance, find_type, verb=self._verb)
+        return Builder(self.instance, find_type, verb=self._verb, batch=self.batch)
 
     @property
     def has_unique(self) -> bool:
@@ -86,7 +89,7 @@ class Builder:
     def look_up(self, jobs: Iterable[NewJob]) -> None:
         """Read everything from the database that building the jobs needs."""
         jobs = list(jobs)
-        self._has_links = any(new.batch is not None for new in jobs)
+        self._has_links |= any(new.batch is not None for new in jobs)
         for (job_type, queue), _ in groupby(jobs, attrgetter("job_type", "queue")):
             self._template(job_type, queue)
 
@@ -120,7 +123,7 @@ class Builder:
     def _rare_values(self, new: NewJob, data: Any, key: str) -> dict[str, Any]:
         """Return the keys that keep other jobs with these arguments away, and the batch."""
         values: dict[str, Any] = {}
-        if new.batch is not None:
+        if new.batch is not None and self.batch is None:
             self._has_links = True
             values["batch_id"] = new.batch if isinstance(new.batch, int) else new.batch.pk
         if new.job_type in self._unique or new.unique_key is not None:
@@ -185,6 +188,7 @@ class Builder:
             throttle_factor=row.default_throttle_factor,
             time_windows=row.default_time_windows,
             parent_id=self._parent_id,
+            batch_id=self.batch and self.batch.pk,
         )
         return template
 

@@ -38,7 +38,7 @@ from hipq_django.exceptions import (
 )
 from hipq_django.job_types.declaration import Declaration
 from hipq_django.job_types.registry import get_declared
-from hipq_django.models import Job
+from hipq_django.models import Batch, Job
 from hipq_django.models.catalog import cached_job_type, get_job_type
 from hipq_django.signals import job_enqueued, send_after_commit
 
@@ -151,8 +151,7 @@ def _has_links(new: NewJob) -> bool:
 def check_batches(jobs: Iterable[NewJob], builder: Builder) -> None:
     """Raise `InvalidJobError` where a batch does not take new jobs; most are in the same one."""
     checked: set[int] = set()
-    for new in jobs:
-        batch = new.batch
+    for batch in [builder.batch] if builder.batch else [new.batch for new in jobs]:
         if batch is None or (key := batch if isinstance(batch, int) else id(batch)) in checked:
             continue
         check_may_add(batch, builder.instance, builder.using)
@@ -174,6 +173,12 @@ def enqueue_many(
         )
     wanted = [checked_new(new, "enqueue_many") for new in jobs]
     return _enqueue_many(wanted, on_conflict, Builder(instance, get_job_type, verb="enqueue_many"))
+
+
+def enqueue_members(jobs: Sequence[NewJob], batch: Batch) -> list[Job]:
+    """Do the same with the jobs of a batch, whatever batch they name."""
+    builder = Builder(batch.instance, get_job_type, verb="enqueue_many", batch=batch)
+    return _enqueue_many(jobs, "raise", builder)
 
 
 def _enqueue_many(wanted: Sequence[NewJob], on_conflict: OnConflict, builder: Builder) -> list[Job]:

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from math import inf
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from django.db import OperationalError, connections
@@ -31,6 +31,7 @@ from hipq_django.engines.rows import (
     has_extra,
     is_same,
     mark_stored,
+    raw_values,
     shared_row,
 )
 from hipq_django.engines.settling import (
@@ -64,8 +65,8 @@ _COPY = f"COPY hipq_job (id, {', '.join([*JOB_COLUMNS, *CONSTANT_COLUMNS])}) FRO
 _COPY_WITH_EXTRA = _COPY.replace(")", f", {', '.join(EXTRA_COLUMNS)})")
 _SAME_IN_COPY = "\t".join(CONSTANT_COLUMNS.values())
 
-_shared_values = attrgetter(*list(JOB_COLUMNS)[2:])
-_rare_values = attrgetter(*EXTRA_COLUMNS)
+_shared_values = itemgetter(*list(JOB_COLUMNS)[2:])
+_rare_values = itemgetter(*EXTRA_COLUMNS)
 _key = attrgetter("job_type_id", "job_key")
 
 _contended: dict[str, float] = {}
@@ -337,11 +338,12 @@ def _lines(
     """Yield the lines of a COPY."""
     shared, rest, rare, more = None, "", None, ""
     for job in jobs:
-        if (values := _shared_values(job)) != shared:
+        own, _ = raw_values(job)
+        if (values := _shared_values(own)) != shared:
             shared, rest = values, "\t".join(map(str, shared_row(job, text_of)))
         data = encode_json(job.job_data).replace("\\", "\\\\")
         key = job.job_key.replace("\\", "\\\\")
-        if extra and (values := _rare_values(job)) != rare:
+        if extra and (values := _rare_values(own)) != rare:
             rare = values
             more = "".join(f"\t{_in_copy(value)}" for value in extra_row(job, text_of))
         yield f"{job.id}\t{data}\t{key}\t{rest}\t{_SAME_IN_COPY}{more}\n"

@@ -361,6 +361,16 @@ def test_a_member_may_add_to_its_batch(step: Any, declare: Declare) -> None:
     assert batch.jobs.count() == 3
 
 
+def test_a_member_belongs_to_the_batch_that_enqueues_it(step: Any) -> None:
+    with hipq.batch() as one, hipq.batch() as other:
+        new = [step.using(batch=other).new("a"), step.new("b")]
+        first, second = one.enqueue_many(new)
+        after = one.enqueue(step.using(after=[first], job_key="k").new("c"))
+
+    assert [row(job).batch_id for job in (first, second, after)] == [one.pk] * 3
+    assert (new[0].batch, new[1].batch) == (other, None)
+
+
 def test_nobody_else_may_add(step: Any, declare: Declare) -> None:
     @declare.task("intruder")
     def intruder(batch_id: int) -> None:
@@ -417,8 +427,8 @@ def test_a_batch_is_cancelled_with_what_was_to_follow(step: Any) -> None:
     assert Job.objects.get(job_data__name="then").error == "not wanted"
     assert ran == [("always", [None, None])]
     assert hipq.cancel_batch(batch.pk) == 0
-    with pytest.raises(hipq.InvalidJobError, match="has no batch 99"):
-        hipq.cancel_batch(99)
+    with pytest.raises(hipq.InvalidJobError, match=f"has no batch {batch.pk + 1}"):
+        hipq.cancel_batch(batch.pk + 1)
 
 
 @pytest.mark.parametrize("batch", ["7", 2**80, None])
