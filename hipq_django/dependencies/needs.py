@@ -20,17 +20,31 @@ _WAITS = Q(job__hold_time__isnull=False, job__state="initial") | UNTOLD
 
 
 def verdicts(ids: Collection[int], using: str) -> dict[int, Verdict]:
-    """Return whether held jobs may go on, by their ids."""
-    rows = Link.objects.using(using).filter(job__in=ids).order_by("pk")
-    links = list(rows.values_list("job_id", "needs_job_id", "needs_batch_id", "on"))
-    jobs = needs_of_jobs({job for _, job, _, _ in links if job}, using)
-    batches = {batch for _, _, batch, _ in links if batch}
-    of_batch = {pk: _of_batch(pk, using) for pk in batches}
+    """Return whether held jobs may go on, by their ids.
+
+    Needs that have succeeded are not even read: a job may wait for very many.
+    """
     needs: dict[int, list[Need]] = {pk: [] for pk in ids}
-    for held, job, batch, on in links:
-        found = jobs[job] if job else of_batch[batch or 0]
-        needs[held].append(found._replace(on=on))
+    of_batch: dict[int, Need] = {}
+    links = Link.objects.using(using).filter(job__in=ids).order_by("pk")
+    links = links.exclude(needs_job__state=State.FINAL, needs_job__outcome=Outcome.SUCCEEDED)
+    fields = ("needs_job__job_type__name", "needs_job__state", "needs_job__outcome")
+    for held, on, job, batch, *seen in links.values_list(
+        "job_id", "on", "needs_job_id", "needs_batch_id", *fields
+    ):
+        if batch is None:
+            needs[held].append(_of_job(on, job, *seen))
+            continue
+        if batch not in of_batch:
+            of_batch[batch] = _of_batch(batch, using)
+        needs[held].append(of_batch[batch]._replace(on=on))
     return {pk: verdict(of_job) for pk, of_job in needs.items()}
+
+
+def _of_job(on: str, pk: int, job_type: str | None, state: str, outcome: str) -> Need:
+    if job_type is None:
+        return Need(on, f"job {pk}", is_live=False, problem="does not exist any more")
+    return need_of_job(on, pk, job_type, state, outcome)
 
 
 def needs_of_jobs(ids: Collection[int], using: str) -> dict[int, Need]:

@@ -862,9 +862,7 @@ class Migration(migrations.Migration):
                 "base_manager_name": "objects",
                 "constraints": [
                     models.UniqueConstraint(
-                        condition=models.Q(("needs_job__isnull", False)),
-                        fields=("job", "needs_job"),
-                        name="hipq_link_job_unique",
+                        fields=("job", "needs_job"), name="hipq_link_job_unique"
                     ),
                     models.UniqueConstraint(
                         condition=models.Q(("needs_batch__isnull", False)),

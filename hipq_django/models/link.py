@@ -70,11 +70,9 @@ class Link(Row):
         verbose_name = _("link")
         verbose_name_plural = _("links")
         constraints: ClassVar = [
-            models.UniqueConstraint(
-                fields=["job", "needs_job"],
-                condition=models.Q(needs_job__isnull=False),
-                name="hipq_link_job_unique",
-            ),
+            # Of all links, those to batches too: it is also the index by which those of a job are
+            # found and deleted.
+            models.UniqueConstraint(fields=["job", "needs_job"], name="hipq_link_job_unique"),
             models.UniqueConstraint(
                 fields=["job", "needs_batch"],
                 condition=models.Q(needs_batch__isnull=False),

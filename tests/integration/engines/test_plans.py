@@ -6,6 +6,7 @@ jobs, with statistics that are fresh, missing, or of a table that looked quite d
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -388,7 +389,25 @@ def test_the_release_of_what_followed(queue: Queue) -> None:
         assert not Job.objects.held().exists()
         Sweep(get_instance()).run()
 
-    assert_good([*plans, *more])
+    assert_good(plans)
+    # Each link looks up its job, and meets the versions from before its end.
+    assert_good(more, pages=BUSY * BUSY)
+
+
+def test_the_links_of_a_job_among_many(queue: Queue) -> None:
+    """They are found by an index, whatever others wait for."""
+    execute(
+        """INSERT INTO hipq_link (job_id, needs_job_id, "on", part, is_told)
+        SELECT id, id - 1, 'final', '', false FROM hipq_job"""
+    )
+    needed = hipq.enqueue("echo", queue="q")
+    hipq.enqueue("echo", queue="q", after=[needed])
+
+    with watched_plans() as plans:
+        unhold_after([needed.pk], "default")
+
+    whole = re.compile(r"(Seq Scan|SCAN) hipq_link\b(?! USING)")
+    assert [plan.text for plan in plans if whole.search(plan.text)] == []
 
 
 def test_the_look_for_wrong_ranks(queue: Queue) -> None:
