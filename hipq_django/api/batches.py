@@ -54,7 +54,7 @@ def chain(*jobs: NewJob, instance: str = DEFAULT) -> list[Job]:
             )
     with transaction.atomic(using=builder.using):
         check_batches(jobs, builder)
-        first = [following(new, instance, builder.using) for new in jobs[:1]]
+        first = following(jobs[:1], instance, builder.using)
         later = [Following([], "succeeded", is_held=True) for _ in jobs[1:]]
         rows = create_following(list(zip(jobs, [*first, *later], strict=True)), builder)
         links = [Link(job=job, needs_job=before) for before, job in pairwise(rows)]

@@ -22,7 +22,7 @@ from hipq_django.database.twins import has_twin, in_async_code
 from hipq_django.dependencies.following import (
     Following,
     check_may_add,
-    check_stands_in,
+    check_stand_ins,
     following,
     link,
 )
@@ -115,10 +115,10 @@ def _enqueue_built(new: NewJob, chosen: OnConflict, builder: Builder) -> Job:
         return job
     with transaction.atomic(using=builder.using):
         check_batches([new], builder)
-        follows = following(new, builder.instance, builder.using)
+        [follows] = following([new], builder.instance, builder.using)
         job = _enqueue_one(new, chosen, builder, held=bool(follows and follows.is_held))
         if job.conflict:
-            check_stands_in(job, new, follows, builder.using)
+            check_stand_ins([(job, new, follows)], builder.using)
         else:
             link([(job, follows)], builder.using)
             announce_new([job], builder.using)
@@ -190,7 +190,7 @@ def _enqueue_many(wanted: Sequence[NewJob], on_conflict: OnConflict, builder: Bu
             made = _insert_many(map(builder.build, wanted), builder, len(wanted))
             announce_new(made, builder.using)
             return made
-        follows = [following(new, builder.instance, builder.using) for new in wanted]
+        follows = following(wanted, builder.instance, builder.using)
         made = create_following(list(zip(wanted, follows, strict=True)), builder, on_conflict)
         announce_new([job for job in dict.fromkeys(made) if not job.conflict], builder.using)
     return made
@@ -221,9 +221,8 @@ def create_following(
         jobs = under_key(insert, _check_all_free, rows, builder)
     made = [(job, wanted[i][1]) for i, job in enumerate(jobs) if job is rows[i]]
     link(made, builder.using)
-    for row, job, (new, follows) in zip(rows, jobs, wanted, strict=True):
-        if job is not row:
-            check_stands_in(job, new, follows, builder.using)
+    found = [(job, *wanted[i]) for i, job in enumerate(jobs) if job is not rows[i]]
+    check_stand_ins(found, builder.using)
     return jobs
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from django.db import transaction
 
 from hipq_django.conf.instances import get_instances
 from hipq_django.database.locks import locked
-from hipq_django.dependencies.needs import needs_of_jobs
+from hipq_django.dependencies.needs import links_of, needs_of_jobs
 from hipq_django.dependencies.unholding import unhold_or_cancel
-from hipq_django.domain.dependencies import FOLLOWED, MAX_AFTER, ON, verdict
+from hipq_django.domain.dependencies import FOLLOWED, MAX_AFTER, ON, Need, verdict
 from hipq_django.domain.drafts import NewJob
 from hipq_django.domain.states import State
 from hipq_django.domain.validation import is_id
@@ -30,17 +30,24 @@ class Following(NamedTuple):
     """Whether one of them has not ended yet."""
 
 
-def following(new: NewJob, instance: str, using: str) -> Following | None:
-    """Return what a new job follows, or None if it follows nothing.
+def following(wanted: Sequence[NewJob], instance: str, using: str) -> list[Following | None]:
+    """Return what new jobs follow, each None if it follows nothing; all are looked up at once.
 
-    Raise `InvalidJobError` if it could never begin.
+    Raise `InvalidJobError` if one could never begin.
     """
-    on = _checked_on(new)
-    ids = [] if new.after is None else _checked_after(new, instance, using)
-    if not ids:
-        return None
-    found = needs_of_jobs(ids, using)
-    said = verdict(need._replace(on=on) for need in found.values())
+    named = [(new, _checked_on(new), _checked_after(new, using)) for new in wanted]
+    found = needs_of_jobs({pk for _, _, ids in named for pk in ids}, instance, using)
+    for new, _, ids in named:
+        if missing := [pk for pk in ids if pk not in found]:
+            raise InvalidJobError(
+                f"{new.job_type}: after names job {min(missing)}, which instance {instance!r} does "
+                "not have: it was pruned, never existed, or is of another instance."
+            )
+    return [_following(new, on, ids, found) if ids else None for new, on, ids in named]
+
+
+def _following(new: NewJob, on: str, ids: Sequence[int], found: Mapping[int, Need]) -> Following:
+    said = verdict(found[pk]._replace(on=on) for pk in ids)
     if said.problem:
         raise InvalidJobError(f"{new.job_type}: {said.problem}{FOLLOWED}; nothing was created.")
     return Following(ids, on, is_held=not said.may_go)
@@ -56,7 +63,9 @@ def _checked_on(new: NewJob) -> str:
     return on
 
 
-def _checked_after(new: NewJob, instance: str, using: str) -> list[int]:
+def _checked_after(new: NewJob, using: str) -> list[int]:
+    if new.after is None:
+        return []
     after: Any = new.after or ()
     if isinstance(after, Job | int | str) or not isinstance(after, Iterable):
         raise InvalidJobError(
@@ -68,13 +77,6 @@ def _checked_after(new: NewJob, instance: str, using: str) -> list[int]:
         raise InvalidJobError(
             f"{new.job_type}: after names {len(ids):,} jobs, and at most {MAX_AFTER:,} are taken; "
             "put them into a batch."
-        )
-    there = Job.objects.using(using).filter(pk__in=ids, queue__instance=instance)
-    missing = set(ids) - set(there.values_list("pk", flat=True))
-    if missing:
-        raise InvalidJobError(
-            f"{new.job_type}: after names job {min(missing)}, which instance {instance!r} does not "
-            "have: it was pruned, never existed, or is of another instance."
         )
     return ids
 
@@ -122,21 +124,20 @@ def store(links: Sequence[Link], held: Sequence[int], using: str) -> None:
         transaction.on_commit(lambda: unhold_or_cancel(held, using), using=using, robust=True)
 
 
-def check_stands_in(holder: Job, new: NewJob, follows: Following | None, using: str) -> None:
-    """Raise `DuplicateJobKeyError` unless a job is in the batch, and follows what a new one would.
+def check_stand_ins(found: Sequence[tuple[Job, NewJob, Following | None]], using: str) -> None:
+    """Raise `DuplicateJobKeyError` unless jobs are in the batch, and follow what new ones would.
 
-    It has the place of the new one. Returned instead, it would let its caller wait for nothing.
+    Each has the place of the new one. Returned instead, it would let its caller wait for nothing.
     """
-    batch = new.batch.pk if isinstance(new.batch, Batch) else new.batch
-    if batch is not None and holder.batch_id != batch:
-        raise _cannot_stand_in(holder, f"is no job of batch {batch}", "batch=")
-    if follows is None:
-        return
-    links = Link.objects.using(using).filter(job=holder, on=follows.on)
-    known = set(links.values_list("needs_job_id", flat=True))
-    if missing := [pk for pk in follows.ids if pk not in known]:
-        said = f"does not follow job {missing[0]} with on={follows.on!r}"
-        raise _cannot_stand_in(holder, said, "after=")
+    links = links_of({holder.pk for holder, _, follows in found if follows}, using)
+    for holder, new, follows in found:
+        batch = new.batch.pk if isinstance(new.batch, Batch) else new.batch
+        if batch is not None and holder.batch_id != batch:
+            raise _cannot_stand_in(holder, f"is no job of batch {batch}", "batch=")
+        on, wanted = (follows.on, follows.ids) if follows else ("", ())
+        if missing := [pk for pk in wanted if (holder.pk, pk, on) not in links]:
+            said = f"does not follow job {missing[0]} with on={on!r}"
+            raise _cannot_stand_in(holder, said, "after=")
 
 
 def _cannot_stand_in(holder: Job, said: str, option: str) -> DuplicateJobKeyError:

@@ -47,15 +47,22 @@ def _of_job(on: str, pk: int, job_type: str | None, state: str, outcome: str) ->
     return need_of_job(on, pk, job_type, state, outcome)
 
 
-def needs_of_jobs(ids: Collection[int], using: str) -> dict[int, Need]:
-    """Return the needs for jobs, by their ids."""
-    found = {
-        pk: Need("", f"job {pk}", is_live=False, problem="does not exist any more") for pk in ids
-    }
+def needs_of_jobs(ids: Collection[int], instance: str, using: str) -> dict[int, Need]:
+    """Return the needs for jobs, by their ids; without those that the instance does not have."""
+    found: dict[int, Need] = {}
     fields = ("pk", "job_type__name", "state", "outcome")
     for part in _parts(ids, using):
-        for row in Job.objects.using(using).filter(pk__in=part).values_list(*fields):
-            found[row[0]] = need_of_job("", *row)
+        rows = Job.objects.using(using).filter(pk__in=part, queue__instance=instance)
+        found |= {row[0]: need_of_job("", *row) for row in rows.values_list(*fields)}
+    return found
+
+
+def links_of(ids: Collection[int], using: str) -> set[tuple[int, int | None, str]]:
+    """Return which jobs follow which, and how these have to end."""
+    found: set[tuple[int, int | None, str]] = set()
+    for part in _parts(ids, using):
+        links = Link.objects.using(using).filter(job__in=part)
+        found.update(links.values_list("job_id", "needs_job_id", "on"))
     return found
 
 

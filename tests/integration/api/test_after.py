@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import time_machine
 from asgiref.sync import async_to_sync
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django import Settings
 
@@ -121,6 +123,57 @@ def test_a_job_named_twice_counts_once(step: Any) -> None:
     run_due_jobs()
 
     assert ran[-1] == ("b", ["A"])
+
+
+@pytest.mark.parametrize("conflict", ["raise", "return"])
+def test_what_many_jobs_follow_is_read_at_once(step: Any, conflict: Any) -> None:
+    before = [step.enqueue(f"a{number}") for number in range(4)]
+
+    def follow(kind: str, count: int) -> list[hipq.NewJob]:
+        return [
+            step.using(job_key=f"{kind}{number}", after=before[number % 2 :]).new(kind)
+            for number in range(count)
+        ]
+
+    def statements(new: list[hipq.NewJob]) -> int:
+        with CaptureQueriesContext(connection) as asked:
+            hipq.enqueue_many(new, on_conflict=conflict)
+        return len(asked)
+
+    statements(follow("x", 2))  # reads and stores what is read and stored only once
+    few, many = follow("few", 2), follow("many", 20)
+    assert statements(few) == statements(many)
+    if conflict == "return":
+        assert statements(few) == statements(many)
+        assert Link.objects.filter(job__job_key__startswith="many").count() == 70
+
+
+def test_one_of_many_that_could_never_begin_lets_none_be_created(step: Any) -> None:
+    before, gone = step.enqueue("a"), step.enqueue("b")
+    hipq.cancel(gone)
+
+    with pytest.raises(hipq.InvalidJobError, match=f"job {gone.pk} .* was cancelled"):
+        hipq.enqueue_many(
+            [step.new("c"), *(step.using(after=[j]).new("d") for j in (before, gone))]
+        )
+    with pytest.raises(hipq.InvalidJobError, match="after names job 987654, which"):
+        hipq.enqueue_many([step.using(after=[j]).new("d") for j in (before, 987_654)])
+
+    assert Job.objects.count() == 2
+
+
+def test_one_of_many_that_does_not_follow_the_same_is_not_returned(step: Any) -> None:
+    before, other = step.enqueue("a"), step.enqueue("b")
+    keyed = [step.using(job_key=key, after=[before]).new("c") for key in "xy"]
+    kept = hipq.enqueue_many(keyed)
+
+    assert hipq.enqueue_many(keyed, on_conflict="return") == kept
+    keyed[1].after = [before, other]
+    with pytest.raises(hipq.DuplicateJobKeyError, match=f"{kept[1].pk} .* follow job {other.pk}"):
+        hipq.enqueue_many(keyed, on_conflict="return")
+    keyed[1].after, keyed[1].on = [before], "final"
+    with pytest.raises(hipq.DuplicateJobKeyError, match=f"follow job {before.pk} with on='final'"):
+        hipq.enqueue_many(keyed, on_conflict="return")
 
 
 def test_its_own_time_counts_from_when_it_may_go_on(step: Any) -> None:
