@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    asynccontextmanager,
-    contextmanager,
-)
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -23,27 +18,39 @@ C = TypeVar("C", bound=type)
 
 def has_twin(sync: Callable[P, R]) -> Callable[P, R]:
     """Let a function that is called in async code say which one to await there."""
-
-    @wraps(sync)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return sync(*args, **kwargs)
-        except SynchronousOnlyOperation as error:
-            raise in_async_code(f"hipq_django.{sync.__name__}") from error
-
-    return call
+    return naming_twin(f"hipq_django.{sync.__name__}")(sync)
 
 
-@contextmanager
-def naming_twin(name: str, how: str = "await", *, way: str = "") -> Iterator[None]:
+class _NamingTwin:
+    """See `naming_twin`. A `with` block for each call would take longer than most that it names."""
+
+    def __init__(self, name: str, how: str, way: str) -> None:
+        self._said = name, how, way
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, SynchronousOnlyOperation):
+            raise in_async_code(*self._said) from error
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                return function(*args, **kwargs)
+            except SynchronousOnlyOperation as error:
+                raise in_async_code(*self._said) from error
+
+        return call
+
+
+def naming_twin(name: str, how: str = "await", *, way: str = "") -> _NamingTwin:
     """Do the same for what is no public function, but is used by this name.
 
-    `way` says what to write there, if that is no call of a twin.
+    `way` says what to write there, if that is no call of a twin. The result decorates a function,
+    or opens a block.
     """
-    try:
-        yield
-    except SynchronousOnlyOperation as error:
-        raise in_async_code(name, how, way) from error
+    return _NamingTwin(name, how, way)
 
 
 def in_async_code(name: str, how: str = "await", way: str = "") -> SynchronousOnlyOperation:

@@ -148,8 +148,9 @@ class Component:
         run = self._run
         ports = [run.port("in", name) for name in names]
         defaults = [port.has_default for port in ports]  # a run sees none that it sets itself
+        naming = naming_twin("self.each", "use async for … in")
         for _ in range(run.declared.batch):
-            with naming_twin("self.each", "use async for … in"):
+            with naming:
                 lies = [bool(port.unread) for port in ports]
             step = what_next([Lies(*pair) for pair in zip(lies, defaults, strict=True)])
             if step is not Next.TAKE:
