@@ -8,17 +8,48 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
-from functools import cache
+from datetime import UTC, datetime, timedelta
+from functools import cache, wraps
 from typing import Any, NamedTuple
 
 from django.db import connections
-from django.db.models import DateTimeField, JSONField
+from django.db.models import DateTimeField, JSONField, QuerySet
 
 from hipq_django.domain.serialization import encode_json
 from hipq_django.domain.states import Outcome, State
+from hipq_django.engines.dialects import POSTGRESQL
 from hipq_django.engines.sql import array
 from hipq_django.flow.models import Node
+from hipq_django.models.base import AnyRow
+
+
+def built_once(
+    build: Callable[[Sequence[int], str], QuerySet[AnyRow]],
+) -> Callable[[Iterable[int], str], list[AnyRow]]:
+    """Let the ORM build the text of a query once for each database, and fetch its rows by that.
+
+    `build(ids, using)` returns the query. Its last parameter are the ids, see `ids_in`.
+    """
+
+    @wraps(build)
+    def fetch(ids: Iterable[int], using: str) -> list[AnyRow]:
+        wanted = sorted(set(ids))
+        if not wanted:
+            return []
+        key = (build, using)
+        if key not in built:
+            rows = build(wanted, using)
+            sql, (*others, _) = rows.query.get_compiler(using).as_sql()
+            built[key] = rows.model, sql, others
+        model, sql, others = built[key]
+        params = [*others, _list(wanted, using)]
+        return list(model._default_manager.using(using).raw(sql, params))
+
+    return fetch
+
+
+built: dict[tuple[Callable[..., Any], str], tuple[Any, str, list[Any]]] = {}
+"""Model, text and first parameters of the queries that were built, by database."""
 
 
 class UnreadMessage(NamedTuple):
@@ -57,7 +88,8 @@ def first_pages(ports: Sequence[int], size: int, using: str) -> dict[int, Page]:
 
 def next_page(port: int, after: int, upto: int, size: int, using: str) -> list[UnreadMessage]:
     """Return the oldest messages of a port with ids above `after`, but none above `upto`."""
-    return _messages(_fetched(_NEXT, [port, port, after, upto, size], using), using)
+    sql = _text_for(using, _NEXT_POSTGRESQL, _NEXT_SQLITE)
+    return _messages(_fetched(sql, [port, port, after, upto, size], using), using)
 
 
 def _is_postgresql(using: str) -> bool:
@@ -94,7 +126,7 @@ def _fetched(sql: str, params: Sequence[Any], using: str) -> list[tuple[Any, ...
 
 def _messages(rows: Sequence[tuple[Any, ...]], using: str) -> list[UnreadMessage]:
     """Return messages of rows; all values are decoded at once, and each context once."""
-    moment = _reader_of_moments(using)
+    moment = cache(_since_epoch) if _is_postgresql(using) else _reader_of_moments(using)
     contexts = {text: json.loads(text) for text in {row[2] for row in rows}}
     values = json.loads(f"[{','.join([row[1] for row in rows])}]")
     return [
@@ -115,7 +147,17 @@ def _as_it_is(value: Any) -> Any:
     return value
 
 
-_COLUMNS = "m.id, m.data, m.context, m.log, m.create_time"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _since_epoch(microseconds: int) -> datetime:
+    """Return a time of PostgreSQL that is read as a number, which the driver reads much faster."""
+    return _EPOCH + timedelta(microseconds=microseconds)
+
+
+_COLUMNS = "m.id, m.data, m.context, m.log, {0}"
+_COLUMNS_POSTGRESQL = _COLUMNS.format(POSTGRESQL.moment.format("m.create_time"))
+_COLUMNS_SQLITE = _COLUMNS.format("m.create_time")
 
 # By a range of ports: for a single one PostgreSQL may take all messages in the order of their ids.
 _FIRST_POSTGRESQL = f"""
@@ -126,24 +168,28 @@ _FIRST_POSTGRESQL = f"""
         ) AS upto
         FROM unnest(%s::bigint[]) AS wanted(id)
     )
-    SELECT {_COLUMNS}, m.port_id, p.upto FROM p, LATERAL (
+    SELECT {_COLUMNS_POSTGRESQL}, m.port_id, p.upto FROM p, LATERAL (
         SELECT * FROM hipq_flow_message
         WHERE port_id BETWEEN p.id AND p.id AND NOT as_default
         ORDER BY port_id, id LIMIT %s
     ) AS m"""  # noqa: S608 - names of columns
 
 _FIRST_SQLITE = f"""
-    SELECT {_COLUMNS}, m.port_id, (SELECT max(id) FROM hipq_flow_message WHERE port_id = p.value)
+    SELECT {_COLUMNS_SQLITE}, m.port_id, (
+        SELECT max(id) FROM hipq_flow_message WHERE port_id = p.value
+    )
     FROM json_each(%s) AS p CROSS JOIN hipq_flow_message AS m
     WHERE m.id IN (
         SELECT id FROM hipq_flow_message
         WHERE port_id = p.value AND NOT as_default ORDER BY id LIMIT %s
     ) ORDER BY m.id"""  # noqa: S608 - names of columns
 
-_NEXT = f"""
-    SELECT {_COLUMNS} FROM hipq_flow_message AS m
+_NEXT = """
+    SELECT {0} FROM hipq_flow_message AS m
     WHERE m.port_id BETWEEN %s AND %s AND NOT m.as_default AND m.id > %s AND m.id <= %s
-    ORDER BY m.port_id, m.id LIMIT %s"""  # noqa: S608 - names of columns
+    ORDER BY m.port_id, m.id LIMIT %s"""
+_NEXT_POSTGRESQL = _NEXT.format(_COLUMNS_POSTGRESQL)
+_NEXT_SQLITE = _NEXT.format(_COLUMNS_SQLITE)
 
 
 class Place(NamedTuple):
@@ -354,7 +400,7 @@ def insert_messages(messages: Sequence[NewMessage], now: datetime, using: str) -
     if not messages:
         return
     connection = connections[using]
-    moment = connection.ops.adapt_datetimefield_value(now)
+    moment = str(connection.ops.adapt_datetimefield_value(now))  # once: all have the same one
     contexts: dict[int, str] = {}
     rows = []
     for port, data, context, as_default, log in messages:
@@ -380,14 +426,13 @@ def _copy(rows: Sequence[tuple[Any, ...]], using: str) -> None:
     with connection.wrap_database_errors, connection.cursor() as cursor, cursor.copy(_COPY) as copy:
         for start in range(0, len(rows), LINES_PER_WRITE):
             part = rows[start : start + LINES_PER_WRITE]
-            copy.write(
-                "".join(["\t".join(map(str, row)) + "\n" for row in part]).replace("\\", r"\\")
-            )
+            copy.write("".join([_LINE % row for row in part]).replace("\\", r"\\"))
 
 
 LINES_PER_WRITE = 1_000
 
 _COLUMNS_OF_NEW = "(port_id, data, context, as_default, log, create_time)"
+_LINE = "%s\t%s\t%s\t%s\t%s\t%s\n"
 _COPY = f"COPY hipq_flow_message {_COLUMNS_OF_NEW} FROM STDIN"
 _INSERT = f"""
     INSERT INTO hipq_flow_message {_COLUMNS_OF_NEW}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import F
+from django.db.models import F, QuerySet
 
 from hipq_django import events, transitions
 from hipq_django.api.enqueueing import enqueue_stored
@@ -37,6 +37,7 @@ from hipq_django.flow.rate import take_run, turn_of
 from hipq_django.flow.runs.failing import fail_ended, fail_without_run
 from hipq_django.flow.statements import (
     PageOfWakes,
+    built_once,
     delete_wakes,
     lock_wakes,
     next_page_of_wakes,
@@ -131,12 +132,11 @@ def _dispatch_locked(
     wakes: Sequence[tuple[int, int, datetime | None]], config: InstanceSettings, using: str
 ) -> int:
     ids = {node for _, node, _ in wakes}
-    nodes = Node.objects.using(using).filter(ids_in("pk", ids)).order_by("pk")
-    named = nodes.only(*NODE).annotate(
-        component=F("job_type__name"), queue_name=F("queue__name"), usual=F("job_type__queue")
-    )
-    got: dict[int, Any] = {row.pk: row for row in locked(named, skip_locked=True)}
-    there = set(nodes.values_list("pk", flat=True)) if len(got) < len(ids) else ids
+    got: dict[int, Any] = {row.pk: row for row in _locked_nodes(ids, using)}
+    there = ids
+    if len(got) < len(ids):
+        rows = Node.objects.using(using).filter(ids_in("pk", ids))
+        there = set(rows.values_list("pk", flat=True))
     done = {pk: (node, due) for pk, node, due in wakes if node in got or node not in there}
     woken = _woken(got, done.values(), using)
     again = _run(woken, config, using)
@@ -151,6 +151,14 @@ NODE = (
     "alarm", "wakes", "rate_time", "job_options",
 )  # fmt: skip
 """What the dispatcher needs of a node; Django reads the rest when it is asked for."""
+
+
+@built_once
+def _locked_nodes(ids: Sequence[int], using: str) -> QuerySet[Node]:
+    """Return nodes with the names of their components and queues."""
+    rows = Node.objects.using(using).filter(ids_in("pk", ids)).order_by("pk").only(*NODE)
+    names = {"component": F("job_type__name"), "queue_name": F("queue__name")}
+    return locked(rows.annotate(**names, usual=F("job_type__queue")), skip_locked=True)
 
 
 def _woken(

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import DatabaseError, transaction
+from django.db.models import QuerySet
 
 from hipq_django import events, transitions
 from hipq_django.api.finishing import LOCK_SECONDS
@@ -37,7 +38,13 @@ from hipq_django.flow.runs import verbs
 from hipq_django.flow.runs.failing import fail
 from hipq_django.flow.runs.relatives import RELATIVE
 from hipq_django.flow.runs.run import Run
-from hipq_django.flow.statements import delete_messages, ends_of, observers_among, update_nodes
+from hipq_django.flow.statements import (
+    built_once,
+    delete_messages,
+    ends_of,
+    observers_among,
+    update_nodes,
+)
 from hipq_django.flow.values import Effects, PortName, Rest, Write
 from hipq_django.models import Job, Worker
 from hipq_django.models.base import no_error
@@ -244,9 +251,11 @@ def _write(
 ) -> Persisted:
     using = worker.using
     ids = {pk for result in results for pk in _nodes_to_lock(result)}
-    rows = Node.objects.using(using).filter(ids_in("pk", ids)).order_by("pk")
-    nodes = {row.pk: row for row in locked(rows.only(*NODE), skip_locked=True)}
-    there = set(rows.values_list("pk", flat=True)) if len(nodes) < len(ids) else set(nodes)
+    nodes = {row.pk: row for row in _locked_nodes(ids, using)}
+    there = ids
+    if len(nodes) < len(ids):
+        rows = Node.objects.using(using).filter(ids_in("pk", ids))
+        there = set(rows.values_list("pk", flat=True))
     later = [r for r in results if not _nodes_to_lock(r) & there <= nodes.keys()]
     persisted = persist([r for r in results if r not in later], worker, now)
     jobs = ends_of([result.claim.id for result in persisted.written], using)
@@ -261,6 +270,12 @@ def _write(
     return Persisted(
         persisted.written, persisted.lost, [*persisted.locked, *later], persisted.decided
     )
+
+
+@built_once
+def _locked_nodes(ids: Sequence[int], using: str) -> QuerySet[Node]:
+    rows = Node.objects.using(using).filter(ids_in("pk", ids)).order_by("pk")
+    return locked(rows.only(*NODE), skip_locked=True)
 
 
 def _node_of(result: Result) -> int:
@@ -345,7 +360,7 @@ def _items(end: _Ended, writes: Iterable[Write], using: str) -> Iterable[deliver
     for write in writes:
         row = end.run.rows.get(write.port) or _row(write.port, end, using)
         yield delivering.Item(
-            row.pk, write.value, write.context, write.as_default, write.notify, write.log
+            row.id, write.value, write.context, write.as_default, write.notify, write.log
         )
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, QuerySet
 
 from hipq_django.database.lookups import ids_in
 from hipq_django.domain.states import Phase
 from hipq_django.flow.models import Message, Node, NodePort
 from hipq_django.flow.publishing import hears_log
 from hipq_django.flow.runs.run import NO_PAGE, Run, UnreadMessages
-from hipq_django.flow.statements import first_pages, observers_among
+from hipq_django.flow.statements import built_once, first_pages, observers_among
 from hipq_django.flow.values import Effects
 from hipq_django.transitions.values import Claim
 
@@ -42,8 +42,7 @@ def load(claims: Sequence[Claim]) -> list[Run]:
         return []
     using = claims[0].snapshot.queue.using
     ids = {claim: claim.job.job_data["node"] for claim in claims}
-    rows = Node.objects.using(using).filter(ids_in("pk", ids.values())).only(*NODE)
-    nodes = {row.pk: row for row in rows}
+    nodes = {row.pk: row for row in _nodes(ids.values(), using)}
     runs = [Run(claim, nodes.get(pk)) for claim, pk in ids.items()]
     ready = [run for run in runs if not run.is_stale]
     _load_ports(ready, using)
@@ -57,6 +56,11 @@ def load(claims: Sequence[Claim]) -> list[Run]:
     return runs
 
 
+@built_once
+def _nodes(ids: Sequence[int], using: str) -> QuerySet[Node]:
+    return Node.objects.using(using).filter(ids_in("pk", ids)).only(*NODE)
+
+
 def _begin_logs(runs: Sequence[Run], using: str) -> None:
     """Let runs log what they read and write where somebody wants it; observers are not heard."""
     is_heard = bool(runs) and hears_log(using)
@@ -67,9 +71,7 @@ def _begin_logs(runs: Sequence[Run], using: str) -> None:
 
 def _load_ports(runs: Sequence[Run], using: str) -> None:
     by_node = {run.node.pk: run for run in runs}
-    news = Message.objects.using(using).filter(port=OuterRef("pk"), as_default=True)
-    rows = NodePort.objects.using(using).filter(ids_in("node", by_node)).only(*PORT)
-    ports: list[Any] = list(rows.annotate(has_news=Exists(news)))
+    ports: list[Any] = _ports_of(by_node, using)
     ins = [port.pk for port in ports if port.direction == "in"]
     first = first_pages(ins, FIRST_PAGE, using)
     defaults = _newest_defaults([port.pk for port in ports if port.has_news], using)
@@ -80,6 +82,14 @@ def _load_ports(runs: Sequence[Run], using: str) -> None:
             run.unread[port.place] = UnreadMessages(port, first.get(port.pk, NO_PAGE), FIRST_PAGE)
         if port.pk in defaults:
             run.defaults[port.pk] = defaults[port.pk]
+
+
+@built_once
+def _ports_of(nodes: Sequence[int], using: str) -> QuerySet[NodePort]:
+    """Return the ports of nodes, with whether a message lies there that is to be the default."""
+    news = Message.objects.using(using).filter(port=OuterRef("pk"), as_default=True)
+    rows = NodePort.objects.using(using).filter(ids_in("node", nodes)).only(*PORT)
+    return rows.annotate(has_news=Exists(news))
 
 
 def _newest_defaults(ports: Sequence[int], using: str) -> dict[int, Message]:
