@@ -53,6 +53,24 @@ def test_exponential_gives_up_after_the_last_attempt() -> None:
     assert policy.decide(failure(3)) == hipq.GiveUp()
 
 
+@pytest.mark.parametrize(
+    ("policy", "shown"),
+    [
+        (hipq.Exponential(), "Exponential(max_attempts=5)"),
+        (
+            hipq.Exponential(30, jitter=0, only=(OSError, JobTimeout)),
+            "Exponential(max_attempts=5, only=(OSError, JobTimeout), first_seconds=30, jitter=0)",
+        ),
+        (hipq.Fixed(0, max_attempts=2), "Fixed(max_attempts=2, seconds=0)"),
+        (hipq.Fixed(only=ValueError), "Fixed(max_attempts=5, only=(ValueError,))"),  # type: ignore[arg-type]  # taken as well
+        (hipq.Never(), "Never()"),
+    ],
+)
+def test_a_policy_is_shown_as_it_is_written(policy: RetryPolicy, shown: str) -> None:
+    """In log lines and in the admin, which people read."""
+    assert str(policy) == repr(policy) == shown
+
+
 @given(st.integers(1, 1_000_000), st.floats(0, 1), st.floats(0, 1))
 def test_jitter_only_shortens_the_delay_and_by_no_more_than_its_share(
     count: int, jitter: float, chance: float
