@@ -13,7 +13,7 @@ from typing import Any
 from django.db import Error
 
 from hipq_django import events
-from hipq_django.domain.retries import Decision, GiveUp, RetryIn, class_names, is_hopeless
+from hipq_django.domain.retries import GiveUp, RetryAt, RetryIn, class_names, is_hopeless
 from hipq_django.domain.stand_ins import place_of, stand_in
 from hipq_django.domain.states import NONE
 from hipq_django.domain.tracebacks import format_exception
@@ -84,17 +84,17 @@ def _recorded(result: Decided, traceback: str) -> tuple[Any, events.Raised]:
 
 def _log_decided(decided: Decided, error: Any, raised: events.Raised) -> None:
     """Log what follows a failure: the end of its job, or another attempt."""
-    gives_up = isinstance(decided.decision, GiveUp)
-    level = logging.ERROR if gives_up else logging.WARNING
+    decision = decided.decision
+    level = logging.ERROR if isinstance(decision, GiveUp) else logging.WARNING
     if not events.is_logged(level):
         return
     fields = decided.claim.fields
     fields["error"] = error
-    if gives_up:
+    if isinstance(decision, GiveUp):
         fields["outcome"] = failed_as(decided.claim).value
         events.log_fields(level, "job_failed", _end(decided), fields, raised)
     else:
-        events.log_fields(level, "attempt_failed", _when(decided.decision), fields, raised)
+        events.log_fields(level, "attempt_failed", _when(decision), fields, raised)
 
 
 def _end(decided: Decided) -> str:
@@ -117,10 +117,10 @@ def _why(claim: Claim) -> str:
     return "it has no retry policy"
 
 
-def _when(decision: Decision) -> str:
+def _when(decision: RetryIn | RetryAt) -> str:
     if isinstance(decision, RetryIn):
         return f"tried again in {decision.seconds:g} s"
-    return f"tried again, as decided: {decision}"
+    return f"tried again at {decision.moment.isoformat()}"
 
 
 def _log_progress(result: Result) -> None:

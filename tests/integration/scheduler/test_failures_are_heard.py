@@ -6,7 +6,7 @@ import gc
 import logging
 import weakref
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -100,6 +100,18 @@ def test_what_a_retry_handler_decides_is_heard_with_the_traceback(
         assert record.exc_info is not None
         assert str(record.exc_info[1]) == "no funds for {}"
         assert logging.Formatter().format(record).count("in decline\n") == 1
+
+
+def test_the_moment_of_the_next_attempt_is_heard(
+    declare: Declare, heard: pytest.LogCaptureFixture
+) -> None:
+    declared = declare("charge")(decline)
+    declared.on_error(lambda job: hipq.RetryAt(datetime(2035, 5, 1, 12, tzinfo=UTC)))
+
+    run(declared)
+
+    [record] = heard.records
+    assert record.getMessage().endswith(": tried again at 2035-05-01T12:00:00+00:00")
 
 
 def test_what_is_not_decided_yet_is_neither_a_warning_nor_an_error(
