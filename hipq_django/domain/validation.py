@@ -146,7 +146,8 @@ def checked_result(
         stored, size = sized_json(value)
     except ValueError as error:
         reason = (explain and explain(value)) or str(error)
-        raise ResultError(f"the result of {whose} is not JSON: {reason}") from error
+        # The reason says it all: what raised it would be pages of the encoder's own lines.
+        raise ResultError(f"the result of {whose} is not JSON: {reason}") from None
     if size > MAX_RESULT_BYTES:
         raise ResultError(
             f"the result of {whose} has {size:,} bytes as JSON, but at most "

@@ -235,6 +235,8 @@ def test_a_decision_that_is_returned_by_a_handler_says_what_to_do_instead(
     job.refresh_from_db()
     assert job.outcome == "failed"
     assert re.search(said, job.error)
+    # The reason says it all, without the lines of the encoder that found it.
+    assert job.attempts.get().traceback.count("Traceback") == 1
 
 
 @pytest.mark.parametrize(
