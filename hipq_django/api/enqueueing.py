@@ -82,8 +82,9 @@ def enqueue_new(
     try:
         return _enqueue_new(new, on_conflict, instance)
     except SynchronousOnlyOperation as error:
-        of_task = isinstance(new, BoundJob)
-        raise in_async_code("task.enqueue" if of_task else "hipq_django.enqueue") from error
+        declared = isinstance(new, BoundJob) and get_declared(instance, new.job_type)
+        place = declared.function_name if declared else "hipq_django"
+        raise in_async_code(f"{place}.enqueue") from error
 
 
 FEW = 2
