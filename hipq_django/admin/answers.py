@@ -25,7 +25,7 @@ class AnswerAdmin(AnswerMatching, ReadOnlyAdmin):
     change_form_template = "hipq_django/admin/answer.html"
     change_list_template = "hipq_django/admin/answer_list.html"
     list_display = (
-        "id", "status_badge", "kind", "job_type", "job_key", "to_job", "attempt", "received",
+        "id", "status_badge", "kind", "job_type", "job_key", "to_job", "tries", "received",
     )  # fmt: skip
     list_filter = (AnswerFilter, KindFilter)
     list_defer = ("payload",)
@@ -33,7 +33,7 @@ class AnswerAdmin(AnswerMatching, ReadOnlyAdmin):
     search_help_text = _("A complete job key.")
     fields = (
         "status_badge", "meaning", "kind", "what_is_wrong", "job_type", "job_key", "to_job",
-        "attempt", "part_name", "message", "received", "instance", "content",
+        "tries", "part_name", "message", "received", "instance", "content",
     )  # fmt: skip
 
     def changelist_view(
@@ -71,6 +71,7 @@ class AnswerAdmin(AnswerMatching, ReadOnlyAdmin):
             return NOTHING
         return self.link(Job, answer.job_id, _("job %(id)s") % {"id": answer.job_id})
 
+    tries = column(_("attempt"), lambda self, answer: str(answer.attempt or NOTHING))
     part_name = column(_("part"), lambda self, answer: answer.part or NOTHING)
     received = column(_("received"), lambda self, answer: when(answer.receive_time, self.now))
     message = column(_("message id"), lambda self, answer: or_dash(answer.message_id))

@@ -198,6 +198,15 @@ def test_a_job_links_to_what_it_was_requeued_as(admin_client: Client, declare: D
     assert page_url(job) in html(admin_client, page_url(again))
 
 
+def test_an_answer_that_has_no_job_yet_is_of_no_attempt(admin_client: Client) -> None:
+    answer = AnswerFactory.create(status="early", job=None, attempt=0)
+
+    shown = html(admin_client, list_url(Answer))
+    assert '<td class="field-tries">-</td>' in shown
+    page = html(admin_client, page_url(answer))
+    assert '<div class="readonly">0</div>' not in page
+
+
 def test_lists_say_how_jobs_ended_lately(admin_client: Client) -> None:
     WorkerFactory.create()
     kind = JobTypeFactory.create()
