@@ -14,9 +14,7 @@ from hipq_django.models import Job
 
 TRIES = 5
 """Each further one means that another job took the key and ended in between."""
-_WAY_OUT = (
-    "Use another key, or on_conflict='return' or 'replace' ('replace' waits for no running job)."
-)
+_WAY_OUT = "Use another key, or on_conflict='return', or 'replace' while that job is not running."
 
 Result = TypeVar("Result")
 
