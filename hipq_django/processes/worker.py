@@ -368,7 +368,6 @@ class WorkerProcess(RegisteredProcess):
         self._release(self.pool.take_backlog())
         self.writer.close()
         while self.batch and not (self._puts_back_handlers or self._is_cut_off()):
-            self._standstill.note((len(self.batch), len(self.pool.executing())))
             self._try(self._persist)
         if self._is_cut_off():
             self._report_unwritten()
@@ -391,11 +390,14 @@ class WorkerProcess(RegisteredProcess):
     def _is_cut_off(self) -> bool:
         """Whether nothing executes, and nothing could be written for so long that it is lost.
 
-        The database has been away, or somebody has kept the rows or a table locked.
+        The database has been away, or somebody has kept the rows or a table locked. The end of the
+        last handler is noted before it is asked since when nothing moves: until then nothing could
+        be written, however long it ran.
         """
-        is_idle = not self.pool.executing()
+        executing = len(self.pool.executing())
+        self._standstill.note((len(self.batch), executing))
         seconds = max(self._outage.seconds, self._standstill.seconds)
-        return is_idle and seconds >= self.config.silence_seconds
+        return not executing and seconds >= self.config.silence_seconds
 
     def _report_unwritten(self) -> None:
         """Log the jobs whose results could not be written; others run them again."""

@@ -369,3 +369,22 @@ def test_a_drain_ends_with_the_last_handler(workers: Workers, tmp_path: Path) ->
     assert worker.wait(timeout=60) == 0
     job.refresh_from_db()
     assert (job.outcome, job.attempt) == ("succeeded", 1)
+
+
+def test_a_handler_that_runs_on_for_long_after_sigterm_has_its_result_written(
+    workers: Workers, tmp_path: Path
+) -> None:
+    """Nothing else moves while it runs, which is no sign that nothing can be written."""
+    notes, gate = tmp_path / "notes", tmp_path / "gate"
+    job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)})
+    worker = workers.start("held")
+    eventually(lambda: begun(notes) == 1, "the handler runs")
+
+    worker.terminate()
+    time.sleep(3)  # six beats: after three a result that cannot be written is lost
+    gate.touch()
+
+    assert worker.wait(timeout=60) == 0
+    assert "event=worker_cut_off" not in workers.log.read_text()
+    job.refresh_from_db()
+    assert (job.outcome, job.attempt) == ("succeeded", 1)
