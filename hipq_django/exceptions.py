@@ -120,13 +120,17 @@ class ErrorAnswer(HipqError):  # noqa: N818 - a kind of error in a job's history
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str:
-    """Return the end of a sentence, with its full stop: the nearest known name, or all of them."""
+    """Return the end of a sentence, with its full stop: the nearest known name, or all of them.
+
+    A name that differs in its case alone is near, as is `throttle_limit` in a setting.
+    """
     names = sorted(known)
     if not names:
         return "; none is known."
-    near = get_close_matches(name, names, n=1)
+    by_letters = {each.casefold(): each for each in names}
+    near = get_close_matches(name.casefold(), by_letters, n=1)
     if near:
-        return f", did you mean {near[0]!r}?"
+        return f", did you mean {by_letters[near[0]]!r}?"
     return f"; known are {', '.join(names)}."
 
 

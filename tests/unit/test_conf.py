@@ -158,6 +158,7 @@ WRONG = [
     ("E002", {5: {}}, "HIPQ instance 5: a name consists of lower-case letters"),
     ("E003", {"default": {"QUEUE": {}}}, "unknown option 'QUEUE', did you mean 'QUEUES'?"),
     ("E003", {"default": {5: {}}}, "unknown option 5; known are"),
+    ("E009", queues(throttle_limit=3), "'throttle_limit', did you mean 'THROTTLE_LIMIT'?"),
     ("E004", {"default": {"DATABASE": "othr"}}, "'othr', which DATABASES does not have, did you"),
     ("E004", {"default": {"DATABASE": None}}, "is None, which DATABASES does not have"),
     ("E004", {"default": {"DATABASE": ["default"]}}, "which DATABASES does not have"),
