@@ -11,7 +11,7 @@ from django.urls import NoReverseMatch, reverse
 
 from hipq_django.conf.instances import get_instance
 from hipq_django.domain.parts import UNNAMED, checked_part
-from hipq_django.exceptions import ConfigurationError, ForgedCallbackError
+from hipq_django.exceptions import ConfigurationError, ForgedCallbackError, InvalidJobError
 from hipq_django.models import Job
 
 _SALT = "hipq_django.callback"
@@ -74,9 +74,9 @@ def callback_url(job: Job, *, part: str | None = None, request: HttpRequest | No
     `{"progress": {"percent": 40, "message": "…"}}` and `{"extend": seconds}`. The site's address is
     that of `request`, or else the setting CALLBACK_BASE_URL. Raise `ConfigurationError` if there is
     neither, or if the project's URLs do not include `hipq_django.urls`; raise `InvalidJobError` for
-    an invalid name of a part.
+    an invalid name of a part, and for a job that was never enqueued.
     """
-    instance = job.queue.instance
+    instance = _checked(job).queue.instance
     name = UNNAMED if part is None else checked_part(part)
     token = Token(instance, job.pk, job.attempt, name)
     try:
@@ -95,6 +95,14 @@ def callback_url(job: Job, *, part: str | None = None, request: HttpRequest | No
             "this site, for example 'https://shop.example', or give request=…."
         )
     return base.rstrip("/") + address
+
+
+def _checked(job: Job) -> Job:
+    if not isinstance(job, Job):
+        raise TypeError(f"callback_url: {job!r:.200} is no Job; write callback_url(job).")
+    if job.pk is None:
+        raise InvalidJobError("callback_url: the job was never enqueued.")
+    return job
 
 
 def _signer() -> Signer:

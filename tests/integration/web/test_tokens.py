@@ -324,3 +324,10 @@ def test_a_url_that_cannot_be_made_shows_no_token(job: Job, settings: Settings) 
         hipq.callback_url(job)
 
     assert token_of(job).rpartition(".")[2] not in f"{caught.value}{caught.value.__cause__}"
+
+
+def test_what_is_no_job_that_was_enqueued_has_no_url() -> None:
+    with pytest.raises(TypeError, match=r"^callback_url: 'order-7' is no Job; write callback_url"):
+        hipq.callback_url("order-7")  # type: ignore[arg-type]  # what is tested
+    with pytest.raises(hipq.InvalidJobError, match=r"^callback_url: the job was never enqueued\.$"):
+        hipq.callback_url(Job())
