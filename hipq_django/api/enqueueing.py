@@ -321,6 +321,9 @@ def _insert_keyed(job: Job, using: str) -> None:
 
 def _check_free(job: Job, using: str) -> None:
     for (_, scope, _), holder in holders([job], using).items():
+        if job.origin_id:  # a requeued job has the key of its origin, and no options
+            way_out = "It has to end first, or to be cancelled."
+            raise taken_by(holder, way_out, "requeue: ", scope) from None
         raise taken_by(holder, scope=scope) from None
 
 

@@ -249,6 +249,10 @@ def test_a_key_that_is_in_use_again_is_not_requeued() -> None:
     with transaction.atomic(), pytest.raises(hipq.DuplicateJobKeyError) as caught:
         hipq.requeue(job)
 
+    assert str(caught.value) == (
+        f"requeue: job type 'echo' has a live job with key 'k': job {taken.pk} is initial. "
+        "It has to end first, or to be cancelled."
+    )
     assert caught.value.job == taken
     assert Job.objects.live().get() == taken
 
