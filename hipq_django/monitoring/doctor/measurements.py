@@ -119,7 +119,7 @@ class Measured:
     undecided: int = 0
     """Jobs in error without an owner for a minute: any worker would have taken them."""
     held_back: frozenset[str] = frozenset()
-    """Queues whose first overdue jobs do not start because a throttler says so."""
+    """Queues whose first overdue jobs, unknown types aside, a throttler holds back."""
     inbox: Inbox = Inbox()
     schedules: tuple[ScheduleState, ...] = ()
     unpruned: tuple[str, ...] = ()

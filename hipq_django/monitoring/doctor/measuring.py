@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -42,6 +42,7 @@ def measure(config: InstanceSettings) -> Measured:
     if missing:
         return Measured(config.name, using, missing_migrations=tuple(missing))
     offset, now = clock.measure(using), clock.now(using)
+    unknown = dict(_unknown_types(config))
     vendor = connections[using].vendor
     return Measured(
         instance=config.name,
@@ -49,10 +50,10 @@ def measure(config: InstanceSettings) -> Measured:
         overview=overview.take(config),
         throttler_problems=tuple(problem.msg for problem in rules.throttler_problems()),
         sources=tuple(config.sources),
-        unknown_types=dict(_unknown_types(config)),
+        unknown_types={row.name: waiting for row, waiting in unknown.items()},
         past_deadline=_past_deadline(config, now - PATIENCE),
         undecided=_undecided(config, now - PATIENCE),
-        held_back=frozenset(_held_back(config, now)),
+        held_back=frozenset(_held_back(config, now, unknown)),
         inbox=_inbox(config, now),
         schedules=tuple(_schedules(config, now)),
         unpruned=tuple(_unpruned(config, now - UNPRUNED)),
@@ -70,10 +71,10 @@ def _jobs(config: InstanceSettings) -> Any:
     )
 
 
-def _unknown_types(config: InstanceSettings) -> Iterator[tuple[str, int]]:
+def _unknown_types(config: InstanceSettings) -> Iterator[tuple[JobType, int]]:
     for row in JobType.objects.using(config.database).filter(instance=config.name):
         if find_declared(row.instance, row.name, row.kind) is None:
-            yield row.name, capped_count(_jobs(config).waiting().filter(job_type=row))
+            yield row, capped_count(_jobs(config).waiting().filter(job_type=row))
 
 
 def _past_deadline(config: InstanceSettings, before: datetime) -> int:
@@ -85,14 +86,26 @@ def _undecided(config: InstanceSettings, before: datetime) -> int:
     return capped_count(_jobs(config).in_error().filter(worker=None, update_time__lt=before))
 
 
-def _held_back(config: InstanceSettings, now: datetime) -> Iterator[str]:
+def _held_back(
+    config: InstanceSettings, now: datetime, unknown: Collection[JobType]
+) -> Iterator[str]:
+    """Yield the queues in which no job is overdue but those that nobody can start now.
+
+    Those of unknown types are told of as such. They stay at the head of their queue, and must not
+    hide that others are overdue.
+    """
     for queue in Queue.objects.using(config.database).filter(instance=config.name):
-        if not config.queue(queue.name).throttlers:
-            continue
-        overdue = queue.jobs.using(config.database).due(now - PATIENCE).order_by("rank", "id")
-        first = list(overdue[:LOOKED_AT])
-        if first and all(any(reason.code == "throttler" for reason in explain(j)) for j in first):
-            yield queue.name
+        is_throttled = bool(config.queue(queue.name).throttlers)
+        if is_throttled or unknown:
+            overdue = queue.jobs.using(config.database).due(now - PATIENCE)
+            known = overdue.exclude(job_type__in=unknown).order_by("rank", "id")
+            first = known[: LOOKED_AT if is_throttled else 1]
+            if all(is_throttled and _is_held_back(job) for job in first):
+                yield queue.name
+
+
+def _is_held_back(job: Job) -> bool:
+    return any(reason.code == "throttler" for reason in explain(job))
 
 
 def _inbox(config: InstanceSettings, now: datetime) -> Inbox:

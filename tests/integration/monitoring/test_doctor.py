@@ -210,6 +210,18 @@ def test_jobs_of_a_type_without_code() -> None:
     assert found() == {"unknown_type": "job type nobody"}
 
 
+def test_jobs_without_code_are_not_overdue_and_do_not_hide_that_others_are() -> None:
+    """More workers, as for others, would not help them."""
+    WorkerFactory.create()
+    for _ in range(3):
+        hipq.enqueue("nobody", queue="q", scheduled_run_time=long_ago(hours=1))
+    assert found() == {"unknown_type": "job type nobody"}
+
+    hipq.enqueue("echo", queue="q", scheduled_run_time=long_ago(minutes=2))
+
+    assert found() == {"unknown_type": "job type nobody", "overdue": "queue q"}
+
+
 def test_time_outs_and_errors_that_nobody_works_off() -> None:
     WorkerFactory.create()
     JobFactory.create(state="running", job_type__name="ask", deadline=long_ago(minutes=2))
