@@ -65,8 +65,12 @@ class InstanceCommand(BaseCommand):
 
 def given_moment(verb: str, option: str, text: str | None) -> datetime:
     """Return the moment of an option; raise `CommandError` if it is none, or has no zone."""
+    if text is None:
+        raise CommandError(
+            f"{verb}: give {option}, a moment with its zone, such as 2026-11-22T00:00Z."
+        )
     try:
-        moment = parse_datetime(text or "")
+        moment = parse_datetime(text)
     except ValueError:
         moment = None
     if moment is None or moment.utcoffset() is None:

@@ -98,7 +98,7 @@ def test_a_batch_is_cancelled() -> None:
         (("cancel_batch", 7), "has no batch 7"),
         (("cancel_batch", "import"), "'import': give the id of a batch"),
         (("cancel_batch", "9" * 5_000), "give the id of a batch"),
-        (("reschedule", 7), "--at None: give a moment with its zone"),
+        (("reschedule", 7), "^reschedule: give --at, a moment with its zone, such as "),
         (("reschedule", 7, "--at", "2026-11-22"), "--at '2026-11-22': give a moment"),
         (("reprioritize", 7), "say which priority"),
         (("delete", 7), "invalid choice: 'delete'"),

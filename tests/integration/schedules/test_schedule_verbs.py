@@ -401,6 +401,7 @@ def test_the_command_does_what_the_verbs_do(now: time_machine.Traveller) -> None
         (("next", "s", "--count", "0"), "next: --count 0: give a whole number from 1 to 1,000."),
         (("next", "s", "--count", "-1"), "next: --count -1: give"),
         (("next", "s", "--count", str(10**30)), "give a whole number from 1 to 1,000."),
+        (("backfill", "s"), "backfill: give start, a moment with its zone, such as 2026"),
         (("backfill", "s", "today", "now"), "start 'today': give a moment with its zone"),
         (("backfill", "s", "2025-01-06T09:00", "2025-01-06T11:00Z"), "give a moment with its zone"),
     ],
