@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
 from itertools import count
+from math import inf
 from typing import Any
 
 import pytest
@@ -138,8 +139,10 @@ def test_the_sweep_for_what_a_crash_has_left(runs: Counter[str], error: type[Exc
 def test_new_ranks(
     runs: Counter[str], error: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reranking, "SETTLE", timedelta())
-    monkeypatch.setattr(reranking, "COME_BACK", timedelta())
+    at_once = timedelta(seconds=-1)  # also after a new measurement of the database's clock
+    monkeypatch.setattr(reranking, "SETTLE", at_once)
+    monkeypatch.setattr(reranking, "COME_BACK", at_once)
+    monkeypatch.setattr(reranking, "SLICE_SECONDS", inf)
     monkeypatch.setattr(reranking, "BATCH", 2)
     config = get_instance()
 

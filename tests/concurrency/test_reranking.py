@@ -37,7 +37,7 @@ def test_ranking_waits_for_no_row_and_passes_none_over(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reranking, "BATCH", 2)
-    monkeypatch.setattr(reranking, "COME_BACK", timedelta())
+    monkeypatch.setattr(reranking, "COME_BACK", timedelta(seconds=-1))
     monkeypatch.setattr(reranking, "SLICE_SECONDS", 0.0)
     jobs = [hipq.enqueue("echo", n) for n in range(5)]
     queue = change_order()
