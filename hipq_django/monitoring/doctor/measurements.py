@@ -119,7 +119,7 @@ class Measured:
     undecided: int = 0
     """Jobs in error without an owner for a minute: any worker would have taken them."""
     held_back: frozenset[str] = frozenset()
-    """Queues whose first overdue jobs, unknown types aside, a throttler holds back."""
+    """Queues in which no overdue job could start: its type is unknown, or a throttler blocks it."""
     inbox: Inbox = Inbox()
     schedules: tuple[ScheduleState, ...] = ()
     unpruned: tuple[str, ...] = ()
