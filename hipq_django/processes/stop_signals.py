@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from math import inf
 from select import select
 from typing import Any
 
@@ -67,27 +68,41 @@ def end_at_the_second(drain_seconds: float | None) -> None:
 
 
 def _listen(reader: int, drain_seconds: float | None) -> None:
-    stops = 0
+    stops, ends = 0, inf
     while stops < 2:
-        is_told, _, _ = select([reader], [], [], drain_seconds if stops else None)
+        seconds = ends - time.monotonic()  # other signals come too, and must not prolong it
+        is_told, _, _ = select([reader], [], [], None if seconds == inf else max(0.0, seconds))
         if not is_told:
             break
         stops += sum(number in STOP_SIGNALS for number in os.read(reader, 64))
+        if stops and ends == inf:
+            note_told(drain_seconds)
+            ends = inf if drain_seconds is None else time.monotonic() + drain_seconds
     end_in_any_case()
+
+
+@cache
+def note_told(drain_seconds: float | None) -> None:
+    """Log once that this process was told to stop, also if a pass hangs that hears of nothing."""
+    bound = "" if drain_seconds is None else f", for {drain_seconds:g} s at most"
+    sentence = f"it finishes what is running{bound}; a second signal ends it at once"
+    _log_apart(events.info, "told_to_stop", sentence)
 
 
 def end_in_any_case() -> None:
     """End the process if it has not ended a few seconds from now."""
     time.sleep(LAST_RESORT_SECONDS)
-    last_words = threading.Thread(
-        target=events.critical,
-        args=["killed_itself", "it was told to stop at once, and did not"],
-        kwargs={"pid": os.getpid()},
-        daemon=True,
-    )
-    last_words.start()
-    last_words.join(1.0)  # a thread that hangs may hold the lock of the log
+    _log_apart(events.critical, "killed_itself", "it was told to stop at once, and did not")
     os._exit(1)
+
+
+def _log_apart(log: Callable[..., None], event: str, sentence: str) -> None:
+    """Log in a thread of its own: one that hangs may hold the lock of the log."""
+    speaking = threading.Thread(
+        target=log, args=[event, sentence], kwargs={"pid": os.getpid()}, daemon=True
+    )
+    speaking.start()
+    speaking.join(1.0)
 
 
 def leave() -> None:

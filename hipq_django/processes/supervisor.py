@@ -25,6 +25,7 @@ from hipq_django.processes.stop_signals import (
     end_in_any_case,
     held_back,
     leave,
+    note_told,
     on_stop_signals,
     take_held_back,
 )
@@ -90,6 +91,7 @@ class _Orders:
             while self._stops < 2 and self._supervisor.poll(self._patience):
                 self._stops = self._supervisor.recv()
                 self._stop(self._stops)
+                note_told(self._drain_seconds)
             end_in_any_case()
 
     @property

@@ -120,21 +120,16 @@ def test_a_worker_ends_while_a_throttler_hangs(workers: Workers, tmp_path: Path)
 
 
 def test_a_throttler_that_cannot_be_interrupted_is_named_and_holds_only_its_worker(
-    workers: Workers, tmp_path: Path
+    workers: Workers,
 ) -> None:
     use_throttler(workers, "never_return")
     job = hipq.enqueue("quick", {"number": 1}, queue="slow")
-    hanging = workers.start("slow", "chaos")
+    workers.start("slow", "chaos")
     eventually(lambda: "event=pass_hangs" in workers.log.read_text(), "the log names it")
     eventually(lambda: "pass" in troubles(), "the worker's row says so")
     reason = troubles()["pass"]["reason"]
     workers.start("chaos")
-    assert ran("chaos")
-    hanging.terminate()
-    eventually(lambda: workers.log.read_text().count("event=worker_started") == 2, "both ran")
-    hanging.terminate()
 
-    assert hanging.wait(DEADLINE_SECONDS) == 1
     assert ran("chaos")
     log = workers.log.read_text()
     [said] = re.findall("event=pass_hangs .*", log)
@@ -142,3 +137,25 @@ def test_a_throttler_that_cannot_be_interrupted_is_named_and_holds_only_its_work
     assert "queue slow, never_return in " in reason
     assert "event=database_silent" not in log
     assert not Job.objects.get(pk=job.pk).is_final
+
+
+@pytest.mark.parametrize("options", [[], ["--drain-seconds", "3"]], ids=["told again", "bounded"])
+def test_its_worker_ends_at_the_second_signal_or_at_the_end_of_its_bound(
+    workers: Workers, options: list[str]
+) -> None:
+    """The signals that shall interrupt it, which come again and again, count for neither."""
+    use_throttler(workers, "never_return")
+    hipq.enqueue("quick", {"number": 1}, queue="slow")
+    hanging = workers.start("slow", "chaos", *options)
+    eventually(lambda: "event=pass_hangs" in workers.log.read_text(), "it hangs")
+    assert "event=told_to_stop" not in workers.log.read_text()
+
+    hanging.terminate()
+    eventually(lambda: "event=told_to_stop" in workers.log.read_text(), "it says what helps")
+    if not options:
+        hanging.terminate()
+
+    assert hanging.wait(DEADLINE_SECONDS) == 1
+    assert "event=killed_itself" in workers.log.read_text()
+    workers.start("chaos")
+    assert ran("chaos")
