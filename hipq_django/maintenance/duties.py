@@ -67,13 +67,16 @@ class Duties:
         A duty that moved something may have more to do, and is soon due again. In a busy worker
         the others may wait a little for an idle moment.
         """
-        total = 0
+        total, now = 0, time.monotonic()
         try:
             for duty in self._duties:
+                if now < duty.due and not all_of_it:  # as nearly always
+                    continue
                 patience = WAIT_SECONDS if waits and not duty.has_more else 0.0
-                if all_of_it or time.monotonic() >= duty.due + patience:
+                if all_of_it or now >= duty.due + patience:
                     self.doing = duty.name
                     total += self._do(duty)
+                    now = time.monotonic()
         finally:
             self.doing = ""
         return total

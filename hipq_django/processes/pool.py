@@ -155,12 +155,12 @@ class ThreadPool:
     def _run(self, number: int) -> None:
         try:
             own = self._connections[number] = connections.all()
-            while (claim := self._next()) is not None:
+            while (claim := self._next(own)) is not None:
                 self._work_on(claim, number, own)
         finally:
             connections.close_all()
 
-    def _next(self) -> Claim | None:
+    def _next(self, own: Sequence[BaseDatabaseWrapper]) -> Claim | None:
         while True:
             try:
                 return self._backlog.popleft()
@@ -173,13 +173,16 @@ class ThreadPool:
                     # One wakes the next: woken together they would wait for each other.
                     if len(self._backlog) > 1:
                         self._work.notify()
+                with suppress(Exception):  # closed they are in any case
+                    close_old(own)  # some may have grown too old meanwhile
 
     def _work_on(self, claim: Claim, number: int, own: Sequence[BaseDatabaseWrapper]) -> None:
         """Execute a claim and deliver its result; whatever the handler does, the thread goes on."""
         began = claim.started_at = steady()
         self._current[number] = claim
         try:
-            if hindrance := self._hindrance(claim, own):
+            # Nearly always it is fresh.
+            if not claim.is_fresh and (hindrance := self._hindrance(claim)):
                 result: Result = Released(claim, hindrance)
             else:
                 result = execute(claim)
@@ -192,15 +195,12 @@ class ThreadPool:
         self._deliver(result)
         del result  # its exception knows this frame, and would keep it in a circle
 
-    def _hindrance(self, claim: Claim, own: Sequence[BaseDatabaseWrapper]) -> str:
-        """Return why a claim does not start; '' if it starts in time and holds.
+    def _hindrance(self, claim: Claim) -> str:
+        """Return why a claim that is not fresh does not start; '' if it starts in time and holds.
 
         If that cannot be asked, for example in an outage, the job has not failed: it has not begun.
         """
         try:
-            close_old(own)
-            if claim.is_fresh:  # as nearly always
-                return ""
             claim.started_at = 0.0  # it is a reservation for as long as asking takes
             if steady() > claim.start_by or not self._confirm(claim):
                 return TOO_LATE

@@ -52,7 +52,7 @@ from hipq_django.scheduler.context import (
 )
 from hipq_django.scheduler.current_batch import Lease
 from hipq_django.scheduler.persisting import forget_written, persist
-from hipq_django.transitions.values import Claim, Persisted, is_plain_success
+from hipq_django.transitions.values import Claim, Persisted, Succeeded
 
 MAX_PAGES = 4
 """How many pages of jobs that are held back one pass reads; the next one goes on behind them."""
@@ -87,6 +87,7 @@ class Admission:
         queue: Queue,
         *,
         lease: Lease | None = None,
+        done: Sequence[Succeeded] = (),
         resume_after: tuple[int, int] | None = None,
     ) -> None:
         self.context = context
@@ -96,8 +97,8 @@ class Admission:
         # Queries of one page run while the next page is read.
         self.places = max(self.slots, min(self.slots + context.runner.prefetch_slots(), PAGE_SIZE))
         self.lease = lease
-        self.done = [r for r in lease.results if is_plain_success(r)] if lease else []
-        """Results of jobs that succeeded in the queue, to be written with the claim."""
+        self.done = done
+        """Leased results of jobs that succeeded in the queue, to be written with the claim."""
         self.resume_after = resume_after
         """Where the last pass ended that found only jobs that are held back."""
         self.now, self.began = clock.now(self.using), steady()
@@ -159,7 +160,8 @@ class Admission:
     def _forget_written(self, persisted: Persisted) -> None:
         if self.lease and self.done:
             forget_written(self.lease, persisted)
-            self.done = [result for result in self.done if result in self.lease]
+            left = self.lease.results  # nearly always none
+            self.done = [result for result in self.done if result in self.lease] if left else []
 
     def _confirmed(self, admitted: Admitted) -> Admitted:
         """Where starts are counted, let the claims, which are committed, start in time or not."""

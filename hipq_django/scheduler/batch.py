@@ -57,6 +57,7 @@ from hipq_django.transitions.values import (
     Claim,
     Released,
     Result,
+    Succeeded,
     is_plain_success,
     snapshot,
 )
@@ -145,23 +146,24 @@ class BatchScheduler(SchedulerContext):
 
         It is enough if the last probe is recent: then no other queue has waited for long.
         """
-        done = self.batch.queues_with_results() if self.full_queues else set[int]()
-        # The queue's row of the last probe; the one in the claim is as old as the claim.
-        rows = (self.rotation.queues.get(pk) for pk in done & self.full_queues)
-        queue = next(filter(None, rows), None)
-        if queue is None:
+        full = self.full_queues and self.full_queues & self.rotation.queues.keys()
+        pk = self.batch.queue_with_results(full) if full else None
+        if pk is None:
             return False
-        with self.batch.lease_of(queue.pk) as lease:
-            was_refilled = self._refill(queue, lease)
+        with self.batch.lease_of(pk) as lease:
+            # The queue's row of the last probe; the one in the claim is as old as the claim.
+            was_refilled = self._refill(self.rotation.queues[pk], lease)
         return was_refilled and self.pacer.defer_probe(time.monotonic())
 
     def _refill(self, queue: Queue, lease: Lease) -> bool:
         self.doing = "refill", [queue]
         before = len(lease.results)
-        rest = [result for result in lease.results if not is_plain_success(result)]
-        persist_leased(lease, rest, self.worker)
+        done = [result for result in lease.results if is_plain_success(result)]
+        if len(done) < before:
+            rest = [result for result in lease.results if not is_plain_success(result)]
+            persist_leased(lease, rest, self.worker)
         try:
-            self.start_jobs(self._admit(queue, lease).claims)
+            self.start_jobs(self._admit(queue, lease, done).claims)
             # What was left, for example because its row is locked.
             persist_leased(lease, lease.results, self.worker)
         except Exception as error:
@@ -342,10 +344,13 @@ class BatchScheduler(SchedulerContext):
                 has_more, places = admitted.has_more, places - len(admitted.claims)
                 yield admitted.claims
 
-    def _admit(self, queue: Queue, lease: Lease | None = None) -> Admitted:
-        """Admit to one queue, and note the outcome."""
+    def _admit(
+        self, queue: Queue, lease: Lease | None = None, done: Sequence[Succeeded] = ()
+    ) -> Admitted:
+        """Admit to one queue, and note the outcome; first write the leased successes `done`."""
         resume_after = self.resume_after.pop(queue.pk, None)
-        admitted = Admission(self, queue, lease=lease, resume_after=resume_after).claim()
+        admission = Admission(self, queue, lease=lease, done=done, resume_after=resume_after)
+        admitted = admission.claim()
         self.moved += admitted.moved
         if admitted.is_contended or self.locked_queues:
             self._note_lock(queue, is_locked=admitted.is_contended)

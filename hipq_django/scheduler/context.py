@@ -210,9 +210,10 @@ def handler_claims(context: SchedulerContext, jobs: Sequence[Job], sent: float) 
 
 def request_claims(jobs: Iterable[Job], known_at: float) -> list[Claim]:
     """Return the claims of jobs without an answer: their handlers are to run."""
+    request = Phase.REQUEST  # looked up once, not for each job
     return [
         Claim(
-            job.id, job.attempt, Phase.REQUEST, job, snapshot(job), None, None,
+            job.id, job.attempt, request, job, snapshot(job), None, None,
             known_at, inf, 0.0, not job.prefetched,
         )
         for job in jobs

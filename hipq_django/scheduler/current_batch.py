@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Self
 
 from hipq_django import events
@@ -59,8 +59,10 @@ class Lease:
 
     def forget(self, results: Iterable[Result]) -> None:
         """Drop results that are committed, or were not this worker's to write."""
-        written = [self._left.pop(id(result.claim)) for result in results]
-        self._batch.forget(written)
+        claims = [result.claim for result in results]
+        for key in map(id, claims):
+            del self._left[key]
+        self._batch.forget(claims)
 
     def waited(self, result: Result) -> float:
         """Return for how many seconds writing the result has been tried."""
@@ -83,6 +85,8 @@ class CurrentBatch:
         self._stuck = StuckResults(patience_seconds)
         self._claims: dict[int, Claim] = {}
         """By identity: an attempt may have two claims, for its handler and for its decision."""
+        self._without_result: dict[int, Claim] = {}
+        """Those of them that have no result yet. Who takes a claim out may add its result."""
         self._results: deque[Result] = deque()
         self._deferred: list[tuple[float, Result]] = []
         self._first_result = 0.0
@@ -91,8 +95,6 @@ class CurrentBatch:
         self._writer_is_closed = False
         self._patience_seconds = patience_seconds
         self._given_to_writer = 0.0
-        self.unfinished = 0
-        """How many claims have no result yet."""
 
     def __len__(self) -> int:
         return len(self._claims)
@@ -111,9 +113,14 @@ class CurrentBatch:
         return {(claim.id, claim.attempt) for claim in self}
 
     @property
+    def unfinished(self) -> int:
+        """How many claims have no result yet."""
+        return len(self._without_result)
+
+    @property
     def unwritten(self) -> int:
         """How many results are not committed yet, including those that are being written."""
-        return len(self._claims) - self.unfinished
+        return len(self._claims) - len(self._without_result)
 
     @property
     def room(self) -> int:
@@ -132,27 +139,25 @@ class CurrentBatch:
 
     def add(self, claims: Iterable[Claim]) -> None:
         """Add committed claims."""
-        added = list(claims)
+        added = {id(claim): claim for claim in claims}
         with self._lock:
-            self._claims.update(zip(map(id, added), added, strict=True))
-            self.unfinished += len(added)
+            self._claims |= added
+            self._without_result |= added
 
     def deliver(self, result: Result) -> bool:
         """Add the result of a claim, unless it has one; return whether to call a writer.
 
         A writer is called if many results wait and none was called yet: a call takes as long as a
         small handler. A claim has two results if its handler ends while a worker that stops puts
-        its job back: only the first one counts.
+        its job back: only the first one counts. This takes no lock, because it is done for each
+        job; each of its steps is atomic.
         """
-        with self._lock:
-            if result.claim.has_result:
-                return False
-            result.claim.has_result = True
-            if not self._results:
-                self._first_result = steady()
-            self._results.append(result)
-            self.unfinished -= 1
-            return len(self._results) >= FLUSH_RESULTS and not self._is_writers
+        if self._without_result.pop(id(result.claim), None) is None:
+            return False
+        if not self._results:
+            self._first_result = steady()
+        self._results.append(result)
+        return len(self._results) >= FLUSH_RESULTS and not self._is_writers
 
     # Who writes the results
 
@@ -201,10 +206,11 @@ class CurrentBatch:
         """Leave no results to the writer any more, from now on."""
         self._writer_is_closed = True
 
-    def queues_with_results(self) -> set[int]:
-        """Return the ids of the queues that have results to be written."""
-        with self._lock:
-            return {result.claim.snapshot.queue.id for result in self._results}
+    def queue_with_results(self, ids: Container[int]) -> int | None:
+        """Return the id of one of these queues that has results to be written, if there is one."""
+        waiting = tuple(self._results)  # a copy: threads add some meanwhile
+        queues = (result.claim.snapshot.queue.id for result in waiting)
+        return next((pk for pk in queues if pk in ids), None)
 
     @property
     def _is_writers(self) -> bool:
@@ -225,12 +231,11 @@ class CurrentBatch:
 
     # What a lease does
 
-    def forget(self, results: Iterable[Result]) -> None:
+    def forget(self, claims: Sequence[Claim]) -> None:
         """Forget claims whose results are committed, or whose jobs another worker owns."""
-        claims = [result.claim for result in results]
         with self._lock:
-            for claim in claims:
-                self._claims.pop(id(claim), None)
+            for key in map(id, claims):
+                self._claims.pop(key, None)
             self._stuck.end(claims)
 
     def defer(self, results: Iterable[Result]) -> None:
@@ -268,8 +273,8 @@ class CurrentBatch:
         dropped = list(claims)
         with self._lock:
             for claim in dropped:
-                if self._claims.pop(id(claim), None) is not None:
-                    self.unfinished -= 1
+                self._without_result.pop(id(claim), None)
+                self._claims.pop(id(claim), None)
 
 
 class StuckResults:

@@ -86,6 +86,9 @@ CHANGEABLE: dict[str, Callable[[Any], Any]] = {
 """The fields that a retry handler may change, and their rules."""
 
 
+_REQUEST, _RESPONSE, _DECISION = Phase.REQUEST, Phase.RESPONSE, Phase.DECISION
+"""Asked for each job: the members of an enum are found slowly."""
+
 OWN_CODE = str(Path(__file__).parent.parent)
 
 MAX_CAUSES = 20
@@ -107,7 +110,7 @@ def execute(claim: Claim) -> Result:
     if declared is None:
         return Snoozed(claim, 60, f"no code for job type {job_type.name!r} in this worker")
     try:
-        if claim.phase is Phase.DECISION:
+        if claim.phase is _DECISION:
             return _decide(claim, declared)
         return _returned(claim, declared, _call(declared, claim))
     except KeyboardInterrupt:
@@ -163,13 +166,13 @@ def left_open(claim: Claim, aliases: Sequence[str]) -> Result:
 
 
 def _call(declared: Declaration, claim: Claim) -> Any:
-    if claim.phase is Phase.RESPONSE and declared.response_handler is None:
+    if claim.phase is _RESPONSE and declared.response_handler is None:
         return claim.response
     running = RUNNING.set(claim.job)
     try:
         if companions and (companion := companion_of(claim)) is not None:
             return companion.call(claim)
-        if claim.phase is Phase.REQUEST:
+        if claim.phase is _REQUEST:
             return _await(declared.handler(claim.job))
         assert declared.response_handler is not None  # noqa: S101 - for type checkers
         return _await(declared.response_handler(claim.job, claim.response))

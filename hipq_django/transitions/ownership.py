@@ -58,10 +58,12 @@ def mark_claimed(jobs: Sequence[Job], worker: Worker, now: datetime, room: int) 
     """Bring the copies of claimed jobs up to date."""
     own = {"worker_id": worker.pk, "last_worker_id": worker.pk, "update_time": now}
     values = {**CLAIMED, **own}
+    deadlines = {timeout: now + timedelta(seconds=timeout) for timeout in {j.timeout for j in jobs}}
+    if len(deadlines) == 1:  # as nearly always
+        [values["deadline"]] = deadlines.values()
     write_claim(jobs[:room], {**values, "prefetched": False}, worker)
     write_claim(jobs[room:], {**values, "prefetched": True}, worker)
-    deadlines = {timeout: now + timedelta(seconds=timeout) for timeout in {j.timeout for j in jobs}}
-    for job in jobs:
+    for job in jobs if len(deadlines) > 1 else ():
         job.deadline = deadlines[job.timeout]
 
 

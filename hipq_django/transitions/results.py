@@ -108,7 +108,8 @@ def _finish(batch: _Batch, worker: Worker, now: datetime) -> set[int]:
 
 
 def _finished(results: Iterable[Succeeded]) -> list[Finished]:
-    return [(r.claim.id, r.claim.attempt, r.value, r.claim.phase is Phase.REQUEST) for r in results]
+    request = Phase.REQUEST  # looking up a member takes longer than all the rest
+    return [(r.claim.id, r.claim.attempt, r.value, r.claim.phase is request) for r in results]
 
 
 def _announce_succeeded(

@@ -90,7 +90,6 @@ class Claim:
     """Whether the start is written, so that it is no reservation any more."""
     extra: Any = field(default=None, repr=False)
     """What a companion has beside the job; its results are written by the companion."""
-    has_result: bool = False
 
     @property
     def fields(self) -> dict[str, Any]:
