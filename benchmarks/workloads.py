@@ -436,13 +436,13 @@ WORKLOADS = (
         "W1, W3 and W8 of one worker, with the app of flows installed and without it, in turns.",
         "beside_flows",
         {
-            "turns": 5,
+            "turns": 8,
             "enqueue": {"jobs": 2_000, "warm_up": 200},
-            "drain": {"jobs": 20_000, "workers": 1},
-            "throttled": {"jobs": 10_000, "workers": (1,)},
+            "drain": {"jobs": 60_000, "workers": 1},
+            "throttled": {"jobs": 20_000, "workers": (1,)},
         },
         {
-            "turns": 1,
+            "turns": 2,
             "enqueue": {"jobs": 100, "warm_up": 10},
             "drain": {"jobs": 2_000, "workers": 1},
             "throttled": {"jobs": 500, "workers": (1,)},
