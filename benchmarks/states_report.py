@@ -31,15 +31,17 @@ NOT_JUDGED = {
     "p99_ms": "has a target of its own",
 }
 """Figures that are shown without the bound, and why."""
+TURNS = {"W1": 4, "W5": 2}
+"""How often a round runs a workload that is short, and varies much from run to run."""
 PAGE = """# $now beside $before
 
 Measured on $date by `python -m benchmarks.states $before`.$quick
 
 Before: $before, “$before_subject”. Now: $now, “$now_subject”.
 
-Both ran $times, in turn, each with its own runner and its own code, in databases of the same
-server; what was first in one round was second in the next. Figures are medians. The ratio is the
-median of the rounds' ratios: above 1 this state is the better one, and below $bound it has lost
+Both ran $times ($often), in turn, each with its own runner and its own code, in databases of the
+same server; what was first in one turn was second in the next. Figures are medians. The ratio is
+the median of the rounds' ratios: above 1 this state is the better one, and below $bound it has lost
 speed. In brackets are the bounds between which it lies with 95 % certainty by these rounds.
 
 $table
@@ -70,11 +72,13 @@ class Change:
 
 
 def runs_of(workloads: Sequence[Workload], rounds: int) -> Iterator[tuple[int, Workload, str]]:
-    """Return the runs in their order; what is first in one round is second in the next."""
+    """Return the runs in their order, with their numbers; who is first is second the next time."""
     for number in range(rounds):
         for workload in workloads:
-            for state in (BEFORE, NOW) if number % 2 == 0 else (NOW, BEFORE):
-                yield number, workload, state
+            turns = TURNS.get(workload.id, 1)
+            for turn in range(number * turns, (number + 1) * turns):
+                for state in (BEFORE, NOW) if turn % 2 == 0 else (NOW, BEFORE):
+                    yield turn, workload, state
 
 
 def lacking(workload: Workload, known: Known) -> str:
@@ -143,6 +147,7 @@ def page(found: Results) -> str:
         if found.quick
         else "",
         times="once" if found.rounds == 1 else f"{found.rounds} times",
+        often=", ".join(f"{name} {turns} times as often" for name, turns in TURNS.items()),
         bound=BOUND,
         table=_table(found),
         troubles=_bullets(_troubles(found)) or "Everything was measured.",

@@ -104,11 +104,16 @@ class _IdsIn(Lookup):
         if not self.rhs:
             raise EmptyResultSet  # then Django asks nothing
         column, params = self.process_lhs(compiler, connection)
-        ids = ",".join(map(str, self.rhs))
+        params = (*params, ids_as_parameter(self.rhs, connection.vendor))
         if connection.vendor == "postgresql":
-            return f"{column} = ANY(%s::bigint[])", (*params, f"{{{ids}}}")
-        sql = f"{column} IN (SELECT value FROM json_each(%s))"  # noqa: S608 - a name of a column
-        return sql, (*params, f"[{ids}]")
+            return f"{column} = ANY(%s::bigint[])", params
+        return f"{column} IN (SELECT value FROM json_each(%s))", params  # noqa: S608 - a column
+
+
+def ids_as_parameter(ids: Iterable[int], vendor: str) -> str:
+    """Return ids as one parameter: an array, or a document."""
+    text = ",".join(map(str, ids))
+    return f"{{{text}}}" if vendor == "postgresql" else f"[{text}]"
 
 
 def ids_in(column: str, ids: Iterable[int]) -> Lookup[Any]:

@@ -9,11 +9,13 @@ left.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 from hipq_django import events, transitions
 from hipq_django.answers.cancelling import cancel_locked
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
+from hipq_django.database.built_once import built_once
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.dependencies.needs import dependents_of, verdicts
@@ -46,7 +48,12 @@ def unhold_after(ids: Collection[int], using: str) -> bool:
 
 def has_links(using: str) -> bool:
     """Return whether anything waits for anything, or did until it was pruned."""
-    return bool(Link.objects.using(using).exists())
+    return bool(_first_link(using))
+
+
+@built_once
+def _first_link(using: str) -> Any:
+    return Link.objects.using(using).order_by().values_list("pk", flat=True)[:1]
 
 
 def unhold_or_cancel(held: Sequence[int], using: str) -> int:

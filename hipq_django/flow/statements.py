@@ -9,47 +9,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import cache, wraps
+from functools import cache
 from typing import Any, NamedTuple
 
 from django.db import connections
-from django.db.models import DateTimeField, JSONField, QuerySet
+from django.db.models import DateTimeField, JSONField
 
+from hipq_django.database.lookups import ids_as_parameter
 from hipq_django.domain.serialization import encode_json
 from hipq_django.domain.states import Outcome, State
 from hipq_django.engines.dialects import POSTGRESQL
-from hipq_django.engines.sql import array
 from hipq_django.flow.models import Node
-from hipq_django.models.base import AnyRow
-
-
-def built_once(
-    build: Callable[[Sequence[int], str], QuerySet[AnyRow]],
-) -> Callable[[Iterable[int], str], list[AnyRow]]:
-    """Let the ORM build the text of a query once for each database, and fetch its rows by that.
-
-    `build(ids, using)` returns the query. Its last parameter are the ids, see `ids_in`.
-    """
-
-    @wraps(build)
-    def fetch(ids: Iterable[int], using: str) -> list[AnyRow]:
-        wanted = sorted(set(ids))
-        if not wanted:
-            return []
-        key = (build, using)
-        if key not in built:
-            rows = build(wanted, using)
-            sql, (*others, _) = rows.query.get_compiler(using).as_sql()
-            built[key] = rows.model, sql, others
-        model, sql, others = built[key]
-        params = [*others, _list(wanted, using)]
-        return list(model._default_manager.using(using).raw(sql, params))
-
-    return fetch
-
-
-built: dict[tuple[Callable[..., Any], str], tuple[Any, str, list[Any]]] = {}
-"""Model, text and first parameters of the queries that were built, by database."""
 
 
 class UnreadMessage(NamedTuple):
@@ -102,8 +72,7 @@ def _text_for(using: str, postgresql: str, sqlite: str) -> str:
 
 
 def _list(ids: Iterable[int], using: str) -> str:
-    """Return ids as one parameter: an array, or a document."""
-    return array(ids) if _is_postgresql(using) else json.dumps(list(ids))
+    return ids_as_parameter(ids, connections[using].vendor)
 
 
 def _among(ids: Iterable[int], using: str) -> tuple[str, str]:

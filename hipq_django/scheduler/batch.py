@@ -72,6 +72,9 @@ MAX_QUEUES_PER_CLAIM = 50
 class BatchScheduler(SchedulerContext):
     """One worker's scheduler over the queues that its row says."""
 
+    known_plain: Sequence[QueueWork] | None = None
+    """The plain queues among those of the last probe; None until somebody asks."""
+
     def __init__(self, worker: Worker, runner: JobRunner) -> None:
         super().__init__(worker, runner)
         self.config = get_instance(worker.instance)
@@ -229,7 +232,7 @@ class BatchScheduler(SchedulerContext):
             work.queue.low_water_mark = work.queue.low_water_mark_at(work.first_rank, now)
         if self.locked_queues:
             self.locked_queues.keep({work.queue.pk for work in found if has_startable(work)})
-        due = self.rotation.after_probe(found)
+        due, self.known_plain = self.rotation.after_probe(found), None
         self.pacer.record(began, time.monotonic(), full_scan=full_scan, has_found=bool(due))
         return due
 
@@ -323,9 +326,13 @@ class BatchScheduler(SchedulerContext):
         """
         if not (self.batch or self.rotation.left_more):
             return []
+        if self.known_plain is None:
+            works = map(with_jobs, self.rotation.queues.values())
+            self.known_plain = [work for work in works if self._is_plain(work)]
+        if len(self.known_plain) > MAX_QUEUES_PER_CLAIM:
+            return []
         asked = {work.queue.pk for work in plain}
-        others = [with_jobs(q) for pk, q in self.rotation.queues.items() if pk not in asked]
-        others = [work for work in others if self._is_plain(work)]
+        others = [work for work in self.known_plain if work.queue.pk not in asked]
         return others if len(asked) + len(others) <= MAX_QUEUES_PER_CLAIM else []
 
     def _claim(self, work: QueueWork) -> Iterator[list[Claim]]:

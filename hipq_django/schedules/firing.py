@@ -15,7 +15,7 @@ from math import inf
 from typing import Any
 
 from django.db import Error, transaction
-from django.db.models import Prefetch, Q
+from django.db.models import Q, QuerySet
 
 from hipq_django import events
 from hipq_django.answers.cancelling import cancel_locked
@@ -24,8 +24,10 @@ from hipq_django.api.enqueueing import announce_new
 from hipq_django.api.keys import holders, places_of, under_key
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
+from hipq_django.database.built_once import built_once
 from hipq_django.database.errors import in_one_line, is_outage
 from hipq_django.database.locks import locked
+from hipq_django.database.lookups import ids_in
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.dependencies.following import store
 from hipq_django.domain.drafts import BoundJob, NewJob
@@ -33,7 +35,7 @@ from hipq_django.domain.schedules import jitter_of, plan
 from hipq_django.domain.states import NONE
 from hipq_django.engines import engine_for
 from hipq_django.job_types.registry import get_declared
-from hipq_django.models import Job, JobType, Link, Schedule, ScheduleRun
+from hipq_django.models import Job, JobType, Link, Queue, Schedule, ScheduleRun
 from hipq_django.schedules.changing import run_of
 
 PAGE = 200
@@ -80,27 +82,53 @@ class Firing:
         return fired
 
     def _next_time(self, now: datetime) -> datetime | None:
-        first: datetime | None = (
-            _armed(self._config, now).order_by("next_time").values_list("next_time", flat=True)
-        ).first()
-        return first
+        config = self._config
+        return next(iter(_next_times(config.name, now - TRY_AGAIN, config.database)), None)
 
 
-def _armed(config: InstanceSettings, now: datetime) -> Any:
-    """Return the schedules that are fired when they are due; one with a problem once a minute."""
-    rows = Schedule.objects.using(config.database).filter(instance=config.name)
+def _armed(instance: str, again: datetime, using: str) -> QuerySet[Schedule]:
+    """Return the schedules that are fired when they are due, the first ones first.
+
+    One with a problem is one of them if that was found before the moment `again`.
+    """
+    rows = Schedule.objects.using(using).filter(instance=instance).order_by("next_time")
     rows = rows.filter(paused=False, retired=False, next_time__isnull=False)
-    return rows.filter(Q(problem=NONE) | Q(update_time__lte=now - TRY_AGAIN))
+    return rows.filter(Q(problem=NONE) | Q(update_time__lte=again))
+
+
+@built_once
+def _next_times(instance: str, again: datetime, using: str) -> Any:
+    return _armed(instance, again, using).values_list("next_time", flat=True)[:1]
+
+
+@built_once
+def _locked_due(instance: str, again: datetime, now: datetime, using: str) -> QuerySet[Schedule]:
+    # Without a join and another order, so that the planner always uses the index of due times.
+    due = _armed(instance, again, using).filter(next_time__lte=now)
+    return locked(due, skip_locked=True)[:PAGE]
+
+
+@built_once
+def _types_of(ids: Sequence[int], using: str) -> QuerySet[JobType]:
+    return JobType.objects.using(using).filter(ids_in("pk", ids))
+
+
+@built_once
+def _queues_of(ids: Sequence[int], using: str) -> QuerySet[Queue]:
+    return Queue.objects.using(using).filter(ids_in("pk", ids))
 
 
 def fire_page(config: InstanceSettings, now: datetime) -> int:
     """Fire the first due schedules that nobody else is firing; return how many."""
     using = config.database
     with worker_transaction(using):
-        # Without a join and another order, so that the planner always uses the index of due times.
-        due = _armed(config, now).filter(next_time__lte=now).order_by("next_time")
-        types = Prefetch("job_type", JobType.objects.using(using).select_related("queue"))
-        rows = list(locked(due, skip_locked=True).prefetch_related(types)[:PAGE])
+        rows = _locked_due(config.name, now - TRY_AGAIN, now, using)
+        types = {row.pk: row for row in _types_of([row.job_type_id for row in rows], using)}
+        queues = _queues_of([row.queue_id for row in types.values()], using)
+        for job_type in types.values():
+            job_type.queue = next(queue for queue in queues if queue.pk == job_type.queue_id)
+        for row in rows:
+            row.job_type = types[row.job_type_id]
         _fire(rows, now, using)
     return len(rows)
 
@@ -164,9 +192,14 @@ def fire(rows: Sequence[Schedule], now: datetime, using: str) -> None:
 def _known(rows: Sequence[Schedule], now: datetime, using: str) -> set[tuple[int, datetime]]:
     """Return the due times of which jobs were made already, by a backfill say."""
     first = min(row.next_time or now for row in rows)
-    runs = ScheduleRun.objects.using(using).filter(schedule__in=rows, due_time__gte=first)
-    runs = runs.filter(kind__in=[KIND.FIRED, KIND.BACKFILLED])
-    return set(runs.values_list("schedule_id", "due_time"))
+    return set(_runs_since([row.pk for row in rows], first, using))
+
+
+@built_once
+def _runs_since(schedules: Sequence[int], first: datetime, using: str) -> Any:
+    runs = ScheduleRun.objects.using(using).filter(ids_in("schedule", schedules))
+    runs = runs.filter(due_time__gte=first, kind__in=[KIND.FIRED, KIND.BACKFILLED])
+    return runs.values_list("schedule_id", "due_time")
 
 
 def live_jobs(rows: Sequence[Schedule], using: str) -> dict[int, list[Job]]:
@@ -175,11 +208,15 @@ def live_jobs(rows: Sequence[Schedule], using: str) -> dict[int, list[Job]]:
     Only the columns that show their state are read.
     """
     found: dict[int, list[Job]] = {}
-    jobs = Job.objects.using(using).filter(schedule_id__in=[row.pk for row in rows])
-    jobs = jobs.exclude(state="final").only("schedule_id", "state", "job_key", "hold_time")
-    for job in jobs.order_by("pk"):
+    for job in _live_of([row.pk for row in rows], using):
         found.setdefault(job.schedule_id or 0, []).append(job)
     return found
+
+
+@built_once
+def _live_of(schedules: Sequence[int], using: str) -> QuerySet[Job]:
+    jobs = Job.objects.using(using).filter(ids_in("schedule_id", schedules)).order_by("pk")
+    return jobs.exclude(state="final").only("schedule_id", "state", "job_key", "hold_time")
 
 
 @dataclass(slots=True)

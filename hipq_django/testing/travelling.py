@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db.models import Count, Min, Q
 
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
+from hipq_django.database.built_once import built_once
 from hipq_django.domain.states import WAITING, State
 from hipq_django.domain.validation import aware_moment
 from hipq_django.models import Job
@@ -69,15 +71,23 @@ def travel(to: datetime | None = None, **duration: float) -> Iterator[None]:
 def _events(session: Session, now: datetime, step: timedelta) -> list[datetime]:
     """Return when something happens by itself after `now`, and when to look again."""
     config = session.config
-    live = Job.objects.using(config.database).filter(queue__instance=config.name).live()
     moments = [session.firing.next_time, partners.next_answer()]
-    if live.exists():  # mostly there is none, and the next query is a slow one
-        moments += _events_of(live, now, step)
+    if _first_live(config.name, config.database):  # mostly there is none
+        moments += _events_of(_live(config.name, config.database), now, step)
     return [moment for moment in moments if moment is not None and moment > now]
 
 
+def _live(instance: str, using: str) -> JobQuerySet:
+    return Job.objects.using(using).filter(queue__instance=instance).live()
+
+
+@built_once
+def _first_live(instance: str, using: str) -> Any:
+    return _live(instance, using).order_by().values_list("pk", flat=True)[:1]
+
+
 def _events_of(live: JobQuerySet, now: datetime, step: timedelta) -> list[datetime | None]:
-    """Return the same of live jobs."""
+    """Return when something happens to live jobs."""
     due = Q(state__in=WAITING, scheduled_run_time__lte=now, queue__paused=False)
     later = Q(state__in=WAITING, scheduled_run_time__gt=now, hold_time=None)
     found = live.aggregate(

@@ -247,12 +247,13 @@ def test_a_figure_of_one_state_alone_is_named() -> None:
     assert "* W1, bare `create`, rows/s: not measured in both states." in states_report.page(found)
 
 
-def test_the_states_take_turns_to_be_first() -> None:
+def test_the_states_take_turns_to_be_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(states_report, "TURNS", {"W1": 2})
     runs = states_report.runs_of([by_id("W1"), by_id("W3")], rounds=2)
 
     assert [f"{number} {workload.id} {state}" for number, workload, state in runs] == [
-        "0 W1 before", "0 W1 now", "0 W3 before", "0 W3 now",
-        "1 W1 now", "1 W1 before", "1 W3 now", "1 W3 before",
+        "0 W1 before", "0 W1 now", "1 W1 now", "1 W1 before", "0 W3 before", "0 W3 now",
+        "2 W1 before", "2 W1 now", "3 W1 now", "3 W1 before", "1 W3 now", "1 W3 before",
     ]  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from hipq_django import events, transitions
 from hipq_django.api.enqueueing import enqueue_stored
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
+from hipq_django.database.built_once import built_once
 from hipq_django.database.errors import is_locked_out, is_outage
 from hipq_django.database.locks import locked
 from hipq_django.database.lookups import ids_in
@@ -37,7 +38,6 @@ from hipq_django.flow.rate import take_run, turn_of
 from hipq_django.flow.runs.failing import fail_ended, fail_without_run
 from hipq_django.flow.statements import (
     PageOfWakes,
-    built_once,
     delete_wakes,
     lock_wakes,
     next_page_of_wakes,

@@ -19,6 +19,7 @@ from django.db.models import QuerySet
 from hipq_django import events, transitions
 from hipq_django.api.finishing import LOCK_SECONDS
 from hipq_django.database import clock
+from hipq_django.database.built_once import built_once
 from hipq_django.database.errors import is_locked_out, is_outage, is_refusal
 from hipq_django.database.locks import locked
 from hipq_django.database.lookups import ids_in
@@ -39,7 +40,6 @@ from hipq_django.flow.runs.failing import fail
 from hipq_django.flow.runs.relatives import RELATIVE
 from hipq_django.flow.runs.run import Run
 from hipq_django.flow.statements import (
-    built_once,
     delete_messages,
     ends_of,
     observers_among,

@@ -7,12 +7,13 @@ from typing import Any
 
 from django.db.models import Exists, OuterRef, QuerySet
 
+from hipq_django.database.built_once import built_once
 from hipq_django.database.lookups import ids_in
 from hipq_django.domain.states import Phase
 from hipq_django.flow.models import Message, Node, NodePort
 from hipq_django.flow.publishing import hears_log
 from hipq_django.flow.runs.run import NO_PAGE, Run, UnreadMessages
-from hipq_django.flow.statements import built_once, first_pages, observers_among
+from hipq_django.flow.statements import first_pages, observers_among
 from hipq_django.flow.values import Effects
 from hipq_django.transitions.values import Claim
 

@@ -11,7 +11,7 @@ from django.db import connection
 from django.db.models import Model, QuerySet
 
 from hipq_django.conf.instances import get_instance
-from hipq_django.flow import statements
+from hipq_django.database import built_once
 from hipq_django.flow.models import Wake
 from hipq_django.flow.runs import dispatching
 from hipq_django.scheduler import current_batch
@@ -139,7 +139,7 @@ def without_constraint(model: type[Model], name: str) -> Iterator[None]:
 @pytest.fixture
 def holds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     if request.param:
-        monkeypatch.setattr(statements, "built", {})  # else what is taken out would be in them
+        monkeypatch.setattr(built_once, "built", {})  # else what is taken out would be in them
     for place, without in request.param:
         monkeypatch.setattr(place, without or PLAIN[place.rpartition(".")[2]])
     return not request.param

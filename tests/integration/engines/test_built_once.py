@@ -1,0 +1,101 @@
+"""Queries whose text is built once fetch what the ORM fetches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db.models import F, QuerySet
+from django.utils import timezone
+
+from hipq_django.database.built_once import built_once
+from hipq_django.database.lookups import ids_in
+from hipq_django.models import Job
+from tests.factories import JobFactory
+
+pytestmark = pytest.mark.django_db
+
+NOW = timezone.now()
+
+
+def test_rows_of_any_ids_have_their_fields_and_annotations() -> None:
+    built: list[Sequence[int]] = []
+
+    @built_once
+    def named(ids: Sequence[int], using: str) -> QuerySet[Job]:
+        built.append(ids)
+        rows = Job.objects.using(using).filter(ids_in("pk", ids)).order_by("pk")
+        rows = rows.only("id", "job_data", "throttle_factor", "create_time")
+        return rows.annotate(kind=F("job_type__name"), others=F("queue__name"))
+
+    jobs = [JobFactory.create(job_data={"number": [n, 1.5, None]}) for n in range(3)]
+    assert named([], "default") == []
+    assert named([jobs[0].pk], "default") == jobs[:1]
+    found: Any = named({jobs[2].pk, jobs[1].pk}, "default")
+
+    assert found == jobs[1:]
+    assert len(built) == 1
+    for row, job in zip(found, jobs[1:], strict=True):
+        job.refresh_from_db()
+        assert (row.kind, row.others) == (job.job_type.name, job.queue.name)
+        assert (row.job_data, row.throttle_factor) == (job.job_data, job.throttle_factor)
+        assert row.create_time == job.create_time
+        assert row.using == "default"
+        assert row.get_deferred_fields() >= {"timeout", "state"}
+
+
+@built_once
+def _later(key: str, moment: datetime, priority: int, using: str) -> Any:
+    rows = Job.objects.using(using).filter(job_key=key, scheduled_run_time__gt=moment)
+    rows = rows.filter(priority__gte=priority, state="initial").exclude(scheduled_run_time=moment)
+    return rows.order_by("pk").values_list("pk", "scheduled_run_time")
+
+
+def test_moments_texts_and_numbers_may_stand_at_several_places() -> None:
+    jobs = [
+        JobFactory.create(job_key=key, priority=n, scheduled_run_time=NOW + timedelta(hours=n))
+        for n, key in enumerate(["a", "b", "a", "a%s"])
+    ]
+    wanted = {
+        ("a", NOW, 0): [jobs[2]],
+        ("a", NOW - timedelta(hours=1), 0): [jobs[0], jobs[2]],
+        ("b", NOW, 2): [],
+        ("a%s", NOW, -5): [jobs[3]],
+    }
+    for (key, moment, priority), rows in wanted.items():
+        found = _later(key, moment, priority, "default")
+        assert found == [(job.pk, job.scheduled_run_time) for job in rows]
+
+
+def test_a_flat_list_has_the_values_themselves() -> None:
+    @built_once
+    def data(pk: int, using: str) -> Any:
+        return Job.objects.using(using).filter(pk=pk).values_list("job_data", flat=True)
+
+    job = JobFactory.create(job_data={"a": [True, None]})
+
+    assert data(job.pk, "default") == [{"a": [True, None]}]
+    assert data(job.pk + 1, "default") == []
+
+
+def test_what_cannot_be_built_once_is_refused() -> None:
+    @built_once
+    def unused(pk: int, _number: int, using: str) -> QuerySet[Job]:
+        return Job.objects.using(using).filter(pk=pk)
+
+    @built_once
+    def changed(pk: int, using: str) -> QuerySet[Job]:
+        return Job.objects.using(using).filter(pk=pk + 1)
+
+    @built_once
+    def joined(pk: int, using: str) -> QuerySet[Job]:
+        return Job.objects.using(using).filter(pk=pk).select_related("queue")
+
+    with pytest.raises(TypeError, match=r"unused does not use each of its values"):
+        unused(1, 2, "default")
+    with pytest.raises(TypeError, match=r"changed does not use each of its values"):
+        changed(1, "default")
+    with pytest.raises(TypeError, match="joined asks for dictionaries or related rows"):
+        joined(1, "default")
