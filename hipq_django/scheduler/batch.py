@@ -42,7 +42,7 @@ from hipq_django.scheduler.context import (
     look_again,
     response_claim,
 )
-from hipq_django.scheduler.current_batch import Lease
+from hipq_django.scheduler.current_batch import FLUSH_RESULTS, Lease
 from hipq_django.scheduler.due_times import show_due_times
 from hipq_django.scheduler.persisting import persist_leased
 from hipq_django.scheduler.polling import (
@@ -184,8 +184,13 @@ class BatchScheduler(SchedulerContext):
         after so many `seconds` is left for the next pass: due jobs wait meanwhile.
         """
         self.doing = "results", ()
-        results = self.batch.lease(more_come=hold_back and self.runner.backlog > 0)
-        written = self.persist_leased(results, steady() + seconds)
+        until, written = steady() + seconds, list[Result]()
+        more_come, are_many = hold_back and self.runner.backlog > 0, True
+        while are_many:
+            lease = self.batch.lease(more_come=more_come)
+            are_many = len(lease.results) == FLUSH_RESULTS
+            written += self.persist_leased(lease, until)
+            are_many = are_many and steady() < until
         self.moved += len(written)
         return written
 

@@ -162,10 +162,10 @@ class CurrentBatch:
     # Who writes the results
 
     def lease(self, *, more_come: bool = False) -> Lease:
-        """Lease all results to the scheduler; none if `more_come` in a moment.
+        """Lease the first results to the scheduler, as many as are written at once.
 
-        Also none while the result writer is writing, unless so many wait that the scheduler may
-        claim no more: then it writes some beside the writer.
+        None if `more_come` in a moment. Also none while the result writer is writing, unless so
+        many wait that the scheduler may claim no more: then it writes some beside the writer.
         """
         with self._lock:
             if self._is_writers:
@@ -173,14 +173,16 @@ class CurrentBatch:
             young = steady() < self._first_result + HOLD_SECONDS
             if more_come and young and len(self._results) < FLUSH_RESULTS:
                 return Lease(self, [])
-            return Lease(self, self._take_all())
+            self._take_up_deferred()
+            return Lease(self, self._take(FLUSH_RESULTS))
 
     def lease_of(self, queue_id: int) -> Lease:
         """Lease the results of the jobs of one queue to the scheduler."""
         with self._lock:
             if self._is_writers:
                 return Lease(self, [])
-            results = self._take_all()
+            self._take_up_deferred()
+            results = self._take(len(self._results))
             mine = [result for result in results if result.claim.snapshot.queue.id == queue_id]
             if len(mine) < len(results):
                 self._results.extend(r for r in results if r.claim.snapshot.queue.id != queue_id)
@@ -221,13 +223,13 @@ class CurrentBatch:
     def _take(self, number: int) -> list[Result]:
         return [self._results.popleft() for _ in range(min(number, len(self._results)))]
 
-    def _take_all(self) -> list[Result]:
-        now = steady()
+    def _take_up_deferred(self) -> None:
+        """Put the results that are to be tried again before the others."""
         if self._deferred:
+            now = steady()
             due = [result for again, result in self._deferred if again <= now]
             self._results.extendleft(due)
             self._deferred = [(again, result) for again, result in self._deferred if again > now]
-        return self._take(len(self._results))
 
     # What a lease does
 

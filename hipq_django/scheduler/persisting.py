@@ -92,8 +92,8 @@ _WRITTEN_LIKE = {Decided: Failed, Released: Snoozed}
 
 
 def _of_size(results: Sequence[Result]) -> Iterator[list[Result]]:
-    is_small = sum([result.size for result in results]) <= MAX_BYTES
-    if is_small and len(results) <= FLUSH_RESULTS:  # as nearly always
+    are_few = len(results) <= FLUSH_RESULTS
+    if are_few and sum([result.size for result in results]) <= MAX_BYTES:  # as nearly always
         yield list(results)
         return
     part: list[Result] = []
