@@ -31,8 +31,8 @@ SQLITE_OPTIONS = ("init_command", "transaction_mode", "timeout")
 def register() -> None:
     """Register all checks with Django."""
     everything = (
-        check_setting, check_instances, check_queues, check_databases, check_pools, check_webhooks,
-        check_tasks, check_flow,
+        check_setting, check_strays, check_instances, check_queues, check_databases, check_pools,
+        check_webhooks, check_tasks, check_flow,
     )  # fmt: skip
     for check in everything:
         checks.register(check)
@@ -49,6 +49,20 @@ def check_setting(**_: Any) -> list[checks.CheckMessage]:
         *rules.source_problems(),
         *rules.arguments_problems(),
     ]
+
+
+def check_strays(**_: Any) -> Iterator[checks.CheckMessage]:
+    """W007, for each option that is a setting of its own, where nobody reads it."""
+    of_queues = dict.fromkeys(rules.QUEUE_DEFAULTS, "'QUEUES': {queue: {%s}}")
+    for option, place in (dict.fromkeys(rules.INSTANCE_DEFAULTS, "%s") | of_queues).items():
+        name = f"HIPQ_{option}"
+        if hasattr(settings, name):
+            yield checks.Warning(
+                f"Nobody reads the setting {name}; its place is in "
+                f"HIPQ = {{'default': {{{place % f'{option!r}: …'}}}}}.",
+                hint="Move it there.",
+                id="hipq.W007",
+            )
 
 
 def check_instances(**_: Any) -> Iterator[checks.CheckMessage]:
