@@ -173,7 +173,7 @@ class ThreadPool:
                     # One wakes the next: woken together they would wait for each other.
                     if len(self._backlog) > 1:
                         self._work.notify()
-                with suppress(Exception):  # closed they are in any case
+                with suppress(Exception):  # then Django opens a new one
                     close_old(own)  # some may have grown too old meanwhile
 
     def _work_on(self, claim: Claim, number: int, own: Sequence[BaseDatabaseWrapper]) -> None:

@@ -185,12 +185,13 @@ class BatchScheduler(SchedulerContext):
         """
         self.doing = "results", ()
         until, written = steady() + seconds, list[Result]()
-        more_come, are_many = hold_back and self.runner.backlog > 0, True
-        while are_many:
+        more_come = hold_back and self.runner.backlog > 0
+        while True:
             lease = self.batch.lease(more_come=more_come)
-            are_many = len(lease.results) == FLUSH_RESULTS
+            is_last = len(lease.results) < FLUSH_RESULTS
             written += self.persist_leased(lease, until)
-            are_many = are_many and steady() < until
+            if is_last or steady() >= until:
+                break
         self.moved += len(written)
         return written
 

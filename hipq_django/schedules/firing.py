@@ -124,9 +124,10 @@ def fire_page(config: InstanceSettings, now: datetime) -> int:
     with worker_transaction(using):
         rows = _locked_due(config.name, now - TRY_AGAIN, now, using)
         types = {row.pk: row for row in _types_of([row.job_type_id for row in rows], using)}
-        queues = _queues_of([row.queue_id for row in types.values()], using)
+        queue_ids = [job_type.queue_id for job_type in types.values()]
+        queues = {row.pk: row for row in _queues_of(queue_ids, using)}
         for job_type in types.values():
-            job_type.queue = next(queue for queue in queues if queue.pk == job_type.queue_id)
+            job_type.queue = queues[job_type.queue_id]
         for row in rows:
             row.job_type = types[row.job_type_id]
         _fire(rows, now, using)
