@@ -127,7 +127,7 @@ class Engine:
 
         The database may end the lock of a worker that falls silent.
         """
-        row = Queue.objects.using(self.using).filter(pk=queue.pk)
+        row = Queue.objects.using(self.using).filter(pk=queue.id)
         return locked(row, skip_locked=True).first()
 
     def first_page(self, queue: Queue, now: datetime, limit: int, which: Which = FIRST) -> DuePage:
@@ -173,9 +173,9 @@ class Engine:
 
         Rows that others have locked are passed over.
         """
-        rows = Job.objects.using(self.using).waiting().filter(pk__in=[job.pk for job in jobs])
-        now = {job.pk: job for job in locked(rows.order_by("pk"), skip_locked=True)}
-        return [now[job.pk] for job in jobs if job.pk in now and is_same(job, now[job.pk])]
+        rows = Job.objects.using(self.using).waiting().filter(pk__in=[job.id for job in jobs])
+        now = {job.id: job for job in locked(rows.order_by("pk"), skip_locked=True)}
+        return [now[job.id] for job in jobs if job.id in now and is_same(job, now[job.id])]
 
     def claim_due(
         self, queues: Sequence[Queue], worker: Worker, now: datetime, wanted: ClaimRequest
@@ -214,13 +214,13 @@ class Engine:
         claimed = 0
         groups: dict[Any, list[int]] = {}
         for job in jobs:
-            groups.setdefault((job.timeout, job.prefetched), []).append(job.pk)
+            groups.setdefault((job.timeout, job.prefetched), []).append(job.id)
         for (timeout, prefetched), ids in groups.items():
             rows = Job.objects.using(self.using).filter(worker.is_live(), pk__in=ids)
             claimed += rows.waiting().update(
                 **CLAIMED,
                 worker=worker,
-                last_worker_id=worker.pk,
+                last_worker_id=worker.id,
                 attempt=F("attempt") + 1,
                 deadline=now + timedelta(seconds=timeout),
                 prefetched=prefetched,

@@ -97,8 +97,8 @@ class PostgresEngine(SqlEngine):
         ids, lows, highs, _ = zip(*(self._due_params(queue, now) for queue in queues), strict=True)
         arrays = map(array, (ids, lows, highs, wanted.types))
         places = [*arrays, moment, wanted.limit, wanted.limit]
-        params = [*places, worker.pk, worker.pk, moment, moment, wanted.room, worker.pk]
-        rows = self._call(statements.claim_due(self.dialect), params)
+        params = [*places, worker.id, worker.id, moment, moment, wanted.room, worker.id]
+        rows = self._fetch(statements.claim_due(self.dialect).call, params)
         return self._in_order(rows, queues)
 
     def finish_and_claim(
@@ -112,9 +112,9 @@ class PostgresEngine(SqlEngine):
         if not has_functions(self.using):
             return set(), []
         moment, place = self._moment(now), self._due_params(queue, now)
-        fitting = [array(wanted.types), *place, wanted.limit, queue.pk, *place]
+        fitting = [array(wanted.types), *place, wanted.limit, queue.id, *place]
         claim = statements.claim_fitting(self.dialect).call
-        params = [*fitting, worker.pk, worker.pk, moment, moment, wanted.room, worker.pk]
+        params = [*fitting, worker.id, worker.id, moment, moment, wanted.room, worker.id]
         if not done:
             return set(), self._in_order(self._fetch(claim, params), [queue])
 
@@ -131,7 +131,7 @@ class PostgresEngine(SqlEngine):
         rows = zip(*sorted(jobs), strict=True) if jobs else [()] * 4
         ids, attempts, results, are_requests = rows
         columns = [array(ids), array(attempts), json.dumps(results), array(are_requests)]
-        return [*columns, len(ids), self._moment(now), worker.pk]
+        return [*columns, len(ids), self._moment(now), worker.id]
 
     def claim(self, jobs: Sequence[Job], worker: Worker, now: datetime) -> int:
         moment = self._moment(now)
@@ -159,7 +159,7 @@ class PostgresEngine(SqlEngine):
 
     def _fail_params(self, failed: Sequence[Failing], worker: Worker, now: datetime) -> list[Any]:
         (rows, texts), moment = self._failing(failed), self._moment(now)
-        return [*rows, moment, worker.pk, texts, moment, worker.name]
+        return [*rows, moment, worker.id, texts, moment, worker.name]
 
     def _pass_over_locked(self, jobs: Sequence[Row], write: Callable[[Sequence[Row]], T]) -> T:
         """Write rows, without waiting for those that others have locked.

@@ -94,7 +94,7 @@ def read_jobs(
     rows: Sequence[tuple[Any, ...]], queues: Sequence[Queue], moment: Callable[[Any], datetime]
 ) -> list[Job]:
     """Return the waiting jobs of `queues` from rows of `COLUMNS`; `moment` reads a time."""
-    using, by_id = queues[0].using, {queue.pk: queue for queue in queues}
+    using, by_id = queues[0].using, {queue.id: queue for queue in queues}
     moments = _Memory(moment)
     jobs: list[Job] = []
     for job_data, (
@@ -234,7 +234,7 @@ def write_claim(jobs: Iterable[Job], values: Mapping[str, Any], worker: Worker) 
 def unsaved_job(queue: Queue, job_type: JobType, values: dict[str, Any]) -> Job:
     """Return a job that is not in the database yet; what `values` lack has the model's defaults."""
     job = Job.__new__(Job)
-    own = {"queue_id": queue.pk, "job_type_id": job_type.pk, "expects": []}
+    own = {"queue_id": queue.id, "job_type_id": job_type.id, "expects": []}
     state = _state(queue.using, {"queue": queue, "job_type": job_type}, adding=True)
     job.__dict__ = {**_defaults(), **own, **values, "_state": state}
     return job

@@ -99,19 +99,19 @@ class SqlEngine(Engine, ABC):
         return [answer_id for _, _, answer_id, _ in rows]
 
     def lock(self, queue: Queue, worker: Worker) -> Queue | None:
-        rows = self._call(statements.lock(self.dialect), [queue.pk], worker)
+        rows = self._call(statements.lock(self.dialect), [queue.id], worker)
         return read_queue(rows[0], self.using) if rows else None
 
     def first_page(self, queue: Queue, now: datetime, limit: int, which: Which = FIRST) -> DuePage:
         place = self._due_params(queue, now)
         if which == FIRST:
             rows = self._call(
-                statements.first_page(self.dialect), [queue.pk, *place, *place, limit]
+                statements.first_page(self.dialect), [queue.id, *place, *place, limit]
             )
         else:
             conditions, params = self._conditions(which)
             sql = statements.first_page(self.dialect, conditions, locks=which.locks).text
-            rows = self._fetch(sql, [queue.pk, *place, *place, *params, limit])
+            rows = self._fetch(sql, [queue.id, *place, *place, *params, limit])
         load, has_critical = rows[0][-2:] if rows else (None, False)
         jobs = self._read_jobs([row[:-2] for row in rows], [queue])
         return DuePage(jobs, factor_of(load or 0), bool(has_critical))
@@ -122,11 +122,11 @@ class SqlEngine(Engine, ABC):
             SELECT t.name, j.job_key, j.job_data, j.throttle_factor
             FROM hipq_job j JOIN hipq_jobtype t ON t.id = j.job_type_id
             WHERE j.queue_id = %s AND j.state IN ('running')"""
-        return read_running_jobs(self._fetch(sql, [queue.pk]))
+        return read_running_jobs(self._fetch(sql, [queue.id]))
 
     def due(self, queue: Queue, now: datetime, limit: int, which: Which = FIRST) -> list[Job]:
         place = self._due_params(queue, now)
-        unlimited = [] if queue.is_limited else [queue.pk]
+        unlimited = [] if queue.is_limited else [queue.id]
         if unlimited and which == FIRST:
             rows = self._call(statements.due(self.dialect), [*place, *unlimited, limit])
             return self._read_jobs(rows, [queue])
@@ -152,7 +152,7 @@ class SqlEngine(Engine, ABC):
 
     def _due_params(self, queue: Queue, now: datetime) -> list[Any]:
         """Return the parameters of `_DUE`."""
-        return [queue.pk, queue.low_water_mark, queue.high_water_mark(now), self._moment(now)]
+        return [queue.id, queue.low_water_mark, queue.high_water_mark(now), self._moment(now)]
 
     def _read_jobs(self, rows: Sequence[tuple[Any, ...]], queues: Sequence[Queue]) -> list[Job]:
         return read_jobs(rows, queues, self._read_moment)
@@ -171,7 +171,7 @@ class SqlEngine(Engine, ABC):
         """Return claimed jobs in the order of the queues, and in each by their ranks."""
         rows = sorted(rows, key=_rank_and_id)
         if len(queues) > 1:
-            turns = {queue.pk: turn for turn, queue in enumerate(queues)}
+            turns = {queue.id: turn for turn, queue in enumerate(queues)}
             rows.sort(key=lambda row: turns[_queue_id(row)])
         return self._read_jobs(rows, queues)
 
@@ -189,7 +189,7 @@ class SqlEngine(Engine, ABC):
     def _finish_params(self, jobs: Sequence[Finished], worker: Worker, now: datetime) -> list[Any]:
         encode = self.dialect.encode_json
         rows = [(pk, attempt, encode(value), first) for pk, attempt, value, first in sorted(jobs)]
-        return [*batch(rows), self._moment(now), worker.pk]
+        return [*batch(rows), self._moment(now), worker.id]
 
     def park(self, jobs: Iterable[tuple[int, int]], worker: Worker, now: datetime) -> set[int]:
         rows = sorted(jobs)
@@ -197,7 +197,7 @@ class SqlEngine(Engine, ABC):
             return set()
 
         def write(rows: Sequence[tuple[int, int]]) -> set[int]:
-            params = [*batch(rows), self._moment(now), worker.pk]
+            params = [*batch(rows), self._moment(now), worker.id]
             return self._ids(statements.park(self.dialect), params)
 
         return self._pass_over_locked(rows, write)
@@ -256,7 +256,7 @@ class SqlEngine(Engine, ABC):
         rows = [
             (*row[:4], row[4] and text_of(row[4]), row.rank) for row in sorted(follows, key=_id)
         ]
-        return [*batch(rows), self._moment(now), worker.pk]
+        return [*batch(rows), self._moment(now), worker.id]
 
     def _pass_over_locked(self, jobs: Sequence[Row], write: Callable[[Sequence[Row]], T]) -> T:
         """Write rows, without waiting for those that others have locked."""

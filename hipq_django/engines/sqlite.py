@@ -31,7 +31,7 @@ class SqliteEngine(SqlEngine):
     def claim(self, jobs: Sequence[Job], worker: Worker, now: datetime) -> int:
         text_of = self._moments()
         rows = [[job.id, text_of(job.deadline), job.prefetched] for job in jobs]
-        params = [worker.pk, worker.pk, self._moment(now), *batch(rows), worker.pk]
+        params = [worker.id, worker.id, self._moment(now), *batch(rows), worker.id]
         return self._execute(statements.claim_rows(self.dialect), params)
 
     def _fail(
@@ -46,7 +46,7 @@ class SqliteEngine(SqlEngine):
     def _fail_in_steps(self, failed: Sequence[Failing], worker: Worker, now: datetime) -> set[int]:
         """Do what `statements.fail` does, where one statement writes to one table."""
         (rows, texts), moment = self._failing(failed), self._moment(now)
-        done = self._ids_of(statements.to_error(self.dialect), [*rows, moment, worker.pk])
+        done = self._ids_of(statements.to_error(self.dialect), [*rows, moment, worker.id])
         if len(done) < len(failed):
             rows, texts = self._failing([row for row in failed if row.id in done])
         self._execute(statements.attempts_of(self.dialect), [texts, moment, worker.name, *rows])

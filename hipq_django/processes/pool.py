@@ -82,9 +82,11 @@ class ThreadPool:
 
         A thread that executes a slow job will start none of them soon.
         """
-        lately = steady() - AHEAD_SECONDS
-        slow = sum(claim.started_at < lately for claim in self.executing())
-        wanted = (self.threads - slow) * AHEAD_SECONDS / self._mean_seconds
+        quick = self.threads
+        if self._current:
+            lately = steady() - AHEAD_SECONDS
+            quick -= sum(claim.started_at < lately for claim in self.executing())
+        wanted = quick * AHEAD_SECONDS / self._mean_seconds
         most = min(2 * PAGE_SIZE, int(wanted), self.batch.room)
         return max(0, most - max(self.batch.unfinished, self.threads))
 

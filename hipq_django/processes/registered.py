@@ -6,7 +6,6 @@ import os
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence, Sized
-from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, ClassVar
 
@@ -77,10 +76,12 @@ class RegisteredProcess(ABC):
 
     def _sleep(self, seconds: float) -> None:
         """Wait for so long, or until woken."""
-        with suppress(Empty):
+        try:
             self._awake.get(timeout=seconds)
             while True:
                 self._awake.get_nowait()
+        except Empty:
+            return
 
     def _pass_sign(self) -> object:
         """Return a value that stops changing while a statement of the main thread has no reply."""

@@ -235,7 +235,7 @@ class Admission:
                 return
             if not (self._needs_lock or self.problem):
                 return
-            after = max((jobs[-1].rank, jobs[-1].pk), resume or (-MAX_RANK, 0))
+            after = max((jobs[-1].rank, jobs[-1].id), resume or (-MAX_RANK, 0))
             resume = None
         if self.throttlers or self.problem:
             self.resume_after = after or (-MAX_RANK, 0)
@@ -265,7 +265,7 @@ class Admission:
         self.looked_at += len(jobs)
         if refused := self.context.refused(self.queue):
             self._block(next(iter(refused.values())))
-            jobs = [job for job in jobs if job.pk not in refused]
+            jobs = [job for job in jobs if job.id not in refused]
         may_take = not self.has_suspect and len(self.admitted) < self.slots
         jobs = self._defer_outside_windows(jobs if may_take else _with_suspects(jobs, 0))
         jobs = self._pass_throttlers(jobs) if self.throttlers else jobs
@@ -274,8 +274,8 @@ class Admission:
 
     def _choose_critical(self) -> None:
         """Jobs of factor 0 are not held back by the limit, wherever they stand in the queue."""
-        taken = {job.pk for job in self.admitted}
-        jobs = [job for job in self._due(PAGE_SIZE, Which(critical=True)) if job.pk not in taken]
+        taken = {job.id for job in self.admitted}
+        jobs = [job for job in self._due(PAGE_SIZE, Which(critical=True)) if job.id not in taken]
         self._choose(self._admissible(jobs))
 
     def _choose(self, jobs: Sequence[Job]) -> None:
@@ -309,7 +309,7 @@ class Admission:
             return jobs
         locked = self.context.types.runnable(self.queue, self.context.engine.lock_unchanged(jobs))
         if len(locked) < len(jobs):
-            self.context.held_back_scans.forget(self.queue.pk)
+            self.context.held_back_scans.forget(self.queue.id)
         return locked
 
     # Windows and throttlers
@@ -328,7 +328,7 @@ class Admission:
             try:
                 opening = transitions.first_opening(job, self.now)
             except Exception as error:  # such as a time zone that this machine lacks
-                self._block(f"job {job.pk} cannot start: {error_of(error)}")
+                self._block(f"job {job.id} cannot start: {error_of(error)}")
                 continue
             if opening <= self.now:
                 open_now.append(job)
@@ -342,7 +342,7 @@ class Admission:
         except ConfigurationError as error:
             self.problem = str(error)
         if self.throttlers:
-            self.locks = self.context.held_back_scans.start_most(self.queue.pk)
+            self.locks = self.context.held_back_scans.start_most(self.queue.id)
         counters = [getattr(throttler, "admitted", None) for throttler in self.throttlers]
         self.counters = [admitted for admitted in counters if callable(admitted)]
         if self.counters:
@@ -358,11 +358,11 @@ class Admission:
         if not self.throttlers:
             return True
         scans = self.context.held_back_scans
-        scans.note_limits(self.queue.pk, self._limits)
-        return scans.may_begin(self.queue.pk, time.monotonic())
+        scans.note_limits(self.queue.id, self._limits)
+        return scans.may_begin(self.queue.id, time.monotonic())
 
     def _note_scan(self, began: float) -> None:
-        scans, pk = self.context.held_back_scans, self.queue.pk
+        scans, pk = self.context.held_back_scans, self.queue.id
         scans.gave(pk, self.looked_at, len(self.admitted))
         if not (self.admitted or self.moved):
             full = self.resume_after is None
@@ -410,7 +410,7 @@ class Admission:
             yield
         except (ThrottlerError, DidNotReturnError) as error:
             if isinstance(error.__cause__ or error, DidNotReturnError):
-                self.context.held_back_scans.leave(self.queue.pk, began, time.monotonic())
+                self.context.held_back_scans.leave(self.queue.id, began, time.monotonic())
             raise
 
     def _masked(self, problem: str, asked: Sequence[Job]) -> str:
@@ -446,9 +446,9 @@ class Admission:
 
     def _reschedule(self) -> None:
         """Give rescheduled jobs their new time."""
-        free = {job.pk for job in self._locked([job for job, _, _ in self.put_off])}
+        free = {job.id for job in self._locked([job for job, _, _ in self.put_off])}
         for job, moment, reason in self.put_off:
-            if job.pk in free:
+            if job.id in free:
                 transitions.reschedule(job, moment, self.now)
                 self.moved += 1
                 events.info(
@@ -475,7 +475,7 @@ class Admission:
             self._update_queue(throttler_problem=problem)
 
     def _update_queue(self, **values: Any) -> None:
-        Queue.objects.using(self.using).filter(pk=self.queue.pk).update(**values)
+        Queue.objects.using(self.using).filter(pk=self.queue.id).update(**values)
 
     # Starting
 
@@ -513,5 +513,5 @@ def _suspects(jobs: Sequence[Job]) -> list[Job]:
 
 def _with_suspects(jobs: list[Job], number: int) -> list[Job]:
     """Return the jobs without the suspects behind the first so many."""
-    left_out = {job.pk for job in _suspects(jobs)[number:]}
-    return [job for job in jobs if job.pk not in left_out] if left_out else jobs
+    left_out = {job.id for job in _suspects(jobs)[number:]}
+    return [job for job in jobs if job.id not in left_out] if left_out else jobs

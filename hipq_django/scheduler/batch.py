@@ -104,15 +104,17 @@ class BatchScheduler(SchedulerContext):
         the next start.
         """
         self.admitted, self.moved, self.contended, self.contended_seconds = 0, 0, False, 0.0
-        self._look_after_reservations()
-        if not self.refill():
+        if self.batch:
+            self._look_after_reservations()
+            if self.refill():
+                return self.admitted
             self.persist_batch(hold_back=not self.full_queues, seconds=WRITE_SECONDS)  # 3
-            if companions.registered:
-                self.doing = "companions", ()
-                self.moved += companions.stir(self.config)
-            for due in self._next_due():  # 1
-                for claims in self.apply_throttler(due):  # 2
-                    self.start_jobs(claims)  # 4 and 5
+        if companions.registered:
+            self.doing = "companions", ()
+            self.moved += companions.stir(self.config)
+        for due in self._next_due():  # 1
+            for claims in self.apply_throttler(due):  # 2
+                self.start_jobs(claims)  # 4 and 5
         return self.admitted
 
     @property
@@ -213,7 +215,7 @@ class BatchScheduler(SchedulerContext):
         """Yield the queues that are next in the rotation, or those of a probe if one is due."""
         first = self.rotation.pop_next()
         for work in first:
-            self.held_back_scans.forget(work.queue.pk)
+            self.held_back_scans.forget(work.queue.id)
         if self._places <= 0:
             self.rotation.keep_rest(first)
             return
@@ -237,7 +239,7 @@ class BatchScheduler(SchedulerContext):
         for work in found:
             work.queue.low_water_mark = work.queue.low_water_mark_at(work.first_rank, now)
         if self.locked_queues:
-            self.locked_queues.keep({work.queue.pk for work in found if has_startable(work)})
+            self.locked_queues.keep({work.queue.id for work in found if has_startable(work)})
         due, self.known_plain = self.rotation.after_probe(found), None
         self.pacer.record(began, time.monotonic(), full_scan=full_scan, has_found=bool(due))
         return due
@@ -255,19 +257,20 @@ class BatchScheduler(SchedulerContext):
         Their handlers run while the next ones are claimed.
         """
         admitted, places = 0, self._places
-        # Read once for each claim: threads change it meanwhile.
-        while due and (now := self._places) > 0 and admitted < places:
+        left = places
+        while due and left > 0 and admitted < places:
             plain = list(islice(takewhile(self._is_plain, due), MAX_QUEUES_PER_CLAIM))
             self.doing = "claim", [work.queue for work in plain or due[:1]]
             if plain:
-                claims, due = self._claim_plain(plain, due[len(plain) :], now)
+                claims, due = self._claim_plain(plain, due[len(plain) :], left)
                 admitted += len(claims)
                 yield claims
-                continue
-            for claims in self._claim(due[0]):
-                admitted += len(claims)
-                yield claims
-            due = due[1:]
+            else:
+                for claims in self._claim(due[0]):
+                    admitted += len(claims)
+                    yield claims
+                due = due[1:]
+            left = self._places if due else 0  # threads change it meanwhile
         self.rotation.keep_rest(due)
 
     @property
@@ -320,7 +323,7 @@ class BatchScheduler(SchedulerContext):
         jobs = transitions.claim_due([work.queue for work in queues], self.worker, now, wanted)
         if self.locked_queues:
             gave = {job.queue_id for job in jobs}
-            for queue in [work.queue for work in queues if work.queue.pk in gave]:
+            for queue in [work.queue for work in queues if work.queue.id in gave]:
                 self._note_lock(queue, is_locked=False)
         return handler_claims(self, jobs, sent)
 
@@ -337,8 +340,8 @@ class BatchScheduler(SchedulerContext):
             self.known_plain = [work for work in works if self._is_plain(work)]
         if len(self.known_plain) > MAX_QUEUES_PER_CLAIM:
             return []
-        asked = {work.queue.pk for work in plain}
-        others = [work for work in self.known_plain if work.queue.pk not in asked]
+        asked = {work.queue.id for work in plain}
+        others = [work for work in self.known_plain if work.queue.id not in asked]
         return others if len(asked) + len(others) <= MAX_QUEUES_PER_CLAIM else []
 
     def _claim(self, work: QueueWork) -> Iterator[list[Claim]]:
@@ -361,16 +364,16 @@ class BatchScheduler(SchedulerContext):
         self, queue: Queue, lease: Lease | None = None, done: Sequence[Succeeded] = ()
     ) -> Admitted:
         """Admit to one queue, and note the outcome; first write the leased successes `done`."""
-        resume_after = self.resume_after.pop(queue.pk, None)
+        resume_after = self.resume_after.pop(queue.id, None)
         admission = Admission(self, queue, lease=lease, done=done, resume_after=resume_after)
         admitted = admission.claim()
         self.moved += admitted.moved
         if admitted.is_contended or self.locked_queues:
             self._note_lock(queue, is_locked=admitted.is_contended)
         if admitted.is_full is not None:
-            (self.full_queues.add if admitted.is_full else self.full_queues.discard)(queue.pk)
+            (self.full_queues.add if admitted.is_full else self.full_queues.discard)(queue.id)
         if admitted.resume_after:
-            self.resume_after[queue.pk] = admitted.resume_after
+            self.resume_after[queue.id] = admitted.resume_after
         if admitted.has_more:
             self.rotation.put_first(queue.name)
         return admitted
@@ -380,12 +383,12 @@ class BatchScheduler(SchedulerContext):
         now, locks = steady(), self.locked_queues
         if is_locked:
             self.contended = True
-            seconds = locks.wait(queue.pk, now)
+            seconds = locks.wait(queue.id, now)
             self.contended_seconds = max(self.contended_seconds, seconds)
-            if locks.is_to_be_named(queue.pk, now):
+            if locks.is_to_be_named(queue.id, now):
                 sentence = "others keep its row or a table locked; none of its jobs can be claimed"
                 events.warning("queue_locked", sentence, queue=queue.name, seconds=round(seconds))
-        elif seconds := locks.end(queue.pk, now):
+        elif seconds := locks.end(queue.id, now):
             events.warning("queue_unlocked", queue=queue.name, seconds=round(seconds))
 
     @contextmanager
@@ -404,7 +407,7 @@ class BatchScheduler(SchedulerContext):
     def _hold(self, queue: Queue, error: Exception) -> None:
         problem = storable_text(error_of(error).partition("\n")[0])  # the rest may quote a row
         with worker_transaction(self.using):
-            rows = Queue.objects.using(self.using).filter(pk=queue.pk)
+            rows = Queue.objects.using(self.using).filter(pk=queue.id)
             row = locked(rows, skip_locked=True).first()
             if row is not None and row.throttler_problem != problem:
                 rows.update(throttler_problem=problem)
@@ -434,8 +437,8 @@ class BatchScheduler(SchedulerContext):
             jobs = self._lock(queue, waiting.order_by("id"), places)
             jobs = self._assign(queue, jobs, slots, now)
             answers = early.take_early(jobs, now, self.using)
-            transitions.release([job.pk for job in jobs if job.pk not in answers], self.using, now)
-            return [response_claim(job, answers[job.pk]) for job in jobs if job.pk in answers]
+            transitions.release([job.id for job in jobs if job.id not in answers], self.using, now)
+            return [response_claim(job, answers[job.id]) for job in jobs if job.id in answers]
 
     def _claim_errors(self, queue: Queue) -> list[Claim]:
         now, slots = clock.now(self.using), self.runner.free_slots()
@@ -446,13 +449,13 @@ class BatchScheduler(SchedulerContext):
             # An answer may have replaced the error that a decision here is about: then that is
             # dropped when it is written, and only then the job is taken up again.
             deciding = {claim.id for claim in self.batch if claim.phase is Phase.DECISION}
-            jobs = [job for job in locked_errors if job.pk not in deciding]
+            jobs = [job for job in locked_errors if job.id not in deciding]
             failures = transitions.failures_of(jobs, self.using)
             jobs = self._without_suspects(jobs, failures, slots)
             jobs = self._assign(queue, jobs, slots, now)
             return [
                 Claim(
-                    job.pk, job.attempt, Phase.DECISION, job, snapshot(job), None, failures[job.pk],
+                    job.id, job.attempt, Phase.DECISION, job, snapshot(job), None, failures[job.id],
                     is_known_as_started=not job.prefetched,
                 )
                 for job in jobs
@@ -471,7 +474,7 @@ class BatchScheduler(SchedulerContext):
 
         It is never claimed ahead of a free thread, as in an admission.
         """
-        suspects = [job for job in jobs if failures[job.pk].lost_decisions]
+        suspects = [job for job in jobs if failures[job.id].lost_decisions]
         if not suspects:
             return list(jobs)
         taken = suspects[:1] if slots and not self.has_suspect else []

@@ -106,8 +106,8 @@ class KnownTypes:
             return
         worker = self._worker
         rows = JobType.objects.using(worker.using).filter(instance=worker.instance)
-        self.by_id = {r.pk: r for r in rows if find_declared(r.instance, r.name, r.kind)}
-        self.unknown = [row.pk for row in rows if row.pk not in self.by_id]
+        self.by_id = {r.id: r for r in rows if find_declared(r.instance, r.name, r.kind)}
+        self.unknown = [row.id for row in rows if row.id not in self.by_id]
         seconds = time.monotonic() - began
         self._read_at = began + max(TYPES_SECONDS, seconds / TYPES_SHARE)
 
@@ -145,7 +145,7 @@ class SchedulerContext:
 
     def refused(self, queue: Queue) -> Mapping[int, str]:
         """Return the jobs of a queue that the database does not let start, each with the error."""
-        return self._refused.of(queue.pk, steady())
+        return self._refused.of(queue.id, steady())
 
     def claim(
         self,
@@ -183,12 +183,12 @@ class SchedulerContext:
 
     def _note_refused(self, queue: Queue, job: Job, error: Exception) -> None:
         reason = job.masked(error_of(error).partition("\n")[0])
-        problem = f"the database does not let job {job.pk} start: {reason}"
-        self._refused.note(queue.pk, job.pk, problem, steady())
+        problem = f"the database does not let job {job.id} start: {reason}"
+        self._refused.note(queue.id, job.id, problem, steady())
 
     def note_suspects(self, jobs: Iterable[Job]) -> None:
         """Note suspects that are claimed now."""
-        self._suspects |= {job.pk: job.attempt for job in jobs}
+        self._suspects |= {job.id: job.attempt for job in jobs}
 
     @property
     def has_suspect(self) -> bool:
@@ -251,6 +251,6 @@ def emit_started(jobs: Sequence[Job], using: str) -> None:
 def response_claim(job: Job, answer: Answer) -> Claim:
     """Return the claim of a job whose answer has come: its response handler is to run."""
     return Claim(
-        job.pk, job.attempt, Phase.RESPONSE, job, snapshot(job), response_of(answer, job),
+        job.id, job.attempt, Phase.RESPONSE, job, snapshot(job), response_of(answer, job),
         is_known_as_started=not job.prefetched,
     )  # fmt: skip

@@ -130,7 +130,7 @@ class CurrentBatch:
     @property
     def is_full(self) -> bool:
         """Whether so many results wait that no more jobs may be claimed."""
-        return not self.room
+        return self.unwritten >= MAX_UNWRITTEN
 
     @property
     def has_many(self) -> bool:

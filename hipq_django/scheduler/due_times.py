@@ -18,7 +18,7 @@ def show_due_times(jobs: Sequence[Job]) -> None:
     Where the schedule was deleted since, nobody knows its zone: then it is that of the project.
     """
     ids = {job.schedule_id for job in jobs if job.schedule_id}
-    schedules = {row.pk: row for row in _schedules_of(ids, jobs[0].using)}
+    schedules = {row.id: row for row in _schedules_of(ids, jobs[0].using)}
     for job in jobs:
         assert job.due_time is not None  # noqa: S101 - for type checkers
         schedule = schedules.get(job.schedule_id or 0)

@@ -100,7 +100,7 @@ class QueueRotation:
 
     def after_probe(self, found: Sequence[QueueWork]) -> list[QueueWork]:
         """Return the queues that have work, beginning behind the one that was served last."""
-        self.queues = {work.queue.pk: work.queue for work in found}
+        self.queues = {work.queue.id: work.queue for work in found}
         self._left = []
         work = [q for q in found if q.has_response or q.has_error or has_startable(q)]
         return self.in_turn(work)
@@ -109,7 +109,9 @@ class QueueRotation:
         """Remove and return the queues that were put first and those whose turn did not come."""
         put_first = {self._put_first.popleft() for _ in range(len(self._put_first))}
         left, self._left = self._left, []
-        known = self.queues.values() if put_first else []
+        if not put_first:
+            return left
+        known = self.queues.values()
         first = self.in_turn([with_jobs(queue) for queue in known if queue.name in put_first])
         return first + [work for work in left if work.queue.name not in put_first]
 
@@ -120,11 +122,11 @@ class QueueRotation:
 
     def in_turn(self, queues: Iterable[QueueWork]) -> list[QueueWork]:
         """Return queues in rotation, beginning behind the one that was served last."""
-        return sorted(queues, key=lambda work: (work.queue.pk <= self._last, work.queue.pk))
+        return sorted(queues, key=lambda work: (work.queue.id <= self._last, work.queue.id))
 
     def served(self, queue: Queue) -> None:
         """Note that a queue had its turn."""
-        self._last = queue.pk
+        self._last = queue.id
 
     def keep_rest(self, queues: Sequence[QueueWork]) -> None:
         """Keep the queues whose turn did not come, because there were no slots."""

@@ -56,7 +56,7 @@ def claim_due(
 
 def mark_claimed(jobs: Sequence[Job], worker: Worker, now: datetime, room: int) -> None:
     """Bring the copies of claimed jobs up to date."""
-    own = {"worker_id": worker.pk, "last_worker_id": worker.pk, "update_time": now}
+    own = {"worker_id": worker.id, "last_worker_id": worker.id, "update_time": now}
     values = {**CLAIMED, **own}
     deadlines = {timeout: now + timedelta(seconds=timeout) for timeout in {j.timeout for j in jobs}}
     if len(deadlines) == 1:  # as nearly always
@@ -74,17 +74,17 @@ def assign(jobs: Sequence[Job], worker: Worker, now: datetime, *, room: int) -> 
     `room` as in `claim`. Raise `DeclaredLostError` if the worker was declared lost.
     """
     taken = 0
-    ahead = [job.pk for job in jobs[room:]]
+    ahead = [job.id for job in jobs[room:]]
     is_ahead = Case(When(pk__in=ahead, then=True), default=False) if ahead else False
     groups = defaultdict[tuple[Phase, float], list[int]](list)
     for place, job in enumerate(jobs):
         job.worker = worker
         job.prefetched = place >= room
         job.phase = Phase.RESPONSE if job.state == State.RUNNING else Phase.DECISION
-        groups[job.phase, job.timeout].append(job.pk)
+        groups[job.phase, job.timeout].append(job.id)
     for (phase, timeout), ids in groups.items():
         values: dict[str, Any] = {"worker": worker, "phase": phase, "prefetched": is_ahead}
-        values |= {"last_worker_id": worker.pk, "update_time": now}
+        values |= {"last_worker_id": worker.id, "update_time": now}
         if phase == Phase.RESPONSE:
             values |= {"deadline": now + timedelta(seconds=timeout), "extended_seconds": 0}
         rows = rows_of(worker.using, ids).filter(worker.is_live())
@@ -95,7 +95,7 @@ def assign(jobs: Sequence[Job], worker: Worker, now: datetime, *, room: int) -> 
 
 def expect_response_handler(job: Job) -> None:
     """Write that a newly claimed job goes to its response handler: its answer came early."""
-    rows_of(job.using, [job.pk]).update(has_pending_answer=True, phase=Phase.RESPONSE)
+    rows_of(job.using, [job.id]).update(has_pending_answer=True, phase=Phase.RESPONSE)
 
 
 def mark_started(claims: Sequence[Claim], worker: Worker) -> None:
@@ -111,7 +111,7 @@ def mark_started(claims: Sequence[Claim], worker: Worker) -> None:
     deadline = Case(When(state=State.RUNNING, then=F("deadline") + waited), default=F("deadline"))
     with worker_transaction(worker.using):
         found = locked(rows, skip_locked=True).only("pk", "phase")
-        free = [row.pk for row in found if (row.pk, row.phase) in started]
+        free = [row.id for row in found if (row.id, row.phase) in started]
         rows_of(worker.using, free).update(prefetched=False, deadline=deadline)
         left = set(rows.values_list("pk", flat=True)) if len(free) < len(claims) else set()
     for claim in claims:
@@ -178,9 +178,9 @@ def release_for_retry(jobs: Sequence[Job], reason: str, now: datetime, using: st
     The attempt keeps its number, which only grows.
     """
     running = [j for j in jobs if j.state == State.RUNNING]
-    times = {j.pk: next_time(j, now, has_pending_answer=j.has_pending_answer) for j in running}
+    times = {j.id: next_time(j, now, has_pending_answer=j.has_pending_answer) for j in running}
     put_back(dict.fromkeys(times, reason), times, using, now)
-    release([j.pk for j in jobs if j.state == State.ERROR], using, now)
+    release([j.id for j in jobs if j.state == State.ERROR], using, now)
 
 
 def put_back(
