@@ -201,7 +201,8 @@ def _record(found: Results, workload: Workload, state: str, outcome: Outcome) ->
 
 
 def _this_commit() -> str:
-    changed = " with changes" if _git("status", "--porcelain") else ""
+    # Not in docs, where the results are saved: a run that is resumed has saved some already.
+    changed = " with changes" if _git("status", "--porcelain", "--", ":!docs") else ""
     return _git("rev-parse", "--short=7", "HEAD") + changed
 
 

@@ -31,7 +31,7 @@ NOT_JUDGED = {
     "p99_ms": "has a target of its own",
 }
 """Figures that are shown without the bound, and why."""
-TURNS = {"W1": 4, "W5": 2}
+TURNS = {"W1": 4, "W5": 2, "W8": 2, "W9": 3}
 """How often a round runs a workload that is short, and varies much from run to run."""
 PAGE = """# $now beside $before
 

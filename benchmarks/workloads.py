@@ -438,7 +438,7 @@ WORKLOADS = (
         {
             "turns": 8,
             "enqueue": {"jobs": 2_000, "warm_up": 200},
-            "drain": {"jobs": 60_000, "workers": 1},
+            "drain": {"jobs": 150_000, "workers": 1},
             "throttled": {"jobs": 20_000, "workers": (1,)},
         },
         {

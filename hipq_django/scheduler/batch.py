@@ -111,7 +111,7 @@ class BatchScheduler(SchedulerContext):
             self.persist_batch(hold_back=not self.full_queues, seconds=WRITE_SECONDS)  # 3
         if companions.registered:
             self.doing = "companions", ()
-            self.moved += companions.stir(self.config)
+            self.moved += companions.stir(self.config, is_busy=bool(self.batch))
         for due in self._next_due():  # 1
             for claims in self.apply_throttler(due):  # 2
                 self.start_jobs(claims)  # 4 and 5

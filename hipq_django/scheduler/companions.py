@@ -26,6 +26,12 @@ FIRST_PAUSE = 0.25
 LAST_PAUSE = 4.0
 """How many seconds a companion that raises is left out, after the first time and at most."""
 
+STIR_SHARE = 0.02
+"""The share of a busy worker's time for asking companions what is due, while nothing is. W18."""
+
+MAX_STIR_PAUSE = 0.1
+"""How many seconds it asks none of them at most, however long that took the last time."""
+
 Persist = Callable[[Sequence[Result], Worker, datetime], Persisted]
 
 
@@ -56,7 +62,10 @@ class Companion(Protocol):
         """
 
     def stir(self, config: InstanceSettings) -> int:
-        """Enqueue jobs that have become due; before each pass. Return how many rows it moved."""
+        """Enqueue jobs that have become due. Return how many rows it moved.
+
+        It is called before a pass; a worker that is busy calls it seldom while it moves none.
+        """
 
     def sweep(self, config: InstanceSettings) -> int:
         """Find what a crash or an operator has left; at intervals. Return how many rows moved."""
@@ -90,15 +99,10 @@ def worker_started(worker: Worker) -> None:
             events.warning("start_not_told", worker=worker.name, exception=error)
 
 
-def companion_of(claim: Claim) -> Companion | None:
-    """Return the companion of a claim, which most have not."""
-    return registered.get(claim.snapshot.job_type.kind)
-
-
 def prepared(claims: Sequence[Claim]) -> Iterator[Sequence[Claim]]:
     """Yield the claims in parts, each when the companions have read what it needs."""
-    if not any(companion_of(claim) for claim in claims):
-        yield claims
+    if registered.keys().isdisjoint({claim.snapshot.job_type.kind for claim in claims}):
+        yield claims  # as nearly always
         return
     for start in range(0, len(claims), PART):
         part = claims[start : start + PART]
@@ -121,9 +125,38 @@ def _prepare(claims: Sequence[Claim]) -> None:
             events.warning("prepare_failed", "each thread reads for itself", exception=error)
 
 
-def stir(config: InstanceSettings) -> int:
-    """Let the companions enqueue what is due."""
-    return sum([_alone(kind, each.stir, config) for kind, each in registered.items()])
+class _Stirs:
+    """When a busy worker asks the companions what is due; a process has one worker."""
+
+    def __init__(self) -> None:
+        self.written = 0
+        """How often it has written something of theirs, which may have made something due."""
+        self._seen = 0
+        self._next = 0.0
+
+    def are_due(self) -> bool:
+        """Whether to ask now."""
+        return self.written != self._seen or steady() >= self._next
+
+    def record(self, written: int, began: float, *, has_found: bool) -> None:
+        """Note that it has asked, when it had written so often."""
+        self._seen, self._next = written, 0.0
+        if not has_found:
+            ended = steady()
+            self._next = ended + min((ended - began) / STIR_SHARE, MAX_STIR_PAUSE)
+
+
+_stirs = _Stirs()
+
+
+def stir(config: InstanceSettings, *, is_busy: bool = False) -> int:
+    """Let the companions enqueue what is due; ask seldom if the worker is busy and nothing was."""
+    if is_busy and not _stirs.are_due():
+        return 0
+    written, began = _stirs.written, steady()
+    moved = sum([_alone(kind, each.stir, config) for kind, each in registered.items()])
+    _stirs.record(written, began, has_found=moved > 0)
+    return moved
 
 
 def sweep(config: InstanceSettings) -> int:
@@ -204,8 +237,9 @@ def persist(
     if not own:
         return persist_jobs(results, worker, now)
     persisted = persist_jobs([r for r in results if r.claim.extra is None], worker, now)
-    for companion in registered.values():
-        part = [result for result in own if companion_of(result.claim) is companion]
+    for kind, companion in registered.items():
+        part = [result for result in own if result.claim.snapshot.job_type.kind == kind]
         if part:
             persisted = persisted.joined(companion.write(part, worker, now, persist_jobs))
+    _stirs.written += 1
     return persisted

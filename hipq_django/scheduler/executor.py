@@ -62,7 +62,7 @@ from hipq_django.job_types.current import RUNNING
 from hipq_django.job_types.declaration import Declaration
 from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Job
-from hipq_django.scheduler.companions import companion_of, registered as companions
+from hipq_django.scheduler import companions
 from hipq_django.transitions.values import (
     Claim,
     Decided,
@@ -170,7 +170,7 @@ def _call(declared: Declaration, claim: Claim) -> Any:
         return claim.response
     running = RUNNING.set(claim.job)
     try:
-        if companions and (companion := companion_of(claim)) is not None:
+        if declared.kind and (companion := companions.registered.get(declared.kind)):
             return companion.call(claim)
         if claim.phase is _REQUEST:
             return _await(declared.handler(claim.job))

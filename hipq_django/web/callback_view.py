@@ -62,7 +62,7 @@ def _hide_path(request: HttpRequest, route: str) -> None:
     """
     path, shown = request.path_info, f"/{route}"
     for name, value in request.META.items():
-        if isinstance(value, str) and (path in value or path in unquote(value)):
+        if isinstance(value, str) and (path in value or ("%" in value and path in unquote(value))):
             request.META[name] = shown
     request.path = request.path_info = shown
 

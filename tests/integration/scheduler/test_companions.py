@@ -40,6 +40,8 @@ class Toy:
         """How many claims each batch had."""
         self.called: list[Phase] = []
         self.fails_to: set[str] = set()
+        self.asked = 0
+        """How often it was asked what is due."""
 
     def _may_fail(self, verb: str) -> None:
         if verb in self.fails_to:
@@ -76,6 +78,7 @@ class Toy:
             Group.objects.create(name=f"{pk} was ended")
 
     def stir(self, config: InstanceSettings) -> int:
+        self.asked += 1
         wishes = Group.objects.filter(name__startswith="wish ")
         for wish in wishes:
             hipq.enqueue("toy", int(wish.name.removeprefix("wish ")), instance=config.name)
@@ -142,6 +145,61 @@ def test_a_job_and_what_is_beside_it_end_in_one_transaction(toy: Toy) -> None:
     worker.save()
     job.refresh_from_db()
     assert (job.outcome, noted()) == ("succeeded", [f"{job.pk} gave 2"])
+
+
+class Clock:
+    """A steady clock that stands still, unless the toy is asked: that takes a millisecond."""
+
+    def __init__(self, toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        self._toy = toy
+        self._stir = toy.stir
+        monkeypatch.setattr(companions, "steady", lambda: self.now)
+        monkeypatch.setattr(companions, "_stirs", companions._Stirs())
+        monkeypatch.setattr(toy, "stir", self._stir_slowly)
+
+    def _stir_slowly(self, config: InstanceSettings) -> int:
+        self.now += 0.001
+        return self._stir(config)
+
+    def asks(self, *, is_busy: bool = True) -> bool:
+        """Whether the worker asks the toy what is due."""
+        before = self._toy.asked
+        companions.stir(get_instance(), is_busy=is_busy)
+        return self._toy.asked > before
+
+
+@pytest.fixture
+def clock(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(toy, monkeypatch)
+
+
+def test_a_busy_worker_asks_for_a_fiftieth_of_its_time_while_nothing_is_due(clock: Clock) -> None:
+    assert [clock.asks(), clock.asks()] == [True, False]
+    clock.now += 0.049
+    assert not clock.asks()
+    clock.now += 0.002
+    assert [clock.asks(), clock.asks()] == [True, False]
+
+    Group.objects.create(name="wish 2")
+    clock.now += 0.05
+    assert [clock.asks(), clock.asks(), clock.asks()] == [True, True, False]
+
+
+def test_a_worker_that_is_idle_asks_before_each_pass(clock: Clock) -> None:
+    assert [clock.asks(is_busy=False), clock.asks(is_busy=False)] == [True, True]
+
+
+def test_a_busy_worker_asks_at_once_when_it_has_written_something(clock: Clock) -> None:
+    worker = HandWorker()
+    hipq.enqueue("toy", 1)
+    hipq.enqueue("plain", 2)
+    worker.run_pass()
+    worker.execute()
+    assert not clock.asks()
+    worker.save()
+
+    assert [clock.asks(), clock.asks()] == [True, False]
 
 
 def test_who_lost_a_job_writes_nothing_beside_it(toy: Toy) -> None:
