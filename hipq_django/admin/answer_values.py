@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hipq_django.admin.display import badge
-from hipq_django.domain.states import STATUS_WORDS
+from hipq_django.domain.states import STATUS_MEANINGS, STATUS_WORDS
 from hipq_django.models import Answer, JobType
 
 TONES = {
@@ -19,6 +19,11 @@ TONES = {
 def name_of(status: str) -> str:
     """Return a status in a word."""
     return str(STATUS_WORDS[Answer.Status(status)])
+
+
+def meaning_of(answer: Answer) -> str:
+    """Return what the status of an answer means, which its badge does not say."""
+    return str(STATUS_MEANINGS[Answer.Status(answer.status)])
 
 
 def status_badge(answer: Answer) -> str:

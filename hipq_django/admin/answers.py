@@ -11,7 +11,7 @@ from django.utils.translation import gettext, gettext_lazy as _
 
 from hipq_django.admin.answer_chart import chart
 from hipq_django.admin.answer_matching import AnswerMatching
-from hipq_django.admin.answer_values import masked, shown_payload, status_badge
+from hipq_django.admin.answer_values import masked, meaning_of, shown_payload, status_badge
 from hipq_django.admin.base import ReadOnlyAdmin, column
 from hipq_django.admin.display import NOTHING, block, or_dash, when
 from hipq_django.admin.filters import AnswerFilter, KindFilter
@@ -62,7 +62,7 @@ class AnswerAdmin(AnswerMatching, ReadOnlyAdmin):
         return rows.filter(job_key=term)
 
     status_badge = column(_("status"), lambda self, answer: status_badge(answer))
-    meaning = column(_("meaning"), lambda self, answer: str(answer.get_status_display()))
+    meaning = column(_("meaning"), lambda self, answer: meaning_of(answer))
 
     @admin.display(description=_("job"))
     def to_job(self, answer: Answer) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from django.utils.text import Truncator
 from django.utils.translation import gettext, gettext_lazy as _
 
-from hipq_django.admin.answer_values import status_badge
+from hipq_django.admin.answer_values import meaning_of, status_badge
 from hipq_django.admin.display import NOTHING, age, badge, block, or_dash, plain, span, when
 from hipq_django.domain.states import NONE, WAITING, Outcome, State
 from hipq_django.models import Answer, Attempt, Job, Worker
@@ -173,7 +173,7 @@ def _attempt(
 def _answer(answer: Answer, job: Job, now: datetime) -> dict[str, Any]:
     return {
         "status": status_badge(answer),
-        "meaning": answer.get_status_display(),
+        "meaning": meaning_of(answer),
         "kind": answer.get_kind_display(),
         "part": answer.part,
         "attempt": answer.attempt,

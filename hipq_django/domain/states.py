@@ -68,6 +68,16 @@ STATUS_WORDS = {
 }
 """The statuses in a word; their labels say what they mean."""
 
+STATUS_MEANINGS = {
+    AnswerStatus.ACCEPTED: _("it settled its job or will"),
+    AnswerStatus.EARLY: _("kept for the job to come"),
+    AnswerStatus.DUPLICATE: _("the job was answered before"),
+    AnswerStatus.LATE: _("the job was final"),
+    AnswerStatus.UNMATCHED: _("no such job in time, or no such part"),
+    AnswerStatus.DISCARDED: _("the request was sent again"),
+}
+"""What they mean, for pages that show the word beside it."""
+
 
 MOVES: dict[State, frozenset[State]] = {
     State.INITIAL: frozenset({State.RUNNING}),

@@ -54,6 +54,23 @@ def test_a_page_says_which_row_it_shows(admin_client: Client) -> None:
     assert f"<h1>Answer {answer.pk} for ask key-0</h1>" in html(admin_client, page_url(answer))
 
 
+@pytest.mark.parametrize("status", Answer.Status.values)
+def test_the_meaning_of_an_answers_status_does_not_repeat_its_word(
+    admin_client: Client, status: str
+) -> None:
+    job = JobFactory.create(job_key="key-0")
+    answer = AnswerFactory.create(
+        job=job, job_type=job.job_type.name, job_key="key-0", status=status
+    )
+    word, meaning = str(answer.get_status_display()).split(": ")
+
+    for shown in (job, answer):
+        page = html(admin_client, page_url(shown))
+        text = " ".join(strip_tags(page).split())
+        assert meaning in text
+        assert f"{word}: " not in text
+
+
 def test_a_confirmation_leads_back_to_the_row_that_it_names(admin_client: Client) -> None:
     JobTypeFactory.create(name="ask")
     with hipq.batch("import") as batch:
