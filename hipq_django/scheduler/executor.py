@@ -170,7 +170,9 @@ def _call(declared: Declaration, claim: Claim) -> Any:
         return claim.response
     running = RUNNING.set(claim.job)
     try:
-        if declared.kind and (companion := companions.registered.get(declared.kind)):
+        # By the row, as everywhere: who calls the code writes its result.
+        kind = claim.snapshot.job_type.kind
+        if kind and (companion := companions.registered.get(kind)):
             return companion.call(claim)
         if claim.phase is _REQUEST:
             return _await(declared.handler(claim.job))

@@ -111,8 +111,8 @@ class QueueRotation:
         left, self._left = self._left, []
         if not put_first:
             return left
-        known = self.queues.values()
-        first = self.in_turn([with_jobs(queue) for queue in known if queue.name in put_first])
+        called = [queue for queue in self.queues.values() if queue.name in put_first]
+        first = self.in_turn(map(with_jobs, called))
         return first + [work for work in left if work.queue.name not in put_first]
 
     @property

@@ -5,8 +5,17 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from django.utils import translation
 
-from hipq_django.domain.states import MOVES, WAITING, State, steps_between
+from hipq_django.domain.states import (
+    MOVES,
+    STATUS_MEANINGS,
+    STATUS_WORDS,
+    WAITING,
+    AnswerStatus,
+    State,
+    steps_between,
+)
 
 ALLOWED = {
     ("initial", "running"),
@@ -63,3 +72,14 @@ def test_a_way_has_allowed_moves_only(old: State, new: State) -> None:
 
     assert way[-1] == new
     assert all((one, other) in ALLOWED for one, other in itertools.pairwise(way))
+
+
+@pytest.mark.parametrize("language", ["en", "de", "fr"])
+@pytest.mark.parametrize("status", AnswerStatus)
+def test_the_label_of_an_answers_status_is_its_word_and_its_meaning(
+    status: AnswerStatus, language: str
+) -> None:
+    with translation.override(language):
+        word, meaning = map(str.strip, str(status.label).split(":"))
+
+        assert (word, meaning) == (str(STATUS_WORDS[status]), str(STATUS_MEANINGS[status]))
