@@ -66,12 +66,17 @@ class Demo:
 
     def worker(self) -> int:
         """Return the process of its worker, known by its command: numbers of processes wrap."""
-        [worker] = [
+        eventually(self._workers, "one of the demo's children is a worker", PATIENCE_SECONDS)
+        [worker] = self._workers()
+        return worker
+
+    def _workers(self) -> list[int]:
+        """Its children that are workers; while a process starts, its command is empty."""
+        return [
             child
             for child in self.children
             if b"hipq_worker" in Path(f"/proc/{child}/cmdline").read_bytes()
         ]
-        return worker
 
     def wait(self) -> int:
         """Wait for its end; return its exit code."""
