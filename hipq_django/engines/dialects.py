@@ -54,7 +54,8 @@ SQLITE = Dialect(
     text_of="json_extract(%s, '$[' || {0} || ']')",
     json="json_extract(r.value, '$[{0}]')",
     encode_json=encode_json,
-    moment="{0}",
+    # As text: the driver would make a moment of each, though most jobs of a batch share theirs.
+    moment="({0} || '')",
     by_key="",
     lock="",
 )
