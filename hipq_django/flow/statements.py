@@ -440,21 +440,25 @@ _TYPES = {
 """The types of PostgreSQL by the internal types of the fields."""
 
 
-def update_nodes(rows: Sequence[Mapping[str, Any]], using: str) -> None:
+def update_nodes(rows: Sequence[Mapping[str, Any]], using: str) -> bool:
     """Write values of many nodes, whose rows are locked, by one statement.
 
-    Each row has the `id` of its node, and all of them the same columns.
+    Each row has the `id` of its node, and all of them the same columns. Return what `is_heard`
+    does, which PostgreSQL says by the same statement.
     """
     if not rows:
-        return
+        return False
     columns = [name for name in rows[0] if name != "id"]
     writers = {name: _writer(name, using) for name in rows[0]}
     values = json.dumps(
         [{name: write(row[name]) for name, write in writers.items()} for row in rows]
     )
-    build = _postgresql if _is_postgresql(using) else _sqlite
+    if _is_postgresql(using):
+        sql = f"WITH changed AS ({_postgresql(columns)}) SELECT EXISTS ({_IS_HEARD})"
+        return bool(_fetched(sql, [values], using)[0][0])
     with connections[using].cursor() as cursor:
-        cursor.execute(build(columns), [values])
+        cursor.execute(_sqlite(columns), [values])
+    return is_heard(using)
 
 
 def _writer(name: str, using: str) -> Callable[[Any], Any]:

@@ -110,12 +110,18 @@ class BatchScheduler(SchedulerContext):
                 return self.admitted
             self.persist_batch(hold_back=not self.full_queues, seconds=WRITE_SECONDS)  # 3
         if companions.registered:
-            self.doing = "companions", ()
-            self.moved += companions.stir(self.config, is_busy=bool(self.batch))
+            self._stir()
         for due in self._next_due():  # 1
             for claims in self.apply_throttler(due):  # 2
                 self.start_jobs(claims)  # 4 and 5
         return self.admitted
+
+    def _stir(self) -> None:
+        """Let the companions enqueue what is due; serve first the queues where they have."""
+        self.doing = "companions", ()
+        self.moved += companions.stir(self.config, is_busy=bool(self.batch))
+        for queue in companions.take_called():
+            self.rotation.put_first(queue)
 
     @property
     def found_nothing(self) -> bool:

@@ -6,7 +6,7 @@ read for a whole batch of claims, and written in the transaction that ends the a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
@@ -147,6 +147,22 @@ class _Stirs:
 
 
 _stirs = _Stirs()
+
+
+_called: set[str] = set()
+
+
+def call(queues: Iterable[str]) -> None:
+    """Let the worker of this process serve queues, by their names, without a probe.
+
+    A companion has just enqueued jobs there, which are committed.
+    """
+    _called.update(queues)
+
+
+def take_called() -> set[str]:
+    """Return the queues that were called since the last time."""
+    return {_called.pop() for _ in range(len(_called))}
 
 
 def stir(config: InstanceSettings, *, is_busy: bool = False) -> int:

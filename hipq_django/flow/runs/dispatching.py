@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
+from django.db import transaction
 from django.db.models import F, QuerySet
 
 from hipq_django import events, transitions
@@ -33,7 +35,7 @@ from hipq_django.flow.exceptions import UnknownComponentError
 from hipq_django.flow.family import delete_rows, tree_of
 from hipq_django.flow.lifecycle import runs_by_itself
 from hipq_django.flow.models import Node, Wake
-from hipq_django.flow.publishing import announce, announce_status
+from hipq_django.flow.publishing import announce, announce_heard, announce_status
 from hipq_django.flow.rate import take_run, turn_of
 from hipq_django.flow.runs.failing import fail_ended, fail_without_run
 from hipq_django.flow.statements import (
@@ -45,6 +47,7 @@ from hipq_django.flow.statements import (
 )
 from hipq_django.flow.values import Rest
 from hipq_django.models import Job
+from hipq_django.scheduler import companions
 
 PAGE_SIZE = 1000
 """How many wakes are dispatched in one transaction. W13 of the benchmarks shows its effect."""
@@ -267,10 +270,12 @@ def _enqueue(
         node.job_id = job.pk
         node.wakes += 1
     nodes = [node for node, _ in wanted]
+    queues = {node.queue_name for node in nodes}
+    transaction.on_commit(partial(companions.call, queues), using=using)
     names = ("id", "wakes", "job_id", "run_time", "alarm", "rate_time")
-    update_nodes([{name: getattr(node, name) for name in names} for node in nodes], using)
-    queued = [(n, "queued") for n in nodes if n.rest != Rest.TERMINATING]
-    announce_status(queued, using, skip_locked=True)
+    if update_nodes([{name: getattr(node, name) for name in names} for node in nodes], using):
+        queued = [(n, "queued") for n in nodes if n.rest != Rest.TERMINATING]
+        announce_heard(queued, using, skip_locked=True)
     return {node.pk for node in nodes}
 
 

@@ -34,7 +34,7 @@ from hipq_django.flow.library.graph import GRAPH
 from hipq_django.flow.lifecycle import end_rows, terminate
 from hipq_django.flow.models import Message, Node, NodePort
 from hipq_django.flow.ports import find_row
-from hipq_django.flow.publishing import LOG_CHANNEL, announce_status
+from hipq_django.flow.publishing import LOG_CHANNEL, announce_heard
 from hipq_django.flow.runs import verbs
 from hipq_django.flow.runs.failing import fail
 from hipq_django.flow.runs.relatives import RELATIVE
@@ -450,9 +450,8 @@ class _Changes:
 
     def write(self) -> None:
         """Write what has changed of the nodes."""
-        update_nodes(self._rows, self._using)
-        if self._statuses:
-            announce_status(self._statuses, self._using, skip_locked=True)
+        if update_nodes(self._rows, self._using):
+            announce_heard(self._statuses, self._using, skip_locked=True)
 
     def wake(self) -> None:
         """Wake all whom it concerns."""

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group
-from django.db import OperationalError, transaction
+from django.db import OperationalError, connection, transaction
+from django.test.utils import CaptureQueriesContext
 
 import hipq_django as hipq
 from hipq_django.conf.instances import InstanceSettings, get_instance
@@ -83,6 +84,7 @@ class Toy:
         for wish in wishes:
             hipq.enqueue("toy", int(wish.name.removeprefix("wish ")), instance=config.name)
             wish.delete()
+            companions.call(["default"])
         return len(wishes)
 
     def sweep(self, config: InstanceSettings) -> int:
@@ -121,6 +123,21 @@ def test_jobs_are_read_together_and_written_with_what_is_beside_them(toy: Toy) -
     assert noted() == [f"{job.pk} gave {2 * n}" for n, job in enumerate(jobs, 1)]
     results = Job.objects.order_by("pk").values_list("result", flat=True)
     assert list(results) == [2, 4, 6, 4]
+
+
+def test_a_queue_in_which_a_companion_has_enqueued_is_served_without_a_probe(toy: Toy) -> None:
+    hipq.enqueue("toy", 4)
+    worker = HandWorker()
+    worker.run_until_idle()
+    Group.objects.create(name="wish 3")
+    with CaptureQueriesContext(connection) as queries:
+        worker.run_pass()
+    worker.execute()
+    worker.save()
+
+    assert [group.partition(" gave ")[2] for group in noted()] == ["8", "6"]
+    texts = [query["sql"] for query in queries]
+    assert not [text for text in texts if "probe_queues" in text or "first_rank" in text]
 
 
 def test_code_is_called_although_nothing_could_be_read_before(toy: Toy) -> None:
