@@ -45,7 +45,9 @@ TRY_AGAIN = timedelta(seconds=60)
 
 LEAST_SECONDS = 0.05
 LOOK_SECONDS = 1.0
-"""How old what a worker knows of the next due time may be."""
+"""How old what a worker knows of the next due time may be, where a look does not take long."""
+LOOK_SHARE = 0.1
+"""The share of time, at most, for looks that find nothing due. W3d."""
 
 KIND = ScheduleRun.Kind
 
@@ -65,7 +67,7 @@ class Firing:
     def run(self) -> int:
         """Fire what is due; return how many schedules were."""
         using, now = self._config.database, clock.now(self._config.database)
-        next_time, fired = self.next_time, 0
+        began, next_time, fired = time.monotonic(), self.next_time, 0
         if next_time is None or next_time > now:
             next_time = self.next_time = self._next_time(now)
         if next_time is not None and next_time <= now:
@@ -76,9 +78,11 @@ class Firing:
         elif next_time is not None:
             # What is due and was not fired is being fired by others, or cannot be fired now.
             left = max(LEAST_SECONDS, (next_time - clock.now(using)).total_seconds())
-        self.due_at = time.monotonic() + min(left, LOOK_SECONDS)
+        ended = time.monotonic()
+        pause = max(LOOK_SECONDS, (ended - began) / LOOK_SHARE)
+        self.due_at = ended + min(left, pause)
         # For a mere look nobody needs to wake: it is done at the next pass.
-        self.wake_at = self.due_at if left < LOOK_SECONDS else inf
+        self.wake_at = self.due_at if left < pause else inf
         return fired
 
     def _next_time(self, now: datetime) -> datetime | None:

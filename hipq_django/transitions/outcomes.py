@@ -219,11 +219,14 @@ _quiet_until: dict[str, float] = {}
 
 QUIET_SECONDS = 1.0
 
+WATCH_SHARE = 0.1
+"""The share of time, at most, for asking watchers of which none wants to hear. W3d."""
+
 
 def watch(watcher: Watcher) -> None:
     """Let `watcher(ids, using)` be called after each commit by which jobs became final.
 
-    Where it returns False it is left in peace for a second.
+    Where it returns False it is left in peace for a second, or for ten times as long as it took.
     """
     if watcher not in _watchers:
         _watchers.append(watcher)
@@ -253,10 +256,12 @@ def note_given_up(ids: Collection[int], using: str) -> None:
 
 def _tell(ids: Collection[int], using: str) -> None:
     """Tell each; one that fails harms neither the jobs that have ended nor who wrote that."""
+    began = time.monotonic()
     try:
         wants_more = [watcher(ids, using) for watcher in _watchers]
     except Exception as error:
         events.error("watcher_failed", "looked at again later", exception=error)
         return
     if not any(wants_more):
-        _quiet_until[using] = time.monotonic() + QUIET_SECONDS
+        ended = time.monotonic()
+        _quiet_until[using] = ended + max(QUIET_SECONDS, (ended - began) / WATCH_SHARE)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from math import inf
+from types import SimpleNamespace
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -20,7 +22,7 @@ from hipq_django.database import clock
 from hipq_django.exceptions import InvalidScheduleError
 from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Job, JobType, Queue, Schedule, ScheduleRun, Worker
-from hipq_django.schedules import declared
+from hipq_django.schedules import declared, firing as firing_module
 from hipq_django.schedules.firing import LOOK_SECONDS, Firing
 from tests.declaring import Declare
 from tests.factories import WorkerFactory
@@ -728,3 +730,39 @@ def test_one_that_is_due_costs_few_queries(hourly: Any, now: time_machine.Travel
 
     statements = [query for query in queries if "SAVEPOINT" not in query["sql"]]
     assert len(statements) <= 12
+
+
+@pytest.mark.parametrize(
+    ("seconds_each", "due", "pause"),
+    [
+        (0.0, None, LOOK_SECONDS),
+        (0.4, None, 4.0),
+        (0.4, timedelta(seconds=2), 2.0),
+        (0.4, timedelta(0), 0.0),
+    ],
+)
+def test_looks_take_a_tenth_of_the_time_at_most_and_delay_no_known_due_time(
+    seconds_each: float,
+    due: timedelta | None,
+    pause: float,
+    hourly: Any,
+    now: time_machine.Traveller,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if due is not None:
+        hourly()
+        Schedule.objects.update(next_time=NOON + due)
+    moment = 100.0
+    monkeypatch.setattr(firing_module, "time", SimpleNamespace(monotonic=lambda: moment))
+    firing = Firing(get_instance())
+    look = firing._next_time
+
+    def slow(now: datetime) -> datetime | None:
+        nonlocal moment
+        moment += seconds_each
+        return look(now)
+
+    monkeypatch.setattr(firing, "_next_time", slow)
+    firing.run()
+    assert firing.due_at == pytest.approx(moment + pause)
+    assert firing.wake_at == (inf if due is None else firing.due_at)
