@@ -459,8 +459,9 @@ WORKLOADS = (
         "Plain functions",
         "One client enqueues 3,000 jobs of a type with a handler for the whole job, 3,000 of a "
         "task with its arguments, and 3,000 of a task whose arguments pydantic checks, in turns "
-        "of 500. Then one worker drains 20,000 jobs of the type and 20,000 of the task. No peer "
-        "stands beside it: none has both, and what plain functions cost there is W1 and W3.",
+        "of 500. Then one worker drains 20,000 jobs of the type and 20,000 of the task, and again "
+        "in the other order. No peer stands beside it: none has both, and what plain functions "
+        "cost there is W1 and W3.",
         "tasks",
         {"turns": 6, "jobs": 500, "drained": 20_000},
         {"turns": 2, "jobs": 50, "drained": 2_000},

@@ -177,6 +177,8 @@ class Task(Declaration, Generic[P, R]):
 
     def _filled_in(self, job: Job | None) -> dict[str, Any]:
         names = self._signature.filled_in
+        if not names:  # as for most
+            return {}
         values: dict[str, Any] = {"job": job, "inputs": []}
         if "inputs" in names and job is not None:
             values["inputs"] = job.first_inputs()
