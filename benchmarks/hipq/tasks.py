@@ -38,8 +38,12 @@ def measure(runner: HipqRunner, sizes: dict[str, Any]) -> Figures:
     yield "share", seconds["job_types"] / seconds["tasks"]
     yield "typed_share", seconds["job_types"] / seconds["typed_tasks"]
     runner.finish_all()
+    yield from _drains(runner, sizes["drained"])
+
+
+def _drains(runner: HipqRunner, jobs: int) -> Figures:
     rates: dict[str, list[float]] = {"noop": [], "plain": []}
     for kind in ("noop", "plain", "plain", "noop"):  # each finds the dead rows of those before
-        rates[kind].append(drained(runner, kind, sizes["drained"], 1)[0])
+        rates[kind].append(drained(runner, kind, jobs, 1)[0])
     yield "drain_per_second", mean(rates["plain"])
     yield "drain_share", mean(rates["plain"]) / mean(rates["noop"])
