@@ -120,7 +120,7 @@ class BatchScheduler(SchedulerContext):
         """Let the companions enqueue what is due; serve first the queues where they have."""
         self.doing = "companions", ()
         self.moved += companions.stir(self.config, is_busy=bool(self.batch))
-        for queue in companions.take_called():
+        for queue in companions.take_first():
             self.rotation.put_first(queue)
 
     @property

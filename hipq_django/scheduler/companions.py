@@ -149,20 +149,21 @@ class _Stirs:
 _stirs = _Stirs()
 
 
-_called: set[str] = set()
+_put_first: set[str] = set()
+"""The queues, by their names, in which companions have enqueued jobs since the last pass."""
 
 
-def call(queues: Iterable[str]) -> None:
+def put_first(queues: Iterable[str]) -> None:
     """Let the worker of this process serve queues, by their names, without a probe.
 
     A companion has just enqueued jobs there, which are committed.
     """
-    _called.update(queues)
+    _put_first.update(queues)
 
 
-def take_called() -> set[str]:
-    """Return the queues that were called since the last time."""
-    return {_called.pop() for _ in range(len(_called))}
+def take_first() -> set[str]:
+    """Return the queues that were put first since the last time."""
+    return {_put_first.pop() for _ in range(len(_put_first))}
 
 
 def stir(config: InstanceSettings, *, is_busy: bool = False) -> int:

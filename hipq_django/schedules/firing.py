@@ -48,6 +48,8 @@ LOOK_SECONDS = 1.0
 """How old what a worker knows of the next due time may be, where a look does not take long."""
 LOOK_SHARE = 0.1
 """The share of time, at most, for looks that find nothing due. W3d."""
+MAX_LOOK_SECONDS = 5.0
+"""How old it may be after a slow look, even if the database was only busy."""
 
 KIND = ScheduleRun.Kind
 
@@ -79,7 +81,7 @@ class Firing:
             # What is due and was not fired is being fired by others, or cannot be fired now.
             left = max(LEAST_SECONDS, (next_time - clock.now(using)).total_seconds())
         ended = time.monotonic()
-        pause = max(LOOK_SECONDS, (ended - began) / LOOK_SHARE)
+        pause = min(max(LOOK_SECONDS, (ended - began) / LOOK_SHARE), MAX_LOOK_SECONDS)
         self.due_at = ended + min(left, pause)
         # For a mere look nobody needs to wake: it is done at the next pass.
         self.wake_at = self.due_at if left < pause else inf

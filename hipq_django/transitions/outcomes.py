@@ -222,11 +222,15 @@ QUIET_SECONDS = 1.0
 WATCH_SHARE = 0.1
 """The share of time, at most, for asking watchers of which none wants to hear. W3d."""
 
+MAX_QUIET_SECONDS = 5.0
+"""How long they are left in peace at most, even if the database was only busy."""
+
 
 def watch(watcher: Watcher) -> None:
     """Let `watcher(ids, using)` be called after each commit by which jobs became final.
 
-    Where it returns False it is left in peace for a second, or for ten times as long as it took.
+    Where it returns False it is left in peace for a second, or for ten times as long as it took,
+    but no longer than five seconds.
     """
     if watcher not in _watchers:
         _watchers.append(watcher)
@@ -264,4 +268,5 @@ def _tell(ids: Collection[int], using: str) -> None:
         return
     if not any(wants_more):
         ended = time.monotonic()
-        _quiet_until[using] = ended + max(QUIET_SECONDS, (ended - began) / WATCH_SHARE)
+        pause = max(QUIET_SECONDS, (ended - began) / WATCH_SHARE)
+        _quiet_until[using] = ended + min(pause, MAX_QUIET_SECONDS)

@@ -271,7 +271,7 @@ def _enqueue(
         node.wakes += 1
     nodes = [node for node, _ in wanted]
     queues = {node.queue_name for node in nodes}
-    transaction.on_commit(partial(companions.call, queues), using=using)
+    transaction.on_commit(partial(companions.put_first, queues), using=using)
     names = ("id", "wakes", "job_id", "run_time", "alarm", "rate_time")
     if update_nodes([{name: getattr(node, name) for name in names} for node in nodes], using):
         queued = [(n, "queued") for n in nodes if n.rest != Rest.TERMINATING]

@@ -84,7 +84,7 @@ class Toy:
         for wish in wishes:
             hipq.enqueue("toy", int(wish.name.removeprefix("wish ")), instance=config.name)
             wish.delete()
-            companions.call(["default"])
+            companions.put_first(["default"])
         return len(wishes)
 
     def sweep(self, config: InstanceSettings) -> int:

@@ -35,7 +35,9 @@ class Watcher:
         return self.calls > before
 
 
-@pytest.mark.parametrize(("takes", "pause"), [(0.0, QUIET_SECONDS), (0.05, 1.0), (0.4, 4.0)])
+@pytest.mark.parametrize(
+    ("takes", "pause"), [(0.0, QUIET_SECONDS), (0.05, 1.0), (0.4, 4.0), (30.0, 5.0)]
+)
 def test_one_that_wants_no_more_is_asked_for_a_tenth_of_the_time_at_most(
     takes: float, pause: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -737,6 +737,7 @@ def test_one_that_is_due_costs_few_queries(hourly: Any, now: time_machine.Travel
     [
         (0.0, None, LOOK_SECONDS),
         (0.4, None, 4.0),
+        (30.0, None, 5.0),
         (0.4, timedelta(seconds=2), 2.0),
         (0.4, timedelta(0), 0.0),
     ],
