@@ -15,6 +15,7 @@ from django.db.models import F
 from django.dispatch import Signal
 
 from hipq_django import events
+from hipq_django.database.errors import is_locked_out
 from hipq_django.domain.retries import MAX_LOSSES, class_names
 from hipq_django.domain.states import NONE, Outcome, State, steps_between
 from hipq_django.engines.values import SUCCEEDED
@@ -214,23 +215,23 @@ followers: list[Follower] = []
 Watcher = Callable[[Collection[int], str], bool]
 
 _watchers: list[Watcher] = []
-_quiet_until: dict[str, float] = {}
-"""Until when no watcher wants to hear of a database, by its alias."""
+_quiet_until: dict[tuple[Watcher, str], float] = {}
+"""Until when a watcher does not want to hear of a database, by its alias."""
 
 QUIET_SECONDS = 1.0
 
-WATCH_SHARE = 0.1
-"""The share of time, at most, for asking watchers of which none wants to hear. W3d."""
+WATCH_SHARE = 0.05
+"""The share of time, at most, for asking a watcher that does not want to hear. W3d."""
 
 MAX_QUIET_SECONDS = 5.0
-"""How long they are left in peace at most, even if the database was only busy."""
+"""How long one is left in peace at most, even if the database was only busy."""
 
 
 def watch(watcher: Watcher) -> None:
     """Let `watcher(ids, using)` be called after each commit by which jobs became final.
 
-    Where it returns False it is left in peace for a second, or for ten times as long as it took,
-    but no longer than five seconds.
+    Where it returns False or raises, it is left in peace for a second, or for twenty times as long
+    as it took, but no longer than five seconds. What it has not heard it must find by itself.
     """
     if watcher not in _watchers:
         _watchers.append(watcher)
@@ -238,13 +239,18 @@ def watch(watcher: Watcher) -> None:
 
 def be_told(using: str) -> None:
     """Let the watchers be called again from now on."""
-    _quiet_until.pop(using, None)
+    for watcher in _watchers:
+        _quiet_until.pop((watcher, using), None)
 
 
 def note_ended(ids: Collection[int], using: str) -> None:
     """Tell the watchers of these jobs once the current transaction is committed."""
-    if ids and time.monotonic() >= _quiet_until.get(using, 0.0):
-        transaction.on_commit(partial(_tell, ids, using), using=using)
+    if not ids:
+        return
+    now = time.monotonic()
+    for watcher in _watchers:
+        if now >= _quiet_until.get((watcher, using), 0.0):
+            transaction.on_commit(partial(_tell, watcher, ids, using), using=using)
 
 
 def note_given_up(ids: Collection[int], using: str) -> None:
@@ -258,15 +264,19 @@ def note_given_up(ids: Collection[int], using: str) -> None:
     note_ended(ids, using)
 
 
-def _tell(ids: Collection[int], using: str) -> None:
-    """Tell each; one that fails harms neither the jobs that have ended nor who wrote that."""
+def _tell(watcher: Watcher, ids: Collection[int], using: str) -> None:
     began = time.monotonic()
-    try:
-        wants_more = [watcher(ids, using) for watcher in _watchers]
-    except Exception as error:
-        events.error("watcher_failed", "looked at again later", exception=error)
-        return
-    if not any(wants_more):
+    if not _wants_more(watcher, ids, using):
         ended = time.monotonic()
         pause = max(QUIET_SECONDS, (ended - began) / WATCH_SHARE)
-        _quiet_until[using] = ended + min(pause, MAX_QUIET_SECONDS)
+        _quiet_until[watcher, using] = ended + min(pause, MAX_QUIET_SECONDS)
+
+
+def _wants_more(watcher: Watcher, ids: Collection[int], using: str) -> bool:
+    """Tell a watcher; its failure harms neither the jobs that have ended nor who wrote that."""
+    try:
+        return watcher(ids, using)
+    except Exception as error:
+        log = events.warning if is_locked_out(error) else events.error
+        log("watcher_failed", "what it has not heard is found by a sweep", exception=error)
+        return False

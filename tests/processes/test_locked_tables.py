@@ -77,6 +77,19 @@ def test_each_table_in_turn(workers: Workers) -> None:
     assert set(Job.objects.values_list("outcome", flat=True)) == {"succeeded"}
 
 
+def test_a_table_of_links_that_is_locked_delays_only_what_is_linked(workers: Workers) -> None:
+    workers.start()
+    in_time()
+
+    def is_warned_of() -> bool:
+        in_time()
+        return "event=watcher_failed" in workers.log.read_text()
+
+    with locked("hipq_link"):
+        eventually(is_warned_of, "a look for links has failed", seconds=AWAY_SECONDS)
+    assert " ERROR " not in workers.log.read_text()
+
+
 def has_beaten_within(seconds: float) -> bool:
     worker = Worker.objects.get()
     return clock.now(worker.using) - worker.heartbeat_time < timedelta(seconds=seconds)

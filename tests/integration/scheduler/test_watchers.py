@@ -36,9 +36,9 @@ class Watcher:
 
 
 @pytest.mark.parametrize(
-    ("takes", "pause"), [(0.0, QUIET_SECONDS), (0.05, 1.0), (0.4, 4.0), (30.0, 5.0)]
+    ("takes", "pause"), [(0.0, QUIET_SECONDS), (0.05, 1.0), (0.2, 4.0), (30.0, 5.0)]
 )
-def test_one_that_wants_no_more_is_asked_for_a_tenth_of_the_time_at_most(
+def test_one_that_wants_no_more_is_asked_for_a_twentieth_of_the_time_at_most(
     takes: float, pause: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watcher = _only(Watcher(takes, wants_more=False), monkeypatch)
@@ -54,6 +54,21 @@ def test_one_that_wants_more_is_always_told(monkeypatch: pytest.MonkeyPatch) -> 
     watcher = _only(Watcher(0.4, wants_more=True), monkeypatch)
 
     assert [watcher.is_told_after(0), watcher.is_told_after(0)] == [True, True]
+
+
+def test_one_that_fails_is_left_in_peace_and_the_others_are_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def failing(ids: Collection[int], using: str) -> bool:
+        raise ZeroDivisionError
+
+    watcher = _only(Watcher(0, wants_more=True), monkeypatch)
+    monkeypatch.setattr(outcomes, "_watchers", [failing, watcher])
+
+    assert [watcher.is_told_after(0), watcher.is_told_after(QUIET_SECONDS - 0.1)] == [True, True]
+    assert caplog.text.count("ERROR") == caplog.text.count("event=watcher_failed") == 1
+    assert watcher.is_told_after(0.2)
+    assert caplog.text.count("event=watcher_failed") == 2
 
 
 def _only(watcher: Watcher, monkeypatch: pytest.MonkeyPatch) -> Watcher:
