@@ -566,18 +566,20 @@ def _insert_if_unchanged(name: str, columns: dict[str, str]) -> ServerFunction:
 
     Else no row comes back. Plan: the two rows by their places. To ask first would be a round trip.
     """
+    text = f"""
+        {_new_job(columns)} SELECT {", ".join(f"%s::{k}" for k in columns.values())},
+            {CONSTANTS_IN_SQL}
+        FROM hipq_jobtype t, hipq_queue q
+        WHERE {" AND ".join(f"{version} = %s" for version in _VERSIONS)} {{}}
+        RETURNING id"""
     return ServerFunction(
         name,
         patience=0,
         takes=(*columns.values(), *_VERSIONS.values()),
         gives=("bigint",),
         is_single=True,
-        text=f"""
-        {_new_job(columns)} SELECT {", ".join(f"%s::{k}" for k in columns.values())},
-            {CONSTANTS_IN_SQL}
-        FROM hipq_jobtype t, hipq_queue q
-        WHERE {" AND ".join(f"{version} = %s" for version in _VERSIONS)}
-        RETURNING id""",
+        text=text.format(""),
+        locking_text=text.format("FOR KEY SHARE OF t, q"),
     )
 
 

@@ -62,11 +62,11 @@ DROP FUNCTION hipq_free_16f32139
 
 -- next statement
 
-DROP FUNCTION hipq_enqueue_b20d45ca
+DROP FUNCTION hipq_enqueue_240386f5
 
 -- next statement
 
-DROP FUNCTION hipq_enqueue_with_extra_bbf39640
+DROP FUNCTION hipq_enqueue_with_extra_72caba72
 
 -- next statement
 

@@ -69,7 +69,7 @@ END $$
 
 -- next statement
 
-CREATE TRIGGER hipq_job_parents AFTER INSERT ON hipq_job REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT WHEN (current_setting('search_path') <> '') EXECUTE FUNCTION hipq_job_parents_8723688c()
+CREATE TRIGGER hipq_job_parents AFTER INSERT ON hipq_job REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT WHEN (current_setting('search_path') <> '' AND current_setting('hipq.parents', true) IS DISTINCT FROM 'locked') EXECUTE FUNCTION hipq_job_parents_8723688c()
 
 -- next statement
 
