@@ -47,6 +47,7 @@ class HipqBackend(BaseTaskBackend):
     def __init__(self, alias: str, params: Mapping[str, Any]) -> None:
         super().__init__(alias, params)  # type: ignore[arg-type]  # it only reads
         self.instance = instance_of(params)
+        self._valid: HipqTask | None = None
 
     def validate_task(self, task: Any) -> None:
         """Raise `InvalidTask` where the task cannot be a job, also by the name of its queue."""
@@ -72,23 +73,18 @@ class HipqBackend(BaseTaskBackend):
 
         Raise `InvalidTask`; `TypeError` or `ValueError` for arguments that are not JSON.
         """
-        self.validate_task(task)
+        if task is not self._valid:  # it is frozen, and mostly the one of the call before
+            self.validate_task(task)
+            self._valid = task
         path = task.module_path
-        found = task_at(path)
-        for name in OF_THE_CODE:
-            if getattr(task, name) != getattr(found, name):
-                raise InvalidTask(
-                    f"{path}: {name}={getattr(task, name)!r} is given, but the task at this path, "
-                    f"which workers use, has {name}={getattr(found, name)!r}; set it there."
-                )
-        declare(found, self.instance)
+        declare(_found(task, path), self.instance)
         after = task.run_after
         if task.delay is not None:
             after = clock.now(get_instance(self.instance).database) + task.delay
         data = to_json(
             {
-                "args": normalize_json(list(args)),
-                "kwargs": normalize_json(dict(kwargs)),
+                "args": _normalized([*args]),
+                "kwargs": dict(zip(kwargs, _normalized([*kwargs.values()]), strict=True)),
                 "run_after": after.isoformat() if after else None,
             }
         )
@@ -112,6 +108,30 @@ class HipqBackend(BaseTaskBackend):
     def check(self, **kwargs: Any) -> list[Any]:
         """Return nothing: `hipq_django.checks` looks at the setting TASKS."""
         return []
+
+
+def _found(task: HipqTask, path: str) -> HipqTask:
+    """Return the task that workers find at the path of a task; raise `InvalidTask`."""
+    found = task_at(path)
+    if found is not task:
+        for name in OF_THE_CODE:
+            if getattr(task, name) != getattr(found, name):
+                raise InvalidTask(
+                    f"{path}: {name}={getattr(task, name)!r} is given, but the task at this path, "
+                    f"which workers use, has {name}={getattr(found, name)!r}; set it there."
+                )
+    return found
+
+
+_PLAIN = (str, int, float, bool, type(None))
+
+
+def _normalized(values: list[Any]) -> Any:
+    """Return values as `normalize_json` does, which takes long for those that stay as they are."""
+    for value in values:
+        if type(value) not in _PLAIN:
+            return normalize_json(values)
+    return values
 
 
 def _task_or_none(path: str) -> HipqTask | None:

@@ -9,7 +9,8 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 import django
-from django.dispatch import Signal
+from django.conf import settings
+from django.utils.log import RequireDebugTrue
 
 if TYPE_CHECKING or django.VERSION >= (6, 0):
     from django.tasks import Task, TaskContext, TaskResult, TaskResultStatus, task, task_backends
@@ -61,7 +62,7 @@ __all__ = [
     "TaskResult",
     "TaskResultDoesNotExist",
     "TaskResultStatus",
-    "is_heard",
+    "is_run_heard",
     "logger",
     "normalize_json",
     "path_of",
@@ -78,14 +79,39 @@ def path_of(thing: Any) -> str:
     return f"{thing.__module__}.{thing.__qualname__}"
 
 
-_LOGGING = tuple([(id(log), id(None))] for log in (log_task_started, log_task_finished))
-"""What a signal knows its receivers by if only `django.tasks` itself listens, which logs it."""
+_LOGGED_START, _LOGGED_END = [(id(log), id(None)) for log in (log_task_started, log_task_finished)]
+"""What the signals know their receivers by if only `django.tasks` itself listens, which logs it."""
 
 
-def is_heard(signal: Signal) -> bool:
+def is_run_heard() -> bool:
     """Return whether anybody would notice that a task has begun, or succeeded.
 
-    Receivers of the project do, and the lines of `django.tasks` if its logger has level INFO.
+    Receivers of the project do, and whoever sees the lines of `django.tasks` of level INFO.
     """
-    by = [receiver[0] for receiver in signal.receivers]
-    return by not in _LOGGING or logger.isEnabledFor(logging.INFO)
+    at_start, at_end = task_started.receivers, task_finished.receivers
+    if len(at_start) != 1 or len(at_end) != 1:
+        return True
+    if at_start[0][0] != _LOGGED_START or at_end[0][0] != _LOGGED_END:
+        return True
+    return logger.isEnabledFor(logging.INFO) and _has_readers(logger)
+
+
+def _has_readers(source: logging.Logger) -> bool:
+    """Return whether a line of level INFO gets anywhere.
+
+    A project without settings for it has a handler that takes such lines while DEBUG is on. Tools
+    like Sentry's take lines before the handlers do.
+    """
+    if type(source).callHandlers.__module__ != "logging":
+        return True
+    above: logging.Logger | None = source
+    while above is not None:
+        for handler in above.handlers:
+            if handler.level <= logging.INFO and (settings.DEBUG or _takes_always(handler)):
+                return True
+        above = above.parent if above.propagate else None
+    return False
+
+
+def _takes_always(handler: logging.Handler) -> bool:
+    return not any(isinstance(each, RequireDebugTrue) for each in handler.filters)

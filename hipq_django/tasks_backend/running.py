@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
 from django.utils import timezone
@@ -26,7 +27,7 @@ from hipq_django.tasks_backend.names import (
     TaskError,
     TaskResult,
     TaskResultStatus,
-    is_heard,
+    is_run_heard,
     normalize_json,
     path_of,
     task_finished,
@@ -46,19 +47,20 @@ _told: dict[tuple[str, int], None] = {}
 
 def handler_of(task: HipqTask) -> Callable[[Job], Any]:
     """Return the handler of a task's jobs."""
+    # What `Task.call` asks for each call, as long as the call itself takes.
+    call = task.call if iscoroutinefunction(task.func) else task.func
 
     @wraps(task.func)
     def handler(job: Job) -> Any:
-        return _run(task, job)
+        return _run(task, call, job)
 
     return handler
 
 
-def _run(task: HipqTask, job: Job) -> Any:
-    is_told = task.takes_context or is_heard(task_started) or is_heard(task_finished)
-    result = _begun(task, job) if is_told else None
+def _run(task: HipqTask, call: Callable[..., Any], job: Job) -> Any:
+    result = _begun(task, job) if task.takes_context or is_run_heard() else None
     try:
-        value = _called(task, job, result)
+        value = _called(task, call, job, result)
     except (KeyboardInterrupt, Snooze):
         raise
     except BaseException as error:
@@ -73,12 +75,14 @@ def _run(task: HipqTask, job: Job) -> Any:
     return value
 
 
-def _called(task: HipqTask, job: Job, result: TaskResult[Any, Any] | None) -> Any:
+def _called(
+    task: HipqTask, call: Callable[..., Any], job: Job, result: TaskResult[Any, Any] | None
+) -> Any:
     """Return what the function returns, checked; None, and that an answer ends it, as they are."""
     args, kwargs = job.job_data["args"], job.job_data["kwargs"]
     if task.takes_context:
         args = [TaskContext(task_result=result), *args]  # type: ignore[arg-type]  # it has begun
-    value = task.call(*args, **kwargs)
+    value = call(*args, **kwargs)
     if value is None or value is WAIT or isinstance(value, WAIT_FOR):
         return value
     return checked_result(task.module_path, normalize_json(value))

@@ -14,6 +14,7 @@ from django.db import connection, transaction
 from django.dispatch import Signal
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from django.utils.log import RequireDebugTrue
 from pytest_django import Settings
 
 import hipq_django as hipq
@@ -24,7 +25,7 @@ from hipq_django.domain.serialization import sized_json
 from hipq_django.exceptions import ArgumentsError, JobCancelled
 from hipq_django.job_types import registry
 from hipq_django.models import Attempt, Job, JobType, Worker, catalog
-from hipq_django.tasks_backend import configured, running, task
+from hipq_django.tasks_backend import configured, names, running, task
 from hipq_django.tasks_backend.backend import HipqBackend
 from hipq_django.tasks_backend.finding import KIND
 from hipq_django.tasks_backend.names import (
@@ -490,6 +491,53 @@ def test_a_result_is_made_only_for_those_who_hear_of_it(
         "RUNNING",
         "SUCCESSFUL",
     ]
+
+
+class TestReaders:
+    """Who reads the lines of `django.tasks`."""
+
+    @pytest.fixture(autouse=True)
+    def alone(self, monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
+        """A logger of its own, since pytest takes the lines of all that are known."""
+        for signal in (task_started, task_finished):
+            monkeypatch.setattr(signal, "receivers", signal.receivers[:1])
+        alone = logging.Logger("alone", logging.INFO)
+        monkeypatch.setattr(names, "logger", alone)
+        return alone
+
+    def test_without_a_handler_nobody_does(self) -> None:
+        assert not names.is_run_heard()
+
+    @pytest.mark.parametrize(("level", "heard"), [(logging.INFO, True), (logging.ERROR, False)])
+    def test_a_handler_does_from_its_level_on(
+        self, level: int, heard: bool, alone: logging.Logger
+    ) -> None:
+        alone.addHandler(logging.NullHandler(level))
+        assert names.is_run_heard() is heard
+
+    @pytest.mark.parametrize("debug", [False, True])
+    def test_the_console_of_a_project_without_settings_for_it_does_while_it_is_debugged(
+        self, debug: bool, settings: Settings, alone: logging.Logger
+    ) -> None:
+        """On Django 6 the logger has level INFO by itself."""
+        settings.DEBUG = debug
+        console = logging.NullHandler(logging.INFO)
+        console.addFilter(RequireDebugTrue())
+        alone.addHandler(console)
+        assert names.is_run_heard() is debug
+
+    def test_a_handler_of_a_logger_above_does(self, alone: logging.Logger) -> None:
+        alone.parent = logging.Logger("above")
+        assert not names.is_run_heard()
+        alone.parent.addHandler(logging.NullHandler())
+        assert names.is_run_heard()
+
+    def test_a_tool_that_takes_lines_before_all_handlers_does(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As Sentry's does."""
+        monkeypatch.setattr(logging.Logger, "callHandlers", lambda *_: None)
+        assert names.is_run_heard()
 
 
 @pytest.mark.parametrize("signal", [task_started, task_finished], ids=["started", "finished"])
