@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from django.db.models import ProtectedError
 from django.test import Client
 
 import hipq_django as hipq
@@ -429,6 +430,22 @@ def key_of_a_lost_worker(stage: Stage) -> None:
         claim.job.set_key("bank-77")
 
     assert fresh(claim.job).job_key == "key"
+
+
+@race("A queue or a job type is deleted while a job is created in it.")
+def place_deleted(stage: Stage) -> None:
+    """Both come one after the other: a row lock sees to it."""
+    first = hipq.enqueue("plain", queue="own")
+    for place in (first.queue, first.job_type):
+        with pytest.raises(ProtectedError):
+            place.delete()
+
+    for row in (first, first.job_type, first.queue):
+        row.delete()
+    second = hipq.enqueue("plain", queue="own")
+
+    assert fresh(second).queue.name == first.queue.name
+    assert fresh(second).job_type.name == "plain"
 
 
 @race("Two jobs of one type have the same key.")
