@@ -69,6 +69,8 @@ END $$
 
 -- next statement
 
+-- Not in a restore by pg_dump, which empties the search path, and not where the function that
+-- inserts has locked both rows itself.
 CREATE TRIGGER hipq_job_parents AFTER INSERT ON hipq_job REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT WHEN (current_setting('search_path') <> '' AND current_setting('hipq.parents', true) IS DISTINCT FROM 'locked') EXECUTE FUNCTION hipq_job_parents_8723688c()
 
 -- next statement
