@@ -530,7 +530,8 @@ WORKLOADS = (
         "Tasks of Django",
         "The tasks of `django.tasks` (Django 6, or on 5.2 its backport) by a backend. One client "
         "enqueues 3,000, and one worker drains 20,000. For hipq_django also against jobs of its "
-        "own, in turns of 500 and in the same minute, and what `get_result` asks the database.",
+        "own, enqueued in turns of 500 and drained in both orders, and what `get_result` asks the "
+        "database.",
         "django_tasks",
         {"turns": 6, "jobs": 500, "drained": 20_000, "results": 200},
         {"turns": 2, "jobs": 50, "drained": 1_000, "results": 20},

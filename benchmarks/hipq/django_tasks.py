@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from statistics import mean, median
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from benchmarks.hipq.noop.tasks import handle
-from benchmarks.measuring.measurements import POLL_SECONDS, await_count, drained
+from benchmarks.measuring.measurements import POLL_SECONDS, await_count, drained_beside
 from benchmarks.measuring.workers import running
 from hipq_django.models import Attempt, Job
 
@@ -34,11 +34,9 @@ def measure(runner: HipqRunner, sizes: dict[str, Any]) -> Figures:
     yield "enqueues_per_second", sizes["turns"] * sizes["jobs"] / seconds["tasks"]
     yield "share", seconds["jobs"] / seconds["tasks"]
     runner.finish_all()
-    rates: dict[str, list[float]] = {"noop": [], "task": []}
-    for kind in ("noop", "task", "task", "noop"):  # each finds the dead rows of those before
-        rates[kind].append(drained(runner, kind, sizes["drained"], 1)[0])
-    yield "drain_per_second", mean(rates["task"])
-    yield "drain_share", mean(rates["task"]) / mean(rates["noop"])
+    of_tasks, of_types = drained_beside(runner, "task", "noop", sizes["drained"])
+    yield "drain_per_second", of_tasks
+    yield "drain_share", of_tasks / of_types
     yield from _results(runner, sizes["results"])
 
 

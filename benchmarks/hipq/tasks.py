@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 import hipq_django as hipq
 from benchmarks.hipq.noop.jobs import plain, typed
-from benchmarks.measuring.measurements import drained
+from benchmarks.measuring.measurements import drained_beside
 
 if TYPE_CHECKING:
     from benchmarks.hipq.runner import HipqRunner
@@ -38,12 +37,6 @@ def measure(runner: HipqRunner, sizes: dict[str, Any]) -> Figures:
     yield "share", seconds["job_types"] / seconds["tasks"]
     yield "typed_share", seconds["job_types"] / seconds["typed_tasks"]
     runner.finish_all()
-    yield from _drains(runner, sizes["drained"])
-
-
-def _drains(runner: HipqRunner, jobs: int) -> Figures:
-    rates: dict[str, list[float]] = {"noop": [], "plain": []}
-    for kind in ("noop", "plain", "plain", "noop"):  # each finds the dead rows of those before
-        rates[kind].append(drained(runner, kind, jobs, 1)[0])
-    yield "drain_per_second", mean(rates["plain"])
-    yield "drain_share", mean(rates["plain"]) / mean(rates["noop"])
+    of_tasks, of_types = drained_beside(runner, "plain", "noop", sizes["drained"])
+    yield "drain_per_second", of_tasks
+    yield "drain_share", of_tasks / of_types

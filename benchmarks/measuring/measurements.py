@@ -10,7 +10,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import median
+from statistics import mean, median
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.measuring.handlers import folder, stamps, tally
@@ -95,6 +95,17 @@ def drained(runner: Runner, kind: str, jobs: int, tries: int) -> tuple[float, fl
     with running(runner.worker(), 1, runner.worker_environment()) as workers:
         rate = drain.jobs_per_second(runner, workers)
         return rate, workers.peak_memory_mb()
+
+
+def drained_beside(runner: Runner, kind: str, other: str, jobs: int) -> tuple[float, float]:
+    """Return the rates of two kinds of jobs.
+
+    Each is drained first and last, because what is drained later finds the dead rows of the others.
+    """
+    rates: dict[str, list[float]] = {kind: [], other: []}
+    for drained_now in (other, kind, kind, other):
+        rates[drained_now].append(drained(runner, drained_now, jobs, 1)[0])
+    return mean(rates[kind]), mean(rates[other])
 
 
 def network(runner: Runner, sizes: Sizes) -> Figures:

@@ -570,7 +570,7 @@ def _insert_if_unchanged(name: str, columns: dict[str, str]) -> ServerFunction:
         {_new_job(columns)} SELECT {", ".join(f"%s::{k}" for k in columns.values())},
             {CONSTANTS_IN_SQL}
         FROM hipq_jobtype t, hipq_queue q
-        WHERE {" AND ".join(f"{version} = %s" for version in _VERSIONS)} {{}}
+        WHERE {" AND ".join(f"{version} = %s" for version in _VERSIONS)}{{}}
         RETURNING id"""
     return ServerFunction(
         name,
@@ -579,7 +579,7 @@ def _insert_if_unchanged(name: str, columns: dict[str, str]) -> ServerFunction:
         gives=("bigint",),
         is_single=True,
         text=text.format(""),
-        locking_text=text.format("FOR KEY SHARE OF t, q"),
+        locking_text=text.format("\n        FOR KEY SHARE OF t, q"),
     )
 
 

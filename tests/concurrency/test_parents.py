@@ -11,6 +11,7 @@ from django.db import IntegrityError, connection, transaction
 import hipq_django as hipq
 from hipq_django.models import Job, JobType, Queue
 from tests.concurrency.sessions import Session, wait_until_blocked
+from tests.factories import insert_copy
 
 pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
 
@@ -24,17 +25,6 @@ def other() -> Iterator[Session]:
 def _delete(table: str, pk: int) -> None:
     with connection.cursor() as cursor:
         cursor.execute(f"DELETE FROM {table} WHERE id = %s", [pk])
-
-
-def _copy_without_queue(job: Job) -> None:
-    names = [str(field.column) for field in Job._meta.concrete_fields if field.column != "id"]
-    values = ["999999" if name == "queue_id" else name for name in names]
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"INSERT INTO hipq_job ({', '.join(names)}) SELECT {', '.join(values)} "
-            "FROM hipq_job WHERE id = %s",
-            [job.pk],
-        )
 
 
 def test_a_type_and_a_queue_that_go_while_a_job_is_enqueued_are_made_again(other: Session) -> None:
@@ -53,6 +43,23 @@ def test_a_type_and_a_queue_that_go_while_a_job_is_enqueued_are_made_again(other
     assert job.job_type_id != gone.job_type_id
     assert Queue.objects.get() == Job.objects.get().queue
     assert JobType.objects.get() == Job.objects.get().job_type
+
+
+def test_many_jobs_whose_type_goes_meanwhile_are_refused_together(other: Session) -> None:
+    gone = hipq.enqueue("echo")
+    Job.objects.all().delete()
+    other.begin()
+    other(lambda: _delete("hipq_jobtype", gone.job_type_id))
+
+    with closing(Session()) as second:
+        made = second.start(lambda: hipq.enqueue_many([hipq.NewJob("echo")] * 3))
+        wait_until_blocked()
+        other.commit()
+        with pytest.raises(IntegrityError, match="has no queue or no type"):
+            made.result(timeout=30)
+
+    assert not Job.objects.exists()
+    assert len(hipq.enqueue_many([hipq.NewJob("echo")] * 3)) == 3
 
 
 @pytest.mark.parametrize("many", [False, True])
@@ -82,4 +89,4 @@ def test_an_enqueue_that_has_checked_its_job_lets_others_be_checked_after_it() -
             hipq.enqueue("echo", job_key="k")
 
         with pytest.raises(IntegrityError, match="has no queue or no type"), transaction.atomic():
-            _copy_without_queue(job)
+            insert_copy(job, queue_id=999_999)

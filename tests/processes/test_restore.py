@@ -12,6 +12,7 @@ from django.db import connection, transaction
 
 import hipq_django as hipq
 from hipq_django.models import Answer, Attempt, Batch, Job, JobType, Link, Queue
+from tests.factories import insert_copy
 from tests.plugin import renamed
 from tests.postgres import client_program
 from tests.running import run_due_jobs
@@ -150,12 +151,4 @@ def test_what_a_role_cannot_read_is_still_checked(clerk: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute(f"SET ROLE {clerk}")
         with pytest.raises(Exception, match="a job has no queue or no type"), transaction.atomic():
-            cursor.execute(_COPY_WITHOUT_TYPE, [job.pk])
-
-
-_COLUMNS = [str(field.column) for field in Job._meta.concrete_fields if field.column != "id"]
-_COPY_WITHOUT_TYPE = (
-    f"INSERT INTO hipq_job ({', '.join(_COLUMNS)}) SELECT "
-    f"{', '.join('999999' if name == 'job_type_id' else name for name in _COLUMNS)} "
-    "FROM hipq_job WHERE id = %s"
-)
+            insert_copy(job, job_type_id=999_999)

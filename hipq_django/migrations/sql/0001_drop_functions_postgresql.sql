@@ -62,11 +62,11 @@ DROP FUNCTION hipq_free_16f32139
 
 -- next statement
 
-DROP FUNCTION hipq_enqueue_240386f5
+DROP FUNCTION hipq_enqueue_c0f02021
 
 -- next statement
 
-DROP FUNCTION hipq_enqueue_with_extra_72caba72
+DROP FUNCTION hipq_enqueue_with_extra_731deef1
 
 -- next statement
 
