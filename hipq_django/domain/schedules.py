@@ -505,6 +505,8 @@ def plan(spec: Cron | Every, due: datetime, now: datetime) -> Plan:
     upcoming = spec.next(now)
     if now - newest > window:
         return Plan((), Missed(due, newest, spec.count(due, newest)), upcoming)
+    if newest == due:  # as nearly always
+        return Plan((newest,), None, upcoming)
     before = spec.last(newest - timedelta(microseconds=1))
     if before is None or before < due:
         return Plan((newest,), None, upcoming)

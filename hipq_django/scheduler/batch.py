@@ -88,6 +88,8 @@ class BatchScheduler(SchedulerContext):
         """How many jobs this pass has started."""
         self.moved = 0
         """How many jobs it has moved in any way."""
+        self.probed_nothing = False
+        """Whether its probe, which comes after all that it writes, has found nothing to do."""
         self.contended = False
         """Whether another worker was just admitting to a queue that has something due."""
         self.contended_seconds = 0.0
@@ -104,6 +106,7 @@ class BatchScheduler(SchedulerContext):
         the next start.
         """
         self.admitted, self.moved, self.contended, self.contended_seconds = 0, 0, False, 0.0
+        self.probed_nothing = False
         if self.batch:
             self._look_after_reservations()
             if self.refill():
@@ -126,7 +129,16 @@ class BatchScheduler(SchedulerContext):
     @property
     def found_nothing(self) -> bool:
         """Whether the last pass moved nothing and left nothing for another one."""
-        return not self.moved and not self.contended and not self.resume_after
+        return not self.moved and self._left_nothing
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the last pass has seen, after all that it moved, that nothing is left to do."""
+        return self.probed_nothing and not self.batch and self._left_nothing
+
+    @property
+    def _left_nothing(self) -> bool:
+        return not self.contended and not self.resume_after
 
     def forget_pauses(self) -> None:
         """Scan each queue from its start the next time, however slow that was the last time."""
@@ -247,6 +259,7 @@ class BatchScheduler(SchedulerContext):
         if self.locked_queues:
             self.locked_queues.keep({work.queue.id for work in found if has_startable(work)})
         due, self.known_plain = self.rotation.after_probe(found), None
+        self.probed_nothing = not due
         self.pacer.record(began, time.monotonic(), full_scan=full_scan, has_found=bool(due))
         return due
 

@@ -178,16 +178,18 @@ class Session:
         return reranking.continue_ranking(self.config)
 
     def _run_jobs(self) -> bool:
-        """Make passes until one finds nothing; return whether one has found something."""
+        """Make passes until nothing is left; return whether one has found something."""
         found = False
         while True:
             written, self.runner.started = self.runner.started, []
             self.scheduler.run_once()
-            if written:  # a commit, which a test may never make, would do it
-                unhold_after(written, self.config.database)
+            # A commit, which a test may never make, would do it.
+            others_go_on = bool(written) and unhold_after(written, self.config.database)
             if self.scheduler.found_nothing:
                 return found
             found = True
+            if self.scheduler.is_done and not others_go_on:
+                return found
             if time.monotonic() >= self.until:
                 self.scheduler.persist_batch()
                 return found
