@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from django.db import Error, connections
 
 from hipq_django import events
 from hipq_django.database.errors import in_one_line, is_locked_out
+from hipq_django.domain.waits import pause_after
 
 OFTEN_SECONDS = 1.0
 """Between two looks of what jobs wait for: how late a timeout or a due time may be noticed."""
@@ -22,6 +23,8 @@ MOVING_SHARE = 0.25
 """The share of time for a duty that finds something, and may have more to do."""
 WAIT_SECONDS = 0.5
 """How long a duty that found nothing the last time waits for an idle moment of a busy worker."""
+MAX_PAUSE_SECONDS = 30.0
+"""How long a duty that fails, or takes long, is left at most, if its interval is not longer."""
 MAX_DOUBLINGS = 6
 """How often the pause of a duty that fails is doubled."""
 
@@ -39,6 +42,22 @@ class Duty:
     failures: int = 0
     moved: int = 0
     """How many rows it moved the last time."""
+    _took: float = field(default=0.0, init=False, repr=False)
+
+    def rest(self, took: float, moved: int) -> float:
+        """Return for how many seconds to rest after it took so many, and moved so many rows.
+
+        Taking long once is no property of it: the database or the network may have stood still.
+        """
+        took, self._took = min(took, self._took), took
+        if moved:
+            return pause_after(took, MOVING_SHARE, most=min(OFTEN_SECONDS, self.seconds))
+        return pause_after(took, SHARE, least=self.seconds, most=self.longest_pause)
+
+    @property
+    def longest_pause(self) -> float:
+        """How many seconds it is left at most."""
+        return max(self.seconds, MAX_PAUSE_SECONDS)
 
     @property
     def has_more(self) -> bool:
@@ -98,9 +117,7 @@ class Duties:
         else:
             duty.failures = 0
             self._tell(duty.name, None)
-            took = time.monotonic() - began
-            soon = min(OFTEN_SECONDS, duty.seconds, took / MOVING_SHARE)
-            pause = soon if moved else max(duty.seconds, took / SHARE)
+            pause = duty.rest(time.monotonic() - began, moved)
         duty.moved = moved
         duty.due = time.monotonic() + pause * random.uniform(0.8, 1.2)  # noqa: S311 - no secret
         if duty.next_due is not None and not duty.failures:
@@ -110,7 +127,8 @@ class Duties:
     def _note_failure(self, duty: Duty, error: Exception) -> float:
         """Report it; return after how many seconds the duty is tried again."""
         duty.failures += 1
-        pause: float = duty.seconds * 2 ** min(duty.failures, MAX_DOUBLINGS)
+        doubled: float = duty.seconds * 2 ** min(duty.failures, MAX_DOUBLINGS)
+        pause = min(doubled, duty.longest_pause)
         _report(duty, error, pause)
         self._tell(duty.name, error)
         return pause

@@ -16,7 +16,7 @@ from hipq_django.conf.instances import LOST_AFTER_BEATS, InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.clock import steady
 from hipq_django.database.errors import is_locked_out
-from hipq_django.domain.lasting_locks import LastingLocks
+from hipq_django.domain.waits import LastingLocks
 from hipq_django.maintenance import recovery
 from hipq_django.models import Worker
 from hipq_django.processes.connections import MIN_SECONDS, shut_all

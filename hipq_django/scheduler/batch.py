@@ -23,11 +23,11 @@ from hipq_django.database.clock import steady
 from hipq_django.database.errors import is_locked_out, is_refusal
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import worker_transaction
-from hipq_django.domain.lasting_locks import LastingLocks
 from hipq_django.domain.ordering import MAX_RANK
 from hipq_django.domain.retries import Failure
 from hipq_django.domain.serialization import error_of, storable_text
 from hipq_django.domain.states import NONE, Phase
+from hipq_django.domain.waits import LastingLocks
 from hipq_django.engines.values import ClaimRequest, DeclaredLostError, QueueWork, ScanBounds
 from hipq_django.models import Job, Queue, Worker
 from hipq_django.models.job import JobQuerySet
@@ -74,6 +74,8 @@ class BatchScheduler(SchedulerContext):
 
     known_plain: Sequence[QueueWork] | None = None
     """The plain queues among those of the last probe; None until somebody asks."""
+    probed_nothing = False
+    """Whether the probe of this pass, after all that it writes, has found nothing to do."""
 
     def __init__(self, worker: Worker, runner: JobRunner) -> None:
         super().__init__(worker, runner)
@@ -88,8 +90,6 @@ class BatchScheduler(SchedulerContext):
         """How many jobs this pass has started."""
         self.moved = 0
         """How many jobs it has moved in any way."""
-        self.probed_nothing = False
-        """Whether its probe, which comes after all that it writes, has found nothing to do."""
         self.contended = False
         """Whether another worker was just admitting to a queue that has something due."""
         self.contended_seconds = 0.0

@@ -15,6 +15,7 @@ from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database.clock import steady
 from hipq_django.database.errors import is_locked_out, is_outage
 from hipq_django.domain.states import Phase
+from hipq_django.domain.waits import pause_after
 from hipq_django.models import Worker
 from hipq_django.transitions.outcomes import followers
 from hipq_django.transitions.values import Claim, Persisted, Result
@@ -143,7 +144,7 @@ class _Stirs:
         self._seen, self._next = written, 0.0
         if not has_found:
             ended = steady()
-            self._next = ended + min((ended - began) / STIR_SHARE, MAX_STIR_PAUSE)
+            self._next = ended + pause_after(ended - began, STIR_SHARE, most=MAX_STIR_PAUSE)
 
 
 _stirs = _Stirs()

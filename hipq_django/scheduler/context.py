@@ -17,6 +17,7 @@ from hipq_django.database.clock import steady
 from hipq_django.database.errors import is_refusal
 from hipq_django.domain.serialization import error_of
 from hipq_django.domain.states import NONE, Phase
+from hipq_django.domain.waits import pause_after
 from hipq_django.engines import engine_for
 from hipq_django.engines.rows import set_parents, set_types
 from hipq_django.job_types.registry import find_declared
@@ -44,6 +45,9 @@ TYPES_SECONDS = 1.0
 
 TYPES_SHARE = 0.02
 """The share of its time for reading them if the database is far away."""
+
+MAX_TYPES_SECONDS = 30.0
+"""How old they may be at most."""
 
 
 class JobRunner(Protocol):
@@ -108,8 +112,10 @@ class KnownTypes:
         rows = JobType.objects.using(worker.using).filter(instance=worker.instance)
         self.by_id = {r.id: r for r in rows if find_declared(r.instance, r.name, r.kind)}
         self.unknown = [row.id for row in rows if row.id not in self.by_id]
-        seconds = time.monotonic() - began
-        self._read_at = began + max(TYPES_SECONDS, seconds / TYPES_SHARE)
+        ended = time.monotonic()
+        self._read_at = ended + pause_after(
+            ended - began, TYPES_SHARE, least=TYPES_SECONDS, most=MAX_TYPES_SECONDS
+        )
 
     def runnable(self, queue: Queue, jobs: Iterable[Job]) -> list[Job]:
         """Return the jobs of a queue that this process has code for, with their queue and type."""

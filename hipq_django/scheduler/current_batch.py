@@ -13,7 +13,7 @@ from typing import Self
 
 from hipq_django import events
 from hipq_django.database.clock import steady
-from hipq_django.domain.lasting_locks import LastingLocks
+from hipq_django.domain.waits import LastingLocks
 from hipq_django.transitions.values import Claim, Result
 
 FLUSH_RESULTS = 500

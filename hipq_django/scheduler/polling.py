@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
+from hipq_django.domain.waits import pause_after
 from hipq_django.engines.values import QueueWork
 from hipq_django.models import Queue
 
@@ -23,11 +24,18 @@ QUICK_SECONDS = 0.005
 SHARE = 0.1
 """The share of a busy worker's time for probes that are slow, and for full scans."""
 
+MAX_SCAN_PAUSE = 5.0
+"""How long no full scan is made after a slow one. A job that comes late, or goes first, is found
+by the next one if it lies before the low-water mark."""
+
 SCAN_SHARE = 0.05
 """The share of a worker's time for scanning jobs that are held back, once that was in vain."""
 
-HANG_PAUSES = 5
-"""How many times as long as it took are throttlers left alone that had to be interrupted."""
+HANG_SHARE = 0.2
+"""The share of a worker's time for throttlers that do not return, and have to be interrupted."""
+
+MAX_HANG_PAUSE = 300.0
+"""How long they are left alone at most, also where the whole process was suspended."""
 
 SPARE_SECONDS = 0.02
 """How long a free thread may take to start a job that it is handed."""
@@ -66,7 +74,7 @@ class ProbePacer:
         """
         if self._waiting_since is None:
             self._waiting_since = now
-        wait = min(max(PROBE_SECONDS, self._seconds / SHARE), MAX_SECONDS)
+        wait = pause_after(self._seconds, SHARE, least=PROBE_SECONDS, most=MAX_SECONDS)
         return now < self._waiting_since + wait
 
     def is_full_scan_due(self, now: float) -> bool:
@@ -77,7 +85,8 @@ class ProbePacer:
         """Note a probe. A slow full scan says nothing about probes from the low-water marks."""
         self._waiting_since = ended if has_found else None
         if full_scan and ended - began > QUICK_SECONDS:
-            self._next_full_scan = began + (ended - began) / SHARE
+            pause = pause_after(ended - began, SHARE, most=MAX_SCAN_PAUSE)
+            self._next_full_scan = ended + pause
         else:
             self._seconds = ended - began
 
@@ -221,11 +230,11 @@ class HeldBackScans:
         if full_scan:
             self._in_vain[queue] = limits
         if queue in self._in_vain and ended - began > QUICK_SECONDS:
-            self._next[queue] = ended + min((ended - began) / SCAN_SHARE, MAX_SECONDS)
+            self._next[queue] = ended + pause_after(ended - began, SCAN_SHARE, most=MAX_SECONDS)
 
     def leave(self, queue: int, began: float, ended: float) -> None:
         """Leave a queue alone whose throttlers did not return, whatever changes meanwhile."""
-        self._left[queue] = ended + (ended - began) * HANG_PAUSES
+        self._left[queue] = ended + pause_after(ended - began, HANG_SHARE, most=MAX_HANG_PAUSE)
 
     def forget(self, queue: int) -> None:
         """Let a queue be scanned at once."""

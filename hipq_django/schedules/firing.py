@@ -33,6 +33,7 @@ from hipq_django.dependencies.following import store
 from hipq_django.domain.drafts import BoundJob, NewJob
 from hipq_django.domain.schedules import jitter_of, plan
 from hipq_django.domain.states import NONE
+from hipq_django.domain.waits import pause_after
 from hipq_django.engines import engine_for
 from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Job, JobType, Link, Queue, Schedule, ScheduleRun
@@ -81,7 +82,7 @@ class Firing:
             # What is due and was not fired is being fired by others, or cannot be fired now.
             left = max(LEAST_SECONDS, (next_time - clock.now(using)).total_seconds())
         ended = time.monotonic()
-        pause = min(max(LOOK_SECONDS, (ended - began) / LOOK_SHARE), MAX_LOOK_SECONDS)
+        pause = pause_after(ended - began, LOOK_SHARE, least=LOOK_SECONDS, most=MAX_LOOK_SECONDS)
         self.due_at = ended + min(left, pause)
         # For a mere look nobody needs to wake: it is done at the next pass.
         self.wake_at = self.due_at if left < pause else inf

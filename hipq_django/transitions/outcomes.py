@@ -18,6 +18,7 @@ from hipq_django import events
 from hipq_django.database.errors import is_locked_out
 from hipq_django.domain.retries import MAX_LOSSES, class_names
 from hipq_django.domain.states import NONE, Outcome, State, steps_between
+from hipq_django.domain.waits import pause_after
 from hipq_django.engines.values import SUCCEEDED
 from hipq_django.models import Answer, Attempt, Job
 from hipq_django.signals import (
@@ -268,8 +269,8 @@ def _tell(watcher: Watcher, ids: Collection[int], using: str) -> None:
     began = time.monotonic()
     if not _wants_more(watcher, ids, using):
         ended = time.monotonic()
-        pause = max(QUIET_SECONDS, (ended - began) / WATCH_SHARE)
-        _quiet_until[watcher, using] = ended + min(pause, MAX_QUIET_SECONDS)
+        pause = pause_after(ended - began, WATCH_SHARE, least=QUIET_SECONDS, most=MAX_QUIET_SECONDS)
+        _quiet_until[watcher, using] = ended + pause
 
 
 def _wants_more(watcher: Watcher, ids: Collection[int], using: str) -> bool:

@@ -13,8 +13,8 @@ from django.db import connection
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
-from hipq_django.domain.lasting_locks import LastingLocks
 from hipq_django.domain.parts import WAIT_FOR
+from hipq_django.domain.waits import LastingLocks
 from hipq_django.engines import engine_for, postgres
 from hipq_django.engines.values import ClaimRequest
 from hipq_django.maintenance import early_answers, recovery

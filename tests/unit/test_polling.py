@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hipq_django.scheduler.polling import (
+    MAX_HANG_PAUSE,
+    MAX_SCAN_PAUSE,
     MAX_SECONDS,
     PROBE_SECONDS,
     QUICK_SECONDS,
@@ -85,8 +87,17 @@ def test_slow_ones_are_whole_for_a_share_of_the_time() -> None:
     looks.record(AT, AT + SLOW, full_scan=True, has_found=False)
     looks.record(AT + SLOW, AT + SLOW, full_scan=False, has_found=False)
 
-    assert not looks.is_full_scan_due(AT + SLOW / SHARE * 0.99)
-    assert looks.is_full_scan_due(AT + SLOW / SHARE * 1.01)
+    ended = AT + SLOW
+    assert not looks.is_full_scan_due(ended + SLOW / SHARE * 0.99)
+    assert looks.is_full_scan_due(ended + SLOW / SHARE * 1.01)
+
+
+def test_a_whole_look_while_the_database_stood_still_does_not_keep_the_next_one_waiting() -> None:
+    looks = ProbePacer()
+
+    looks.record(AT, AT + 60.0, full_scan=True, has_found=False)
+
+    assert looks.is_full_scan_due(AT + 60.0 + MAX_SCAN_PAUSE)
 
 
 # Through held jobs
@@ -165,3 +176,14 @@ def test_what_started_most_is_forgotten_by_the_next_look() -> None:
     scans.gave(1, 10, 0)
 
     assert not scans.start_most(1)
+
+
+def test_throttlers_that_hang_are_left_alone_for_longer_than_they_took_but_not_for_ever() -> None:
+    scans = HeldBackScans()
+
+    scans.leave(1, AT - 10.0, AT)
+    scans.leave(2, AT - 3_600.0, AT)  # with the process, which was suspended
+
+    assert not scans.may_begin(1, AT + 49.0)
+    assert scans.may_begin(1, AT + 51.0)
+    assert scans.may_begin(2, AT + MAX_HANG_PAUSE)

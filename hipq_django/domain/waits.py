@@ -1,4 +1,4 @@
-"""Which locks of others last for so long that somebody should hear of them. Pure.
+"""How long to wait between two looks, and which waits for others are to be named. Pure.
 
 Moments are those of a clock that never goes back, in seconds.
 """
@@ -6,6 +6,16 @@ Moments are those of a clock that never goes back, in seconds.
 from __future__ import annotations
 
 from collections.abc import Collection
+
+
+def pause_after(seconds: float, share: float, *, least: float = 0.0, most: float) -> float:
+    """Return for how many seconds to rest after a look that took so many.
+
+    Looks then take no more than this share of the time, unless they take longer than `most * share`
+    each: whatever a look has taken, perhaps because the database stood still, nobody waits longer
+    than `most` for the next one.
+    """
+    return min(max(least, seconds / share), most)
 
 
 class LastingLocks:

@@ -1,8 +1,10 @@
-"""Which locks of others are to be named: those that last."""
+"""How long to wait between two looks, and which waits for others are to be named."""
 
 from __future__ import annotations
 
-from hipq_django.domain.lasting_locks import LastingLocks
+from hypothesis import given, strategies as st
+
+from hipq_django.domain.waits import LastingLocks, pause_after
 
 AT = 100.0
 
@@ -42,3 +44,21 @@ def test_a_lock_of_a_queue_in_which_nothing_waits_is_forgotten() -> None:
 
     assert len(locks) == 1
     assert (locks.end(1, AT + 40), locks.end(2, AT + 40)) == (0, 40)
+
+
+# Between two looks
+
+SECONDS = st.floats(0, 1e6)
+SHARES = st.floats(0.001, 0.5)
+
+
+@given(SECONDS, SHARES, SECONDS, SECONDS)
+def test_a_pause_lies_between_its_bounds_and_keeps_the_share(
+    took: float, share: float, one: float, other: float
+) -> None:
+    least, most = sorted((one, other))
+
+    pause = pause_after(took, share, least=least, most=most)
+
+    assert least <= pause <= most
+    assert pause == most or took / (took + pause + 1e-9) <= share * 1.001
