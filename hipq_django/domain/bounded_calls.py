@@ -2,21 +2,33 @@
 
 Python can interrupt only its main thread, from a handler of a signal; there a worker does its
 passes. Nothing else is interrupted: in another thread, or another process, the calls are plain.
+
+Another thread looks at the calls at intervals. Its looks are counted, not seconds: while the
+process is suspended, no call can return.
 """
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable
+from threading import get_ident
 from traceback import format_tb
 from types import FrameType
 from typing import TypeVar
 
 Returned = TypeVar("Returned")
 
-_began: dict[int, float] = {}
-"""When each thread has entered such a call."""
+
+class _Call:
+    """A call that goes on, and how often it was seen."""
+
+    __slots__ = ("looks",)
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+
+_calls: dict[int, _Call] = {}
+"""By the threads that they are made in."""
 
 
 class DidNotReturnError(KeyboardInterrupt):
@@ -34,29 +46,33 @@ class DidNotReturnError(KeyboardInterrupt):
 
 def bounded(function: Callable[[], Returned]) -> Returned:
     """Call a function of the project; raise `DidNotReturnError` if it is interrupted."""
-    thread = threading.get_ident()
-    if thread in _began:  # called by such a call
+    thread = get_ident()
+    if thread in _calls:  # called by such a call
         return function()
-    _began[thread] = time.monotonic()
+    _calls[thread] = _Call()
     try:
         return function()
     finally:
-        del _began[thread]
+        del _calls[thread]
 
 
-def is_overdue(thread: int, seconds: float) -> bool:
-    """Return whether a thread has been in such a call for longer than so many seconds."""
-    began = _began.get(thread)
-    return began is not None and time.monotonic() - began > seconds
+def look(thread: int) -> int:
+    """Look at the call of a thread; return how often it was seen, 0 where there is none."""
+    call = _calls.get(thread)
+    if call is None:
+        return 0
+    call.looks += 1
+    return call.looks
 
 
-def interrupt(frame: FrameType | None, seconds: float) -> None:
-    """Raise `DidNotReturnError` in an overdue call; called in its thread, which is at `frame`.
+def interrupt(frame: FrameType | None, looks: int, seconds: float) -> None:
+    """Raise `DidNotReturnError` in a call that was seen so often, which takes so many seconds.
 
-    Never in `bounded` itself: whatever is raised there leaves the call. What the call does then,
-    for example to cancel a statement, has as much time again.
+    It is called in the call's thread, which is at `frame`. Never raise in `bounded` itself:
+    whatever is raised there leaves the call. What the call does then, for example to cancel a
+    statement, has as much time again.
     """
-    is_at_code, thread = frame and frame.f_code is not bounded.__code__, threading.get_ident()
-    if is_at_code and is_overdue(thread, seconds):
-        _began[thread] = time.monotonic()
+    is_at_code, call = frame and frame.f_code is not bounded.__code__, _calls.get(get_ident())
+    if is_at_code and call is not None and call.looks >= looks:
+        call.looks = 0
         raise DidNotReturnError(f"did not return within {seconds:g} s")

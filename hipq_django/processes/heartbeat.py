@@ -139,8 +139,8 @@ class Heartbeat(OwnThread):
 
 # Watching over this process
 
-LOOKS = 10
-"""How often it looks before it acts."""
+LOOKS = 3 * LOST_AFTER_BEATS
+"""How often it looks before it acts: three times in a beat."""
 
 START_SECONDS = 30.0
 """How long a start may take, until the first beat."""
@@ -203,7 +203,8 @@ class Watchdog:
         """What a pass is at, as fields of the log."""
         self._passes = _Sign(passes, LOOKS * PASS_SILENCES)
         self._note_hang = note_hang
-        self._interrupter = Interrupter(silence_seconds / LOST_AFTER_BEATS)
+        beat = silence_seconds / LOST_AFTER_BEATS
+        self._interrupter = Interrupter(beat, LOOKS // LOST_AFTER_BEATS + 1)
         self._watched = 0
         self._stop = threading.Event()
 

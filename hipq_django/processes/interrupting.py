@@ -14,10 +14,13 @@ SIGNAL = signal.SIGURG
 
 
 class Interrupter:
-    """Interrupts bounded calls of the main thread that last longer than so many seconds."""
+    """Interrupts bounded calls of the main thread that it sees so many times.
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
+    `looks` is one more than there are in `seconds`: then a call has lasted for as long at least.
+    """
+
+    def __init__(self, seconds: float, looks: int) -> None:
+        self._seconds, self._looks = seconds, looks
         self._thread = 0
         self._before: Any = None
 
@@ -35,8 +38,8 @@ class Interrupter:
 
     def look(self) -> None:
         """Interrupt the call that lasts too long, if there is one; from another thread."""
-        if self._thread and bounded_calls.is_overdue(self._thread, self._seconds):
+        if self._thread and bounded_calls.look(self._thread) >= self._looks:
             signal.pthread_kill(self._thread, SIGNAL)
 
     def _receive(self, _number: int, frame: FrameType | None) -> None:
-        bounded_calls.interrupt(frame, self._seconds)
+        bounded_calls.interrupt(frame, self._looks, self._seconds)

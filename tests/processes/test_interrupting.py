@@ -1,0 +1,80 @@
+"""Time in which a process is suspended is not that of the code that it was executing."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from textwrap import dedent
+
+import pytest
+
+pytestmark = pytest.mark.embedded
+
+SECONDS = 1.5
+"""After this long a call is interrupted; it is looked at three times meanwhile."""
+
+CALLING = dedent(f"""
+    import sys, threading
+    from hipq_django.domain.bounded_calls import bounded
+    from hipq_django.processes.interrupting import Interrupter
+
+    interrupter, ended = Interrupter({SECONDS}, 4), threading.Event()
+
+    def look():
+        while not ended.wait({SECONDS / 3}):
+            interrupter.look()
+            print("look", flush=True)
+
+    interrupter.open()
+    threading.Thread(target=look, daemon=True).start()
+    try:
+        bounded(lambda: sys.stdin.readline())
+        print("returned", flush=True)
+    except KeyboardInterrupt as error:
+        print(error, flush=True)
+    """)
+
+
+@pytest.fixture
+def calling() -> Iterator[subprocess.Popen[str]]:
+    """A process that waits for a line in a call that is interrupted if it takes long."""
+    with subprocess.Popen(
+        [sys.executable, "-c", CALLING],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _said(process: subprocess.Popen[str]) -> str:
+    assert process.stdout
+    return process.stdout.readline().strip()
+
+
+def _said_at_last(process: subprocess.Popen[str]) -> str:
+    return next(said for said in iter(lambda: _said(process), "") if said != "look")
+
+
+def test_a_call_that_does_not_return_is_interrupted(calling: subprocess.Popen[str]) -> None:
+    assert _said_at_last(calling) == f"did not return within {SECONDS:g} s"
+
+
+def test_a_call_in_which_the_process_was_suspended_goes_on(calling: subprocess.Popen[str]) -> None:
+    assert _said(calling) == "look"
+    calling.send_signal(signal.SIGSTOP)
+    time.sleep(2 * SECONDS)  # what the test is about: it passes, and nobody can see it
+    calling.send_signal(signal.SIGCONT)
+    assert _said(calling) == "look"
+
+    assert calling.stdin
+    calling.stdin.write("\n")
+    calling.stdin.flush()
+
+    assert _said_at_last(calling) == "returned"
