@@ -133,8 +133,12 @@ class BatchScheduler(SchedulerContext):
 
     @property
     def is_done(self) -> bool:
-        """Whether the last pass has seen, after all that it moved, that nothing is left to do."""
-        return self.probed_nothing and not self.batch and self._left_nothing
+        """Whether the last pass has seen, after all that it moved, that nothing is left to do.
+
+        What companions have to do it sees only now and then.
+        """
+        saw_all = self.probed_nothing and not companions.registered
+        return saw_all and not self.batch and self._left_nothing
 
     @property
     def _left_nothing(self) -> bool:
