@@ -12,6 +12,7 @@ import hipq_django as hipq
 from hipq_django.database import clock
 from hipq_django.dependencies import unholding
 from hipq_django.models import Job, Queue, Worker
+from hipq_django.scheduler import companions
 from hipq_django.testing import assert_enqueued, run_due_jobs
 from hipq_django.testing.running import Session
 from tests.concurrency.test_duties import Process
@@ -49,6 +50,25 @@ def test_what_becomes_due_by_running_is_run_too(declare: Declare) -> None:
     hipq.enqueue("first")
 
     assert run_due_jobs() == 2
+
+
+@pytest.mark.parametrize(("has_follower", "admitted"), [(False, [1, 0]), (True, [1, 0, 1, 0, 0])])
+def test_without_companions_few_passes_find_nothing(
+    has_follower: bool, admitted: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One runs a job and one writes it. Where there are links, one more looks for followers."""
+    monkeypatch.setattr(companions, "registered", {})
+    job = hipq.enqueue("echo")
+    if has_follower:
+        hipq.enqueue_many([hipq.NewJob("echo", after=[job])])
+
+    with Session() as session:
+        passes, run_once = [], session.scheduler.run_once
+        monkeypatch.setattr(session.scheduler, "run_once", lambda: passes.append(run_once()))
+        session.run_due()
+
+    assert passes == admitted
+    assert not Job.objects.live().exists()
 
 
 def test_each_handler_that_ran_is_counted(declare: Declare) -> None:
