@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from math import ceil
 from traceback import StackSummary, extract_stack
 from typing import Any
 
@@ -204,7 +205,9 @@ class Watchdog:
         self._passes = _Sign(passes, LOOKS * PASS_SILENCES)
         self._note_hang = note_hang
         beat = silence_seconds / LOST_AFTER_BEATS
-        self._interrupter = Interrupter(beat, LOOKS // LOST_AFTER_BEATS + 1)
+        self._interval = self._patience / LOOKS
+        # With beats so short that a look takes longer, the server's patience is short, too.
+        self._interrupter = Interrupter(beat, ceil(round(beat / self._interval, 6)) + 1)
         self._watched = 0
         self._stop = threading.Event()
 
@@ -223,7 +226,7 @@ class Watchdog:
         return self.heartbeat.last if self.heartbeat else self._began
 
     def _run(self) -> None:
-        while not self._stop.wait(self._patience / LOOKS):
+        while not self._stop.wait(self._interval):
             try:
                 self._look()
             except Exception as error:
