@@ -105,8 +105,9 @@ class _Spec:
 
     def due_times(self, after: datetime) -> Iterator[datetime]:
         """Yield the due times after this moment, in UTC, as far as they can be stored."""
+        after = after.astimezone(UTC)  # local times have no order where clocks are set back
         if self.start_time is not None:
-            after = max(after, self.start_time - timedelta(microseconds=1))
+            after = max(after, self.start_time.astimezone(UTC) - timedelta(microseconds=1))
         end = self.end_time or LATEST
         for moment in self._after(after):
             if moment > end:
@@ -115,8 +116,9 @@ class _Spec:
 
     def last(self, at: datetime) -> datetime | None:
         """Return the last due time up to this moment, in UTC; None where there was none."""
+        at = at.astimezone(UTC)
         if self.end_time is not None:
-            at = min(at, self.end_time)
+            at = min(at, self.end_time.astimezone(UTC))
         found = next(self._before(at), None)
         if found is None or (self.start_time is not None and found < self.start_time):
             return None

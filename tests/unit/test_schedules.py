@@ -430,3 +430,26 @@ def test_what_a_clock_change_does_to_a_due_time_is_known(
     text: str, moment: str, change: str
 ) -> None:
     assert Cron(text, "Europe/Paris").clock_change(datetime.fromisoformat(moment)) == change
+
+
+# Moments in other zones than UTC
+
+
+@pytest.mark.parametrize("zone", ["Europe/Paris", "America/New_York", "Asia/Kolkata"])
+@pytest.mark.parametrize("text", ["*/15 * * * *", "0 * * * *", "30 2 * * *"])
+def test_a_moment_means_the_same_in_every_zone(zone: str, text: str) -> None:
+    local = datetime(2026, 7, 1, 12, tzinfo=ZoneInfo(zone))
+    utc = local.astimezone(UTC)
+    in_zone = Cron(text, zone=zone, start_time=local, end_time=local + timedelta(days=2))
+    in_utc = Cron(text, zone=zone, start_time=utc, end_time=utc + timedelta(days=2))
+
+    assert in_zone.upcoming(local) == in_utc.upcoming(utc)
+    assert in_zone.last(local + timedelta(days=9)) == in_utc.last(utc + timedelta(days=9))
+
+
+def test_a_start_in_the_hour_that_comes_again_is_the_second_one() -> None:
+    start = datetime(2026, 10, 25, 2, 30, fold=1, tzinfo=ZoneInfo("Europe/Paris"))
+
+    first = Every(minutes=10, start_time=start).next(datetime(2026, 10, 1, tzinfo=UTC))
+
+    assert first == start.astimezone(UTC)
