@@ -114,6 +114,10 @@ class _Spec:
                 return
             yield moment
 
+    def due_from(self, first: datetime) -> Iterator[datetime]:
+        """Yield the due times from this moment on, in UTC."""
+        return self.due_times(first.astimezone(UTC) - timedelta(microseconds=1))
+
     def last(self, at: datetime) -> datetime | None:
         """Return the last due time up to this moment, in UTC; None where there was none."""
         at = at.astimezone(UTC)
@@ -126,9 +130,8 @@ class _Spec:
 
     def count(self, first: datetime, until: datetime) -> int:
         """Return how many due times there are from `first`, which is one, until `until`."""
-        times = self.due_times(first - timedelta(microseconds=1))
         counted = 0
-        for moment in islice(times, MOST_COUNTED):
+        for moment in islice(self.due_from(first), MOST_COUNTED):
             if moment > until:
                 break
             counted += 1
@@ -522,8 +525,7 @@ def _all(spec: Cron | Every, due: datetime, newest: datetime, now: datetime) -> 
         last = spec.last(first - timedelta(microseconds=1))
         if last is not None and last >= due:
             missed = Missed(due, last, spec.count(due, last))
-    start = max(due, first) - timedelta(microseconds=1)
-    come = takewhile(lambda at: at <= newest, spec.due_times(start))
+    come = takewhile(lambda at: at <= newest, spec.due_from(max(due, first)))
     found = tuple(islice(come, MOST_AT_ONCE + 2))
     # No single one is left for the next look, which could not tell that it is caught up.
     fire = found[: MOST_AT_ONCE - 1 if len(found) == MOST_AT_ONCE + 1 else MOST_AT_ONCE]

@@ -43,16 +43,17 @@ class Duty:
     moved: int = 0
     """How many rows it moved the last time."""
     _took: float = field(default=0.0, init=False, repr=False)
+    """How many seconds it took the last time."""
 
     def rest(self, took: float, moved: int) -> float:
-        """Return for how many seconds to rest after it took so many, and moved so many rows.
+        """Note that it took so many seconds and moved so many rows; return for how long to rest.
 
-        Taking long once is no property of it: the database or the network may have stood still.
+        What took long only once does not count: the database may have stood still.
         """
-        took, self._took = min(took, self._took), took
+        usual, self._took = min(took, self._took), took
         if moved:
-            return pause_after(took, MOVING_SHARE, most=min(OFTEN_SECONDS, self.seconds))
-        return pause_after(took, SHARE, least=self.seconds, most=self.longest_pause)
+            return pause_after(usual, MOVING_SHARE, most=min(OFTEN_SECONDS, self.seconds))
+        return pause_after(usual, SHARE, least=self.seconds, most=self.longest_pause)
 
     @property
     def longest_pause(self) -> float:

@@ -6,7 +6,6 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from math import ceil
 from traceback import StackSummary, extract_stack
 from typing import Any
 
@@ -204,10 +203,8 @@ class Watchdog:
         """What a pass is at, as fields of the log."""
         self._passes = _Sign(passes, LOOKS * PASS_SILENCES)
         self._note_hang = note_hang
-        beat = silence_seconds / LOST_AFTER_BEATS
         self._interval = self._patience / LOOKS
-        # With beats so short that a look takes longer, the server's patience is short, too.
-        self._interrupter = Interrupter(beat, ceil(round(beat / self._interval, 6)) + 1)
+        self._interrupter = Interrupter(silence_seconds / LOST_AFTER_BEATS, self._interval)
         self._watched = 0
         self._stop = threading.Event()
 

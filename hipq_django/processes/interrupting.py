@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from math import ceil
 from types import FrameType
 from typing import Any
 
@@ -14,13 +15,15 @@ SIGNAL = signal.SIGURG
 
 
 class Interrupter:
-    """Interrupts bounded calls of the main thread that it sees so many times.
+    """Interrupts bounded calls of the main thread that last longer than so many seconds.
 
-    `looks` is one more than there are in `seconds`: then a call has lasted for as long at least.
+    It is told to look at intervals, and counts its looks: between the first one at a call and the
+    last one these seconds have passed.
     """
 
-    def __init__(self, seconds: float, looks: int) -> None:
-        self._seconds, self._looks = seconds, looks
+    def __init__(self, seconds: float, interval: float) -> None:
+        self._seconds = seconds
+        self._looks = 1 + ceil(round(seconds / interval, 6))  # a third of a beat is not exact
         self._thread = 0
         self._before: Any = None
 

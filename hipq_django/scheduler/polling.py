@@ -25,8 +25,8 @@ SHARE = 0.1
 """The share of a busy worker's time for probes that are slow, and for full scans."""
 
 MAX_SCAN_PAUSE = 5.0
-"""How long no full scan is made after a slow one. A job that comes late, or goes first, is found
-by the next one if it lies before the low-water mark."""
+"""How long no full scan is made after a slow one, at most. A job before the low-water mark, because
+it was committed late or goes first, waits for the next one."""
 
 SCAN_SHARE = 0.05
 """The share of a worker's time for scanning jobs that are held back, once that was in vain."""
@@ -85,8 +85,7 @@ class ProbePacer:
         """Note a probe. A slow full scan says nothing about probes from the low-water marks."""
         self._waiting_since = ended if has_found else None
         if full_scan and ended - began > QUICK_SECONDS:
-            pause = pause_after(ended - began, SHARE, most=MAX_SCAN_PAUSE)
-            self._next_full_scan = ended + pause
+            self._next_full_scan = ended + pause_after(ended - began, SHARE, most=MAX_SCAN_PAUSE)
         else:
             self._seconds = ended - began
 

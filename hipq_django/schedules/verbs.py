@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from itertools import islice, takewhile
 from typing import Any
@@ -136,8 +136,8 @@ def backfill(name: str, start: datetime, end: datetime, *, instance: str = DEFAU
     _check_past(name, start, end, now)
     with write_transaction(using):
         row = _get(name, instance)
-        times = row.spec.due_times(start.astimezone(UTC) - timedelta(microseconds=1))
-        due = list(islice(takewhile(lambda at: at < end, times), MOST_AT_ONCE + 1))
+        times = takewhile(lambda at: at < end, row.spec.due_from(start))
+        due = list(islice(times, MOST_AT_ONCE + 1))
         if len(due) > MOST_AT_ONCE:
             raise InvalidScheduleError(
                 f"backfill {name!r}: more than {MOST_AT_ONCE:,} due times from {start} to {end}; "

@@ -21,7 +21,7 @@ CALLING = dedent(f"""
     from hipq_django.domain.bounded_calls import bounded
     from hipq_django.processes.interrupting import Interrupter
 
-    interrupter, ended = Interrupter({SECONDS}, 4), threading.Event()
+    interrupter, ended = Interrupter({SECONDS}, {SECONDS / 3}), threading.Event()
 
     def look():
         while not ended.wait({SECONDS / 3}):

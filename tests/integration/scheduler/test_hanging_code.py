@@ -26,7 +26,7 @@ SECONDS = 0.4
 @pytest.fixture(autouse=True)
 def interrupter() -> Iterator[None]:
     """What the watchdog of a worker does, more often."""
-    interrupter, ended = Interrupter(SECONDS, 3), threading.Event()
+    interrupter, ended = Interrupter(SECONDS, SECONDS / 2), threading.Event()
 
     def look() -> None:
         while not ended.wait(SECONDS / 2):  # psycopg needs 0.1 s to notice a signal
