@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -13,37 +14,44 @@ from hipq_django.answers import arrival
 from hipq_django.database import clock
 from hipq_django.database.errors import is_locked_out
 from hipq_django.database.locks import locked
+from hipq_django.database.refused_rows import RefusedRows
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.drafts import IncomingAnswer
 from hipq_django.domain.states import AnswerKind, Outcome
 from hipq_django.models import Job, Link
 from hipq_django.models.link import UNTOLD
 
+DUTY = "unhold_jobs"
+"""What the duty is called, in the log, of which this is a part."""
 
-def tell_page(after: int, size: int, using: str) -> tuple[int, int]:
+
+def tell_page(after: int, size: int, refused: RefusedRows, using: str) -> tuple[int, int]:
     """Tell of the next links after an id those whose jobs have ended.
 
     Return how many parts were told, and the id after which the next page begins; 0 at the end.
     """
     links = list(_untold(using).filter(pk__gt=after).order_by("pk")[:size])
     last = links[-1].pk if len(links) == size else 0
-    return _tell_of(links, using), last
+    return _tell_of(links, refused, using), last
 
 
 def tell_links(ids: Collection[int], using: str) -> None:
     """Tell the jobs that have gathered others of those that have ended; links name both."""
     if ids:
-        _tell_of(_untold(using).filter(pk__in=ids), using)
+        _tell_of(_untold(using).filter(pk__in=ids), RefusedRows(DUTY), using)
 
 
 def _untold(using: str) -> Any:
     return Link.objects.using(using).filter(UNTOLD)
 
 
-def _tell_of(links: Iterable[Link], using: str) -> int:
-    ended = _ended(list(links), using)
-    by_job = groupby(sorted(ended, key=attrgetter("job_id", "pk")), attrgetter("job_id"))
-    return sum(_tell(pk, [link.pk for link in of_job], using) for pk, of_job in by_job)
+def _tell_of(links: Iterable[Link], refused: RefusedRows, using: str) -> int:
+    left, told = refused.ids, 0
+    ended = _ended([link for link in links if link.job_id not in left], using)
+    for pk, of_job in groupby(sorted(ended, key=attrgetter("job_id", "pk")), attrgetter("job_id")):
+        tell = partial(_tell, [link.pk for link in of_job], using)
+        told += refused.move([pk], tell)
+    return told
 
 
 def _ended(links: Sequence[Link], using: str) -> list[Link]:
@@ -53,8 +61,9 @@ def _ended(links: Sequence[Link], using: str) -> list[Link]:
     return [link for link in links if link.needs_job_id not in waits]
 
 
-def _tell(pk: int, ids: Sequence[int], using: str) -> int:
+def _tell(ids: Sequence[int], using: str, jobs: Sequence[int]) -> int:
     """Answer a job for the parts of some links; the sweep comes back to one that is locked."""
+    [pk] = jobs
     try:
         with worker_transaction(using):
             job = arrival.lock_job_by_id(pk, using)

@@ -9,6 +9,7 @@ left.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from hipq_django import events, transitions
@@ -17,9 +18,10 @@ from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.built_once import built_once
 from hipq_django.database.locks import locked
+from hipq_django.database.refused_rows import RefusedRows
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.dependencies.needs import dependents_of, verdicts
-from hipq_django.dependencies.parts import tell_links, tell_page
+from hipq_django.dependencies.parts import DUTY, tell_links, tell_page
 from hipq_django.domain.dependencies import FOLLOWED, Verdict
 from hipq_django.engines import engine_for
 from hipq_django.models import Job, Link
@@ -56,19 +58,21 @@ def _first_link(using: str) -> Any:
     return Link.objects.using(using).order_by().values_list("pk", flat=True)[:1]
 
 
-def unhold_or_cancel(held: Sequence[int], using: str) -> int:
+def unhold_or_cancel(held: Sequence[int], using: str, refused: RefusedRows | None = None) -> int:
     """Unhold or cancel held jobs according to what they wait for; return how many.
 
-    The jobs that follow a cancelled one are checked in turn.
+    The jobs that follow a cancelled one are checked in turn. `refused` are the jobs that are left
+    alone, known from the calls before.
     """
-    moved = 0
+    moved, refused = 0, refused or RefusedRows(DUTY)
     while held:
         ended: list[int] = []
         for start in range(0, len(held), PAGE):
             page = verdicts(held[start : start + PAGE], using)
             go = [pk for pk, said in page.items() if said.may_go]
-            moved += _unhold(go, using)
-            ended += _cancel({pk: said for pk, said in page.items() if said.problem}, using)
+            moved += refused.move(go, partial(_unhold, using=using))
+            broken = {pk: said for pk, said in page.items() if said.problem}
+            refused.move(list(broken), partial(_cancel, broken, ended, using=using))
         moved += len(ended)
         held = dependents_of(ended, using).held[: max(0, MOST_AT_ONCE - moved)] if ended else []
     return moved
@@ -76,8 +80,6 @@ def unhold_or_cancel(held: Sequence[int], using: str) -> int:
 
 def _unhold(ids: Sequence[int], using: str) -> int:
     """Give jobs that may go on their time and place; locked rows are left."""
-    if not ids:
-        return 0
     with worker_transaction(using):
         jobs = _locked(ids, using)
         transitions.unhold(jobs, clock.now(using), using)
@@ -89,16 +91,15 @@ def _unhold(ids: Sequence[int], using: str) -> int:
     return len(jobs)
 
 
-def _cancel(broken: Mapping[int, Verdict], using: str) -> list[int]:
-    """Cancel jobs that can never go on; return the ids of the cancelled ones."""
-    if not broken:
-        return []
+def _cancel(broken: Mapping[int, Verdict], ended: list[int], ids: Sequence[int], using: str) -> int:
+    """Cancel jobs that can never go on; add those that are cancelled to the ended ones."""
     with worker_transaction(using):
-        jobs = _locked(list(broken), using)
+        jobs = _locked(ids, using)
         for problem in {broken[job.pk].problem for job in jobs}:
             alike = [job for job in jobs if broken[job.pk].problem == problem]
             cancel_locked(alike, problem + FOLLOWED, using)
-    return [job.pk for job in jobs]
+    ended += [job.pk for job in jobs]
+    return len(jobs)
 
 
 def _locked(ids: Sequence[int], using: str) -> list[Job]:
@@ -111,6 +112,7 @@ class Sweep:
 
     def __init__(self, config: InstanceSettings) -> None:
         self._config = config
+        self.refused = RefusedRows(DUTY)
         self._after = 0
         self._after_link = 0
         self._look_again = 0.0
@@ -135,14 +137,16 @@ class Sweep:
         return _all_pages(self._tell_page) + _all_pages(self._check_page)
 
     def _tell_page(self, after: int) -> tuple[int, int]:
-        return tell_page(after, MOST_AT_ONCE, self._config.database)
+        return tell_page(after, MOST_AT_ONCE, self.refused, self._config.database)
 
     def _check_page(self, after: int) -> tuple[int, int]:
         using = self._config.database
         rows = Job.objects.using(using).held().filter(pk__gt=after).order_by("pk")
         page = list(rows.values_list("pk", flat=True)[:MOST_AT_ONCE])
         last = page[-1] if len(page) == MOST_AT_ONCE else 0
-        return unhold_or_cancel(page, using) if page else 0, last
+        left = self.refused.ids
+        held = [pk for pk in page if pk not in left]
+        return unhold_or_cancel(held, using, self.refused), last
 
 
 def _all_pages(check: Callable[[int], tuple[int, int]]) -> int:

@@ -11,6 +11,7 @@ from django.db import Error, connections
 
 from hipq_django import events
 from hipq_django.database.errors import in_one_line, is_locked_out
+from hipq_django.database.refused_rows import RefusedRows
 from hipq_django.domain.waits import pause_after
 
 OFTEN_SECONDS = 1.0
@@ -40,6 +41,8 @@ class Duty:
     """When it is to be done again, where that is known to it, and then at once."""
     due: float = 0.0
     failures: int = 0
+    refused: RefusedRows | None = None
+    """The rows that it leaves alone; these are no failure of the duty."""
     moved: int = 0
     """How many rows it moved the last time."""
     _took: float = field(default=0.0, init=False, repr=False)
@@ -69,7 +72,7 @@ class Duty:
 class Duties:
     """Does the duties. One that fails is logged and tried again later; the others go on.
 
-    `tell(name, error)` is called after each, with None where it succeeded.
+    `tell(name, error)` is called after each, with None where it succeeded and left nothing alone.
     """
 
     def __init__(
@@ -117,7 +120,7 @@ class Duties:
             moved, pause = 0, self._note_failure(duty, error)
         else:
             duty.failures = 0
-            self._tell(duty.name, None)
+            self._tell(duty.name, duty.refused.error if duty.refused else None)
             pause = duty.rest(time.monotonic() - began, moved)
         duty.moved = moved
         duty.due = time.monotonic() + pause * random.uniform(0.8, 1.2)  # noqa: S311 - no secret

@@ -15,6 +15,7 @@ from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.errors import is_locked_out
 from hipq_django.database.locks import locked
+from hipq_django.database.refused_rows import RefusedRows
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.states import AnswerStatus
 from hipq_django.engines import engine_for
@@ -45,6 +46,7 @@ class EarlyAnswers:
     def __init__(self, config: InstanceSettings) -> None:
         self._config = config
         self._after = EarlyPlace()
+        self.refused = RefusedRows("match_early", "answer_id")
         self._marks: deque[tuple[float, int]] = deque()
         """What the newest answer was, and when."""
 
@@ -75,7 +77,13 @@ class EarlyAnswers:
     def _match(self, ids: Sequence[int]) -> int:
         using, now = self._config.database, clock.now(self._config.database)
         fresh = early.fresh_early(self._config.name, now, using).filter(pk__in=ids)
-        return sum(_match(answer, now, using) for answer in fresh.order_by("pk"))
+        fresh = fresh.exclude(pk__in=self.refused.ids)
+        by_id = {answer.pk: answer for answer in fresh.order_by("pk")}
+
+        def match(one: Sequence[int]) -> int:
+            return int(_match(by_id[one[0]], now, using))
+
+        return sum(self.refused.move([pk], match) for pk in by_id)
 
     @property
     def is_at_the_beginning(self) -> bool:
@@ -103,25 +111,32 @@ def match_early(config: InstanceSettings) -> int:
     return matched
 
 
-def expire_early(config: InstanceSettings) -> int:
+def expire_early(config: InstanceSettings, refused: RefusedRows | None = None) -> int:
     """Mark the early answers whose time to live is over as unmatched; return how many.
 
-    Parts that waited for a job which ended without them are late.
+    Parts that waited for a job which ended without them are late. `refused` are the answers that
+    are left alone, known from the calls before.
     """
-    using = config.database
+    using, refused = config.database, refused or RefusedRows("expire_early", "answer_id")
     limit = clock.now(using) - timedelta(seconds=config.answer_ttl_seconds)
     waiting = Answer.objects.using(using).filter(instance=config.name, status=Answer.Status.EARLY)
     ended = Job.objects.using(using).final().filter(pk=OuterRef("job"))
-    _mark(waiting.filter(Exists(ended), job__isnull=False), Answer.Status.LATE)
+    _mark(waiting.filter(Exists(ended), job__isnull=False), Answer.Status.LATE, refused)
     expired = waiting.filter(job__isnull=True, receive_time__lte=limit)
-    return _mark(expired, Answer.Status.UNMATCHED)
+    return _mark(expired, Answer.Status.UNMATCHED, refused)
 
 
-def _mark(answers: QuerySet[Answer], status: AnswerStatus) -> int:
+def _mark(answers: QuerySet[Answer], status: AnswerStatus, refused: RefusedRows) -> int:
     """Give answers their last status; return how many. Rows that others have locked are left."""
+    answers = answers.exclude(pk__in=refused.ids)
     if not answers.exists():
         return 0
+    answers = answers.order_by("pk")
+    page = list(answers.values_list("pk", flat=True)[:EARLY_PAGE])
+    return refused.move(page, lambda ids: _mark_free(answers.filter(pk__in=ids), status))
+
+
+def _mark_free(answers: QuerySet[Answer], status: AnswerStatus) -> int:
     with worker_transaction(answers.db):
-        free = locked(answers.order_by("pk"), skip_locked=True).values_list("pk", flat=True)
-        ids = list(free[:EARLY_PAGE])
-        return Answer.objects.using(answers.db).filter(pk__in=ids).update(status=status)
+        free = list(locked(answers, skip_locked=True).values_list("pk", flat=True))
+        return Answer.objects.using(answers.db).filter(pk__in=free).update(status=status)

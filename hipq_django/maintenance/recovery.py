@@ -5,8 +5,8 @@ Each worker does this for all queues of its instance; several at the same time d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import timedelta
 
 from django.db.models import Exists, OuterRef
 from django.utils import translation
@@ -16,6 +16,7 @@ from hipq_django.answers import aggregation
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.locks import locked
+from hipq_django.database.refused_rows import RefusedRows
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.states import Phase, State
 from hipq_django.domain.suspects import HARMLESS, loss_text
@@ -31,17 +32,25 @@ WORKERS_KEPT = timedelta(days=1)
 _HARMLESS_TIMEOUT = "JobTimeout: the handler was still executing after the answer came"
 
 
-def time_out_overdue(config: InstanceSettings) -> int:
+def time_out_overdue(config: InstanceSettings, refused: RefusedRows | None = None) -> int:
     """Move running jobs past their deadline to error; return how many.
 
     A job whose response has come does not time out before its response handler runs: the other
     system was in time. If the handler that sent the request still hangs, another worker goes on.
+    `refused` are the jobs that are left alone, known from the calls before.
     """
-    using, now = config.database, clock.now(config.database)
-    if not engine_for(using).has_overdue(config.name, now):
+    using, refused = config.database, refused or RefusedRows("time_out_overdue")
+    if not engine_for(using).has_overdue(config.name, clock.now(using)):
         return 0
+    overdue = _overdue(config).exclude(pk__in=refused.ids)
+    ids = list(overdue.values_list("pk", flat=True)[:BATCH])
+    return refused.move(ids, lambda some: _time_out(overdue.filter(pk__in=some), using))
+
+
+def _time_out(overdue: JobQuerySet, using: str) -> int:
+    now = clock.now(using)
     with worker_transaction(using):
-        jobs = list(locked(_overdue(config), skip_locked=True)[:BATCH])
+        jobs = list(locked(overdue, skip_locked=True))
         _name_workers(jobs, using)
         answered, late = _split(jobs, _has_sent_in_time)
         errors = {job.pk: _timeout_text(job) for job in late}
@@ -105,20 +114,32 @@ def _name_workers(jobs: Sequence[Job], using: str) -> None:
 
 
 def recover_lost(
-    config: InstanceSettings, choose: Callable[[list[Worker]], list[Worker]] = list
+    config: InstanceSettings,
+    choose: Callable[[list[Worker]], list[Worker]] = list,
+    refused: RefusedRows | None = None,
 ) -> int:
     """Take over the jobs of workers whose heartbeat stopped; return how many.
 
     `choose` returns the live workers that the caller has seen to be silent; of these the database
-    declares lost those that are silent by its own clock too.
+    declares lost those that are silent by its own clock too. `refused` are the jobs that are left
+    alone, known from the calls before.
     """
     using, now = config.database, clock.now(config.database)
     live = Worker.objects.using(using).filter(instance=config.name, state__in=Worker.LIVE)
     for worker in choose(list(live)):
         if worker.is_silent(now):
             _declare_lost(worker)
-    dead = _orphaned(config)
-    return _recover(dead, now, using) if any(rows.exists() for rows in dead) else 0
+    refused = refused or RefusedRows("recover_lost")
+    dead = [rows.exclude(pk__in=refused.ids) for rows in _orphaned(config)]
+    if not any(rows.exists() for rows in dead):
+        return 0
+    jobs = [job for rows in dead for job in rows.only(*_WHAT_IS_LOST)[:BATCH]]
+    # Before any is moved: who was killed by whom shows only as long as all of them are owned.
+    beside = _bystanders(jobs, using)
+    return refused.move([job.pk for job in jobs], lambda ids: _recover(config, ids, beside))
+
+
+_WHAT_IS_LOST = ("state", "phase", "prefetched", "has_pending_answer", "worker")
 
 
 def _declare_lost(worker: Worker) -> None:
@@ -150,12 +171,13 @@ def _orphaned(config: InstanceSettings) -> tuple[JobQuerySet, JobQuerySet]:
     return _jobs(config).filter(~Exists(live)).owned()
 
 
-def _recover(dead: Sequence[JobQuerySet], now: datetime, using: str) -> int:
+def _recover(config: InstanceSettings, ids: Sequence[int], beside: Collection[int]) -> int:
+    using, now = config.database, clock.now(config.database)
     with worker_transaction(using):
-        jobs = [job for rows in dead for job in locked(rows, skip_locked=True)[:BATCH]]
+        dead = [rows.filter(pk__in=ids) for rows in _orphaned(config)]
+        jobs = [job for rows in dead for job in locked(rows, skip_locked=True)]
         started, others = _split(jobs, _is_loss)
         deciding, harmless = _split(others, lambda job: job.state == State.ERROR)
-        beside = _bystanders([*started, *deciding], using)
         _name_workers(jobs, using)
         decisions = [job for job in deciding if not (job.prefetched or job.pk in beside)]
         ended = transitions.lose_decisions(decisions, now, using)
@@ -169,11 +191,12 @@ def _recover(dead: Sequence[JobQuerySet], now: datetime, using: str) -> int:
     return len(jobs)
 
 
-def _bystanders(lost: Sequence[Job], using: str) -> set[int]:
+def _bystanders(jobs: Sequence[Job], using: str) -> set[int]:
     """Return the ids of the jobs whose worker executed a suspect beside them: a likelier killer.
 
     Without a suspect, each of them may have killed the worker.
     """
+    lost = [job for job in jobs if job.state == State.ERROR or _is_loss(job)]
     if not lost:
         return set()
     attempts, dead = Attempt.objects.using(using), {job.worker_id for job in lost}

@@ -9,15 +9,18 @@ is locked.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.db import transaction
 from django.db.models import OuterRef, Subquery
 
 from hipq_django import transitions
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.locks import locked
+from hipq_django.database.refused_rows import RefusedRows
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.ordering import HELD_RANK, Order, Ordering
 from hipq_django.models import Job, Queue
@@ -140,7 +143,7 @@ def _rank_next(queue: Queue, progress: dict[str, Any], now: datetime) -> int:
     batch = list(jobs.filter(pk__gt=progress["after"])[:BATCH])
     wrong = [job.pk for job in batch if job.rank != _wanted_rank(job, queue)]
     free = list(locked(jobs.filter(pk__in=wrong), skip_locked=True)) if wrong else []
-    changed = transitions.rank(free, queue.ordering, queue.using)
+    changed = _rank(free, queue)
     left = jobs.filter(pk__in=set(wrong) - {job.pk for job in free}).first()
     if left and not progress["again"]:
         progress["again"] = left.pk
@@ -153,6 +156,17 @@ def _rank_next(queue: Queue, progress: dict[str, Any], now: datetime) -> int:
         not_before = (now + SETTLE).isoformat()
         progress |= {"after": 0, "passes": progress["passes"] + 1, "not_before": not_before}
     return changed
+
+
+def _rank(jobs: Sequence[Job], queue: Queue) -> int:
+    """Rank locked jobs; one that the database does not let be ranked stays where it is."""
+    by_id = {job.pk: job for job in jobs}
+
+    def rank(ids: Sequence[int]) -> int:
+        with transaction.atomic(using=queue.using):
+            return transitions.rank([by_id[pk] for pk in ids], queue.ordering, queue.using)
+
+    return RefusedRows("continue_ranking").move(list(by_id), rank)
 
 
 def _progress(queue: Queue, now: datetime) -> dict[str, Any]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from django.db.models import Exists, OuterRef, Q
 
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
+from hipq_django.database.errors import is_refusal
 from hipq_django.database.locks import locked
+from hipq_django.database.refused_rows import RefusedRows
 from hipq_django.database.transactions import bounded_transaction
 from hipq_django.domain.states import State
 from hipq_django.maintenance.schedule_runs import prune_runs
@@ -92,13 +95,30 @@ def _without_jobs(config: InstanceSettings) -> Any:
 
 
 def _delete(old: Any, field: str) -> int:
-    """Delete rows in the order of a field, batch by batch; return how many."""
-    deleted = 0
-    while values := _delete_batch(old, field):
+    """Delete rows in the order of a field, batch by batch; return how many.
+
+    Rows that the database refuses to delete are left, and named in the log.
+    """
+    refused = RefusedRows("prune", f"{old.model._meta.model_name}_id")
+    deleted, values = 0, [None]
+    while values:
+        left = old.exclude(pk__in=list(refused.ids))
+        try:
+            values = _delete_batch(left, field)
+        except Exception as error:
+            if not is_refusal(error):
+                raise
+            page = list(left.order_by(field).values_list("pk", flat=True)[:BATCH])
+            deleted += refused.move(page, partial(_delete_some, left, field))
+            continue
         deleted += len(values)
         # Else each batch would begin with the dead entries of all before it.
-        old = old.filter(**{f"{field}__gte": values[-1]})
+        old = old.filter(**{f"{field}__gte": values[-1]}) if values else old
     return deleted
+
+
+def _delete_some(old: Any, field: str, ids: Sequence[int]) -> int:
+    return len(_delete_batch(old.filter(pk__in=ids), field))
 
 
 def _delete_batch(old: Any, field: str) -> list[Any]:

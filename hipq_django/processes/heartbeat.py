@@ -16,6 +16,7 @@ from hipq_django.conf.instances import LOST_AFTER_BEATS, InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.clock import steady
 from hipq_django.database.errors import is_locked_out
+from hipq_django.database.refused_rows import RefusedRows
 from hipq_django.domain.waits import LastingLocks
 from hipq_django.maintenance import recovery
 from hipq_django.models import Worker
@@ -294,6 +295,8 @@ class Witness:
         self._unbroken_since = 0.0
         self._suspects = False
         self._has_overdue = False
+        self.not_recovered = RefusedRows("recover_lost")
+        self.not_timed_out = RefusedRows("time_out_overdue")
 
     @property
     def waits(self) -> bool:
@@ -302,13 +305,13 @@ class Witness:
 
     def recover_lost(self) -> int:
         """Do what `recovery.recover_lost` does with the workers seen to be silent."""
-        return recovery.recover_lost(self._config, self._silent)
+        return recovery.recover_lost(self._config, self._silent, self.not_recovered)
 
     def time_out_overdue(self) -> int:
         """Do what `recovery.time_out_overdue` does, if this worker is sure."""
         if self._heartbeat.is_sure():
             self._has_overdue = False
-            return recovery.time_out_overdue(self._config)
+            return recovery.time_out_overdue(self._config, self.not_timed_out)
         self._has_overdue = recovery.has_overdue(self._config)
         return 0
 

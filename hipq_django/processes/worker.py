@@ -16,6 +16,7 @@ from hipq_django import events
 from hipq_django.database.clock import steady
 from hipq_django.database.errors import in_one_line, is_outage
 from hipq_django.database.locks import takes_writers_together
+from hipq_django.database.refused_rows import RefusedRows
 from hipq_django.dependencies.unholding import Sweep
 from hipq_django.engines.values import DeclaredLostError
 from hipq_django.maintenance import early_answers, recovery, reranking
@@ -219,21 +220,36 @@ class WorkerProcess(RegisteredProcess):
         config, beat = self.config, self.config.heartbeat_seconds
         dead = DeadConnections(self.using, config.silence_seconds, self.pool.connections_at_work)
         often = min(OFTEN_SECONDS, beat)
+        sweep, not_expired = Sweep(config), RefusedRows("expire_early", "answer_id")
+
+        def expire_early() -> int:
+            return early_answers.expire_early(config, not_expired)
+
         return [
-            Duty("time_out_overdue", often, self._witness.time_out_overdue),
-            Duty("match_early", often, early_answers.EarlyAnswers(config).match),
-            Duty("recover_lost", beat / LOOKS_IN_A_BEAT, self._witness.recover_lost),
-            Duty("release_unconfirmed", beat, self.scheduler.release_unconfirmed),
+            *self._duties_of_running_jobs(often, beat),
             Duty("shut_dead_connections", beat, dead.shut),
             Duty("declare_schedules", beat, self._declare),
             Duty("fire_schedules", often, self._firing.run, lambda: self._firing.due_at),
             Duty("retire_schedules", beat, self._retire),
-            Duty("unhold_jobs", often, Sweep(config).run),
+            Duty("unhold_jobs", often, sweep.run, refused=sweep.refused),
             Duty("sweep_companions", often, lambda: companions.sweep(config)),
-            Duty("expire_early", beat, lambda: early_answers.expire_early(config)),
+            Duty("expire_early", beat, expire_early, refused=not_expired),
             Duty("continue_ranking", beat, lambda: reranking.continue_ranking(config)),
             Duty("find_strays", SELDOM_SECONDS, lambda: reranking.find_strays(config)),
             Duty("forget_workers", SELDOM_SECONDS, lambda: recovery.forget_workers(config)),
+        ]
+
+    def _duties_of_running_jobs(self, often: float, beat: float) -> list[Duty]:
+        witness, scheduler = self._witness, self.scheduler
+        early, look = early_answers.EarlyAnswers(self.config), beat / LOOKS_IN_A_BEAT
+        release = scheduler.release_unconfirmed
+        return [
+            Duty(
+                "time_out_overdue", often, witness.time_out_overdue, refused=witness.not_timed_out
+            ),
+            Duty("match_early", often, early.match, refused=early.refused),
+            Duty("recover_lost", look, witness.recover_lost, refused=witness.not_recovered),
+            Duty("release_unconfirmed", beat, release, refused=scheduler.not_released),
         ]
 
     def _write_rows(self, *, is_newest: bool) -> None:

@@ -22,6 +22,7 @@ from hipq_django.database import clock
 from hipq_django.database.clock import steady
 from hipq_django.database.errors import is_locked_out, is_refusal
 from hipq_django.database.locks import locked
+from hipq_django.database.refused_rows import RefusedRows
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.ordering import MAX_RANK
 from hipq_django.domain.retries import Failure
@@ -95,6 +96,7 @@ class BatchScheduler(SchedulerContext):
         self.contended_seconds = 0.0
         """For how long the row of such a queue has been locked, whenever this worker tried."""
         self.locked_queues = LastingLocks(self.config.silence_seconds)
+        self.not_released = RefusedRows("release_unconfirmed")
         self.doing: tuple[str, Sequence[Queue]] = ("nothing", ())
         """What a pass is at, and in which queues: named in the log if it takes long."""
 
@@ -511,17 +513,18 @@ class BatchScheduler(SchedulerContext):
         """
         rows = Job.objects.using(self.using).filter(worker=self.worker)
         owned = (row for jobs in rows.owned() for row in jobs.values_list("pk", "attempt"))
-        known = self.batch.attempts()
-        ids = [row[0] for row in owned if row not in known]
-        if not ids:
-            return 0
+        known, left = self.batch.attempts(), self.not_released.ids
+        ids = [row[0] for row in owned if row not in known and row[0] not in left]
+        return self.not_released.move(ids, self._release_unconfirmed)
+
+    def _release_unconfirmed(self, ids: Sequence[int]) -> int:
         now = clock.now(self.using)
         with worker_transaction(self.using):
-            mine = rows.live().filter(pk__in=ids).order_by("pk")
-            strays = list(locked(mine.select_related("queue", "job_type"), skip_locked=True))
-            transitions.release_for_retry(
-                strays, "Released: the claim was not confirmed", now, self.using
-            )
+            rows = Job.objects.using(self.using).filter(worker=self.worker, pk__in=ids)
+            mine = rows.live().order_by("pk").select_related("queue", "job_type")
+            strays = list(locked(mine, skip_locked=True))
+            reason = "Released: the claim was not confirmed"
+            transitions.release_for_retry(strays, reason, now, self.using)
         return len(strays)
 
     def _lock(self, queue: Queue, rows: JobQuerySet, limit: int) -> list[Job]:

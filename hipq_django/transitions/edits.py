@@ -44,7 +44,7 @@ def unhold(jobs: Sequence[Job], now: datetime, using: str) -> None:
     times = {}
     for job in jobs:
         # Not before now: what is behind the low-water mark of its queue would be found late.
-        moment = first_opening(job, max(job.hold_time or now, now))
+        moment = _readable_opening(job, max(job.hold_time or now, now))
         rank = job.queue.ordering.rank(moment, job.priority)
         times[job.pk] = {"scheduled_run_time": moment, "rank": rank}
     update_each(using, times, hold_time=None, update_time=now)
@@ -94,8 +94,19 @@ def next_time(
 ) -> dict[str, Any]:
     """Windows apply to the request: a job whose answer has come does not wait for one."""
     if not has_pending_answer:
-        moment = first_opening(job, moment)
+        moment = _readable_opening(job, moment)
     return {"scheduled_run_time": moment, "rank": job.queue.ordering.rank(moment, job.priority)}
+
+
+def _readable_opening(job: Job | JobSnapshot, moment: datetime) -> datetime:
+    """Return that moment; `moment` itself if this machine cannot read the windows.
+
+    The job moves on in any case. A claim looks at its windows again, and says what is wrong.
+    """
+    try:
+        return first_opening(job, moment)
+    except Exception:  # such as a time zone that this machine lacks
+        return moment
 
 
 def set_key(job: Job, job_key: str, now: datetime) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from django.db import connection
 
 from hipq_django.scheduler import current_batch
 from tests.concurrency.sessions import Session
@@ -24,3 +25,65 @@ def session(transactional_db: None) -> Iterator[Session]:
 @pytest.fixture(autouse=True)
 def _deferred_results_are_tried_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(current_batch, "DEFER_SECONDS", 0.0)
+
+
+REFUSALS = {
+    "postgresql": [
+        "program_limit_exceeded",
+        "raise_exception",
+        "triggered_data_change_violation",
+        "MY001",
+        "insufficient_privilege",
+        "with_check_option_violation",
+    ],
+    "sqlite": ["ABORT"],
+}[connection.vendor]
+"""How a trigger of the project's, a view or row security may refuse a row."""
+
+
+class Refuse:
+    """Lets the database refuse changes of rows that meet a condition, until it is told not to."""
+
+    def __init__(self, how: str) -> None:
+        self._how = how
+
+    def __call__(self, condition: str, table: str = "hipq_job", when: str = "UPDATE") -> None:
+        create, _ = _TRIGGERS[connection.vendor]
+        named = {"condition": condition, "how": self._how, "table": table, "when": when}
+        with connection.cursor() as cursor:
+            for statement in create:
+                cursor.execute(statement.format(**named))
+
+    def end(self) -> None:
+        """Refuse nothing any more."""
+        _, drop = _TRIGGERS[connection.vendor]
+        with connection.cursor() as cursor:
+            cursor.execute(drop)
+
+
+_TRIGGERS = {
+    "postgresql": (
+        [
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+            "RAISE EXCEPTION 'too much' USING ERRCODE = '{how}'; END $$",
+            "CREATE TRIGGER refuse BEFORE {when} ON {table} FOR EACH ROW WHEN ({condition}) "
+            "EXECUTE FUNCTION refuse()",
+        ],
+        "DROP FUNCTION IF EXISTS refuse() CASCADE",
+    ),
+    "sqlite": (
+        [
+            "CREATE TRIGGER refuse BEFORE {when} ON {table} FOR EACH ROW WHEN {condition} "
+            "BEGIN SELECT RAISE({how}, 'too much'); END",
+        ],
+        "DROP TRIGGER IF EXISTS refuse",
+    ),
+}
+
+
+@pytest.fixture(params=REFUSALS)
+def refuse(request: pytest.FixtureRequest) -> Iterator[Refuse]:
+    """Let the database refuse rows, in each way."""
+    refuse = Refuse(request.param)
+    yield refuse
+    refuse.end()

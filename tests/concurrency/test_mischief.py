@@ -16,6 +16,7 @@ from hipq_django.models.catalog import get_queue
 from hipq_django.scheduler import context
 from hipq_django.scheduler.current_batch import REFUSED_SECONDS
 from hipq_django.scheduler.polling import REFUSED_SECONDS as REFUSED_START_SECONDS
+from tests.concurrency.conftest import Refuse
 from tests.concurrency.sessions import PATIENCE_SECONDS
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
@@ -180,57 +181,6 @@ def test_a_result_that_is_too_large_fails_its_job(crew: Crew, declare: Declare) 
         "16,000,000 are stored; store it elsewhere and return a reference to it."
     )
     assert innocent.outcome == "succeeded"
-
-
-REFUSALS = {
-    "postgresql": [
-        "program_limit_exceeded",
-        "raise_exception",
-        "triggered_data_change_violation",
-        "MY001",
-        "insufficient_privilege",
-        "with_check_option_violation",
-    ],
-    "sqlite": ["ABORT"],
-}[connection.vendor]
-"""How a trigger of the project's, a view or row security may refuse a row."""
-
-Refuse = Callable[[str], None]
-
-
-@pytest.fixture(params=REFUSALS)
-def refuse(request: pytest.FixtureRequest) -> Iterator[Refuse]:
-    """Let the database refuse rows of jobs that meet a condition, until the test is over."""
-    create, drop = _TRIGGERS[connection.vendor]
-
-    def begin(condition: str) -> None:
-        with connection.cursor() as cursor:
-            for statement in create:
-                cursor.execute(statement.format(condition=condition, how=request.param))
-
-    yield begin
-    with connection.cursor() as cursor:
-        cursor.execute(drop)
-
-
-_TRIGGERS = {
-    "postgresql": (
-        [
-            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-            "RAISE EXCEPTION 'too much' USING ERRCODE = '{how}'; END $$",
-            "CREATE TRIGGER refuse BEFORE UPDATE ON hipq_job FOR EACH ROW WHEN ({condition}) "
-            "EXECUTE FUNCTION refuse()",
-        ],
-        "DROP FUNCTION IF EXISTS refuse() CASCADE",
-    ),
-    "sqlite": (
-        [
-            "CREATE TRIGGER refuse BEFORE UPDATE ON hipq_job FOR EACH ROW WHEN {condition} "
-            "BEGIN SELECT RAISE({how}, 'too much'); END",
-        ],
-        "DROP TRIGGER IF EXISTS refuse",
-    ),
-}
 
 
 @pytest.mark.parametrize("limit", [0, 3])
