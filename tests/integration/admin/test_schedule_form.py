@@ -24,6 +24,7 @@ from tests.declaring import Declare
 pytestmark = pytest.mark.django_db
 
 ADD = reverse("admin:hipq_schedule_add")
+FOCUSES_THE_FIRST_FIELD = "admin/js/change_form.js"
 NEW: dict[str, Any] = {
     "name": "nightly",
     "type_name": "echo",
@@ -304,6 +305,8 @@ def test_the_next_due_times_are_shown_before_it_is_saved(client: Client) -> None
     assert f'{moved} <span class="hipq-badge hipq-retry">moved' in page
     assert page.count("hipq-badge hipq-retry") == 1
     assert "Nothing is saved yet." in page
+    assert FOCUSES_THE_FIRST_FIELD not in page
+    assert FOCUSES_THE_FIRST_FIELD in client.get(ADD).content.decode()
     assert "Please correct the error" not in page
     assert not Schedule.objects.exists()
 
