@@ -100,6 +100,11 @@ def read(message: Received) -> Any:
     )
 
 
+def leave(message: Received) -> None:
+    """End the process, or try to."""
+    raise SystemExit(3)
+
+
 def forgetful(message: Received) -> None:
     """Forget to return something."""
 

@@ -1,7 +1,8 @@
 """Takes in the messages of a source: the project's function reads them, and they are stored.
 
-No message is lost, and none blocks those behind it: a message that is no answer, for whatever
-reason, is kept in the inbox as malformed, with its content and the reason.
+No message is lost, and none blocks those behind it: a message that is no answer, or that the
+database refuses, is kept in the inbox as malformed, with its content and the reason. For what is
+not the message's fault, such as an outage or a missing migration, it stays with the broker.
 """
 
 from __future__ import annotations
@@ -11,24 +12,20 @@ import codecs
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from django.db import InterfaceError, OperationalError
-
 from hipq_django import events
 from hipq_django.answers.api import incoming_from, malformed_message, receive_messages
 from hipq_django.conf.instances import InstanceSettings
+from hipq_django.database.errors import PASSING_SECONDS, is_outage, is_refusal, may_pass
 from hipq_django.database.transactions import bounded_transaction
 from hipq_django.domain.drafts import IncomingAnswer, NewAnswer
 from hipq_django.domain.serialization import error_of, storable_text
-from hipq_django.exceptions import InvalidAnswerError
+from hipq_django.exceptions import ConfigurationError, InvalidAnswerError
 from hipq_django.sources import IGNORE, Received
 from hipq_django.sources.settings import SourceSettings
 
 MAX_KEPT_BYTES = 1_048_576
 MAX_KEPT_HEADERS = 50
 MAX_KEPT_CHARS = 1_000
-
-OUTAGES = (OperationalError, InterfaceError)
-"""Errors of a database that is away; every other error is caused by the message."""
 
 
 class Intake:
@@ -45,19 +42,19 @@ class Intake:
         messages = [message for each in received if (message := self._read(each)) is not None]
         self._store(messages)
 
-    def take_one(self, received: Received) -> None:
+    def take_one(self, received: Received, waited: float = 0.0) -> None:
         """Read and store one message; if the database refuses it, keep it as malformed.
 
-        Raise only if the database is away.
+        It has been tried for so many seconds. Raise for what is not the message's fault.
         """
         message = self._read(received)
         if message is None:
             return
         try:
             self._store([message])
-        except OUTAGES:
-            raise
         except Exception as error:
+            if not _is_its_fault(error) or (may_pass(error) and waited < PASSING_SECONDS):
+                raise
             self._store([self._malformed(received, error)])
 
     def _store(self, messages: Sequence[IncomingAnswer]) -> None:
@@ -68,21 +65,34 @@ class Intake:
     def _read(self, received: Received) -> IncomingAnswer | None:
         try:
             answer = self._map(received)
-            if answer is IGNORE:
-                return None
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # sys.exit() in it ends no consumer
+            if is_outage(error):
+                raise  # it queried the database
+            return self._malformed(received, error)
+        return None if answer is IGNORE else self._answer_of(received, answer)
+
+    def _answer_of(self, received: Received, answer: object) -> IncomingAnswer:
+        try:
             return incoming_from(_checked(answer), self._instance, received.message_id)
-        except OUTAGES:
-            raise  # the function queried the database
         except Exception as error:
+            if not _is_its_fault(error):
+                raise
             return self._malformed(received, error)
 
-    def _malformed(self, received: Received, error: Exception) -> IncomingAnswer:
+    def _malformed(self, received: Received, error: BaseException) -> IncomingAnswer:
         problem = error_of(error)
         events.warning(
             "malformed_message", problem, source=self._source, message_id=received.message_id
         )
         raw = {"source": self._source, **_kept(received)}
         return malformed_message(self._instance, raw, problem, received.message_id)
+
+
+def _is_its_fault(error: Exception) -> bool:
+    """Return whether an error is about the message, and not about the database or the settings."""
+    return is_refusal(error) and not isinstance(error, ConfigurationError)
 
 
 def _checked(answer: object) -> NewAnswer:

@@ -37,9 +37,17 @@ Either the value is too large, or the server is short of memory for a moment.
 """
 
 
+_ENDED = ("25P03", "25P04")
+"""The server has ended the session, because its transaction was idle, or open, for too long.
+
+For the driver that is an internal error.
+"""
+
+
 def is_outage(error: BaseException) -> bool:
     """Return whether the database, or the network to it, is at fault, and not the statement."""
     at_fault = isinstance(error, OperationalError | InterfaceError)
+    at_fault = at_fault or getattr(error.__cause__, "sqlstate", None) in _ENDED
     return at_fault and not (is_refusal(error) or is_locked_out(error))
 
 
@@ -55,6 +63,10 @@ def is_refusal(error: BaseException) -> bool:
         return isinstance(error, DataError | IntegrityError)
     is_own_code = type(error) is DatabaseError  # one that only the project's trigger knows
     return str(state).startswith(_REFUSALS) or state in _AMBIGUOUS or is_own_code
+
+
+PASSING_SECONDS = 5.0
+"""How long something is tried again whose refusal may pass; then it counts as refused."""
 
 
 def may_pass(error: BaseException) -> bool:

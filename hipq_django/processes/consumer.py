@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from django.db import connections
 
 from hipq_django import events
 from hipq_django.answers.intake import Intake
 from hipq_django.conf.rules import DEFAULT
+from hipq_django.database.clock import steady
 from hipq_django.database.errors import in_one_line, is_outage
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.models import Worker
@@ -83,9 +85,12 @@ class ConsumerProcess(RegisteredProcess):
         """
         if self._guarded(lambda: self._intake.take_all(self.in_flight), wait=False):
             return True
+        began = steady()
         while self.in_flight:
-            if self._guarded(lambda: self._intake.take_one(self.in_flight[0]), wait=True):
+            waited = steady() - began
+            if self._guarded(partial(self._intake.take_one, self.in_flight[0], waited), wait=True):
                 del self.in_flight[0]
+                began = steady()
             elif self._stops:
                 events.warning(
                     "messages_given_up",
@@ -97,9 +102,12 @@ class ConsumerProcess(RegisteredProcess):
         return True
 
     def _look_at_database(self) -> None:
-        """Note whether the database is away; without messages only the heartbeat queries it."""
+        """Note whether the database is away; without messages only the heartbeat queries it.
+
+        It may also have found that this consumer was declared lost.
+        """
         if self.heartbeat.goes_through():
-            self._outage.end()
+            self._guarded(lambda: None, wait=False)
         else:
             self._outage.begin()
 

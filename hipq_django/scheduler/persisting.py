@@ -19,7 +19,7 @@ from hipq_django import events, transitions
 from hipq_django.answers import early
 from hipq_django.database import clock
 from hipq_django.database.clock import steady
-from hipq_django.database.errors import is_locked_out, is_refusal, may_pass
+from hipq_django.database.errors import PASSING_SECONDS, is_locked_out, is_refusal, may_pass
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.models import Worker
 from hipq_django.scheduler import companions
@@ -43,9 +43,6 @@ MAX_BYTES = 8_000_000
 
 Write = Callable[[Sequence[Result], Worker, datetime], Persisted]
 """Writes results of jobs: `transitions.persist`, or its slower part alone."""
-
-PASSING_SECONDS = 5.0
-"""How long a result is tried again if its refusal may pass; then it counts as refused."""
 
 
 def persist_leased(

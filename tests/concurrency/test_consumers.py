@@ -6,13 +6,15 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from typing import Any
 
 import pytest
 from django.db import connection
 from pytest_django import Settings
 
 import hipq_django as hipq
-from hipq_django.models import Job
+from hipq_django.answers import bulk
+from hipq_django.models import Answer, Job, Worker
 from hipq_django.processes.consumer import ConsumerProcess
 from tests import mailbox as module
 from tests.concurrency.sessions import PATIENCE_SECONDS, Session
@@ -75,6 +77,60 @@ def test_a_job_that_somebody_has_locked_is_waited_for_aloud(
 
     waiting.result(PATIENCE_SECONDS)
     assert settled() == ["succeeded", "succeeded"]
+
+
+def test_a_transaction_that_the_server_ends_costs_no_answer(
+    consumer: ConsumerProcess, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a moment in which the process was suspended."""
+    real, calls = bulk.receive, []
+    limit = "SELECT set_config('idle_in_transaction_session_timeout', '100ms', true)"
+
+    def receive(*args: Any) -> Any:
+        calls.append(args)
+        if len(calls) == 1:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_backend_pid()")
+                [pid] = cursor.fetchone()
+                cursor.execute(limit)
+            wait_for(lambda: not session(lambda: is_connected(pid)))
+        return real(*args)
+
+    monkeypatch.setattr(bulk, "receive", receive)
+
+    consumer.run()
+
+    assert settled() == ["succeeded", "succeeded"]
+    assert not Answer.objects.filter(kind="malformed").exists()
+
+
+def is_connected(pid: int) -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE pid = %s", [pid])
+        return bool(cursor.fetchone()[0])
+
+
+def test_an_idle_consumer_that_was_declared_lost_registers_again(
+    monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    mailbox, other = Mailbox(), Session()
+    monkeypatch.setattr(module, "mailbox", mailbox)
+    source = {"SOURCE": "tests.mailbox.MailboxSource", "MAP": "tests.mailbox.read"}
+    settings.HIPQ = {"default": {"SOURCES": {"post": source}, "HEARTBEAT_SECONDS": 0.1}}
+    mailbox.stays_for = 1_000_000
+    process = ConsumerProcess("post")
+    mailbox.stop = process.stop
+    live = Worker.objects.filter(state__in=Worker.LIVE)
+    run = other.start(process.run)
+    wait_for(live.exists)
+    lost = live.get()
+
+    Worker.objects.filter(pk=lost.pk).update(state="lost")
+
+    wait_for(lambda: live.exclude(pk=lost.pk).exists())
+    process.stop()
+    run.result(PATIENCE_SECONDS)
+    other.close()
 
 
 def test_a_consumer_that_waits_for_a_locked_job_ends_when_it_is_told_to(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from django.db import DataError, OperationalError
+from django.db import DataError, OperationalError, ProgrammingError
 from pytest_django import Settings
 
 import hipq_django as hipq
@@ -360,6 +360,103 @@ def test_a_map_function_that_finds_the_database_away_is_called_again(
 
     assert results() == [0]
     assert not Answer.objects.filter(kind="malformed").exists()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ProgrammingError('function "hipq_receive_1" does not exist'),
+        ConfigurationError("the functions of this database are of another version"),
+        ConfigurationError("autocommit is off"),
+    ],
+    ids=["missing", "version", "autocommit"],
+)
+def test_what_is_not_the_fault_of_a_message_leaves_it_to_the_broker_until_it_is_mended(
+    mailbox: Mailbox,
+    consume: Consume,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+) -> None:
+    asked(2)
+    mailbox.put(response(0), response(1))
+    faults, real = [error] * 3, api.receive_messages
+
+    def sometimes(messages: Any, instance: str) -> Any:
+        if faults:
+            raise faults.pop()
+        return real(messages, instance)
+
+    monkeypatch.setattr("hipq_django.answers.intake.receive_messages", sometimes)
+
+    consume()
+
+    assert results() == [0, 1]
+    assert not Answer.objects.filter(kind="malformed").exists()
+    assert caplog.text.count("event=back_off") == 3
+
+
+def test_a_refusal_that_may_pass_is_tried_again(
+    mailbox: Mailbox, consume: Consume, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Out of memory: the server may be short of it for a moment, or the value is too large."""
+    asked(1)
+    mailbox.put(response(0))
+    short = OperationalError("out of memory")
+    short.__cause__ = OfStateError("53200")
+    faults, real = [short] * 3, api.receive_messages
+
+    def sometimes(messages: Any, instance: str) -> Any:
+        if faults:
+            raise faults.pop()
+        return real(messages, instance)
+
+    monkeypatch.setattr("hipq_django.answers.intake.receive_messages", sometimes)
+
+    consume()
+
+    assert results() == [0]
+    assert not Answer.objects.filter(kind="malformed").exists()
+
+
+def test_a_refusal_that_does_not_pass_is_kept(
+    mailbox: Mailbox, consume: Consume, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked(2)
+    mailbox.put(response(0), response(1))
+    monkeypatch.setattr("hipq_django.answers.intake.PASSING_SECONDS", 0.0)
+    short = OperationalError("out of memory")
+    short.__cause__ = OfStateError("53200")
+    real = api.receive_messages
+
+    def picky(messages: Any, instance: str) -> Any:
+        if any(message.job_key == "k-0" for message in messages):
+            raise short
+        return real(messages, instance)
+
+    monkeypatch.setattr("hipq_django.answers.intake.receive_messages", picky)
+
+    consume()
+
+    assert results() == [None, 1]
+    assert "out of memory" in malformed().problem
+
+
+class OfStateError(Exception):
+    """An error of the driver."""
+
+    def __init__(self, sqlstate: str) -> None:
+        super().__init__(sqlstate)
+        self.sqlstate = sqlstate
+
+
+def test_a_map_function_that_exits_ends_no_consumer(mailbox: Mailbox, consume: Consume) -> None:
+    mailbox.put(response(0), response(1))
+
+    consume("leave")
+
+    assert [row.problem for row in Answer.objects.filter(kind="malformed")] == ["SystemExit: 3"] * 2
+    assert mailbox.unacknowledged == []
 
 
 def test_a_stop_while_the_database_is_away_leaves_the_messages_to_the_broker(
