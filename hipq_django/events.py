@@ -112,7 +112,26 @@ def log_fields(
     record.__dict__.update(fields, event=event)
     if traceback:
         record.exc_text = traceback.rstrip()
-    logger.handle(record)
+    _handle(record, logger)
+
+
+def _handle(record: logging.LogRecord, logger: logging.Logger) -> None:
+    """Log a record: filters of the project are called by it, and they stop nothing."""
+    try:
+        logger.handle(record)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        note_unlogged(record)
+
+
+def note_unlogged(record: logging.LogRecord) -> None:
+    """Write to stderr that a filter of the project has failed at a line, as handlers do.
+
+    The line is lost; what it tells of goes on.
+    """
+    if logging.raiseExceptions:
+        logging.Handler().handleError(record)
 
 
 _Place = tuple[logging.Logger, int, str, CodeType, int]

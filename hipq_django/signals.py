@@ -1,7 +1,7 @@
 """Signals, sent after the commit. `sender` is the class `Job`, `job` is the job.
 
-If a receiver raises, or has to be interrupted because it does not return, that is logged and harms
-neither the job nor the worker. Without a receiver nothing is done.
+If a receiver raises anything, or has to be interrupted because it does not return, that is logged
+and harms neither the job nor the worker. Without a receiver nothing is done.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from django.db import transaction
 from django.dispatch import Signal
 
 from hipq_django import events
-from hipq_django.domain.bounded_calls import DidNotReturnError, bounded
+from hipq_django.domain.bounded_calls import DidNotReturnError, bounded, where
+from hipq_django.domain.serialization import error_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -86,10 +87,16 @@ def send(signal: Signal, job: Job, **more: Any) -> None:
 
 
 def _called(signal: Signal, job: Job, more: Mapping[str, Any]) -> list[tuple[Any, Any]]:
-    """Call the receivers; if one of them does not return, the others are not called."""
+    """Call the receivers; if one of them does not return, or exits, the others are not called."""
     try:
         return bounded(partial(signal.send_robust, type(job), job=job, **more))
     except DidNotReturnError as error:
         sentence = f"a receiver {error}; those behind it were not called"
         events.error("receiver_hangs", sentence, **events.fields_of(job), traceback=error.traceback)
-        return []
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # sys.exit() in a receiver ends no worker
+        raised = job.masked(error_of(error))
+        sentence = f"a receiver raised {raised}; those behind it were not called"
+        events.error("receiver_raised", sentence, **events.fields_of(job), traceback=where(error))
+    return []

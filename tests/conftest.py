@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from django.db import connections
 from django.test import TransactionTestCase
 from pytest_django import DjangoDbBlocker
 
+from hipq_django import events
 from tests.flushing import flush
 from tests.noon import MONDAY_NOON
 from tests.plugin import renamed
@@ -64,6 +66,22 @@ def databases_are_flushed_quickly() -> Iterator[None]:
 def names_are_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most tests enqueue jobs of types that nobody declares, as other projects may."""
     monkeypatch.setattr("hipq_django.job_types.registry._strict_in_tests", False)
+
+
+@pytest.fixture(autouse=True)
+def every_line_is_logged(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """Fail if a line of the package could not be logged, unless the test is about that."""
+    lost: list[str] = []
+
+    def note(record: logging.LogRecord) -> None:
+        lost.append(record.getMessage())
+
+    if request.node.get_closest_marker("loses_lines") is None:
+        monkeypatch.setattr(events, "note_unlogged", note)
+    yield
+    assert not lost
 
 
 @pytest.fixture

@@ -40,8 +40,13 @@ class DidNotReturnError(KeyboardInterrupt):
 
     @property
     def traceback(self) -> str:
-        """Where it was; without messages of other exceptions, which may quote anything."""
-        return "".join(format_tb(self.__traceback__))
+        """Where it was."""
+        return where(self)
+
+
+def where(error: BaseException) -> str:
+    """Return where an exception was raised, without any message, which may quote anything."""
+    return "".join(format_tb(error.__traceback__))
 
 
 def bounded(function: Callable[[], Returned]) -> Returned:

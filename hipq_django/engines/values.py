@@ -149,5 +149,12 @@ class StaleJobTypeError(Exception):
     """The rows from which a job was made have changed since they were read."""
 
 
+class SkippedRowError(Exception):
+    """The database has passed over a row that it was to change, and said nothing."""
+
+    def __init__(self) -> None:
+        super().__init__("the row was not changed: a trigger of the project may skip it")
+
+
 class DeclaredLostError(Exception):
     """The worker that wanted jobs was declared lost: its row is no longer live."""

@@ -172,7 +172,7 @@ class ResultWriter(OwnThread):
                     self._wake()
                 back_off.reset()
                 self._is_well = True
-            except Exception as error:
+            except BaseException as error:  # whatever it is, the results are not left to it
                 self._is_well = False
                 self._batch.leave_to_scheduler()
                 events.debug("results_not_written", exception=error)

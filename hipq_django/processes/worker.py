@@ -325,25 +325,27 @@ class WorkerProcess(RegisteredProcess):
         self._began_pass = steady()
         try:
             done = step()
-        except DeclaredLostError:
-            self.heartbeat.note_lost()
-            return False
-        except Error as error:
-            if is_outage(error):
-                self._outage.begin()
-            else:
-                self.troubles.tell("pass", error)
-            self._back_off_after(f"database: {in_one_line(error)}")
-            return False
-        except Exception as error:  # one bad row must not stop every queue
-            events.error("pass_failed", worker=self.name, exception=error)
-            self.troubles.tell("pass", error)
-            self._back_off_after(f"pass: {error!r}")
+        except Exception as error:
+            self._back_off_after(self._note_failure(error))
             return False
         self._back_off.reset()
         self._outage.end()
         self.troubles.end("pass")
         return done
+
+    def _note_failure(self, error: Exception) -> str:
+        """Note why a step has failed; return it in a few words."""
+        if isinstance(error, DeclaredLostError):
+            self.heartbeat.note_lost()
+            return "others have declared it lost"
+        if is_outage(error):
+            self._outage.begin()
+            return f"database: {in_one_line(error)}"
+        self.troubles.tell("pass", error)
+        if isinstance(error, Error):
+            return f"database: {in_one_line(error)}"
+        events.error("pass_failed", worker=self.name, exception=error)
+        return f"pass: {error!r}"
 
     def _back_off_after(self, reason: str) -> None:
         connections[self.using].close()
@@ -383,6 +385,8 @@ class WorkerProcess(RegisteredProcess):
         self._announce(Worker.State.STOPPING)
         self._release(self.pool.take_backlog())
         self.writer.close()
+        if self.batch:
+            self._guarded(self._persist)  # an outage may be over: nothing is given up untried
         while self.batch and not (self._puts_back_handlers or self._is_cut_off()):
             self._try(self._persist)
         if self._is_cut_off():

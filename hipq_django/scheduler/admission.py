@@ -19,7 +19,7 @@ from hipq_django.database import clock
 from hipq_django.database.clock import steady
 from hipq_django.database.errors import in_one_line, is_outage
 from hipq_django.database.transactions import worker_transaction, write_transaction
-from hipq_django.domain.bounded_calls import DidNotReturnError, bounded
+from hipq_django.domain.bounded_calls import DidNotReturnError, bounded, where
 from hipq_django.domain.ordering import MAX_RANK
 from hipq_django.domain.serialization import error_of, storable_text
 from hipq_django.domain.states import NONE
@@ -434,13 +434,12 @@ class Admission:
                     bounded(partial(admitted, self.queue, self.now, count, latest))
                 if self.queue.throttler_state != before:
                     self._update_queue(throttler_state=self.queue.throttler_state)
-        except Exception as error:  # it is code of the project
-            if is_outage(error):
+        except BaseException as error:  # it is code of the project: it may call sys.exit()
+            if is_outage(error) or type(error) is KeyboardInterrupt:
                 raise
-            self._block(f"throttler raised {error_of(error)}")
-            return False
-        except DidNotReturnError as error:
-            self._block(f"the hook admitted of a throttler {error}", error.traceback)
+            hangs = isinstance(error, DidNotReturnError)
+            what = str(error) if hangs else f"raised {error_of(error)}"
+            self._block(f"the hook admitted of a throttler {what}", where(error))
             return False
         return True
 

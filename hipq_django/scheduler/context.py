@@ -20,6 +20,7 @@ from hipq_django.domain.states import NONE, Phase
 from hipq_django.domain.waits import pause_after
 from hipq_django.engines import engine_for
 from hipq_django.engines.rows import set_parents, set_types
+from hipq_django.engines.values import SkippedRowError
 from hipq_django.job_types.registry import find_declared
 from hipq_django.models import Answer, Job, JobType, Queue, Worker
 from hipq_django.scheduler.current_batch import CurrentBatch
@@ -176,7 +177,7 @@ class SchedulerContext:
                 with transaction.atomic(using=self.using):
                     write(part, max(room - len(claimed), 0))
                 claimed += part
-            except Error as error:
+            except (Error, SkippedRowError) as error:
                 if not is_refusal(error):
                     raise
                 if len(part) == 1:

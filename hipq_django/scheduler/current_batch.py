@@ -238,22 +238,35 @@ class CurrentBatch:
         with self._lock:
             for key in map(id, claims):
                 self._claims.pop(key, None)
-            self._stuck.end(claims)
+            ended = self._stuck.end(claims)
+        for claim, seconds in ended:
+            events.warning("job_unlocked", **claim.fields, seconds=round(seconds))
 
     def defer(self, results: Iterable[Result]) -> None:
         """Keep results for a later try."""
-        again = steady() + DEFER_SECONDS
+        again, kept = steady() + DEFER_SECONDS, list(results)
         with self._lock:
-            for result in results:
-                self._deferred.append((again, result))
-                self._stuck.wait(result.claim)
+            self._deferred += [(again, result) for result in kept]
+            lasting = self._stuck.wait([result.claim for result in kept])
+        for claim, seconds in lasting:
+            events.warning(
+                "job_locked",
+                "another transaction has locked the row, or a table; the result is kept until that "
+                "transaction ends, and then written",
+                **claim.fields,
+                seconds=round(seconds),
+            )
 
     def refuse(self, result: Result, error: Exception) -> None:
         """Keep a result for a later try; it is tried ever more seldom."""
+        claim = result.claim
         with self._lock:
-            self._stuck.refuse(result.claim, error)
-            pause = max(DEFER_SECONDS, self._stuck.seconds(result.claim))
+            is_new = self._stuck.refuse(claim)
+            pause = max(DEFER_SECONDS, self._stuck.seconds(claim))
             self._deferred.append((steady() + min(pause, REFUSED_SECONDS), result))
+        if is_new:
+            sentence = "the result is kept, and tried again later"
+            events.error("result_not_written", sentence, **claim.fields, exception=error)
 
     def waited(self, result: Result) -> float:
         """Return how long ago a result was deferred for the first time; 0 if it never was."""
@@ -280,43 +293,42 @@ class CurrentBatch:
 
 
 class StuckResults:
-    """Logs which results cannot be written because their rows stay locked, or are refused.
+    """Knows which results cannot be written because their rows stay locked, or are refused.
 
-    It names each job once when a lock lasts, and once when it is over; short locks are not logged.
+    Each job is to be named once when a lock lasts, and once when it is over; short locks are not.
     """
 
     def __init__(self, patience_seconds: float) -> None:
         self._locks = LastingLocks(patience_seconds)
         self._refused: set[int] = set()
 
-    def wait(self, claim: Claim) -> None:
-        """Note that the result of a claim could not be written."""
+    def wait(self, claims: Sequence[Claim]) -> list[tuple[Claim, float]]:
+        """Note that results could not be written; return the claims to be named, since when."""
         now = steady()
-        seconds = self._locks.wait(claim.id, now)
-        if self._locks.is_to_be_named(claim.id, now):
-            events.warning(
-                "job_locked",
-                "another transaction has locked the row, or a table; the result is kept until that "
-                "transaction ends, and then written",
-                **claim.fields,
-                seconds=round(seconds),
-            )
+        waited = [(claim, self._locks.wait(claim.id, now)) for claim in claims]
+        return [known for known in waited if self._locks.is_to_be_named(known[0].id, now)]
 
-    def refuse(self, claim: Claim, error: Exception) -> None:
-        """Note that the database refuses the result of a claim, in whatever form."""
+    def refuse(self, claim: Claim) -> bool:
+        """Note that the database refuses the result of a claim, in whatever form.
+
+        Return whether that is new.
+        """
         self._locks.wait(claim.id, steady())
-        if claim.id not in self._refused:
-            self._refused.add(claim.id)
-            sentence = "the result is kept, and tried again later"
-            events.error("result_not_written", sentence, **claim.fields, exception=error)
+        is_new = claim.id not in self._refused
+        self._refused.add(claim.id)
+        return is_new
 
     def seconds(self, claim: Claim) -> float:
         """Return how long ago the result of a claim could not be written for the first time."""
         return self._locks.seconds(claim.id, steady())
 
-    def end(self, claims: Sequence[Claim]) -> None:
-        """Note that they were written, or are not this worker's to write any more."""
-        for claim in claims if self._locks else ():
-            self._refused.discard(claim.id)
-            if seconds := self._locks.end(claim.id, steady()):
-                events.warning("job_unlocked", **claim.fields, seconds=round(seconds))
+    def end(self, claims: Sequence[Claim]) -> list[tuple[Claim, float]]:
+        """Note that they were written, or are not this worker's to write any more.
+
+        Return those that were named, and for how long they waited.
+        """
+        if not self._locks:  # as nearly always
+            return []
+        self._refused.difference_update(claim.id for claim in claims)
+        waited = [(claim, self._locks.end(claim.id, steady())) for claim in claims]
+        return [known for known in waited if known[1]]

@@ -171,15 +171,18 @@ class StartDelay:
     """How long after an admission its jobs may still start, if their starts are counted.
 
     The latest possible start is counted. So this is only a little longer than this worker's last
-    claims took to commit.
+    claims took to commit. What took long only once does not count: the database may have stood
+    still.
     """
 
     def __init__(self) -> None:
         self.seconds = SPARE_SECONDS
+        self._took = MAX_DELAY_SECONDS
 
     def record(self, seconds: float) -> None:
         """Note how long it took until jobs were handed to threads that were free."""
-        self.seconds = max(2 * seconds + SPARE_SECONDS, self.seconds * FORGETTING)
+        usual, self._took = min(seconds, self._took), seconds
+        self.seconds = max(2 * usual + SPARE_SECONDS, self.seconds * FORGETTING)
 
     def too_short(self) -> None:
         """Note that a job did not start in time."""

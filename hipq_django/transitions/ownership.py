@@ -15,7 +15,7 @@ from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.states import Phase, State
 from hipq_django.engines import engine_for
 from hipq_django.engines.rows import write_claim
-from hipq_django.engines.values import CLAIMED, ClaimRequest, DeclaredLostError
+from hipq_django.engines.values import CLAIMED, ClaimRequest, DeclaredLostError, SkippedRowError
 from hipq_django.models import Job, Queue, Worker
 from hipq_django.transitions.edits import first_opening, next_time
 from hipq_django.transitions.updates import UNOWNED, chunks, rows_of, update_each
@@ -27,19 +27,25 @@ def claim(jobs: Sequence[Job], worker: Worker, now: datetime, *, room: int) -> N
 
     The deadline counts from here. As many as there is `room` for start at once; those behind may
     wait in the worker for a free thread. The given copies are brought up to date. Raise
-    `DeclaredLostError` if the worker was declared lost.
+    `DeclaredLostError` if the worker was declared lost, `SkippedRowError` if the database lets a
+    job be, and then change nothing.
     """
     for job in jobs:
         job.attempt += 1
     mark_claimed(jobs, worker, now, room)
     try:
         claimed = engine_for(worker.using).claim(jobs, worker, now)
-    except Error:
+        if claimed < len(jobs):
+            raise _why_not_all(worker)
+    except (Error, SkippedRowError):
         for job in jobs:
             job.attempt -= 1
         raise
-    if claimed < len(jobs):
-        raise DeclaredLostError
+
+
+def _why_not_all(worker: Worker) -> DeclaredLostError | SkippedRowError:
+    """Return why a worker could not take all of some locked jobs."""
+    return SkippedRowError() if worker.live_row().exists() else DeclaredLostError()
 
 
 def claim_due(
@@ -71,7 +77,7 @@ def assign(jobs: Sequence[Job], worker: Worker, now: datetime, *, room: int) -> 
     """Make the worker the owner of locked jobs with a pending response or error.
 
     For a response handler the deadline starts again: the other system has done its part. There is
-    `room` as in `claim`. Raise `DeclaredLostError` if the worker was declared lost.
+    `room` as in `claim`, and so are the errors.
     """
     taken = 0
     ahead = [job.id for job in jobs[room:]]
@@ -90,7 +96,7 @@ def assign(jobs: Sequence[Job], worker: Worker, now: datetime, *, room: int) -> 
         rows = rows_of(worker.using, ids).filter(worker.is_live())
         taken += rows.update(**values)
     if taken < len(jobs):
-        raise DeclaredLostError
+        raise _why_not_all(worker)
 
 
 def expect_response_handler(job: Job) -> None:

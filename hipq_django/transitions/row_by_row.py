@@ -15,6 +15,7 @@ from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.parts import Expects
 from hipq_django.domain.retries import GiveUp, RetryAt, RetryIn, retry_time
 from hipq_django.domain.states import Outcome, Phase, State
+from hipq_django.engines.values import SkippedRowError
 from hipq_django.models import Job, Worker
 from hipq_django.signals import job_failed, job_finished
 from hipq_django.transitions.decisions import failed_as
@@ -92,6 +93,7 @@ def _persist(results: Sequence[Result], worker: Worker, now: datetime) -> Persis
     overtaken = {r.claim.id for r in mine if _was_answered_first(r, free[r.claim.id])}
     release(sorted(overtaken), using, now)
     _write([r for r in mine if r.claim.id not in overtaken], worker, now)
+    _check_written(mine, worker)
     late = [r for r in results if is_open(r.claim, free.get(r.claim.id))]
     taken = persist_late(late, worker, now) if late else set()
     written = mine + [r for r in late if r.claim.id in taken]
@@ -103,6 +105,13 @@ def _persist(results: Sequence[Result], worker: Worker, now: datetime) -> Persis
             "result_dropped", "another process was first", **result.claim.fields, exception=raised
         )
     return Persisted(written, lost, locked_by_others)
+
+
+def _check_written(results: Sequence[Result], worker: Worker) -> None:
+    """Raise `SkippedRowError` if the worker still owns one of the jobs."""
+    rows = _rows(worker.using, [r.claim.id for r in results], is_locking=False)
+    if any(_is_mine(r.claim, rows.get(r.claim.id), worker) for r in results):
+        raise SkippedRowError
 
 
 def _rows(using: str, ids: Iterable[int], *, is_locking: bool) -> dict[int, Job]:

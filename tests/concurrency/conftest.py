@@ -27,18 +27,42 @@ def _deferred_results_are_tried_again_at_once(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(current_batch, "DEFER_SECONDS", 0.0)
 
 
-REFUSALS = {
+HOW = {
     "postgresql": [
-        "program_limit_exceeded",
-        "raise_exception",
-        "triggered_data_change_violation",
-        "MY001",
-        "insufficient_privilege",
-        "with_check_option_violation",
+        f"RAISE EXCEPTION 'too much' USING ERRCODE = '{code}'"
+        for code in (
+            "program_limit_exceeded",
+            "raise_exception",
+            "triggered_data_change_violation",
+            "MY001",
+            "insufficient_privilege",
+            "with_check_option_violation",
+        )
     ],
-    "sqlite": ["ABORT"],
+    "sqlite": ["SELECT RAISE(ABORT, 'too much')"],
 }[connection.vendor]
 """How a trigger of the project's, a view or row security may refuse a row."""
+
+SKIPS = {"postgresql": "RETURN NULL", "sqlite": "SELECT RAISE(IGNORE)"}[connection.vendor]
+"""How a trigger may let it be, without an error."""
+
+_TRIGGERS = {
+    "postgresql": (
+        [
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {how}; END $$",
+            "CREATE TRIGGER refuse BEFORE {when} ON {table} FOR EACH ROW WHEN ({condition}) "
+            "EXECUTE FUNCTION refuse()",
+        ],
+        "DROP FUNCTION IF EXISTS refuse() CASCADE",
+    ),
+    "sqlite": (
+        [
+            "CREATE TRIGGER refuse BEFORE {when} ON {table} FOR EACH ROW WHEN {condition} "
+            "BEGIN {how}; END",
+        ],
+        "DROP TRIGGER IF EXISTS refuse",
+    ),
+}[connection.vendor]
 
 
 class Refuse:
@@ -48,7 +72,7 @@ class Refuse:
         self._how = how
 
     def __call__(self, condition: str, table: str = "hipq_job", when: str = "UPDATE") -> None:
-        create, _ = _TRIGGERS[connection.vendor]
+        create, _ = _TRIGGERS
         named = {"condition": condition, "how": self._how, "table": table, "when": when}
         with connection.cursor() as cursor:
             for statement in create:
@@ -56,34 +80,22 @@ class Refuse:
 
     def end(self) -> None:
         """Refuse nothing any more."""
-        _, drop = _TRIGGERS[connection.vendor]
+        _, drop = _TRIGGERS
         with connection.cursor() as cursor:
             cursor.execute(drop)
 
 
-_TRIGGERS = {
-    "postgresql": (
-        [
-            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-            "RAISE EXCEPTION 'too much' USING ERRCODE = '{how}'; END $$",
-            "CREATE TRIGGER refuse BEFORE {when} ON {table} FOR EACH ROW WHEN ({condition}) "
-            "EXECUTE FUNCTION refuse()",
-        ],
-        "DROP FUNCTION IF EXISTS refuse() CASCADE",
-    ),
-    "sqlite": (
-        [
-            "CREATE TRIGGER refuse BEFORE {when} ON {table} FOR EACH ROW WHEN {condition} "
-            "BEGIN SELECT RAISE({how}, 'too much'); END",
-        ],
-        "DROP TRIGGER IF EXISTS refuse",
-    ),
-}
-
-
-@pytest.fixture(params=REFUSALS)
+@pytest.fixture(params=HOW)
 def refuse(request: pytest.FixtureRequest) -> Iterator[Refuse]:
     """Let the database refuse rows, in each way."""
     refuse = Refuse(request.param)
     yield refuse
     refuse.end()
+
+
+@pytest.fixture
+def skip() -> Iterator[Refuse]:
+    """Let the database pass over rows, and say nothing."""
+    skip = Refuse(SKIPS)
+    yield skip
+    skip.end()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
@@ -312,3 +314,122 @@ def test_a_result_that_is_refused_as_a_failure_too_is_named_once_and_tried_ever_
     assert kept == [job.pk]
     job.refresh_from_db()
     assert job.outcome == "succeeded"
+
+
+@pytest.mark.loses_lines
+def test_a_result_about_which_nothing_can_be_logged_is_kept(
+    refuse: Refuse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(record: logging.LogRecord) -> bool:
+        raise LookupError("no request")
+
+    refuse("OLD.state = 'running' AND NEW.progress_message <> 'mended'")
+    job = hipq.enqueue("echo")
+    worker, time = HandWorker(), Passing(monkeypatch)
+    logger = logging.getLogger("hipq_django")
+    logger.addFilter(fail)
+    try:
+        worker.work()
+        worker.save()
+    finally:
+        logger.removeFilter(fail)
+    Job.objects.update(progress_message="mended")
+    time.seconds += REFUSED_SECONDS
+    worker.save()
+
+    job.refresh_from_db()
+    assert job.outcome == "succeeded"
+
+
+# What the database passes over without an error
+
+
+@pytest.mark.parametrize("limit", [0, 3])
+def test_a_claim_that_the_database_skips_stops_only_its_job(
+    skip: Refuse, limit: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is no sign that others have declared the worker lost."""
+    get_queue("default", "a")
+    Queue.objects.update(throttle_limit=limit)
+    skip("NEW.state = 'running' AND NEW.job_key = 'skipped'")
+    jobs = {name: hipq.enqueue("echo", job_key=name, queue="a") for name in ["a", "skipped", "b"]}
+    other = hipq.enqueue("echo", queue="b")
+    worker = HandWorker()
+
+    for _ in range(5):
+        worker.work()
+
+    rows = [Job.objects.get(pk=job.pk) for job in (*jobs.values(), other)]
+    assert [job.outcome for job in rows] == ["succeeded", "NONE", "succeeded", "succeeded"]
+    problem = Queue.objects.get(name="a").throttler_problem
+    assert f"the database does not let job {jobs['skipped'].pk} start: " in problem
+    assert problem.endswith("the row was not changed: a trigger of the project may skip it")
+
+
+def test_a_response_whose_claim_the_database_skips_stops_only_itself(
+    declare: Declare, skip: Refuse
+) -> None:
+    declare("asks")(lambda job: hipq.WAIT).on_response(lambda job, response: response)
+    jobs = [hipq.enqueue("asks", job_key=key) for key in ("a", "skipped", "b")]
+    HandWorker().work()
+    for job in jobs:
+        hipq.complete("asks", job.job_key, "yes")
+    skip("NEW.phase = 'response' AND NEW.job_key = 'skipped'")
+    worker = HandWorker()
+
+    for _ in range(4):
+        worker.work()
+
+    assert [Job.objects.get(pk=job.pk).outcome for job in jobs] == [
+        "succeeded",
+        "NONE",
+        "succeeded",
+    ]
+
+
+def test_a_result_that_the_database_skips_is_no_success(
+    skip: Refuse, caplog: pytest.LogCaptureFixture
+) -> None:
+    finished: list[int] = []
+
+    def note(job: Job, **_: Any) -> None:
+        finished.append(job.pk)
+
+    skip("NEW.outcome = 'succeeded' AND NEW.job_key = 'skipped'")
+    jobs = [hipq.enqueue("echo", job_key=key) for key in ("a", "skipped", "b")]
+    hipq.signals.job_finished.connect(note)
+    try:
+        worker = HandWorker()
+        worker.work()
+        worker.work()
+    finally:
+        hipq.signals.job_finished.disconnect(note)
+
+    outcomes = [Job.objects.get(pk=job.pk).outcome for job in jobs]
+    assert outcomes == ["succeeded", "failed", "succeeded"]
+    assert "SkippedRowError: the row was not changed" in str(Job.objects.get(pk=jobs[1].pk).error)
+    assert sorted(finished) == [job.pk for job in jobs]
+
+
+def test_a_result_that_the_database_skips_in_any_form_is_kept(
+    skip: Refuse, caplog: pytest.LogCaptureFixture
+) -> None:
+    skip("OLD.state = 'running'")
+    job = hipq.enqueue("echo")
+    worker = HandWorker()
+    worker.work()
+    worker.work()
+
+    assert worker.batch.ids == [job.pk]
+    assert [getattr(one, "event", "") for one in caplog.records].count("result_not_written") == 1
+    skip.end()
+    wait_until_written(worker)
+    job.refresh_from_db()
+    assert job.outcome == "succeeded"
+
+
+def wait_until_written(worker: HandWorker) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while worker.batch:
+        assert time.monotonic() < deadline
+        worker.save()

@@ -15,6 +15,7 @@ import hipq_django as hipq
 from hipq_django.models import Job
 from hipq_django.processes.own_threads import ResultWriter
 from hipq_django.scheduler import current_batch
+from hipq_django.scheduler.current_batch import Lease
 from tests.concurrency.sessions import PATIENCE_SECONDS
 from tests.declaring import Declare
 from tests.threads import Crew, working
@@ -217,28 +218,48 @@ class Refusing(logging.Filter):
         return True
 
 
-def test_after_a_writer_whose_last_line_could_not_be_logged_the_scheduler_writes(
-    crew: WritingCrew, gate: threading.Event, caplog: pytest.LogCaptureFixture
+@pytest.mark.loses_lines
+def test_a_writer_whose_lines_cannot_be_logged_goes_on(
+    crew: WritingCrew,
+    gate: threading.Event,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """There was nothing left that the writer could have put back."""
     caplog.set_level(logging.INFO, logger="hipq_django")
     logger, refusing = logging.getLogger("hipq_django"), Refusing()
     logger.addFilter(refusing)
     try:
         crew.scheduler.run_once()
         gate.set()
-        wait_until(lambda: refusing.has_failed and crew.writer_has_failed())
+        wait_until(lambda: refusing.has_failed and not crew.batch)
     finally:
         logger.removeFilter(refusing)
-    job = hipq.enqueue("echo")
-    wait_until(crew.scheduler.run_once)
-    wait_until(lambda: not crew.batch.unfinished)
+
+    assert Job.objects.ended(Job.Outcome.SUCCEEDED).count() == MANY
+    assert "LookupError: no request" in capsys.readouterr().err
+
+
+def test_after_a_writer_that_ended_in_whatever_way_the_scheduler_writes(
+    crew: WritingCrew, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the thread leaves behind must have an owner."""
+    ends = [SystemExit(3)]
+    real = crew.scheduler.persist_leased
+
+    def write(lease: Lease, *args: Any) -> Any:
+        if ends and threading.current_thread().name == "hipq-writer":
+            with lease:
+                raise ends.pop()
+        return real(lease, *args)
+
+    monkeypatch.setattr(crew.scheduler, "persist_leased", write)
+    crew.scheduler.run_once()
+    gate.set()
+    wait_until(lambda: not ends and crew.writer_has_failed())
 
     crew.scheduler.persist_batch()
 
-    job.refresh_from_db()
-    assert job.outcome == Job.Outcome.SUCCEEDED
-    assert Job.objects.ended(Job.Outcome.SUCCEEDED).count() == MANY + 1
+    assert Job.objects.ended(Job.Outcome.SUCCEEDED).count() == MANY
 
 
 def test_a_stopping_writer_ends_what_it_is_writing(crew: WritingCrew, hold: Hold) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -220,6 +221,28 @@ def test_a_worker_that_is_told_to_stop_and_cut_off_ends_and_says_what_is_lost(
     assert "event=database_back" not in log_of(workers)
     assert "event=worker_cut_off" in log_of(workers)
     assert f"jobs=[{job.pk}]" in log_of(workers)
+
+
+def test_a_worker_that_is_told_to_stop_just_after_an_outage_writes_its_results(
+    workers: Workers, wire: Proxy, tmp_path: Path
+) -> None:
+    """It waits for its next try, and the database was away for longer than three beats."""
+    job, notes, gate = hold(tmp_path)
+    worker = workers.start("held")
+    eventually(lambda: begun(notes) == 1, "the handler runs")
+
+    wire.new = "refuse"
+    wire.cut()
+    gate.touch()
+    long = re.compile(r"event=back_off .* seconds=[2-5]")
+    eventually(lambda: long.search(log_of(workers)), "its next try comes late")
+    wire.new = "pass"
+    worker.terminate()
+
+    assert worker.wait(60) == 0
+    assert "event=worker_cut_off" not in log_of(workers)
+    job.refresh_from_db()
+    assert (job.outcome, job.attempt) == ("succeeded", 1)
 
 
 def test_so_does_one_whose_last_result_is_of_a_job_that_somebody_has_locked(

@@ -42,6 +42,27 @@ def shown(text: str) -> list[str]:
     return [line.split(" ", 3)[3] for line in text.splitlines()]
 
 
+@pytest.mark.loses_lines
+@pytest.mark.parametrize("error", [LookupError("no request"), SystemExit(3)])
+def test_a_filter_that_fails_stops_nothing_and_is_told_of(
+    error: BaseException, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(record: logging.LogRecord) -> bool:
+        raise error
+
+    events.LOGGER.addFilter(fail)
+    try:
+        events.error("job_failed", "final", job_id=7)
+    finally:
+        events.LOGGER.removeFilter(fail)
+
+    told = capsys.readouterr().err
+    assert "--- Logging error ---" in told
+    assert f"{type(error).__name__}: {error}" in told
+    assert "event=job_failed" in told
+    assert "job_id=7: final" in told
+
+
 def test_log_lines_come_from_one_place() -> None:
     """The start looks whether the root logger has handlers; Kafka's client is given a logger."""
     package = ROOT / "hipq_django"

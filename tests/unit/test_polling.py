@@ -12,8 +12,10 @@ from hipq_django.scheduler.polling import (
     QUICK_SECONDS,
     SCAN_SHARE,
     SHARE,
+    SPARE_SECONDS,
     HeldBackScans,
     ProbePacer,
+    StartDelay,
 )
 
 SLOW = 2 * QUICK_SECONDS
@@ -187,3 +189,28 @@ def test_throttlers_that_hang_are_left_alone_for_longer_than_they_took_but_not_f
     assert not scans.may_begin(1, AT + 49.0)
     assert scans.may_begin(1, AT + 51.0)
     assert scans.may_begin(2, AT + MAX_HANG_PAUSE)
+
+
+# How long jobs whose starts are counted may take to start
+
+
+def test_a_claim_that_took_long_once_does_not_delay_the_next_starts() -> None:
+    delay = StartDelay()
+    delay.record(0.01)
+    usual = delay.seconds
+
+    delay.record(3_600.0)
+    after_one = delay.seconds
+    delay.record(0.01)
+
+    assert (after_one, delay.seconds) == (usual, usual)
+
+
+def test_where_all_claims_take_long_their_jobs_still_start() -> None:
+    delay = StartDelay()
+
+    delay.record(1.0)
+    delay.record(1.5)
+    delay.record(8.0)
+
+    assert delay.seconds == pytest.approx(2 * 1.5 + SPARE_SECONDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from asyncio import CancelledError
 from collections.abc import Iterator
 from typing import Any
 
@@ -226,3 +227,28 @@ def test_a_receiver_that_raises_harms_nobody(
     assert job.outcome == "succeeded"
     assert [name for name, *_ in heard] == ["job_enqueued", "job_started", "job_finished"]
     assert sum("KeyError('mail server')" in message for message in caplog.messages) == 3
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), CancelledError("a"), GeneratorExit("a")])
+def test_a_receiver_that_exits_harms_nobody(
+    caplog: pytest.LogCaptureFixture, error: BaseException
+) -> None:
+    def exits(**_: Any) -> None:
+        raise error
+
+    for name in NAMES:
+        getattr(signals, name).connect(exits)
+    try:
+        with caplog.at_level(logging.ERROR, logger="hipq_django"):
+            job = hipq.enqueue("echo")
+            behind = hipq.enqueue("echo", after=[job])
+            run_due_jobs()
+    finally:
+        for name in NAMES:
+            getattr(signals, name).disconnect(exits)
+
+    job.refresh_from_db()
+    behind.refresh_from_db()
+    assert (job.outcome, behind.outcome) == ("succeeded", "succeeded")
+    said = f"a receiver raised {type(error).__name__}: {error}; those behind it were not called"
+    assert sum(said in message for message in caplog.messages) == 6

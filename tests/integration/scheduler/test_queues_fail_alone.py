@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from asyncio import CancelledError
 from typing import Any, NoReturn
 
 import pytest
@@ -110,7 +111,7 @@ def test_why_a_job_with_an_unknown_zone_does_not_run(zoned: None) -> None:
 class Hook:
     """A throttler whose memory fails."""
 
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, error: BaseException) -> None:
         self._error = error
 
     def __call__(self, queue: Any, now: Any, running: Any, candidates: Any) -> list[Any]:
@@ -122,10 +123,14 @@ class Hook:
         raise self._error
 
 
+@pytest.mark.parametrize("error", [ZeroDivisionError("oops"), SystemExit(3), CancelledError("a")])
 def test_an_admitted_hook_that_raises_holds_its_queue(
-    configure_queue: ConfigureQueue, healthy: Job, caplog: pytest.LogCaptureFixture
+    configure_queue: ConfigureQueue,
+    healthy: Job,
+    caplog: pytest.LogCaptureFixture,
+    error: BaseException,
 ) -> None:
-    configure_queue(Hook(ZeroDivisionError("oops")))
+    configure_queue(Hook(error))
     job = hipq.enqueue("echo")
     worker = HandWorker()
 
@@ -134,13 +139,11 @@ def test_an_admitted_hook_that_raises_holds_its_queue(
             worker.work()
 
     assert (outcome(job), outcome(healthy)) == ("NONE", "succeeded")
-    assert problem() == "throttler raised ZeroDivisionError: oops"
-    assert (
-        caplog.messages.count(
-            "event=queue_blocked queue=default: throttler raised ZeroDivisionError: oops"
-        )
-        == 1
-    )
+    text = f"the hook admitted of a throttler raised {type(error).__name__}: {error}"
+    assert problem() == text
+    assert [
+        one.getMessage() for one in caplog.records if one.__dict__["event"] == "queue_blocked"
+    ] == [f"event=queue_blocked queue=default: {text}"]
 
 
 def test_a_text_that_the_database_refuses_is_shown_without_what_it_refuses(
