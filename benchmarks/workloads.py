@@ -417,11 +417,12 @@ WORKLOADS = (
     Workload(
         "W17",
         "A writer that does not commit",
-        "16 processes write to one port, each a message every 50 ms for 10 s; then again, beside "
-        "another one that has written and keeps its transaction open all the while.",
+        "16 processes write to one port, each a message every 200 ms for 10 s; then again, beside "
+        "another one that has written and keeps its transaction open all the while. Each has "
+        "written before, so that it has its connection.",
         "flow_writers",
-        {"writers": 16, "seconds": 10, "pause_seconds": 0.05},
-        {"writers": 4, "seconds": 1, "pause_seconds": 0.05},
+        {"writers": 16, "seconds": 10, "pause_seconds": 0.2},
+        {"writers": 4, "seconds": 1, "pause_seconds": 0.2},
         (
             Figure("wait_p99_ms", "a write, 99th percentile", "ms", False, 1),
             Figure("wait_p99_beside_ms", "beside it", "ms", False, 1),

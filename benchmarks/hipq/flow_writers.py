@@ -37,7 +37,7 @@ def measure(runner: FlowRunner, sizes: dict[str, Any]) -> Figures:
         plain, free = _written(runner, workers, first.pk, sizes)
         with _held_open(runner, first.pk, sizes):
             beside, waited = _written(runner, workers, first.pk, sizes)
-        _await_messages(workers, len(free) + len(waited) + 1)
+        _await_messages(workers, 2 * sizes["writers"] + len(free) + len(waited) + 1)
     yield "wait_p99_ms", _p99(free)
     yield "wait_p99_beside_ms", _p99(waited)
     yield "wait_most_beside_ms", max(waited)
@@ -55,13 +55,18 @@ def _written(
 ) -> tuple[float, list[float]]:
     """Let all write for some seconds; return what came through in a second, and their waits."""
     runner.disconnect()
-    before, waits = tally().total(), FORK.Queue()
-    began = time.perf_counter()
+    before, waits, number = tally().total(), FORK.Queue(), sizes["writers"]
+    ready = FORK.Barrier(number + 1)
     writers = [
-        FORK.Process(target=_write, args=(node, sizes, waits)) for _ in range(sizes["writers"])
+        FORK.Process(target=_write, args=(node, sizes, turn / number, ready, waits))
+        for turn in range(number)
     ]
     for writer in writers:
         writer.start()
+    ready.wait(PATIENCE_SECONDS)
+    _await_messages(workers, before // len(STEPS) + number)
+    began, before = time.perf_counter(), before + number * len(STEPS)
+    ready.wait(PATIENCE_SECONDS)
     delays = [delay for _ in writers for delay in waits.get()]
     for writer in writers:
         writer.join()
@@ -70,10 +75,15 @@ def _written(
     return came / len(STEPS) / (time.perf_counter() - began), delays
 
 
-def _write(node: int, sizes: dict[str, Any], waits: Any) -> None:
+def _write(node: int, sizes: dict[str, Any], turn: float, ready: Any, waits: Any) -> None:
+    """Write in turn with the others: what they do to the processor is not what is measured."""
     port = flow.get(node).inputs["message"]
     delays: list[float] = []
+    port.write({"kind": "noop", "number": 0})
+    ready.wait(PATIENCE_SECONDS)  # all have their connections
+    ready.wait(PATIENCE_SECONDS)  # what they have written has come through
     until = time.monotonic() + sizes["seconds"]
+    time.sleep(turn * sizes["pause_seconds"])
     while time.monotonic() < until:
         began = time.perf_counter()
         port.write({"kind": "noop", "number": len(delays)})
