@@ -275,6 +275,19 @@ CELLS = (
         databases=BOTH,
     ),
     Cell(
+        name="refused-rows",
+        title="Rows refused",
+        meaning="A trigger of the project refuses every change of twelve jobs, most of them in the "
+        "hands of workers: they can neither start nor end, time out, be answered or be taken over. "
+        "Meanwhile a worker is killed. After some seconds the jobs may change again. The others "
+        "must not notice any of it.",
+        fault=rows.refuse_rows,
+        prepare=rows.prepare_refusing,
+        databases=BOTH,
+        bounds=Bounds(may_lose=True),
+        settle=180,
+    ),
+    Cell(
         name="outside-writer",
         title="Another writer",
         meaning="Another process holds SQLite's one write lock for 0.2 to 0.6 seconds, again and "

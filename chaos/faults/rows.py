@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from chaos.databases import Postgres, session
+from chaos.faults.processes import kill_a_worker
 
 if TYPE_CHECKING:
     from chaos.stage import Stage
@@ -47,6 +48,32 @@ WHEN abs(random() % 1000) < 1000 * {part} * (SELECT share FROM chaos_switch)
 BEGIN SELECT json('made by the crash tests'); END
 """
 """To RAISE would be a constraint, which refuses a row for good; this is an error of the moment."""
+# A project's own trigger, as one that guards what must not change.
+REFUSED = "CREATE TABLE chaos_refused (job bigint PRIMARY KEY)"
+REFUSING_FUNCTION = """
+CREATE FUNCTION chaos_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT FROM chaos_refused WHERE job = OLD.id) THEN
+        RAISE EXCEPTION 'refused by the crash tests';
+    END IF;
+    RETURN NEW;
+END $$
+"""
+REFUSING_TRIGGER = """
+CREATE TRIGGER chaos_refuse BEFORE UPDATE ON hipq_job
+FOR EACH ROW EXECUTE FUNCTION chaos_refuse()
+"""
+REFUSING_ROW = """
+CREATE TRIGGER chaos_refuse BEFORE UPDATE ON hipq_job
+WHEN EXISTS (SELECT 1 FROM chaos_refused WHERE job = OLD.id)
+BEGIN SELECT RAISE(ABORT, 'refused by the crash tests'); END
+"""
+REFUSE = """
+INSERT INTO chaos_refused
+SELECT id FROM hipq_job WHERE state <> 'final' ORDER BY worker_id IS NULL, random() LIMIT 12
+"""
+REFUSE_NOTHING = "DELETE FROM chaos_refused"
+
 PART = dict.fromkeys(("hipq_job", "hipq_attempt", "hipq_answer", "hipq_queue"), 1.0)
 PART["hipq_worker"] = 0.3
 """How much of the share is for each table; a worker with three failed beats is rightly lost."""
@@ -97,6 +124,23 @@ def let_statements_fail(stage: Stage) -> None:
     stage.run(SET.format(share=share))
     time.sleep(stage.chance.uniform(3, 6))
     stage.run(SET.format(share=0))
+
+
+def prepare_refusing(stage: Stage) -> None:
+    """Make a trigger that refuses each change of some jobs, which are none for now."""
+    stage.run(REFUSED)
+    if isinstance(stage.database, Postgres):
+        stage.run(REFUSING_FUNCTION, REFUSING_TRIGGER)
+    else:
+        stage.run(REFUSING_ROW)
+
+
+def refuse_rows(stage: Stage) -> None:
+    """Let no change of some jobs be written, and kill a worker meanwhile, until it is lost."""
+    stage.run(REFUSE)
+    kill_a_worker(stage)
+    time.sleep(stage.silence + stage.chance.uniform(1, 3))
+    stage.run(REFUSE_NOTHING)
 
 
 def fill_the_disk(stage: Stage) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -264,7 +264,7 @@ class Admission:
         """Return the jobs that windows and throttlers let start, one suspect among them."""
         self.looked_at += len(jobs)
         if refused := self.context.refused(self.queue):
-            self._block(next(iter(refused.values())))
+            self._block(self._which_refused(refused))
             jobs = [job for job in jobs if job.id not in refused]
         may_take = not self.has_suspect and len(self.admitted) < self.slots
         jobs = self._defer_outside_windows(jobs if may_take else _with_suspects(jobs, 0))
@@ -460,15 +460,21 @@ class Admission:
     def _block(self, problem: str, traceback: str = "") -> None:
         """Remember what blocks the queue, or a part of it."""
         self.problem = storable_text(problem)
-        if self.queue.throttler_problem != self.problem:
+        if self.context.is_new_problem(self.queue, self.problem):
             events.error("queue_blocked", self.problem, queue=self.queue.name, traceback=traceback)
+
+    def _which_refused(self, refused: Mapping[int, str]) -> str:
+        """Return what is said of refused jobs; workers that know the same ones say the same."""
+        said = self.queue.throttler_problem
+        return said if said in refused.values() else refused[min(refused)]
 
     def _note_problem(self) -> None:
         """Write what blocks the queue, or that nothing does any more."""
         refused = self.context.refused(self.queue)
         if refused and not self.problem:
-            self._block(next(iter(refused.values())))
+            self._block(self._which_refused(refused))
         problem = self.problem or NONE
+        self.context.is_new_problem(self.queue, problem)
         if self.queue.throttler_problem != problem:
             self.queue.throttler_problem = problem
             self._update_queue(throttler_problem=problem)

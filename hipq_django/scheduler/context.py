@@ -149,10 +149,23 @@ class SchedulerContext:
         self.held_back_scans = HeldBackScans()
         self.start_delay = StartDelay()
         self._refused = RefusedStarts()
+        self._problems: dict[int, str] = {}
+        """What blocks queues, as far as this worker knows; by their ids."""
 
     def refused(self, queue: Queue) -> Mapping[int, str]:
         """Return the jobs of a queue that the database does not let start, each with the error."""
         return self._refused.of(queue.id, steady())
+
+    def is_new_problem(self, queue: Queue, problem: str) -> bool:
+        """Note what blocks a queue here, or `NONE`; return whether that is to be logged.
+
+        It is not if the queue's row says it. The row alone does not tell: another worker, for which
+        nothing blocks the queue, may have just written that.
+        """
+        before = self._problems.pop(queue.id, NONE)
+        if problem != NONE:
+            self._problems[queue.id] = problem
+        return problem not in (NONE, before, queue.throttler_problem)
 
     def claim(
         self,

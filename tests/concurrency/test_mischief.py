@@ -22,6 +22,7 @@ from tests.concurrency.conftest import Refuse
 from tests.concurrency.sessions import PATIENCE_SECONDS
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
+from tests.integration.conftest import ConfigureQueue
 from tests.passing import Passing
 from tests.threads import Crew, working
 
@@ -228,6 +229,50 @@ def test_a_job_that_the_database_refuses_to_start_stops_only_itself(
     problem = Queue.objects.get(name="a").throttler_problem
     assert f"the database does not let job {jobs['refused 1'].pk} start: " in problem
     assert problem.endswith("too much")
+
+
+def test_workers_that_know_of_other_refused_jobs_name_theirs_once(
+    refuse: Refuse, caplog: pytest.LogCaptureFixture
+) -> None:
+    refuse("NEW.state = 'running' AND NEW.job_key LIKE 'refused%'")
+    workers = [HandWorker(threads=1), HandWorker(threads=2)]
+    for number in range(3):
+        hipq.enqueue("echo", job_key=f"refused {number}")
+
+    for number in range(20):
+        hipq.enqueue("echo", job_key=str(number))
+        for worker in workers:
+            worker.work()
+
+    said = [one for one in caplog.messages if "event=queue_blocked" in one]
+    assert Job.objects.filter(outcome="succeeded").count() == 20
+    assert len(said) < 12
+    assert len(set(said)) * len(workers) >= len(said)
+
+
+def test_a_problem_that_only_one_worker_has_is_logged_once(
+    declare: Declare, configure_queue: ConfigureQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The other one, for which all is well, writes so again and again."""
+    broken = [True]
+
+    def throttler(*args: Any) -> list[hipq.Run]:
+        if broken[0]:
+            raise LookupError("no such package here")
+        return [hipq.Run() for _ in args[-1]]
+
+    configure_queue(throttler)
+    bad, good = HandWorker(), HandWorker()
+
+    for _ in range(10):
+        hipq.enqueue("echo")
+        bad.work()
+        broken[0] = False
+        good.work()
+        broken[0] = True
+
+    assert Job.objects.filter(outcome="succeeded").count() == 10
+    assert caplog.text.count("event=queue_blocked") == 1
 
 
 def test_a_job_that_the_database_lets_start_again_is_started_and_nothing_is_held(
