@@ -720,6 +720,28 @@ def test_what_the_code_does_not_take_any_more_is_named(
     assert not Job.objects.exists()
 
 
+def test_what_keeps_a_schedule_from_being_fired_quotes_no_sensitive_value(
+    declare: Declare,
+    now: time_machine.Traveller,
+    settings: Settings,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    settings.HIPQ = {"default": {"ARGUMENTS": "hipq_django.arguments.PydanticArguments"}}
+
+    @declare.task("report", sensitive=["iban"])
+    def report(iban: int) -> None: ...
+
+    hipq.schedule("report", report.new(1), hipq.Cron("0 * * * *", "UTC"))
+    Schedule.objects.update(job_data={"iban": "DE02120300"})
+    now.move_to(at(1))
+
+    fire()
+
+    assert "argument iban: Input should be a valid integer" in row("report").problem
+    assert "DE02120300" not in row("report").problem
+    assert "DE02120300" not in caplog.text
+
+
 def test_one_that_is_due_costs_few_queries(hourly: Any, now: time_machine.Traveller) -> None:
     """The test kit goes from due time to due time."""
     hourly()
