@@ -442,6 +442,50 @@ def test_nobody_else_may_add(step: Any, declare: Declare) -> None:
         batch.enqueue(step.new("b"))
 
 
+def test_the_block_of_a_batch_adds_to_it_by_its_id(step: Any) -> None:
+    with hipq.batch() as outer, hipq.batch(then=step.new("then")) as batch:
+        step.using(batch=batch.pk).enqueue("a")
+        hipq.enqueue_many([step.using(batch=Batch.objects.get(pk=batch.pk)).new("b")])
+        step.using(batch=outer.pk).enqueue("c")
+
+    assert [each.jobs.count() for each in (outer, batch)] == [1, 2]
+    with pytest.raises(hipq.InvalidJobError, match="takes members from its own jobs only"):
+        step.using(batch=batch.pk).enqueue("d")
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda step, batch: step.using(batch=batch).aenqueue("a"),
+        lambda step, batch: hipq.aenqueue_many([step.using(batch=batch).new("a")]),
+        lambda step, batch: hipq.achain(step.using(batch=batch).new("a")),
+    ],
+    ids=["enqueue", "enqueue_many", "chain"],
+)
+def test_an_async_batch_says_how_jobs_are_added_to_it(step: Any, call: Any) -> None:
+    async def load() -> None:
+        async with hipq.abatch() as batch:
+            await call(step, batch)
+
+    with pytest.raises(hipq.InvalidJobError, match=r"add this one with `await batch\.aenqueue\("):
+        async_to_sync(load)()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_an_async_batch_cannot_take_is_refused_where_it_is_added() -> None:
+    reached: list[str] = []
+
+    async def load() -> None:
+        async with hipq.abatch() as batch:
+            await batch.aenqueue("step")  # type: ignore[arg-type]  # what is refused
+            reached.append("the next line")
+
+    with pytest.raises(hipq.InvalidJobError, match=r"^batch\.aenqueue: an object of type str is"):
+        async_to_sync(load)()
+    assert not reached
+
+
 @pytest.mark.parametrize("over", [hipq.cancel, time_out])
 def test_a_handler_whose_attempt_is_over_adds_nothing(
     step: Any, declare: Declare, over: Callable[[Job], object]
