@@ -81,6 +81,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"type_name": "nobody.declares"}, "nobody.declares is not one of the available choices"),
     ({"name": ""}, "This field is required."),
     ({"jitter": "-1"}, "jitter"),
+    (
+        {"cron": "", "time_zone": "", "every_seconds": "60", "jitter": "90"},
+        "jitter 90 is longer than the 60 seconds from one due time to the next",
+    ),
     ({"overlap": "never"}, "never"),
 ]
 
