@@ -84,6 +84,7 @@ def batch(
     at once. If the block raises, nothing is created.
     """
     using = get_instance(instance).database
+    _check_callbacks(then, always)
     with ExitStack() as opened:
         with naming_twin("hipq_django.batch", "async with"):  # not what the block raises
             opened.enter_context(transaction.atomic(using=using))
@@ -111,6 +112,7 @@ async def abatch(
 
     The jobs are collected, and enqueued at the end of the block.
     """
+    _check_callbacks(then, always)
     made = Batch(instance=instance, name=_checked_name(name))
     made.collected = []
     yield made
@@ -189,10 +191,9 @@ def _cancel_page(ids: Sequence[int], reason: str, using: str) -> int:
     return len(jobs)
 
 
-def _add_callbacks(made: Batch, callbacks: Iterable[tuple[NewJob | None, str]], using: str) -> None:
-    is_held = Job.objects.using(using).live().filter(batch=made).exists()
-    builder = Builder(made.instance, get_job_type, verb="batch")
-    for new, on in callbacks:
+def _check_callbacks(*callbacks: NewJob | None) -> None:
+    """Refuse what could not follow the batch, before its jobs are made."""
+    for new in callbacks:
         if new is None:
             continue
         checked_new(new, "batch")
@@ -201,6 +202,14 @@ def _add_callbacks(made: Batch, callbacks: Iterable[tuple[NewJob | None, str]], 
                 f"batch: {new.job_type}, which follows the batch, has after=, on= or batch= of its "
                 "own; leave them out."
             )
+
+
+def _add_callbacks(made: Batch, callbacks: Iterable[tuple[NewJob | None, str]], using: str) -> None:
+    is_held = Job.objects.using(using).live().filter(batch=made).exists()
+    builder = Builder(made.instance, get_job_type, verb="batch")
+    for new, on in callbacks:
+        if new is None:
+            continue
         [job] = create_following([(new, Following([], on, is_held=is_held))], builder)
         store([Link(job=job, needs_batch=made, on=on)], [job.pk] if is_held else [], using)
         announce_new([job], using)

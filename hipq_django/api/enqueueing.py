@@ -407,7 +407,9 @@ def checked_on_conflict(
 def checked_new(new: object, verb: str) -> NewJob:
     if isinstance(new, NewJob):
         return new
+    if verb == "chain" and isinstance(new, list | tuple):
+        raise InvalidJobError(f"chain: a {type(new).__name__} is given; write chain(*jobs).")
     raise InvalidJobError(
         f"{verb}: an object of type {type(new).__name__} is not a NewJob; give task.new(…) or "
-        "NewJob(job_type, job_data, …)."
+        "NewJob(job_type, job_data, …), and for a task of django.tasks hipq_django.new(task, …)."
     )

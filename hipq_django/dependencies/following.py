@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
@@ -68,7 +68,8 @@ def _checked_after(new: NewJob, using: str) -> list[int]:
     if new.after is None:
         return []
     after: Any = new.after or ()
-    if isinstance(after, Job | int | str) or not isinstance(after, Iterable):
+    # An iterator would be empty for the next job that is made with it, which then waits for none.
+    if isinstance(after, Job | int | str | Iterator) or not isinstance(after, Iterable):
         raise InvalidJobError(
             f"{new.job_type}: after={after!r:.100}: give a list of jobs or of their ids."
         )

@@ -442,6 +442,41 @@ def test_nobody_else_may_add(step: Any, declare: Declare) -> None:
         batch.enqueue(step.new("b"))
 
 
+def test_what_can_be_gone_through_once_only_is_not_followed(step: Any) -> None:
+    """The second job that is made with it would follow nothing, and start at once."""
+    before = step.using(delay=60).enqueue("a")
+    options = step.using(after=(job for job in [before]))
+
+    with pytest.raises(hipq.InvalidJobError, match="give a list of jobs or of their ids"):
+        hipq.enqueue_many([options.new("b"), options.new("c")])
+    followed = step.using(after=Job.objects.filter(pk=before.pk))
+    assert all(job.hold_time for job in hipq.enqueue_many([followed.new("b"), followed.new("c")]))
+
+
+@pytest.mark.parametrize("word", ["then", "always"])
+def test_what_cannot_follow_a_batch_is_refused_before_its_jobs_are_made(
+    step: Any, word: Any
+) -> None:
+    reached: list[str] = []
+    wrong: list[Any] = ["step", step.using(after=[step.enqueue("a")]).new("b")]
+
+    async def in_async_code(new: Any) -> None:
+        async with hipq.abatch(**{word: new}):
+            reached.append("async")
+
+    for new in wrong:
+        with pytest.raises(hipq.InvalidJobError), hipq.batch(**{word: new}):
+            reached.append("block")
+        with pytest.raises(hipq.InvalidJobError):
+            async_to_sync(in_async_code)(new)
+    assert not reached
+
+
+def test_a_list_is_no_chain(step: Any) -> None:
+    with pytest.raises(hipq.InvalidJobError, match=r"a list is given; write chain\(\*jobs\)"):
+        hipq.chain([step.new("a")])  # type: ignore[arg-type]  # what is refused
+
+
 def test_the_block_of_a_batch_adds_to_it_by_its_id(step: Any) -> None:
     with hipq.batch() as outer, hipq.batch(then=step.new("then")) as batch:
         step.using(batch=batch.pk).enqueue("a")
