@@ -407,8 +407,42 @@ def test_a_pickled_task_that_is_gone_is_named(monkeypatch: pytest.MonkeyPatch) -
 def test_unknown_options_are_refused() -> None:
     with pytest.raises(TypeError, match="no option 'tiemout'"):
         tasks.tell.using(tiemout=5)
-    with pytest.raises(hipq.InvalidJobError, match="timeout -1"):
-        tasks.tell.using(timeout=-1).enqueue(1)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"timeout": -1}, "timeout -1: give seconds above 0"),
+        ({"throttle_factor": -1}, "throttle_factor -1: give"),
+        ({"time_windows": "x"}, "time windows 'x': give a list"),
+        ({"retry": 3}, "retry=3 is not a policy; give Exponential"),
+        ({"unique": "lives"}, "unique='lives' is unknown, did you mean 'live'"),
+        ({"aliases": "old"}, r"aliases='old': give a list of names, \['old'\]"),
+    ],
+    ids=str,
+)
+def test_options_that_no_worker_could_use_are_refused_where_they_are_written(
+    options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InvalidTask, match=said):
+        task(**options)(tasks.tell.func)
+    with pytest.raises(InvalidTask, match=said):
+        tasks.tell.using(**options)
+
+
+def test_a_time_that_is_none_is_refused() -> None:
+    with pytest.raises(InvalidTask, match="run_after=5: give an aware datetime"):
+        tasks.tell.using(run_after=5)
+
+
+def test_a_text_for_the_queues_is_refused(settings: Settings) -> None:
+    """Django takes each letter for a queue."""
+    backend = "hipq_django.tasks_backend.HipqBackend"
+    settings.TASKS = {"default": {"BACKEND": backend, "QUEUES": "mail"}}
+
+    [found] = check_tasks()
+    assert found.id == "hipq.E031"
+    assert found.msg == "TASKS['default']['QUEUES']: 'mail' is text, not a list."
 
 
 def test_a_queue_that_hipq_cannot_have_is_refused(settings: Settings) -> None:
