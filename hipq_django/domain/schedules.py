@@ -41,6 +41,7 @@ MOST_COUNTED: Final = 10_001
 """Due times that are passed over are counted up to this number."""
 
 MAX_CRON_CHARS: Final = 200
+MAX_NAME_CHARS: Final = 200
 MAX_UPCOMING: Final = 10_000
 
 MACROS: Final = {
@@ -612,6 +613,15 @@ def values_of(spec: Cron | Every) -> dict[str, Any]:
     if isinstance(spec, Cron):
         return {"cron": spec.text, "time_zone": spec.zone, "every_seconds": None, **shared}
     return {"cron": "", "time_zone": "", "every_seconds": float(spec.every_seconds), **shared}
+
+
+def checked_schedule_name(name: object) -> str:
+    """Return the name of a schedule; raise `InvalidScheduleError` unless it is one."""
+    if isinstance(name, str) and 0 < len(name) <= MAX_NAME_CHARS and name.isprintable():
+        return name
+    raise InvalidScheduleError(
+        f"schedule name {name!r:.100}: give text of 1 to {MAX_NAME_CHARS} printable characters."
+    )
 
 
 def spec_of(given: object) -> Cron | Every:

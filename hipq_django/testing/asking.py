@@ -17,7 +17,7 @@ from hipq_django.exceptions import InvalidJobError, UnknownOptionError, nearest_
 from hipq_django.job_types.registry import get_declared, known_names, names_of
 from hipq_django.models import Job
 from hipq_django.models.job import JobQuerySet
-from hipq_django.testing.running import told
+from hipq_django.testing.running import checked_job, told
 from hipq_django.testing.types import Asked, check_known, name_of, stored_names
 
 MOST_SHOWN, MOST_EXPLAINED = 10, 5
@@ -83,6 +83,7 @@ def refute_enqueued(job_type: Asked, *, instance: str = DEFAULT, **values: Any) 
 
 def assert_finished(job: Job, outcome: str = "succeeded", *, result: Any = ANY) -> Job:
     """Return the job as it is now; fail unless it is final with this outcome, and this result."""
+    job = checked_job("assert_finished", job)
     job.refresh_from_db()
     known = {str(known) for known in Outcome} - {str(Outcome.NONE)}
     if outcome not in known:
@@ -98,6 +99,7 @@ def assert_finished(job: Job, outcome: str = "succeeded", *, result: Any = ANY) 
 
 def assert_waiting(job: Job) -> Job:
     """Return the job as it is now; fail unless it waits to run: initial or retry."""
+    job = checked_job("assert_waiting", job)
     job.refresh_from_db()
     if job.state not in WAITING:
         raise AssertionError(f"{job} ({job.job_type}) does not wait to run: {told(job)}")

@@ -15,7 +15,9 @@ from hipq_django.answers.callback_urls import callback_url
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
+from hipq_django.domain.serialization import NotJsonError, to_json
 from hipq_django.domain.states import NONE, State
+from hipq_django.domain.validation import checked_seconds
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.job_types.registry import names_of
 from hipq_django.models import Job
@@ -42,7 +44,7 @@ class Partner:
 
     def fails(self, error: Any) -> Partner:
         """Let it answer with an error."""
-        self.error = error
+        self.error = _checked("error", error)
         return self
 
     def twice(self) -> Partner:
@@ -70,7 +72,7 @@ class Partner:
 
     def part(self, name: str, response: Any = None) -> Partner:
         """Let it answer this part, of several that jobs wait for."""
-        self.parts[name] = self.response if response is None else response
+        self.parts[name] = self.response if response is None else _checked("response", response)
         return self
 
 
@@ -103,10 +105,20 @@ def partner(
     """
     name, place = name_of("partner", job_type, instance)
     check_known("partner", name, place)
-    made = Partner(name, response, after, place)
+    made = Partner(
+        name, _checked("response", response), checked_seconds("partner after", after), place
+    )
     _partners[:] = [known for known in _partners if not _is_same(known, made)]
     _partners.append(made)
     return made
+
+
+def _checked(what: str, value: Any) -> Any:
+    """Return what a partner sends; raise `InvalidJobError` where that is not JSON."""
+    try:
+        return to_json(value)
+    except NotJsonError as error:
+        raise InvalidJobError(f"partner: {what} is not JSON: {error}.") from error
 
 
 def _is_same(known: Partner, made: Partner) -> bool:

@@ -19,6 +19,7 @@ from hipq_django.dependencies.unholding import Sweep, unhold_after
 from hipq_django.domain.ordering import MAX_RANK
 from hipq_django.domain.serialization import error_of
 from hipq_django.domain.states import NONE, Phase
+from hipq_django.domain.validation import id_from
 from hipq_django.exceptions import InvalidJobError, nearest_name
 from hipq_django.job_types.registry import declared_queues
 from hipq_django.maintenance import early_answers, recovery, reranking
@@ -250,6 +251,7 @@ def run_job(job: Job, *, raise_errors: bool = True) -> Job:
     What is decided after a failure belongs to it. Limits, throttlers and pauses hold: raise
     `AssertionError`, which says what holds the job, if it did not run.
     """
+    job = checked_job("run_job", job)
     using = job.using
     rows = Job.objects.using(using).filter(pk=job.pk)
     rows.waiting().update(
@@ -266,6 +268,17 @@ def run_job(job: Job, *, raise_errors: bool = True) -> Job:
     if not session.runner.ran:
         raise AssertionError(f"{job} did not run: {told(job)}")
     return job
+
+
+def checked_job(verb: str, job: object) -> Job:
+    """Return the job; raise `InvalidJobError` for an id, say, or what Django's tasks return."""
+    if isinstance(job, Job):
+        return job
+    pk = id_from(getattr(job, "id", job))
+    found = "" if pk is None else f", that is hipq_django.get_job({pk})"
+    raise InvalidJobError(
+        f"{verb}: an object of type {type(job).__name__} is no job; give the job{found}."
+    )
 
 
 def told(job: Job) -> str:

@@ -32,7 +32,10 @@ def run_for(*, instance: str = DEFAULT, raise_errors: bool = True, **duration: f
     times, retries, windows, timeouts, schedules and the answers of partners; at the end it is that
     much later.
     """
-    until = clock.now(get_instance(instance).database) + timedelta(**duration)
+    length = timedelta(**duration)
+    if length < timedelta():
+        raise InvalidJobError(f"run_for: {length} lies in the past; travel moves the clock back.")
+    until = clock.now(get_instance(instance).database) + length
     return run_until(until, instance=instance, raise_errors=raise_errors)
 
 

@@ -176,10 +176,8 @@ def test_a_task_is_asked_for_by_itself(declare: Declare) -> None:
     testing.partner(tasks.ask, "asked")
     charge.enqueue()
     testing.drain()
-    assert sorted(Job.objects.exclude(result=None).values_list("result", flat=True)) == [
-        "asked",
-        "paid",
-    ]
+    results = Job.objects.order_by("pk").values_list("result", flat=True)
+    assert {"asked", "paid"} <= set(results)
 
 
 def test_a_task_of_another_instance_is_looked_for_there(
@@ -215,6 +213,40 @@ def test_a_misspelt_state_is_named_with_the_nearest_one() -> None:
     testing.refute_enqueued("echo", state="initial")
 
 
+@pytest.mark.parametrize("ask", [testing.run_job, testing.assert_finished, testing.assert_waiting])
+def test_what_is_no_job_is_told_how_to_become_one(ask: Any) -> None:
+    tasks: Any = importlib.import_module("tests.testapp.tasks")
+    result = tasks.tell.enqueue(1)
+
+    way_out = rf"no job; give the job, that is hipq_django\.get_job\({result.id}\)\.$"
+    with pytest.raises(
+        hipq.InvalidJobError, match=f"{ask.__name__}: an .* TaskResult is {way_out}"
+    ):
+        ask(result)
+    with pytest.raises(hipq.InvalidJobError, match=f"object of type int is {way_out}"):
+        ask(int(result.id))
+    with pytest.raises(hipq.InvalidJobError, match=r"type NoneType is no job; give the job\.$"):
+        ask(None)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"after": -5}, r"partner after\(-5\): seconds must be a number from 0"),
+        ({"after": timedelta(minutes=1)}, "seconds must be a number from 0"),
+        ({"response": [{1}]}, r"partner: response is not JSON: \[0\] is of type set"),
+    ],
+    ids=str,
+)
+def test_what_a_partner_cannot_answer_is_refused_at_once(
+    sell: str, values: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(hipq.InvalidJobError, match=said):
+        testing.partner("sell", **values)
+    with pytest.raises(hipq.InvalidJobError, match="partner: error is not JSON"):
+        testing.partner("sell").fails(object())
+
+
 def test_a_misspelt_queue_is_named_with_the_nearest_one(declare: Declare) -> None:
     declare("send", queue="mail")(lambda job: None)
     for run in (testing.run_due_jobs, lambda queue: testing.immediate(queue).__enter__()):
@@ -227,6 +259,8 @@ def test_a_journey_has_one_end() -> None:
     moment = datetime(2031, 1, 1, tzinfo=UTC)
     with pytest.raises(hipq.InvalidJobError, match="give one of them"):
         testing.travel(to=moment, days=3).__enter__()
+    with pytest.raises(hipq.InvalidJobError, match="run_for: -1 day, 0:00:00 lies in the past"):
+        testing.run_for(days=-1)
 
 
 def test_a_finished_job(declare: Declare) -> None:
