@@ -114,9 +114,12 @@ async def abatch(
     """
     _check_callbacks(then, always)
     made = Batch(instance=instance, name=_checked_name(name))
-    made.collected = []
-    yield made
-    collected, made.collected = made.collected, None
+    collected: list[tuple[NewJob, OnConflict]] = []
+    made.collected = collected
+    try:
+        yield made
+    finally:
+        made.collected = None  # nothing that is added from now on would be enqueued
 
     def enqueue_all() -> None:
         with batch(name, then=then, always=always, instance=instance) as real:

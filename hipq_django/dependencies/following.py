@@ -177,6 +177,11 @@ def drop_needs(jobs: Sequence[Job], using: str) -> None:
 def find_batch(batch: Batch | int, instance: str, using: str) -> Batch:
     """Return the row of a batch, given itself or its id; raise `InvalidJobError` without one."""
     pk = batch.pk if isinstance(batch, Batch) else batch
+    if isinstance(batch, Batch) and pk is None:
+        raise InvalidJobError(
+            "the batch is not created: that is done at the end of `async with "
+            "hipq_django.abatch(…)`, unless the block raises; begin another one."
+        )
     row = Batch.objects.using(using).filter(pk=pk, instance=instance).first() if is_id(pk) else None
     if row is None:
         raise InvalidJobError(

@@ -508,6 +508,24 @@ def test_an_async_batch_says_how_jobs_are_added_to_it(step: Any, call: Any) -> N
 
 
 @pytest.mark.django_db(transaction=True)
+def test_an_async_batch_whose_block_has_raised_takes_nothing_in_silence(step: Any) -> None:
+    async def load() -> None:
+        with pytest.raises(ZeroDivisionError):
+            async with hipq.abatch() as batch:
+                raise ZeroDivisionError
+        await batch.aenqueue(step.new("a"))
+
+    async def cancel() -> None:
+        async with hipq.abatch() as batch:
+            await hipq.acancel_batch(batch)
+
+    for call in (load, cancel):
+        with pytest.raises(hipq.InvalidJobError, match="the batch is not created: that is done at"):
+            async_to_sync(call)()
+    assert not Job.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
 def test_what_an_async_batch_cannot_take_is_refused_where_it_is_added() -> None:
     reached: list[str] = []
 
