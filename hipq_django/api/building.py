@@ -142,9 +142,10 @@ class Builder:
         given = None if new.unique_key is None else checked_unique_key(new.unique_key)
         is_of_task = new.job_type in self._tasks  # whose arguments were checked
         if given is None and not is_of_task and not unique.compares(data):
+            shown = self._types[new.job_type].redactor.mask(data)
             raise InvalidJobError(
                 f"job type {new.job_type!r}: unique_on names {', '.join(unique.on or ())}, and "
-                f"job_data {data!r:.100} has none of them, so that all such jobs would count as "
+                f"job_data {shown!r:.100} has none of them, so that all such jobs would count as "
                 "one; correct the data, or give unique_key."
             )
         return {KEY_FIELDS[unique.scope]: unique.key(data, given)}
