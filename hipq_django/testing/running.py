@@ -310,7 +310,7 @@ def _check_queues(names: Sequence[str], config: InstanceSettings) -> None:
     for name in names:
         if name not in known:
             raise InvalidJobError(
-                f"run_due_jobs: there is no queue {name!r:.100}{nearest_name(str(name), known)} "
+                f"there is no queue {name!r:.100}{nearest_name(str(name), known)} "
                 "Correct the name, add it to QUEUES, or set STRICT to False."
             )
 
