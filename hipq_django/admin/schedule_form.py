@@ -141,7 +141,9 @@ class ScheduleForm(TimesForm):
         data = {} if self.cleaned_data["job_data"] is None else self.cleaned_data["job_data"]
         row: Schedule = self.instance
         old = None if self.is_new else row.job_type
-        name = self.cleaned_data.get("type_name", "")
+        name = self.cleaned_data.get("type_name")
+        if name is None:  # that is said already
+            return data
         if not (self._redactor(name).fields or (old and old.redactor.fields)):
             return data
         is_same = old is not None and old.name == name

@@ -32,9 +32,17 @@ def _restored(edited: Any, stored: Any, shown: Any) -> Any:
             key: _restored(value, stored[key], shown[key]) if key in stored else value
             for key, value in edited.items()
         }
-    if isinstance(edited, list) and isinstance(shown, list) and len(edited) == len(shown):
+    if isinstance(edited, list) and isinstance(shown, list) and not _is_moved(edited, shown):
         return [_restored(*parts) for parts in zip(edited, stored, shown, strict=True)]
     return edited
+
+
+def _is_moved(edited: list[Any], shown: list[Any]) -> bool:
+    """Return whether elements have other places than they were shown in, and masks with them."""
+    if len(edited) != len(shown):
+        return True
+    moved = [each for each, there in zip(edited, shown, strict=True) if each != there]
+    return any(each in shown and MASK in json.dumps(each, ensure_ascii=False) for each in moved)
 
 
 def _changed(value: Any, stored: Any) -> Any:
