@@ -7,12 +7,14 @@ the two methods of `Arguments`.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from datetime import date, datetime, time
 from functools import cache
 from types import SimpleNamespace
 from typing import Any, Protocol
 
+from hipq_django.domain.round_trips import difference
 from hipq_django.domain.serialization import NotJsonError, places_in, to_json
 from hipq_django.domain.signature import FILLED_IN
 
@@ -57,7 +59,8 @@ class PydanticArguments:
     others.
 
     They are validated when the job is enqueued, stored as JSON, and validated again before the
-    call. Needs the extra `pydantic`.
+    call. What cannot be read again from that JSON as it was given is refused. Needs the extra
+    `pydantic`.
     """
 
     def __init__(self) -> None:
@@ -70,18 +73,52 @@ class PydanticArguments:
             ) from error
 
     def dump(self, function: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the valid arguments as JSON."""
+        """Return the valid arguments as JSON from which they can be read again."""
         adapter = _adapter(function)
         valid = _validated(adapter, arguments)
         _check_numbers(valid)
-        try:
-            return adapter.dump_python(valid, mode="json")  # type: ignore[no-any-return]  # a dict
-        except ValueError as error:
-            raise ValueError(_without_type(adapter.dump_python(valid)) or str(error)) from error
+        stored = _dumped(adapter, valid)
+        _check_read_again(adapter, valid, stored)
+        return stored
 
     def load(self, function: Callable[..., Any], stored: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments with the types of the annotations."""
         return _validated(_adapter(function), stored)
+
+
+def _dumped(adapter: Any, valid: dict[str, Any]) -> dict[str, Any]:
+    try:
+        # As models are read: by alias, and without computed fields.
+        return adapter.dump_python(valid, mode="json", by_alias=True, round_trip=True)  # type: ignore[no-any-return]  # a dict
+    except ValueError as error:
+        raise ValueError(_without_type(adapter.dump_python(valid)) or str(error)) from error
+
+
+_FIRST_KEY = re.compile(r"^\['(\w+)'\]")
+"""The argument, in the place of a value."""
+
+_READ_AGAIN = (
+    "An argument must be read again from its JSON as it was given: annotate it with its own class, "
+    "no field of which is excluded, private or a secret, or is written under another name than it "
+    "is read; or give JSON."
+)
+
+
+def _check_read_again(adapter: Any, valid: dict[str, Any], stored: dict[str, Any]) -> None:
+    """Refuse arguments of which the function would get less or something else."""
+    try:
+        read = _validated(adapter, stored)
+    except ValueError as error:
+        raise ValueError(f"{error} So pydantic says of its own JSON. {_READ_AGAIN}") from error
+    if differing := difference(valid, read):
+        place, given, got = differing
+        name = _FIRST_KEY.sub(r"\1", place)
+        kind, other = type(given).__name__, type(got).__name__
+        instead = "another value" if kind == other else f"a value of type {other}"
+        raise ValueError(
+            f"argument {name} is of type {kind}, and the function would get {instead}. "
+            f"{_READ_AGAIN}"
+        )
 
 
 def _validated(adapter: Any, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -118,7 +155,7 @@ def _adapter(function: Callable[..., Any]) -> Any:
     """Return the adapter that validates and dumps the arguments of a function."""
     from typing import NotRequired
 
-    from pydantic import ConfigDict, TypeAdapter, with_config
+    from pydantic import ConfigDict, PydanticUserError, TypeAdapter, with_config
     from typing_extensions import TypedDict, get_type_hints
 
     parameters = inspect.signature(function).parameters.values()
@@ -139,7 +176,29 @@ def _adapter(function: Callable[..., Any]) -> Any:
     }
     extra = ConfigDict(extra="allow", ser_json_inf_nan="constants")  # which are refused later
     named: Any = TypedDict(function.__name__, fields)  # type: ignore[misc]  # made of values
-    return TypeAdapter(with_config(extra)(named))
+    try:
+        return TypeAdapter(with_config(extra)(named))
+    except PydanticUserError as error:
+        raise TypeError(_unknown_type({name: hints[name] for name in fields})) from error
+
+
+def _unknown_type(hints: dict[str, Any]) -> str:
+    """Return which argument has an annotation that pydantic has no use for."""
+    from pydantic import PydanticUserError, TypeAdapter
+
+    for name, annotation in hints.items():
+        try:
+            TypeAdapter(annotation)
+        except PydanticUserError as error:
+            kind = inspect.formatannotation(annotation)
+            advice = (
+                f"take {name}_id: int, and read the row in the function"
+                if hasattr(annotation, "_meta")
+                else "annotate it with a type that pydantic knows"
+            )
+            said = str(error).partition("\n")[0].partition(". Set ")[0].removesuffix(".")
+            return f"argument {name} is annotated with {kind}; {advice}. Pydantic says: {said}."
+    return "pydantic does not know the types of the arguments together; annotate them otherwise."
 
 
 def _check_numbers(arguments: dict[str, Any]) -> None:

@@ -158,13 +158,21 @@ def check_tasks(**_: Any) -> Iterator[checks.CheckMessage]:
     for alias, entry in configured.entries():
         where, options = f"TASKS[{alias!r}]", entry.get("OPTIONS") or {}
         yield from _check_options(f"{where}['OPTIONS']", options)
-        for queue in entry.get("QUEUES") or ():
-            try:
-                checked_name("queue", queue)
-            except InvalidJobError as error:
-                hint = "Rename the queue, here and in the tasks."
-                yield checks.Error(f"{where}['QUEUES']: {error}", hint=hint, id="hipq.E031")
+        yield from _check_queues(f"{where}['QUEUES']", entry.get("QUEUES") or ())
         yield from _check_same_database(where, configured.instance_of(entry))
+
+
+def _check_queues(where: str, queues: Any) -> Iterator[checks.CheckMessage]:
+    hint = "Give a list of names that queues can have, and use these in the tasks."
+    if isinstance(queues, str):  # Django would take each letter for a queue
+        text = f"{where}: {queues!r:.100} is text, not a list."
+        yield checks.Error(text, hint=hint, id="hipq.E031")
+        return
+    for queue in queues:
+        try:
+            checked_name("queue", queue)
+        except InvalidJobError as error:
+            yield checks.Error(f"{where}: {error}", hint=hint, id="hipq.E031")
 
 
 def _check_options(where: str, options: object) -> Iterator[checks.CheckMessage]:

@@ -12,8 +12,10 @@ from hipq_django.admin.schedule_times import TIMES
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.domain.drafts import NewJob
+from hipq_django.domain.redaction import Redactor
 from hipq_django.domain.schedules import SHARED, Cron, Every
-from hipq_django.exceptions import HipqError
+from hipq_django.domain.unmasking import unmask
+from hipq_django.exceptions import HipqError, InvalidJobError
 from hipq_django.job_types.registry import find_declared, get_all_declared
 from hipq_django.models import JobType, Schedule
 from hipq_django.schedules import verbs
@@ -96,6 +98,7 @@ class ScheduleForm(TimesForm):
         if not self.is_new and "name" in self.fields:  # else the page cannot be edited
             self.fields["name"].disabled = True
             self.fields["type_name"].initial = self.instance.job_type.name
+            self.initial["job_data"] = self._shown
 
     @property
     def place(self) -> str:
@@ -124,16 +127,51 @@ class ScheduleForm(TimesForm):
             raise forms.ValidationError(_("No code declares this job type."))
         return name
 
+    @property
+    def _shown(self) -> Any:
+        """The job data without the values of sensitive fields."""
+        row: Schedule = self.instance
+        return {} if self.is_new else row.job_type.redactor.mask(row.job_data)
+
+    def clean_job_data(self) -> Any:
+        """Return the data, with the stored values of sensitive fields that were not edited.
+
+        Not for another job type, which may not know that they are sensitive.
+        """
+        data = {} if self.cleaned_data["job_data"] is None else self.cleaned_data["job_data"]
+        row: Schedule = self.instance
+        old = None if self.is_new else row.job_type
+        name = self.cleaned_data.get("type_name")
+        if name is None:  # that is said already
+            return data
+        if not (self._redactor(name).fields or (old and old.redactor.fields)):
+            return data
+        is_same = old is not None and old.name == name
+        stored, shown = (row.job_data, self._shown) if is_same else (None, None)
+        try:
+            return unmask(data, stored, shown)
+        except InvalidJobError as error:
+            raise forms.ValidationError(str(error)) from error
+
+    def _redactor(self, type_name: str) -> Redactor:
+        """Return what masks the sensitive fields of a job type, which may have no row yet."""
+        rows = JobType.objects.using(get_instance(self.place).database)
+        found = rows.filter(instance=self.place, name=type_name).first()
+        return (found or JobType(instance=self.place, name=type_name, sensitive=[])).redactor
+
     def check(self, values: dict[str, Any]) -> None:
         """Read the values; raise `HipqError` or `ValidationError` where they cannot be."""
         super().check(values)
         self.new = self._new(values)
-        verbs.checked(values["name"], self.new, self.place)
+        try:
+            verbs.checked(values["name"], self.new, self.place)
+        except HipqError as error:  # it may quote a stored value that the page does not show
+            redactor = self._redactor(values["type_name"]).knowing_all(values["job_data"])
+            raise forms.ValidationError(redactor.mask_text(str(error))) from error
 
     def _new(self, values: dict[str, Any]) -> NewJob:
         """Return the new job; options that only code can give stay as they are."""
-        data = {} if values["job_data"] is None else values["job_data"]
-        return NewJob(values["type_name"], data, **self.instance.options)
+        return NewJob(values["type_name"], values["job_data"], **self.instance.options)
 
     def write(self) -> Schedule:
         """Create the schedule, or change the one that is edited."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import itemgetter
 
 from asgiref.sync import sync_to_async
 from django.db import transaction
@@ -15,8 +16,10 @@ from hipq_django.api.enqueueing import (
     announce_new,
     check_batches,
     checked_new,
+    checked_on_conflict,
     create_following,
-    enqueue_members,
+    create_many,
+    create_member,
 )
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
@@ -24,8 +27,8 @@ from hipq_django.database import clock
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import write_transaction
 from hipq_django.database.twins import has_twin, naming_twin
-from hipq_django.dependencies.following import Following, find_batch, following, store
-from hipq_django.domain.drafts import NewJob
+from hipq_django.dependencies.following import Following, find_batch, following, in_block, store
+from hipq_django.domain.drafts import NewJob, OnConflict
 from hipq_django.domain.states import NONE
 from hipq_django.domain.validation import checked_reason
 from hipq_django.engines.rows import take_place_of
@@ -81,16 +84,19 @@ def batch(
     at once. If the block raises, nothing is created.
     """
     using = get_instance(instance).database
+    _check_callbacks(then, always)
     with ExitStack() as opened:
         with naming_twin("hipq_django.batch", "async with"):  # not what the block raises
             opened.enter_context(transaction.atomic(using=using))
         made = Batch(instance=instance, name=_checked_name(name), create_time=clock.now(using))
         made.save(using=using, force_insert=True)
         made.is_open = True
+        in_block.set((*in_block.get(), made))
         try:
             yield made
         finally:
             made.is_open = False
+            in_block.set(tuple(each for each in in_block.get() if each is not made))
         _add_callbacks(made, [(then, "succeeded"), (always, "final")], using)
 
 
@@ -106,23 +112,55 @@ async def abatch(
 
     The jobs are collected, and enqueued at the end of the block.
     """
+    _check_callbacks(then, always)
     made = Batch(instance=instance, name=_checked_name(name))
-    made.collected = []
-    yield made
-    collected, made.collected = made.collected, None
+    collected: list[tuple[NewJob, OnConflict]] = []
+    made.collected = collected
+    try:
+        yield made
+    finally:
+        made.collected = None  # nothing that is added from now on would be enqueued
 
     def enqueue_all() -> None:
         with batch(name, then=then, always=always, instance=instance) as real:
-            real.enqueue_many(collected)
+            for on_conflict, calls in groupby(collected, itemgetter(1)):
+                _enqueue_collected([new for new, _ in calls], on_conflict, real)
         take_place_of(made, real)
         made.create_time = real.create_time
 
     await sync_to_async(enqueue_all)()
 
 
-def add(made: Batch, jobs: Iterable[NewJob]) -> list[Job]:
+def _enqueue_collected(jobs: Sequence[NewJob], on_conflict: OnConflict, real: Batch) -> None:
+    """Enqueue jobs as they would have been at once; mostly all together."""
+    if on_conflict != "replace":
+        add_many(real, jobs, on_conflict)
+        return
+    for new in jobs:
+        add(real, new, on_conflict)
+
+
+def add(made: Batch, new: NewJob, on_conflict: OnConflict | None) -> Job:
+    """Enqueue a job of a batch; see `Batch.enqueue`."""
+    return create_member(checked_new(new, "batch.enqueue"), on_conflict, made)
+
+
+def add_many(made: Batch, jobs: Iterable[NewJob], on_conflict: OnConflict) -> list[Job]:
     """Enqueue jobs of a batch; see `Batch.enqueue_many`."""
-    return enqueue_members([checked_new(new, "batch") for new in jobs], made)
+    builder = Builder(made.instance, get_job_type, verb="batch.enqueue_many", batch=made)
+    return create_many(jobs, on_conflict, builder)
+
+
+def collect(made: Batch, new: NewJob, on_conflict: OnConflict | None) -> None:
+    """Note a job of an `async with hipq.abatch(…)`, and what is to be done where its key is taken.
+
+    Raise `InvalidJobError` where that could never be enqueued.
+    """
+    verb = "batch.aenqueue"
+    job_type = checked_new(new, verb).job_type
+    chosen = checked_on_conflict(job_type, on_conflict, made.instance, verb)
+    assert made.collected is not None  # noqa: S101 - for type checkers
+    made.collected.append((new, chosen))
 
 
 @has_twin
@@ -156,10 +194,9 @@ def _cancel_page(ids: Sequence[int], reason: str, using: str) -> int:
     return len(jobs)
 
 
-def _add_callbacks(made: Batch, callbacks: Iterable[tuple[NewJob | None, str]], using: str) -> None:
-    is_held = Job.objects.using(using).live().filter(batch=made).exists()
-    builder = Builder(made.instance, get_job_type, verb="batch")
-    for new, on in callbacks:
+def _check_callbacks(*callbacks: NewJob | None) -> None:
+    """Refuse what could not follow the batch, before its jobs are made."""
+    for new in callbacks:
         if new is None:
             continue
         checked_new(new, "batch")
@@ -168,6 +205,14 @@ def _add_callbacks(made: Batch, callbacks: Iterable[tuple[NewJob | None, str]], 
                 f"batch: {new.job_type}, which follows the batch, has after=, on= or batch= of its "
                 "own; leave them out."
             )
+
+
+def _add_callbacks(made: Batch, callbacks: Iterable[tuple[NewJob | None, str]], using: str) -> None:
+    is_held = Job.objects.using(using).live().filter(batch=made).exists()
+    builder = Builder(made.instance, get_job_type, verb="batch")
+    for new, on in callbacks:
+        if new is None:
+            continue
         [job] = create_following([(new, Following([], on, is_held=is_held))], builder)
         store([Link(job=job, needs_batch=made, on=on)], [job.pk] if is_held else [], using)
         announce_new([job], using)

@@ -50,14 +50,14 @@ class Builder:
         verb: str | None = "enqueue",
         batch: Batch | None = None,
     ) -> None:
-        """`verb` is what was called, for errors about names that nobody declares.
+        """`verb` is what was called, for errors.
 
         None if the names were checked when they were stored. All jobs belong to `batch`, if it is
         given, whatever they name.
         """
         self.instance = instance
         self.batch = batch
-        self._verb = verb
+        self.verb = verb
         self._find_type = find_type
         config = get_instance(instance)
         self.using, self._max_bytes = config.database, config.max_data_bytes
@@ -74,7 +74,7 @@ class Builder:
 
     def reading(self, find_type: Callable[[str, str], JobType]) -> Builder:
         """Return the same builder, which has looked nothing up yet and reads types otherwise."""
-        return Builder(self.instance, find_type, verb=self._verb, batch=self.batch)
+        return Builder(self.instance, find_type, verb=self.verb, batch=self.batch)
 
     @property
     def has_unique(self) -> bool:
@@ -142,9 +142,10 @@ class Builder:
         given = None if new.unique_key is None else checked_unique_key(new.unique_key)
         is_of_task = new.job_type in self._tasks  # whose arguments were checked
         if given is None and not is_of_task and not unique.compares(data):
+            shown = self._types[new.job_type].redactor.mask(data)
             raise InvalidJobError(
                 f"job type {new.job_type!r}: unique_on names {', '.join(unique.on or ())}, and "
-                f"job_data {data!r:.100} has none of them, so that all such jobs would count as "
+                f"job_data {shown!r:.100} has none of them, so that all such jobs would count as "
                 "one; correct the data, or give unique_key."
             )
         return {KEY_FIELDS[unique.scope]: unique.key(data, given)}
@@ -194,8 +195,8 @@ class Builder:
 
     def _job_type(self, name: str) -> JobType:
         if name not in self._types:
-            if self._verb is not None:
-                check_declared(self.instance, name, self._verb)
+            if self.verb is not None:
+                check_declared(self.instance, name, self.verb)
             declared = get_declared(self.instance, name)
             if declared is not None and (declared.signature or declared.checks_data):
                 self._tasks[name] = declared
@@ -208,10 +209,10 @@ class Builder:
         if name not in self._queues:
             declared = get_declared(self.instance, job_type)
             # The names of tasks of `django.tasks` are checked by the setting TASKS.
-            if self._verb is None or (declared is not None and declared.kind):
+            if self.verb is None or (declared is not None and declared.kind):
                 self._queues[name] = get_queue(self.instance, name)
             else:
-                self._queues[name] = get_named_queue(self.instance, name, self._verb)
+                self._queues[name] = get_named_queue(self.instance, name, self.verb)
         return self._queues[name]
 
 

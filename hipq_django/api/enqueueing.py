@@ -14,7 +14,14 @@ from django.db import connections, transaction
 
 from hipq_django.answers.cancelling import cancel_locked
 from hipq_django.api.building import Builder
-from hipq_django.api.keys import check_distinct, holders, places_of, taken_by, under_key
+from hipq_django.api.keys import (
+    check_distinct,
+    holders,
+    places_of,
+    taken,
+    taken_by,
+    under_key,
+)
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import write_transaction
@@ -105,11 +112,11 @@ def enqueue_stored(jobs: Sequence[NewJob], *, instance: str) -> list[Job]:
 
 def _enqueue_new(new: NewJob, on_conflict: OnConflict | None, instance: str) -> Job:
     builder = Builder(instance, cached_job_type)
-    return _enqueue_built(new, _checked_on_conflict(new.job_type, on_conflict, instance), builder)
+    return _enqueue_built(new, checked_on_conflict(new.job_type, on_conflict, instance), builder)
 
 
 def _enqueue_built(new: NewJob, chosen: OnConflict, builder: Builder) -> Job:
-    if not _has_links(new):
+    if builder.batch is None and not _has_links(new):
         job = _enqueue_one(new, chosen, builder)
         if not job.conflict:
             announce_new([job], builder.using)
@@ -119,7 +126,7 @@ def _enqueue_built(new: NewJob, chosen: OnConflict, builder: Builder) -> Job:
         [follows] = following([new], builder.instance, builder.using)
         job = _enqueue_one(new, chosen, builder, held=bool(follows and follows.is_held))
         if job.conflict:
-            check_stand_ins([(job, new, follows)], builder.using)
+            check_stand_ins([(job, new, follows)], builder.using, builder.verb, builder.batch)
         else:
             link([(job, follows)], builder.using)
             announce_new([job], builder.using)
@@ -168,18 +175,25 @@ def enqueue_many(
     Raise `DuplicateJobKeyError` if one of the keys is taken, by another job or twice in `jobs`; or
     with `on_conflict="return"` give back the job that has it. "replace" is for single jobs.
     """
+    return create_many(jobs, on_conflict, Builder(instance, get_job_type, verb="enqueue_many"))
+
+
+def create_many(jobs: Iterable[NewJob], on_conflict: OnConflict, builder: Builder) -> list[Job]:
+    """Do the same for a verb, which the builder knows."""
     if on_conflict not in {"raise", "return"}:
         raise InvalidJobError(
-            f"enqueue_many: on_conflict={on_conflict!r:.100}; give 'raise' or 'return'."
+            f"{builder.verb}: on_conflict={on_conflict!r:.100}; give 'raise' or 'return'."
         )
-    wanted = [checked_new(new, "enqueue_many") for new in jobs]
-    return _enqueue_many(wanted, on_conflict, Builder(instance, get_job_type, verb="enqueue_many"))
+    return _enqueue_many(
+        [checked_new(new, str(builder.verb)) for new in jobs], on_conflict, builder
+    )
 
 
-def enqueue_members(jobs: Sequence[NewJob], batch: Batch) -> list[Job]:
-    """Do the same with the jobs of a batch, whatever batch they name."""
-    builder = Builder(batch.instance, get_job_type, verb="enqueue_many", batch=batch)
-    return _enqueue_many(jobs, "raise", builder)
+def create_member(new: NewJob, on_conflict: OnConflict | None, batch: Batch) -> Job:
+    """Enqueue a job of a batch, whatever batch it names."""
+    builder = Builder(batch.instance, cached_job_type, verb="batch.enqueue", batch=batch)
+    chosen = checked_on_conflict(new.job_type, on_conflict, batch.instance, "batch.enqueue")
+    return _enqueue_built(new, chosen, builder)
 
 
 def _enqueue_many(wanted: Sequence[NewJob], on_conflict: OnConflict, builder: Builder) -> list[Job]:
@@ -217,13 +231,13 @@ def create_following(
     if on_conflict == "return":
         jobs = under_key(_insert_or_return, _find_holders_again, rows, builder)
     else:
-        check_distinct(rows)
+        check_distinct(rows, builder.verb)
         insert = partial(_insert_many, count=len(rows), by_key=True)
         jobs = under_key(insert, _check_all_free, rows, builder)
     made = [(job, wanted[i][1]) for i, job in enumerate(jobs) if job is rows[i]]
     link(made, builder.using)
     found = [(job, *wanted[i]) for i, job in enumerate(jobs) if job is not rows[i]]
-    check_stand_ins(found, builder.using)
+    check_stand_ins(found, builder.using, builder.verb, builder.batch)
     return jobs
 
 
@@ -323,13 +337,17 @@ def _check_free(job: Job, using: str) -> None:
     for (_, scope, _), holder in holders([job], using).items():
         if job.origin_id:  # a requeued job has the key of its origin, and no options
             way_out = "It has to end first, or to be cancelled."
-            raise taken_by(holder, way_out, "requeue: ", scope) from None
-        raise taken_by(holder, scope=scope) from None
+            raise taken_by(job, holder, scope, way_out, "requeue") from None
+        raise taken(job, holder, scope, "enqueue") from None
 
 
 def _check_all_free(rows: Sequence[Job], builder: Builder) -> None:
-    for (_, scope, _), holder in holders(rows, builder.using).items():
-        raise taken_by(holder, scope=scope) from None
+    found = holders(rows, builder.using)
+    for row in rows:
+        for place in places_of(row):
+            if place in found:
+                _, scope, _ = place
+                raise taken(row, found[place], scope, builder.verb) from None
 
 
 def _replace(job: Job, using: str) -> None:
@@ -371,8 +389,8 @@ def _cancel_holder(holder: Job, *, has_key: bool) -> bool:
 # Checking
 
 
-def _checked_on_conflict(
-    job_type: str, on_conflict: OnConflict | None, instance: str
+def checked_on_conflict(
+    job_type: str, on_conflict: OnConflict | None, instance: str, verb: str = "enqueue"
 ) -> OnConflict:
     """Return what is to be done on a conflict; jobs that are unique are returned by default."""
     if on_conflict is None:
@@ -381,7 +399,7 @@ def _checked_on_conflict(
     if on_conflict not in ON_CONFLICT:
         near = nearest_name(str(on_conflict), ON_CONFLICT)
         raise InvalidJobError(
-            f"enqueue {job_type!r:.200}: on_conflict {on_conflict!r} is unknown{near}"
+            f"{verb} {job_type!r:.200}: on_conflict {on_conflict!r} is unknown{near}"
         )
     return on_conflict
 
@@ -389,7 +407,9 @@ def _checked_on_conflict(
 def checked_new(new: object, verb: str) -> NewJob:
     if isinstance(new, NewJob):
         return new
+    if verb == "chain" and isinstance(new, list | tuple):
+        raise InvalidJobError(f"chain: a {type(new).__name__} is given; write chain(*jobs).")
     raise InvalidJobError(
         f"{verb}: an object of type {type(new).__name__} is not a NewJob; give task.new(…) or "
-        "NewJob(job_type, job_data, …)."
+        "NewJob(job_type, job_data, …), and for a task of django.tasks hipq_django.new(task, …)."
     )

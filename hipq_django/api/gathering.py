@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from django.db import transaction
 
 from hipq_django.api.attempts import lock_attempt
-from hipq_django.api.enqueueing import enqueue_many
+from hipq_django.api.building import Builder
+from hipq_django.api.enqueueing import create_many
 from hipq_django.database.transactions import bounded_transaction
 from hipq_django.dependencies.parts import tell_links
 from hipq_django.domain.dependencies import PART
@@ -16,6 +17,7 @@ from hipq_django.domain.parts import WaitFor
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Job, Link
+from hipq_django.models.catalog import get_job_type
 from hipq_django.transitions.outcomes import be_told
 
 
@@ -35,7 +37,8 @@ def gather(job: Job, jobs: Iterable[NewJob], names: Sequence[str] | None) -> Wai
             declared.check_gathers()
         known = {link.part: link for link in _links(row)}
         missing = {part: one for part, one in zip(named, new, strict=True) if part not in known}
-        children = enqueue_many(missing.values(), instance=row.job_type.instance)
+        builder = Builder(row.job_type.instance, get_job_type, verb="gather")
+        children = create_many(missing.values(), "raise", builder)
         Link.objects.using(job.using).bulk_create(
             Link(job=row, needs_job=child, on=PART, part=part)
             for part, child in zip(missing, children, strict=True)

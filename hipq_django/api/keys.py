@@ -10,11 +10,11 @@ from django.db import IntegrityError
 from hipq_django.domain.states import NONE
 from hipq_django.domain.uniqueness import KEY_FIELDS
 from hipq_django.exceptions import DuplicateJobKeyError
+from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Job
 
 TRIES = 5
 """Each further one means that another job took the key and ended in between."""
-_WAY_OUT = "Use another key, or on_conflict='return', or 'replace' while that job is not running."
 
 Result = TypeVar("Result")
 
@@ -62,30 +62,66 @@ def live_with_key(key: str, job: Job, using: str) -> Job | None:
 
 
 def taken_by(
-    holder: Job, way_out: str = _WAY_OUT, verb: str = "", scope: str = "live"
+    row: Job, holder: Job, scope: str, way_out: str, verb: str = ""
 ) -> DuplicateJobKeyError:
-    """Return the error for a caller that wants a key which another job has."""
-    what = {
-        "live": f"a live job with key {holder.job_key!r}",
-        "waiting": "a job that waits with the same arguments",
-        "kept": "a job with the same arguments",
-    }[scope]
+    """Return the error for a caller whose job would have a key which another job has."""
+    what = {"live": "a live job", "waiting": "a job that waits", "kept": "a job"}[scope]
+    said = f"{verb}: " if verb else ""
     return DuplicateJobKeyError(
-        f"{verb}job type {holder.job_type.name!r} has {what}: job {holder.pk} is {holder.state}. "
-        f"{way_out}",
+        f"{said}job type {holder.job_type.name!r} has {what} with {_shown(row, scope)}: job "
+        f"{holder.pk} is {holder.state}. {way_out}",
         holder,
     )
 
 
-def check_distinct(rows: Sequence[Job]) -> None:
+def taken(row: Job, holder: Job, scope: str, verb: str | None) -> DuplicateJobKeyError:
+    """Return the same with what the caller of a verb that creates jobs can do."""
+    other = "Give other arguments" if _is_of_arguments(row, scope) else "Use another key"
+    return taken_by(row, holder, scope, f"{other}, or {_way_out(holder, scope, verb)}.", verb or "")
+
+
+def _way_out(holder: Job, scope: str, verb: str | None) -> str:
+    if verb in ONE_BY_ONE and scope != "kept":
+        return "on_conflict='return', or 'replace' while that job is not running"
+    if verb in WITH_ON_CONFLICT:
+        return "on_conflict='return'"
+    if scope == "kept":
+        return f"leave this one out: job {holder.pk} has its place until it is pruned"
+    return f"let job {holder.pk} end first, or cancel it"
+
+
+ONE_BY_ONE = ("enqueue", "batch.enqueue")
+WITH_ON_CONFLICT = (*ONE_BY_ONE, "enqueue_many", "batch.enqueue_many")
+"""The verbs that take on_conflict=; those before take 'replace', too."""
+
+
+def _is_of_arguments(row: Job, scope: str) -> bool:
+    """Return whether a key is a digest of arguments, and not one that was given."""
+    declared = get_declared(row.job_type.instance, row.job_type.name)
+    unique = declared.unique if declared else None
+    key = getattr(row, KEY_FIELDS[scope])
+    return unique is not None and unique.scope == scope and unique.key(row.job_data, None) == key
+
+
+def _shown(row: Job, scope: str) -> str:
+    if _is_of_arguments(row, scope):
+        return "the same arguments"
+    word = "key" if scope == "live" else "unique_key"
+    return f"{word} {getattr(row, KEY_FIELDS[scope])!r}"
+
+
+def check_distinct(rows: Sequence[Job], verb: str | None) -> None:
     """Raise `DuplicateJobKeyError` if two new jobs would have the same key."""
     seen: dict[Place, Job] = {}
     for row in rows:
         for place in places_of(row):
             other = seen.setdefault(place, row)
             if other is not row:
+                _, scope, _ = place
+                said = f"{verb}: " if verb else ""
+                way_out = ", or on_conflict='return'" if verb in WITH_ON_CONFLICT else ""
                 raise DuplicateJobKeyError(
-                    f"job type {row.job_type.name!r}: key {place[2]!r} is given twice in one "
-                    "enqueue_many; nothing was created.",
+                    f"{said}two of the jobs of type {row.job_type.name!r} have "
+                    f"{_shown(row, scope)}; nothing was created. Give each its own{way_out}.",
                     other,
                 )

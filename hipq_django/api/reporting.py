@@ -244,4 +244,4 @@ def _check_free(job: Job, key: str) -> None:
     holder = live_with_key(key, job, job.using)
     if holder is not None and holder != job:
         way_out = "Two live jobs of a type cannot have the same key."
-        raise taken_by(holder, way_out, "set_key: ") from None
+        raise taken_by(job, holder, "live", way_out, "set_key") from None

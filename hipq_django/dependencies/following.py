@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from django.db import transaction
@@ -67,7 +68,8 @@ def _checked_after(new: NewJob, using: str) -> list[int]:
     if new.after is None:
         return []
     after: Any = new.after or ()
-    if isinstance(after, Job | int | str) or not isinstance(after, Iterable):
+    # An iterator would be empty for the next job that is made with it, which then waits for none.
+    if isinstance(after, Job | int | str | Iterator) or not isinstance(after, Iterable):
         raise InvalidJobError(
             f"{new.job_type}: after={after!r:.100}: give a list of jobs or of their ids."
         )
@@ -124,27 +126,40 @@ def store(links: Sequence[Link], held: Sequence[int], using: str) -> None:
         transaction.on_commit(lambda: unhold_or_cancel(held, using), using=using, robust=True)
 
 
-def check_stand_ins(found: Sequence[tuple[Job, NewJob, Following | None]], using: str) -> None:
+def check_stand_ins(
+    found: Sequence[tuple[Job, NewJob, Following | None]],
+    using: str,
+    verb: str | None,
+    batch: Batch | None = None,
+) -> None:
     """Raise `DuplicateJobKeyError` unless jobs are in the batch, and follow what new ones would.
 
     Each has the place of the new one. Returned instead, it would let its caller wait for nothing.
+    All are to be in `batch`, if it is given.
     """
     links = links_of({holder.pk for holder, _, follows in found if follows}, using)
     for holder, new, follows in found:
-        batch = new.batch.pk if isinstance(new.batch, Batch) else new.batch
-        if batch is not None and holder.batch_id != batch:
-            raise _cannot_stand_in(holder, f"is no job of batch {batch}", "batch=")
+        place = batch or new.batch
+        wanted_batch = place.pk if isinstance(place, Batch) else place
+        if wanted_batch is not None and holder.batch_id != wanted_batch:
+            said = f"is no job of batch {wanted_batch}"
+            outside = "enqueue it outside of the batch" if batch else "leave out batch="
+            raise _cannot_stand_in(holder, said, outside, verb)
         on, wanted = (follows.on, follows.ids) if follows else ("", ())
         if missing := [pk for pk in wanted if (holder.pk, pk, on) not in links]:
             said = f"does not follow job {missing[0]} with on={on!r}"
-            raise _cannot_stand_in(holder, said, "after=")
+            raise _cannot_stand_in(holder, said, "leave out after=", verb)
 
 
-def _cannot_stand_in(holder: Job, said: str, option: str) -> DuplicateJobKeyError:
+def _cannot_stand_in(
+    holder: Job, said: str, way_out: str, verb: str | None
+) -> DuplicateJobKeyError:
+    may_replace = verb in {"enqueue", "batch.enqueue"} and holder.kept_key is None
+    other = "use another key" + (", or on_conflict='replace'" if may_replace else "")
     return DuplicateJobKeyError(
         f"job type {holder.job_type.name!r}: job {holder.pk} has the key, or the arguments, of the "
-        f"new job, but {said}, so it cannot be returned instead; leave out {option}, use another "
-        "key, or on_conflict='replace'.",
+        f"new job, but {said}, so it cannot be returned instead; {way_out}, "
+        f"{'' if may_replace else 'or '}{other}.",
         holder,
     )
 
@@ -162,6 +177,11 @@ def drop_needs(jobs: Sequence[Job], using: str) -> None:
 def find_batch(batch: Batch | int, instance: str, using: str) -> Batch:
     """Return the row of a batch, given itself or its id; raise `InvalidJobError` without one."""
     pk = batch.pk if isinstance(batch, Batch) else batch
+    if isinstance(batch, Batch) and pk is None:
+        raise InvalidJobError(
+            "the batch is not created: that is done at the end of `async with "
+            "hipq_django.abatch(…)`, unless the block raises; begin another one."
+        )
     row = Batch.objects.using(using).filter(pk=pk, instance=instance).first() if is_id(pk) else None
     if row is None:
         raise InvalidJobError(
@@ -170,14 +190,31 @@ def find_batch(batch: Batch | int, instance: str, using: str) -> Batch:
     return row
 
 
+in_block: ContextVar[tuple[Batch, ...]] = ContextVar("hipq_batches", default=())
+"""The batches in whose `with` block this code is, so that an id of theirs is recognised."""
+
+
+def _is_in_own_block(batch: Batch | int, instance: str) -> bool:
+    """Return whether this is the batch, or the id of one, whose `with` block has not ended."""
+    pk = batch.pk if isinstance(batch, Batch) else batch
+    own = [batch] if isinstance(batch, Batch) else []
+    known = [*own, *(open_one for open_one in in_block.get() if open_one.pk == pk)]
+    return any(each.is_open and each.instance == instance for each in known)
+
+
 def check_may_add(batch: Batch | int, instance: str, using: str) -> None:
     """Raise `InvalidJobError` unless the calling code may add jobs to a batch.
 
     The `with` block that creates the batch may, and its own jobs while they run: then the batch has
     not ended. The job is locked, so that this stays true until the commit.
     """
-    if isinstance(batch, Batch) and batch.is_open and batch.instance == instance:
+    if _is_in_own_block(batch, instance):
         return
+    if isinstance(batch, Batch) and batch.collected is not None:
+        raise InvalidJobError(
+            "batch: its jobs are enqueued at the end of `async with hipq_django.abatch(…)`; add "
+            "this one with `await batch.aenqueue(task.new(…))`, without batch=."
+        )
     row = find_batch(batch, instance, using)
     mine = current_job()
     if mine is None or mine.batch_id != row.pk:

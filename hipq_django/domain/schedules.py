@@ -41,6 +41,7 @@ MOST_COUNTED: Final = 10_001
 """Due times that are passed over are counted up to this number."""
 
 MAX_CRON_CHARS: Final = 200
+MAX_NAME_CHARS: Final = 200
 MAX_UPCOMING: Final = 10_000
 
 MACROS: Final = {
@@ -90,6 +91,30 @@ class _Spec:
             raise InvalidScheduleError(
                 f"{what}: end_time {self.end_time} is before start_time {self.start_time}."
             )
+        if self.jitter and self.overlap != "allow":
+            self._check_jitter(what)
+
+    def _check_jitter(self, what: str) -> None:
+        """Refuse one because of which due times meet the job of the one before, which still waits.
+
+        All jobs of a schedule are put off by the same time: they would be lost each time.
+        """
+        least = self._least_interval()
+        if least is not None and self.jitter > least:
+            raise InvalidScheduleError(
+                f"{what}: jitter {self.jitter:g} is longer than the {least:g} seconds from one due "
+                f"time to the next, whose job would be lost where overlap={self.overlap!r}; give "
+                f"at most {least:g}, or overlap='allow'."
+            )
+
+    def _least_interval(self) -> float | None:
+        """Return the seconds between the nearest due times; None where these are on other days."""
+        raise NotImplementedError
+
+    @property
+    def window(self) -> timedelta:
+        """How late a due time is caught up: what is found on time always is."""
+        return max(ON_TIME, timedelta(seconds=self.catch_up_seconds))
 
     def _after(self, moment: datetime) -> Iterator[datetime]:
         """Yield the moments after this one, in UTC, without regard to start and end."""
@@ -175,6 +200,23 @@ def _is_day_of_another_month(parts: Sequence[str]) -> bool:
         return False
 
 
+@lru_cache(maxsize=512)
+def _least_interval(expression: str) -> int | None:
+    """Return the seconds between the nearest due times of a day; None where each has only one.
+
+    If all days have due times, the first one of the next day counts too.
+    """
+    line = CronSim(expression, datetime(2024, 1, 1))  # noqa: DTZ001 - a wall clock
+    seconds = sorted(line.seconds)
+    minutes = sorted(60 * (60 * hour + minute) for hour in line.hours for minute in line.minutes)
+    length = seconds[-1] - seconds[0]
+    found = [later - earlier for earlier, later in pairwise(seconds)]
+    found += [later - earlier - length for earlier, later in pairwise(minutes)]
+    if expression.split()[-3:] == ["*", "*", "*"]:
+        found.append(86_400 + minutes[0] - minutes[-1] - length)
+    return min(found, default=None)
+
+
 def _check_known(what: str, name: str, value: object, known: tuple[str, ...]) -> None:
     if value not in known:
         near = nearest_name(str(value), known)
@@ -218,6 +260,9 @@ class Every(_Spec):
         """The seconds from one due time to the next."""
         return self.days * 86_400 + self.hours * 3_600 + self.minutes * 60 + self.seconds
 
+    def _least_interval(self) -> float:
+        return self.every_seconds
+
     @property
     def _step(self) -> timedelta:
         return timedelta(seconds=self.every_seconds)
@@ -249,9 +294,11 @@ class Cron(_Spec):
 
     `zone` is the name of a time zone, else the project's. `overlap` says what happens to a due time
     while a job of the schedule is live: "skip" it, "allow" both jobs, "wait" for the end of that
-    job, or "replace" it. `catch_up` says what happens to due times of the last `catch_up_seconds`
-    that nobody saw: run the "last" one, "none", or "all". `jitter` delays the jobs by up to so many
-    seconds, always the same for the name of a schedule. `start_time` and `end_time` are inclusive.
+    job, or "replace" it. `catch_up` says what happens to due times of the last `catch_up_seconds`,
+    a minute at least, that nobody saw: run the "last" one, "none", or "all". `jitter` delays the
+    jobs by up to so many seconds, always the same for the name of a schedule; it is not longer than
+    from one due time to the next, unless they may overlap. `start_time` and `end_time` are
+    inclusive.
     """
 
     text: str
@@ -303,6 +350,9 @@ class Cron(_Spec):
                 f"{what}: this date never comes: day {day!r}, month {month!r}, weekday "
                 f"{weekday!r}; correct one of them (day 'L' is the last of each month)."
             )
+
+    def _least_interval(self) -> float | None:
+        return _least_interval(self._expression)
 
     def __str__(self) -> str:
         return f"{self.text} {self.zone}".strip()
@@ -506,7 +556,7 @@ def plan(spec: Cron | Every, due: datetime, now: datetime) -> Plan:
         newest = due
     if spec.catch_up == "all":
         return _all(spec, due, newest, now)
-    window = timedelta(seconds=spec.catch_up_seconds) if spec.catch_up == "last" else ON_TIME
+    window = spec.window if spec.catch_up == "last" else ON_TIME
     upcoming = spec.next(now)
     if now - newest > window:
         return Plan((), Missed(due, newest, spec.count(due, newest)), upcoming)
@@ -519,7 +569,7 @@ def plan(spec: Cron | Every, due: datetime, now: datetime) -> Plan:
 
 
 def _all(spec: Cron | Every, due: datetime, newest: datetime, now: datetime) -> Plan:
-    first = now - timedelta(seconds=spec.catch_up_seconds)
+    first = now - spec.window
     missed = None
     if due < first:
         last = spec.last(first - timedelta(microseconds=1))
@@ -563,6 +613,15 @@ def values_of(spec: Cron | Every) -> dict[str, Any]:
     if isinstance(spec, Cron):
         return {"cron": spec.text, "time_zone": spec.zone, "every_seconds": None, **shared}
     return {"cron": "", "time_zone": "", "every_seconds": float(spec.every_seconds), **shared}
+
+
+def checked_schedule_name(name: object) -> str:
+    """Return the name of a schedule; raise `InvalidScheduleError` unless it is one."""
+    if isinstance(name, str) and 0 < len(name) <= MAX_NAME_CHARS and name.isprintable():
+        return name
+    raise InvalidScheduleError(
+        f"schedule name {name!r:.100}: give text of 1 to {MAX_NAME_CHARS} printable characters."
+    )
 
 
 def spec_of(given: object) -> Cron | Every:

@@ -13,7 +13,7 @@ from django.utils.functional import cached_property
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.domain.drafts import JobDefaults, TypeOptions
 from hipq_django.domain.redaction import checked_fields
-from hipq_django.domain.schedules import Cron, Every, spec_of
+from hipq_django.domain.schedules import Cron, Every, checked_schedule_name, spec_of
 from hipq_django.domain.uniqueness import Unique, checked_unique
 from hipq_django.domain.validation import (
     checked_counted,
@@ -219,10 +219,7 @@ def _checked_schedules(name: str, given: Any) -> dict[str, Cron | Every]:
     if given is None:
         return {}
     named = given if isinstance(given, Mapping) else {name: given}
-    try:
-        return {checked_type_name(key): spec_of(spec) for key, spec in named.items()}
-    except InvalidJobError as error:
-        raise InvalidScheduleError(f"schedule: {error}") from error
+    return {checked_schedule_name(key): spec_of(spec) for key, spec in named.items()}
 
 
 def _checked_aliases(aliases: Iterable[str]) -> tuple[str, ...]:

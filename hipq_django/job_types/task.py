@@ -19,6 +19,7 @@ from hipq_django.domain.drafts import (
     check_of_jobs,
     split_options,
 )
+from hipq_django.domain.redaction import Redactor
 from hipq_django.domain.signature import FILLED_IN, Signature
 from hipq_django.exceptions import (
     ArgumentsError,
@@ -164,7 +165,7 @@ class Task(Declaration, Generic[P, R]):
         try:
             return get_arguments(self.instance).dump(self._function, arguments)
         except (ValueError, TypeError) as error:
-            raise ArgumentsError(f"{self._signature.short_name}: {error}") from error
+            raise ArgumentsError(self._said(error, arguments)) from error
 
     def _loaded(self, job: Job) -> dict[str, Any]:
         """Return the arguments of a job; raise `StoredArgumentsError` if they do not fit."""
@@ -173,7 +174,12 @@ class Task(Declaration, Generic[P, R]):
         try:
             return get_arguments(self.instance).load(self._function, job.job_data)
         except (ValueError, TypeError) as error:
-            raise StoredArgumentsError(f"{self._signature.short_name}: {error}") from error
+            raise StoredArgumentsError(self._said(error, job.job_data)) from error
+
+    def _said(self, error: Exception, arguments: dict[str, Any]) -> str:
+        """Return the text of an error of the converter, which may quote the arguments."""
+        redactor = Redactor(self.sensitive).knowing_all(arguments)
+        return redactor.mask_text(f"{self._signature.short_name}: {error}")
 
     def _filled_in(self, job: Job | None) -> dict[str, Any]:
         names = self._signature.filled_in

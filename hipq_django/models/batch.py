@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from django.db.models.fields.related_descriptors import RelatedManager
 
-    from hipq_django.domain.drafts import NewJob
+    from hipq_django.domain.drafts import NewJob, OnConflict
     from hipq_django.models.job import Job
 
 
@@ -34,8 +34,8 @@ class Batch(Row):
     is_open: bool = False
     """Whether this is the batch of a `with hipq.batch(…)` that has not ended."""
 
-    collected: list[NewJob] | None = None
-    """The jobs of an `async with hipq.abatch(…)`, until it ends."""
+    collected: list[tuple[NewJob, OnConflict]] | None = None
+    """The jobs of an `async with hipq.abatch(…)`, until it ends, each with its `on_conflict`."""
 
     if TYPE_CHECKING:
         jobs: RelatedManager[Job]
@@ -50,29 +50,44 @@ class Batch(Row):
         return f"batch {self.pk}" if self.name == NONE else f"batch {self.pk} ({self.name})"
 
     @naming_twin("batch.enqueue")
-    def enqueue(self, new: NewJob) -> Job:
-        """Enqueue a job of this batch; return it."""
-        [job] = self.enqueue_many([new])
-        return job
-
-    @naming_twin("batch.enqueue_many")
-    def enqueue_many(self, jobs: Iterable[NewJob]) -> list[Job]:
-        """Enqueue jobs of this batch, all or none; return them in their order.
+    def enqueue(self, new: NewJob, *, on_conflict: OnConflict | None = None) -> Job:
+        """Enqueue a job of this batch; return it.
 
         Inside `with hipq.batch(…)`, and in the code of its jobs. Raise `InvalidJobError` elsewhere.
+        `on_conflict` is that of `hipq_django.enqueue`: of a unique job the one is returned that is
+        there, if it is in this batch.
         """
         from hipq_django.api.batches import add  # it stands above the models
 
-        return add(self, jobs)
+        return add(self, new, on_conflict)
 
-    async def aenqueue(self, new: NewJob) -> Job | None:
+    @naming_twin("batch.enqueue_many")
+    def enqueue_many(
+        self, jobs: Iterable[NewJob], *, on_conflict: OnConflict = "raise"
+    ) -> list[Job]:
+        """Enqueue jobs of this batch, all or none, as `hipq_django.enqueue_many` does."""
+        from hipq_django.api.batches import add_many
+
+        return add_many(self, jobs, on_conflict)
+
+    async def aenqueue(self, new: NewJob, *, on_conflict: OnConflict | None = None) -> Job | None:
         """Enqueue in async code. Inside `hipq.abatch` the job is enqueued at its end: None."""
-        jobs = await self.aenqueue_many([new])
-        return jobs[0] if jobs else None
+        if self.collected is None:
+            return await sync_to_async(self.enqueue)(new, on_conflict=on_conflict)
+        self._collect([new], on_conflict)
+        return None
 
-    async def aenqueue_many(self, jobs: Iterable[NewJob]) -> list[Job]:
+    async def aenqueue_many(
+        self, jobs: Iterable[NewJob], *, on_conflict: OnConflict = "raise"
+    ) -> list[Job]:
         """Enqueue many in async code; inside `hipq.abatch` at its end: an empty list."""
-        if self.collected is not None:
-            self.collected.extend(jobs)
-            return []
-        return await sync_to_async(self.enqueue_many)(jobs)
+        if self.collected is None:
+            return await sync_to_async(self.enqueue_many)(jobs, on_conflict=on_conflict)
+        self._collect(jobs, on_conflict)
+        return []
+
+    def _collect(self, jobs: Iterable[NewJob], on_conflict: OnConflict | None) -> None:
+        from hipq_django.api.batches import collect
+
+        for new in jobs:
+            collect(self, new, on_conflict)

@@ -7,6 +7,7 @@ not fired. A worker that declares it again brings it back.
 
 from __future__ import annotations
 
+from copy import copy
 from datetime import datetime
 from typing import Any
 
@@ -21,6 +22,7 @@ from hipq_django.database.locks import locked
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.schedules import Cron, Every, values_of
 from hipq_django.domain.states import NONE
+from hipq_django.exceptions import InvalidScheduleError
 from hipq_django.job_types.declaration import Declaration
 from hipq_django.job_types.registry import get_all_declared
 from hipq_django.models import Schedule, Worker
@@ -106,7 +108,19 @@ def _changes(row: Schedule, wanted: dict[str, Any], values: dict[str, Any]) -> d
     anew = {name for name, value in wanted.items() if row.declared.get(name) != value}
     for together in TOGETHER:
         anew |= together if anew & together else set()
-    return {name: values[name] for name in anew}
+    changed = {name: values[name] for name in anew}
+    return changed if not anew or _can_be(row, changed) else {name: values[name] for name in wanted}
+
+
+def _can_be(row: Schedule, changed: dict[str, Any]) -> bool:
+    """Return whether what an operator has changed can be beside what the code says anew."""
+    trial = copy(row)
+    for name, value in changed.items():
+        setattr(trial, name, value)
+    try:
+        return bool(trial.spec)
+    except InvalidScheduleError:
+        return False
 
 
 def _move_next_times(config: InstanceSettings) -> None:

@@ -160,7 +160,8 @@ def _fire(rows: Sequence[Schedule], now: datetime, using: str) -> None:
 
 
 def _note_problem(row: Schedule, error: Exception, now: datetime, using: str) -> None:
-    problem = in_one_line(error)
+    redactor = row.job_type.redactor.knowing(row.job_data)
+    problem = redactor.mask_text(in_one_line(error))
     events.error("schedule_not_fired", "tried again in a minute", schedule=row.name, error=problem)
     rows = Schedule.objects.using(using).filter(pk=row.pk)
     rows.update(problem=problem, update_time=now)

@@ -24,6 +24,7 @@ from hipq_django.domain.schedules import (
     MOST_AT_ONCE,
     Cron,
     Every,
+    checked_schedule_name,
     spec_of,
     values_of,
 )
@@ -41,8 +42,6 @@ from hipq_django.models import Job, Schedule, ScheduleRun
 from hipq_django.models.catalog import get_job_type
 from hipq_django.schedules.changing import change, next_time_of, pass_over
 from hipq_django.schedules.firing import KIND, Made, live_jobs
-
-MAX_NAME_CHARS = 200
 
 _NOT_OF_SCHEDULES = ("scheduled_run_time", "delay", "after", "on", "batch")
 
@@ -232,13 +231,11 @@ def _check_not_in_code(name: str, instance: str, row: Schedule | None, way_out: 
 
 def checked(name: object, new: object, instance: str) -> dict[str, Any]:
     """Return what is stored of the job; its values are checked as for an enqueue."""
-    if not (isinstance(name, str) and 0 < len(name) <= MAX_NAME_CHARS and name.isprintable()):
-        raise InvalidScheduleError(
-            f"schedule name {name!r:.100}: give text of 1 to {MAX_NAME_CHARS} printable characters."
-        )
+    checked_schedule_name(name)
     if not isinstance(new, NewJob):
         raise InvalidScheduleError(
-            f"schedule {name!r}: {new!r:.100} is not a new job; give task.new(…) or NewJob(…)."
+            f"schedule {name!r}: {new!r:.100} is not a new job; give task.new(…) or NewJob(…), and "
+            "for a task of django.tasks hipq_django.new(task, …)."
         )
     given = {option: getattr(new, option) for option in JOB_OPTIONS}
     for option in _NOT_OF_SCHEDULES:

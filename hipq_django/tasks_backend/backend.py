@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from django.dispatch import Signal
@@ -13,11 +14,11 @@ from hipq_django.database import clock
 from hipq_django.domain.drafts import BoundJob, NewJob
 from hipq_django.domain.serialization import to_json
 from hipq_django.domain.validation import checked_name, id_from
-from hipq_django.exceptions import InvalidJobError
+from hipq_django.exceptions import InvalidJobError, InvalidJobTypeError
 from hipq_django.models import Job
 from hipq_django.signals import finished_of_kind, send
 from hipq_django.tasks_backend.configured import instance_of
-from hipq_django.tasks_backend.finding import KIND, declare, task_at
+from hipq_django.tasks_backend.finding import KIND, check_options, declare, task_at
 from hipq_django.tasks_backend.hipq_task import OF_THE_CODE, HipqTask
 from hipq_django.tasks_backend.names import (
     BaseTaskBackend,
@@ -50,11 +51,17 @@ class HipqBackend(BaseTaskBackend):
         self._valid: HipqTask | None = None
 
     def validate_task(self, task: Any) -> None:
-        """Raise `InvalidTask` where the task cannot be a job, also by the name of its queue."""
+        """Raise `InvalidTask` where the task cannot be a job, by its queue or its options, say."""
+        if not isinstance(task.run_after, datetime | None):
+            raise InvalidTask(
+                f"run_after={task.run_after!r:.100}: give an aware datetime, or to using() a "
+                "timedelta from the enqueue."
+            )
         super().validate_task(task)
         try:
             checked_name("queue", task.queue_name)
-        except InvalidJobError as error:
+            check_options(task)
+        except (InvalidJobError, InvalidJobTypeError) as error:
             raise InvalidTask(str(error)) from error
 
     def enqueue(  # type: ignore[override]  # its own tasks

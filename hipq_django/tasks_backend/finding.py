@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from django.utils.module_loading import import_string
 
 from hipq_django import events
+from hipq_django.conf.rules import DEFAULT
 from hipq_django.exceptions import ArgumentsError, InvalidJobTypeError
 from hipq_django.job_types.declaration import Declaration, checked_values
 from hipq_django.job_types.registry import get_declared, register
@@ -100,6 +101,12 @@ class TaskOfDjango(Declaration):
 _DATA = {"args", "kwargs", "run_after"}
 
 
+def check_options(task: HipqTask) -> None:
+    """Raise `InvalidJobTypeError` for options with which no worker could declare the task."""
+    if options := _type_options(task):
+        checked_values(task.module_path, task.queue_name, DEFAULT, options)
+
+
 def _type_options(task: HipqTask) -> TypeOptions:
     given: dict[str, Any] = {
         "timeout": task.timeout,
@@ -107,6 +114,8 @@ def _type_options(task: HipqTask) -> TypeOptions:
         "time_windows": task.time_windows,
         **{name: getattr(task, name) for name in OF_THE_CODE},
     }
+    if not task.aliases:
+        del given["aliases"]
     if task.unique:
         given["unique_on"] = ["args", "kwargs"]
     options: TypeOptions = {name: value for name, value in given.items() if value is not None}  # type: ignore[assignment]  # by name

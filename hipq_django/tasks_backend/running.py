@@ -13,10 +13,12 @@ from functools import wraps
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
+from django.db import Error
 from django.utils import timezone
 
 from hipq_django.domain.parts import WAIT_FOR
 from hipq_django.domain.retries import WAIT, Failure, GiveUp, Snooze, class_names, decide
+from hipq_django.domain.states import State
 from hipq_django.domain.tracebacks import format_exception
 from hipq_django.domain.validation import checked_result
 from hipq_django.models import Job
@@ -35,6 +37,7 @@ from hipq_django.tasks_backend.names import (
 )
 from hipq_django.tasks_backend.results import result_of
 from hipq_django.transitions.history import failures_before
+from hipq_django.transitions.updates import rows_of
 
 if TYPE_CHECKING:
     from hipq_django.tasks_backend.backend import HipqBackend
@@ -64,14 +67,12 @@ def _run(task: HipqTask, call: Callable[..., Any], job: Job) -> Any:
     except (KeyboardInterrupt, Snooze):
         raise
     except BaseException as error:
-        if _is_last(task, job, error):
+        if _is_last(task, job, error) and _counts(job):
             _tell_of_failure(job, result or _result(task, job), error)
         raise
     if value is WAIT or isinstance(value, WAIT_FOR):
         return value  # the answer ends it
-    _note_told(job)
-    if result is not None:
-        _finish(job, result, TaskResultStatus.SUCCESSFUL, value and value.value)
+    _tell_of_success(job, result, value and value.value)
     return value
 
 
@@ -95,6 +96,19 @@ def _is_last(task: HipqTask, job: Job, error: BaseException) -> bool:
     return isinstance(decide(task.retry, failure), GiveUp)
 
 
+def _counts(job: Job) -> bool:
+    """Return whether the end of this attempt will be the job's, as far as is known now.
+
+    It will not be if the job was cancelled, answered, given up or begun anew meanwhile: whoever did
+    that tells of its end.
+    """
+    try:
+        rows = rows_of(job.using, [job.id]).filter(attempt=job.attempt, has_pending_answer=False)
+        return bool(rows.exclude(state=State.FINAL).exists())
+    except Error:  # as it is known, then: to fail here would cost the job its result
+        return True
+
+
 # What is told
 
 
@@ -107,6 +121,14 @@ def _begun(task: HipqTask, job: Job) -> TaskResult[Any, Any]:
 
 def _result(task: HipqTask, job: Job) -> TaskResult[Any, Any]:
     return result_of(job, task, configured.backend_of(job.queue.instance).alias, type(task))
+
+
+def _tell_of_success(job: Job, result: TaskResult[Any, Any] | None, value: Any) -> None:
+    """Tell whoever hears it; where nobody does, nobody need be told later either."""
+    if result is None or _counts(job):
+        _note_told(job)
+        if result is not None:
+            _finish(job, result, TaskResultStatus.SUCCESSFUL, value)
 
 
 def _tell_of_failure(job: Job, result: TaskResult[Any, Any], error: BaseException) -> None:

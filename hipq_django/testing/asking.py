@@ -13,53 +13,77 @@ from hipq_django import signals
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.domain.states import WAITING, Outcome, State
-from hipq_django.exceptions import UnknownOptionError, nearest_name
-from hipq_django.job_types.registry import get_declared, known_names
+from hipq_django.exceptions import InvalidJobError, UnknownOptionError, nearest_name
+from hipq_django.job_types.registry import get_declared, known_names, names_of
 from hipq_django.models import Job
 from hipq_django.models.job import JobQuerySet
-from hipq_django.testing.running import told
+from hipq_django.testing.running import checked_job, told
+from hipq_django.testing.types import Asked, check_known, name_of, stored_names
 
 MOST_SHOWN, MOST_EXPLAINED = 10, 5
 
 NOT_COMPARED = {"job_data", "job_key", "result", "error"}
 """Fields that are shown anyway, or may be sensitive."""
 
+_CHOICES = {
+    field.name: [str(value) for value, _ in field.flatchoices]
+    for field in Job._meta.concrete_fields
+    if field.choices
+}
+
 ANY = object()
 """Any result."""
 
 
-def enqueued(job_type: str, *, instance: str = DEFAULT, **values: Any) -> list[Job]:
-    """Return the live jobs of a type with these field values, oldest first."""
-    return list(_with(_of_type(job_type, instance).live(), values).order_by("pk"))
+def enqueued(job_type: Asked, *, instance: str = DEFAULT, **values: Any) -> list[Job]:
+    """Return the live jobs of a type with these field values, oldest first.
+
+    The type is given by its name or as the task itself, here and elsewhere. Raise
+    `InvalidJobTypeError` for a name that nothing declares.
+    """
+    return _checked_enqueued("enqueued", job_type, instance, values)
 
 
-def assert_enqueued(job_type: str, *, instance: str = DEFAULT, **values: Any) -> Job:
+def _checked_enqueued(
+    verb: str, job_type: Asked, instance: str, values: dict[str, Any]
+) -> list[Job]:
+    name, place = name_of(verb, job_type, instance)
+    check_known(verb, name, place, stored_names)
+    return _enqueued(name, place, values)
+
+
+def _enqueued(name: str, instance: str, values: dict[str, Any]) -> list[Job]:
+    return list(_with(_of_type(name, instance).live(), values).order_by("pk"))
+
+
+def assert_enqueued(job_type: Asked, *, instance: str = DEFAULT, **values: Any) -> Job:
     """Return the one live job of this type with these field values; fail unless there is one.
 
     `assert_enqueued("charge_card", job_key="order-42", priority=10)`
     """
-    found = enqueued(job_type, instance=instance, **values)
+    name, place = name_of("assert_enqueued", job_type, instance)
+    found = _enqueued(name, place, values)
     if len(found) == 1:
         return found[0]
     count = f"{len(found)} jobs" if found else "no job"
-    near = found or _nearest(job_type, instance, values)
+    near = found or _nearest(name, place, values)
     raise AssertionError(
-        f"{count} enqueued with {_wanted(job_type, values)}; "
-        + (_explained(near, values) if near else _no_job(job_type, instance))
+        f"{count} enqueued with {_wanted(name, values)}; "
+        + (_explained(near, values) if near else _no_job(name, place))
     )
 
 
-def refute_enqueued(job_type: str, *, instance: str = DEFAULT, **values: Any) -> None:
+def refute_enqueued(job_type: Asked, *, instance: str = DEFAULT, **values: Any) -> None:
     """Fail if there is a live job of this type with these field values."""
-    found = enqueued(job_type, instance=instance, **values)
+    found = _checked_enqueued("refute_enqueued", job_type, instance, values)
     if found:
-        raise AssertionError(
-            f"enqueued with {_wanted(job_type, values)}: {_shown(found[:MOST_SHOWN])}"
-        )
+        name = found[0].job_type.name
+        raise AssertionError(f"enqueued with {_wanted(name, values)}: {_shown(found[:MOST_SHOWN])}")
 
 
 def assert_finished(job: Job, outcome: str = "succeeded", *, result: Any = ANY) -> Job:
     """Return the job as it is now; fail unless it is final with this outcome, and this result."""
+    job = checked_job("assert_finished", job)
     job.refresh_from_db()
     known = {str(known) for known in Outcome} - {str(Outcome.NONE)}
     if outcome not in known:
@@ -75,6 +99,7 @@ def assert_finished(job: Job, outcome: str = "succeeded", *, result: Any = ANY) 
 
 def assert_waiting(job: Job) -> Job:
     """Return the job as it is now; fail unless it waits to run: initial or retry."""
+    job = checked_job("assert_waiting", job)
     job.refresh_from_db()
     if job.state not in WAITING:
         raise AssertionError(f"{job} ({job.job_type}) does not wait to run: {told(job)}")
@@ -117,17 +142,27 @@ def _receiver(name: str, sent: list[Sent]) -> Any:
 
 def _of_type(job_type: str, instance: str) -> JobQuerySet:
     jobs = Job.objects.using(get_instance(instance).database).select_related("queue", "job_type")
-    return jobs.filter(job_type__name=job_type, job_type__instance=instance)
+    names = names_of(instance, job_type)  # as for the verbs: jobs of a renamed type too
+    return jobs.filter(job_type__name__in=names, job_type__instance=instance)
 
 
 def _with(jobs: JobQuerySet, values: dict[str, Any]) -> JobQuerySet:
     """Return the jobs with these field values; raise `UnknownOptionError` for an unknown field."""
     fields = {"pk", *(field.name for field in Job._meta.get_fields())}
     fields |= {field.attname for field in Job._meta.concrete_fields}
-    for name in values:
+    for name, value in values.items():
         if name.partition("__")[0] not in fields:
             raise UnknownOptionError("jobs with field values", name, fields)
+        _check_choice(name, value)
     return jobs.filter(**values)
+
+
+def _check_choice(name: str, value: Any) -> None:
+    """Raise `InvalidJobError` for a misspelt state, outcome or phase, which no job ever has."""
+    choices = _CHOICES.get(name)
+    if choices and value not in choices:
+        near = nearest_name(str(value), choices)
+        raise InvalidJobError(f"jobs with field values: {name}={value!r:.100} is none{near}")
 
 
 def _nearest(job_type: str, instance: str, values: dict[str, Any]) -> list[Job]:
@@ -163,8 +198,7 @@ def _no_job(job_type: str, instance: str) -> str:
     """Return that there is none of this type; and, unless it is declared, the nearest that is."""
     if get_declared(instance, job_type) is not None:
         return f"there is no job of type {job_type!r}."
-    used = Job.objects.using(get_instance(instance).database).filter(queue__instance=instance)
-    names = {*known_names(instance), *used.values_list("job_type__name", flat=True)}
+    names = {*known_names(instance), *stored_names(instance)}
     return f"no code declares job type {job_type!r}{nearest_name(job_type, names)}"
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hipq_django.database import clock
 from hipq_django.job_types import registry
 from hipq_django.testing.partners import Partner, forget_partners, partner
+from hipq_django.testing.types import Asked
 
 if TYPE_CHECKING:
     from unittest import TestCase as _Base
@@ -45,6 +46,6 @@ class HipqTestCase(_Base):
         super().setUp()
         self.enterContext(restored())
 
-    def partner(self, job_type: str, response: Any = None, **options: Any) -> Partner:
+    def partner(self, job_type: Asked, response: Any = None, **options: Any) -> Partner:
         """Let a partner answer the jobs of a type; see `hipq_django.testing.partner`."""
         return partner(job_type, response, **options)

@@ -15,9 +15,13 @@ from hipq_django.answers.callback_urls import callback_url
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
+from hipq_django.domain.serialization import NotJsonError, to_json
 from hipq_django.domain.states import NONE, State
+from hipq_django.domain.validation import checked_seconds
 from hipq_django.exceptions import InvalidJobError
+from hipq_django.job_types.registry import names_of
 from hipq_django.models import Job
+from hipq_django.testing.types import Asked, check_known, name_of
 
 LATE = timedelta(seconds=1)
 """How long after the timeout a late answer comes."""
@@ -40,7 +44,7 @@ class Partner:
 
     def fails(self, error: Any) -> Partner:
         """Let it answer with an error."""
-        self.error = error
+        self.error = _checked("error", error)
         return self
 
     def twice(self) -> Partner:
@@ -68,7 +72,7 @@ class Partner:
 
     def part(self, name: str, response: Any = None) -> Partner:
         """Let it answer this part, of several that jobs wait for."""
-        self.parts[name] = self.response if response is None else response
+        self.parts[name] = self.response if response is None else _checked("response", response)
         return self
 
 
@@ -89,18 +93,38 @@ _seen: set[tuple[int, int]] = set()
 
 
 def partner(
-    job_type: str, response: Any = None, *, after: float = 0, instance: str = DEFAULT
+    job_type: Asked, response: Any = None, *, after: float = 0, instance: str = DEFAULT
 ) -> Partner:
     """Let a partner answer the jobs of a type with `response`, `after` so many seconds.
 
     It answers while `run_due_jobs`, `run_for` or `run_until` run, by a POST to the signed callback
     URL of the attempt, so the project's URLs have to include `hipq_django.urls`. What it returns
     has methods for other answers: `.fails("declined")`, `.twice()`, `.early()`, `.late()`,
-    `.never()`, `.part("front")`.
+    `.never()`, `.part("front")`. A later partner of the same type takes the place of this one, for
+    the requests that follow. Raise `InvalidJobTypeError` for a name that no code declares.
     """
-    made = Partner(job_type, response, after, instance)
+    name, place = name_of("partner", job_type, instance)
+    check_known("partner", name, place)
+    made = Partner(
+        name, _checked("response", response), checked_seconds("partner after", after), place
+    )
+    _partners[:] = [known for known in _partners if not _is_same(known, made)]
     _partners.append(made)
     return made
+
+
+def _checked(what: str, value: Any) -> Any:
+    """Return what a partner sends; raise `InvalidJobError` where that is not JSON."""
+    try:
+        return to_json(value)
+    except NotJsonError as error:
+        raise InvalidJobError(f"partner: {what} is not JSON: {error}.") from error
+
+
+def _is_same(known: Partner, made: Partner) -> bool:
+    """Return whether both answer the same jobs."""
+    names = names_of(made.instance, made.job_type)
+    return known.instance == made.instance and known.job_type in names
 
 
 def forget_partners() -> None:
@@ -134,7 +158,8 @@ def _take_note(known: Partner, config: InstanceSettings, now: datetime) -> int:
     if known.is_silent or known.instance != config.name:
         return 0
     jobs = Job.objects.using(config.database).select_related("queue", "job_type")
-    jobs = jobs.filter(job_type__name=known.job_type, job_type__instance=config.name)
+    names = names_of(config.name, known.job_type)
+    jobs = jobs.filter(job_type__name__in=names, job_type__instance=config.name)
     if known.is_early:
         waiting = jobs.filter(state=State.INITIAL, attempt=0)
         return sum(_answer_early(known, job) for job in waiting if _is_new(job, 0))
@@ -157,7 +182,7 @@ def _answer_early(known: Partner, job: Job) -> int:
             f"partner of {known.job_type!r}: {job} has no job_key, and without it no answer can "
             "come before the handler has run; give it one, or leave out early()."
         )
-    key = (known.job_type, job.job_key)
+    key = (job.job_type.name, job.job_key)
     for _ in range(known.times):
         for part, body in _bodies(known):
             verb = fail if "error" in body else complete

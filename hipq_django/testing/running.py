@@ -11,7 +11,7 @@ from math import inf
 from django.db import connections
 
 from hipq_django.api.enqueueing import watched
-from hipq_django.conf.instances import get_instance
+from hipq_django.conf.instances import InstanceSettings, get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.database.twins import naming_twin
@@ -19,8 +19,11 @@ from hipq_django.dependencies.unholding import Sweep, unhold_after
 from hipq_django.domain.ordering import MAX_RANK
 from hipq_django.domain.serialization import error_of
 from hipq_django.domain.states import NONE, Phase
+from hipq_django.domain.validation import id_from
+from hipq_django.exceptions import InvalidJobError, nearest_name
+from hipq_django.job_types.registry import declared_queues
 from hipq_django.maintenance import early_answers, recovery, reranking
-from hipq_django.models import Job, Worker, catalog
+from hipq_django.models import Job, Queue, Worker, catalog
 from hipq_django.monitoring.reasons import explain
 from hipq_django.scheduler import companions
 from hipq_django.scheduler.batch import BatchScheduler
@@ -112,6 +115,7 @@ class Session:
 
     def __enter__(self) -> Session:
         catalog.sync(self.config.name, creates=False)  # a test needs few of the rows
+        _check_queues(self._queues, self.config)
         self._worker = Worker.objects.using(self.config.database).create(
             instance=self.config.name,
             name="run_due_jobs",
@@ -247,6 +251,7 @@ def run_job(job: Job, *, raise_errors: bool = True) -> Job:
     What is decided after a failure belongs to it. Limits, throttlers and pauses hold: raise
     `AssertionError`, which says what holds the job, if it did not run.
     """
+    job = checked_job("run_job", job)
     using = job.using
     rows = Job.objects.using(using).filter(pk=job.pk)
     rows.waiting().update(
@@ -265,6 +270,17 @@ def run_job(job: Job, *, raise_errors: bool = True) -> Job:
     return job
 
 
+def checked_job(verb: str, job: object) -> Job:
+    """Return the job; raise `InvalidJobError` for an id, say, or what Django's tasks return."""
+    if isinstance(job, Job):
+        return job
+    pk = id_from(getattr(job, "id", job))
+    found = "" if pk is None else f", that is hipq_django.get_job({pk})"
+    raise InvalidJobError(
+        f"{verb}: an object of type {type(job).__name__} is no job; give the job{found}."
+    )
+
+
 def told(job: Job) -> str:
     """Return what an operator would be told of a job; the test itself is the worker."""
     reasons = "; ".join(reason.text for reason in explain(job) if reason.code != "no_worker")
@@ -280,6 +296,23 @@ def call_what_waits_for_commit(using: str) -> None:
         callbacks, connection.run_on_commit = connection.run_on_commit, []
         for _, callback, *_ in callbacks:
             callback()
+
+
+def _check_queues(names: Sequence[str], config: InstanceSettings) -> None:
+    """Raise `InvalidJobError` for a queue that nothing declares and that does not exist.
+
+    Not where STRICT is False, as for names of job types.
+    """
+    if not names or config.strict is False:
+        return
+    rows = Queue.objects.using(config.database).filter(instance=config.name)
+    known = {*declared_queues(config.name), *rows.values_list("name", flat=True)}
+    for name in names:
+        if name not in known:
+            raise InvalidJobError(
+                f"there is no queue {name!r:.100}{nearest_name(str(name), known)} "
+                "Correct the name, add it to QUEUES, or set STRICT to False."
+            )
 
 
 def _with_notes(raised: Sequence[BaseException]) -> BaseException:

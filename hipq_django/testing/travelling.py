@@ -15,6 +15,7 @@ from hipq_django.database import clock
 from hipq_django.database.built_once import built_once
 from hipq_django.domain.states import WAITING, State
 from hipq_django.domain.validation import aware_moment
+from hipq_django.exceptions import InvalidJobError
 from hipq_django.models import Job
 from hipq_django.models.job import JobQuerySet
 from hipq_django.testing import partners
@@ -31,7 +32,10 @@ def run_for(*, instance: str = DEFAULT, raise_errors: bool = True, **duration: f
     times, retries, windows, timeouts, schedules and the answers of partners; at the end it is that
     much later.
     """
-    until = clock.now(get_instance(instance).database) + timedelta(**duration)
+    length = timedelta(**duration)
+    if length < timedelta():
+        raise InvalidJobError(f"run_for: {length} lies in the past; travel moves the clock back.")
+    until = clock.now(get_instance(instance).database) + length
     return run_until(until, instance=instance, raise_errors=raise_errors)
 
 
@@ -58,6 +62,8 @@ def travel(to: datetime | None = None, **duration: float) -> Iterator[None]:
     Nothing runs by that. Only hipq's own clock moves, not Django's: to move both, use time-machine
     or freezegun, which hipq follows too.
     """
+    if to is not None and duration:
+        raise InvalidJobError(f"travel: to={to} and {duration} are given; give one of them.")
     before = clock.shift()
     now = clock.now(get_instance(DEFAULT).database)
     there = now + timedelta(**duration) if to is None else aware_moment("travel", to)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import Enum
+from threading import Lock
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -185,6 +189,189 @@ def test_pydantic_stores_no_null_instead_of_a_number_that_json_lacks(
     assert str(raised.value) == (
         f"argument {place} is not JSON: it is {said}, which JSON does not have; use None or text."
     )
+
+
+READ_AGAIN = "An argument must be read again from its JSON as it was given: annotate it with"
+
+
+def taking(kind: Any) -> Any:
+    """Return a function with one argument of this type."""
+
+    def function(v: Any) -> None:
+        """Take a value."""
+
+    function.__annotations__["v"] = kind
+    return function
+
+
+@dataclass(eq=False)
+class Unequal:
+    street: str
+
+
+PARIS = ZoneInfo("Europe/Paris")
+
+
+def models() -> Any:
+    """Return models of pydantic, which not every environment has."""
+    from pydantic import (
+        BaseModel,
+        ConfigDict,
+        Field,
+        PrivateAttr,
+        SecretStr,
+        computed_field,
+    )
+
+    class Aliased(BaseModel):
+        street: str = Field(alias="Street")
+
+    class Computed(BaseModel):
+        model_config = ConfigDict(extra="forbid")
+        street: str
+
+        @computed_field  # type: ignore[prop-decorator]  # as pydantic documents it
+        @property
+        def upper(self) -> str:
+            return self.street.upper()
+
+    class Excluding(BaseModel):
+        street: str
+        note: str = Field("", exclude=True)
+
+    class Wider(Excluding):
+        number: int = 1
+
+    class Secret(BaseModel):
+        token: SecretStr
+
+    class ReadOtherwise(BaseModel):
+        street: str = Field(validation_alias="Street")
+
+    class WrittenOtherwise(BaseModel):
+        street: str = Field("", validation_alias="Street")
+
+    class Private(BaseModel):
+        street: str
+        _seen: int = PrivateAttr(0)
+        _lock: Any = PrivateAttr(default_factory=Lock)
+        _self: Any = PrivateAttr(None)
+
+        def model_post_init(self, _: Any) -> None:
+            self._self = [self]
+
+    return SimpleNamespace(**{n: k for n, k in locals().items() if isinstance(k, type)})
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (lambda m: m.Aliased, lambda m: m.Aliased(Street="Long Lane")),
+        (lambda m: m.Computed, lambda m: m.Computed(street="Long Lane")),
+        (lambda m: m.Excluding, lambda m: m.Excluding(street="Long Lane")),
+        (lambda m: m.Private, lambda m: m.Private(street="Long Lane")),
+        (lambda _: Unequal, lambda _: Unequal("Long Lane")),
+        (lambda _: datetime, lambda _: datetime(2026, 10, 25, 2, 30, tzinfo=PARIS, fold=1)),
+        (lambda _: dict[str, tuple[int, ...]], lambda _: {"a": (1, 2)}),
+        (lambda _: Any, lambda _: {"a": (1, [2])}),
+        (lambda _: list[int], lambda _: ["1", 2]),
+        (lambda _: Iterable[int], lambda _: [1, 2]),
+    ],
+    ids=[
+        *("aliased", "computed", "excluding", "private", "unequal", "repeated hour", "tuples"),
+        *("tuples in any", "converted", "iterable"),
+    ],
+)
+def test_pydantic_reads_its_own_json_again(pydantic: Arguments, kind: Any, value: Any) -> None:
+    known = models()
+    function = taking(kind(known))
+
+    stored = pydantic.dump(function, {"v": value(known)})
+
+    assert pydantic.dump(function, pydantic.load(function, stored)) == stored
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "said"),
+    [
+        (
+            lambda m: m.Excluding,
+            lambda m: m.Excluding(street="a", note="b"),
+            "argument v.note is of type str, and the function would get another value.",
+        ),
+        (
+            lambda m: list[m.Excluding],  # type: ignore[name-defined]  # a value
+            lambda m: [m.Wider(street="a")],
+            "argument v[0] is of type Wider, and the function would get a value of type Excluding.",
+        ),
+        (
+            lambda m: m.Secret,
+            lambda m: m.Secret(token="abc"),
+            "argument v.token is of type SecretStr, and the function would get another value.",
+        ),
+        (
+            lambda m: m.ReadOtherwise,
+            lambda m: m.ReadOtherwise(Street="a"),
+            "argument v.Street: Field required. So pydantic says of its own JSON.",
+        ),
+        (
+            lambda m: m.WrittenOtherwise,
+            lambda m: m.WrittenOtherwise(Street="a"),
+            "argument v.street is of type str, and the function would get another value.",
+        ),
+        (
+            lambda _: Any,
+            lambda _: {"at": [NOON]},
+            "argument v['at'][0] is of type datetime, and the function would get a value of type "
+            "str.",
+        ),
+        (
+            lambda _: Any,
+            lambda m: m.Aliased(Street="a"),
+            "argument v is of type Aliased, and the function would get a value of type dict.",
+        ),
+        (
+            lambda _: Any,
+            lambda _: {1: "a"},
+            "argument v is of type dict, and the function would get another value.",
+        ),
+    ],
+    ids=["excluded", "subclass", "secret", "read", "written", "date in any", "any model", "keys"],
+)
+def test_what_pydantic_would_lose_is_refused(
+    pydantic: Arguments, kind: Any, value: Any, said: str
+) -> None:
+    known = models()
+
+    with pytest.raises(ValueError) as raised:  # noqa: PT011 - the text is compared
+        pydantic.dump(taking(kind(known)), {"v": value(known)})
+
+    assert str(raised.value).startswith(f"{said} {READ_AGAIN}")
+    assert "abc" not in str(raised.value)
+
+
+def test_what_is_private_is_not_lost_in_silence(pydantic: Arguments) -> None:
+    private = models().Private
+    value = private(street="a")
+    value._seen = 3
+
+    with pytest.raises(ValueError, match=r"^argument v\._seen is of type int, and the function"):
+        pydantic.dump(taking(private), {"v": value})
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (Iterator[int], r"Iterator\[int\]; annotate it with a type that pydantic knows"),
+        (Queue, r"hipq_django\.models\.queue\.Queue; take v_id: int, and read the row in the func"),
+    ],
+    ids=["iterator", "model of Django"],
+)
+def test_an_annotation_that_pydantic_does_not_know_is_told(
+    pydantic: Arguments, kind: Any, said: str
+) -> None:
+    with pytest.raises(TypeError, match=rf"^argument v is annotated with .*{said}.* Pydantic says"):
+        pydantic.dump(taking(kind), {"v": 1})
 
 
 def test_arguments_of_any_name_are_kept(pydantic: Arguments) -> None:

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from itertools import islice, pairwise
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -18,6 +19,7 @@ from hipq_django.domain.schedules import (
     Every,
     Missed,
     Plan,
+    _least_interval,
     in_zone,
     jitter_of,
     passed_over,
@@ -280,6 +282,18 @@ def test_start_and_end_are_inclusive() -> None:
         (lambda: Cron("* * * * *", overlap="skp"), "overlap='skp' is unknown, did you mean"),
         (lambda: Cron("* * * * *", catch_up="al"), "catch_up='al' is unknown, did you mean"),
         (lambda: Cron("* * * * *", jitter=-1), "jitter -1: give a number"),
+        (
+            lambda: Every(minutes=1, jitter=61),
+            "every 0:01:00: jitter 61 is longer than the 60 seconds from one due time to the next, "
+            "whose job would be lost where overlap='skip'; give at most 60, or overlap='allow'.",
+        ),
+        (lambda: Every(minutes=1, jitter=61, overlap="replace"), "where overlap='replace'; give"),
+        (lambda: Cron("*/5 * * * *", jitter=301), "jitter 301 is longer than the 300 seconds"),
+        (lambda: Cron("@hourly", jitter=3_601), "Cron('@hourly'): jitter 3601 is longer than the"),
+        (lambda: Cron("0 8,9 1 * *", jitter=3_601, overlap="wait"), "longer than the 3600 seconds"),
+        (lambda: Cron("1,59 23,0 * * *", jitter=121), "longer than the 120 seconds"),
+        (lambda: Cron("5,50 */2 * * * *", jitter=46), "longer than the 45 seconds"),
+        (lambda: Cron("5,50 * * * * *", jitter=16), "longer than the 15 seconds"),
         (lambda: Cron("* * * * *", catch_up_seconds=ANY * NAN), "catch_up_seconds nan: give"),
         (lambda: Cron("* * * * *", start_time=NAIVE), "is naive"),
         (
@@ -299,7 +313,59 @@ def test_what_is_no_schedule_is_refused(make: Callable[[], Any], said: str) -> N
     assert said in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    "spec",
+    [
+        Every(minutes=1, jitter=60),
+        Every(minutes=1, jitter=600, overlap="allow"),
+        Cron("*/5 * * * *", jitter=300),
+        Cron("*/5 * * * *", jitter=3_600, overlap="allow"),
+        Cron("0 8 * * *", jitter=86_400),
+        Cron("0,59 0,23 1 * *", jitter=3_540),
+        Cron("50 * 1 * * *", jitter=60),
+        Cron("0 0 L * *", jitter=86_400),
+    ],
+    ids=lambda spec: f"{spec} {spec.jitter:g} {spec.overlap}",
+)
+def test_a_jitter_up_to_the_next_due_time_is_taken(spec: Any) -> None:
+    assert spec.jitter
+
+
+@given(
+    st.lists(st.integers(0, 59), min_size=1, max_size=4),
+    st.lists(st.integers(0, 23), min_size=1, max_size=4),
+    st.sampled_from(["*", "2", "1,15"]),
+)
+def test_the_least_interval_is_that_of_the_due_times(
+    minutes: list[int], hours: list[int], day: str
+) -> None:
+    text = f"{','.join(map(str, minutes))} {','.join(map(str, hours))} {day} * *"
+    due = list(islice(Cron(text, "UTC").due_times(utc(2025, 1, 1)), 60))
+    found = min((after - before).total_seconds() for before, after in pairwise(due))
+    least = _least_interval(text)
+
+    if least is None:
+        assert found >= 86_400
+    else:
+        assert found == least
+
+
 # Late
+
+
+@pytest.mark.parametrize("catch_up", ["none", "last", "all"])
+@pytest.mark.parametrize("seconds", [0, 5])
+@pytest.mark.parametrize("late", [0.4, 59.0])
+def test_what_is_found_within_a_minute_is_on_time(
+    catch_up: str, seconds: float, late: float
+) -> None:
+    """However short the time is in which due times are caught up: no look is at once."""
+    spec = Cron("0 * * * *", "UTC", catch_up=catch_up, catch_up_seconds=seconds)
+
+    found = plan(spec, NOON, NOON + timedelta(seconds=late))
+    assert (found.fire, found.missed) == ((NOON,), None)
+    found = plan(spec, NOON, NOON + timedelta(seconds=61))
+    assert (found.fire, found.missed) == ((), Missed(NOON, NOON, 1))
 
 
 HOURLY = {"none": Cron("0 * * * *", "UTC", catch_up="none")}

@@ -12,9 +12,10 @@ from django.utils.translation import gettext as _
 
 from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.redaction import Redactor
+from hipq_django.domain.unmasking import unmask
 from hipq_django.exceptions import HipqError
 from hipq_django.flow.admin.forms import SpecForm, fingerprint
-from hipq_django.flow.admin.masking import redactor_of, unmask, whole
+from hipq_django.flow.admin.masking import redactor_of, whole
 from hipq_django.flow.admin.pictures import of_spec
 from hipq_django.flow.admin.port_pages import PortPages
 from hipq_django.flow.exceptions import FlowError, GraphError

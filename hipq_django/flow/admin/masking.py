@@ -11,8 +11,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _
 
 from hipq_django.admin.display import NOTHING, format_number
-from hipq_django.domain.redaction import MASK, Redactor
-from hipq_django.exceptions import InvalidJobError
+from hipq_django.domain.redaction import Redactor
 from hipq_django.flow.declaring import KIND, sensitive_fields
 from hipq_django.models import JobType
 
@@ -80,42 +79,3 @@ def first_line(error: Any) -> str:
     text = text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)
     line = text.strip().partition("\n")[0]
     return line if line not in ("", "none") else NOTHING
-
-
-def unmask(edited: Any, stored: Any, shown: Any) -> Any:
-    """Return an edited value with the stored values where it has the mask in their place.
-
-    `shown` is the stored value as it was shown, masked.
-
-    Raise `InvalidJobError` for a mask in another place: what it stands for is not known.
-    """
-    restored = _restored(edited, stored, shown)
-    if MASK in json.dumps(_changed(restored, stored), ensure_ascii=False):
-        raise InvalidJobError(
-            f"{MASK} stands for a value that is not shown: leave it where it is, or replace it."
-        )
-    return restored
-
-
-def _restored(edited: Any, stored: Any, shown: Any) -> Any:
-    if edited == shown and type(edited) is type(shown):
-        return stored
-    if isinstance(edited, dict) and isinstance(stored, dict) and isinstance(shown, dict):
-        return {
-            key: _restored(value, stored[key], shown[key]) if key in stored else value
-            for key, value in edited.items()
-        }
-    if isinstance(edited, list) and isinstance(shown, list) and len(edited) == len(shown):
-        return [_restored(*parts) for parts in zip(edited, stored, shown, strict=True)]
-    return edited
-
-
-def _changed(value: Any, stored: Any) -> Any:
-    """Return what of a value is not as it was stored: that may have held the mask's characters."""
-    if value == stored:
-        return None
-    if isinstance(value, dict) and isinstance(stored, dict):
-        return {key: _changed(element, stored.get(key)) for key, element in value.items()}
-    if isinstance(value, list) and isinstance(stored, list) and len(value) == len(stored):
-        return [_changed(*pair) for pair in zip(value, stored, strict=True)]
-    return value

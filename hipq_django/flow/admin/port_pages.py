@@ -16,6 +16,7 @@ from django.utils.translation import gettext as _, gettext_lazy, ngettext
 from hipq_django.admin.display import NOTHING, block, format_number, when
 from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.redaction import Redactor
+from hipq_django.domain.unmasking import unmask
 from hipq_django.domain.validation import id_from
 from hipq_django.exceptions import HipqError
 from hipq_django.flow.admin.actions import NodeActions
@@ -27,7 +28,7 @@ from hipq_django.flow.admin.forms import (
     WriteForm,
     fingerprint,
 )
-from hipq_django.flow.admin.masking import masked, preview, redactor_of, unmask, whole, with_preview
+from hipq_django.flow.admin.masking import masked, preview, redactor_of, whole, with_preview
 from hipq_django.flow.admin.message_editing import (
     drop_message,
     edit_message,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import timedelta
 from html import unescape
@@ -81,6 +82,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"type_name": "nobody.declares"}, "nobody.declares is not one of the available choices"),
     ({"name": ""}, "This field is required."),
     ({"jitter": "-1"}, "jitter"),
+    (
+        {"cron": "", "time_zone": "", "every_seconds": "60", "jitter": "90"},
+        "jitter 90 is longer than the 60 seconds from one due time to the next",
+    ),
     ({"overlap": "never"}, "never"),
 ]
 
@@ -129,6 +134,126 @@ def test_a_schedule_is_changed_by_the_form(client: Client, schedule: Schedule) -
     assert (row.name, row.cron, row.job_data) == ("hourly", "15 * * * *", {"shop": "berlin"})
     assert row.next_time is not None
     assert row.next_time.minute == 15
+
+
+CARD = "4111111111111111"
+STORED = {"card": CARD, "order": 42, "to": [{"card": 7}], "note": f"card {CARD}"}
+SHOWN = {"card": "•••", "order": 42, "to": [{"card": "•••"}], "note": "card •••"}
+
+
+@pytest.fixture
+def charging(declare: Declare) -> Schedule:
+    """A schedule whose jobs have sensitive data."""
+    declare("charge", sensitive=["card"])(lambda job: None)
+    return hipq.schedule("charging", hipq.NewJob("charge", STORED), "0 * * * *")
+
+
+def posted(client: Client, schedule: Schedule, **values: str) -> str:
+    """Return what the page says to a change; empty text if it was made."""
+    shown = form_values(client, schedule)
+    response = client.post(page_url(schedule), shown | values)
+    return "" if response.status_code == 302 else unescape(response.content.decode())
+
+
+def test_the_form_shows_no_sensitive_value(client: Client, charging: Schedule) -> None:
+    log_in(client, "view_schedule", "change_schedule")
+
+    assert CARD not in html(client, page_url(charging))
+    assert json.loads(form_values(client, charging)["job_data"]) == SHOWN
+    assert CARD not in posted(client, charging, cron="61 * * * *")
+    assert CARD not in posted(client, charging, _preview="1")
+
+
+@pytest.mark.parametrize(
+    ("edited", "stored"),
+    [
+        (SHOWN, STORED),
+        (SHOWN | {"order": 43}, STORED | {"order": 43}),
+        (SHOWN | {"card": "5"}, STORED | {"card": "5"}),
+        (SHOWN | {"to": [{"card": "•••", "b": 1}]}, STORED | {"to": [{"card": 7, "b": 1}]}),
+        ({"order": 42, "card": "•••"}, {"order": 42, "card": CARD}),
+    ],
+    ids=["nothing", "beside it", "itself", "in a list", "less"],
+)
+def test_what_is_still_masked_stays_as_it_is_stored(
+    client: Client, charging: Schedule, edited: Any, stored: Any
+) -> None:
+    log_in(client, "view_schedule", "change_schedule")
+
+    assert not posted(client, charging, cron="5 * * * *", job_data=json.dumps(edited))
+
+    charging.refresh_from_db()
+    assert (charging.job_data, charging.cron) == (stored, "5 * * * *")
+    [message] = history(charging)
+    assert ("job data" in message) == (edited != SHOWN)
+    assert CARD not in message
+
+
+@pytest.mark.parametrize(
+    "edited",
+    [
+        SHOWN | {"more": "•••"},
+        SHOWN | {"note": "the card •••"},
+        SHOWN | {"to": [{"card": "•••"}, {"card": "•••"}]},
+        {"crad": "•••"},
+    ],
+    ids=["new", "edited text", "longer list", "renamed"],
+)
+def test_a_mask_that_stands_for_nothing_is_refused(
+    client: Client, charging: Schedule, edited: Any
+) -> None:
+    log_in(client, "view_schedule", "change_schedule")
+
+    said = posted(client, charging, job_data=json.dumps(edited))
+
+    assert "••• stands for a value that is not shown: leave it where it is, or replace it." in said
+    charging.refresh_from_db()
+    assert charging.job_data == STORED
+
+
+def test_another_job_type_does_not_reveal_what_was_masked(
+    client: Client, charging: Schedule
+) -> None:
+    log_in(client, "view_schedule", "change_schedule")
+
+    said = posted(client, charging, type_name="echo")
+
+    assert "••• stands for a value that is not shown" in said
+    assert not posted(client, charging, type_name="echo", job_data='{"card": "5"}')
+    charging.refresh_from_db()
+    assert (charging.job_type.name, charging.job_data) == ("echo", {"card": "5"})
+
+
+def test_a_new_schedule_has_nothing_that_a_mask_could_stand_for(
+    client: Client, declare: Declare
+) -> None:
+    declare("charge", sensitive=["card"])(lambda job: None)
+    log_in(client, "view_schedule", "add_schedule")
+    masked = {"job_data": '{"card": "•••"}'}
+
+    response = client.post(ADD, NEW | masked | {"type_name": "charge"})
+
+    assert "••• stands for a value that is not shown" in response.content.decode()
+    assert client.post(ADD, NEW | masked).status_code == 302, "a type without sensitive fields"
+
+
+def test_what_refuses_stored_arguments_quotes_no_sensitive_value(
+    client: Client, declare: Declare, settings: Settings
+) -> None:
+    """Another release may take other arguments."""
+    settings.HIPQ = {"default": {"ARGUMENTS": "hipq_django.arguments.PydanticArguments"}}
+
+    @declare.task("charge", sensitive=["card"])
+    def charge(card: int, note: str = "") -> None: ...
+
+    row = hipq.schedule("charging", charge.new(1), "0 * * * *")
+    Schedule.objects.update(job_data={"card": "DE02120300"})
+    log_in(client, "view_schedule", "change_schedule")
+
+    said = posted(client, row, job_data='{"card": "•••", "note": "a"}')
+
+    assert "charge: argument card: Input should be a valid integer" in said
+    assert "DE02120300" not in said
 
 
 def test_a_change_that_cannot_be_is_said(client: Client, schedule: Schedule) -> None:

@@ -13,6 +13,7 @@ import pytest
 from django.core.management import call_command
 from django.db import DataError
 from django.test import Client
+from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.domain.throttling import candidate_of, running_job_of
@@ -449,3 +450,31 @@ def test_the_row_follows_the_code(declare: Declare) -> None:
 def test_a_type_whose_fields_are_no_list_of_names_is_refused(names: Any) -> None:
     with pytest.raises(InvalidJobTypeError, match="job type 'never': sensitive="):
         hipq.job_type("never", sensitive=names)(waits)
+
+
+def test_what_refuses_arguments_quotes_no_sensitive_one(
+    declare: Declare, settings: Settings
+) -> None:
+    settings.HIPQ = {"default": {"ARGUMENTS": "hipq_django.arguments.PydanticArguments"}}
+
+    @declare.task("pay", sensitive=["iban", "card"])
+    def pay(iban: int, card: dict[str, int] | None = None) -> None: ...
+
+    given: Any = IBAN
+    said = "pay: argument iban: Input should be a valid integer, unable to parse string"
+    with pytest.raises(hipq.ArgumentsError, match=said) as raised:
+        pay.enqueue(given)
+    assert IBAN not in str(raised.value)
+    with pytest.raises(hipq.ArgumentsError, match=r"argument card\.number: Input") as raised:
+        pay.enqueue(7, {"number": given})
+    assert IBAN not in str(raised.value)
+
+
+def test_what_refuses_data_without_what_is_compared_quotes_no_sensitive_field(
+    declare: Declare,
+) -> None:
+    declare("charge", sensitive=["card"], unique="live", unique_on=["order"])(lambda job: None)
+
+    with pytest.raises(hipq.InvalidJobError, match="unique_on names order") as raised:
+        hipq.enqueue("charge", {"card": CARD})
+    assert CARD not in str(raised.value)

@@ -442,6 +442,103 @@ def test_nobody_else_may_add(step: Any, declare: Declare) -> None:
         batch.enqueue(step.new("b"))
 
 
+def test_what_can_be_gone_through_once_only_is_not_followed(step: Any) -> None:
+    """The second job that is made with it would follow nothing, and start at once."""
+    before = step.using(delay=60).enqueue("a")
+    options = step.using(after=(job for job in [before]))
+
+    with pytest.raises(hipq.InvalidJobError, match="give a list of jobs or of their ids"):
+        hipq.enqueue_many([options.new("b"), options.new("c")])
+    followed = step.using(after=Job.objects.filter(pk=before.pk))
+    assert all(job.hold_time for job in hipq.enqueue_many([followed.new("b"), followed.new("c")]))
+
+
+@pytest.mark.parametrize("word", ["then", "always"])
+def test_what_cannot_follow_a_batch_is_refused_before_its_jobs_are_made(
+    step: Any, word: Any
+) -> None:
+    reached: list[str] = []
+    wrong: list[Any] = ["step", step.using(after=[step.enqueue("a")]).new("b")]
+
+    async def in_async_code(new: Any) -> None:
+        async with hipq.abatch(**{word: new}):
+            reached.append("async")
+
+    for new in wrong:
+        with pytest.raises(hipq.InvalidJobError), hipq.batch(**{word: new}):
+            reached.append("block")
+        with pytest.raises(hipq.InvalidJobError):
+            async_to_sync(in_async_code)(new)
+    assert not reached
+
+
+def test_a_list_is_no_chain(step: Any) -> None:
+    with pytest.raises(hipq.InvalidJobError, match=r"a list is given; write chain\(\*jobs\)"):
+        hipq.chain([step.new("a")])  # type: ignore[arg-type]  # what is refused
+
+
+def test_the_block_of_a_batch_adds_to_it_by_its_id(step: Any) -> None:
+    with hipq.batch() as outer, hipq.batch(then=step.new("then")) as batch:
+        step.using(batch=batch.pk).enqueue("a")
+        hipq.enqueue_many([step.using(batch=Batch.objects.get(pk=batch.pk)).new("b")])
+        step.using(batch=outer.pk).enqueue("c")
+
+    assert [each.jobs.count() for each in (outer, batch)] == [1, 2]
+    with pytest.raises(hipq.InvalidJobError, match="takes members from its own jobs only"):
+        step.using(batch=batch.pk).enqueue("d")
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda step, batch: step.using(batch=batch).aenqueue("a"),
+        lambda step, batch: hipq.aenqueue_many([step.using(batch=batch).new("a")]),
+        lambda step, batch: hipq.achain(step.using(batch=batch).new("a")),
+    ],
+    ids=["enqueue", "enqueue_many", "chain"],
+)
+def test_an_async_batch_says_how_jobs_are_added_to_it(step: Any, call: Any) -> None:
+    async def load() -> None:
+        async with hipq.abatch() as batch:
+            await call(step, batch)
+
+    with pytest.raises(hipq.InvalidJobError, match=r"add this one with `await batch\.aenqueue\("):
+        async_to_sync(load)()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_async_batch_whose_block_has_raised_takes_nothing_in_silence(step: Any) -> None:
+    async def load() -> None:
+        with pytest.raises(ZeroDivisionError):
+            async with hipq.abatch() as batch:
+                raise ZeroDivisionError
+        await batch.aenqueue(step.new("a"))
+
+    async def cancel() -> None:
+        async with hipq.abatch() as batch:
+            await hipq.acancel_batch(batch)
+
+    for call in (load, cancel):
+        with pytest.raises(hipq.InvalidJobError, match="the batch is not created: that is done at"):
+            async_to_sync(call)()
+    assert not Job.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_an_async_batch_cannot_take_is_refused_where_it_is_added() -> None:
+    reached: list[str] = []
+
+    async def load() -> None:
+        async with hipq.abatch() as batch:
+            await batch.aenqueue("step")  # type: ignore[arg-type]  # what is refused
+            reached.append("the next line")
+
+    with pytest.raises(hipq.InvalidJobError, match=r"^batch\.aenqueue: an object of type str is"):
+        async_to_sync(load)()
+    assert not reached
+
+
 @pytest.mark.parametrize("over", [hipq.cancel, time_out])
 def test_a_handler_whose_attempt_is_over_adds_nothing(
     step: Any, declare: Declare, over: Callable[[Job], object]

@@ -104,8 +104,13 @@ def test_a_key_that_is_taken_creates_nothing() -> None:
 def test_a_key_that_is_given_twice_creates_nothing() -> None:
     twice = [*new_jobs(3), hipq.NewJob("echo", job_key="key-1")]
 
-    with pytest.raises(hipq.DuplicateJobKeyError, match="key 'key-1' is given twice"):
+    with pytest.raises(hipq.DuplicateJobKeyError) as raised:
         hipq.enqueue_many(twice)
+
+    assert str(raised.value) == (
+        "enqueue_many: two of the jobs of type 'echo' have key 'key-1'; nothing was created. Give "
+        "each its own, or on_conflict='return'."
+    )
 
     assert Job.objects.count() == 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -306,16 +307,20 @@ def test_the_same_enqueue_again_returns_the_job_that_follows(declare: Declare, s
     assert Link.objects.count() == 1
 
 
+def enqueue_one(using: Any) -> Job:
+    job: Job = using.enqueue("berlin")
+    return job
+
+
+def enqueue_among_many(using: Any) -> list[Job]:
+    return hipq.enqueue_many([hipq.NewJob("ask"), using.new("berlin")], on_conflict="return")
+
+
 @pytest.mark.parametrize("scope", SCOPES)
 @pytest.mark.parametrize("existing", [{}, {"after": "one"}, {"after": "both", "on": "final"}])
 @pytest.mark.parametrize(
     "enqueue",
-    [
-        lambda using: using.enqueue("berlin"),
-        lambda using: hipq.enqueue_many(
-            [hipq.NewJob("ask"), using.new("berlin")], on_conflict="return"
-        ),
-    ],
+    [enqueue_one, enqueue_among_many],
     ids=["one", "many"],
 )
 def test_a_job_that_does_not_follow_them_is_not_returned(
@@ -334,10 +339,12 @@ def test_a_job_that_does_not_follow_them_is_not_returned(
         enqueue(wanted)
 
     missing = other if existing == {"after": "one"} else one
+    may_replace = enqueue is enqueue_one and scope != "kept"
+    ways_out = "use another key, or on_conflict='replace'" if may_replace else "or use another key"
     assert str(raised.value) == (
         f"job type 'index': job {first.pk} has the key, or the arguments, of the new job, but does "
         f"not follow job {missing.pk} with on='succeeded', so it cannot be returned instead; leave "
-        "out after=, use another key, or on_conflict='replace'."
+        f"out after=, {ways_out}."
     )
     assert raised.value.job == first
     assert (Job.objects.count(), Link.objects.count()) == (3, links)
@@ -366,6 +373,147 @@ def test_a_member_of_the_batch_is_returned_and_another_job_is_not(declare: Decla
 
     assert [twice, *many] == [member, member]
     assert [*batch.jobs.all()] == [member]
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_a_batch_returns_the_member_that_is_there(declare: Declare, scope: Any) -> None:
+    task = declare.task("index", unique=scope)(index)
+    outside = task.enqueue("berlin")
+
+    with hipq.batch(then=hipq.NewJob("echo")) as batch:
+        member = batch.enqueue(task.new("paris"))
+        again = batch.enqueue(task.new("paris"))
+        many = batch.enqueue_many([task.new("paris")] * 2, on_conflict="return")
+        with pytest.raises(hipq.DuplicateJobKeyError) as raised:
+            batch.enqueue(task.new("berlin"))
+        assert raised.value.job == outside
+        others = "" if scope == "kept" else ", or on_conflict='replace'"
+        assert str(raised.value).endswith(
+            f"is no job of batch {batch.pk}, so it cannot be returned instead; enqueue it outside "
+            f"of the batch, {'or ' if scope == 'kept' else ''}use another key{others}."
+        )
+
+    assert (again, again.conflict) == (member, True)
+    assert many == [member, member]
+    assert [*batch.jobs.all()] == [member]
+
+
+def test_a_batch_may_replace_the_job_that_is_there(declare: Declare) -> None:
+    task = declare.task("index", unique="live")(index)
+    outside = task.enqueue("berlin")
+
+    with hipq.batch() as batch:
+        member = batch.enqueue(task.new("berlin"), on_conflict="replace")
+        with pytest.raises(hipq.InvalidJobError, match=r"^batch\.enqueue 'index': on_con"):
+            batch.enqueue(task.new("berlin"), on_conflict="retun")  # type: ignore[arg-type]  # what is refused
+        with pytest.raises(hipq.InvalidJobError, match=r"^batch\.enqueue_many: on_conflict='repla"):
+            batch.enqueue_many([task.new("berlin")], on_conflict="replace")
+
+    outside.refresh_from_db()
+    assert (outside.outcome, [*batch.jobs.all()]) == ("cancelled", [member])
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_batch_in_async_code_returns_the_member_that_is_there(declare: Declare) -> None:
+    task = declare.task("index", unique="live")(index)
+    outside = task.enqueue("rome")
+
+    async def load() -> Any:
+        async with hipq.abatch() as batch:
+            await batch.aenqueue(task.new("paris"))
+            await batch.aenqueue(task.new("paris"))
+            await batch.aenqueue_many([task.new("berlin"), hipq.NewJob("echo")])
+            await batch.aenqueue(task.new("rome"), on_conflict="replace")
+        return batch
+
+    batch = async_to_sync(load)()
+
+    data = batch.jobs.order_by("pk").values_list("job_data", flat=True)
+    assert list(data) == [{"shop": "paris"}, {"shop": "berlin"}, {}, {"shop": "rome"}]
+    outside.refresh_from_db()
+    assert outside.outcome == "cancelled"
+
+
+TWICE = {"live": "a live job", "waiting": "a job that waits", "kept": "a job"}
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_what_refuses_a_second_one_says_what_is_the_same_and_what_can_be_done(
+    declare: Declare, scope: Any
+) -> None:
+    """Not the digest, which nobody has ever seen."""
+    task = declare.task("index", unique=scope)(index)
+    holder = task.enqueue("berlin")
+    keyed = task.using(unique_key="2026-11-22").enqueue("rome")
+    is_kept = scope == "kept"
+    taken = f"job type 'index' has {TWICE[scope]} with"
+    same = f"{taken} the same arguments: job {holder.pk} is initial. Give other arguments, or"
+    replace = "" if is_kept else ", or 'replace' while that job is not running"
+    wait = f"let job {holder.pk} end first, or cancel it"
+    if is_kept:
+        wait = f"leave this one out: job {holder.pk} has its place until it is pruned"
+
+    assert said(lambda: task.using(on_conflict="raise").enqueue("berlin")) == (
+        f"enqueue: {same} on_conflict='return'{replace}."
+    )
+    assert said(lambda: hipq.enqueue_many([task.new("berlin")])) == (
+        f"enqueue_many: {same} on_conflict='return'."
+    )
+    assert said(lambda: hipq.chain(task.new("berlin"))) == f"chain: {same} {wait}."
+    assert said(lambda: batch_then(task.new("berlin"))) == f"batch: {same} {wait}."
+    many = said(lambda: batch_of([task.new("berlin")]))
+    assert many == f"batch.enqueue_many: {same} on_conflict='return'."
+    given = said(lambda: hipq.enqueue_many([task.using(unique_key="2026-11-22").new("rome")]))
+    word = "key" if scope == "live" else "unique_key"
+    assert given == (
+        f"enqueue_many: {taken} {word} '2026-11-22': job {keyed.pk} is initial. Use another key, "
+        "or on_conflict='return'."
+    )
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_two_alike_in_one_call_are_named_by_what_was_called(declare: Declare, scope: Any) -> None:
+    task = declare.task("index", unique=scope)(index)
+    two = [task.new("berlin"), task.new("berlin")]
+    same = "two of the jobs of type 'index' have the same arguments; nothing was created. Give each"
+
+    assert said(lambda: hipq.enqueue_many(two)) == (
+        f"enqueue_many: {same} its own, or on_conflict='return'."
+    )
+    assert said(lambda: hipq.chain(*two)) == f"chain: {same} its own."
+    assert said(lambda: batch_of(two)) == (
+        f"batch.enqueue_many: {same} its own, or on_conflict='return'."
+    )
+    assert not Job.objects.exists()
+
+
+def test_gathered_jobs_that_are_alike_are_named(declare: Declare) -> None:
+    task = declare.task("index", unique="live")(index)
+    two = [task.new("berlin"), task.new("berlin")]
+    declare("gather", retry=hipq.Never())(lambda job: job.gather(two))
+    job = hipq.enqueue("gather")
+    run_due_jobs()
+
+    job.refresh_from_db()
+    same = "gather: two of the jobs of type 'index' have the same arguments; nothing was created."
+    assert same in job.error
+    assert "on_conflict" not in job.error
+
+
+def said(call: Any) -> str:
+    with pytest.raises(hipq.DuplicateJobKeyError) as raised:
+        call()
+    return str(raised.value)
+
+
+def batch_then(new: hipq.NewJob) -> None:
+    with hipq.batch(then=new):
+        pass
+
+
+def batch_of(new: Sequence[hipq.NewJob]) -> None:
+    with hipq.batch() as batch:
+        batch.enqueue_many(new)
 
 
 def test_of_many_alike_in_one_call_each_has_what_was_asked_for(declare: Declare) -> None:

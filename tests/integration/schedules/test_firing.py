@@ -437,6 +437,18 @@ def test_a_row_that_cannot_be_read_is_named_and_tried_again(
     assert ScheduleRun.objects.count() == 2
 
 
+@pytest.mark.parametrize("catch_up", ["last", "all"])
+def test_a_schedule_that_catches_nothing_up_is_fired(
+    catch_up: str, hourly: Any, now: time_machine.Traveller
+) -> None:
+    hourly(catch_up=catch_up, catch_up_seconds=0)
+    now.move_to(at(1) + timedelta(seconds=1))
+
+    fire()
+
+    assert Job.objects.get().due_time == at(1)
+
+
 # Declared in code
 
 
@@ -488,6 +500,23 @@ def test_new_times_in_the_code_replace_an_interval_of_an_operator(
     found = row("clean")
     assert (found.cron, found.time_zone, found.every_seconds) == ("0 4 * * *", "Europe/Paris", None)
     assert found.jitter == 7
+
+
+def test_a_new_jitter_in_the_code_replaces_an_interval_that_is_shorter(
+    declare: Declare, now: time_machine.Traveller
+) -> None:
+    """Else nobody could read the row."""
+    declare.task("clean", schedule=hipq.Cron("0 2 * * *", jitter=5))(lambda: None)
+    declared.sync("default")
+    Schedule.objects.update(cron="", every_seconds=60)
+    declare.forget_all()
+
+    declare.task("clean", schedule=hipq.Cron("0 2 * * *", jitter=600))(lambda: None)
+    declared.sync("default")
+
+    found = row("clean")
+    assert (found.cron, found.every_seconds, found.jitter) == ("0 2 * * *", None, 600)
+    assert found.spec.jitter == 600
 
 
 def test_a_new_start_in_the_code_replaces_the_end_of_an_operator(
@@ -718,6 +747,28 @@ def test_what_the_code_does_not_take_any_more_is_named(
 
     assert "'shops'" in row("report").problem
     assert not Job.objects.exists()
+
+
+def test_what_keeps_a_schedule_from_being_fired_quotes_no_sensitive_value(
+    declare: Declare,
+    now: time_machine.Traveller,
+    settings: Settings,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    settings.HIPQ = {"default": {"ARGUMENTS": "hipq_django.arguments.PydanticArguments"}}
+
+    @declare.task("report", sensitive=["iban"])
+    def report(iban: int) -> None: ...
+
+    hipq.schedule("report", report.new(1), hipq.Cron("0 * * * *", "UTC"))
+    Schedule.objects.update(job_data={"iban": "DE02120300"})
+    now.move_to(at(1))
+
+    fire()
+
+    assert "argument iban: Input should be a valid integer" in row("report").problem
+    assert "DE02120300" not in row("report").problem
+    assert "DE02120300" not in caplog.text
 
 
 def test_one_that_is_due_costs_few_queries(hourly: Any, now: time_machine.Traveller) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import time_machine
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 from django.dispatch import Signal
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -20,10 +20,12 @@ from pytest_django import Settings
 import hipq_django as hipq
 from hipq_django import signals
 from hipq_django.checks import check_tasks
+from hipq_django.conf.instances import get_instance
 from hipq_django.domain import validation
 from hipq_django.domain.serialization import sized_json
 from hipq_django.exceptions import ArgumentsError, JobCancelled
 from hipq_django.job_types import registry
+from hipq_django.maintenance import recovery
 from hipq_django.models import Attempt, Job, JobType, Worker, catalog
 from hipq_django.tasks_backend import configured, names, running, task
 from hipq_django.tasks_backend.backend import HipqBackend
@@ -277,6 +279,75 @@ def test_a_cancelled_task_has_failed(finished: list[Any]) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("end", ["return", "raise"])
+def test_the_end_of_an_attempt_that_does_not_count_is_not_told(
+    end: str, finished: list[Any]
+) -> None:
+    """Its job was cancelled meanwhile, and that was told."""
+    named = tasks.tell if end == "return" else tasks.fail
+    result = named.enqueue("text")
+    worker = HandWorker()
+    worker.run_pass()
+    hipq.cancel(job_of(result), "not needed")
+    worker.execute()
+    worker.save()
+    result.refresh()
+
+    assert [r.status for r in finished] == ["FAILED"] == [result.status]
+    assert running._told == {}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_attempt_after_one_that_did_not_count_is_told(finished: list[Any]) -> None:
+    result = tasks.tell.enqueue("text")
+    lost, other = HandWorker(), HandWorker()
+    lost.run_pass()
+    lost.die()
+    recovery.recover_lost(get_instance())
+    other.work()  # decides that it is tried again
+    Job.objects.update(scheduled_run_time=timezone.now())
+    other.run_pass()
+    lost.execute()
+    assert finished == []
+    other.execute()
+    other.save()
+    assert job_of(result).attempt == 2
+
+    assert [r.status for r in finished] == ["SUCCESSFUL"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_answer_that_came_before_the_end_of_the_function_is_told(finished: list[Any]) -> None:
+    """It takes precedence over what the function returns."""
+    result = tasks.tell.enqueue("text")
+    worker = HandWorker()
+    worker.run_pass()
+    hipq.complete(job_of(result), "answer")
+    worker.execute()
+    worker.save()
+    worker.work()
+    result.refresh()
+
+    assert [(r.status, r.return_value) for r in finished] == [("SUCCESSFUL", "answer")]
+    assert result.return_value == "answer"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_task_whose_job_cannot_be_looked_up_has_ended_all_the_same(
+    finished: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: Any) -> Any:
+        raise OperationalError("the database is away")
+
+    monkeypatch.setattr(running, "rows_of", away)
+    result = tasks.tell.enqueue("text")
+    HandWorker().work()
+    result.refresh()
+
+    assert [r.status for r in finished] == ["SUCCESSFUL"] == [result.status]
+
+
+@pytest.mark.django_db(transaction=True)
 def test_a_task_may_wait_for_an_answer(finished: list[Any]) -> None:
     result = tasks.ask.enqueue()
     run_due_jobs()
@@ -336,8 +407,42 @@ def test_a_pickled_task_that_is_gone_is_named(monkeypatch: pytest.MonkeyPatch) -
 def test_unknown_options_are_refused() -> None:
     with pytest.raises(TypeError, match="no option 'tiemout'"):
         tasks.tell.using(tiemout=5)
-    with pytest.raises(hipq.InvalidJobError, match="timeout -1"):
-        tasks.tell.using(timeout=-1).enqueue(1)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"timeout": -1}, "timeout -1: give seconds above 0"),
+        ({"throttle_factor": -1}, "throttle_factor -1: give"),
+        ({"time_windows": "x"}, "time windows 'x': give a list"),
+        ({"retry": 3}, "retry=3 is not a policy; give Exponential"),
+        ({"unique": "lives"}, "unique='lives' is unknown, did you mean 'live'"),
+        ({"aliases": "old"}, r"aliases='old': give a list of names, \['old'\]"),
+    ],
+    ids=str,
+)
+def test_options_that_no_worker_could_use_are_refused_where_they_are_written(
+    options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InvalidTask, match=said):
+        task(**options)(tasks.tell.func)
+    with pytest.raises(InvalidTask, match=said):
+        tasks.tell.using(**options)
+
+
+def test_a_time_that_is_none_is_refused() -> None:
+    with pytest.raises(InvalidTask, match="run_after=5: give an aware datetime"):
+        tasks.tell.using(run_after=5)
+
+
+def test_a_text_for_the_queues_is_refused(settings: Settings) -> None:
+    """Django takes each letter for a queue."""
+    backend = "hipq_django.tasks_backend.HipqBackend"
+    settings.TASKS = {"default": {"BACKEND": backend, "QUEUES": "mail"}}
+
+    [found] = check_tasks()
+    assert found.id == "hipq.E031"
+    assert found.msg == "TASKS['default']['QUEUES']: 'mail' is text, not a list."
 
 
 def test_a_queue_that_hipq_cannot_have_is_refused(settings: Settings) -> None:

@@ -125,6 +125,144 @@ def test_a_misspelt_field_is_named_with_the_nearest_one(ask: Any) -> None:
     assert testing.enqueued("echo", job_data__name=1, queue__name="default", pk__gt=0)
 
 
+@pytest.mark.parametrize("ask", [testing.refute_enqueued, testing.enqueued, testing.partner])
+def test_a_misspelt_type_is_an_error_where_silence_would_pass_the_test(
+    ask: Any, declare: Declare
+) -> None:
+    declare("charge_card", aliases=["charge"])(lambda job: None)
+
+    said = "no code of this process declares job type 'charge_crd', did you mean 'charge_card'"
+    with pytest.raises(hipq.InvalidJobTypeError, match=f"^{ask.__name__}: {said}"):
+        ask("charge_crd")
+    ask("charge_card")
+    ask("charge")
+
+
+def test_names_that_are_for_the_code_of_others_are_not_held_against_this_code(
+    settings: Settings,
+) -> None:
+    hipq.enqueue("made_up")
+    assert len(testing.enqueued("made_up")) == 1
+    settings.HIPQ = {"default": {"STRICT": False}}
+
+    testing.refute_enqueued("of_others")
+    testing.partner("of_others")
+
+
+@pytest.mark.parametrize("job_type", [5, None, len], ids=str)
+def test_what_is_no_job_type_is_refused(job_type: Any) -> None:
+    for ask in (testing.assert_enqueued, testing.refute_enqueued, testing.partner):
+        with pytest.raises(hipq.InvalidJobTypeError, match="is no job type; give its name"):
+            ask(job_type)
+
+
+def test_a_task_is_asked_for_by_itself(declare: Declare) -> None:
+    send = declare.task("send")(lambda number: None)
+    charge = declare("charge")(lambda job: hipq.WAIT)
+    tasks: Any = importlib.import_module("tests.testapp.tasks")
+
+    testing.refute_enqueued(send)
+    testing.refute_enqueued(tasks.tell)
+    testing.refute_enqueued("tests.testapp.tasks.tell")
+    with pytest.raises(AssertionError, match="no job enqueued with 'send'"):
+        testing.assert_enqueued(send)
+    job = send.enqueue(1)
+    assert testing.assert_enqueued(send, priority=100) == job
+    assert testing.enqueued(send) == [job]
+    with pytest.raises(AssertionError, match="enqueued with 'send'"):
+        testing.refute_enqueued(send)
+    testing.assert_enqueued(tasks.ask, pk=int(tasks.ask.enqueue().id))
+    testing.partner(charge, "paid")
+    testing.partner(tasks.ask, "asked")
+    charge.enqueue()
+    testing.drain()
+    results = Job.objects.order_by("pk").values_list("result", flat=True)
+    assert {"asked", "paid"} <= set(results)
+
+
+def test_a_task_of_another_instance_is_looked_for_there(
+    declare: Declare, settings: Settings
+) -> None:
+    settings.HIPQ = {"default": {}, "other": {}}
+    send = hipq.task(name="send", instance="other")(lambda: None)
+    try:
+        job = send.enqueue()
+
+        assert testing.assert_enqueued(send) == job
+        assert testing.assert_enqueued(send, instance="other") == job
+        settings.HIPQ = {"default": {}, "other": {}, "third": {}}
+        with pytest.raises(hipq.InvalidJobTypeError, match="is of instance 'other', not 'third'"):
+            testing.assert_enqueued(send, instance="third")
+    finally:
+        forget(send)
+
+
+def test_jobs_of_a_former_name_are_found(declare: Declare) -> None:
+    old = hipq.enqueue("send_mail", job_key="a")
+    declare("send", aliases=["send_mail"])(lambda job: hipq.WAIT)
+
+    assert testing.assert_enqueued("send") == old
+    testing.partner("send", "sent")
+    testing.drain()
+    testing.assert_finished(old, result="sent")
+
+
+def test_a_misspelt_state_is_named_with_the_nearest_one() -> None:
+    with pytest.raises(hipq.InvalidJobError, match="state='intial' is none, did you mean 'initial"):
+        testing.refute_enqueued("echo", state="intial")
+    testing.refute_enqueued("echo", state="initial")
+
+
+@pytest.mark.parametrize("ask", [testing.run_job, testing.assert_finished, testing.assert_waiting])
+def test_what_is_no_job_is_told_how_to_become_one(ask: Any) -> None:
+    tasks: Any = importlib.import_module("tests.testapp.tasks")
+    result = tasks.tell.enqueue(1)
+
+    way_out = rf"no job; give the job, that is hipq_django\.get_job\({result.id}\)\.$"
+    with pytest.raises(
+        hipq.InvalidJobError, match=f"{ask.__name__}: an .* TaskResult is {way_out}"
+    ):
+        ask(result)
+    with pytest.raises(hipq.InvalidJobError, match=f"object of type int is {way_out}"):
+        ask(int(result.id))
+    with pytest.raises(hipq.InvalidJobError, match=r"type NoneType is no job; give the job\.$"):
+        ask(None)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"after": -5}, r"partner after\(-5\): seconds must be a number from 0"),
+        ({"after": timedelta(minutes=1)}, "seconds must be a number from 0"),
+        ({"response": [{1}]}, r"partner: response is not JSON: \[0\] is of type set"),
+    ],
+    ids=str,
+)
+def test_what_a_partner_cannot_answer_is_refused_at_once(
+    sell: str, values: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(hipq.InvalidJobError, match=said):
+        testing.partner("sell", **values)
+    with pytest.raises(hipq.InvalidJobError, match="partner: error is not JSON"):
+        testing.partner("sell").fails(object())
+
+
+def test_a_misspelt_queue_is_named_with_the_nearest_one(declare: Declare) -> None:
+    declare("send", queue="mail")(lambda job: None)
+    for run in (testing.run_due_jobs, lambda queue: testing.immediate(queue).__enter__()):
+        with pytest.raises(hipq.InvalidJobError, match="no queue 'mial', did you mean 'mail'"):
+            run("mial")
+    assert testing.run_due_jobs("mail") == 0
+
+
+def test_a_journey_has_one_end() -> None:
+    moment = datetime(2031, 1, 1, tzinfo=UTC)
+    with pytest.raises(hipq.InvalidJobError, match="give one of them"):
+        testing.travel(to=moment, days=3).__enter__()
+    with pytest.raises(hipq.InvalidJobError, match="run_for: -1 day, 0:00:00 lies in the past"):
+        testing.run_for(days=-1)
+
+
 def test_a_finished_job(declare: Declare) -> None:
     declare("good")(lambda job: [1, 2])
     job = hipq.enqueue("good")
@@ -359,6 +497,20 @@ def test_a_partner_answers_by_the_signed_callback(sell: str) -> None:
     testing.run_for(seconds=2)
 
     testing.assert_finished(job, result={"ok": True})
+
+
+@pytest.mark.parametrize("first", [{"response": 1}, {"response": 1, "after": 60}])
+def test_the_newest_partner_of_a_type_answers(sell: str, first: Any) -> None:
+    testing.partner("sell", **first)
+    testing.partner("sell", 2)
+    job = hipq.enqueue("sell")
+    testing.drain()
+    testing.assert_finished(job, result=2)
+
+    testing.partner("sell").never()
+    job = hipq.enqueue("sell")
+    testing.drain()
+    assert fresh_of(job).is_awaiting_answer
 
 
 def test_a_partner_without_delay_answers_at_once(sell: str) -> None:

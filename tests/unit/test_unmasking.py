@@ -1,0 +1,54 @@
+"""Stored values come back where an edited value still has their masks, and nowhere else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hipq_django.domain.redaction import Redactor
+from hipq_django.domain.unmasking import unmask
+from hipq_django.exceptions import InvalidJobError
+
+TO = [{"card": 1, "name": "a"}, {"card": 2, "name": "b"}, {"card": 3, "name": "b"}]
+STORED = {"card": "4711", "to": TO}
+A, B = {"card": "•••", "name": "a"}, {"card": "•••", "name": "b"}
+SHOWN = {"card": "•••", "to": [A, B, B]}
+
+
+def unmasked(edited: Any) -> Any:
+    return unmask(edited, STORED, Redactor(("card",)).mask(STORED))
+
+
+@pytest.mark.parametrize(
+    ("edited", "stored"),
+    [
+        (SHOWN, STORED),
+        ({"card": "•••"}, {"card": "4711"}),
+        ({"to": [A, B | {"name": "c"}, B]}, {"to": [TO[0], TO[1] | {"name": "c"}, TO[2]]}),
+        ({"to": [{"card": 5}, B, {"new": 1}]}, {"to": [{"card": 5}, TO[1], {"new": 1}]}),
+        ("text", "text"),
+    ],
+    ids=["all", "less", "edited in a list", "replaced in a list", "another kind"],
+)
+def test_a_mask_that_is_where_it_was_stands_for_the_stored_value(edited: Any, stored: Any) -> None:
+    assert unmasked(edited) == stored
+
+
+@pytest.mark.parametrize(
+    "edited",
+    [
+        {"card": ["•••"]},
+        {"cards": "•••"},
+        {"to": [A, B]},
+        {"to": [B, A, B]},
+        {"to": [B, {"name": "new"}, B]},
+        {"to": A},
+        "•••",
+    ],
+    ids=["deeper", "renamed", "shorter list", "swapped", "moved up", "no list", "only the mask"],
+)
+def test_a_mask_in_another_place_is_refused(edited: Any) -> None:
+    """Else a value would get into the hands, or the place, of another."""
+    with pytest.raises(InvalidJobError, match="leave it where it is, or replace it"):
+        unmasked(edited)
