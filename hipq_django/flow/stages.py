@@ -18,6 +18,7 @@ from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.lookups import ids_in
 from hipq_django.domain.drafts import NewJob
+from hipq_django.domain.serialization import error_of
 from hipq_django.domain.states import Outcome
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.flow.base import Component
@@ -25,7 +26,7 @@ from hipq_django.flow.contexts import context
 from hipq_django.flow.declared_ports import In, Out
 from hipq_django.flow.declaring import component
 from hipq_django.flow.delivering import wake
-from hipq_django.flow.exceptions import FlowError
+from hipq_django.flow.exceptions import FlowError, InvalidPortError
 from hipq_django.flow.models import Node, StagedJob
 from hipq_django.flow.values import DEFAULT_LIMIT, MAX_LIMIT, RUNS_BY_ITSELF, STAGE
 from hipq_django.models import Job
@@ -34,6 +35,9 @@ from hipq_django.transitions.outcomes import be_told
 
 PAGE_SIZE = 1_000
 """How many ends one run hands on, and how many messages it makes jobs of."""
+
+OF_OWN_ERROR = 100
+"""How many characters of its own error remain in a message that is too large."""
 
 
 class Staged(NamedTuple):
@@ -86,7 +90,7 @@ class Jobs(Component):
         for end in ended:
             port, message = end.message
             with context(**end.staged.context):
-                self.outputs[port].write(message)
+                self._hand_on(port, message)
         new = list(self._taken(job_type, key, min(limit - live, PAGE_SIZE)))
         if ended or new:
             self._run.note("stage", [end.staged.pk for end in ended], job_type, new)
@@ -94,6 +98,26 @@ class Jobs(Component):
             self.run()
         if live + len(new):
             self.suspend()
+
+    def _hand_on(self, port: str, message: Mapping[str, Any]) -> None:
+        """Write what has become of a message.
+
+        What its port cannot hold stops no other message: it goes to `error` without its result,
+        and without its data if need be.
+        """
+        try:
+            self.outputs[port].write(message)
+        except InvalidPortError as refused:
+            self._hand_on_less(message, refused)
+
+    def _hand_on_less(self, message: Mapping[str, Any], refused: InvalidPortError) -> None:
+        less = {name: message[name] for name in ("data", "job") if name in message}
+        less["error"] = _why_less(message, refused)
+        try:
+            self.error.write(less)
+        except InvalidPortError:
+            less.pop("data", None)
+            self.error.write(less)
 
     def _taken(self, job_type: str, key: str | None, most: int) -> Iterator[Staged]:
         """Take messages while there is room; what can be no job goes to `error`."""
@@ -104,7 +128,8 @@ class Jobs(Component):
                 job_key = _key_of(packet.value, key)
                 builder.build(NewJob(job_type, packet.value, job_key=job_key))
             except InvalidJobError as error:
-                self.error.write({"data": packet.value, "error": str(error)})
+                said = error_of(error, self._run.redactor())
+                self._hand_on("error", {"data": packet.value, "error": said})
                 continue
             taken += 1
             kept = {k: v for k, v in packet.context.items() if k not in ("node", "run", "channel")}
@@ -119,6 +144,18 @@ def _check(job_type: object, key: object = None, limit: object = DEFAULT_LIMIT) 
         )
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_LIMIT:
         raise FlowError(f"{STAGE}: limit={limit!r:.50}; give a number from 1 to {MAX_LIMIT:,}.")
+
+
+def _why_less(message: Mapping[str, Any], refused: InvalidPortError) -> str:
+    """Return what is said of a message that goes on without a part of it; short, so that it fits.
+
+    `MAX_MESSAGE_BYTES` is at least so large that it does.
+    """
+    said = message.get("error")
+    own = f"{said:.{OF_OWN_ERROR}}: " if isinstance(said, str) else ""
+    kept = "result" if "result" in message else "error"
+    at_job = f" Job {message['job']} has its {kept} until it is pruned." if "job" in message else ""
+    return f"{own}{refused}{at_job}"
 
 
 def _key_of(value: Any, field: str | None) -> str | None:

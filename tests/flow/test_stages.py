@@ -11,6 +11,7 @@ from pytest_django import Settings
 import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.conf.instances import get_instance
+from hipq_django.domain.serialization import MAX_DEPTH
 from hipq_django.flow import testing
 from hipq_django.flow.models import StagedJob
 from hipq_django.flow.runs.companion import RUNS
@@ -117,6 +118,101 @@ def test_a_message_that_can_be_no_job_is_an_error(value: Any, said: str) -> None
     assert message["data"] == value
     assert said in message["error"]
     assert [job.job_key for job in jobs()] == ["b"]
+
+
+@pytest.fixture
+def small_messages(settings: Settings) -> None:
+    own = {**settings.HIPQ["default"], "FLOW": {"MAX_MESSAGE_BYTES": 1_000}}
+    settings.HIPQ = {**settings.HIPQ, "default": own}
+
+
+def deep(levels: int) -> list[Any]:
+    """Return lists in lists."""
+    value: list[Any] = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
+
+
+@pytest.mark.usefixtures("small_messages")
+def test_a_result_that_is_too_large_goes_to_error_without_it() -> None:
+    shop = flow.start(SPEC)
+    shop.inputs["order"].write_many([order(key) for key in "abc"])
+    testing.drain()
+    hipq.complete("charge", "a", "x" * 1_000)
+    hipq.complete("charge", "b", "paid")
+    testing.drain()
+
+    [message] = shop.outputs["failed"]
+    assert (message["data"], message["job"]) == (order("a"), jobs()[0].pk)
+    assert "the message has 1,0" in message["error"]
+    assert "at most 1,000 are taken (setting FLOW: MAX_MESSAGE_BYTES)" in message["error"]
+    assert f"Job {jobs()[0].pk} has its result until it is pruned" in message["error"]
+    assert [message["result"] for message in shop.outputs["paid"]] == ["paid"]
+    assert [job.job_key for job in jobs()] == ["a", "b", "c"]
+    assert shop.status == "suspended"
+
+
+@pytest.mark.usefixtures("small_messages")
+@pytest.mark.parametrize("error", [None, {"why": "x" * 2_000}, "\1" * 2_000])
+def test_an_end_whose_data_is_too_large_goes_to_error_without_both(error: Any) -> None:
+    shop = flow.start(SPEC)
+    shop.inputs["order"].write({**order("a"), "text": "x" * 950})
+    testing.drain()
+    if error is None:
+        hipq.complete("charge", "a", "paid")
+    else:
+        hipq.fail("charge", "a", error)
+    testing.drain()
+
+    [message] = shop.outputs["failed"]
+    assert message.keys() == {"job", "error"}
+    assert message["job"] == jobs()[0].pk
+    assert "MAX_MESSAGE_BYTES" in message["error"]
+    assert not StagedJob.objects.exists()
+    assert shop.status == "completed"
+
+
+@pytest.mark.usefixtures("small_messages")
+def test_a_large_message_that_can_be_no_job_goes_to_error_without_its_data() -> None:
+    shop = flow.start(SPEC)
+    shop.inputs["order"].write_many([{"total": 7, "text": "x" * 950}, order("b")])
+    testing.drain()
+
+    [message] = shop.outputs["failed"]
+    assert message.keys() == {"error"}
+    assert "has no text or number under 'id'" in message["error"]
+    assert "at most 1,000 are taken (setting FLOW: MAX_MESSAGE_BYTES)" in message["error"]
+    assert [job.job_key for job in jobs()] == ["b"]
+
+
+def test_a_message_of_the_greatest_depth_stops_no_stage() -> None:
+    shop = flow.start(SPEC)
+    shop.inputs["order"].write_many([deep(MAX_DEPTH), order("b")])
+    testing.drain()
+    hipq.complete("charge", "b", deep(MAX_DEPTH))
+    testing.drain()
+
+    refused, ended = shop.outputs["failed"]
+    assert refused.keys() == {"error"}
+    assert f"nested deeper than {MAX_DEPTH} levels" in refused["error"]
+    assert ended.keys() == {"data", "job", "error"}
+    assert ended["data"] == order("b")
+    assert shop.status == "completed"
+
+
+@pytest.mark.usefixtures("small_messages")
+def test_what_a_job_type_says_of_its_arguments_is_cut(declare: Declare) -> None:
+    @declare.task("resize")
+    def resize(size: int) -> int:
+        return size
+
+    stage = flow.start("flow.jobs", args=["resize"])
+    stage.inputs["in"].write_many([{"x" * 900: 1}, {"size": 2}])
+    testing.drain()
+
+    assert stage.outputs["error"].read().keys() == {"error"}
+    assert [message["result"] for message in stage.outputs["out"]] == [2]
 
 
 def test_two_messages_with_one_key_both_come_out() -> None:
