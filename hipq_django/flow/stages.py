@@ -13,14 +13,15 @@ from typing import Any, NamedTuple
 from django.db import transaction
 
 from hipq_django.api.building import Builder
-from hipq_django.api.enqueueing import enqueue_many
+from hipq_django.api.enqueueing import enqueue_stored
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
+from hipq_django.database.errors import is_outage
 from hipq_django.database.lookups import ids_in
-from hipq_django.domain.drafts import NewJob
-from hipq_django.domain.serialization import error_of
+from hipq_django.domain.drafts import BoundJob, NewJob
+from hipq_django.domain.serialization import error_of, storable_text
 from hipq_django.domain.states import Outcome
-from hipq_django.exceptions import InvalidJobError
+from hipq_django.exceptions import HipqError, InvalidJobError
 from hipq_django.flow.base import Component
 from hipq_django.flow.contexts import context
 from hipq_django.flow.declared_ports import In, Out
@@ -43,8 +44,9 @@ OF_OWN_ERROR = 100
 class Staged(NamedTuple):
     """A message that becomes a job."""
 
+    job: BoundJob
     data: Any
-    key: str | None
+    """The message, from which the job's data may differ: arguments are stored as they are read."""
     context: Mapping[str, Any]
 
 
@@ -93,7 +95,7 @@ class Jobs(Component):
                 self._hand_on(port, message)
         new = list(self._taken(job_type, key, min(limit - live, PAGE_SIZE)))
         if ended or new:
-            self._run.note("stage", [end.staged.pk for end in ended], job_type, new)
+            self._run.note("stage", [end.staged.pk for end in ended], new)
         if len(ended) == PAGE_SIZE or (len(new) == PAGE_SIZE and live + len(new) < limit):
             self.run()
         if live + len(new):
@@ -121,19 +123,36 @@ class Jobs(Component):
 
     def _taken(self, job_type: str, key: str | None, most: int) -> Iterator[Staged]:
         """Take messages while there is room; what can be no job goes to `error`."""
-        builder = Builder(self.node.instance, get_job_type)
+        # The name was checked when the node was started: maybe only other processes declare it.
+        builder = Builder(self.node.instance, get_job_type, verb=None)
         port, taken = self.inputs["in"], 0
         while taken < most and (packet := port.packet()) is not None:
             try:
-                job_key = _key_of(packet.value, key)
-                builder.build(NewJob(job_type, packet.value, job_key=job_key))
+                new = _checked_job(job_type, packet.value, key, builder)
             except InvalidJobError as error:
-                said = error_of(error, self._run.redactor())
+                said = storable_text(self._run.redactor().mask_text(str(error)))
                 self._hand_on("error", {"data": packet.value, "error": said})
                 continue
             taken += 1
             kept = {k: v for k, v in packet.context.items() if k not in ("node", "run", "channel")}
-            yield Staged(packet.value, job_key, kept)
+            yield Staged(new, packet.value, kept)
+
+
+def _checked_job(job_type: str, value: Any, key: str | None, builder: Builder) -> BoundJob:
+    """Return the job of a message, whose arguments are not checked any more.
+
+    Raise `InvalidJobError` where it can be none, also if the project's code breaks that checks it.
+    """
+    new = NewJob(job_type, value, job_key=_key_of(value, key))
+    try:
+        built = builder.build(new)
+    except HipqError:
+        raise
+    except Exception as error:
+        if is_outage(error):
+            raise
+        raise InvalidJobError(error_of(error)) from error
+    return BoundJob(job_type, built.job_data, job_key=new.job_key)
 
 
 def _check(job_type: object, key: object = None, limit: object = DEFAULT_LIMIT) -> None:
@@ -193,16 +212,15 @@ def _live(ids: Sequence[int], using: str) -> set[int]:
     return set(live.values_list("pk", flat=True))
 
 
-def stage(node: Node, ended: Sequence[int], job_type: str, new: Iterable[Sequence[Any]]) -> None:
+def stage(node: Node, ended: Sequence[int], staged: Sequence[Staged]) -> None:
     """Do what a run of a stage has noted: forget what has ended, and enqueue what came."""
     using = node.using
     StagedJob.objects.using(using).filter(ids_in("pk", ended), node=node.pk).delete()
-    staged = [Staged(*given) for given in new]
     if not staged:
         return
     with transaction.atomic(using=using):
-        wanted = [NewJob(job_type, given.data, job_key=given.key) for given in staged]
-        jobs = enqueue_many(wanted, on_conflict="return", instance=node.instance)
+        wanted = [given.job for given in staged]
+        jobs = enqueue_stored(wanted, on_conflict="return", instance=node.instance)
         now = clock.now(using)
         StagedJob.objects.using(using).bulk_create(
             StagedJob(

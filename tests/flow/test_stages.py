@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from pytest_django import Settings
@@ -276,6 +276,86 @@ def test_a_stage_without_key(declare: Declare) -> None:
 
     assert [message["result"] for message in stage.outputs["out"]] == [2, 4]
     assert "resize" in stage.outputs["error"].read()["error"]
+
+
+@pytest.fixture
+def strict(settings: Settings) -> None:
+    """Let the names of job types that this process does not declare be errors."""
+    settings.HIPQ = {**settings.HIPQ, "default": {**settings.HIPQ["default"], "STRICT": True}}
+
+
+@pytest.mark.usefixtures("strict")
+@pytest.mark.parametrize("count", [1, 5])
+def test_a_stage_hands_jobs_to_those_that_know_their_type(declare: Declare, count: int) -> None:
+    stage = flow.start("flow.jobs", args=["charge", "id"])
+    declare.forget_all()
+    stage.inputs["in"].write_many([order(key) for key in "abcde"[:count]])
+    testing.drain()
+
+    assert [job.job_key for job in jobs()] == list("abcde"[:count])
+    assert stage.status == "suspended"
+
+
+@pytest.mark.usefixtures("strict")
+def test_a_stage_of_a_job_type_that_nobody_declares_is_refused() -> None:
+    with pytest.raises(hipq.InvalidJobTypeError, match=r"flow\.start: .*'chrage'.*'charge'"):
+        flow.start("flow.jobs", args=["chrage"])
+
+    assert not flow.Node.objects.exists()
+
+
+@pytest.fixture
+def typed(settings: Settings) -> None:
+    """Let the arguments of tasks have types, by pydantic."""
+    pytest.importorskip("pydantic", reason="needs the extra pydantic")
+    own = {**settings.HIPQ["default"], "ARGUMENTS": "hipq_django.arguments.PydanticArguments"}
+    settings.HIPQ = {**settings.HIPQ, "default": own}
+
+
+def checked_by(validator: Any) -> Callable[[Any], Any]:
+    """Return a function of a text that a validator of pydantic checks."""
+
+    def take(text: Any) -> Any:
+        return text
+
+    take.__annotations__ = {"text": Annotated[str, validator]}
+    return take
+
+
+@pytest.mark.usefixtures("typed")
+def test_arguments_are_checked_once(declare: Declare) -> None:
+    from pydantic import AfterValidator
+
+    seen: list[str] = []
+
+    def once(text: str) -> str:
+        assert text not in seen, f"{text} was checked before"
+        seen.append(text)
+        return f"{text} checked"
+
+    declare.task("take")(checked_by(AfterValidator(once)))
+    stage = flow.start("flow.jobs", args=["take"])
+    stage.inputs["in"].write_many([{"text": "a"}, {"text": "b"}])
+    testing.run_inline(stage)
+
+    taken = Job.objects.filter(job_type__name="take").order_by("pk")
+    assert [job.job_data for job in taken] == [{"text": "a checked"}, {"text": "b checked"}]
+    assert [row.data for row in StagedJob.objects.order_by("pk")] == [{"text": "a"}, {"text": "b"}]
+
+
+@pytest.mark.usefixtures("typed")
+def test_arguments_at_which_their_check_breaks_stop_no_stage(declare: Declare) -> None:
+    from pydantic import BeforeValidator
+
+    declare.task("take")(checked_by(BeforeValidator(lambda text: text.strip())))
+    stage = flow.start("flow.jobs", args=["take"])
+    stage.inputs["in"].write_many([{"text": 5}, {"text": "ann "}])
+    testing.drain()
+
+    [message] = stage.outputs["error"]
+    assert message["data"] == {"text": 5}
+    assert message["error"] == "AttributeError: 'int' object has no attribute 'strip'"
+    assert [message["result"] for message in stage.outputs["out"]] == ["ann"]
 
 
 def test_a_changed_limit_counts_at_once() -> None:
