@@ -177,8 +177,16 @@ class Delivery:
 
     def store(self, instance: str) -> None:
         """Store the messages, with a wake for each node that got some."""
-        insert_messages(self.messages, self._now, self._routes.using)
+        insert_messages(_without_replaced(self.messages), self._now, self._routes.using)
         wake(self._woken, instance, self._routes.using, self._now)
+
+
+def _without_replaced(messages: Sequence[NewMessage]) -> Sequence[NewMessage]:
+    """Leave out the defaults that a later message for the same port replaces."""
+    newest = {message.port: message for message in messages if message.as_default}
+    if not newest:  # as nearly always
+        return messages
+    return [m for m in messages if not m.as_default or m is newest[m.port]]
 
 
 def write(

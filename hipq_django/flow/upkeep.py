@@ -107,11 +107,10 @@ def _undeclared(config: InstanceSettings) -> Iterator[Finding]:
 def _unread_outputs(config: InstanceSettings) -> Iterator[Finding]:
     using = config.database
     outs = NodePort.objects.using(using).filter(node__instance=config.name, direction="out")
-    joined = outs.filter(outgoing__isnull=True).filter(
-        Exists(Message.objects.using(using).filter(port=OuterRef("pk")))
-    )
+    messages = Message.objects.using(using).filter(as_default=False)
+    joined = outs.filter(Exists(messages.filter(port=OuterRef("pk"))), outgoing__isnull=True)
     for port in joined.select_related("node").order_by("pk")[:MOST_NAMED]:
-        unread = Message.objects.using(using).filter(port=port.pk)[: MANY_UNREAD + 1].count()
+        unread = messages.filter(port=port.pk)[: MANY_UNREAD + 1].count()
         if unread > MANY_UNREAD:
             yield warning(
                 "unread_output", f"{port.node}, out-port {port.name}",

@@ -183,7 +183,7 @@ class Run:
         self.rows: dict[PortName, NodePort] = {}
         self.unread: dict[PortName, UnreadMessages] = {}
         self.opened: dict[PortName, RunPort] = {}  # so that each is the same object each time
-        self.defaults: dict[int, Message] = {}
+        self.defaults: dict[int, UnreadMessage] = {}
         """The newest messages that are defaults, by the ids of their ports."""
 
     @property
