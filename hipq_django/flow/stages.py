@@ -266,7 +266,8 @@ class Sweep:
         """Look at the next page; return how many stages were woken."""
         using, after = config.database, self._after.get(config.name, 0)
         rows = StagedJob.objects.using(using).filter(node__instance=config.name)
-        page = list(rows.filter(pk__gt=after).order_by("pk")[:PAGE_SIZE])
+        places = rows.only("node", "job_id")  # the data may be large
+        page = list(places.filter(pk__gt=after).order_by("pk")[:PAGE_SIZE])
         self._after[config.name] = page[-1].pk if len(page) == PAGE_SIZE else 0
         live = _live([row.job_id for row in page], using)
         idle = Node.objects.using(using).filter(

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
 import hipq_django as hipq
@@ -251,6 +253,19 @@ def test_an_end_that_nobody_told_of_is_found(monkeypatch: pytest.MonkeyPatch) ->
     testing.drain()
 
     assert len(list(shop.outputs["paid"])) == 1
+
+
+def test_the_sweep_reads_no_data() -> None:
+    shop = flow.start(SPEC)
+    shop.inputs["order"].write_many([order("a"), order("b")])
+    testing.drain()
+    Job.objects.filter(pk=jobs()[0].pk).delete()
+    with CaptureQueriesContext(connection) as asked:
+        assert RUNS.sweep(get_instance("default")) == 1
+
+    staged = [one["sql"] for one in asked if 'FROM "hipq_flow_stagedjob"' in one["sql"]]
+    assert staged
+    assert not any('"data"' in sql for sql in staged)
 
 
 def test_a_job_that_was_deleted_is_an_error() -> None:
