@@ -14,7 +14,7 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.domain.validation import aware_moment
 from hipq_django.engines import engine_for
 from hipq_django.flow.declared_ports import PortOptions, ancestors, checked_message, is_of
-from hipq_django.flow.exceptions import UnknownPortError
+from hipq_django.flow.exceptions import FlowError, UnknownPortError
 from hipq_django.flow.models import Channel, NodePort
 from hipq_django.flow.statements import (
     NewMessage,
@@ -24,6 +24,9 @@ from hipq_django.flow.statements import (
     lock_places,
     ways_from,
 )
+
+MOST_PASSED = 10_000
+"""How many ports a message passes at most, each counted for each path that leads there."""
 
 
 class LockedPortError(Exception):
@@ -114,14 +117,10 @@ class Routes:
     def way(self, port: int) -> Way:
         """Return what becomes of a message for a port."""
         if port not in self._ways:
-            channels = [name for p in self._passed(port) for name in self._channels.get(p, ())]
-            self._ways[port] = Way(channels, [self.places[pk] for pk in self._targets(port)])
+            passed = self._passed(port)
+            channels = [name for p in passed for name in self._channels.get(p, ())]
+            self._ways[port] = Way(channels, [self.places[p] for p in passed if not self._nexts(p)])
         return self._ways[port]
-
-    def _targets(self, port: int) -> list[int]:
-        """Return the ports on which a message for this one comes to lie."""
-        nexts = self._nexts(port)
-        return [last for target in nexts for last in self._targets(target)] if nexts else [port]
 
     def _nexts(self, port: int) -> list[int]:
         """Return the ports that a port is connected to and that are there."""
@@ -133,8 +132,22 @@ class Routes:
         return [port for port in found if port in self.places]
 
     def _passed(self, port: int) -> list[int]:
-        """Return a port and those that a message for it passes, its targets included."""
-        return [port, *(p for target in self._nexts(port) for p in self._passed(target))]
+        """Return a port and those that a message for it passes, its targets included.
+
+        Each is named once for each path that leads there. Raise `FlowError` for too many: a few
+        ports, each connected to several that are connected to the same next ones, are enough.
+        """
+        passed, left = [], [port]
+        while left:
+            passed.append(left.pop())
+            left += reversed(self._nexts(passed[-1]))
+            if len(passed) > MOST_PASSED:
+                place = self.places[port]
+                raise FlowError(
+                    f"{place.direction}-port {place.name!r} of node {place.node_id} leads to more "
+                    f"than {MOST_PASSED:,} ports, counted along each path; disconnect some."
+                )
+        return passed
 
 
 class Delivery:
