@@ -272,7 +272,10 @@ class Connect(Component):
     value, out = In(name="in"), Out()
 
     def perform(self) -> None:
-        self.inputs["in"].move_to(self.out)
+        run, port = self._run, self._run.port("in", "in")
+        port.move_some(run.declared.batch, self.out)
+        if port.unread:
+            self.run()
 
 
 @component("flow.set_default", public=True)
@@ -284,7 +287,7 @@ class SetDefault(Component):
     def perform(self) -> None:
         from hipq_django.flow.contexts import set_group
 
-        values = list(self.inputs["in"])
+        values = list(self._some("in"))
         if values:
             with set_group(as_default=True):
                 self.out.write(values[-1])

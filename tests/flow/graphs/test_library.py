@@ -12,6 +12,7 @@ import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.flow import testing
 from hipq_django.flow.library import filtering, shaping, sizes
+from hipq_django.flow.models import Message
 
 pytestmark = pytest.mark.django_db
 
@@ -128,6 +129,39 @@ def test_what_cannot_be_taken_fails_the_node() -> None:
         testing.drain()
 
     assert node.status == "failed"
+
+
+BATCH = 1_000
+COUNTED = list(range(1_500))
+LISTS: list[Any] = [[] for _ in COUNTED]
+
+
+@pytest.mark.parametrize(
+    ("component", "port", "values", "expected"),
+    [
+        ("flow.connect", "in", COUNTED, COUNTED),
+        ("flow.set_default", "in", COUNTED, []),
+        ("flow.delay", "in", COUNTED, COUNTED),
+        ("flow.map", "in", LISTS, LISTS),
+        ("flow.map", "each", COUNTED, []),
+        ("flow.wait_each", "in", LISTS, LISTS),
+        ("flow.wait_each", "each", COUNTED, []),
+    ],
+)
+def test_a_run_takes_no_more_than_a_batch(
+    component: str, port: str, values: list[Any], expected: list[Any]
+) -> None:
+    options = {"delay": {"default": 0}} if component == "flow.delay" else None
+    node = flow.start(component, inputs=options, run=False)
+    row = node.inputs[port].row
+    Message.objects.bulk_create(Message(port=row, data=value) for value in values)
+    testing.run_inline(node)
+    assert node.inputs[port].size == len(values) - BATCH
+    assert node.status == "queued"
+    testing.drain()
+
+    assert node.inputs[port].size == 0
+    assert node.outputs["out"].peek(len(values) + 1) == expected
 
 
 MANY = 10**18
