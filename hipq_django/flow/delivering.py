@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from hipq_django import events
 from hipq_django.conf.instances import get_instance
 from hipq_django.domain.validation import aware_moment
 from hipq_django.engines import engine_for
@@ -122,6 +123,15 @@ class Routes:
             self._ways[port] = Way(channels, [self.places[p] for p in passed if not self._nexts(p)])
         return self._ways[port]
 
+    def way_from_channel(self, subscriber: int) -> Way:
+        """Return what becomes of a published message for a port: nothing if it leads too far."""
+        try:
+            return self.way(subscriber)
+        except FlowError as error:
+            events.warning("subscriber_left_out", str(error), port=subscriber)
+            self._ways[subscriber] = Way([], [])  # said once
+            return self._ways[subscriber]
+
     def _nexts(self, port: int) -> list[int]:
         """Return the ports that a port is connected to and that are there."""
         return [target for target in self._next[port] if target in self.places]
@@ -176,7 +186,7 @@ class Delivery:
         """
         context = {**item.context, "channel": item.context.get("channel", channel)}
         for subscriber in self._routes.subscribers(channel):
-            for target in self._routes.way(subscriber).targets:
+            for target in self._routes.way_from_channel(subscriber).targets:
                 if is_of(target.type, item.value):
                     self._lay(target, item._replace(context=context))
 

@@ -500,15 +500,35 @@ def test_a_message_goes_along_each_path_to_a_port() -> None:
     assert last.peek(9) == [1, 1, 2, 2]
 
 
-def test_a_message_that_would_become_too_many_is_refused() -> None:
-    """Each of these doubles it: a write would fill the memory."""
+@pytest.fixture
+def doubling() -> list[list[flow.Port]]:
+    """Pairs of ports, each of which is connected to both of the next pair."""
     node = flow.start("flow.placeholder", run=False)
-    places = [[node.inputs[f"{side}{place}"] for side in "ab"] for place in range(40)]
-    for sources, targets in pairwise(places):
+    pairs = [[node.inputs[f"{side}{place}"] for side in "ab"] for place in range(40)]
+    for sources, targets in pairwise(pairs):
         for source in sources:
             source.connect(*targets)
+    return pairs
+
+
+def test_a_message_that_would_become_too_many_is_refused(doubling: list[list[flow.Port]]) -> None:
     with pytest.raises(flow.FlowError, match="leads to more than 10,000 ports"):
-        places[0][0].write("too much")
+        doubling[0][0].write("too much")
 
     assert not Message.objects.exists()
-    places[-1][0].write("all right")
+    doubling[-1][0].write("all right")
+
+
+def test_a_subscriber_that_leads_to_too_many_ports_is_left_out(
+    doubling: list[list[flow.Port]], caplog: pytest.LogCaptureFixture
+) -> None:
+    listener = flow.start(Sum, inputs={"number": {"channels": ["/flow"]}}, run=False)
+    listener.pause()
+    doubling[0][0].channels = ["/flow"]
+    node = flow.start(Double, data={"number": [1]})
+    testing.drain()
+
+    assert list(node.outputs["out"]) == [2]
+    assert {"status": "completed"} in listener.inputs["number"].peek(9)
+    assert "subscriber_left_out" in caplog.text
+    assert "leads to more than 10,000 ports" in caplog.text
