@@ -98,15 +98,18 @@ FEW = 2
 """So many jobs go in one by one: that takes one statement each, many together take six."""
 
 
-def enqueue_stored(jobs: Sequence[NewJob], *, instance: str) -> list[Job]:
+def enqueue_stored(
+    jobs: Sequence[NewJob], *, on_conflict: OnConflict = "raise", instance: str
+) -> list[Job]:
     """Create jobs of types whose names were checked when they were stored.
 
     This process need not declare them: with STRICT, too, their jobs wait for a worker that does.
     """
     if len(jobs) > FEW:
-        return _enqueue_many(jobs, "raise", Builder(instance, get_job_type, verb=None))
+        return _enqueue_many(jobs, on_conflict, Builder(instance, get_job_type, verb=None))
     return [
-        _enqueue_built(new, "raise", Builder(instance, cached_job_type, verb=None)) for new in jobs
+        _enqueue_built(new, on_conflict, Builder(instance, cached_job_type, verb=None))
+        for new in jobs
     ]
 
 

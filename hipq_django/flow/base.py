@@ -6,6 +6,7 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from asgiref.sync import async_to_sync, sync_to_async
@@ -166,6 +167,13 @@ class Component:
             self.suspend()
         if step is Next.DEFAULTS:
             yield from self._defaults(names, ports)
+
+    def _some(self, name: str) -> Iterator[Any]:
+        """Yield messages of an in-port, as many as `each` takes; the node runs again for others."""
+        run, port = self._run, self._run.port("in", name)
+        yield from islice(port, run.declared.batch)
+        if port.unread:
+            run.run_again()
 
     async def aeach(self, *names: str) -> AsyncIterator[Any]:
         """Yield the same in async code: `async for order, limit in self.aeach(…)`."""

@@ -115,7 +115,7 @@ def _default_for(source: Port, target: int) -> list[delivering.Item]:
     packet, using = source._default_packet(), source.node.using
     if packet is None:
         return []
-    newest = Message.objects.using(using).filter(port=target, as_default=True).last()
+    newest = statements.newest_defaults([target], using).get(target)
     other = NodePort.objects.using(using).get(pk=target)
     before = newest.data if newest else (other.value if other.has_default else NOTHING)
     if is_same(before, packet.value):

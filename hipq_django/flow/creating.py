@@ -27,7 +27,8 @@ from hipq_django.flow.family import MAX_NAME_CHARS, check_depth, checked_child_n
 from hipq_django.flow.lifecycle import locked_node, moment_of, run_row
 from hipq_django.flow.models import Message, Node, NodePort
 from hipq_django.flow.ports import lock_against_deletion, set_channels
-from hipq_django.flow.values import NOTHING, is_same
+from hipq_django.flow.values import NOTHING, STAGE, is_same
+from hipq_django.job_types.registry import check_declared
 from hipq_django.models.catalog import get_job_type, get_queue
 
 
@@ -79,6 +80,8 @@ def start(  # noqa: PLR0913 - the options of a node, by their names
     using = database_of(instance)
     declared, creator = find_component(instance, component), _checked_creator(by)
     declared.component.check_args(args)
+    if declared.name == STAGE:
+        check_declared(instance, args[0], "flow.start")
     due = moment_of(at, None, clock.now(using))
     with write_transaction(using):
         if alias is not None and (other := find(checked_alias(alias), instance=instance)):

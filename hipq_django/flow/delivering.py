@@ -10,11 +10,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from hipq_django import events
 from hipq_django.conf.instances import get_instance
 from hipq_django.domain.validation import aware_moment
 from hipq_django.engines import engine_for
 from hipq_django.flow.declared_ports import PortOptions, ancestors, checked_message, is_of
-from hipq_django.flow.exceptions import UnknownPortError
+from hipq_django.flow.exceptions import FlowError, UnknownPortError
 from hipq_django.flow.models import Channel, NodePort
 from hipq_django.flow.statements import (
     NewMessage,
@@ -24,6 +25,9 @@ from hipq_django.flow.statements import (
     lock_places,
     ways_from,
 )
+
+MOST_PASSED = 10_000
+"""How many ports a message passes at most, each counted for each path that leads there."""
 
 
 class LockedPortError(Exception):
@@ -114,14 +118,19 @@ class Routes:
     def way(self, port: int) -> Way:
         """Return what becomes of a message for a port."""
         if port not in self._ways:
-            channels = [name for p in self._passed(port) for name in self._channels.get(p, ())]
-            self._ways[port] = Way(channels, [self.places[pk] for pk in self._targets(port)])
+            passed = self._passed(port)
+            channels = [name for p in passed for name in self._channels.get(p, ())]
+            self._ways[port] = Way(channels, [self.places[p] for p in passed if not self._nexts(p)])
         return self._ways[port]
 
-    def _targets(self, port: int) -> list[int]:
-        """Return the ports on which a message for this one comes to lie."""
-        nexts = self._nexts(port)
-        return [last for target in nexts for last in self._targets(target)] if nexts else [port]
+    def way_from_channel(self, subscriber: int) -> Way:
+        """Return what becomes of a published message for a port: nothing if it leads too far."""
+        try:
+            return self.way(subscriber)
+        except FlowError as error:
+            events.warning("subscriber_left_out", str(error), port=subscriber)
+            self._ways[subscriber] = Way([], [])  # said once
+            return self._ways[subscriber]
 
     def _nexts(self, port: int) -> list[int]:
         """Return the ports that a port is connected to and that are there."""
@@ -133,8 +142,22 @@ class Routes:
         return [port for port in found if port in self.places]
 
     def _passed(self, port: int) -> list[int]:
-        """Return a port and those that a message for it passes, its targets included."""
-        return [port, *(p for target in self._nexts(port) for p in self._passed(target))]
+        """Return a port and those that a message for it passes, its targets included.
+
+        Each is named once for each path that leads there. Raise `FlowError` for too many: a few
+        ports, each connected to several that are connected to the same next ones, are enough.
+        """
+        passed, left = [], [port]
+        while left:
+            passed.append(left.pop())
+            left += reversed(self._nexts(passed[-1]))
+            if len(passed) > MOST_PASSED:
+                place = self.places[port]
+                raise FlowError(
+                    f"{place.direction}-port {place.name!r} of node {place.node_id} leads to more "
+                    f"than {MOST_PASSED:,} ports, counted along each path; disconnect some."
+                )
+        return passed
 
 
 class Delivery:
@@ -163,7 +186,7 @@ class Delivery:
         """
         context = {**item.context, "channel": item.context.get("channel", channel)}
         for subscriber in self._routes.subscribers(channel):
-            for target in self._routes.way(subscriber).targets:
+            for target in self._routes.way_from_channel(subscriber).targets:
                 if is_of(target.type, item.value):
                     self._lay(target, item._replace(context=context))
 
@@ -177,8 +200,16 @@ class Delivery:
 
     def store(self, instance: str) -> None:
         """Store the messages, with a wake for each node that got some."""
-        insert_messages(self.messages, self._now, self._routes.using)
+        insert_messages(_without_replaced(self.messages), self._now, self._routes.using)
         wake(self._woken, instance, self._routes.using, self._now)
+
+
+def _without_replaced(messages: Sequence[NewMessage]) -> Sequence[NewMessage]:
+    """Leave out the defaults that a later message for the same port replaces."""
+    newest = {message.port: message for message in messages if message.as_default}
+    if not newest:  # as nearly always
+        return messages
+    return [m for m in messages if not m.as_default or m is newest[m.port]]
 
 
 def write(

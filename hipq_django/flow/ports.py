@@ -34,6 +34,7 @@ from hipq_django.flow.logs import data_logged
 from hipq_django.flow.models import Channel, Connection, Message, Node, NodePort
 from hipq_django.flow.publishing import note_subscribed
 from hipq_django.flow.settings import flow_settings
+from hipq_django.flow.statements import newest_defaults
 from hipq_django.flow.values import NOTHING, Packet, PortName
 
 _SIDES = {"in": "in-port", "out": "out-port"}
@@ -165,8 +166,7 @@ class Port:
 
     def _default_packet(self) -> Packet | None:
         row = self.row
-        newest = Message.objects.using(self.node.using).filter(port=row, as_default=True)
-        if found := newest.order_by("pk").last():
+        if found := newest_defaults([row.pk], self.node.using).get(row.pk):
             return Packet(0, found.data, found.context, found.create_time)
         return Packet(0, row.value, row.value_context, None) if row.has_default else None
 

@@ -13,19 +13,21 @@ from typing import Any, NamedTuple
 from django.db import transaction
 
 from hipq_django.api.building import Builder
-from hipq_django.api.enqueueing import enqueue_many
+from hipq_django.api.enqueueing import enqueue_stored
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
+from hipq_django.database.errors import is_outage
 from hipq_django.database.lookups import ids_in
-from hipq_django.domain.drafts import NewJob
+from hipq_django.domain.drafts import BoundJob, NewJob
+from hipq_django.domain.serialization import error_of, storable_text
 from hipq_django.domain.states import Outcome
-from hipq_django.exceptions import InvalidJobError
+from hipq_django.exceptions import HipqError, InvalidJobError
 from hipq_django.flow.base import Component
 from hipq_django.flow.contexts import context
 from hipq_django.flow.declared_ports import In, Out
 from hipq_django.flow.declaring import component
 from hipq_django.flow.delivering import wake
-from hipq_django.flow.exceptions import FlowError
+from hipq_django.flow.exceptions import FlowError, InvalidPortError
 from hipq_django.flow.models import Node, StagedJob
 from hipq_django.flow.values import DEFAULT_LIMIT, MAX_LIMIT, RUNS_BY_ITSELF, STAGE
 from hipq_django.models import Job
@@ -35,12 +37,16 @@ from hipq_django.transitions.outcomes import be_told
 PAGE_SIZE = 1_000
 """How many ends one run hands on, and how many messages it makes jobs of."""
 
+OF_OWN_ERROR = 100
+"""How many characters of its own error remain in a message that is too large."""
+
 
 class Staged(NamedTuple):
     """A message that becomes a job."""
 
+    job: BoundJob
     data: Any
-    key: str | None
+    """The message, from which the job's data may differ: arguments are stored as they are read."""
     context: Mapping[str, Any]
 
 
@@ -86,29 +92,67 @@ class Jobs(Component):
         for end in ended:
             port, message = end.message
             with context(**end.staged.context):
-                self.outputs[port].write(message)
+                self._hand_on(port, message)
         new = list(self._taken(job_type, key, min(limit - live, PAGE_SIZE)))
         if ended or new:
-            self._run.note("stage", [end.staged.pk for end in ended], job_type, new)
+            self._run.note("stage", [end.staged.pk for end in ended], new)
         if len(ended) == PAGE_SIZE or (len(new) == PAGE_SIZE and live + len(new) < limit):
             self.run()
         if live + len(new):
             self.suspend()
 
+    def _hand_on(self, port: str, message: Mapping[str, Any]) -> None:
+        """Write what has become of a message.
+
+        What its port cannot hold stops no other message: it goes to `error` without its result,
+        and without its data if need be.
+        """
+        try:
+            self.outputs[port].write(message)
+        except InvalidPortError as refused:
+            self._hand_on_less(message, refused)
+
+    def _hand_on_less(self, message: Mapping[str, Any], refused: InvalidPortError) -> None:
+        less = {name: message[name] for name in ("data", "job") if name in message}
+        less["error"] = _why_less(message, refused)
+        try:
+            self.error.write(less)
+        except InvalidPortError:
+            less.pop("data", None)
+            self.error.write(less)
+
     def _taken(self, job_type: str, key: str | None, most: int) -> Iterator[Staged]:
         """Take messages while there is room; what can be no job goes to `error`."""
-        builder = Builder(self.node.instance, get_job_type)
+        # The name was checked when the node was started: maybe only other processes declare it.
+        builder = Builder(self.node.instance, get_job_type, verb=None)
         port, taken = self.inputs["in"], 0
         while taken < most and (packet := port.packet()) is not None:
             try:
-                job_key = _key_of(packet.value, key)
-                builder.build(NewJob(job_type, packet.value, job_key=job_key))
+                new = _checked_job(job_type, packet.value, key, builder)
             except InvalidJobError as error:
-                self.error.write({"data": packet.value, "error": str(error)})
+                said = storable_text(self._run.redactor().mask_text(str(error)))
+                self._hand_on("error", {"data": packet.value, "error": said})
                 continue
             taken += 1
             kept = {k: v for k, v in packet.context.items() if k not in ("node", "run", "channel")}
-            yield Staged(packet.value, job_key, kept)
+            yield Staged(new, packet.value, kept)
+
+
+def _checked_job(job_type: str, value: Any, key: str | None, builder: Builder) -> BoundJob:
+    """Return the job of a message, whose arguments are not checked any more.
+
+    Raise `InvalidJobError` where it can be none, also if the project's code breaks that checks it.
+    """
+    new = NewJob(job_type, value, job_key=_key_of(value, key))
+    try:
+        built = builder.build(new)
+    except HipqError:
+        raise
+    except Exception as error:
+        if is_outage(error):
+            raise
+        raise InvalidJobError(error_of(error)) from error
+    return BoundJob(job_type, built.job_data, job_key=new.job_key)
 
 
 def _check(job_type: object, key: object = None, limit: object = DEFAULT_LIMIT) -> None:
@@ -119,6 +163,18 @@ def _check(job_type: object, key: object = None, limit: object = DEFAULT_LIMIT) 
         )
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_LIMIT:
         raise FlowError(f"{STAGE}: limit={limit!r:.50}; give a number from 1 to {MAX_LIMIT:,}.")
+
+
+def _why_less(message: Mapping[str, Any], refused: InvalidPortError) -> str:
+    """Return what is said of a message that goes on without a part of it; short, so that it fits.
+
+    `MAX_MESSAGE_BYTES` is at least so large that it does.
+    """
+    said = message.get("error")
+    own = f"{said:.{OF_OWN_ERROR}}: " if isinstance(said, str) else ""
+    kept = "result" if "result" in message else "error"
+    at_job = f" Job {message['job']} has its {kept} until it is pruned." if "job" in message else ""
+    return f"{own}{refused}{at_job}"
 
 
 def _key_of(value: Any, field: str | None) -> str | None:
@@ -156,16 +212,15 @@ def _live(ids: Sequence[int], using: str) -> set[int]:
     return set(live.values_list("pk", flat=True))
 
 
-def stage(node: Node, ended: Sequence[int], job_type: str, new: Iterable[Sequence[Any]]) -> None:
+def stage(node: Node, ended: Sequence[int], staged: Sequence[Staged]) -> None:
     """Do what a run of a stage has noted: forget what has ended, and enqueue what came."""
     using = node.using
     StagedJob.objects.using(using).filter(ids_in("pk", ended), node=node.pk).delete()
-    staged = [Staged(*given) for given in new]
     if not staged:
         return
     with transaction.atomic(using=using):
-        wanted = [NewJob(job_type, given.data, job_key=given.key) for given in staged]
-        jobs = enqueue_many(wanted, on_conflict="return", instance=node.instance)
+        wanted = [given.job for given in staged]
+        jobs = enqueue_stored(wanted, on_conflict="return", instance=node.instance)
         now = clock.now(using)
         StagedJob.objects.using(using).bulk_create(
             StagedJob(
@@ -211,7 +266,8 @@ class Sweep:
         """Look at the next page; return how many stages were woken."""
         using, after = config.database, self._after.get(config.name, 0)
         rows = StagedJob.objects.using(using).filter(node__instance=config.name)
-        page = list(rows.filter(pk__gt=after).order_by("pk")[:PAGE_SIZE])
+        places = rows.only("node", "job_id")  # the data may be large
+        page = list(places.filter(pk__gt=after).order_by("pk")[:PAGE_SIZE])
         self._after[config.name] = page[-1].pk if len(page) == PAGE_SIZE else 0
         live = _live([row.job_id for row in page], using)
         idle = Node.objects.using(using).filter(

@@ -62,6 +62,30 @@ def next_page(port: int, after: int, upto: int, size: int, using: str) -> list[U
     return _messages(_fetched(sql, [port, port, after, upto, size], using), using)
 
 
+def newest_defaults(ports: Sequence[int], using: str) -> dict[int, UnreadMessage]:
+    """Return of each port the newest message that is to be its default, if there is any.
+
+    Older ones do not count any more, and are not read.
+    """
+    if not ports:
+        return {}
+    sql = _text_for(using, _DEFAULTS_POSTGRESQL, _DEFAULTS_SQLITE)
+    rows = _fetched(sql, [_list(ports, using)], using)
+    return {row[5]: message for message, row in zip(_messages(rows, using), rows, strict=True)}
+
+
+class DefaultPlace(NamedTuple):
+    """Where a message lies that is to be a default, in the order in which these are swept."""
+
+    port: int
+    id: int
+
+
+def next_defaults(after: DefaultPlace, size: int, using: str) -> list[DefaultPlace]:
+    """Return messages that are to be defaults, port by port, the oldest first."""
+    return [DefaultPlace(*row) for row in _fetched(_NEXT_DEFAULTS, [*after, size], using)]
+
+
 def _is_postgresql(using: str) -> bool:
     """Return whether the text for PostgreSQL is meant; else it is that for SQLite."""
     return connections[using].vendor == "postgresql"
@@ -152,6 +176,24 @@ _FIRST_SQLITE = f"""
         SELECT id FROM hipq_flow_message
         WHERE port_id = p.value AND NOT as_default ORDER BY id LIMIT %s
     ) ORDER BY m.id"""  # noqa: S608 - names of columns
+
+_DEFAULTS_POSTGRESQL = f"""
+    SELECT {_COLUMNS_POSTGRESQL}, m.port_id FROM unnest(%s::bigint[]) AS wanted(id), LATERAL (
+        SELECT * FROM hipq_flow_message
+        WHERE port_id BETWEEN wanted.id AND wanted.id AND as_default
+        ORDER BY port_id DESC, id DESC LIMIT 1
+    ) AS m"""  # noqa: S608 - names of columns
+
+_DEFAULTS_SQLITE = f"""
+    SELECT {_COLUMNS_SQLITE}, m.port_id
+    FROM json_each(%s) AS p CROSS JOIN hipq_flow_message AS m
+    WHERE m.id = (
+        SELECT max(id) FROM hipq_flow_message WHERE port_id = p.value AND as_default
+    )"""  # noqa: S608 - names of columns
+
+_NEXT_DEFAULTS = """
+    SELECT port_id, id FROM hipq_flow_message
+    WHERE as_default AND (port_id, id) > (%s, %s) ORDER BY port_id, id LIMIT %s"""
 
 _NEXT = """
     SELECT {0} FROM hipq_flow_message AS m

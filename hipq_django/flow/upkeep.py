@@ -107,18 +107,16 @@ def _undeclared(config: InstanceSettings) -> Iterator[Finding]:
 def _unread_outputs(config: InstanceSettings) -> Iterator[Finding]:
     using = config.database
     outs = NodePort.objects.using(using).filter(node__instance=config.name, direction="out")
-    joined = outs.filter(outgoing__isnull=True).filter(
-        Exists(Message.objects.using(using).filter(port=OuterRef("pk")))
-    )
-    for port in joined.select_related("node").order_by("pk")[:MOST_NAMED]:
-        unread = Message.objects.using(using).filter(port=port.pk)[: MANY_UNREAD + 1].count()
-        if unread > MANY_UNREAD:
-            yield warning(
-                "unread_output", f"{port.node}, out-port {port.name}",
-                f"more than {format_count(MANY_UNREAD)} messages lie there",
-                "nobody reads it, and it is connected to nothing",
-                "connect or read it, or write to it no more",
-            )  # fmt: skip
+    unread = Message.objects.using(using).filter(port=OuterRef("pk"), as_default=False)
+    beyond = unread.order_by("port", "pk")[MANY_UNREAD : MANY_UNREAD + 1]
+    full = outs.filter(Exists(beyond), outgoing__isnull=True).select_related("node")
+    for port in full.order_by("pk")[:MOST_NAMED]:
+        yield warning(
+            "unread_output", f"{port.node}, out-port {port.name}",
+            f"more than {format_count(MANY_UNREAD)} messages lie there",
+            "nobody reads it, and it is connected to nothing",
+            "connect or read it, or write to it no more",
+        )  # fmt: skip
 
 
 def _observers_of_themselves(config: InstanceSettings) -> Iterator[Finding]:

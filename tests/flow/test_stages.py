@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.conf.instances import get_instance
+from hipq_django.domain.serialization import MAX_DEPTH
 from hipq_django.flow import testing
 from hipq_django.flow.models import StagedJob
 from hipq_django.flow.runs.companion import RUNS
@@ -119,6 +122,101 @@ def test_a_message_that_can_be_no_job_is_an_error(value: Any, said: str) -> None
     assert [job.job_key for job in jobs()] == ["b"]
 
 
+@pytest.fixture
+def small_messages(settings: Settings) -> None:
+    own = {**settings.HIPQ["default"], "FLOW": {"MAX_MESSAGE_BYTES": 1_000}}
+    settings.HIPQ = {**settings.HIPQ, "default": own}
+
+
+def deep(levels: int) -> list[Any]:
+    """Return lists in lists."""
+    value: list[Any] = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
+
+
+@pytest.mark.usefixtures("small_messages")
+def test_a_result_that_is_too_large_goes_to_error_without_it() -> None:
+    shop = flow.start(SPEC)
+    shop.inputs["order"].write_many([order(key) for key in "abc"])
+    testing.drain()
+    hipq.complete("charge", "a", "x" * 1_000)
+    hipq.complete("charge", "b", "paid")
+    testing.drain()
+
+    [message] = shop.outputs["failed"]
+    assert (message["data"], message["job"]) == (order("a"), jobs()[0].pk)
+    assert "the message has 1,0" in message["error"]
+    assert "at most 1,000 are taken (setting FLOW: MAX_MESSAGE_BYTES)" in message["error"]
+    assert f"Job {jobs()[0].pk} has its result until it is pruned" in message["error"]
+    assert [message["result"] for message in shop.outputs["paid"]] == ["paid"]
+    assert [job.job_key for job in jobs()] == ["a", "b", "c"]
+    assert shop.status == "suspended"
+
+
+@pytest.mark.usefixtures("small_messages")
+@pytest.mark.parametrize("error", [None, {"why": "x" * 2_000}, "\1" * 2_000])
+def test_an_end_whose_data_is_too_large_goes_to_error_without_both(error: Any) -> None:
+    shop = flow.start(SPEC)
+    shop.inputs["order"].write({**order("a"), "text": "x" * 950})
+    testing.drain()
+    if error is None:
+        hipq.complete("charge", "a", "paid")
+    else:
+        hipq.fail("charge", "a", error)
+    testing.drain()
+
+    [message] = shop.outputs["failed"]
+    assert message.keys() == {"job", "error"}
+    assert message["job"] == jobs()[0].pk
+    assert "MAX_MESSAGE_BYTES" in message["error"]
+    assert not StagedJob.objects.exists()
+    assert shop.status == "completed"
+
+
+@pytest.mark.usefixtures("small_messages")
+def test_a_large_message_that_can_be_no_job_goes_to_error_without_its_data() -> None:
+    shop = flow.start(SPEC)
+    shop.inputs["order"].write_many([{"total": 7, "text": "x" * 950}, order("b")])
+    testing.drain()
+
+    [message] = shop.outputs["failed"]
+    assert message.keys() == {"error"}
+    assert "has no text or number under 'id'" in message["error"]
+    assert "at most 1,000 are taken (setting FLOW: MAX_MESSAGE_BYTES)" in message["error"]
+    assert [job.job_key for job in jobs()] == ["b"]
+
+
+def test_a_message_of_the_greatest_depth_stops_no_stage() -> None:
+    shop = flow.start(SPEC)
+    shop.inputs["order"].write_many([deep(MAX_DEPTH), order("b")])
+    testing.drain()
+    hipq.complete("charge", "b", deep(MAX_DEPTH))
+    testing.drain()
+
+    refused, ended = shop.outputs["failed"]
+    assert refused.keys() == {"error"}
+    assert f"nested deeper than {MAX_DEPTH} levels" in refused["error"]
+    assert ended.keys() == {"data", "job", "error"}
+    assert ended["data"] == order("b")
+    assert shop.status == "completed"
+
+
+@pytest.mark.usefixtures("small_messages")
+def test_what_a_job_type_says_of_its_arguments_is_cut(declare: Declare) -> None:
+    @declare.task("resize")
+    def resize(size: int) -> int:
+        return size
+
+    stage = flow.start("flow.jobs", args=["resize"])
+    stage.inputs["in"].write_many([{"x" * 900: 1}, {"size": 2}])
+    testing.drain()
+
+    assert stage.outputs["error"].read().keys() == {"error"}
+    assert [message["result"] for message in stage.outputs["out"]] == [2]
+
+
 def test_two_messages_with_one_key_both_come_out() -> None:
     shop = flow.start(SPEC)
     shop.inputs["order"].write_many([order("a"), order("a", 71)])
@@ -157,6 +255,19 @@ def test_an_end_that_nobody_told_of_is_found(monkeypatch: pytest.MonkeyPatch) ->
     assert len(list(shop.outputs["paid"])) == 1
 
 
+def test_the_sweep_reads_no_data() -> None:
+    shop = flow.start(SPEC)
+    shop.inputs["order"].write_many([order("a"), order("b")])
+    testing.drain()
+    Job.objects.filter(pk=jobs()[0].pk).delete()
+    with CaptureQueriesContext(connection) as asked:
+        assert RUNS.sweep(get_instance("default")) == 1
+
+    staged = [one["sql"] for one in asked if 'FROM "hipq_flow_stagedjob"' in one["sql"]]
+    assert staged
+    assert not any('"data"' in sql for sql in staged)
+
+
 def test_a_job_that_was_deleted_is_an_error() -> None:
     shop = flow.start(SPEC)
     shop.inputs["order"].write(order("a"))
@@ -180,6 +291,86 @@ def test_a_stage_without_key(declare: Declare) -> None:
 
     assert [message["result"] for message in stage.outputs["out"]] == [2, 4]
     assert "resize" in stage.outputs["error"].read()["error"]
+
+
+@pytest.fixture
+def strict(settings: Settings) -> None:
+    """Let the names of job types that this process does not declare be errors."""
+    settings.HIPQ = {**settings.HIPQ, "default": {**settings.HIPQ["default"], "STRICT": True}}
+
+
+@pytest.mark.usefixtures("strict")
+@pytest.mark.parametrize("count", [1, 5])
+def test_a_stage_hands_jobs_to_those_that_know_their_type(declare: Declare, count: int) -> None:
+    stage = flow.start("flow.jobs", args=["charge", "id"])
+    declare.forget_all()
+    stage.inputs["in"].write_many([order(key) for key in "abcde"[:count]])
+    testing.drain()
+
+    assert [job.job_key for job in jobs()] == list("abcde"[:count])
+    assert stage.status == "suspended"
+
+
+@pytest.mark.usefixtures("strict")
+def test_a_stage_of_a_job_type_that_nobody_declares_is_refused() -> None:
+    with pytest.raises(hipq.InvalidJobTypeError, match=r"flow\.start: .*'chrage'.*'charge'"):
+        flow.start("flow.jobs", args=["chrage"])
+
+    assert not flow.Node.objects.exists()
+
+
+@pytest.fixture
+def typed(settings: Settings) -> None:
+    """Let the arguments of tasks have types, by pydantic."""
+    pytest.importorskip("pydantic", reason="needs the extra pydantic")
+    own = {**settings.HIPQ["default"], "ARGUMENTS": "hipq_django.arguments.PydanticArguments"}
+    settings.HIPQ = {**settings.HIPQ, "default": own}
+
+
+def checked_by(validator: Any) -> Callable[[Any], Any]:
+    """Return a function of a text that a validator of pydantic checks."""
+
+    def take(text: Any) -> Any:
+        return text
+
+    take.__annotations__ = {"text": Annotated[str, validator]}
+    return take
+
+
+@pytest.mark.usefixtures("typed")
+def test_arguments_are_checked_once(declare: Declare) -> None:
+    from pydantic import AfterValidator
+
+    seen: list[str] = []
+
+    def once(text: str) -> str:
+        assert text not in seen, f"{text} was checked before"
+        seen.append(text)
+        return f"{text} checked"
+
+    declare.task("take")(checked_by(AfterValidator(once)))
+    stage = flow.start("flow.jobs", args=["take"])
+    stage.inputs["in"].write_many([{"text": "a"}, {"text": "b"}])
+    testing.run_inline(stage)
+
+    taken = Job.objects.filter(job_type__name="take").order_by("pk")
+    assert [job.job_data for job in taken] == [{"text": "a checked"}, {"text": "b checked"}]
+    assert [row.data for row in StagedJob.objects.order_by("pk")] == [{"text": "a"}, {"text": "b"}]
+
+
+@pytest.mark.usefixtures("typed")
+def test_arguments_at_which_their_check_breaks_stop_no_stage(declare: Declare) -> None:
+    from pydantic import BeforeValidator
+
+    declare.task("take")(checked_by(BeforeValidator(lambda text: text.strip())))
+    stage = flow.start("flow.jobs", args=["take"])
+    stage.inputs["in"].write_many([{"text": 5}, {"text": "ann "}])
+    testing.drain()
+
+    [message] = stage.outputs["error"]
+    assert message["data"] == {"text": 5}
+    assert message["error"] == "AttributeError: 'int' object has no attribute 'strip'"
+    assert [message["result"] for message in stage.outputs["out"]] == ["ann"]
 
 
 def test_a_changed_limit_counts_at_once() -> None:

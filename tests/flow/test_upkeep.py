@@ -192,6 +192,16 @@ def test_the_doctor_names_outputs_that_nobody_reads(monkeypatch: pytest.MonkeyPa
     assert found() == ["unread_output"]
 
 
+def test_the_doctor_names_an_output_behind_many_that_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hipq_django.flow.upkeep.MANY_UNREAD", 2)
+    for count in (*[1] * 6, 3, 2, 3):
+        flow.start(Recorder, run=False).outputs["out"].write_many(range(count))
+
+    assert found() == ["unread_output"] * 2
+
+
 def test_the_doctor_names_observers_of_themselves() -> None:
     node = flow.start(Recorder, run=False)
     node.inputs["a"].channels = [f"/flow/node/{node.pk}"]

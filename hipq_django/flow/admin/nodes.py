@@ -250,16 +250,9 @@ class NodeAdmin(GraphPages):
 
     def _ports(self, node: Node, redactor: Redactor) -> list[dict[str, Any]]:
         """Return what the page shows of the ports, by a number of queries that does not grow."""
-        using = self.database
-        messages = Message.objects.using(using).filter(port=OuterRef("pk"), as_default=False)
-        rows = NodePort.objects.using(using).filter(node=node.pk).exclude(name=ANY)
-        found = with_preview(rows, "value").annotate(
-            unread=OverFirst.count(messages.order_by("pk")),
-            first=messages.order_by("pk").values("pk")[:1],
-        )
-        ports: list[Any] = list(found.order_by("direction", "pk")[: MAX_PORTS + 1])
-        firsts = self._firsts([port.first for port in ports if port.first])
-        defaults = self._defaults([port.pk for port in ports])
+        ports = self._port_rows(node)
+        firsts = self._messages([port.first for port in ports if port.first])
+        newest = self._messages([port.newest for port in ports if port.newest])
         links = self._links([port.pk for port in ports])
         names = self.called(port.node for found in links.values() for _arrow, port in found)
         channels = self._channels(ports)
@@ -271,7 +264,7 @@ class NodeAdmin(GraphPages):
                 "unread": format_count(port.unread, format_number),
                 "first": _shown(firsts.get(port.pk), redactor, port.name),
                 "default": _shown(
-                    defaults.get(port.pk, port if port.has_default else None), redactor, port.name
+                    newest.get(port.pk, port if port.has_default else None), redactor, port.name
                 ),
                 "links": self.port_links(links.get(port.pk, []), names),
                 "channels": ", ".join(channels.get(port.pk, [])),
@@ -280,16 +273,23 @@ class NodeAdmin(GraphPages):
             for port in ports
         ]
 
-    def _firsts(self, ids: Sequence[int]) -> dict[int, Any]:
+    def _port_rows(self, node: Node) -> list[Any]:
+        """Return ports with how many messages lie there, the first, and the newest default."""
+        using = self.database
+        messages = Message.objects.using(using).filter(port=OuterRef("pk"))
+        unread, defaults = messages.filter(as_default=False), messages.filter(as_default=True)
+        rows = NodePort.objects.using(using).filter(node=node.pk).exclude(name=ANY)
+        found = with_preview(rows, "value").annotate(
+            unread=OverFirst.count(unread.order_by("pk")),
+            first=unread.order_by("pk").values("pk")[:1],
+            newest=defaults.order_by("-pk").values("pk")[:1],
+        )
+        return list(found.order_by("direction", "pk")[: MAX_PORTS + 1])
+
+    def _messages(self, ids: Sequence[int]) -> dict[int, Any]:
         """Return the messages with these ids, by port."""
         found = Message.objects.using(self.database).filter(pk__in=ids)
         return {message.port_id: message for message in with_preview(found, "data")}
-
-    def _defaults(self, ports: Sequence[int]) -> dict[int, Any]:
-        """Return the newest defaults that no run has settled yet, by port."""
-        rows = Message.objects.using(self.database).filter(port__in=ports, as_default=True)
-        found = with_preview(rows.order_by("-pk"), "data")[:MAX_PORTS]
-        return {message.port_id: message for message in reversed(found)}
 
     def _links(self, ports: Sequence[int]) -> dict[int, list[tuple[str, NodePort]]]:
         rows = Connection.objects.using(self.database).order_by("pk")

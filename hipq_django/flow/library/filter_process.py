@@ -24,8 +24,17 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MAX_BYTES, MAX_BYTES))
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))  # what is open stays open
     for line in sys.stdin:
-        program, value = json.loads(line)
-        print(json.dumps(answer(jq, program, value)), flush=True)  # noqa: T201 - this is the answer
+        program, value, most = json.loads(line)
+        print(checked(answer(jq, program, value), most), flush=True)  # noqa: T201 - this is the answer
+
+
+def checked(found: dict[str, Any], most: int) -> str:
+    """Return an answer as a line, or what is wrong with it: whoever asked has to hold all of it."""
+    values = json.dumps(found.get("values"), ensure_ascii=False)
+    if len(values.encode(errors="surrogatepass")) > most:
+        text = f"makes more than {most:,} bytes of JSON of one message (setting FLOW: "
+        found = {"error": f"it {text}MAX_MESSAGE_BYTES); let it make less."}
+    return json.dumps(found)
 
 
 def answer(jq: Any, program: str, value: Any) -> dict[str, Any]:

@@ -46,11 +46,14 @@ class FilterProcess:
         self._process.kill()
         self._process.communicate()
 
-    def ask(self, program: str, value: Any) -> list[Any]:
-        """Return what a program makes of a value; raise `FilterError` where it cannot."""
+    def ask(self, program: str, value: Any, most: int) -> list[Any]:
+        """Return what a program makes of a value, at most so many bytes of JSON.
+
+        Raise `FilterError` where it cannot.
+        """
         timer = Timer(MAX_SECONDS, self._stop)
         timer.start()
-        answer = self._answer(json.dumps([program, value]))
+        answer = self._answer(json.dumps([program, value, most]))
         timer.cancel()
         if not answer:
             raise FilterError(f"flow.filter: {program!r:.200} {self._why_it_died()}")
@@ -86,6 +89,7 @@ class Filter(Component):
     program, value, out = In(str, name="filter"), In(name="in"), Out()
 
     def perform(self) -> None:
+        most = self._run.settings.max_message_bytes
         with FilterProcess() as process:
             for program, value in self.each("filter", "in"):
-                self.out.write_many(process.ask(program, value))
+                self.out.write_many(process.ask(program, value, most))

@@ -18,6 +18,14 @@ from typing import Any
 from hipq_django.flow.base import Component
 from hipq_django.flow.declared_ports import AnyIn, AnyOut, In, Out
 from hipq_django.flow.declaring import component
+from hipq_django.flow.exceptions import FlowError
+from hipq_django.flow.library.sizes import (
+    COMMA,
+    size_of,
+    size_of_choices,
+    size_of_groups,
+    size_of_product,
+)
 
 
 class _OfAll(Component):
@@ -81,8 +89,27 @@ class _OfOne(Component):
         names.sort(key=lambda name: name != "in")
         for values in self.each(*names):
             given = values if len(names) > 1 else (values,)
+            self._check_size(dict(zip(names, given, strict=True)))
             for made in self.made(*given):
                 self.out.write(made)
+
+    def _check_size(self, values: dict[str, Any]) -> None:
+        most = self._run.settings.max_message_bytes
+        if self.size_made(most, *values.values()) <= most:
+            return
+        given = ", ".join(f"{name}={value!r:.100}" for name, value in values.items())
+        raise FlowError(
+            f"{type(self).declaration.name}: of {given} it would make more than {most:,} bytes of "
+            "JSON (setting FLOW: MAX_MESSAGE_BYTES); give it less, or let it make less of that."
+        )
+
+    def size_made(self, most: int, *values: Any) -> int:
+        """Return how many bytes of JSON are made of the values; above `most` any number above it.
+
+        What is made of most is not much larger than they are, so the port checks that.
+        """
+        del most, values
+        return 0
 
     def made(self, *values: Any) -> Iterable[Any]:
         """Return what is written for the values: of `in`, then of the others by their names."""
@@ -101,8 +128,11 @@ class Each(_OfOne):
 class Product(_OfOne):
     """Make all choices of one element from each list in a list."""
 
+    def size_made(self, most: int, *values: Any) -> int:
+        return size_of_product([_as_list(value) for value in _as_list(values[0])], most)
+
     def made(self, *values: Any) -> Iterable[Any]:
-        return [[list(choice) for choice in cartesian(*map(_as_list, values[0]))]]
+        return [[list(choice) for choice in cartesian(*values[0])]]
 
 
 @component("flow.zip", public=True)
@@ -139,9 +169,15 @@ class GroupsOf(_OfOne):
     fill = In(default=False)
     size = In(int)
 
+    def size_made(self, most: int, *values: Any) -> int:
+        value, fill, size = values
+        if size < 1:
+            text = f"flow.groups_of: size={size}; give how long the lists are to be, 1 or more."
+            raise FlowError(text)
+        return size_of_groups(_as_list(value), size, fill=fill, is_filled=fill is not False)
+
     def made(self, *values: Any) -> Iterable[Any]:
         value, fill, size = values
-        value = _as_list(value)
         groups = [value[start : start + size] for start in range(0, len(value), size)]
         if groups and fill is not False:
             groups[-1] += [fill] * (size - len(groups[-1]))
@@ -153,6 +189,10 @@ class Join(_OfOne):
     """Join texts into one."""
 
     sep = In(str, default=",")
+
+    def size_made(self, most: int, *values: Any) -> int:
+        value, sep = values
+        return len(sep) * (len(value) - 1)  # of what is joined there is not more than came
 
     def made(self, *values: Any) -> Iterable[Any]:
         value, sep = values
@@ -176,6 +216,10 @@ class Repeat(_OfOne):
 
     times = In(int)
 
+    def size_made(self, most: int, *values: Any) -> int:
+        value, times = values
+        return int(times) * (size_of(value) + COMMA)
+
     def made(self, *values: Any) -> Iterable[Any]:
         value, times = values
         return [value] * times
@@ -188,6 +232,12 @@ class Permutation(_OfOne):
     n = In(int)
     ordered = In(bool, default=False)
     repeat = In(bool, default=False)
+
+    def size_made(self, most: int, *values: Any) -> int:
+        value, n, ordered, repeat = values
+        if n < 0:
+            raise FlowError(f"flow.permutation: n={n}; give how many are chosen, 0 or more.")
+        return size_of_choices(list(value), n, is_ordered=ordered, may_repeat=repeat, most=most)
 
     def made(self, *values: Any) -> Iterable[Any]:
         value, n, ordered, repeat = values
@@ -222,7 +272,10 @@ class Connect(Component):
     value, out = In(name="in"), Out()
 
     def perform(self) -> None:
-        self.inputs["in"].move_to(self.out)
+        run, port = self._run, self._run.port("in", "in")
+        port.move_some(run.declared.batch, self.out)
+        if port.unread:
+            self.run()
 
 
 @component("flow.set_default", public=True)
@@ -234,7 +287,7 @@ class SetDefault(Component):
     def perform(self) -> None:
         from hipq_django.flow.contexts import set_group
 
-        values = list(self.inputs["in"])
+        values = list(self._some("in"))
         if values:
             with set_group(as_default=True):
                 self.out.write(values[-1])

@@ -36,16 +36,25 @@ class WaitEach(Component):
 
     def perform(self) -> None:
         received = Counter(self.state.get("received", {}))
-        received.update(encode_json(element) for element in self.inputs["each"])
-        while wanted := self.inputs["in"].peek():
-            needed = Counter(encode_json(element) for element in wanted[0])
-            if any(received[key] < count for key, count in needed.items()):
+        received.update(encode_json(element) for element in self._some("each"))
+        for _ in range(self._run.declared.batch):
+            if not self._has_come(received):
                 break
-            received -= needed
             self.out.write(self.inputs["in"].read())
+        else:
+            self.run()
         self.state.set(received=dict(received))
         if self.inputs["in"].size:
             self.suspend()
+
+    def _has_come(self, received: Counter[str]) -> bool:
+        """Take the elements of the next list from those that have come, if all of them have."""
+        wanted = self.inputs["in"].peek()
+        needed = Counter(encode_json(element) for element in wanted[0]) if wanted else Counter()
+        if not wanted or any(received[key] < count for key, count in needed.items()):
+            return False
+        received -= needed
+        return True
 
 
 @component("flow.map", public=True)
@@ -57,12 +66,12 @@ class Map(Component):
 
     def perform(self) -> None:
         waiting = list(self.state.get("waiting", []))
-        for value in self.inputs["in"]:
+        for value in self._some("in"):
             waiting.append(len(value))
             for element in value:
                 self.outputs["each"].write(element)
         done = list(self.state.get("done", []))
-        done += list(self.inputs["each"])
+        done += list(self._some("each"))
         while waiting and len(done) >= waiting[0]:
             count = waiting.pop(0)
             self.out.write(done[:count])
@@ -82,8 +91,12 @@ class Delay(Component):
         now = clock.now(self.node.using).timestamp()
         held: list[tuple[float, Any]] = [tuple(entry) for entry in self.state.get("held", [])]
         values, delay = self.inputs["in"], self.inputs["delay"]
-        while values.peek() and delay.has_data:
+        for _ in range(self._run.declared.batch):
+            if not (values.peek() and delay.has_data):
+                break
             held.append((now + delay.read(), values.read()))
+        else:
+            self.run()
         held.sort(key=lambda entry: entry[0])
         for _, value in [entry for entry in held if entry[0] <= now]:
             self.out.write(value)

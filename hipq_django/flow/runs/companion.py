@@ -22,6 +22,7 @@ from hipq_django.flow.lifecycle import run as force, runs_by_itself
 from hipq_django.flow.logs import log_entry
 from hipq_django.flow.models import Node
 from hipq_django.flow.runs import dispatching, ending
+from hipq_django.flow.runs.defaults import SweepOfDefaults
 from hipq_django.flow.runs.loading import load
 from hipq_django.flow.runs.run import Run
 from hipq_django.flow.stages import Sweep
@@ -56,6 +57,7 @@ class Runs:
 
     def __init__(self) -> None:
         self._stages = Sweep()
+        self._defaults = SweepOfDefaults()
 
     def prepare(self, claims: Sequence[Claim]) -> None:
         """Read the nodes, ports and messages of a batch."""
@@ -103,10 +105,11 @@ class Runs:
         return dispatching.dispatch(config)
 
     def sweep(self, config: InstanceSettings) -> int:
-        """Look after nodes whose run has ended in another way, and after jobs of stages."""
+        """Look after nodes whose run has ended in another way, jobs of stages, old defaults."""
         if not Node.objects.using(config.database).exists():
             return 0
-        return dispatching.sweep(config) + self._stages.run(config)
+        moved = dispatching.sweep(config) + self._stages.run(config)
+        return moved + self._defaults.run(config)
 
 
 RUNS = Runs()

@@ -538,9 +538,9 @@ def _write_defaults(end: _Ended, using: str) -> None:
     """Let messages that became defaults be the defaults of their ports."""
     for pk, message in end.run.defaults.items():
         defaults = Message.objects.using(using).filter(port=pk, as_default=True)
-        if not defaults.filter(pk=message.pk).delete()[0]:
+        if not defaults.filter(pk=message.id).delete()[0]:
             continue  # somebody has removed it, or set another one
-        defaults.filter(pk__lt=message.pk).delete()
+        defaults.filter(pk__lt=message.id).delete()
         rows = NodePort.objects.using(using).filter(pk=pk)
         rows.update(has_default=True, value=message.data, value_context=message.context)
 

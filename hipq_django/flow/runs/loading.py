@@ -13,7 +13,7 @@ from hipq_django.domain.states import Phase
 from hipq_django.flow.models import Message, Node, NodePort
 from hipq_django.flow.publishing import hears_log
 from hipq_django.flow.runs.run import NO_PAGE, Run, UnreadMessages
-from hipq_django.flow.statements import first_pages, observers_among
+from hipq_django.flow.statements import first_pages, newest_defaults, observers_among
 from hipq_django.flow.values import Effects
 from hipq_django.transitions.values import Claim
 
@@ -75,7 +75,7 @@ def _load_ports(runs: Sequence[Run], using: str) -> None:
     ports: list[Any] = _ports_of(by_node, using)
     ins = [port.pk for port in ports if port.direction == "in"]
     first = first_pages(ins, FIRST_PAGE, using)
-    defaults = _newest_defaults([port.pk for port in ports if port.has_news], using)
+    defaults = newest_defaults([port.pk for port in ports if port.has_news], using)
     for port in ports:
         run = by_node[port.node_id]
         run.rows[port.place] = port
@@ -91,10 +91,3 @@ def _ports_of(nodes: Sequence[int], using: str) -> QuerySet[NodePort]:
     news = Message.objects.using(using).filter(port=OuterRef("pk"), as_default=True)
     rows = NodePort.objects.using(using).filter(ids_in("node", nodes)).only(*PORT)
     return rows.annotate(has_news=Exists(news))
-
-
-def _newest_defaults(ports: Sequence[int], using: str) -> dict[int, Message]:
-    if not ports:
-        return {}
-    rows = Message.objects.using(using).filter(ids_in("port", ports), as_default=True)
-    return {row.port_id: row for row in rows.order_by("pk")}

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import islice
+from sys import maxsize
 from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import sync_to_async
@@ -183,7 +184,7 @@ class Run:
         self.rows: dict[PortName, NodePort] = {}
         self.unread: dict[PortName, UnreadMessages] = {}
         self.opened: dict[PortName, RunPort] = {}  # so that each is the same object each time
-        self.defaults: dict[int, Message] = {}
+        self.defaults: dict[int, UnreadMessage] = {}
         """The newest messages that are defaults, by the ids of their ports."""
 
     @property
@@ -634,8 +635,12 @@ class RunPort(Port):
 
     def move_to(self, *targets: Port) -> list[Any]:
         """Read all that lies here and write it to the others, default included."""
-        given, moved = checked_targets(self, "move_to", targets), []
-        while message := self._take():
+        return self.move_some(maxsize, *targets)
+
+    def move_some(self, most: int, *targets: Port) -> list[Any]:
+        """Do the same with so many messages at most."""
+        given, moved = checked_targets(self, "move_to", targets), list[Any]()
+        while len(moved) < most and (message := self._take()):
             moved.append(message.data)
             for target in given:
                 self._pass_on(target, message.data, {**message.context}, log=message.log)

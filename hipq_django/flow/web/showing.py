@@ -11,6 +11,7 @@ from hipq_django.flow.declared_ports import ANY
 from hipq_django.flow.declaring import KIND
 from hipq_django.flow.models import Message, Node, NodePort
 from hipq_django.flow.ports import Port
+from hipq_django.flow.statements import newest_defaults
 from hipq_django.flow.values import Packet
 from hipq_django.flow.web.call import Call
 from hipq_django.models import JobType
@@ -40,21 +41,16 @@ def shown_ports(node: Node, masked: Redactor) -> dict[str, dict[str, Any]]:
     """Return the ports of a node: how many messages lie there, and their defaults."""
     rows = NodePort.objects.using(node.using).filter(node=node.pk).exclude(name=ANY)
     queued = Count("messages", filter=Q(messages__as_default=False))
-    defaults = _newest_defaults(node)
+    found: list[Any] = list(rows.annotate(queued=queued).order_by("pk"))
+    defaults = newest_defaults([row.pk for row in found], node.using)
     sides: dict[str, dict[str, Any]] = {"in": {}, "out": {}}
-    for row in rows.annotate(queued=queued).order_by("pk"):
+    for row in found:
         port: dict[str, Any] = {"size": row.queued}
         if row.pk in defaults or row.has_default:
-            value = defaults.get(row.pk, row.value)
+            value = defaults[row.pk].data if row.pk in defaults else row.value
             port["default"] = masked.mask({row.name: value})[row.name]
         sides[row.direction][row.name] = port
     return {"inputs": sides["in"], "outputs": sides["out"]}
-
-
-def _newest_defaults(node: Node) -> dict[int, Any]:
-    """Return the defaults that came as messages, by the ids of their ports."""
-    rows = Message.objects.using(node.using).filter(port__node=node.pk, as_default=True)
-    return dict(rows.order_by("pk").values_list("port_id", "data"))
 
 
 def shown_packet(packet: Packet) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from hipq_django import flow
 from hipq_django.domain.serialization import MAX_DEPTH
 from hipq_django.flow import testing
+from hipq_django.flow.models import Connection, Message, NodePort
 from tests.flow.conftest import in_status
 from tests.testapp.flows import (
     Asks,
@@ -473,3 +475,60 @@ def test_a_run_reads_no_further_than_what_lay_there_when_it_looked_first(message
     runs = [run for _, _, run in came]
     assert len(set(runs[:-1])) == 1
     assert runs[-1] != runs[0]
+
+
+def test_a_chain_of_connections_may_be_long() -> None:
+    node = flow.start("flow.placeholder", run=False)
+    names = [f"p{place}" for place in range(1_100)]
+    NodePort.objects.bulk_create(NodePort(node=node, direction="in", name=name) for name in names)
+    rows = NodePort.objects.filter(node=node, name__in=names).order_by("pk")
+    Connection.objects.bulk_create(Connection(source=s, target=t) for s, t in pairwise(rows))
+    node.inputs["p0"].write("arrives")
+
+    assert node.inputs[names[-1]].peek() == ["arrives"]
+
+
+def test_a_message_goes_along_each_path_to_a_port() -> None:
+    node = flow.start("flow.placeholder", run=False)
+    first, last = node.inputs["first"], node.inputs["last"]
+    between = [node.inputs[name] for name in "ab"]
+    first.connect(*between)
+    for port in between:
+        port.connect(last)
+    first.write_many([1, 2])
+
+    assert last.peek(9) == [1, 1, 2, 2]
+
+
+@pytest.fixture
+def doubling() -> list[list[flow.Port]]:
+    """Pairs of ports, each of which is connected to both of the next pair."""
+    node = flow.start("flow.placeholder", run=False)
+    pairs = [[node.inputs[f"{side}{place}"] for side in "ab"] for place in range(40)]
+    for sources, targets in pairwise(pairs):
+        for source in sources:
+            source.connect(*targets)
+    return pairs
+
+
+def test_a_message_that_would_become_too_many_is_refused(doubling: list[list[flow.Port]]) -> None:
+    with pytest.raises(flow.FlowError, match="leads to more than 10,000 ports"):
+        doubling[0][0].write("too much")
+
+    assert not Message.objects.exists()
+    doubling[-1][0].write("all right")
+
+
+def test_a_subscriber_that_leads_to_too_many_ports_is_left_out(
+    doubling: list[list[flow.Port]], caplog: pytest.LogCaptureFixture
+) -> None:
+    listener = flow.start(Sum, inputs={"number": {"channels": ["/flow"]}}, run=False)
+    listener.pause()
+    doubling[0][0].channels = ["/flow"]
+    node = flow.start(Double, data={"number": [1]})
+    testing.drain()
+
+    assert list(node.outputs["out"]) == [2]
+    assert {"status": "completed"} in listener.inputs["number"].peek(9)
+    assert "subscriber_left_out" in caplog.text
+    assert "leads to more than 10,000 ports" in caplog.text

@@ -1,15 +1,18 @@
 """The standard components."""
 
 import sys
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, strategies as st
 
 import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.flow import testing
-from hipq_django.flow.library import filtering
+from hipq_django.flow.library import filtering, shaping, sizes
+from hipq_django.flow.models import Message
 
 pytestmark = pytest.mark.django_db
 
@@ -128,6 +131,135 @@ def test_what_cannot_be_taken_fails_the_node() -> None:
     assert node.status == "failed"
 
 
+BATCH = 1_000
+COUNTED = list(range(1_500))
+LISTS: list[Any] = [[] for _ in COUNTED]
+
+
+@pytest.mark.parametrize(
+    ("component", "port", "values", "expected"),
+    [
+        ("flow.connect", "in", COUNTED, COUNTED),
+        ("flow.set_default", "in", COUNTED, []),
+        ("flow.delay", "in", COUNTED, COUNTED),
+        ("flow.map", "in", LISTS, LISTS),
+        ("flow.map", "each", COUNTED, []),
+        ("flow.wait_each", "in", LISTS, LISTS),
+        ("flow.wait_each", "each", COUNTED, []),
+    ],
+)
+def test_a_run_takes_no_more_than_a_batch(
+    component: str, port: str, values: list[Any], expected: list[Any]
+) -> None:
+    options = {"delay": {"default": 0}} if component == "flow.delay" else None
+    node = flow.start(component, inputs=options, run=False)
+    row = node.inputs[port].row
+    Message.objects.bulk_create(Message(port=row, data=value) for value in values)
+    testing.run_inline(node)
+    assert node.inputs[port].size == len(values) - BATCH
+    assert node.status == "queued"
+    testing.drain()
+
+    assert node.inputs[port].size == 0
+    assert node.outputs["out"].peek(len(values) + 1) == expected
+
+
+MANY = 10**18
+LARGE: list[tuple[str, dict[str, list[Any]]]] = [
+    ("flow.product", {"in": [[[1, 2]] * 40]}),
+    ("flow.product", {"in": [[["x" * 400_000], list(range(50_000))]]}),
+    ("flow.groups_of", {"in": [[1]], "size": [MANY], "fill": [0]}),
+    ("flow.groups_of", {"in": [[1]], "size": [3], "fill": ["x" * 600_000]}),
+    ("flow.repeat", {"in": [1], "times": [MANY]}),
+    ("flow.repeat", {"in": ["x" * 600_000], "times": [2]}),
+    ("flow.join", {"in": [["a"] * 100_000], "sep": [" " * 1_000]}),
+    ("flow.permutation", {"in": [[1]], "n": [MANY], "repeat": [True]}),
+    ("flow.permutation", {"in": [[1, 2]], "n": [MANY], "repeat": [True], "ordered": [True]}),
+]
+
+
+LARGE += [
+    ("flow.permutation", {"in": [list(range(size))], "n": [n], "ordered": [o], "repeat": [r]})
+    for size, n in ((40, 20), (100_000, 50_000))
+    for o in (False, True)
+    for r in (False, True)
+]
+
+
+@pytest.mark.parametrize(("component", "data"), LARGE)
+def test_a_message_of_which_too_much_would_be_made_is_refused_before(
+    component: str, data: dict[str, list[Any]]
+) -> None:
+    node = flow.start(component, data=data)
+    with pytest.raises(flow.FlowError) as refused:
+        testing.drain()
+    assert f"{component}: of in=" in str(refused.value)
+    assert "more than 1,048,576 bytes of JSON (setting FLOW: MAX_MESSAGE_BYTES)" in str(
+        refused.value
+    )
+    assert node.status == "failed"
+    assert node.inputs["in"].size == 1
+
+
+@pytest.mark.parametrize(
+    ("component", "data", "said"),
+    [
+        ("flow.groups_of", {"in": [[1]], "size": [0]}, "size=0; give how long the lists are"),
+        ("flow.groups_of", {"in": [[1]], "size": [-1]}, "size=-1; give how long the lists are"),
+        ("flow.permutation", {"in": [[1]], "n": [-1]}, "n=-1; give how many are chosen"),
+    ],
+)
+def test_a_number_that_makes_no_sense_is_refused(component: str, data: Any, said: str) -> None:
+    node = flow.start(component, data=data)
+    with pytest.raises(flow.FlowError, match=said):
+        testing.drain()
+
+    assert node.inputs["in"].size == 1
+
+
+MOST = 10**9
+values = st.lists(
+    st.none() | st.integers() | st.text(max_size=3) | st.just({"a": [1, "é"]}), max_size=5
+)
+
+
+@given(st.lists(values, max_size=4))
+def test_the_size_of_a_product_is_known_before(lists: list[list[Any]]) -> None:
+    made = [list(choice) for choice in product(*lists)]
+
+    assert sizes.number_of_products([len(one) for one in lists], MOST) == len(made)
+    assert sizes.size_of_product(lists, MOST) == sizes.size_of(made)
+
+
+@given(values, st.integers(0, 6), st.booleans(), st.booleans())
+def test_the_size_of_choices_is_known_before(
+    values: list[Any], n: int, ordered: bool, repeat: bool
+) -> None:
+    [made] = shaping.Permutation.made(None, values, n, ordered, repeat)  # type: ignore[arg-type]  # it needs no run
+    how: Any = {"is_ordered": ordered, "may_repeat": repeat, "most": MOST}
+
+    assert sizes.number_of_choices(len(values), n, **how) == len(made)
+    assert sizes.size_of_choices(values, n, **how) == sizes.size_of(made)
+
+
+@given(values, st.integers(1, 7), st.just(False) | st.text(max_size=2))
+def test_the_size_of_groups_is_known_before(values: list[Any], size: int, fill: Any) -> None:
+    [made] = shaping.GroupsOf.made(None, values, fill, size)  # type: ignore[arg-type]  # it needs no run
+    known = sizes.size_of_groups(values, size, fill=fill, is_filled=fill is not False)
+
+    assert known == sizes.size_of(made)
+
+
+@given(st.integers(0, 9), st.integers(0, 9), st.booleans(), st.booleans(), st.integers(0, 100))
+def test_no_number_is_worked_out_above_the_most(
+    size: int, n: int, ordered: bool, repeat: bool, most: int
+) -> None:
+    how: Any = {"is_ordered": ordered, "may_repeat": repeat}
+    exact = sizes.number_of_choices(size, n, **how, most=MOST)
+
+    assert sizes.number_of_choices(size, n, **how, most=most) == min(exact, most + 1)
+
+
 def test_the_components_are_told_as_data() -> None:
     told = {component["name"]: component for component in flow.components()}
 
@@ -173,6 +305,8 @@ def test_filter_hands_on_what_jq_makes_of_each_value(
         ('import "a" as a; .', "reads a module"),
         ("[range(1e9)]", "needs more than 256 MB"),
         ("def f: f; f", "took longer than 0.5 s"),
+        ("range(1e6)", "it makes more than 1,048,576 bytes of JSON of one message"),
+        ('"é" * 5e5 + "ab" * 5e4', "it makes more than 1,048,576 bytes of JSON of one message"),
     ],
 )
 def test_a_filter_that_cannot_be_used_or_does_not_end_fails_its_node(
