@@ -14,9 +14,6 @@ from hipq_django.domain.validation import number_in
 from hipq_django.exceptions import ConfigurationError, nearest_name
 
 LOGS = ("errors", "all", "none")
-LEAST_BYTES = 1_000
-"""What flows say of an error themselves is not longer."""
-
 FUNCTION = "a function: request → user, or None for nobody"
 
 
@@ -57,7 +54,7 @@ def _checked(instance: str, given: Mapping[str, Any]) -> FlowSettings:
             raise ConfigurationError(f"HIPQ[{instance!r}]['FLOW'] has no key {key!r}{near}")
     found = FlowSettings(**{_KEYS[key]: value for key, value in given.items()})
     _check(instance, "LOG", found.log, found.log in LOGS, "'errors', 'all' or 'none'")
-    for key, lowest in (("MAX_DEPTH", 1), ("MAX_MESSAGE_BYTES", LEAST_BYTES)):
+    for key, lowest in (("MAX_DEPTH", 1), ("MAX_MESSAGE_BYTES", 100)):
         value = getattr(found, _KEYS[key])
         is_whole = isinstance(value, int) and not isinstance(value, bool) and value >= lowest
         _check(instance, key, value, is_whole, f"a whole number of at least {lowest:,}")

@@ -119,7 +119,18 @@ class Jobs(Component):
             self.error.write(less)
         except InvalidPortError:
             less.pop("data", None)
-            self.error.write(less)
+            self._say(less)
+
+    def _say(self, less: dict[str, Any]) -> None:
+        """Write to `error` what is said of a message; where nearly nothing fits, its beginning."""
+        while True:
+            try:
+                self.error.write(less)
+                return
+            except InvalidPortError:
+                if not less["error"]:
+                    raise
+                less["error"] = less["error"][: len(less["error"]) // 2]
 
     def _taken(self, job_type: str, key: str | None, most: int) -> Iterator[Staged]:
         """Take messages while there is room; what can be no job goes to `error`."""
@@ -166,10 +177,7 @@ def _check(job_type: object, key: object = None, limit: object = DEFAULT_LIMIT) 
 
 
 def _why_less(message: Mapping[str, Any], refused: InvalidPortError) -> str:
-    """Return what is said of a message that goes on without a part of it; short, so that it fits.
-
-    `MAX_MESSAGE_BYTES` is at least so large that it does.
-    """
+    """Return what is said, in short, of a message that goes on without a part of it."""
     said = message.get("error")
     own = f"{said:.{OF_OWN_ERROR}}: " if isinstance(said, str) else ""
     kept = "result" if "result" in message else "error"

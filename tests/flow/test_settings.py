@@ -34,7 +34,7 @@ def test_a_function_is_given_or_named(settings: Settings, given: Any) -> None:
         ("PUBLIC_JOBS", [5], "give a list of names"),
         ("LOG", "much", "give 'errors', 'all' or 'none'"),
         ("MAX_DEPTH", 0, "is 0; give a whole number of at least 1"),
-        ("MAX_MESSAGE_BYTES", "1 MB", "give a whole number of at least 1,000"),
+        ("MAX_MESSAGE_BYTES", "1 MB", "give a whole number of at least 100"),
         ("LOG_RETENTION_DAYS", -1, "give a number of days from 0 to 36,500"),
         ("API_USR", None, "has no key 'API_USR'"),
     ],

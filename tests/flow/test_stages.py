@@ -188,6 +188,25 @@ def test_a_large_message_that_can_be_no_job_goes_to_error_without_its_data() -> 
     assert [job.job_key for job in jobs()] == ["b"]
 
 
+@pytest.mark.parametrize("least", [100, 300])
+def test_where_messages_may_only_be_small_the_beginning_of_the_error_is_handed_on(
+    settings: Settings, least: int
+) -> None:
+    own = {**settings.HIPQ["default"], "FLOW": {"MAX_MESSAGE_BYTES": least}}
+    settings.HIPQ = {**settings.HIPQ, "default": own}
+    shop = flow.start(SPEC)
+    shop.inputs["order"].write_many([order(key) for key in "ab"])
+    testing.drain()
+    hipq.complete("charge", "a", "x" * 1_000)
+    hipq.complete("charge", "b", "paid")
+    testing.drain()
+
+    [message] = shop.outputs["failed"]
+    assert message["job"] == jobs()[0].pk
+    assert message["error"].startswith("the message has 1,0"[:10])
+    assert [message["result"] for message in shop.outputs["paid"]] == ["paid"]
+
+
 def test_a_message_of_the_greatest_depth_stops_no_stage() -> None:
     shop = flow.start(SPEC)
     shop.inputs["order"].write_many([deep(MAX_DEPTH), order("b")])
