@@ -246,7 +246,7 @@ def _hasten(woken: _Woken, using: str, now: datetime) -> bool:
         return False
     Node.objects.using(using).filter(pk=node.pk).update(**times._asdict())
     moment = max(times.run_time or now, turn_of(node.rate_time))
-    transitions.reschedule(waiting, moment, now)
+    transitions.bring_forward(waiting, moment, now)
     engine_for(using).wake_workers(node.instance, {waiting.queue_id})
     return True
 
@@ -298,12 +298,12 @@ def _enqueue(
         return set()
     jobs = enqueue_stored([new for _, new in runs], instance=config.name)
     for (node, _), job in zip(runs, jobs, strict=True):
-        node.job_id = job.pk
+        node.job_id, node.lock_attempt = job.pk, 0
         node.wakes += 1
     nodes = [node for node, _ in runs]
     queues = {node.queue_name for node in nodes}
     transaction.on_commit(partial(companions.put_first, queues), using=using)
-    names = ("id", "wakes", "job_id", "run_time", "alarm", "rate_time")
+    names = ("id", "wakes", "job_id", "run_time", "alarm", "rate_time", "lock_attempt")
     if update_nodes([{name: getattr(node, name) for name in names} for node in nodes], using):
         queued = [(n, "queued") for n in nodes if n.rest != Rest.TERMINATING]
         announce_heard(queued, using, skip_locked=True)
