@@ -136,7 +136,7 @@ def test_two_set_one_default_in_the_admin(
 # Trees
 
 
-@decided_by("graphs.applying.locked")
+@decided_by("graphs.locking.locked")
 def test_a_child_is_disowned_while_its_graph_is_changed(holds: bool, steps: Steps) -> None:
     graph = flow.start({"nodes": {"one": {"component": "t.double"}}})
     one = graph.children["one"]
