@@ -15,7 +15,7 @@ from hipq_django.database.locks import locked
 from hipq_django.database.lookups import ids_in
 from hipq_django.domain.validation import MAX_ID
 from hipq_django.flow import statements
-from hipq_django.flow.family import ancestors_of, tree_of
+from hipq_django.flow.family import ancestors_of, lock_nodes, tree_of
 from hipq_django.flow.graphs.named import graph_named
 from hipq_django.flow.graphs.spec import Spec
 from hipq_django.flow.library.graph import GRAPH
@@ -27,12 +27,14 @@ Place = tuple[str, str, str]
 
 
 def lock_tree(node: Node, spec: object) -> None:
-    """Lock a graph, all below it, its root, and the trees that the spec adopts.
+    """Lock what a change of a graph may concern: a child may be older than its parent."""
+    lock_nodes(nodes_of_change(node, spec), node.using)
 
-    A child may be older than its parent.
-    """
-    ids = {*tree_of(node), ancestors_of(node)[-1]}
-    _lock_nodes(ids | _trees_of(_adopted_by(spec, node.instance, set()), node.using), node.using)
+
+def nodes_of_change(node: Node, spec: object) -> set[int]:
+    """Return the ids of a graph, all below it, its root, and the trees that a spec adopts."""
+    adopted = _adopted_by(spec, node.instance, set())
+    return {*tree_of(node), ancestors_of(node)[-1]} | _trees_of(adopted, node.using)
 
 
 def lock_adopted(parent: Node | None, spec: object, instance: str, using: str) -> None:
@@ -40,11 +42,7 @@ def lock_adopted(parent: Node | None, spec: object, instance: str, using: str) -
     adopted = _trees_of(_adopted_by(spec, instance, set()), using)
     if adopted:
         above = ancestors_of(parent) if parent is not None else []
-        _lock_nodes({*above[:1], *above[-1:]} | adopted, using)
-
-
-def _lock_nodes(ids: set[int], using: str) -> None:
-    list(locked(Node.objects.using(using).filter(ids_in("pk", ids)).order_by("pk")))
+        lock_nodes({*above[:1], *above[-1:]} | adopted, using)
 
 
 def _trees_of(ids: Iterator[int], using: str) -> set[int]:
