@@ -135,6 +135,22 @@ def test_a_run_that_is_brought_forward_keeps_to_its_time_windows() -> None:
     assert Recorder.calls == ["startup", "perform", "perform"]
 
 
+def test_a_locked_node_that_is_terminated_shuts_down_once_the_lock_ends() -> None:
+    """Its run does nothing any more and ends at once; it does not come again and again."""
+    node = flow.start(Recorder)
+    token = node.lock(3_600)
+    testing.drain()
+    assert token
+    node.terminate()
+    testing.drain()
+    assert (Recorder.calls, node.status) == ([], "terminating")
+    assert Job.objects.live().get().job_data["shutdown"]
+    assert node.unlock(token)
+    testing.drain()
+
+    assert (Recorder.calls, node.status) == (["shutdown"], "terminated")
+
+
 @flow.component("t.locks_itself")
 class LocksItself(flow.Component):
     """Tries to lock itself while it runs."""
