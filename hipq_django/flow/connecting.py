@@ -68,7 +68,8 @@ def move(source: Port, targets: Sequence[Port]) -> list[Any]:
     using = source.node.using
     with write_transaction(using):
         ids = [port.row.pk for port in (source, *targets)]
-        there = statements.lock_places(ids, using, skip_locked=False)
+        wanted = delivering.with_listeners(ids, source.node.instance, using)
+        there = statements.lock_places(wanted, using, skip_locked=False)
         _check_all_there(dict(zip(ids, (source, *targets), strict=True)), there)
         return _move(source, ids[0], ids[1:])
 

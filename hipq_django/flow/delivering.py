@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from hipq_django import events
 from hipq_django.conf.instances import get_instance
+from hipq_django.database.locks import takes_writers_together
 from hipq_django.domain.validation import aware_moment
 from hipq_django.engines import engine_for
 from hipq_django.flow.declared_ports import PortOptions, ancestors, checked_message, is_of
@@ -20,6 +21,7 @@ from hipq_django.flow.models import Channel, NodePort
 from hipq_django.flow.statements import (
     NewMessage,
     Place,
+    channels_of,
     insert_messages,
     insert_wakes,
     lock_places,
@@ -68,8 +70,9 @@ class Routes:
         self._subscribers: dict[str, list[int]] = {}
         self._channels: dict[int, list[str]] = {}
         self._ways: dict[int, Way] = {}
-        self._follow(ports)
-        self.subscribe({name for names in self._channels.values() for name in names})
+        self._follow(ports if skip_locked else with_listeners(ports, instance, using))
+        passed = {p for port in ports if port in self.places for p in self._passed(port)}
+        self.subscribe({name for p in passed for name in self._channels.get(p, ())})
 
     def _follow(self, ports: Collection[int]) -> None:
         """Lock ports and those that they are connected to, and read where these lead.
@@ -105,13 +108,7 @@ class Routes:
 
     def subscribe(self, channels: Collection[str]) -> None:
         """Read who gets what is published on these channels."""
-        wanted = {path for channel in channels for path in ancestors(channel)}
-        if not wanted:
-            return
-        rows = Channel.objects.using(self.using).filter(
-            name__in=wanted, port__direction="in", port__node__instance=self._instance
-        )
-        for name, port in rows.order_by("port_id").values_list("name", "port_id"):
+        for name, port in _listening(channels, self._instance, self.using):
             self._subscribers.setdefault(name, []).append(port)
         self._follow({port for ports in self._subscribers.values() for port in ports})
 
@@ -158,6 +155,29 @@ class Routes:
                     f"than {MOST_PASSED:,} ports, counted along each path; disconnect some."
                 )
         return passed
+
+
+def with_listeners(ports: Collection[int], instance: str, using: str) -> set[int]:
+    """Return ports with those that listen to what is published when one writes to them.
+
+    Who waits for locks takes all of them together, in the order of the ids: so does who is going to
+    change or delete ports, and neither waits for the other for ever.
+    """
+    if not (ports and takes_writers_together(using)):
+        return set(ports)
+    channels = channels_of(ports, using)
+    return {*ports, *(port for _, port in _listening(channels, instance, using))}
+
+
+def _listening(channels: Collection[str], instance: str, using: str) -> list[tuple[str, int]]:
+    """Return the subscriptions to channels, and to those above them."""
+    wanted = {path for channel in channels for path in ancestors(channel)}
+    if not wanted:
+        return []
+    rows = Channel.objects.using(using).filter(
+        name__in=wanted, port__direction="in", port__node__instance=instance
+    )
+    return list(rows.order_by("port_id").values_list("name", "port_id"))
 
 
 class Delivery:

@@ -228,7 +228,10 @@ def refresh_lock(node: Node, ttl: float) -> bool:
 
 
 def unlock(node: Node, token: str) -> bool:
-    """Give a lock back; return whether this was its token. A run that waits for it comes now."""
+    """Give a lock back; return whether this was its token.
+
+    A run that it has put back comes now, or when its time windows let it.
+    """
     using = node.using
     if not isinstance(token, str) or "\0" in token:
         token = ""  # no token, as any wrong one
@@ -239,7 +242,9 @@ def unlock(node: Node, token: str) -> bool:
                 raise deleted(node)
             return False
         row = locked_node(node)
-        due = Job.objects.using(using).waiting().filter(pk=row.job_id or 0, attempt__gt=0)
-        jobs = list(locked(due.select_related("queue", "job_type")))
-        transitions.run_now(jobs, clock.now(using), using)
+        waiting = Job.objects.using(using).waiting().filter(attempt__gt=0)
+        put_back = waiting.filter(pk=row.job_id or 0, attempt=row.lock_attempt)
+        now = clock.now(using)
+        for job in locked(put_back.select_related("queue", "job_type")):
+            transitions.bring_forward(job, now, now)
     return True

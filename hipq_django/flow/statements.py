@@ -255,6 +255,12 @@ def reached(ports: Iterable[int], using: str) -> set[int]:
     return {pk for (pk,) in rows}
 
 
+def channels_of(ports: Iterable[int], using: str) -> set[str]:
+    """Return the channels on which ports publish, or those that they are connected to."""
+    sql = _text_for(using, _CHANNELS_POSTGRESQL, _CHANNELS_SQLITE)
+    return {name for (name,) in _fetched(sql, [_list(ports, using)], using)}
+
+
 _WITH_REACHED = """
     WITH RECURSIVE reached(id) AS (
         SELECT {0}
@@ -264,6 +270,13 @@ _WITH_REACHED = """
 _REACHED = _WITH_REACHED + "SELECT id FROM reached"  # noqa: S608 - ours
 _REACHED_POSTGRESQL = _REACHED.format("unnest(%s::bigint[])")
 _REACHED_SQLITE = _REACHED.format("value FROM json_each(%s)")
+
+# Asked port by port: the planner might read all out-ports first.
+_CHANNELS = f"""{_WITH_REACHED}
+    SELECT c.name FROM reached AS r JOIN hipq_flow_channel AS c ON c.port_id = r.id
+    WHERE (SELECT direction FROM hipq_flow_nodeport WHERE id = c.port_id) = 'out'"""  # noqa: S608 - ours
+_CHANNELS_POSTGRESQL = _CHANNELS.format("unnest(%s::bigint[])")
+_CHANNELS_SQLITE = _CHANNELS.format("value FROM json_each(%s)")
 
 _PLACES = f"""{_WITH_REACHED}
     SELECT p.id, p.node_id, p.direction, p.name, p.mode, p.type, n.parent_id

@@ -42,7 +42,7 @@ def derived(node: Any) -> str:
         return "queued"
     if node.rest == Rest.FAILED or node.job_outcome not in (None, "none", "", "succeeded"):
         return Rest.FAILED
-    waits = node.has_wake or (node.paused and node.has_unread)
+    waits = node.has_wake or (node.paused and (node.has_unread or node.alarm is not None))
     return "queued" if waits else str(node.rest)
 
 

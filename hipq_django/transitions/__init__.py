@@ -7,6 +7,7 @@ Rows are locked in the order of their ids.
 """
 
 from hipq_django.transitions.edits import (
+    bring_forward as bring_forward,
     edit as edit,
     first_opening as first_opening,
     rank as rank,

@@ -22,6 +22,16 @@ def reschedule(job: Job, moment: datetime, now: datetime) -> None:
     )
 
 
+def bring_forward(job: Job, moment: datetime, now: datetime) -> None:
+    """Let a locked waiting job run from a moment on, as its time windows let it.
+
+    This is neither an error nor an attempt. A job that comes earlier keeps its place.
+    """
+    there = moment if job.has_pending_answer else first_opening(job, moment)
+    if there < job.scheduled_run_time:
+        reschedule(job, there, now)
+
+
 def run_now(jobs: Sequence[Job], now: datetime, using: str) -> None:
     """Make locked waiting jobs due, and drop their time windows; the copies are brought up to date.
 

@@ -340,6 +340,11 @@ class Scripted(flow.Component):
             SCRIPT.perform(self)
 
 
+@flow.component("t.scripted_patiently", retry=hipq.Fixed(3_600))
+class ScriptedPatiently(Scripted):
+    """The same, and tried again after an hour."""
+
+
 @flow.component("t.scripted_slowly", runs_per_minute=5)
 class ScriptedSlowly(Scripted):
     """Does the same, but not often."""

@@ -20,6 +20,7 @@ from hipq_django.flow.admin.pictures import of_spec
 from hipq_django.flow.admin.port_pages import PortPages
 from hipq_django.flow.exceptions import FlowError, GraphError
 from hipq_django.flow.graphs.applying import apply, check
+from hipq_django.flow.graphs.locking import lock_tree
 from hipq_django.flow.graphs.problem import WARNING, Problem, errors_of
 from hipq_django.flow.library.graph import GRAPH, SPEC
 from hipq_django.flow.lifecycle import locked_node
@@ -87,6 +88,7 @@ class GraphPages(PortPages):
         form.problems = []  # type: ignore[attr-defined]  # for the page
         try:
             with transaction.atomic(using=self.database), write_transaction(self.database):
+                lock_tree(node, form.cleaned_data["spec"])
                 if fingerprint(spec_of(locked_node(node))) != form.cleaned_data["seen"]:
                     text = _("Somebody else changed the graph since you opened the page.")
                     raise FlowError(text)

@@ -7,10 +7,8 @@ from datetime import datetime
 from typing import Any, NamedTuple, Unpack
 
 from asgiref.sync import sync_to_async
-from django.db.models import Q
 
 from hipq_django.conf.rules import DEFAULT
-from hipq_django.database.locks import locked
 from hipq_django.database.lookups import ids_in
 from hipq_django.database.transactions import write_transaction
 from hipq_django.database.twins import naming_twin
@@ -22,9 +20,16 @@ from hipq_django.flow.creating import StartOptions
 from hipq_django.flow.declared_ports import ANY, PortOptions
 from hipq_django.flow.declaring import find_component
 from hipq_django.flow.exceptions import AliasTakenError, FamilyError, GraphError
-from hipq_django.flow.family import ancestors_of, checked_node, tree_of
+from hipq_django.flow.family import checked_node
 from hipq_django.flow.graphs.check import problems_of
 from hipq_django.flow.graphs.knowing import facts_of
+from hipq_django.flow.graphs.locking import (
+    children_of,
+    connections_of,
+    lock_adopted,
+    lock_ports,
+    lock_tree,
+)
 from hipq_django.flow.graphs.named import graph_named
 from hipq_django.flow.graphs.problem import WARNING, Problem, errors_of
 from hipq_django.flow.graphs.publicity import check_public
@@ -106,7 +111,9 @@ def _start_graph(
     for side, direction in (("inputs", "in"), ("outputs", "out")):
         own: dict[str, Any] = {name: {} for name in checked.own_ports(direction)}
         options[side] = own | dict(options.get(side) or {})
-    with write_transaction(creating.database_of(instance)):
+    using = creating.database_of(instance)
+    with write_transaction(using):
+        lock_adopted(options.get("parent"), spec, instance, using)
         node = creating.start(Graph, instance=instance, at=at, run=False, **options)
         _apply(node, checked, spec, at)
         for port, values in (data or {}).items():
@@ -146,11 +153,15 @@ def apply(node: Node, spec: object, *, only_public: bool = False) -> None:
     terminated, unless the spec says `"removed": "keep"`.
     """
     with write_transaction(node.using):
-        _lock_tree(node)
-        row = locked_node(node)
-        checked = checked_change(row, spec, only_public=only_public)
-        _apply(row, checked, spec)
-        lifecycle.run_row(row)
+        lock_tree(node, spec)
+        _change(locked_node(node), spec, only_public=only_public)
+
+
+def _change(row: Node, spec: object, *, only_public: bool = False) -> None:
+    """Do the same with a row whose tree is locked."""
+    checked = checked_change(row, spec, only_public=only_public)
+    _apply(row, checked, spec)
+    lifecycle.run_row(row)
 
 
 def checked_change(node: Node, spec: object, *, only_public: bool = False) -> Spec:
@@ -160,19 +171,12 @@ def checked_change(node: Node, spec: object, *, only_public: bool = False) -> Sp
     return checked_spec(spec, only_public=only_public, instance=node.instance, node=node)
 
 
-def _lock_tree(node: Node) -> None:
-    """Lock a graph, all below it and its root in the order of their ids, and before all ports.
-
-    So does who terminates the tree; a child may be older than its parent.
-    """
-    ids = {*tree_of(node), ancestors_of(node)[-1]}
-    list(locked(Node.objects.using(node.using).filter(ids_in("pk", ids)).order_by("pk")))
-
-
 def _apply(node: Node, spec: Spec, given: Any, at: datetime | float | None = None) -> None:
     """Make the children, ports and connections of a graph, whose row is locked or new."""
-    before = _keep_spec(node, given)
-    there = _children(node)
+    stored = _keep_spec(node, given)
+    before = read_spec(stored)
+    lock_ports(node, stored, given, spec)
+    there = children_of(node)
     gone = [there[name] for name in there if name not in spec.nodes]
     _let_go(node, gone, spec)
     _set_own_ports(node, before, spec)
@@ -183,17 +187,12 @@ def _apply(node: Node, spec: Spec, given: Any, at: datetime | float | None = Non
     _connect(node, nodes, gone, spec)
 
 
-def _keep_spec(node: Node, given: Any) -> Spec:
+def _keep_spec(node: Node, given: Any) -> dict[str, Any]:
     """Store a spec in the state of a graph; return the one that it had."""
     rows = Node.objects.using(node.using).filter(pk=node.pk)
     state = rows.values_list("state_values", flat=True).get()
     rows.update(state_values={**state, SPEC: given})
-    return read_spec(state.get(SPEC) or {"nodes": {}})
-
-
-def _children(node: Node) -> dict[str, Node]:
-    rows = Node.objects.using(node.using).filter(parent=node.pk).order_by("pk")
-    return {row.name: row for row in rows.select_related("job_type", "queue")}
+    return state.get(SPEC) or {"nodes": {}}
 
 
 def _let_go(node: Node, gone: Sequence[Node], spec: Spec) -> None:
@@ -270,7 +269,7 @@ def _changed(child: Node, change: Change) -> Node:
     """Return a child that stays, with the arguments, ports and jobs that it is to have."""
     spec = _spec_of(change.wanted.component, child.instance)
     if spec is not None:
-        apply(child, spec)
+        _change(locked_node(child), spec)
     else:
         _set_args(child, change.wanted)
     _follow(child, change)
@@ -324,7 +323,8 @@ def _connect(node: Node, nodes: Mapping[str, Node], gone: Sequence[Node], spec: 
     for source, target in spec.connections():
         ends = [_port(nodes[name], direction, port) for name, direction, port in (source, target)]
         wanted[ends[0].row.pk, ends[1].row.pk] = ends
-    there = _connections(node, nodes, gone)
+    ids = [child.pk for child in nodes.values()]
+    there = connections_of(ids, [child.pk for child in gone], node.using)
     extra = {pair: row for pair, row in there.items() if pair not in wanted}
     if extra:
         rows = Connection.objects.using(node.using).filter(ids_in("pk", list(extra.values())))
@@ -339,20 +339,6 @@ def _join(source: Port, target: Port) -> None:
         source.connect(target)
     except FamilyError as error:  # an adopted node leads back by a connection of its own
         raise GraphError([Problem("edges", str(error))]) from error
-
-
-def _connections(
-    node: Node, nodes: Mapping[str, Node], gone: Sequence[Node]
-) -> dict[tuple[int, int], int]:
-    """Return the ids of the connections that the spec decides about, by source and target."""
-    own, others = [n.pk for n in nodes.values()], [n.pk for n in gone]
-    inside = Q(source__node__in=own, target__node__in=own)
-    to_gone = Q(source__node__in=own, target__node__in=others)
-    from_gone = Q(source__node__in=others, target__node__in=own)
-    rows = Connection.objects.using(node.using).filter(inside | to_gone | from_gone)
-    return {
-        (source, target): pk for pk, source, target in rows.values_list("pk", "source", "target")
-    }
 
 
 def _port(node: Node, direction: str, name: str) -> Port:

@@ -128,6 +128,14 @@ class Migration(migrations.Migration):
                 ),
                 ("lock_until", models.DateTimeField(null=True, verbose_name="locked until")),
                 (
+                    "lock_attempt",
+                    models.BigIntegerField(
+                        default=0,
+                        help_text="The attempt of its current run that the lock has put back.",
+                        verbose_name="attempt put back",
+                    ),
+                ),
+                (
                     "create_time",
                     models.DateTimeField(
                         default=django.utils.timezone.now, verbose_name="create time"

@@ -101,6 +101,11 @@ class NodeRow(Row):
     error = JsonField(_("error"), default=no_error, blank=True)
     lock_token = models.CharField(_("lock token"), max_length=40, default="", blank=True)
     lock_until = models.DateTimeField(_("locked until"), null=True)
+    lock_attempt = models.BigIntegerField(
+        _("attempt put back"),
+        default=0,
+        help_text=_("The attempt of its current run that the lock has put back."),
+    )
     create_time = models.DateTimeField(_("create time"), default=timezone.now)
     update_time = models.DateTimeField(_("update time"), default=timezone.now)
 

@@ -126,16 +126,21 @@ def _may_run(run: Run) -> bool:
     node = run.node
     if run.claim.phase is Phase.RESPONSE and node.pending:
         return True  # it has begun, and asked: what it goes on with would be asked once more
-    if node.paused and not run.is_shutdown:
-        return False
-    if node.lock_until is not None:
-        left = (node.lock_until - clock.now(node.using)).total_seconds()
-        if left > 0:
-            run.waits_for_lock = True
-            raise NodeLocked(left)
     if run.is_shutdown:
-        return node.rest == Rest.TERMINATING
-    return runs_by_itself(node.rest, run.declared.name)
+        is_able = node.rest == Rest.TERMINATING
+    else:
+        is_able = not node.paused and runs_by_itself(node.rest, run.declared.name)
+    if is_able:  # one that does nothing waits for no lock: it would hold its node's end up
+        _wait_for_lock(run)
+    return is_able
+
+
+def _wait_for_lock(run: Run) -> None:
+    until = run.node.lock_until
+    left = (until - clock.now(run.using)).total_seconds() if until is not None else 0
+    if left > 0:
+        run.waits_for_lock = True
+        raise NodeLocked(left)
 
 
 def _call_masked(run: Run) -> Any:

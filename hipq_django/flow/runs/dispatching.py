@@ -29,6 +29,14 @@ from hipq_django.domain.drafts import BoundJob
 from hipq_django.domain.serialization import error_of
 from hipq_django.domain.states import State as JobState
 from hipq_django.engines import engine_for
+from hipq_django.flow.alarms import (
+    Times,
+    Wanted,
+    earliest,
+    of_new_run,
+    of_waiting_run,
+    wanted,
+)
 from hipq_django.flow.declaring import find_component
 from hipq_django.flow.delivering import LockedPortError, wake
 from hipq_django.flow.exceptions import UnknownComponentError
@@ -61,8 +69,7 @@ class _Woken:
 
     node: Any
     """Its locked row, with the names of its component and its queue."""
-    due: datetime | None
-    """None: now."""
+    wanted: Wanted
     job: Job | None
 
 
@@ -141,8 +148,9 @@ def _dispatch_locked(
         rows = Node.objects.using(using).filter(ids_in("pk", ids))
         there = set(rows.values_list("pk", flat=True))
     done = {pk: (node, due) for pk, node, due in wakes if node in got or node not in there}
-    woken = _woken(got, done.values(), using)
-    again = _run(woken, config, using)
+    now = clock.now(using)
+    woken = _woken(got, done.values(), using, now)
+    again = _run(woken, config, using, now)
     done = {pk: wake for pk, wake in done.items() if wake[0] not in again}
     delete_wakes(done, using)
     _delete_doomed([w.node for w in woken if w.node.doomed], using)
@@ -165,9 +173,12 @@ def _locked_nodes(ids: Sequence[int], using: str) -> QuerySet[Node]:
 
 
 def _woken(
-    nodes: Mapping[int, Any], wakes: Iterable[tuple[int, datetime | None]], using: str
+    nodes: Mapping[int, Any],
+    wakes: Iterable[tuple[int, datetime | None]],
+    using: str,
+    now: datetime,
 ) -> list[_Woken]:
-    """Return the nodes, each with the earliest moment that it is wanted at."""
+    """Return the nodes, each with when it is wanted."""
     times: dict[int, list[datetime | None]] = {}
     for node, due in wakes:
         times.setdefault(node, []).append(due)
@@ -175,32 +186,37 @@ def _woken(
     found = Job.objects.using(using).filter(ids_in("pk", live)) if live else ()
     jobs = {job.pk: job for job in found}
     return [
-        _Woken(
-            node,
-            None if None in times[pk] else min(t for t in times[pk] if t is not None),
-            jobs.get(node.job_id or 0),
-        )
+        _Woken(node, wanted(times[pk], now), jobs.get(node.job_id or 0))
         for pk, node in sorted(nodes.items())
     ]
 
 
-def _run(woken: Sequence[_Woken], config: InstanceSettings, using: str) -> set[int]:
+def _run(woken: Sequence[_Woken], config: InstanceSettings, using: str, now: datetime) -> set[int]:
     """Give nodes a run that have none; bring alarms forward.
 
     Return those whose wakes have to stay, because somebody has locked their job.
     """
-    now = clock.now(using)
     able = [w for w in woken if _may_run(w.node)]
     live = [w for w in able if w.job is not None and w.job.state != JobState.FINAL]
     again = {w.node.pk for w in live if not _hasten(w, using, now)}
     fail_ended([w.node for w in woken if w.job is not None and w.job.is_final], using, now)
     idle = [w for w in able if w.node.job_id is None and _may_run(w.node)]
     running = _enqueue(idle, config, using, now)
-    others = {w.node.pk for w in woken} - running
+    _keep_for_later([w for w in woken if w not in live and w.node.pk not in running], using, now)
+    others = {w.node.pk for w in woken if w.wanted.now} - running
     if others:
         rows = Node.objects.using(using).filter(ids_in("pk", others))
         rows.update(wakes=F("wakes") + 1)
     return again
+
+
+def _keep_for_later(held: Sequence[_Woken], using: str, now: datetime) -> None:
+    """Keep the moments of nodes that do not run as they are: paused, or failed."""
+    for w in held:
+        if w.wanted.later is None or w.node.rest in (Rest.TERMINATING, Rest.TERMINATED):
+            continue
+        alarm = earliest((w.wanted.later, w.node.alarm), now)
+        Node.objects.using(using).filter(pk=w.node.pk).update(alarm=alarm)
 
 
 def _may_run(node: Any) -> bool:
@@ -214,24 +230,39 @@ def _hasten(woken: _Woken, using: str, now: datetime) -> bool:
 
     Return False if its job is locked: whoever claims it will look, but anybody else may have.
     """
-    node, job, due = woken.node, woken.job, woken.due
+    node, job = woken.node, woken.job
     assert job is not None  # noqa: S101 - for type checkers
     if node.rest == Rest.TERMINATING and not job.has_pending_answer:
         return job.state == JobState.RUNNING or _make_way(node, job, using, now)
-    if job.state != JobState.INITIAL or node.run_time is None:
-        if due is not None and (node.alarm is None or due < node.alarm):
-            Node.objects.using(using).filter(pk=node.pk).update(alarm=due)
+    before = Times(node.run_time, node.alarm)
+    if job.state != JobState.INITIAL or node.run_time is None or node.run_time <= now:
+        _run_once_more(woken, using, now)
         return True
-    if due is not None and due >= node.run_time:
-        return True  # the earliest wins
+    times = of_waiting_run(woken.wanted, before, now)
+    if times == before:
+        return True
     waiting = _locked_waiting(job, using)
     if waiting is None:
         return False
-    kept = node.run_time if due is None else node.alarm
-    Node.objects.using(using).filter(pk=node.pk).update(run_time=due, alarm=kept)
-    transitions.reschedule(waiting, max(due or now, turn_of(node.rate_time)), now)
+    Node.objects.using(using).filter(pk=node.pk).update(**times._asdict())
+    moment = max(times.run_time or now, turn_of(node.rate_time))
+    transitions.bring_forward(waiting, moment, now)
     engine_for(using).wake_workers(node.instance, {waiting.queue_id})
     return True
+
+
+def _run_once_more(woken: _Woken, using: str, now: datetime) -> None:
+    """Let a node that has a run have another one after that, when it is wanted.
+
+    One whose alarm has passed while its run executes has it when that ends, as for what comes now.
+    """
+    node, when = woken.node, woken.wanted
+    if when.later is None:
+        return
+    if node.alarm is not None and node.alarm <= now:
+        woken.wanted = when._replace(now=True)
+    alarm = earliest((when.later, node.alarm), now)
+    Node.objects.using(using).filter(pk=node.pk).update(alarm=alarm)
 
 
 def _make_way(node: Any, job: Job, using: str, now: datetime) -> bool:
@@ -258,21 +289,21 @@ def _enqueue(
     idle: Sequence[_Woken], config: InstanceSettings, using: str, now: datetime
 ) -> set[int]:
     """Make the runs, and note that their nodes were woken; return which those are."""
-    wanted: list[tuple[Any, BoundJob]] = []
+    runs: list[tuple[Any, BoundJob]] = []
     for w in idle:
         new = _new_job(w, using, now)
         if new is not None:
-            wanted.append((w.node, new))
-    if not wanted:
+            runs.append((w.node, new))
+    if not runs:
         return set()
-    jobs = enqueue_stored([new for _, new in wanted], instance=config.name)
-    for (node, _), job in zip(wanted, jobs, strict=True):
-        node.job_id = job.pk
+    jobs = enqueue_stored([new for _, new in runs], instance=config.name)
+    for (node, _), job in zip(runs, jobs, strict=True):
+        node.job_id, node.lock_attempt = job.pk, 0
         node.wakes += 1
-    nodes = [node for node, _ in wanted]
+    nodes = [node for node, _ in runs]
     queues = {node.queue_name for node in nodes}
     transaction.on_commit(partial(companions.put_first, queues), using=using)
-    names = ("id", "wakes", "job_id", "run_time", "alarm", "rate_time")
+    names = ("id", "wakes", "job_id", "run_time", "alarm", "rate_time", "lock_attempt")
     if update_nodes([{name: getattr(node, name) for name in names} for node in nodes], using):
         queued = [(n, "queued") for n in nodes if n.rest != Rest.TERMINATING]
         announce_heard(queued, using, skip_locked=True)
@@ -283,7 +314,10 @@ def _new_job(woken: _Woken, using: str, now: datetime) -> BoundJob | None:
     """Return the job of a run, or None where the node runs too often and is terminated for it."""
     node = woken.node
     shuts_down = node.rest == Rest.TERMINATING
-    _note_run_time(node, None if shuts_down else woken.due, now)
+    if shuts_down:
+        node.run_time = None
+    else:
+        node.run_time, node.alarm = of_new_run(woken.wanted, node.alarm, now)
     at = now if shuts_down else _turn(node, node.run_time or now, now)
     if at is None:
         _run_away(node, using, now)
@@ -300,13 +334,6 @@ def _new_job(woken: _Woken, using: str, now: datetime) -> BoundJob | None:
     new = BoundJob(node.component, data, queue=queue, **options)
     new.scheduled_run_time = None if at <= now else at
     return new
-
-
-def _note_run_time(node: Any, due: datetime | None, now: datetime) -> None:
-    """Note the moment of a run that is for later: the earlier of its own and the alarm."""
-    node.run_time = due if due is not None and due > now else None
-    if node.run_time is not None and node.alarm is not None and node.alarm <= node.run_time:
-        node.run_time, node.alarm = node.alarm, node.run_time
 
 
 SAY_AGAIN_SECONDS = 60.0

@@ -502,13 +502,15 @@ def _end_badly(end: _Ended, values: dict[str, Any], using: str, now: datetime) -
     """Write what counts of a run that has failed or is put back."""
     node = end.node
     values["error"] = node.error = _messages_at_fault(end)
+    if end.run.waits_for_lock:
+        values["lock_attempt"] = end.result.claim.attempt
     if end.result.claim.phase is Phase.REQUEST:
         values["pending"] = {}
     Node.objects.using(using).filter(pk=node.pk).update(**values)
     if end.is_final:
         fail(node, _job_of(end, using), using, now)
     elif end.run.waits_for_lock and not (node.lock_until and node.lock_until > now):
-        transitions.run_now([_job_of(end, using)], now, using)  # it was given back meanwhile
+        transitions.bring_forward(_job_of(end, using), now, now)  # it was given back meanwhile
     elif _only_delays_the_end(end):
         wake([node.pk], node.instance, using, now)
 

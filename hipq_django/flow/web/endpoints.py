@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from hipq_django.flow.web import verbs
@@ -32,6 +32,8 @@ class Endpoint(NamedTuple):
     permission: str
     verb: Callable[[Call], dict[str, Any]]
     fields: Fields = {}
+    others: Callable[[Call], Iterable[int]] = verbs.no_others
+    """The ids of the nodes that its verb locks beside the one of its address."""
 
     @property
     def may_run(self) -> bool:
@@ -107,7 +109,7 @@ ENDPOINTS = (
     Endpoint("POST", f"{NODE_ROUTE}/run", "run_node", verbs.run, RUN),
     Endpoint(
         "POST", f"{NODE_ROUTE}/terminate", "terminate_node", verbs.terminate,
-        {"recursive": Field(FLAG), "delete": Field(FLAG), "force": Field(FLAG)},
+        {"recursive": Field(FLAG), "delete": Field(FLAG), "force": Field(FLAG)}, verbs.tree,
     ),
     Endpoint("POST", f"{NODE_ROUTE}/lock", "edit_node", verbs.lock, {"ttl": required(NUMBER)}),
     Endpoint(
@@ -117,11 +119,15 @@ ENDPOINTS = (
     Endpoint("POST", f"{NODE_ROUTE}/unlock", "edit_node", verbs.unlock, {"token": required(TEXT)}),
     Endpoint(
         "POST", f"{NODE_ROUTE}/adopt", "edit_node", verbs.adopt,
-        {"child": required(NODE), "name": required(TEXT)},
+        {"child": required(NODE), "name": required(TEXT)}, verbs.adopted,
     ),
-    Endpoint("POST", f"{NODE_ROUTE}/disown", "edit_node", verbs.disown, {"name": required(TEXT)}),
+    Endpoint(
+        "POST", f"{NODE_ROUTE}/disown", "edit_node", verbs.disown, {"name": required(TEXT)},
+        verbs.disowned,
+    ),
     Endpoint("GET", f"{NODE_ROUTE}/graph", "view_node", verbs.graph),
     Endpoint(
-        "POST", f"{NODE_ROUTE}/graph", "edit_graph", verbs.edit_graph, {"spec": required(OBJECT)}
+        "POST", f"{NODE_ROUTE}/graph", "edit_graph", verbs.edit_graph, {"spec": required(OBJECT)},
+        verbs.changed,
     ),
 )  # fmt: skip

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from hipq_django import flow
+from hipq_django.flow.family import ancestors_of, tree_of
 from hipq_django.flow.graphs.applying import apply
+from hipq_django.flow.graphs.locking import nodes_of_change
 from hipq_django.flow.graphs.problem import errors_of
 from hipq_django.flow.graphs.publicity import check_public
 from hipq_django.flow.web.call import Call
@@ -27,6 +29,35 @@ MOST_WRITTEN = 10_000
 """How many messages a request writes at most, so that none holds its transaction open for long."""
 
 Answer = dict[str, Any]
+
+
+# The other nodes that a verb locks
+
+
+def no_others(_call: Call) -> list[int]:
+    """Return none."""
+    return []
+
+
+def tree(call: Call) -> list[int]:
+    """Return all below the node."""
+    return tree_of(call.node)
+
+
+def adopted(call: Call) -> list[int]:
+    """Return the root of the node's tree, and what it adopts."""
+    return [ancestors_of(call.node)[-1], call.named("child").pk]
+
+
+def disowned(call: Call) -> list[int]:
+    """Return the child that is let go."""
+    child = call.node.children.get(call.fields["name"])
+    return [] if child is None else [child.pk]
+
+
+def changed(call: Call) -> set[int]:
+    """Return what a change of the graph concerns."""
+    return nodes_of_change(call.node, call.fields["spec"])
 
 
 # Channels

@@ -15,8 +15,8 @@ from hipq_django.conf.rules import DEFAULT
 from hipq_django.database.transactions import write_transaction
 from hipq_django.exceptions import ConfigurationError, HipqError
 from hipq_django.flow.contexts import context
+from hipq_django.flow.family import ancestors_of, lock_nodes
 from hipq_django.flow.grouping import group
-from hipq_django.flow.lifecycle import locked_node
 from hipq_django.flow.settings import flow_settings
 from hipq_django.flow.web.call import Call
 from hipq_django.flow.web.endpoints import Endpoint
@@ -109,10 +109,21 @@ def _answer(
     call = Call(instance, user, said, place)
     with write_transaction(get_instance(instance).database), context(**around):
         if how is not None:
-            locked_node(call.node)  # before its ports, as everybody does who locks both
+            _lock_first(call, endpoint, how)
         with group(instance=instance):
             answer = endpoint.verb(call)
         return answer if how is None else {**answer, "run": run_node(call.node, how)}
+
+
+def _lock_first(call: Call, endpoint: Endpoint, how: Mapping[str, Any]) -> None:
+    """Lock all nodes that a verb and the run after it need, before any port.
+
+    So does everybody who locks nodes and ports.
+    """
+    ids = {call.node.pk, *endpoint.others(call)}
+    if how.get("parent"):
+        ids.update(ancestors_of(call.node)[1:2])
+    lock_nodes(ids, call.node.using)
 
 
 def _read(body: bytes, endpoint: Endpoint) -> dict[str, Any]:

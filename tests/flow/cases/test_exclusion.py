@@ -1,10 +1,12 @@
 """Cases 43 to 62: one run at a time, terminating and deleting."""
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from django.apps import apps
+from django.utils.timezone import get_default_timezone
 
 import hipq_django as hipq
 from hipq_django import flow
@@ -12,7 +14,7 @@ from hipq_django.flow import testing
 from hipq_django.flow.models import Graph
 from hipq_django.models import Job
 from tests.flow.conftest import Hear, in_status
-from tests.testapp.flows import CodeError, Double, Recorder
+from tests.testapp.flows import CodeError, Double, Recorder, Script
 
 pytestmark = pytest.mark.django_db
 Start = Callable[..., flow.Node]
@@ -41,6 +43,112 @@ def test_a_run_comes_when_the_lock_is_given_back() -> None:
     testing.drain()
 
     assert node.status == "completed"
+
+
+@pytest.mark.parametrize(
+    "error", [CodeError("as asked"), hipq.Snooze(3_600)], ids=["retry", "snooze"]
+)
+def test_a_run_that_waits_for_something_else_is_not_brought_forward_by_a_lock(
+    error: Exception, script: Script
+) -> None:
+    def perform(run: flow.Component) -> None:
+        raise error
+
+    script.perform = perform
+    node = flow.start("t.scripted_patiently")
+    testing.drain(errors=False)
+    put_back = Job.objects.get()
+    assert (put_back.state, put_back.attempt) == ("retry", 1)
+    token = node.lock(60)
+    assert token
+    assert node.unlock(token)
+
+    assert Job.objects.get().scheduled_run_time == put_back.scheduled_run_time
+
+
+def test_a_lock_that_has_expired_ends_no_back_off_when_it_is_given_back(script: Script) -> None:
+    """It had put that run back before, and another one, too."""
+
+    def perform(run: flow.Component) -> None:
+        Recorder.calls.append("perform")
+        if len(Recorder.calls) > 1:
+            raise CodeError("as asked")
+
+    script.perform = perform
+    node = flow.start("t.scripted_patiently")
+    token = node.lock(60)
+    testing.drain()
+    assert token
+    with hipq.testing.travel(seconds=61):
+        for _ in range(2):
+            node.run()
+            testing.drain(errors=False)
+        assert Recorder.calls == ["perform"] * 2
+        [job] = Job.objects.live()
+        assert node.unlock(token)
+
+        assert Job.objects.get(pk=job.pk).scheduled_run_time == job.scheduled_run_time
+
+
+NIGHT = ["22:00-06:00"]
+
+
+@pytest.mark.parametrize("is_put_back", [True, False])
+def test_a_run_has_its_time_windows_also_after_a_lock(is_put_back: bool) -> None:
+    midnight = datetime(2031, 5, 1, 0, tzinfo=get_default_timezone())
+    with hipq.testing.travel(midnight):
+        node = flow.start(Recorder, job={"time_windows": NIGHT})
+        token = node.lock(86_400)
+        if is_put_back:
+            testing.drain()
+            assert Job.objects.get().state == "retry"
+        else:
+            assert testing.due(node) == 1
+    assert token
+    with hipq.testing.travel(midnight + timedelta(hours=12)):
+        assert node.unlock(token)
+        testing.drain()
+        assert Recorder.calls == []
+    with hipq.testing.travel(midnight + timedelta(hours=22)):
+        testing.drain()
+
+    assert Recorder.calls == ["startup", "perform"]
+    assert Job.objects.get().time_windows == NIGHT
+
+
+def test_a_run_that_is_brought_forward_keeps_to_its_time_windows() -> None:
+    midnight = datetime(2031, 5, 1, 0, tzinfo=get_default_timezone())
+    with hipq.testing.travel(midnight):
+        node = flow.start(Recorder, run=False, job={"time_windows": NIGHT})
+        node.run(wait=23.5 * 3_600)
+        assert testing.due(node) == 0
+    with hipq.testing.travel(midnight + timedelta(hours=12)):
+        node.run()
+        testing.drain()
+        assert Recorder.calls == []
+    with hipq.testing.travel(midnight + timedelta(hours=22)):
+        testing.drain()
+        assert Recorder.calls == ["startup", "perform"]
+    with hipq.testing.travel(midnight + timedelta(hours=24)):
+        testing.drain()
+
+    assert Recorder.calls == ["startup", "perform", "perform"]
+
+
+def test_a_locked_node_that_is_terminated_shuts_down_once_the_lock_ends() -> None:
+    """Its run does nothing any more and ends at once; it does not come again and again."""
+    node = flow.start(Recorder)
+    token = node.lock(3_600)
+    testing.drain()
+    assert token
+    node.terminate()
+    testing.drain()
+    assert (Recorder.calls, node.status) == ([], "terminating")
+    assert Job.objects.live().get().job_data["shutdown"]
+    assert node.unlock(token)
+    testing.drain()
+
+    assert (Recorder.calls, node.status) == (["shutdown"], "terminated")
 
 
 @flow.component("t.locks_itself")

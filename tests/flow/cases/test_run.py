@@ -100,6 +100,214 @@ def test_case_027() -> None:
     assert node.status == "completed"
 
 
+def runs_later(node: flow.Node) -> None:
+    """Assert that a node has a run within two hours, and none before its moment."""
+    Recorder.calls.clear()
+    testing.drain()
+    assert Recorder.calls == []
+    assert node.status == "queued"
+    with hipq.testing.travel(hours=2):
+        testing.drain()
+    assert Recorder.calls == ["perform"]
+    assert node.status == "completed"
+
+
+def later_and_data(node: flow.Node) -> None:
+    node.run(wait=3600)
+    node.inputs["a"].write(1)
+
+
+NOW_AND_LATER: dict[str, Callable[[flow.Node], Any]] = {
+    "later, now": lambda node: (node.run(wait=3600), node.run()),
+    "now, later": lambda node: (node.run(), node.run(wait=3600)),
+    "later, data": later_and_data,
+    "twice later": lambda node: (node.run(wait=7200), node.run(wait=3600), node.run()),
+}
+LATER: dict[str, Callable[[flow.Node], Any]] = {"later": lambda node: node.run(wait=3600)}
+
+
+@pytest.mark.parametrize("ask", NOW_AND_LATER)
+@pytest.mark.parametrize("status", ["completed", "queued", "suspended"])
+def test_a_run_now_and_a_later_one_that_are_asked_for_together(status: str, ask: str) -> None:
+    node = in_status(status)
+    node.state.set(perform=[])
+    NOW_AND_LATER[ask](node)
+    testing.drain()
+
+    assert Recorder.calls.count("perform") == 1
+    runs_later(node)
+
+
+def test_a_run_now_and_a_later_one_where_one_is_due_later_still() -> None:
+    """The earliest moment to come is kept, and the run that was for the last of them comes now."""
+    node = flow.start(Recorder, run=False)
+    node.run(wait=7200)
+    assert testing.due(node) == 0
+    node.run(wait=3600)
+    node.run()
+    testing.drain()
+
+    assert Recorder.calls == ["startup", "perform"]
+    runs_later(node)
+
+
+def test_a_node_that_starts_later_and_has_data_already() -> None:
+    node = flow.start(Recorder, data={"a": [1]}, at=timezone.now() + timedelta(hours=1))
+    testing.drain()
+
+    assert Recorder.calls == ["startup", "perform"]
+    runs_later(node)
+
+
+def test_a_run_that_wants_to_run_later_while_data_come(script: Script) -> None:
+    """A poll of a partner each hour, of a node that also gets messages."""
+
+    def perform(run: flow.Component) -> None:
+        Recorder.calls.append("perform")
+        if not list(run.inputs["item"]):
+            run.run(wait=3600)
+            flow.get(run.node.pk).inputs["item"].write(1)
+
+    script.perform = perform
+    node = flow.start("t.scripted")
+    testing.drain()
+
+    assert Recorder.calls == ["perform", "perform"]
+    script.perform = lambda run: Recorder.calls.append("perform")
+    runs_later(node)
+
+
+@pytest.mark.parametrize("ask", [*LATER, *NOW_AND_LATER])
+def test_a_later_run_that_is_asked_for_while_the_node_is_paused(ask: str) -> None:
+    node = flow.start(Recorder, run=False)
+    node.pause()
+    (LATER | NOW_AND_LATER)[ask](node)
+    testing.drain()
+    assert (Recorder.calls, node.status, node.is_idle()) == ([], "queued", False)
+    node.resume()
+    testing.drain()
+
+    assert Recorder.calls == ["startup", "perform"]  # it looks at what came meanwhile
+    runs_later(node)
+
+
+def test_a_node_that_is_paused_beyond_the_moment_of_its_run() -> None:
+    node = flow.start(Recorder, run=False)
+    node.pause()
+    node.run(wait=3600)
+    testing.drain()
+    with hipq.testing.travel(hours=2):
+        testing.drain()
+        assert Recorder.calls == []
+        node.resume()
+        testing.drain()
+
+        assert Recorder.calls == ["startup", "perform"]
+        assert node.status == "completed"
+
+
+@pytest.mark.parametrize("hours", [0.5, 1.5])
+def test_a_node_is_paused_while_its_later_run_is_due(hours: float) -> None:
+    """The earlier of both moments is kept; one that passes meanwhile is made up for."""
+    node = flow.start(Recorder, run=False)
+    node.run(wait=7200)
+    assert testing.due(node) == 0
+    node.pause()
+    node.run(wait=3600)
+    testing.drain()
+    with hipq.testing.travel(hours=hours):
+        node.resume()
+        testing.drain()
+        assert Recorder.calls == ["startup", "perform"]
+        assert node.status == "queued"
+    with hipq.testing.travel(hours=3):
+        testing.drain()
+
+    assert Recorder.calls == ["startup", "perform", "perform"]
+    assert node.status == "completed"
+
+
+def test_a_later_run_of_a_node_that_fails_before_comes_if_it_is_forced_in_time(
+    recorder: Start,
+) -> None:
+    node = recorder("raise")
+    node.run(wait=3600)
+    testing.drain(errors=False)
+    assert node.status == "failed"
+    node.state.set(perform=[])
+    node.run(force=True)
+    testing.drain()
+
+    assert node.status == "queued"
+    runs_later(node)
+
+
+def test_a_node_that_is_forced_to_run_later_runs_then_and_not_before(recorder: Start) -> None:
+    """Not when the moment came that passed while it had failed."""
+    node = recorder("raise")
+    node.run(wait=3600)
+    testing.drain(errors=False)
+    node.state.set(perform=[])
+    Recorder.calls.clear()
+    with hipq.testing.travel(hours=2):
+        node.run(force=True, wait=3600)
+        testing.drain()
+        assert (Recorder.calls, node.status) == ([], "queued")
+    with hipq.testing.travel(hours=4):
+        testing.drain()
+
+    assert (Recorder.calls, node.status) == (["perform"], "completed")
+
+
+def test_a_run_that_is_wanted_later_while_another_executes(script: Script) -> None:
+    """It comes then, and not at once as well."""
+
+    def perform(run: flow.Component) -> None:
+        Recorder.calls.append("perform")
+        if len(Recorder.calls) == 1:
+            flow.get(run.node.pk).run(wait=3600)
+            testing.due(run.node)
+
+    script.perform = perform
+    node = flow.start("t.scripted")
+    testing.drain()
+
+    assert Recorder.calls == ["perform"]
+    script.perform = lambda run: Recorder.calls.append("perform")
+    runs_later(node)
+
+
+def test_two_later_runs_of_which_one_is_due_while_another_executes(script: Script) -> None:
+    """The first of them follows when that ends, and the second comes at its time."""
+
+    def perform(run: flow.Component) -> None:
+        node = flow.get(run.node.pk)
+        node.run(wait=60)
+        testing.due(node)
+        takes_long.enter_context(hipq.testing.travel(seconds=90))
+        node.run(wait=3600)
+        testing.due(node)
+        script.perform = lambda run: Recorder.calls.append("perform")
+
+    script.perform = perform
+    node = flow.start("t.scripted")
+    with ExitStack() as takes_long:
+        testing.drain()
+        assert Recorder.calls == ["perform"]
+        runs_later(node)
+
+
+def test_a_terminated_node_forgets_its_later_run() -> None:
+    node = flow.start(Recorder, run=False)
+    node.run(wait=3600)
+    node.terminate()
+    testing.drain()
+    node.run(force=True)
+    testing.drain()
+
+    assert node.status == "completed"
+
+
 def test_case_028() -> None:
     release()
     node = flow.start(RELEASED, data={"x": [1]})

@@ -407,7 +407,7 @@ def node_that_is_adopted() -> tuple[flow.Node, flow.Node, dict[str, Any]]:
     return root.spawn("graph", {"nodes": {}}), root, spec
 
 
-@decided_by("graphs.applying._lock_tree", without=nothing)
+@decided_by("graphs.applying.lock_tree", without=nothing)
 @pytest.mark.parametrize("made", [child_that_vanishes, node_that_is_adopted])
 def test_a_graph_is_changed_while_its_tree_is_terminated(
     made: Callable[[], tuple[flow.Node, flow.Node, dict[str, Any]]], holds: bool, steps: Steps

@@ -343,7 +343,7 @@ def test_a_port_is_disconnected_once_what_is_being_written_was_delivered(
     assert not Connection.objects.exists()
 
 
-@decided_by("connecting.locked")
+@decided_by("connecting.locked", "graphs.locking.locked")
 def test_a_node_vanishes_from_its_graph_once_what_is_being_written_was_delivered(
     holds: bool, steps: Steps
 ) -> None:
