@@ -15,6 +15,7 @@ from select import select
 from typing import Any
 
 from hipq_django import events
+from hipq_django.processes.interrupting import SIGNAL
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -32,6 +33,23 @@ def on_stop_signals(stop: Callable[[], None]) -> None:
 
     for number in STOP_SIGNALS:
         signal.signal(number, receive)
+    _let_go_of_forks()
+
+
+@cache
+def _let_go_of_forks() -> None:
+    """Let the processes that handlers fork have signals of their own.
+
+    Else one that is told to end would take it for a word to this process, and go on.
+    """
+    os.register_at_fork(after_in_child=_own_no_signals)
+
+
+def _own_no_signals() -> None:
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(SIGNAL, signal.SIG_DFL)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Handlers for real worker processes: what they do is written to files that the tests read."""
 
+import multiprocessing
 import os
 import signal
 import time
@@ -137,6 +138,15 @@ def asked(job: Job, response: object) -> object:
     """Note the answer."""
     note(job, "response")
     return {"answered": response}
+
+
+@hipq.job_type("forks", queue="forks")
+def forks(job: Job) -> str:
+    """Fork some processes and leave them while they are busy, as `with Pool()` does."""
+    with multiprocessing.get_context("fork").Pool(3) as pool:
+        pool.map_async(time.sleep, [60] * 6)
+        time.sleep(0.2)  # they are at it
+    return "left"
 
 
 def note(job: Job, what: str) -> None:

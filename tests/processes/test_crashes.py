@@ -371,6 +371,27 @@ def test_a_drain_ends_with_the_last_handler(workers: Workers, tmp_path: Path) ->
     assert (job.outcome, job.attempt) == ("succeeded", 1)
 
 
+def test_processes_that_a_handler_forks_and_ends_do_not_end_its_worker(
+    workers: Workers, tmp_path: Path
+) -> None:
+    """They have the signals of their own."""
+    notes, gate = tmp_path / "notes", tmp_path / "gate"
+    job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)})
+    forking = hipq.enqueue("forks")
+    worker = workers.start("held", "forks", "--threads", "4", "--drain-seconds", "3600")
+
+    eventually(lambda: Job.objects.get(pk=forking.pk).is_final, "the other one has ended", 60)
+    eventually(lambda: begun(notes) == 1, "the handler runs")
+
+    forking.refresh_from_db()
+    assert forking.result == "left"
+    assert "event=told_to_stop" not in workers.log.read_text()
+    gate.touch()
+    eventually(lambda: Job.objects.get(pk=job.pk).is_final, "it has ended")
+    worker.terminate()
+    assert worker.wait(timeout=60) == 0
+
+
 def test_a_handler_that_runs_on_for_long_after_sigterm_has_its_result_written(
     workers: Workers, tmp_path: Path
 ) -> None:
