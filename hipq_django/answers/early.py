@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db.models import Q
 
@@ -20,12 +20,45 @@ from hipq_django.domain.states import NONE, AnswerKind, AnswerStatus, Phase, Sta
 from hipq_django.models import Answer, Job
 
 
-def take_early(jobs: Sequence[Job], now: datetime, using: str) -> dict[int, Answer]:
+class Early(NamedTuple):
+    """Which jobs may be claimed now, and the early answers to their keys."""
+
+    jobs: list[Job]
+    answers: list[int]
+    """The ids of the answers, which are locked."""
+
+
+def lock_early(jobs: Sequence[Job], now: datetime, using: str) -> Early:
+    """Lock the early answers to the keys of locked jobs that are to be claimed.
+
+    A job is left out if another transaction has locked an answer to its key: an operator may be
+    matching that to another job.
+    """
+    keyed = {(job.job_type.name, job.job_key): job.id for job in jobs if job.job_key != NONE}
+    if not keyed:
+        return Early(list(jobs), [])
+    rows = fresh_early(jobs[0].job_type.instance, now, using).filter(
+        job_type__in={name for name, _ in keyed}, job_key__in=[key for _, key in keyed]
+    )
+    places = rows.values_list("pk", "job_type", "job_key")
+    found = {pk: keyed.get((name, key)) for pk, name, key in places}
+    wanted = [pk for pk, job in found.items() if job is not None]
+    if not wanted:  # as nearly always
+        return Early(list(jobs), [])
+    mine = set(locked(rows.filter(pk__in=wanted), skip_locked=True).values_list("pk", flat=True))
+    left = {found[pk] for pk in wanted if pk not in mine}
+    return Early([job for job in jobs if job.id not in left], sorted(mine))
+
+
+def take_early(
+    jobs: Sequence[Job], answers: Sequence[int], now: datetime, using: str
+) -> dict[int, Answer]:
     """Accept the answers that came before the claim; return them by the job's id.
 
-    `jobs` are locked and running. Called inside the claim's transaction.
+    `jobs` are locked and running, and of `answers` those that `lock_early` has found. Called inside
+    the claim's transaction.
     """
-    found = _by_key([job for job in jobs if job.job_key != NONE], now, using)
+    found = _by_key([job for job in jobs if job.job_key != NONE], answers, using)
     for pk, answer in _linked([job for job in jobs if job.has_pending_answer], using).items():
         found[pk] = min(found.get(pk, answer), answer, key=_precedence)
     for job in jobs:
@@ -59,16 +92,13 @@ def _linked(jobs: Sequence[Job], using: str) -> dict[int, Answer]:
     return found
 
 
-def _by_key(jobs: Sequence[Job], now: datetime, using: str) -> dict[int, Answer]:
-    if not jobs:
+def _by_key(jobs: Sequence[Job], ids: Sequence[int], using: str) -> dict[int, Answer]:
+    if not (jobs and ids):
         return {}
     by_key = {(job.job_type.name, job.job_key): job for job in jobs}
-    answers = fresh_early(jobs[0].job_type.instance, now, using).filter(
-        job_type__in={job.job_type.name for job in jobs}, job_key__in=[job.job_key for job in jobs]
-    )
+    answers = Answer.objects.using(using).filter(pk__in=ids, status=AnswerStatus.EARLY, job=None)
     found: dict[int, Answer] = {}
-    # Locked, because an operator may be matching one of them to another job.
-    for answer in sorted(locked(answers), key=_precedence, reverse=True):
+    for answer in sorted(answers, key=_precedence, reverse=True):
         job = by_key.get((answer.job_type, answer.job_key))
         if job is None or mark_late_if_final(answer, using):
             continue

@@ -24,11 +24,12 @@ def is_locked_out(error: BaseException) -> bool:
     return isinstance(error, OperationalError) and state == _LOCK_NOT_AVAILABLE
 
 
-_REFUSALS = ("22", "23", "27", "44", "54", "P0", "42501")
+_REFUSALS = ("20", "21", "22", "23", "27", "2F", "38", "39", "42501", "44", "54", "55000", "P0")
 """How the SQLSTATE of refused values and batches begins: data, constraints, views, limits.
 
-And what a trigger of the project raises, and row security. The other errors of class 42, such as a
-missing function, are the fault of the statement: they must fail no job.
+And row security, and what a trigger of the project raises, in whatever language. The other errors
+of class 42, such as a missing function, are the fault of the statement: they must fail no job. So
+is 0A000: PostgreSQL has it for a prepared statement whose table was changed.
 """
 _AMBIGUOUS = ("53200", "53400", "XX000")
 """Out of memory, over a configured limit, and PostgreSQL's word for an allocation too large.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -143,6 +143,7 @@ class Admission:
         Claim none if something besides the limit may hold them back.
         """
         may_be_blocked = self.problem or self.throttlers or self.queue.throttler_problem != NONE
+        may_be_blocked = may_be_blocked or self.queue.id in self.context.locked_out
         size, sent = self._page_size(), steady()
         if may_be_blocked or not (size and self.queue.is_limited):
             return Admitted([])
@@ -445,14 +446,19 @@ class Admission:
 
     def _reschedule(self) -> None:
         """Give rescheduled jobs their new time."""
-        free = {job.id for job in self._locked([job for job, _, _ in self.put_off])}
-        for job, moment, reason in self.put_off:
-            if job.id in free:
-                transitions.reschedule(job, moment, self.now)
-                self.moved += 1
-                events.info(
-                    "job_rescheduled", reason, **events.fields_of(job), until=moment.isoformat()
-                )
+        times = {job.id: (moment, reason) for job, moment, reason in self.put_off}
+
+        def write(jobs: Sequence[Job], _room: int) -> Sequence[Job]:
+            for job in jobs:
+                transitions.reschedule(job, times[job.id][0], self.now)
+            return jobs
+
+        free = self._locked([job for job, _, _ in self.put_off])
+        for job in self.context.claim(self.queue, free, 0, write):
+            moment, reason = times[job.id]
+            fields = events.fields_of(job)
+            events.info("job_rescheduled", reason, **fields, until=moment.isoformat())
+            self.moved += 1
         self.put_off = []
 
     # What blocks the queue
@@ -484,31 +490,37 @@ class Admission:
 
     # Starting
 
-    def _claim_jobs(self, jobs: Sequence[Job], room: int) -> None:
+    def _claim_jobs(
+        self, jobs: Sequence[Job], room: int, early_answers: Sequence[int]
+    ) -> Iterable[tuple[Job, Claim | None]]:
+        """Claim jobs; return them with their claims, without one if an early answer settles it."""
         transitions.claim(jobs, self.context.worker, self.now, room=room)
+        answers = early.take_early(jobs, early_answers, self.now, self.using)
+        if not answers:  # as nearly always
+            return zip(jobs, request_claims(jobs, steady()), strict=True)
+        return [(job, self._claim_of(job, answers.get(job.id))) for job in jobs]
+
+    def _claim_of(self, job: Job, answer: Answer | None) -> Claim | None:
+        if answer is None:
+            [claim] = request_claims([job], steady())
+            return claim
+        if answer.kind == Answer.Kind.ERROR or not effects.has_response_handler(job):
+            effects.apply(answer, job, self.now)
+            return None
+        transitions.expect_response_handler(job)
+        return response_claim(job, answer)
 
     def _start(self, jobs: list[Job]) -> list[Claim]:
         if not jobs:
             return []
-        suspects = _suspects(jobs)
-        jobs = self.context.claim(self.queue, jobs, self.slots, self._claim_jobs)
-        self.context.note_suspects(suspects)
-        answers = early.take_early(jobs, self.now, self.using)
-        emit_started(jobs, self.using)
-        now = steady()
-        if not answers:  # as nearly always
-            return request_claims(jobs, now)
-        claims: list[Claim] = []
-        for job in jobs:
-            answer = answers.get(job.id)
-            if answer is None:
-                claims += request_claims([job], now)
-            elif answer.kind == Answer.Kind.ERROR or not effects.has_response_handler(job):
-                effects.apply(answer, job, self.now)
-                self.moved += 1
-            else:
-                transitions.expect_response_handler(job)
-                claims.append(response_claim(job, answer))
+        suspects = {job.id for job in _suspects(jobs)}
+        jobs, answers = early.lock_early(jobs, self.now, self.using)
+        write = partial(self._claim_jobs, early_answers=answers)
+        claimed = self.context.claim(self.queue, jobs, self.slots, write)
+        self.context.note_suspects(job for job, _ in claimed if job.id in suspects)
+        emit_started([job for job, _ in claimed], self.using)
+        claims = [claim for _, claim in claimed if claim is not None]
+        self.moved += len(claimed) - len(claims)
         return claims
 
 

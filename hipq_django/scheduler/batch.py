@@ -155,14 +155,16 @@ class BatchScheduler(SchedulerContext):
     def _look_after_reservations(self) -> None:
         """Release reservations for which no thread is free; record which have started."""
         self.runner.release_stale()
-        before = steady() - RESERVATION_SECONDS
-        slow = [
-            claim
+        before, left = steady() - RESERVATION_SECONDS, self.not_marked.ids
+        slow = {
+            claim.id: claim
             for claim in self.runner.executing()
             if not claim.is_known_as_started and 0.0 < claim.started_at < before
-        ]
-        if slow:
-            transitions.mark_started(slow, self.worker)
+        }
+        ids = [pk for pk in slow if pk not in left]
+        self.not_marked.move(
+            ids, lambda some: transitions.mark_started([slow[pk] for pk in some], self.worker)
+        )
 
     def confirm(self, claim: Claim) -> bool:
         """Return whether a claim that waited too long still holds, and starts; from any thread."""
@@ -306,6 +308,7 @@ class BatchScheduler(SchedulerContext):
         """Whether the queue has only jobs to be started, and nothing that holds them back."""
         queue = work.queue
         held_back = _throttlers_of(queue) or queue.is_limited or queue.throttler_problem != NONE
+        held_back = held_back or queue.id in self.locked_out
         held_back = held_back or not queue.is_ranked
         other = work.has_response or work.has_error or work.needs_check
         return has_startable(work) and not (other or held_back)
@@ -425,6 +428,7 @@ class BatchScheduler(SchedulerContext):
             if not _fails_alone(error):
                 raise
             if is_locked_out(error):
+                self.locked_out.suspect(queue.id, steady())
                 self._note_lock(queue, is_locked=True)
             else:
                 self._hold(queue, error)
@@ -461,10 +465,16 @@ class BatchScheduler(SchedulerContext):
             waiting = queue.jobs.using(self.using).awaiting_response_handler()
             places = slots + self.runner.prefetch_slots()
             jobs = self._lock(queue, waiting.order_by("id"), places)
-            jobs = self._assign(queue, jobs, slots, now)
-            answers = early.take_early(jobs, now, self.using)
-            transitions.release([job.id for job in jobs if job.id not in answers], self.using, now)
-            return [response_claim(job, answers[job.id]) for job in jobs if job.id in answers]
+            jobs, early_answers = early.lock_early(jobs, now, self.using)
+
+            def assign(jobs: Sequence[Job], room: int) -> list[Claim]:
+                transitions.assign(jobs, self.worker, now, room=room)
+                answers = early.take_early(jobs, early_answers, now, self.using)
+                without = [job.id for job in jobs if job.id not in answers]
+                transitions.release(without, self.using, now)
+                return [response_claim(job, answers[job.id]) for job in jobs if job.id in answers]
+
+            return self.claim(queue, jobs, slots, assign)
 
     def _claim_errors(self, queue: Queue) -> list[Claim]:
         now, slots = clock.now(self.using), self.runner.free_slots()
@@ -488,8 +498,9 @@ class BatchScheduler(SchedulerContext):
             ]  # fmt: skip
 
     def _assign(self, queue: Queue, jobs: Sequence[Job], slots: int, now: datetime) -> list[Job]:
-        def assign(jobs: Sequence[Job], room: int) -> None:
+        def assign(jobs: Sequence[Job], room: int) -> Sequence[Job]:
             transitions.assign(jobs, self.worker, now, room=room)
+            return jobs
 
         return self.claim(queue, jobs, slots, assign)
 

@@ -5,26 +5,34 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from math import inf
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
-from django.db import Error, transaction
+from django.db import transaction
 
 from hipq_django import events, transitions
 from hipq_django.answers.aggregation import response_of
 from hipq_django.database import clock
 from hipq_django.database.clock import steady
-from hipq_django.database.errors import is_refusal
+from hipq_django.database.errors import is_locked_out, is_refusal
+from hipq_django.database.refused_rows import RefusedRows
 from hipq_django.domain.serialization import error_of
 from hipq_django.domain.states import NONE, Phase
-from hipq_django.domain.waits import pause_after
+from hipq_django.domain.waits import LastingLocks, pause_after
 from hipq_django.engines import engine_for
 from hipq_django.engines.rows import set_parents, set_types
-from hipq_django.engines.values import SkippedRowError
+from hipq_django.engines.values import DeclaredLostError
 from hipq_django.job_types.registry import find_declared
 from hipq_django.models import Answer, Job, JobType, Queue, Worker
 from hipq_django.scheduler.current_batch import CurrentBatch
-from hipq_django.scheduler.polling import HeldBackScans, RefusedStarts, StartDelay
+from hipq_django.scheduler.polling import (
+    HeldBackScans,
+    LockedOutJobs,
+    RefusedStarts,
+    StartDelay,
+    halves,
+)
 from hipq_django.signals import job_started, send_after_commit
 from hipq_django.transitions.values import RESERVATION_SECONDS, Claim, snapshot
 
@@ -33,6 +41,9 @@ PAGE_SIZE = 500
 
 MAX_REFUSED = 20
 """How many jobs that the database refuses are found in one pass: each costs some statements."""
+
+MAX_WAITS = 2
+"""How often a claim in parts waits in vain for a lock of others."""
 
 STALE_SECONDS = RESERVATION_SECONDS / 2
 """How long ago a claim may have been sent without another look at whether it holds."""
@@ -49,6 +60,9 @@ TYPES_SHARE = 0.02
 
 MAX_TYPES_SECONDS = 30.0
 """How old they may be at most."""
+
+
+Written = TypeVar("Written")
 
 
 class JobRunner(Protocol):
@@ -149,6 +163,9 @@ class SchedulerContext:
         self.held_back_scans = HeldBackScans()
         self.start_delay = StartDelay()
         self._refused = RefusedStarts()
+        self.not_marked = RefusedRows("mark_started")
+        self.locked_out = LockedOutJobs()
+        self._lasting = LastingLocks(worker.silence.total_seconds())
         self._problems: dict[int, str] = {}
         """What blocks queues, as far as this worker knows; by their ids."""
 
@@ -172,34 +189,77 @@ class SchedulerContext:
         queue: Queue,
         jobs: Sequence[Job],
         room: int,
-        write: Callable[[Sequence[Job], int], None],
-    ) -> list[Job]:
-        """Claim locked jobs by `write(jobs, room)`; return them.
+        write: Callable[[Sequence[Job], int], Iterable[Written]],
+    ) -> list[Written]:
+        """Claim locked jobs by `write(jobs, room)`; return what that has returned.
 
-        Something that blocks the queue may be a claim that the database has refused. Then those
-        jobs that it refuses are looked for, and left alone for a while.
+        Something that blocks the queue may be a claim that the database has refused, or that waits
+        for a lock of others. Then those jobs are looked for; refused ones are left alone for a
+        while.
         """
-        if queue.throttler_problem == NONE:
-            write(jobs, room)
-            return list(jobs)
-        claimed: list[Job] = []
-        parts, refusals = [list(jobs)], 0
-        while parts and refusals < MAX_REFUSED:
+        if not jobs:
+            return []
+        if queue.throttler_problem == NONE and queue.id not in self.locked_out:
+            return list(write(jobs, room))
+        return self._claim_in_parts(queue, jobs, room, write)
+
+    def _claim_in_parts(
+        self,
+        queue: Queue,
+        jobs: Sequence[Job],
+        room: int,
+        write: Callable[[Sequence[Job], int], Iterable[Written]],
+    ) -> list[Written]:
+        """Do it with copies: what has failed leaves no trace in those that are tried again."""
+        written: list[Written] = []
+        waiting, refusals, waits = set[int](), 0, 0
+        parts = self.locked_out.parts(queue.id, jobs, steady())
+        while parts and refusals < MAX_REFUSED and waits < MAX_WAITS:
             part = parts.pop(0)
+            ids = {job.id for job in part}
             try:
                 with transaction.atomic(using=self.using):
-                    write(part, max(room - len(claimed), 0))
-                claimed += part
-            except (Error, SkippedRowError) as error:
-                if not is_refusal(error):
-                    raise
-                if len(part) == 1:
-                    refusals += 1
-                    self._note_refused(queue, part[0], error)
-                else:
-                    middle = len(part) // 2
-                    parts = [part[:middle], part[middle:], *parts]
-        return claimed
+                    new = list(write([*map(copy, part)], max(room - len(written), 0)))
+            except Exception as error:
+                is_wait = self._note_failed(queue, part, error)
+                waits, waiting = waits + is_wait, waiting | ids if is_wait else waiting
+                refusals += not is_wait and len(part) == 1
+                parts = halves(part) + parts
+            else:
+                written += new
+                waiting -= ids
+                self._note_claimed(part)
+        self.locked_out.note(queue.id, waiting, steady())
+        return written
+
+    def _note_failed(self, queue: Queue, part: Sequence[Job], error: Exception) -> bool:
+        """Note why a part was not claimed; return whether it waited for a lock of others.
+
+        What concerns all is raised.
+        """
+        if is_locked_out(error):
+            self._note_waiting(part)
+            return True
+        if isinstance(error, DeclaredLostError) or not is_refusal(error):
+            raise error
+        if len(part) == 1:
+            self._note_refused(queue, part[0], error)
+        return False
+
+    def _note_waiting(self, part: Sequence[Job]) -> None:
+        """Name a job whose claim waits for a lock, if that lasts."""
+        job, now = part[0], steady()
+        if len(part) == 1:
+            seconds = self._lasting.wait(job.id, now)
+            if self._lasting.is_to_be_named(job.id, now):
+                sentence = "another transaction has locked what its start needs; the others go on"
+                fields = events.fields_of(job)
+                events.warning("job_locked", sentence, **fields, seconds=round(seconds))
+
+    def _note_claimed(self, part: Sequence[Job]) -> None:
+        for job in part if self._lasting else ():
+            if seconds := self._lasting.end(job.id, steady()):
+                events.warning("job_unlocked", **events.fields_of(job), seconds=round(seconds))
 
     def _note_refused(self, queue: Queue, job: Job, error: Exception) -> None:
         reason = job.masked(error_of(error).partition("\n")[0])

@@ -7,6 +7,7 @@ try.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from datetime import datetime
@@ -29,6 +30,7 @@ from hipq_django.transitions.values import (
     Decided,
     Ended,
     Failed,
+    PartlyWrittenError,
     Persisted,
     Released,
     Result,
@@ -107,33 +109,72 @@ def _of_size(results: Sequence[Result]) -> Iterator[list[Result]]:
 
 def _persist_part(lease: Lease, results: list[Result], worker: Worker) -> None:
     """Persist results; if refused, each half by itself, and a single result as its error."""
-    persisted = _try_to_persist(results, worker)
-    if len(results) == 1 and not isinstance(persisted, Persisted | Error):
-        persisted = _try_row_by_row(results[0], persisted, worker)
+    error = _persist_together(lease, results, worker)
+    left = [result for result in results if result in lease] if error else []
+    if error is None or not left:
+        return
+    if len(left) == 1:
+        _persist_alone(lease, left[0], error, worker)
+    elif is_locked_out(error):
+        _persist_a_half(lease, left, worker)
+    else:
+        middle = len(left) // 2
+        _persist_part(lease, left[:middle], worker)
+        _persist_part(lease, left[middle:], worker)
+
+
+def _persist_together(
+    lease: Lease, results: Sequence[Result], worker: Worker, write: Write = transitions.persist
+) -> Exception | None:
+    """Persist results and let go of them; return why those that are left are not written."""
+    persisted = _try_to_persist(results, worker, write)
     if isinstance(persisted, Persisted):
         forget_written(lease, persisted)
-    elif is_locked_out(persisted):  # by a table that all of them need
-        lease.defer(results)
-    elif len(results) > 1:
-        middle = len(results) // 2
-        _persist_part(lease, results[:middle], worker)
-        _persist_part(lease, results[middle:], worker)
-    elif may_pass(persisted) and lease.waited(results[0]) < PASSING_SECONDS:
-        lease.defer(results)
+        return None
+    if isinstance(persisted, PartlyWrittenError):
+        forget_written(lease, persisted.persisted)
+        persisted = persisted.cause
+        if not (is_refusal(persisted) or is_locked_out(persisted)):
+            raise persisted
+    return persisted
+
+
+def _persist_a_half(lease: Lease, results: list[Result], worker: Worker) -> None:
+    """Persist half of the results that wait for a lock of others, and keep the rest for later.
+
+    It may be on a table that all of them need, or on what a trigger needs for one of them. Any half
+    may be without that one; to try more of them would take the time of a wait each.
+    """
+    _persist_together(lease, random.sample(results, len(results) // 2), worker)
+    lease.defer([result for result in results if result in lease])
+
+
+def _persist_alone(lease: Lease, result: Result, error: Exception, worker: Worker) -> None:
+    """Persist a result that was refused, if need be as its error."""
+    refusal: Exception | None = error
+    if not isinstance(error, Error):
+        refusal = _try_row_by_row(lease, result, error, worker)
+    if refusal is None:
+        return
+    passes = may_pass(refusal) and lease.waited(result) < PASSING_SECONDS
+    if passes or is_locked_out(refusal):
+        lease.defer([result])
     else:
-        _persist_refused(lease, results[0], persisted, worker)
+        _persist_refused(lease, result, refusal, worker)
 
 
-def _try_row_by_row(result: Result, error: Exception, worker: Worker) -> Persisted | Exception:
-    """Write a result row by row that failed before the database saw it.
+def _try_row_by_row(
+    lease: Lease, result: Result, error: Exception, worker: Worker
+) -> Exception | None:
+    """Write a result row by row that failed before the database saw it; return why it failed.
 
     The fault may be that of the fast path; it must not make a failure of a job's success.
     """
-    persisted = _try_to_persist([result], worker, transitions.persist_row_by_row)
-    if isinstance(persisted, Persisted):
+    again = _persist_together(lease, [result], worker, transitions.persist_row_by_row)
+    if again is None:
         sentence = "but it was written row by row"
         events.error("fast_path_failed", sentence, **result.claim.fields, exception=error)
-    return persisted
+    return again
 
 
 def _persist_refused(lease: Lease, result: Result, error: Exception, worker: Worker) -> None:

@@ -6,11 +6,11 @@ Moments are those of a clock that never goes back, in seconds.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from hipq_django.domain.waits import pause_after
 from hipq_django.engines.values import QueueWork
-from hipq_django.models import Queue
+from hipq_django.models import Job, Queue
 
 PROBE_SECONDS = 0.02
 """How long a queue that is served again and again may keep the others waiting."""
@@ -42,6 +42,9 @@ SPARE_SECONDS = 0.02
 
 REFUSED_SECONDS = 60.0
 """How long jobs are left alone that cannot start; then all of their queue are tried again."""
+
+LOCKED_SECONDS = 1.0
+"""How long a job is left alone that waited for a lock."""
 
 MAX_DELAY_SECONDS = 5.0
 FORGETTING = 0.9
@@ -162,6 +165,48 @@ class RefusedStarts:
         """Note that the database has just refused to let a job start."""
         self.of(queue, now)
         self._of_queue.setdefault(queue, (now + REFUSED_SECONDS, {}))[1][job] = reason
+
+
+class LockedOutJobs:
+    """Which jobs of a queue may be those whose claim waits in vain for a lock of others.
+
+    Each wait takes its time, so that they are looked for over several claims: those that waited are
+    claimed apart from the others, in halves.
+    """
+
+    def __init__(self) -> None:
+        self._of_queue: dict[int, tuple[float, frozenset[int]]] = {}
+
+    def __contains__(self, queue: int) -> bool:
+        return queue in self._of_queue
+
+    def parts(self, queue: int, jobs: Sequence[Job], now: float) -> list[list[Job]]:
+        """Return jobs in the parts that are to be claimed; a single one that waits, now and then.
+
+        If that is left out, it counts as waiting until it is tried again.
+        """
+        again, waiting = self._of_queue.get(queue, (now, frozenset()))
+        others = [job for job in jobs if job.id not in waiting]
+        suspects = [job for job in jobs if job.id in waiting]
+        if len(suspects) == 1 and now < again:
+            return [others] if others else []
+        self._of_queue.pop(queue, None)
+        return [part for part in (others, *(halves(suspects) or [suspects])) if part]
+
+    def suspect(self, queue: int, now: float) -> None:
+        """Note that one of its jobs may have waited, in a claim of several queues say."""
+        self._of_queue[queue] = now, frozenset()
+
+    def note(self, queue: int, waiting: Collection[int], now: float) -> None:
+        """Note the ids of jobs among which are those that have just waited."""
+        if waiting:
+            self._of_queue[queue] = now + LOCKED_SECONDS, frozenset(waiting)
+
+
+def halves(jobs: Sequence[Job]) -> list[list[Job]]:
+    """Return the halves of several jobs; none of a single one."""
+    middle = len(jobs) // 2
+    return [list(jobs[:middle]), list(jobs[middle:])] if middle else []
 
 
 # Queues with throttlers

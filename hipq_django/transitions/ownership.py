@@ -104,11 +104,11 @@ def expect_response_handler(job: Job) -> None:
     rows_of(job.using, [job.id]).update(has_pending_answer=True, phase=Phase.RESPONSE)
 
 
-def mark_started(claims: Sequence[Claim], worker: Worker) -> None:
+def mark_started(claims: Sequence[Claim], worker: Worker) -> int:
     """Write that jobs which were claimed ahead have started; locked rows are left for later.
 
-    They started within the time that a reservation lasts, and their deadlines count from there; a
-    decision has none.
+    Return how many rows say so now. The jobs started within the time that a reservation lasts, and
+    their deadlines count from there; a decision has none.
     """
     started = {(claim.id, claim.phase) for claim in claims}
     rows = rows_of(worker.using, [claim.id for claim in claims]).filter(worker=worker)
@@ -122,6 +122,7 @@ def mark_started(claims: Sequence[Claim], worker: Worker) -> None:
         left = set(rows.values_list("pk", flat=True)) if len(free) < len(claims) else set()
     for claim in claims:
         claim.is_known_as_started = claim.id not in left
+    return len(free)
 
 
 def confirm_start(claim: Claim, worker: Worker, now: datetime) -> bool:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
+from django.db import connections
+
 from hipq_django.domain.retries import GiveUp
 from hipq_django.domain.states import Outcome, Phase, State
 from hipq_django.engines import engine_for
@@ -27,6 +29,7 @@ from hipq_django.transitions.values import (
     Claim,
     Decided,
     Failed,
+    PartlyWrittenError,
     Persisted,
     Result,
     Succeeded,
@@ -39,7 +42,8 @@ def persist(results: Sequence[Result], worker: Worker, now: datetime) -> Persist
 
     A few statements for the whole batch: one for all that succeeded, one for all that wait, one
     for all that failed and what follows. None waits for a row that another transaction has locked.
-    The results that they leave are written row by row in one transaction.
+    The results that they leave are written row by row in one transaction; if that is not possible,
+    raise `PartlyWrittenError`.
     """
     newest = {r.claim.id: r for r in results}
     if len(newest) < len(results):
@@ -50,7 +54,12 @@ def persist(results: Sequence[Result], worker: Worker, now: datetime) -> Persist
         return Persisted(results, [], [], batch.at_once)
     written = [r for r in newest.values() if r.claim.id in ids]
     done = set(map(id, written))
-    rest = persist_row_by_row([r for r in results if id(r) not in done], worker, now)
+    try:
+        rest = persist_row_by_row([r for r in results if id(r) not in done], worker, now)
+    except Exception as error:
+        if not written or connections[worker.using].in_atomic_block:
+            raise  # nothing is committed
+        raise PartlyWrittenError(Persisted(written, [], [], batch.at_once), error) from error
     return Persisted([*written, *rest.written], rest.lost, rest.locked, batch.at_once)
 
 

@@ -234,6 +234,15 @@ class Persisted(NamedTuple):
         return Persisted(*([*mine, *theirs] for mine, theirs in pairs))  # type: ignore[arg-type]  # each with its own kind
 
 
+class PartlyWrittenError(Exception):
+    """Some results are committed, and then the others could not be written, for a cause."""
+
+    def __init__(self, persisted: Persisted, cause: Exception) -> None:
+        super().__init__()
+        self.persisted = persisted
+        self.cause = cause
+
+
 def refused(result: Result, error: Exception) -> Result:
     """Return the result of a job whose own result the database refuses."""
     claim = result.claim

@@ -37,6 +37,9 @@ HOW = {
             "MY001",
             "insufficient_privilege",
             "with_check_option_violation",
+            "cardinality_violation",
+            "external_routine_exception",
+            "object_not_in_prerequisite_state",
         )
     ],
     "sqlite": ["SELECT RAISE(ABORT, 'too much')"],

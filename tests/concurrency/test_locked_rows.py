@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ from hipq_django.engines import engine_for, postgres
 from hipq_django.engines.values import ClaimRequest
 from hipq_django.maintenance import early_answers, recovery
 from hipq_django.models import Answer, Job, JobType, Queue
+from hipq_django.models.catalog import get_queue
 from hipq_django.processes.own_threads import Listener
 from hipq_django.processes.worker import POLL_SECONDS
 from tests.concurrency.sessions import PATIENCE_SECONDS, Session
@@ -509,3 +510,114 @@ def test_a_worker_tries_a_queue_that_stays_locked_as_seldom_as_if_it_were_idle(
 
     assert first < POLL_SECONDS / 10
     assert process.scheduler.run_once() == 1
+
+
+# What a trigger of the project waits for
+
+
+@pytest.fixture
+def counting(transactional_db: None) -> Iterator[None]:
+    """A trigger that counts, in a row of the project's for each key, what becomes of jobs."""
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE account (id text PRIMARY KEY, done int DEFAULT 0)")
+        cursor.execute("INSERT INTO account (id) VALUES ('hot'), ('a'), ('b'), ('c'), ('d')")
+        cursor.execute(
+            "CREATE FUNCTION count_done() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+            "UPDATE account SET done = done + 1 WHERE id = NEW.job_key; RETURN NEW; END $$"
+        )
+    yield
+    with connection.cursor() as cursor:
+        cursor.execute("DROP FUNCTION count_done() CASCADE")
+        cursor.execute("DROP TABLE account")
+
+
+def count_when(condition: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"CREATE TRIGGER count_done AFTER UPDATE ON hipq_job FOR EACH ROW WHEN ({condition}) "
+            "EXECUTE FUNCTION count_done()"
+        )
+
+
+def lock_account() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE account SET done = done WHERE id = 'hot'")
+
+
+ACCOUNTS = ["hot", "a", "b", "c", "d"]
+
+
+def ended_keys() -> list[str]:
+    return sorted(Job.objects.final().values_list("job_key", flat=True))
+
+
+def work_until(worker: HandWorker, keys: list[str]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while ended_keys() != sorted(keys):
+        assert time.monotonic() < deadline, ended_keys()
+        worker.work()
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("limit", [0, 9])
+def test_a_claim_whose_trigger_waits_for_a_lock_stops_only_its_job(
+    counting: None, session: Session, limit: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    get_queue("default", "default")
+    Queue.objects.update(throttle_limit=limit)
+    count_when("NEW.state = 'running'")
+    for key in ACCOUNTS:
+        hipq.enqueue("echo", job_key=key)
+    worker = HandWorker()
+    worker.scheduler._lasting = LastingLocks(0.5)
+    session.begin()
+    session(lock_account)
+
+    work_until(worker, ACCOUNTS[1:])
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while "event=job_locked" not in caplog.text:
+        assert time.monotonic() < deadline
+        worker.work()
+    session.roll_back()
+    work_until(worker, ACCOUNTS)
+
+    assert caplog.text.count("event=job_locked") == 1
+    assert "event=job_unlocked" in caplog.text
+    assert set(Job.objects.values_list("attempt", flat=True)) == {1}
+
+
+@pytest.mark.postgres
+def test_a_result_whose_trigger_waits_for_a_lock_stops_only_itself(
+    counting: None, session: Session
+) -> None:
+    count_when("NEW.state = 'final'")
+    for key in ACCOUNTS:
+        hipq.enqueue("echo", job_key=key)
+    worker = HandWorker()
+    worker.run_pass()
+    worker.execute()
+    session.begin()
+    session(lock_account)
+
+    work_until(worker, ACCOUNTS[1:])
+    session.roll_back()
+    work_until(worker, ACCOUNTS)
+
+
+@pytest.mark.postgres
+def test_an_early_answer_that_somebody_has_locked_stops_only_its_job(session: Session) -> None:
+    answer = hipq.complete("ask", "hot", "early")
+    for key in ACCOUNTS:
+        hipq.enqueue("ask" if key == "hot" else "echo", job_key=key)
+    worker = HandWorker()
+    session.begin()
+    session(lambda: Answer.objects.select_for_update().get(pk=answer.pk))
+
+    for _ in range(3):
+        worker.work()
+    before = ended_keys()
+    session.roll_back()
+    work_until(worker, ACCOUNTS)
+
+    assert before == sorted(ACCOUNTS[1:])
+    assert Job.objects.get(job_key="hot").result == "early"

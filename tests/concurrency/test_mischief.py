@@ -13,6 +13,7 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 import hipq_django as hipq
+from hipq_django.database import clock
 from hipq_django.models import Job, Queue
 from hipq_django.models.catalog import get_queue
 from hipq_django.scheduler import context
@@ -478,3 +479,109 @@ def wait_until_written(worker: HandWorker) -> None:
     while worker.batch:
         assert time.monotonic() < deadline
         worker.save()
+
+
+# What belongs to a claim
+
+
+@pytest.mark.parametrize("limit", [0, 3])
+@pytest.mark.parametrize("handler", ["answered", "handled"])
+def test_an_early_answer_that_the_database_refuses_stops_only_its_job(
+    declare: Declare, refuse: Refuse, limit: int, handler: str
+) -> None:
+    declare("answered")(lambda job: hipq.WAIT)
+    declare("handled")(lambda job: hipq.WAIT).on_response(lambda job, response: response)
+    get_queue("default", "q")
+    Queue.objects.update(throttle_limit=limit)
+    keys = ["refused", "a", "b"]
+    for key in keys:
+        hipq.complete(handler, key, key)
+    jobs = [hipq.enqueue(handler, job_key=key, queue="q") for key in keys]
+    behind = hipq.enqueue("echo", queue="q")
+    refuse("NEW.state <> 'initial' AND NEW.job_key = 'refused'")
+    worker = HandWorker()
+
+    for _ in range(6):
+        worker.work()
+
+    rows = [Job.objects.get(pk=job.pk) for job in (*jobs, behind)]
+    assert [row.outcome for row in rows] == ["NONE", "succeeded", "succeeded", "succeeded"]
+    assert [row.attempt for row in rows[1:]] == [1, 1, 1]
+    assert f"job {jobs[0].pk} start" in Queue.objects.get(name="q").throttler_problem
+
+
+def test_an_answer_whose_row_may_not_change_stops_only_its_job(
+    declare: Declare, refuse: Refuse
+) -> None:
+    declare("asks")(lambda job: hipq.WAIT)
+    for key in ("refused", "a"):
+        hipq.complete("asks", key, key)
+    jobs = [hipq.enqueue("asks", job_key=key) for key in ("refused", "a")]
+    behind = hipq.enqueue("echo", job_key="b")
+    refuse("NEW.job_key = 'refused'", "hipq_answer")
+    worker = HandWorker()
+
+    for _ in range(6):
+        worker.work()
+
+    outcomes = [Job.objects.get(pk=job.pk).outcome for job in (*jobs, behind)]
+    assert outcomes == ["NONE", "succeeded", "succeeded"]
+
+
+def test_a_job_that_may_not_be_put_off_stops_only_itself(
+    refuse: Refuse, frozen_time: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    jobs = [
+        hipq.enqueue("echo", job_key=key, time_windows=["11:00-13:00"]) for key in ("refused", "a")
+    ]
+    behind = hipq.enqueue("echo", job_key="b")
+    Job.objects.filter(pk__in=[job.pk for job in jobs]).update(time_windows=["01:00-02:00"])
+    refuse("NEW.job_key = 'refused'")
+    worker = HandWorker()
+
+    for _ in range(6):
+        worker.work()
+
+    behind.refresh_from_db()
+    jobs[1].refresh_from_db()
+    assert behind.outcome == "succeeded"
+    assert jobs[1].scheduled_run_time > behind.scheduled_run_time
+    assert f"job {jobs[0].pk} start" in Queue.objects.get().throttler_problem
+
+
+def test_a_start_that_may_not_be_recorded_keeps_nothing_else(
+    refuse: Refuse, caplog: pytest.LogCaptureFixture
+) -> None:
+    jobs = [hipq.enqueue("echo", job_key=str(number)) for number in range(2)]
+    worker = HandWorker(threads=1, ahead=1)
+    worker.run_pass()
+    [ahead] = [claim for claim in worker.claims if not claim.is_known_as_started]
+    ahead.started_at = clock.steady() - 5
+    worker.executing = lambda: [ahead]  # type: ignore[method-assign]  # it takes long
+    worker.claims.clear()
+    refuse(f"NEW.id = {ahead.id}")
+    other = hipq.enqueue("echo", queue="other")
+
+    for _ in range(3):
+        worker.work()
+
+    other.refresh_from_db()
+    assert other.outcome == "succeeded"
+    assert [one for one in caplog.messages if "duty=mark_started" in one]
+    assert ahead.id in {job.pk for job in jobs}
+
+
+def test_what_was_written_before_a_refusal_is_told(
+    declare: Declare, skip: Refuse, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever alarms by the log must hear of the failures that are committed."""
+    declare("fails")(lambda job: 1 / 0)
+    jobs = [hipq.enqueue("fails", job_key=key) for key in ("a", "skipped", "b")]
+    skip("NEW.state <> 'running' AND OLD.state = 'running' AND NEW.job_key = 'skipped'")
+    worker = HandWorker()
+    worker.work()
+    worker.work()
+
+    told = [one for one in caplog.records if getattr(one, "event", "") == "job_failed"]
+    assert sorted(one.__dict__["job_id"] for one in told) == [jobs[0].pk, jobs[2].pk]
+    assert worker.batch.ids == [jobs[1].pk]
