@@ -337,16 +337,32 @@ def _set_side(
     declared: ComponentDeclaration,
 ) -> None:
     rows = NodePort.objects.using(node.using).filter(node=node, direction=direction)
+    list(locked(rows.order_by("pk"), to_delete=True))  # waits for who creates one by `*`
     there = {row.name: row for row in locked(rows.order_by("pk"), to_delete=True)}
     _delete_ports([row.pk for name, row in there.items() if name not in wanted], node.using)
     for name, port in wanted.items():
         new = _port_row(node, direction, port, declared)
-        if name in there:
-            new.pk = there[name].pk
-            there[name].channel_rows.all().delete()
+        old = there[name] if name in there else _insert_port(new, node.using)
+        if old is not None:
+            new.pk = old.pk
+            old.channel_rows.all().delete()
             Message.objects.using(node.using).filter(port=new.pk, as_default=True).delete()
-        new.save(using=node.using, force_update=name in there, force_insert=name not in there)
+            new.save(using=node.using, force_update=True)
         set_channels(new, port.channels)
+
+
+def _insert_port(new: NodePort, using: str) -> NodePort | None:
+    """Insert a port; return the one of its name, locked, if somebody was quicker to create it."""
+    try:
+        with transaction.atomic(using=using):
+            new.save(using=using, force_insert=True)
+    except IntegrityError:
+        rows = NodePort.objects.using(using).filter(node=new.node_id, direction=new.direction)
+        found: NodePort | None = locked(rows.filter(name=new.name), to_delete=True).first()
+        if found is None:
+            raise
+        return found
+    return None
 
 
 def change_ports(
@@ -371,13 +387,15 @@ def change_ports(
         there = {row.name: row for row in wanted}
         _delete_empty_ports([there[name].pk for name in gone if name in there], node.using)
         for name in changed:
-            if name in there:
-                _change_port(there[name], before.get(name) or before.get(ANY), after[name])
-            else:
+            old = there.get(name)
+            if old is None:
                 declared = find_component(node.instance, node.job_type.name)
-                row = _port_row(node, direction, after[name], declared)
-                row.save(using=node.using, force_insert=True)
-                set_channels(row, after[name].channels)
+                new = _port_row(node, direction, after[name], declared)
+                old = _insert_port(new, node.using)
+            if old is None:
+                set_channels(new, after[name].channels)
+            else:
+                _change_port(old, before.get(name) or before.get(ANY), after[name])
     return True
 
 

@@ -15,6 +15,7 @@ from hipq_django.database.locks import locked
 from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.states import State as JobState
 from hipq_django.domain.validation import aware_moment, checked_number, number_in
+from hipq_django.engines import engine_for
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.flow.delivering import wake
 from hipq_django.flow.exceptions import FlowError
@@ -247,4 +248,5 @@ def unlock(node: Node, token: str) -> bool:
         now = clock.now(using)
         for job in locked(put_back.select_related("queue", "job_type")):
             transitions.bring_forward(job, now, now)
+            engine_for(using).wake_workers(row.instance, {job.queue_id})
     return True

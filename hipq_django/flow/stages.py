@@ -10,25 +10,27 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from django.db import transaction
+from django.db import Error, transaction
 
 from hipq_django.api.building import Builder
 from hipq_django.api.enqueueing import enqueue_stored
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
-from hipq_django.database.errors import is_outage
+from hipq_django.database.errors import in_one_line, is_outage, is_refusal
 from hipq_django.database.lookups import ids_in
 from hipq_django.domain.drafts import BoundJob, NewJob
+from hipq_django.domain.redaction import Redactor
 from hipq_django.domain.serialization import error_of, storable_text
 from hipq_django.domain.states import Outcome
 from hipq_django.exceptions import HipqError, InvalidJobError
 from hipq_django.flow.base import Component
 from hipq_django.flow.contexts import context
 from hipq_django.flow.declared_ports import In, Out
-from hipq_django.flow.declaring import component
+from hipq_django.flow.declaring import component, sensitive_fields
 from hipq_django.flow.delivering import wake
 from hipq_django.flow.exceptions import FlowError, InvalidPortError
 from hipq_django.flow.models import Node, StagedJob
+from hipq_django.flow.ports import Port
 from hipq_django.flow.values import DEFAULT_LIMIT, MAX_LIMIT, RUNS_BY_ITSELF, STAGE
 from hipq_django.models import Job
 from hipq_django.models.catalog import get_job_type
@@ -102,35 +104,7 @@ class Jobs(Component):
             self.suspend()
 
     def _hand_on(self, port: str, message: Mapping[str, Any]) -> None:
-        """Write what has become of a message.
-
-        What its port cannot hold stops no other message: it goes to `error` without its result,
-        and without its data if need be.
-        """
-        try:
-            self.outputs[port].write(message)
-        except InvalidPortError as refused:
-            self._hand_on_less(message, refused)
-
-    def _hand_on_less(self, message: Mapping[str, Any], refused: InvalidPortError) -> None:
-        less = {name: message[name] for name in ("data", "job") if name in message}
-        less["error"] = _why_less(message, refused)
-        try:
-            self.error.write(less)
-        except InvalidPortError:
-            less.pop("data", None)
-            self._say(less)
-
-    def _say(self, less: dict[str, Any]) -> None:
-        """Write to `error` what is said of a message; where nearly nothing fits, its beginning."""
-        while True:
-            try:
-                self.error.write(less)
-                return
-            except InvalidPortError:
-                if not less["error"]:
-                    raise
-                less["error"] = less["error"][: len(less["error"]) // 2]
+        _hand_on(self.outputs, port, message)
 
     def _taken(self, job_type: str, key: str | None, most: int) -> Iterator[Staged]:
         """Take messages while there is room; what can be no job goes to `error`."""
@@ -147,6 +121,40 @@ class Jobs(Component):
             taken += 1
             kept = {k: v for k, v in packet.context.items() if k not in ("node", "run", "channel")}
             yield Staged(new, packet.value, kept)
+
+
+def _hand_on(outputs: Mapping[str, Port], port: str, message: Mapping[str, Any]) -> None:
+    """Write what has become of a message.
+
+    What its port cannot hold stops no other message: it goes to `error` without its result,
+    and without its data if need be.
+    """
+    try:
+        outputs[port].write(message)
+    except InvalidPortError as refused:
+        _hand_on_less(outputs["error"], message, refused)
+
+
+def _hand_on_less(port: Port, message: Mapping[str, Any], refused: InvalidPortError) -> None:
+    less = {name: message[name] for name in ("data", "job") if name in message}
+    less["error"] = _why_less(message, refused)
+    try:
+        port.write(less)
+    except InvalidPortError:
+        less.pop("data", None)
+        _say(port, less)
+
+
+def _say(port: Port, less: dict[str, Any]) -> None:
+    """Write to `error` what is said of a message; where nearly nothing fits, its beginning."""
+    while True:
+        try:
+            port.write(less)
+            return
+        except InvalidPortError:
+            if not less["error"]:
+                raise
+            less["error"] = less["error"][: len(less["error"]) // 2]
 
 
 def _checked_job(job_type: str, value: Any, key: str | None, builder: Builder) -> BoundJob:
@@ -221,26 +229,61 @@ def _live(ids: Sequence[int], using: str) -> set[int]:
 
 
 def stage(node: Node, ended: Sequence[int], staged: Sequence[Staged]) -> None:
-    """Do what a run of a stage has noted: forget what has ended, and enqueue what came."""
+    """Do what a run of a stage has noted: forget what has ended, and enqueue what came.
+
+    A message whose job the database refuses goes to `error`; the node runs again, for the place
+    that it leaves.
+    """
     using = node.using
     StagedJob.objects.using(using).filter(ids_in("pk", ended), node=node.pk).delete()
     if not staged:
         return
-    with transaction.atomic(using=using):
-        wanted = [given.job for given in staged]
-        jobs = enqueue_stored(wanted, on_conflict="return", instance=node.instance)
-        now = clock.now(using)
-        StagedJob.objects.using(using).bulk_create(
-            StagedJob(
-                node_id=node.pk,
-                job_id=job.pk,
-                data=given.data,
-                context=dict(given.context),
-                create_time=now,
-            )
-            for given, job in zip(staged, jobs, strict=True)
-        )
+    refused = list(_enqueue(node, staged))
+    for given, error in refused:
+        with context(**given.context):
+            _hand_on(node.outputs, "error", {"data": given.data, "error": error})
+    if refused:
+        wake([node.pk], node.instance, using, clock.now(using))
     be_told(using)
+
+
+def _enqueue(node: Node, staged: Sequence[Staged]) -> Iterator[tuple[Staged, str]]:
+    """Enqueue jobs; yield what the database refuses, each with the error."""
+    try:
+        with transaction.atomic(using=node.using):
+            _enqueue_together(node, staged)
+    except Error as error:
+        if not is_refusal(error):
+            raise
+        if len(staged) > 1:
+            middle = len(staged) // 2
+            yield from _enqueue(node, staged[:middle])
+            yield from _enqueue(node, staged[middle:])
+            return
+        yield staged[0], _masked(in_one_line(error), staged[0], node.instance)
+
+
+def _masked(error: str, given: Staged, instance: str) -> str:
+    """Mask an error of the database, which may quote the row of the job."""
+    own = get_job_type(instance, given.job.job_type).redactor
+    redactor = Redactor((*sensitive_fields(instance).fields, *own.fields))
+    return storable_text(redactor.knowing(given.data, given.job.job_data).mask_text(error))
+
+
+def _enqueue_together(node: Node, staged: Sequence[Staged]) -> None:
+    wanted = [given.job for given in staged]
+    jobs = enqueue_stored(wanted, on_conflict="return", instance=node.instance)
+    now = clock.now(node.using)
+    StagedJob.objects.using(node.using).bulk_create(
+        StagedJob(
+            node_id=node.pk,
+            job_id=job.pk,
+            data=given.data,
+            context=dict(given.context),
+            create_time=now,
+        )
+        for given, job in zip(staged, jobs, strict=True)
+    )
 
 
 def wake_stages(ids: Collection[int], using: str) -> bool:

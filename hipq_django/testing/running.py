@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from math import inf
@@ -20,19 +20,21 @@ from hipq_django.domain.ordering import MAX_RANK
 from hipq_django.domain.serialization import error_of
 from hipq_django.domain.states import NONE, Phase
 from hipq_django.domain.validation import id_from
+from hipq_django.engines.rows import set_parents
 from hipq_django.exceptions import InvalidJobError, nearest_name
-from hipq_django.job_types.registry import declared_queues
+from hipq_django.job_types.registry import declared_queues, find_declared
 from hipq_django.maintenance import early_answers, recovery, reranking
-from hipq_django.models import Job, Queue, Worker, catalog
+from hipq_django.models import Job, JobType, Queue, Worker, catalog
 from hipq_django.monitoring.reasons import explain
 from hipq_django.scheduler import companions
 from hipq_django.scheduler.batch import BatchScheduler
+from hipq_django.scheduler.context import PAGE_SIZE, KnownTypes
 from hipq_django.scheduler.current_batch import CurrentBatch
 from hipq_django.scheduler.executor import execute
 from hipq_django.schedules import declared
 from hipq_django.schedules.firing import Firing
 from hipq_django.testing import partners
-from hipq_django.transitions.values import Claim, Decided, Failed, Released, Result
+from hipq_django.transitions.values import Claim, Decided, Failed, Result
 
 HEARTBEAT_SECONDS = 86_400
 """There is no heartbeat, and a debugger may keep the test and its transaction open for long."""
@@ -40,29 +42,23 @@ HEARTBEAT_SECONDS = 86_400
 MOST_NOTES = 20
 
 
-OTHER_JOB = "Released: the test runs another job"
-
-
 class InlineRunner:
-    """Runs each claim at once, in the caller's thread and on its connection.
-
-    Of other jobs than `only` each claim is released.
-    """
+    """Runs each claim at once, in the caller's thread and on its connection."""
 
     backlog = 0
 
-    def __init__(self, *, raise_errors: bool = False, only: int | None = None) -> None:
+    def __init__(self, *, raise_errors: bool = False, slots: int = 1) -> None:
         self.ran = 0
         self.started: list[int] = []
         """The ids of jobs whose results the next pass writes."""
         self.raised: list[BaseException] = []
         self.batch = CurrentBatch()
         self._raise_errors = raise_errors
-        self._only = only
+        self._slots = slots
 
     def free_slots(self) -> int:
-        """Return that one job would start at once."""
-        return 1
+        """Return how many jobs would start at once: one, to be followed by what it makes due."""
+        return self._slots
 
     def prefetch_slots(self) -> int:
         """Return that none is claimed ahead."""
@@ -71,12 +67,9 @@ class InlineRunner:
     def start(self, claims: Sequence[Claim]) -> None:
         """Run the claims."""
         for claim in claims:
-            if self._only is None or claim.id == self._only:
-                self.ran += claim.phase is not Phase.DECISION
-                self.started.append(claim.id)
-                self._deliver(execute(claim))
-            else:
-                self.batch.deliver(Released(claim, OTHER_JOB))
+            self.ran += claim.phase is not Phase.DECISION
+            self.started.append(claim.id)
+            self._deliver(execute(claim))
 
     def _deliver(self, result: Result) -> None:
         """Take a result. No frame below a handler may know it, or its exception lives on."""
@@ -93,6 +86,31 @@ class InlineRunner:
         """Nothing waits for a thread."""
 
 
+class OnlyJob(KnownTypes):
+    """Lets a scheduler see one job as runnable, and no other, not even of the same type.
+
+    It names no type, so that no job is claimed without a look at it.
+    """
+
+    def __init__(self, worker: Worker, job: Job) -> None:
+        super().__init__(worker)
+        self._id = job.pk
+        row = JobType.objects.using(job.using).get(pk=job.job_type_id)
+        self._job_type = row if find_declared(row.instance, row.name, row.kind) else None
+
+    def read(self) -> None:
+        """Read no others."""
+
+    def runnable(self, queue: Queue, jobs: Iterable[Job]) -> list[Job]:
+        """Return the job, if it is among these and this process has code for it."""
+        if self._job_type is None:
+            return []
+        found = [job for job in jobs if job.pk == self._id]
+        for job in found:
+            set_parents(job, queue, self._job_type)
+        return found
+
+
 class Session:
     """A worker for the time of a `with` block; what handlers raised is raised at the end."""
 
@@ -102,12 +120,15 @@ class Session:
         *,
         instance: str = DEFAULT,
         raise_errors: bool = True,
-        only: int | None = None,
+        only: Job | None = None,
     ) -> None:
         self.config = get_instance(instance)
         self.firing = Firing(self.config)
-        self.runner = InlineRunner(raise_errors=raise_errors, only=only)
+        # With one slot the job could be overlooked behind others that are not to run.
+        slots = 1 if only is None else PAGE_SIZE
+        self.runner = InlineRunner(raise_errors=raise_errors, slots=slots)
         self._queues = list(queues)
+        self._only = only
         self.until = inf
         """When to stop although something is due, by the monotonic clock."""
         self._worker: Worker | None = None
@@ -126,6 +147,8 @@ class Session:
         declared.sync(self.config.name)
         self.duties = self._make_duties()
         self.scheduler = BatchScheduler(self._worker, self.runner)
+        if self._only is not None:
+            self.scheduler.types = OnlyJob(self._worker, self._only)
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
@@ -257,7 +280,8 @@ def run_job(job: Job, *, raise_errors: bool = True) -> Job:
     rows.waiting().update(
         scheduled_run_time=clock.now(using), time_windows=[], rank=-MAX_RANK, hold_time=None
     )
-    session = Session(instance=job.queue.instance, raise_errors=raise_errors, only=job.pk)
+    queue = job.queue
+    session = Session([queue.name], instance=queue.instance, raise_errors=raise_errors, only=job)
     with session:
         while not session.runner.ran and session.scheduler.run_once():
             pass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,7 +15,7 @@ from hipq_django.database import clock
 from hipq_django.database.built_once import built_once
 from hipq_django.domain.states import WAITING, State
 from hipq_django.domain.validation import aware_moment
-from hipq_django.exceptions import InvalidJobError
+from hipq_django.exceptions import InvalidJobError, UnknownOptionError
 from hipq_django.models import Job
 from hipq_django.models.job import JobQuerySet
 from hipq_django.testing import partners
@@ -32,16 +32,25 @@ def run_for(*, instance: str = DEFAULT, raise_errors: bool = True, **duration: f
     times, retries, windows, timeouts, schedules and the answers of partners; at the end it is that
     much later.
     """
-    length = timedelta(**duration)
+    length = _length("run_for", duration)
     if length < timedelta():
         raise InvalidJobError(f"run_for: {length} lies in the past; travel moves the clock back.")
-    until = clock.now(get_instance(instance).database) + length
-    return run_until(until, instance=instance, raise_errors=raise_errors)
+    until = _moved("run_for", clock.now(get_instance(instance).database), length)
+    return _run_until(until, instance=instance, raise_errors=raise_errors)
 
 
 def run_until(moment: datetime, *, instance: str = DEFAULT, raise_errors: bool = True) -> int:
-    """Do the same until a moment, an aware datetime."""
-    until = aware_moment("run_until", moment)
+    """Do the same until a moment, an aware datetime that is not in the past."""
+    until, now = aware_moment("run_until", moment), clock.now(get_instance(instance).database)
+    if until < now:
+        raise InvalidJobError(
+            f"run_until: {until} lies in the past, for hipq's clock, which run_for, run_until and "
+            f"travel move, is at {now}; run_due_jobs runs what is due, travel moves the clock back."
+        )
+    return _run_until(until, instance=instance, raise_errors=raise_errors)
+
+
+def _run_until(until: datetime, *, instance: str, raise_errors: bool) -> int:
     with Session(instance=instance, raise_errors=raise_errors) as session:
         using, step = session.config.database, HELD_STEP
         while True:
@@ -66,12 +75,36 @@ def travel(to: datetime | None = None, **duration: float) -> Iterator[None]:
         raise InvalidJobError(f"travel: to={to} and {duration} are given; give one of them.")
     before = clock.shift()
     now = clock.now(get_instance(DEFAULT).database)
-    there = now + timedelta(**duration) if to is None else aware_moment("travel", to)
+    length = _length("travel", duration)
+    there = _moved("travel", now, length) if to is None else aware_moment("travel", to)
     clock.shift(there - now)
     try:
         yield
     finally:
         clock.shift(before - clock.shift())
+
+
+UNITS = ("weeks", "days", "hours", "minutes", "seconds", "milliseconds", "microseconds")
+"""The names of `timedelta`."""
+
+
+def _length(verb: str, duration: Mapping[str, float]) -> timedelta:
+    """Return a time by its units; raise `UnknownOptionError` for one that there is not."""
+    for name in duration:
+        if name not in UNITS:
+            raise UnknownOptionError(verb, name, UNITS)
+    try:
+        return timedelta(**duration)
+    except (TypeError, ValueError, OverflowError) as error:  # no number, not a number, too much
+        raise InvalidJobError(f"{verb}: {dict(duration)!r:.200}: {error}.") from error
+
+
+def _moved(verb: str, now: datetime, length: timedelta) -> datetime:
+    """Return the moment so much later; raise `InvalidJobError` for one that no clock shows."""
+    try:
+        return aware_moment(verb, now + length)
+    except OverflowError as error:
+        raise InvalidJobError(f"{verb}: {length} from {now} is no date; give less.") from error
 
 
 def _events(session: Session, now: datetime, step: timedelta) -> list[datetime]:

@@ -18,9 +18,12 @@ from hipq_django.flow import testing
 from hipq_django.flow.models import StagedJob
 from hipq_django.flow.runs.companion import RUNS
 from hipq_django.models import Batch, Job
+from tests.concurrency.conftest import Refuse, refuse
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
 from tests.testapp.flows import CodeError
+
+__all__ = ["refuse"]
 
 pytestmark = pytest.mark.django_db
 
@@ -297,6 +300,57 @@ def test_a_job_that_was_deleted_is_an_error() -> None:
 
     [message] = shop.outputs["failed"]
     assert "its result is unknown" in message["error"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_a_job_that_the_database_refuses_stops_no_other(count: int, refuse: Refuse) -> None:
+    """A trigger of the project's refuses it, say; with others, or alone."""
+    shop = flow.start(SPEC | {"nodes": {"charge": {"jobs": "charge", "key": "id", "limit": 9}}})
+    keys = "abcdefg"[:count]
+    refuse(f"NEW.job_key = '{keys[-1]}'", when="INSERT")
+    shop.inputs["order"].write_many([order(key) for key in keys])
+    testing.drain()
+    assert [job.job_key for job in jobs()] == list(keys[:-1])
+    for key in keys[:-1]:
+        hipq.complete("charge", key)
+    testing.drain()
+
+    [failed] = shop.outputs["failed"]
+    assert failed["data"] == order(keys[-1])
+    assert "too much" in failed["error"]
+    assert shop.outputs["paid"].size == count - 1
+    assert shop.status == "completed"
+
+
+@pytest.mark.postgres
+def test_what_the_database_says_of_a_refused_job_is_masked(declare: Declare) -> None:
+    declare("pay", sensitive=["card"])(lambda job: hipq.WAIT)
+    stage = flow.start("flow.jobs", args=["pay", "id"], run=False)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN RAISE EXCEPTION 'no card like %', NEW.job_data->>'card'; END $$"
+        )
+        cursor.execute(
+            "CREATE TRIGGER refuse BEFORE INSERT ON hipq_job FOR EACH ROW "
+            "WHEN (NEW.job_key = 'a') EXECUTE FUNCTION refuse()"
+        )
+    stage.inputs["in"].write(order("a") | {"card": "4111 1111"})
+    testing.drain()
+
+    assert "no card like •••" in stage.outputs["error"].read()["error"]
+
+
+def test_refused_jobs_leave_their_places_to_others(refuse: Refuse) -> None:
+    shop = flow.start(SPEC)
+    refuse("NEW.job_key LIKE 'bad%'", when="INSERT")
+    shop.inputs["order"].write_many([order(key) for key in ("bad 1", "bad 2", "bad 3", "a")])
+    testing.drain()
+
+    assert [job.job_key for job in jobs()] == ["a"]
+    failed = [message["data"]["id"] for message in shop.outputs["failed"]]
+    assert failed == ["bad 1", "bad 2", "bad 3"]
+    assert stage_of(shop).status == "suspended"
 
 
 def test_a_stage_without_key(declare: Declare) -> None:

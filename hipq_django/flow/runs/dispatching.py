@@ -126,8 +126,10 @@ def _fail_alone(pk: int, page: PageOfWakes, error: str, using: str) -> int:
     node = locked(rows.select_related("job_type"), skip_locked=True).first()
     if node is None or not runs_by_itself(node.rest, node.job_type.name):
         return 0
-    fail_without_run(node, error, using, clock.now(using))
+    now = clock.now(using)
+    fail_without_run(node, error, using, now)
     wakes = lock_wakes(page, using)
+    _keep_for_later([_Woken(node, wanted((due for *_, due in wakes), now), None)], using, now)
     delete_wakes([wake for wake, _, _ in wakes], using)
     return len(wakes)
 

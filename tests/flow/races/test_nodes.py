@@ -8,11 +8,12 @@ from functools import partial
 from typing import Any
 
 import pytest
-from django.db import IntegrityError
+from django.db import IntegrityError, connection
 
 import hipq_django as hipq
 from hipq_django import flow, transitions
 from hipq_django.conf.instances import get_instance
+from hipq_django.database import notify
 from hipq_django.database.locks import locked
 from hipq_django.flow.models import Alias, Wake
 from hipq_django.flow.runs import dispatching
@@ -144,6 +145,41 @@ def test_a_node_that_cannot_run_is_failed_once_those_can_be_told_who_listen(
     session.commit()
     dispatch()
     assert broken.status == "failed"
+
+
+def test_a_node_that_cannot_run_keeps_its_later_moment(
+    worker: FlowWorker, dispatch: Dispatch
+) -> None:
+    node = flow.start(Recorder, run=False)
+    flow.Node.objects.filter(pk=node.pk).update(job_options={"priority": "high"})
+    node.run(wait=3_600)
+    node.run()
+    dispatch()
+    assert node.status == "failed"
+    flow.Node.objects.filter(pk=node.pk).update(job_options={})
+    node.run(force=True)
+    worker.run_until_idle()
+    assert (Recorder.calls, node.status) == (["startup", "perform"], "queued")
+
+    hipq.testing.run_for(hours=2)
+
+    assert Recorder.calls == ["startup", "perform", "perform"]
+
+
+def test_a_lock_that_is_given_back_wakes_a_worker(
+    worker: FlowWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = flow.start(Recorder)
+    token = node.lock(3_600)
+    assert token
+    worker.run_until_idle()
+    monkeypatch.setattr(notify, "_debounces", {})  # as if that were a while ago
+    notify.listen(connection, "default")
+    assert node.unlock(token)
+
+    [message] = connection.connection.notifies(timeout=5, stop_after=1)
+    assert message.payload == Job.objects.get().queue.name
+    connection.close()  # which listens no more
 
 
 # Operators

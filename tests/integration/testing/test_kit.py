@@ -25,12 +25,13 @@ import hipq_django as hipq
 from hipq_django import testing
 from hipq_django.database import clock
 from hipq_django.job_types.registry import forget, get_declared, known_names
-from hipq_django.models import Answer, Job
+from hipq_django.models import Answer, Job, Queue
 from hipq_django.scheduler import polling
 from hipq_django.testing import HipqTestCase
 from hipq_django.testing.running import Session
 from tests.conftest import ROOT
 from tests.declaring import Declare
+from tests.integration.conftest import ConfigureQueue
 
 pytestmark = pytest.mark.django_db
 
@@ -341,7 +342,7 @@ def test_one_job_runs_whatever_its_time(declare: Declare) -> None:
     assert ran == [job.pk]
     testing.assert_finished(job)
     testing.assert_waiting(other)
-    assert fresh_of(other).attempt <= 1
+    assert fresh_of(other).attempt == 0
 
 
 def test_what_one_job_raises_is_raised_and_decided_about(declare: Declare) -> None:
@@ -363,6 +364,62 @@ def test_one_job_that_is_held_says_why() -> None:
 
     with pytest.raises(AssertionError, match=r"did not run: it is initial.*paused"):
         testing.run_job(job)
+
+
+HELD = {
+    "paused": ({"paused": True}, "did not run: it is initial.*paused"),
+    "full": ({"throttle_limit": 1}, r"did not run: it is initial.*limit"),
+}
+
+
+@pytest.mark.parametrize("has_throttler", [False, True])
+@pytest.mark.parametrize(("values", "why"), HELD.values(), ids=HELD)
+def test_one_job_that_is_held_beside_others_that_are_due_says_why(
+    values: dict[str, Any],
+    why: str,
+    has_throttler: bool,
+    declare: Declare,
+    configure_queue: ConfigureQueue,
+) -> None:
+    """Also where others of its queue, which the limit does not hold, come first."""
+    if has_throttler:
+        configure_queue(lambda *args: [hipq.Run() for _ in args[-1]], name="bank")
+    declare("charge", queue="bank")(lambda job: hipq.WAIT)
+    running = hipq.enqueue("charge")
+    testing.run_job(running)
+    others = [hipq.enqueue("charge", throttle_factor=0), hipq.enqueue("echo")]
+    job = hipq.enqueue("charge")
+    Queue.objects.filter(name="bank").update(**values)
+
+    with pytest.raises(AssertionError, match=why):
+        testing.run_job(job)
+
+    assert [fresh_of(other).attempt for other in others] == [0, 0]
+    assert fresh_of(running).attempt == 1
+
+
+def test_one_job_is_decided_about_beside_others_that_are_not(declare: Declare) -> None:
+    charge = declare("charge")(lambda job: hipq.WAIT)
+    charge.on_error(lambda job: None)
+    jobs = [charge.enqueue(job_key=key) for key in "ab"]
+    testing.drain()
+    for key in "ab":
+        charge.fail(key, "stolen")
+
+    with pytest.raises(AssertionError, match="did not run: it is final, failed"):
+        testing.run_job(jobs[1])
+
+    assert [fresh_of(job).state for job in jobs] == ["error", "final"]
+
+
+def test_one_job_without_code_does_not_run(declare: Declare) -> None:
+    other = hipq.enqueue("echo")
+    job = hipq.enqueue("made_up")
+
+    with pytest.raises(AssertionError, match=r"did not run: it is initial.*made_up"):
+        testing.run_job(job)
+
+    assert fresh_of(other).attempt == 0
 
 
 # Time
@@ -481,6 +538,38 @@ def test_naive_moments_are_refused() -> None:
     for call in (testing.run_until, testing.travel(to=datetime(2031, 1, 1)).__enter__):  # noqa: DTZ001 - what is refused
         with pytest.raises(hipq.InvalidJobError, match="aware"):
             call(*([datetime(2031, 1, 1)] if call is testing.run_until else []))  # noqa: DTZ001 - what is refused
+
+
+@pytest.mark.parametrize("verb", ["run_for", "travel"])
+def test_a_time_that_is_none_is_refused(verb: str) -> None:
+    def give(**duration: Any) -> None:
+        if verb == "run_for":
+            testing.run_for(**duration)
+        else:
+            with testing.travel(**duration):
+                raise AssertionError(duration)
+
+    with pytest.raises(hipq.UnknownOptionError, match=rf"{verb}.*'hour'.*'hours'"):
+        give(hour=1)
+    for wrong in ("2", None, float("nan"), float("inf"), 1e300):
+        with pytest.raises(hipq.InvalidJobError, match=rf"^{verb}: {{'hours': .*}}: "):
+            give(hours=wrong)
+    with pytest.raises(hipq.InvalidJobError, match=rf"^{verb}: \d+ days.* is no date; give less"):
+        give(weeks=1e6)
+    with pytest.raises(hipq.InvalidJobError, match=rf"^{verb} 9\d+-.* from 1970 to 9000"):
+        give(days=365 * 7_100)
+
+
+def test_what_is_to_run_until_the_past_is_refused() -> None:
+    """Mostly it is a moment of Django's clock, which the kit does not move."""
+    begin = clock.now("default")
+    testing.run_for(hours=2)
+
+    with pytest.raises(hipq.InvalidJobError, match=r"in the past.*hipq's clock.*run_due_jobs"):
+        testing.run_until(begin + timedelta(hours=1))
+    with pytest.raises(hipq.InvalidJobError, match=r"run_for: -1 day.* lies in the past"):
+        testing.run_for(hours=-1)
+    assert testing.run_until(begin + timedelta(hours=3)) == 0
 
 
 # Partners
