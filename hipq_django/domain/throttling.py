@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from hipq_django.domain.bounded_calls import DidNotReturnError, bounded
+from hipq_django.domain.serialization import error_of, repr_of
 from hipq_django.domain.validation import aware_moment
 from hipq_django.exceptions import ConfigurationError, HipqError, InvalidJobError
 
@@ -148,7 +149,7 @@ def _ask_in_turn(
 def _verdicts(
     throttler: partial[Sequence[Verdict]], candidates: Sequence[Candidate]
 ) -> list[Verdict]:
-    name = getattr(throttler.func, "__qualname__", None) or repr(throttler.func)
+    name = getattr(throttler.func, "__qualname__", None) or repr_of(throttler.func)
     verdicts = _called(throttler, name, candidates)
     if len(verdicts) != len(candidates):
         raise ThrottlerError(
@@ -171,13 +172,13 @@ def _called(
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # sys.exit() in a throttler blocks the queue only
-        raise ThrottlerError(f"throttler {name} raised {type(error).__name__}: {error}") from error
+        raise ThrottlerError(f"throttler {name} raised {error_of(error)}") from error
 
 
 def _check_verdict(name: str, verdict: object) -> None:
     if not isinstance(verdict, Verdict):
         raise ThrottlerError(
-            f"throttler {name} returned {verdict!r}; return Run(), Hold(reason) or "
+            f"throttler {name} returned {repr_of(verdict)}; return Run(), Hold(reason) or "
             "Reschedule(at, reason)."
         )
     if isinstance(verdict, Reschedule):
