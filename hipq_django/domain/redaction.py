@@ -61,7 +61,7 @@ def _without_tokens(value: Any) -> Any:
 def checked_fields(names: object) -> tuple[str, ...]:
     """Return the names of sensitive fields; raise `InvalidJobError` unless they are a list."""
     if isinstance(names, list | tuple) and all(_is_field(name) for name in names):
-        return tuple(names)
+        return tuple(map(str.__str__, names))
     raise InvalidJobError(
         f'sensitive={names!r:.200}: give a list of names such as ["card", "customer.iban"].'
     )

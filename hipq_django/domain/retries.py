@@ -60,7 +60,7 @@ class RetryIn:
     resend: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        checked_seconds("RetryIn", self.seconds)
+        object.__setattr__(self, "seconds", checked_seconds("RetryIn", self.seconds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class RetryAt:
     resend: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        aware_moment("RetryAt", self.moment)
+        object.__setattr__(self, "moment", aware_moment("RetryAt", self.moment))
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,10 +156,7 @@ def _verdicts(
             f"throttler {name} returned {len(verdicts)} decisions for {len(candidates)} "
             "candidates; return one for each, in their order."
         )
-    for verdict in verdicts:
-        if verdict is not RUN:
-            _check_verdict(name, verdict)
-    return verdicts
+    return [v if v is RUN else _checked_verdict(name, v) for v in verdicts]
 
 
 def _called(
@@ -175,17 +172,23 @@ def _called(
         raise ThrottlerError(f"throttler {name} raised {error_of(error)}") from error
 
 
-def _check_verdict(name: str, verdict: object) -> None:
+def _checked_verdict(name: str, verdict: object) -> Verdict:
     if not isinstance(verdict, Verdict):
         raise ThrottlerError(
             f"throttler {name} returned {repr_of(verdict)}; return Run(), Hold(reason) or "
             "Reschedule(at, reason)."
         )
-    if isinstance(verdict, Reschedule):
-        try:
-            aware_moment("Reschedule", verdict.at)
-        except InvalidJobError as error:
-            raise ThrottlerError(f"throttler {name} returned {error}") from error
+    if not isinstance(verdict, Reschedule):
+        return verdict
+    try:
+        return Reschedule(aware_moment("Reschedule", verdict.at), str(verdict.reason))
+    except InvalidJobError as error:
+        raise ThrottlerError(f"throttler {name} returned {error}") from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # neither a zone nor a text of the project's ends the pass
+        shown = error_of(error)
+        raise ThrottlerError(f"throttler {name} returned a Reschedule: {shown}") from error
 
 
 def fits(factor: Decimal, load: Decimal, limit: Decimal) -> bool:
