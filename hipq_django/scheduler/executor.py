@@ -36,7 +36,7 @@ from hipq_django.domain.retries import (
     is_hopeless,
     with_max_attempts,
 )
-from hipq_django.domain.serialization import error_of, storable_text, traceback_of
+from hipq_django.domain.serialization import error_of, storable_text, to_json, traceback_of
 from hipq_django.domain.signature import (
     NEWS_SECONDS,
     RELEASE_PATIENCE,
@@ -348,7 +348,10 @@ def _ask_retry_handler(
     claim: Claim, declared: Declaration, handler: Callable[[Job], Any]
 ) -> Decided:
     """Let the retry handler change a copy; the changes count only if all of them are valid."""
-    job, working = claim.job, copy.deepcopy(claim.job)
+    job = claim.job
+    # What may be nested as deeply as can be stored is copied before: `deepcopy` would not get down.
+    copied = {id(value): to_json(value) for value in (job.job_data, job.error)}
+    working = copy.deepcopy(job, copied)
     running = RUNNING.set(working)
     try:
         decision = _checked(_await(handler(working)), f"retry handler of {declared.name!r}")
