@@ -16,6 +16,7 @@ from hipq_django.database.requirements import (
     connections_of_worker,
     deferred_transactions,
     has_psycopg,
+    local_times,
     pool_size,
 )
 from hipq_django.domain.validation import checked_name
@@ -31,8 +32,8 @@ SQLITE_OPTIONS = ("init_command", "transaction_mode", "timeout")
 def register() -> None:
     """Register all checks with Django."""
     everything = (
-        check_setting, check_strays, check_instances, check_queues, check_databases, check_pools,
-        check_webhooks, check_tasks, check_flow,
+        check_setting, check_strays, check_instances, check_queues, check_databases,
+        check_stored_times, check_pools, check_webhooks, check_tasks, check_flow,
     )  # fmt: skip
     for check in everything:
         checks.register(check)
@@ -114,6 +115,14 @@ def check_databases(**_: Any) -> Iterator[checks.CheckMessage]:
     """E015, E027, E028, for each PostgreSQL of an instance."""
     for alias, options in _databases("postgresql"):
         yield from _check_postgresql(alias, options)
+
+
+def check_stored_times(**_: Any) -> Iterator[checks.CheckMessage]:
+    """E039, for each SQLite of an instance."""
+    for alias, _options in _databases("sqlite"):
+        if problem := local_times(alias):
+            hint = "Remove 'TIME_ZONE', or give hipq an alias of its own without it."
+            yield checks.Error(problem, hint=hint, id="hipq.E039")
 
 
 def check_pools(**_: Any) -> Iterator[checks.CheckMessage]:

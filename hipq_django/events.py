@@ -96,7 +96,7 @@ def log_fields(
 ) -> None:
     """Do the same for a level that is logged, and fields of which none is None."""
     exception, traceback = raised
-    info = (type(exception), exception, exception.__traceback__) if exception else None
+    info = None if exception is None else (type(exception), exception, exception.__traceback__)
     caller = sys._getframe(2)  # as `findCaller`, which looks at each frame
     place = (logger, level, event, caller.f_code, caller.f_lineno)
     shown = (Fields(fields, sentence),)

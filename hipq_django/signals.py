@@ -15,7 +15,7 @@ from django.dispatch import Signal
 
 from hipq_django import events
 from hipq_django.domain.bounded_calls import DidNotReturnError, bounded, where
-from hipq_django.domain.serialization import error_of
+from hipq_django.domain.serialization import error_of, repr_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -80,10 +80,9 @@ def send(signal: Signal, job: Job, **more: Any) -> None:
     """Call the receivers of a signal; what they do harms nobody else."""
     for receiver, result in _called(signal, job, more):
         if isinstance(result, Exception):
-            raised = job.masked(repr(result))
-            events.error(
-                "receiver_raised", raised, **events.fields_of(job), receiver=repr(receiver)
-            )
+            raised = job.masked(error_of(result))
+            shown = repr_of(receiver)
+            events.error("receiver_raised", raised, **events.fields_of(job), receiver=shown)
 
 
 def _called(signal: Signal, job: Job, more: Mapping[str, Any]) -> list[tuple[Any, Any]]:

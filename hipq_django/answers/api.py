@@ -257,7 +257,7 @@ def _checked_message_id(message_id: object) -> str:
         return NONE
     usable = isinstance(message_id, str) and 0 < len(message_id) <= MAX_MESSAGE_ID_CHARS
     if usable and message_id.isprintable():  # type: ignore[attr-defined]  # it is text
-        return str(message_id)
+        return str.__str__(message_id)
     raise InvalidAnswerError(
         f"message_id {message_id!r:.200}: give text of 1 to {MAX_MESSAGE_ID_CHARS} printable "
         "characters, or leave it out."

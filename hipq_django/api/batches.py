@@ -220,7 +220,7 @@ def _add_callbacks(made: Batch, callbacks: Iterable[tuple[NewJob | None, str]], 
 
 def _checked_name(name: object) -> str:
     if isinstance(name, str) and len(name) <= MAX_BATCH_NAME_CHARS and "\0" not in name:
-        return name or NONE
+        return str.__str__(name) or NONE
     raise InvalidJobError(
         f"batch name {name!r:.100}: give text of at most {MAX_BATCH_NAME_CHARS} characters."
     )

@@ -171,9 +171,8 @@ class Builder:
         return template or self._new_template(job_type, queue)
 
     def _new_template(self, job_type: str, queue: str | None) -> Job:
-        checked_type_name(job_type)
-        if queue is not None:
-            checked_name("queue", queue)
+        job_type = checked_type_name(job_type)
+        queue = None if queue is None else checked_name("queue", queue)
         row = self._job_type(job_type)
         # Its own queue was read with it; `django.tasks` always names the queue.
         if queue is None or queue == row.queue.name:

@@ -51,7 +51,7 @@ async def astep(job: Job, name: str, call: Call, *, atomic: bool) -> Any:
 def _checked_name(name: object) -> str:
     usable = isinstance(name, str) and 0 < len(name) <= MAX_STEP_CHARS
     if usable and name.isprintable():  # type: ignore[attr-defined]  # it is text
-        return str(name)
+        return str.__str__(name)
     raise InvalidJobError(
         f"step {name!r:.250}: give a name of 1 to {MAX_STEP_CHARS} printable characters."
     )

@@ -57,6 +57,29 @@ def check_isolation(using: str) -> None:
         )
 
 
+def local_times(using: str) -> str:
+    """Return what is wrong with a database that stores local times; '' if it does not.
+
+    SQLite has no times with zones. Where the clock is set back, an hour of local times comes twice:
+    jobs would start in the wrong one, and time out early.
+    """
+    driver = connections[using]
+    if driver.features.supports_timezones or driver.timezone_name == "UTC":
+        return ""
+    return (
+        f"DATABASES[{using!r}]['TIME_ZONE'] is {driver.timezone_name!r}, so times are stored as "
+        "local times, of which an hour comes twice where summer time ends."
+    )
+
+
+def check_stored_times(using: str) -> None:
+    """Raise `ConfigurationError` if the database stores local times."""
+    if problem := local_times(using):
+        raise ConfigurationError(
+            f"{problem} Remove 'TIME_ZONE', or give hipq an alias of its own without it."
+        )
+
+
 def pool_size(using: str) -> int | None:
     """Return how many connections the pool of a database has, None where it has no pool."""
     pool = settings.DATABASES[using].get("OPTIONS", {}).get("pool")

@@ -51,7 +51,7 @@ def _expects(parts: Sequence[Any]) -> Expects:
                 f"WAIT_FOR({number!r}): give the number of the answers, 1 to {MAX_PARTS:,}; a "
                 "handler that expects none returns its result."
             )
-        return number
+        return int.__int__(number)
     if not 0 < len(parts) <= MAX_PARTS:
         raise InvalidJobError(
             f"WAIT_FOR with {len(parts):,} arguments: give the number of the answers, WAIT_FOR(3), "
@@ -68,7 +68,7 @@ def checked_part(part: object) -> str:
     """Return the name of a part: text of 1 to 100 printable characters, not '#' first."""
     usable = isinstance(part, str) and 0 < len(part) <= MAX_PART_CHARS
     if usable and part.isprintable() and not part.startswith(_COUNTED):  # type: ignore[attr-defined]  # it is text
-        return str(part)
+        return str.__str__(part)
     raise InvalidJobError(
         f"part {part!r:.200}: give text of 1 to {MAX_PART_CHARS} printable characters that does "
         f"not begin with {_COUNTED!r}."

@@ -18,6 +18,9 @@ from hipq_django.events import Fields
 from hipq_django.exceptions import InvalidJobError
 
 MASK = "\N{BULLET}" * 3
+MAX_DEPTH = 1_000
+"""Nothing that is stored is deeper."""
+
 MIN_CHARS = 3
 """Shorter values are not searched for in texts: they would be found everywhere."""
 
@@ -61,7 +64,7 @@ def _without_tokens(value: Any) -> Any:
 def checked_fields(names: object) -> tuple[str, ...]:
     """Return the names of sensitive fields; raise `InvalidJobError` unless they are a list."""
     if isinstance(names, list | tuple) and all(_is_field(name) for name in names):
-        return tuple(names)
+        return tuple(map(str.__str__, names))
     raise InvalidJobError(
         f'sensitive={names!r:.200}: give a list of names such as ["card", "customer.iban"].'
     )
@@ -99,7 +102,7 @@ class Redactor:
 
     def mask(self, value: Any) -> Any:
         """Return a copy of JSON, or of a text, that may be shown."""
-        return self.knowing(value)._masked(value, "") if self.fields else value
+        return self.knowing(value)._masked(value) if self.fields else value
 
     def mask_text(self, text: str) -> str:
         """Return a text without the known values, however the text quotes them."""
@@ -110,18 +113,33 @@ class Redactor:
             text = _without(text, spelling)
         return text
 
-    def _masked(self, value: Any, path: str) -> Any:
-        if isinstance(value, str):
-            return self.mask_text(value)
-        if isinstance(value, list):
-            return [self._masked(element, path) for element in value]
-        if not isinstance(value, dict):
-            return value
-        shown = {}
-        for key, element in value.items():
+    def _masked(self, value: Any) -> Any:
+        """Without recursion: Python's own limit is lower than that of stored values."""
+        root = [value]
+        left: list[tuple[Any, Any, str, int]] = [(root, 0, "", 0)]
+        while left:
+            inside, key, path, depth = left.pop()
+            shown = inside[key]
+            if isinstance(shown, str):
+                inside[key] = self.mask_text(shown)
+            elif isinstance(shown, list | dict):
+                if depth > MAX_DEPTH:
+                    raise RecursionError("the value contains itself")
+                inside[key] = copied = copy(shown)
+                left += ((copied, *place, depth + 1) for place in self._places(copied, path))
+        return root[0]
+
+    def _places(self, copied: Any, path: str) -> Iterator[tuple[Any, str]]:
+        """Yield where in a list or dict there may be something to mask; mask what is sensitive."""
+        if isinstance(copied, list):
+            yield from ((index, path) for index in range(len(copied)))
+            return
+        for key in copied:
             inner = f"{path}.{key}"
-            shown[key] = MASK if self._is_sensitive(inner) else self._masked(element, inner)
-        return shown
+            if self._is_sensitive(inner):
+                copied[key] = MASK
+            else:
+                yield key, inner
 
     def _is_sensitive(self, path: str) -> bool:
         """`path` are the keys from the top, each with a dot before it."""

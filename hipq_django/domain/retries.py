@@ -60,7 +60,7 @@ class RetryIn:
     resend: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        checked_seconds("RetryIn", self.seconds)
+        object.__setattr__(self, "seconds", checked_seconds("RetryIn", self.seconds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class RetryAt:
     resend: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        aware_moment("RetryAt", self.moment)
+        object.__setattr__(self, "moment", aware_moment("RetryAt", self.moment))
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +211,10 @@ def _names(kinds: tuple[type, ...]) -> str:
     return f"({names},)" if len(kinds) == 1 else f"({names})"
 
 
+_CHANCE = random.uniform
+"""Kept, because each look at it makes another method."""
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Exponential(_Limited):
     """Retry after `first_seconds`, then `factor` times as long each time, at most `cap_seconds`.
@@ -224,7 +228,7 @@ class Exponential(_Limited):
     factor: float = 2.0
     cap_seconds: float = 3_600.0
     jitter: float = 0.2
-    draw: Callable[[float, float], float] = field(default=random.uniform, repr=False, kw_only=True)
+    draw: Callable[[float, float], float] = field(default=_CHANCE, repr=False, kw_only=True)
 
     def __post_init__(self) -> None:
         _Limited.__post_init__(self)
@@ -278,7 +282,9 @@ class Never:
 
 def is_shipped(policy: RetryPolicy | None) -> bool:
     """Return whether a policy, or its absence, decides without code of the project."""
-    return policy is None or type(policy) in (Exponential, Fixed, Never)
+    if type(policy) is Exponential:
+        return policy.draw is _CHANCE
+    return policy is None or type(policy) in (Fixed, Never)
 
 
 def decide(policy: RetryPolicy | None, failure: Failure) -> Decision:

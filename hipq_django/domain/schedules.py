@@ -618,7 +618,7 @@ def values_of(spec: Cron | Every) -> dict[str, Any]:
 def checked_schedule_name(name: object) -> str:
     """Return the name of a schedule; raise `InvalidScheduleError` unless it is one."""
     if isinstance(name, str) and 0 < len(name) <= MAX_NAME_CHARS and name.isprintable():
-        return name
+        return str.__str__(name)
     raise InvalidScheduleError(
         f"schedule name {name!r:.100}: give text of 1 to {MAX_NAME_CHARS} printable characters."
     )

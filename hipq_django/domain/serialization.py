@@ -184,6 +184,14 @@ def error_of(exception: BaseException, redactor: Redactor | None = None) -> str:
     return storable_text(without_tokens(redactor.mask_text(text) if redactor else text))
 
 
+def repr_of(value: object) -> str:
+    """Return how an object of the project is shown; its class, if that raises."""
+    try:
+        return repr(value)
+    except BaseException as broken:  # it may even raise SystemExit
+        return f"<{type(value).__name__}, whose repr raises {type(broken).__name__}>"
+
+
 def traceback_of(exception: BaseException, redactor: Redactor | None = None) -> str:
     """Return the traceback as text, the last 100,000 characters of it."""
     try:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from hipq_django.domain.bounded_calls import DidNotReturnError, bounded
+from hipq_django.domain.serialization import error_of, repr_of
 from hipq_django.domain.validation import aware_moment
 from hipq_django.exceptions import ConfigurationError, HipqError, InvalidJobError
 
@@ -148,17 +149,14 @@ def _ask_in_turn(
 def _verdicts(
     throttler: partial[Sequence[Verdict]], candidates: Sequence[Candidate]
 ) -> list[Verdict]:
-    name = getattr(throttler.func, "__qualname__", None) or repr(throttler.func)
+    name = getattr(throttler.func, "__qualname__", None) or repr_of(throttler.func)
     verdicts = _called(throttler, name, candidates)
     if len(verdicts) != len(candidates):
         raise ThrottlerError(
             f"throttler {name} returned {len(verdicts)} decisions for {len(candidates)} "
             "candidates; return one for each, in their order."
         )
-    for verdict in verdicts:
-        if verdict is not RUN:
-            _check_verdict(name, verdict)
-    return verdicts
+    return [v if v is RUN else _checked_verdict(name, v) for v in verdicts]
 
 
 def _called(
@@ -171,20 +169,26 @@ def _called(
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # sys.exit() in a throttler blocks the queue only
-        raise ThrottlerError(f"throttler {name} raised {type(error).__name__}: {error}") from error
+        raise ThrottlerError(f"throttler {name} raised {error_of(error)}") from error
 
 
-def _check_verdict(name: str, verdict: object) -> None:
+def _checked_verdict(name: str, verdict: object) -> Verdict:
     if not isinstance(verdict, Verdict):
         raise ThrottlerError(
-            f"throttler {name} returned {verdict!r}; return Run(), Hold(reason) or "
+            f"throttler {name} returned {repr_of(verdict)}; return Run(), Hold(reason) or "
             "Reschedule(at, reason)."
         )
-    if isinstance(verdict, Reschedule):
-        try:
-            aware_moment("Reschedule", verdict.at)
-        except InvalidJobError as error:
-            raise ThrottlerError(f"throttler {name} returned {error}") from error
+    if not isinstance(verdict, Reschedule):
+        return verdict
+    try:
+        return Reschedule(aware_moment("Reschedule", verdict.at), str(verdict.reason))
+    except InvalidJobError as error:
+        raise ThrottlerError(f"throttler {name} returned {error}") from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # neither a zone nor a text of the project's ends the pass
+        shown = error_of(error)
+        raise ThrottlerError(f"throttler {name} returned a Reschedule: {shown}") from error
 
 
 def fits(factor: Decimal, load: Decimal, limit: Decimal) -> bool:

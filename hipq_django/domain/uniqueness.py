@@ -70,7 +70,7 @@ def _checked_on(on: object) -> tuple[str, ...] | None:
 def checked_unique_key(key: object) -> str:
     """Return a key that is given instead of the arguments."""
     if isinstance(key, str) and 0 < len(key) <= MAX_KEY_CHARS and key.isprintable():
-        return key
+        return str.__str__(key)
     raise InvalidJobError(
         f"unique_key {key!r:.100}: give text of 1 to {MAX_KEY_CHARS} printable characters."
     )

@@ -1,11 +1,15 @@
-"""The rules that the values of jobs, job types and answers obey. Pure."""
+"""The rules that the values of jobs, job types and answers obey. Pure.
+
+What is given may be of a subclass, such as a member of `class Key(str, Enum)`, whose `str()` is
+another text. It is returned as the plain value that it is, as every database stores it.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from math import nextafter
 from typing import Any, Final, NamedTuple, TypeGuard
 from zoneinfo import ZoneInfo
@@ -42,7 +46,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 def checked_name(what: str, name: object) -> str:
     """Return the name of an instance or queue; raise `InvalidJobError` unless it is one."""
     if isinstance(name, str) and len(name) <= MAX_NAME_CHARS and _NAME.fullmatch(name):
-        return name
+        return str.__str__(name)
     raise InvalidJobError(
         f"{what} {name!r:.200}: a name consists of lower-case letters, digits and underscores, "
         f"begins with a letter and has at most {MAX_NAME_CHARS} characters."
@@ -70,7 +74,7 @@ _ID = re.compile(r"[1-9][0-9]{0,18}")
 def checked_type_name(name: object) -> str:
     """Return the name of a job type: text of 1 to 200 printable characters."""
     if isinstance(name, str) and 0 < len(name) <= MAX_TYPE_NAME_CHARS and name.isprintable():
-        return name
+        return str.__str__(name)
     raise InvalidJobError(
         f"job type {name!r:.200}: the name must be text of 1 to {MAX_TYPE_NAME_CHARS} printable "
         "characters."
@@ -99,7 +103,7 @@ def checked_key(key: object) -> str:
         raise InvalidJobError(
             f"job_key {key!r}: a key has printable characters only; remove others."
         )
-    return key
+    return str.__str__(key)
 
 
 def checked_data(data: object, max_bytes: int | None = None) -> Any:
@@ -212,7 +216,7 @@ def checked_extension(seconds: object) -> float:
 def checked_priority(priority: object) -> int:
     """Return the priority; lower is sooner."""
     if isinstance(priority, int) and number_in(priority, MIN_PRIORITY, MAX_PRIORITY) is not None:
-        return priority
+        return int.__int__(priority)
     raise InvalidJobError(
         f"priority {priority!r}: give a whole number from {MIN_PRIORITY:,} to {MAX_PRIORITY:,}; "
         "lower runs sooner."
@@ -222,18 +226,14 @@ def checked_priority(priority: object) -> int:
 def checked_message(message: object) -> str:
     """Return the message of a progress report."""
     if isinstance(message, str):
-        return message
+        return str.__str__(message)
     raise InvalidJobError(f"message {message!r:.200}: give text, or leave it out.")
 
 
 def checked_factor(factor: object) -> Decimal:
     """Return the throttle factor; 0 is critical: not counted and never held back by the limit."""
-    try:
-        number = Decimal(str(factor)) if not isinstance(factor, bool) else Decimal("NaN")
-    except InvalidOperation:
-        number = Decimal("NaN")
-    numeric = isinstance(factor, int | float | Decimal)
-    if numeric and number.is_finite() and 0 <= number <= MAX_FACTOR:
+    number = _decimal_of(factor)
+    if number.is_finite() and 0 <= number <= MAX_FACTOR:
         rounded = number.quantize(_FACTOR_STEP)
         if rounded == number:
             return rounded
@@ -243,10 +243,19 @@ def checked_factor(factor: object) -> Decimal:
     )
 
 
+def _decimal_of(number: object) -> Decimal:
+    """Return a number as it is written; NaN for anything else."""
+    if isinstance(number, float):
+        return Decimal(float.__repr__(number))
+    if isinstance(number, int | Decimal) and not isinstance(number, bool):
+        return Decimal(number)
+    return Decimal("NaN")
+
+
 def checked_reason(reason: object) -> str:
     """Return why somebody does something, as it is stored."""
     if isinstance(reason, str) and len(reason) <= MAX_REASON_CHARS and "\0" not in reason:
-        return reason
+        return str.__str__(reason)
     raise InvalidJobError(
         f"reason {reason!r:.100}: give text of at most {MAX_REASON_CHARS:,} characters."
     )
@@ -277,7 +286,7 @@ def checked_zone(name: object) -> str:
             f"time zone {name!r} is unknown; give a name such as 'Europe/Paris', or install the "
             "zone data that this machine lacks (pip install tzdata)."
         ) from error
-    return str(name)
+    return str.__str__(name)
 
 
 def aware_moment(name: str, moment: object) -> datetime:
@@ -294,7 +303,9 @@ def aware_moment(name: str, moment: object) -> datetime:
         )
     if not _EARLIEST <= moment <= LATEST:
         raise InvalidJobError(f"{name} {moment}: give a moment from 1970 to 9000.")
-    return moment
+    if type(moment) is datetime:
+        return moment
+    return datetime.combine(moment.date(), moment.timetz())  # SQLite stores what str() returns
 
 
 def started(deadline: datetime, timeout: float, extended_seconds: float) -> datetime:

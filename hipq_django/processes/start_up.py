@@ -15,6 +15,7 @@ from hipq_django.database.errors import in_one_line
 from hipq_django.database.requirements import (
     check_driver,
     check_isolation,
+    check_stored_times,
     connections_of_worker,
     deferred_transactions,
     pool_size,
@@ -59,6 +60,7 @@ def check_database(config: InstanceSettings) -> None:
     look_after_own(config.database)
     with reached(config):
         check_driver(config.database)
+        check_stored_times(config.database)
         missing = missing_migrations(config.database)
         check_isolation(config.database)
     if missing:

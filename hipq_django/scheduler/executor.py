@@ -36,7 +36,7 @@ from hipq_django.domain.retries import (
     is_hopeless,
     with_max_attempts,
 )
-from hipq_django.domain.serialization import error_of, storable_text, traceback_of
+from hipq_django.domain.serialization import error_of, storable_text, to_json, traceback_of
 from hipq_django.domain.signature import (
     NEWS_SECONDS,
     RELEASE_PATIENCE,
@@ -90,6 +90,9 @@ _REQUEST, _RESPONSE, _DECISION = Phase.REQUEST, Phase.RESPONSE, Phase.DECISION
 """Asked for each job: the members of an enum are found slowly."""
 
 OWN_CODE = str(Path(__file__).parent.parent)
+
+UNSHOWABLE = "an exception that cannot be shown"
+"""Made beforehand: the exception may refuse anything, its name too, or memory may be short."""
 
 MAX_CAUSES = 20
 """The chain of causes of an exception may be circular."""
@@ -146,11 +149,14 @@ def _undecided(claim: Claim, error: BaseException) -> Decided:
     job_type, redactor = claim.snapshot.job_type, claim.snapshot.redactor
     declared = get_declared(job_type.instance, job_type.name)
     whose = "policy" if declared is None or declared.retry_handler is None else "retry handler"
-    _leave_out_own_steps(error)
-    text, steps = error_of(error, redactor), traceback_of(error, redactor)
-    _drop_locals(error)
-    shown, why = _shown(error, text, redactor), f"its {whose} raised {text}"
-    return Decided(claim, GiveUp(), exception=shown, traceback=steps, why=why)
+    try:
+        _leave_out_own_steps(error)
+        text, steps = error_of(error, redactor), traceback_of(error, redactor)
+        _drop_locals(error)
+        shown, why = _shown(error, text, redactor), f"its {whose} raised {text}"
+        return Decided(claim, GiveUp(), exception=shown, traceback=steps, why=why)
+    except BaseException:  # as in `_failed`
+        return Decided(claim, GiveUp(), why=f"its {whose} raised {UNSHOWABLE}")
 
 
 def left_open(claim: Claim, aliases: Sequence[str]) -> Result:
@@ -279,16 +285,16 @@ def _snoozed(claim: Claim, snooze: Snooze) -> Result:
 
 
 def _failed(claim: Claim, error: BaseException) -> Failed:
-    classes = class_names(type(error))
-    _leave_out_own_steps(error)
+    classes: tuple[str, ...] = ()
     try:
+        classes = class_names(type(error))
+        _leave_out_own_steps(error)
         redactor = claim.snapshot.redactor.knowing(claim.response, claim.job.job_data)
         text, steps = error_of(error, redactor), traceback_of(error, redactor)
         _drop_locals(error)
         return Failed(claim, text, steps, classes, _shown(error, text, redactor))
-    except BaseException as broken:  # the handler's objects may behave in any way
-        text = f"exception {type(error).__name__}; it cannot be shown: {type(broken).__name__}"
-        return Failed(claim, text, NONE, classes)
+    except BaseException:  # whatever it is, the claim gets a result, and the thread goes on
+        return Failed(claim, UNSHOWABLE, NONE, classes)
 
 
 def _shown(error: BaseException, text: str, redactor: Redactor) -> BaseException:
@@ -302,7 +308,8 @@ def _drop_locals(error: BaseException | None) -> None:
         if error is None:
             return
         clear_frames(error.__traceback__)
-        error = error.__cause__ or error.__context__
+        # Never ask whether an exception is true: it may have a length.
+        error = error.__context__ if error.__cause__ is None else error.__cause__
 
 
 def _leave_out_own_steps(error: BaseException) -> None:
@@ -311,7 +318,7 @@ def _leave_out_own_steps(error: BaseException) -> None:
     while place is not None and place.tb_frame.f_code.co_filename.startswith(OWN_CODE):
         place = place.tb_next
     if place is not None:  # else the error was raised here
-        error.__traceback__ = place
+        BaseException.with_traceback(error, place)  # a frozen exception refuses to be set
 
 
 # Deciding what follows an error
@@ -341,7 +348,10 @@ def _ask_retry_handler(
     claim: Claim, declared: Declaration, handler: Callable[[Job], Any]
 ) -> Decided:
     """Let the retry handler change a copy; the changes count only if all of them are valid."""
-    job, working = claim.job, copy.deepcopy(claim.job)
+    job = claim.job
+    # What may be nested as deeply as can be stored is copied before: `deepcopy` would not get down.
+    copied = {id(value): to_json(value) for value in (job.job_data, job.error)}
+    working = copy.deepcopy(job, copied)
     running = RUNNING.set(working)
     try:
         decision = _checked(_await(handler(working)), f"retry handler of {declared.name!r}")

@@ -31,7 +31,7 @@ def decide_at_once(results: Sequence[Failed], using: str) -> list[Decided]:
         claim.failure = Failure(before[claim.id] + 1, 0, result.classes)
         try:
             decided.append(Decided(claim, decide(declared.policy, claim.failure)))
-        except Exception as error:  # `draw` may be the project's: whoever decides later logs it
+        except Exception as error:  # classes in `only` may not be comparable; logged later
             events.debug("policy_raised", **claim.fields, exception=error)
     return decided
 

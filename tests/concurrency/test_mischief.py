@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import threading
 import time
@@ -37,6 +38,37 @@ class UnspeakableError(Exception):
 
     def __str__(self) -> str:
         raise SystemExit("no")
+
+
+class UnaskableError(Exception):
+    """Neither whether it is true nor how long it is can be asked."""
+
+    def __bool__(self) -> NoReturn:
+        raise SystemExit("no")
+
+    __len__ = __bool__
+
+
+@dataclasses.dataclass(frozen=True)
+class FrozenError(Exception):
+    """Nothing of it can be set, not even its traceback."""
+
+    code: int
+
+
+class _Unhashable(type):
+    """The type of classes that no table can hold."""
+
+    def __hash__(cls) -> NoReturn:
+        raise SystemExit("no")
+
+    @property
+    def __name__(cls) -> NoReturn:  # type: ignore[override]  # nor called by their names
+        raise SystemExit("no")
+
+
+class UnknowableError(Exception, metaclass=_Unhashable):
+    """Not even its class can be named."""
 
 
 class HastySnooze(hipq.Snooze):
@@ -75,12 +107,52 @@ def close_generator(job: Job) -> NoReturn:
     raise GeneratorExit
 
 
+def raise_unaskable(job: Job) -> NoReturn:
+    raise UnaskableError
+
+
+def raise_from_unaskable(job: Job) -> NoReturn:
+    raise OSError("down") from UnaskableError()
+
+
+def raise_beside_unaskable(job: Job) -> NoReturn:
+    try:
+        raise UnaskableError
+    except UnaskableError:
+        raise OSError("down")  # noqa: B904 - it is what it happened beside
+
+
+def raise_frozen(job: Job) -> NoReturn:
+    raise FrozenError(7)
+
+
+async def raise_frozen_later(job: Job) -> NoReturn:
+    raise FrozenError(7)
+
+
+def raise_unknowable(job: Job) -> NoReturn:
+    raise UnknowableError
+
+
 def spoil_the_copy(job: Job) -> NoReturn:
     job.job_data = Sticky()
     raise OSError("down")
 
 
-MISCHIEF = (interrupt, leave, snooze, whisper, close_generator, spoil_the_copy)
+MISCHIEF = (
+    interrupt,
+    leave,
+    snooze,
+    whisper,
+    close_generator,
+    raise_unaskable,
+    raise_from_unaskable,
+    raise_beside_unaskable,
+    raise_frozen,
+    raise_frozen_later,
+    raise_unknowable,
+    spoil_the_copy,
+)
 
 
 @pytest.fixture
@@ -130,6 +202,30 @@ def test_a_retry_handler_ends_its_job_and_not_its_thread(
     assert (job.state, job.outcome) == ("final", "failed")
     assert "ZeroDivisionError" in str(job.error)
     assert innocent.outcome == "succeeded"
+
+
+@pytest.mark.parametrize(
+    ("handler", "error"),
+    [
+        (raise_frozen, "FrozenError: 7"),
+        (raise_frozen_later, "FrozenError: 7"),
+        (raise_unaskable, "exception UnaskableError"),
+        (raise_from_unaskable, "OSError: down"),
+        (raise_beside_unaskable, "OSError: down"),
+    ],
+)
+def test_an_exception_that_cannot_be_treated_as_usual_is_retried_as_what_it_is(
+    crew: Crew, declare: Declare, handler: Callable[[Job], Any], error: str
+) -> None:
+    kinds = (FrozenError, UnaskableError, OSError)
+    declare("mischief", retry=hipq.Fixed(0, max_attempts=2, only=kinds))(handler)
+    job = hipq.enqueue("mischief")
+
+    apply_by_status(crew)
+
+    job.refresh_from_db()
+    assert (job.state, job.attempt, job.error) == ("final", 2, error)
+    assert "in raise_" in job.attempts.get(attempt=1).traceback
 
 
 def begin_and_forget(job: Job) -> str:

@@ -122,11 +122,31 @@ def test_the_longer_of_two_values_is_masked_whole() -> None:
     assert redactor.mask_text("123456789") == MASK
 
 
+def test_data_as_deep_as_can_be_stored_are_masked() -> None:
+    value: Any = {"card": "4100"}
+    for _ in range(249):
+        value = [{"order": value}]
+
+    shown = Redactor(("card",)).mask(value)
+
+    for _ in range(249):
+        shown = shown[0]["order"]
+    assert shown == {"card": MASK}
+
+
 def test_data_that_contains_itself_is_walked_once() -> None:
     data: dict[str, Any] = {"card": CARD}
     data["again"] = [data]
 
     assert Redactor(("card",)).knowing(data).mask_text(CARD) == MASK
+
+
+def test_data_that_contains_itself_is_not_masked_for_ever() -> None:
+    value: list[Any] = []
+    value.append(value)
+
+    with pytest.raises(RecursionError):
+        Redactor(("card",)).mask(value)
 
 
 def test_a_value_at_the_edge_of_a_text_that_is_cut_is_masked_first() -> None:

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
+from enum import Enum
+from functools import partial
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
 import hipq_django as hipq
 from hipq_django.domain.drafts import JOB_OPTIONS, JobDefaults
+from hipq_django.domain.parts import checked_part
+from hipq_django.domain.schedules import checked_schedule_name
+from hipq_django.domain.uniqueness import checked_unique_key
 from hipq_django.domain.validation import (
     MAX_KEY_CHARS,
     aware_moment,
     checked_data,
     checked_factor,
     checked_key,
+    checked_message,
     checked_name,
     checked_priority,
+    checked_reason,
     checked_timeout,
     checked_type_name,
     checked_windows,
@@ -28,6 +37,8 @@ from hipq_django.domain.validation import (
 from hipq_django.exceptions import InvalidJobError
 
 NAN, INFINITE = float("nan"), float("inf")
+PARIS = ZoneInfo("Europe/Paris")
+PARIS_MIDNIGHT = datetime(2026, 10, 25, tzinfo=PARIS)
 GOOGOL = pytest.param(10**400, id="googol")
 
 
@@ -238,3 +249,71 @@ def test_what_is_no_number_of_a_row_is_no_id(value: Any) -> None:
 @pytest.mark.parametrize("text", NO_TEXTS, ids=ascii)
 def test_a_text_that_names_no_row_is_no_id(text: str) -> None:
     assert id_from(text) is None
+
+
+# Plain values
+
+
+class Word(str, Enum):  # noqa: UP042 - as projects have written them before StrEnum
+    """Text, whose `str()` is another text."""
+
+    PARIS = "Europe/Paris"
+    BANK = "bank"
+
+
+class Number(int, Enum):
+    """Numbers, whose `str()` is no number."""
+
+    TWO = 2
+
+
+class Share(float, Enum):
+    """The same with decimals."""
+
+    HALF = 0.5
+
+
+class Exact(Decimal):
+    """A kind of Decimal."""
+
+
+class Moment(datetime):
+    """A kind of datetime."""
+
+
+@pytest.mark.parametrize(
+    ("check", "given", "plain"),
+    [
+        (partial(checked_name, "queue"), Word.BANK, "bank"),
+        (checked_type_name, Word.BANK, "bank"),
+        (checked_key, Word.BANK, "bank"),
+        (checked_unique_key, Word.BANK, "bank"),
+        (checked_reason, Word.BANK, "bank"),
+        (checked_message, Word.BANK, "bank"),
+        (checked_part, Word.BANK, "bank"),
+        (checked_schedule_name, Word.BANK, "bank"),
+        (checked_zone, Word.PARIS, "Europe/Paris"),
+        (checked_priority, Number.TWO, 2),
+        (checked_timeout, Number.TWO, 2.0),
+        (checked_timeout, Share.HALF, 0.5),
+        (checked_factor, Number.TWO, Decimal(2)),
+        (checked_factor, Share.HALF, Decimal("0.5")),
+        (checked_factor, Exact("0.5"), Decimal("0.5")),
+        (partial(aware_moment, "at"), Moment(2026, 10, 25, tzinfo=PARIS), PARIS_MIDNIGHT),
+        (lambda given: hipq.WAIT_FOR(given).expects, Number.TWO, 2),
+        (lambda given: hipq.RetryIn(given).seconds, Share.HALF, 0.5),
+    ],
+)
+def test_a_value_of_a_subclass_is_returned_as_the_plain_value(
+    check: Callable[[Any], Any], given: Any, plain: Any
+) -> None:
+    """Its `str()`, which is what is stored or sent in places, may be something else."""
+    checked = check(given)
+
+    assert (checked, type(checked)) == (plain, type(plain))
+
+
+def test_a_moment_of_a_subclass_keeps_which_of_two_hours_it_is_in() -> None:
+    given = Moment(2026, 10, 25, 2, 30, tzinfo=PARIS, fold=1)
+
+    assert aware_moment("at", given).utcoffset() == timedelta(hours=1)

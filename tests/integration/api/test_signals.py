@@ -226,7 +226,45 @@ def test_a_receiver_that_raises_harms_nobody(
     job.refresh_from_db()
     assert job.outcome == "succeeded"
     assert [name for name, *_ in heard] == ["job_enqueued", "job_started", "job_finished"]
-    assert sum("KeyError('mail server')" in message for message in caplog.messages) == 3
+    assert sum("KeyError: 'mail server'" in message for message in caplog.messages) == 3
+
+
+class UnspeakableError(Exception):
+    """Its text cannot be had."""
+
+    def __str__(self) -> str:
+        raise SystemExit("no")
+
+    __repr__ = __str__
+
+
+class Unnamed:
+    """A receiver that cannot be named, and raises what cannot be shown."""
+
+    def __call__(self, **_: Any) -> None:
+        raise UnspeakableError
+
+    def __repr__(self) -> str:
+        raise SystemExit("no")
+
+
+def test_a_receiver_that_cannot_even_be_named_harms_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    unnamed = Unnamed()
+    for name in NAMES:
+        getattr(signals, name).connect(unnamed)
+    try:
+        with caplog.at_level(logging.ERROR, logger="hipq_django"):
+            job = hipq.enqueue("echo")
+            run_due_jobs()
+    finally:
+        for name in NAMES:
+            getattr(signals, name).disconnect(unnamed)
+
+    job.refresh_from_db()
+    assert job.outcome == "succeeded"
+    assert sum("event=receiver_raised" in message for message in caplog.messages) == 3
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), CancelledError("a"), GeneratorExit("a")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from enum import Enum
 from io import StringIO
 from types import ModuleType
@@ -258,6 +259,50 @@ def test_a_database_that_does_not_commit_is_e026_and_refused(
     assert found() == ["hipq.E026"]
     with pytest.raises(ConfigurationError, match="nothing would ever be committed"):
         hipq.enqueue("ask", instance="other")
+
+
+@pytest.fixture
+def stored_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str | None], None]]:
+    """Store the times of the default database in a zone, as its `TIME_ZONE` says."""
+    driver = connections["default"]
+
+    def forget() -> None:
+        for name in ("timezone", "timezone_name"):
+            driver.__dict__.pop(name, None)
+
+    def store_in(zone: str | None) -> None:
+        monkeypatch.setitem(driver.settings_dict, "TIME_ZONE", zone)
+        forget()
+
+    yield store_in
+    monkeypatch.undo()
+    forget()
+
+
+@pytest.mark.embedded
+def test_sqlite_that_stores_local_times_is_e039_and_keeps_a_worker_from_starting(
+    stored_zone: Callable[[str | None], None],
+) -> None:
+    """An hour of them comes twice: jobs would time out early in it."""
+    if vendor() != "sqlite":
+        pytest.skip("is about SQLite")
+    stored_zone("Europe/Berlin")
+
+    [error] = complaints()
+
+    assert error.id == "hipq.E039"
+    assert "DATABASES['default']['TIME_ZONE'] is 'Europe/Berlin'" in error.msg
+    with pytest.raises(CommandError, match="'Europe/Berlin', so times are stored as local times"):
+        call_command("hipq_worker", "--until-idle")
+
+
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_times_stored_in_utc_are_fine(
+    stored_zone: Callable[[str | None], None], zone: str | None
+) -> None:
+    stored_zone(zone)
+
+    assert found() == []
 
 
 @pytest.mark.postgres

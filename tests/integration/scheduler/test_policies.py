@@ -102,9 +102,13 @@ def test_a_projects_own_policy_decides_when_the_error_is_written(declare: Declar
     assert seen == ["error"]
 
 
-def test_a_policy_whose_chance_is_broken_ends_its_job_only(declare: Declare) -> None:
+@pytest.mark.parametrize("error", [KeyError("high"), SystemExit(3)])
+def test_a_policy_whose_chance_is_broken_ends_its_job_only(
+    declare: Declare, error: BaseException
+) -> None:
     def draw(low: float, high: float) -> float:
-        raise KeyError(high)
+        assert Job.objects.filter(state="error").exists(), "asked before the failure is written"
+        raise error
 
     declare("flaky", retry=hipq.Exponential(draw=draw))(lambda job: 1 / 0)
     other = hipq.enqueue("echo", priority=200)

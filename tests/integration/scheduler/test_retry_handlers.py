@@ -49,6 +49,30 @@ def test_a_retry_handler_sees_the_error_and_the_attempt(charge: JobTypeSpec) -> 
     assert seen == [ERROR, 1, "error", {"card": 1}]
 
 
+def nested(levels: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
+
+
+def test_a_retry_handler_is_asked_about_data_as_deep_as_can_be_stored(declare: Declare) -> None:
+    seen: list[Any] = []
+    deep = declare("deep")(decline)
+    deep.on_error(lambda job: seen.append((job.job_data, job.error)))
+    deep.enqueue({"a": nested(499)})
+    run_due_jobs()
+    waits = declare("waits", sensitive=["card"])(lambda job: hipq.WAIT)
+    waits.on_error(lambda job: seen.append((job.job_data, job.error)))
+    waits.enqueue({}, job_key="k")
+    run_due_jobs()
+
+    hipq.fail("waits", "k", nested(500))
+    run_due_jobs()
+
+    assert seen == [({"a": nested(499)}, ERROR), ({}, nested(500))]
+
+
 def test_a_retry_handler_sets_the_time_and_the_data(charge: JobTypeSpec, frozen_time: Any) -> None:
     """T10: the retry runs with the new data, after that time."""
 

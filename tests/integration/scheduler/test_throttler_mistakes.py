@@ -116,9 +116,32 @@ def hiding_a_failed_query(
         return [hipq.Hold("the table is not there") for _ in candidates]
 
 
+class UnspeakableError(Exception):
+    """Its text cannot be had."""
+
+    def __str__(self) -> str:
+        raise SystemExit("no")
+
+
+def raising_the_unspeakable(*_: Any) -> NoReturn:
+    raise UnspeakableError
+
+
+class Unnamed:
+    """A verdict, or a throttler, that cannot be shown."""
+
+    def __repr__(self) -> str:
+        raise SystemExit("no")
+
+    def __call__(self, queue: Queue, now: datetime, running: Any, candidates: Any) -> list[Any]:
+        return [self] * len(candidates)
+
+
 MISTAKES = [
     raising,
     leaving,
+    raising_the_unspeakable,
+    Unnamed(),
     querying,
     lambda *_: None,
     lambda *_: [],
