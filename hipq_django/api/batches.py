@@ -10,7 +10,7 @@ from operator import itemgetter
 from asgiref.sync import sync_to_async
 from django.db import transaction
 
-from hipq_django.answers.cancelling import cancel_locked
+from hipq_django.answers.cancelling import cancel_with_reason
 from hipq_django.api.building import Builder
 from hipq_django.api.enqueueing import (
     announce_new,
@@ -190,7 +190,7 @@ def _cancel_page(ids: Sequence[int], reason: str, using: str) -> int:
     page = Job.objects.using(using).live().filter(pk__in=ids).select_related("queue", "job_type")
     with write_transaction(using):
         jobs = list(locked(page.order_by("pk")))
-        cancel_locked(jobs, reason, using)
+        cancel_with_reason(jobs, reason, using)
     return len(jobs)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import QuerySet
 
 from hipq_django import transitions
-from hipq_django.answers.cancelling import cancel_locked
+from hipq_django.answers.cancelling import cancel_with_reason
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.database.locks import locked
@@ -41,7 +41,7 @@ def cancel(
     with write_transaction(found.using):
         read_row(found, locked(Job.objects.using(found.using)))
         if not found.is_final:
-            cancel_locked([found], said, found.using)
+            cancel_with_reason([found], said, found.using)
         elif not descendants:
             raise InvalidJobError(
                 f"{found} is final ({found.outcome}), so there is nothing to cancel; "
@@ -62,7 +62,7 @@ def _cancel_descendants(job: Job, reason: str) -> None:
             with write_transaction(using):
                 page = Job.objects.using(using).live().filter(pk__in=ids[start : start + PAGE])
                 rows = page.select_related("queue", "job_type").order_by("pk")
-                cancel_locked(list(locked(rows)), reason, using)
+                cancel_with_reason(list(locked(rows)), reason, using)
         parents = [*parents[PAGE:], *ids]
 
 
