@@ -27,6 +27,7 @@ from hipq_django.job_types.registry import find_declared
 from hipq_django.models import Attempt, Job, Link, Worker
 from hipq_django.models.base import title
 from hipq_django.models.references import Keyed, live_job, pruned, twin, verb
+from hipq_django.monitoring.commands import command
 
 MAX_NAMED = 5
 """How many of the jobs that one waits for are named."""
@@ -164,8 +165,9 @@ def _unserved(job: Job, now: datetime) -> Iterator[Reason]:
         yield Reason("unknown_type", text % {"name": job.job_type.name})
     serving = _serving(job)
     if not serving:
-        text = _("No worker serves queue %(queue)s; start one: manage.py hipq_worker %(name)s.")
-        yield Reason("no_worker", text % {"queue": job.queue, "name": job.queue.name})
+        text = _("No worker serves queue %(queue)s; start one: %(command)s.")
+        start = command("hipq_worker", job.queue.name, instance=job.queue.instance)
+        yield Reason("no_worker", text % {"queue": job.queue, "command": start})
     elif all(worker.is_silent(now) for worker in serving):
         text = _("No worker of queue %(queue)s has sent a heartbeat lately.")
         yield Reason("silent_workers", text % {"queue": job.queue})

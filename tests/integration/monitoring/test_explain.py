@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.database import clock
@@ -137,6 +138,17 @@ def test_a_queue_that_no_worker_serves_is_named() -> None:
 
     assert codes(job) == ["no_worker"]
     assert "manage.py hipq_worker lonely" in text(job)
+
+
+def test_a_worker_of_its_instance_is_to_be_started(settings: Settings, declare: Declare) -> None:
+    settings.HIPQ = {"default": {}, "shop": {}}
+    job = declare("charge", instance="shop")(lambda job: None).enqueue()
+
+    assert codes(job) == ["no_worker"]
+    assert text(job) == (
+        "No worker serves queue shop.default; start one: manage.py hipq_worker default --instance "
+        "shop."
+    )
 
 
 def test_silent_workers_are_named(frozen_time: Any) -> None:
