@@ -39,7 +39,7 @@ def cancel(
     found = live_job(job, "cancel", instance)
     said = checked_reason(reason) or "Cancelled"
     with write_transaction(found.using):
-        read_row(found, locked(Job.objects.using(found.using)))
+        read_row(found, locked(Job.objects.using(found.using).row_of(found)))
         if not found.is_final:
             cancel_with_reason([found], said, found.using)
         elif not descendants:
@@ -100,7 +100,7 @@ def _edit(job: Job, values: dict[str, Any]) -> Job:
 
 def _lock_waiting(job: Job) -> None:
     """Lock the row of a waiting job and bring the given copy up to date."""
-    read_row(job, locked(Job.objects.using(job.using)))
+    read_row(job, locked(Job.objects.using(job.using).row_of(job)))
     if job.is_final:
         raise InvalidJobError(f"{job} is final ({job.outcome}); use requeue to run it once more.")
     if job.state not in WAITING:
@@ -132,8 +132,8 @@ areprioritize = twin(reprioritize)
 
 
 def read_row(job: Job, rows: QuerySet[Job]) -> None:
-    """Bring a copy of a job up to date; raise `InvalidJobError` if it was pruned."""
-    row = rows.filter(pk=job.pk).first()
+    """Bring a copy of a job up to date; raise `InvalidJobError` if `rows`, its row, is empty."""
+    row = rows.first()
     if row is None:
         raise pruned(job)
     for field in Job._meta.concrete_fields:

@@ -45,7 +45,7 @@ def explain(job: Job | Keyed, *, instance: str = DEFAULT) -> list[Reason]:
     """
     asked = live_job(job, "explain", instance)
     rows = Job.objects.using(asked.using).select_related("queue", "job_type", "worker")
-    row = rows.filter(pk=asked.pk).first()
+    row = rows.row_of(asked).first()
     if row is None:
         raise pruned(asked)
     return list(_reasons(row, clock.now(asked.using)))
