@@ -127,11 +127,15 @@ def nearest_name(name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     if not names:
         return "; none is known."
-    by_letters = {each.casefold(): each for each in names}
+    near = nearest(name, names)
+    return f"; known are {', '.join(names)}." if near is None else f", did you mean {near!r}?"
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the nearest known name, if one is near."""
+    by_letters = {each.casefold(): each for each in sorted(known)}
     near = get_close_matches(name.casefold(), by_letters, n=1)
-    if near:
-        return f", did you mean {by_letters[near[0]]!r}?"
-    return f"; known are {', '.join(names)}."
+    return by_letters[near[0]] if near else None
 
 
 def alike(name: str, others: Iterable[str]) -> str | None:

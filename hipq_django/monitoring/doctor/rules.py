@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from hipq_django.domain.states import NONE
+from hipq_django.job_types.registry import HOW_TO_DECLARE
 from hipq_django.models.worker import Trouble
 from hipq_django.monitoring.commands import command
 from hipq_django.monitoring.counts import format_count
@@ -320,13 +321,16 @@ def _stuck(measured: Measured) -> Iterator[Finding]:
 
 def _unknown_types(measured: Measured) -> Iterator[Finding]:
     for name, waiting in measured.unknown_types.items():
+        near = measured.nearest_types.get(name)
         if waiting:
             yield problem(
                 "unknown_type",
                 f"job type {name}",
-                f"{format_count(waiting)} of its jobs wait; no code here declares it.",
+                f"{format_count(waiting)} of its jobs wait; no code here declares it"
+                f"{f'; is {near!r} meant?' if near else '.'}",
                 "They wait until a worker knows the type; nothing is lost.",
-                "Deploy the code that declares it, or cancel the jobs in the admin.",
+                f"{HOW_TO_DECLARE} Or deploy the code that declares it, or cancel the jobs in the "
+                "admin.",
             )
 
 

@@ -129,7 +129,18 @@ def test_a_type_that_nobody_declares_is_named() -> None:
     job = hipq.enqueue("nobody_knows")
 
     assert codes(job) == ["unknown_type"]
-    assert "'nobody_knows'" in text(job)
+    assert text(job) == (
+        "No code of this project declares job type 'nobody_knows'. Declare it in the module jobs "
+        "of an app, or add its module to AUTODISCOVER."
+    )
+
+
+def test_the_type_that_is_meant_by_one_that_nobody_declares_is_named(declare: Declare) -> None:
+    declare("shop.jobs.send_invoice")(lambda job: None)
+
+    job = hipq.enqueue("shop.tasks.send_invoice")
+
+    assert "'shop.tasks.send_invoice'; is 'shop.jobs.send_invoice' meant? Declare" in text(job)
 
 
 def test_a_queue_that_no_worker_serves_is_named() -> None:
