@@ -108,8 +108,9 @@ def callback_url(job: Job, *, part: str | None = None, request: HttpRequest | No
         address = reverse("hipq_django:callback", kwargs={"token": SealedToken(token.sign())})
     except NoReverseMatch as error:
         raise ConfigurationError(
-            "callback_url: the project's URLs have no hipq callback; add "
-            'path("hipq/", include("hipq_django.urls")) to them.'
+            "callback_url: the project's URLs have no hipq callback in the namespace hipq_django; "
+            'add path("hipq/", include("hipq_django.urls")) to them, outside of any other '
+            "namespace."
         ) from error
     if request is not None:
         return request.build_absolute_uri(address)

@@ -45,7 +45,7 @@ def cancel(
         elif not descendants:
             raise InvalidJobError(
                 f"{found} is final ({found.outcome}), so there is nothing to cancel; "
-                "descendants=True cancels what it has enqueued."
+                "to cancel what it has enqueued, cancel it with its descendants."
             )
     if descendants:
         _cancel_descendants(found, said)
