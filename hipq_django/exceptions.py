@@ -49,7 +49,7 @@ class JobNotFoundError(HipqError, LookupError):
     """No job has this id: it was pruned, or never existed."""
 
 
-class _OfJobError(HipqError):
+class _OfJobError(Exception):
     """Has the job that it is about."""
 
     def __init__(self, message: str, job: Job) -> None:
@@ -61,11 +61,11 @@ class _OfJobError(HipqError):
         return type(self), (*self.args, self.job), super().__reduce__()[2]
 
 
-class JobNotFinishedError(_OfJobError):
+class JobNotFinishedError(_OfJobError, HipqError):
     """The job has no result yet; `job` is the job as it was read last."""
 
 
-class JobFailedError(_OfJobError):
+class JobFailedError(_OfJobError, HipqError):
     """The job ended without success and has no result; `job` is that job."""
 
 
@@ -102,7 +102,7 @@ class UnknownOptionError(InvalidJobError, InvalidJobTypeError, TypeError):
         return type(self), self._given, {**state, "args": self.args}
 
 
-class DuplicateJobKeyError(_OfJobError):
+class DuplicateJobKeyError(_OfJobError, HipqError):
     """A live job of this type already has the same key; `job` is that job."""
 
 

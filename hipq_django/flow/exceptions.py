@@ -42,7 +42,7 @@ class InvalidAliasError(FlowError, ValueError):
     """An alias must begin with a letter."""
 
 
-class _OfNodeError(FlowError):
+class _OfNodeError(Exception):
     """Has the node that it is about."""
 
     def __init__(self, message: str, node: Node) -> None:
@@ -54,11 +54,11 @@ class _OfNodeError(FlowError):
         return type(self), (*self.args, self.node), super().__reduce__()[2]
 
 
-class AliasTakenError(_OfNodeError):
+class AliasTakenError(_OfNodeError, FlowError):
     """Another node has this alias; `node` is that node."""
 
 
-class NameTakenError(_OfNodeError):
+class NameTakenError(_OfNodeError, FlowError):
     """The parent has a child of this name; `node` is that child."""
 
 

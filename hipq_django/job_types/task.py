@@ -151,6 +151,11 @@ class Task(Declaration, Generic[P, R]):
         self.set_retry_handler(self._called_with(handler))
         return handler
 
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The names of the arguments, without those that only `**kwargs` takes."""
+        return self._signature.arguments
+
     def checked_data(self, job_data: Any) -> Any:
         """Return the stored arguments of a new job; raise `ArgumentsError` if they do not fit."""
         if problem := self._signature.misfit(job_data):
