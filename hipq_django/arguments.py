@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+import typing
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass
 from datetime import date, datetime, time
 from functools import cache
 from types import SimpleNamespace
@@ -156,13 +158,33 @@ def _adapter(function: Callable[..., Any]) -> Any:
     from typing import NotRequired
 
     from pydantic import ConfigDict, PydanticUserError, TypeAdapter, with_config
-    from typing_extensions import TypedDict, get_type_hints
+    from typing_extensions import TypedDict
 
     parameters = inspect.signature(function).parameters.values()
-    given = [p for p in parameters if p.kind is not p.VAR_KEYWORD and p.name not in FILLED_IN]
+    given = [p for p in parameters if p.name not in FILLED_IN]
+    hints = _hints(function, given)
+    fields: dict[str, Any] = {
+        p.name: hints[p.name] if p.default is p.empty else NotRequired[hints[p.name]]
+        for p in given
+        if p.kind is not p.VAR_KEYWORD
+    }
+    others = next((hints[p.name] for p in given if p.kind is p.VAR_KEYWORD), Any)
+    extra = ConfigDict(extra="allow", ser_json_inf_nan="constants")  # which are refused later
+    named: Any = TypedDict(function.__name__, fields)  # type: ignore[misc]  # made of values
+    try:
+        adapter = TypeAdapter(with_config(extra)(named))
+        return adapter if others is Any else _Adapters(adapter, _of_others(others), {*fields})
+    except PydanticUserError as error:
+        raise TypeError(_unknown_type(hints)) from error
+
+
+def _hints(function: Callable[..., Any], given: Sequence[inspect.Parameter]) -> dict[str, Any]:
+    """Return the annotations of parameters, `Any` where there is none."""
+    from typing_extensions import get_type_hints
+
     annotated = {p.name: Any if p.annotation is p.empty else p.annotation for p in given}
     try:
-        hints = get_type_hints(
+        return get_type_hints(
             SimpleNamespace(__annotations__=annotated),
             globalns=getattr(function, "__globals__", {}),
             include_extras=True,
@@ -171,15 +193,49 @@ def _adapter(function: Callable[..., Any]) -> Any:
         raise TypeError(
             f"an annotation cannot be read: {error}; import it for all code."
         ) from error
-    fields: dict[str, Any] = {
-        p.name: hints[p.name] if p.default is p.empty else NotRequired[hints[p.name]] for p in given
-    }
-    extra = ConfigDict(extra="allow", ser_json_inf_nan="constants")  # which are refused later
-    named: Any = TypedDict(function.__name__, fields)  # type: ignore[misc]  # made of values
-    try:
-        return TypeAdapter(with_config(extra)(named))
-    except PydanticUserError as error:
-        raise TypeError(_unknown_type({name: hints[name] for name in fields})) from error
+
+
+def _of_others(annotation: Any) -> Any:
+    """Return the adapter of a dict of arguments that only `**kwargs` names."""
+    from pydantic import TypeAdapter
+
+    unpacked = _unpacked(annotation)
+    return TypeAdapter(dict[str, annotation] if unpacked is annotation else unpacked)
+
+
+def _unpacked(annotation: Any) -> Any:
+    """Return the class of an `Unpack[…]`; any other annotation as it is."""
+    import typing_extensions
+
+    if typing.get_origin(annotation) in (typing.Unpack, typing_extensions.Unpack):
+        return typing.get_args(annotation)[0]
+    return annotation
+
+
+@dataclass(frozen=True, slots=True)
+class _Adapters:
+    """The adapter of named arguments, and that of all others, which `**kwargs` takes."""
+
+    named: Any
+    others: Any
+    names: Set[str]
+
+    def validate_python(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the valid arguments."""
+        named, others = self._apart(arguments)
+        return {**self.named.validate_python(named), **self.others.validate_python(others)}
+
+    def dump_python(self, valid: dict[str, Any], **options: Any) -> dict[str, Any]:
+        """Return valid arguments as pydantic dumps them."""
+        named, others = self._apart(valid)
+        return {
+            **self.named.dump_python(named, **options),
+            **self.others.dump_python(others, **options),
+        }
+
+    def _apart(self, arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        named = {name: value for name, value in arguments.items() if name in self.names}
+        return named, {name: arguments[name] for name in arguments if name not in named}
 
 
 def _unknown_type(hints: dict[str, Any]) -> str:
@@ -188,7 +244,7 @@ def _unknown_type(hints: dict[str, Any]) -> str:
 
     for name, annotation in hints.items():
         try:
-            TypeAdapter(annotation)
+            TypeAdapter(_unpacked(annotation))
         except PydanticUserError as error:
             kind = inspect.formatannotation(annotation)
             advice = (

@@ -22,6 +22,7 @@ from hipq_django.database.requirements import (
 from hipq_django.domain.validation import checked_name
 from hipq_django.exceptions import InvalidJobError, alike, nearest_name
 from hipq_django.job_types.registry import get_all_declared, known_names
+from hipq_django.job_types.task import Task
 from hipq_django.tasks_backend import configured
 from hipq_django.web.webhook_view import WebhookView
 
@@ -33,7 +34,7 @@ def register() -> None:
     """Register all checks with Django."""
     everything = (
         check_setting, check_strays, check_instances, check_queues, check_databases,
-        check_stored_times, check_pools, check_webhooks, check_tasks, check_flow,
+        check_stored_times, check_pools, check_webhooks, check_tasks, check_flow, check_sensitive,
     )  # fmt: skip
     for check in everything:
         checks.register(check)
@@ -96,6 +97,32 @@ def check_queues(**_: Any) -> Iterator[checks.CheckMessage]:
                     hint="Correct one of the names, or choose names that look less alike.",
                     id="hipq.W005",
                 )
+
+
+def check_sensitive(**_: Any) -> Iterator[checks.CheckMessage]:
+    """W008, where a sensitive field of a task is a misspelt argument: that is shown as it is.
+
+    Any other name may be that of a key within an argument.
+    """
+    if any(rules.problems()):
+        return
+    for instance in instances.get_instances():
+        for declared in get_all_declared(instance.name):
+            if isinstance(declared, Task):
+                yield from _misspelt_fields(declared)
+
+
+def _misspelt_fields(task: Task[..., Any]) -> Iterator[checks.CheckMessage]:
+    left = {name.casefold(): name for name in task.arguments if name not in task.sensitive}
+    for field in task.sensitive:
+        near = alike(field.casefold(), left)
+        if near and near != field.casefold() and field not in task.arguments:
+            yield checks.Warning(
+                f"task {task.name!r} has the sensitive field {field!r}, which is none of its "
+                f"arguments, but no {left[near]!r}, which is one.",
+                hint="Correct the name, or choose names that look less alike.",
+                id="hipq.W008",
+            )
 
 
 def check_flow(**_: Any) -> Iterator[checks.CheckMessage]:

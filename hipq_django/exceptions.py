@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -49,20 +49,24 @@ class JobNotFoundError(HipqError, LookupError):
     """No job has this id: it was pruned, or never existed."""
 
 
-class JobNotFinishedError(HipqError):
+class _OfJobError(Exception):
+    """Has the job that it is about."""
+
+    def __init__(self, message: str, job: Job) -> None:
+        super().__init__(message)
+        self.job = job
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let it be pickled, for example by a test runner with several processes."""
+        return type(self), (*self.args, self.job), super().__reduce__()[2]
+
+
+class JobNotFinishedError(_OfJobError, HipqError):
     """The job has no result yet; `job` is the job as it was read last."""
 
-    def __init__(self, message: str, job: Job) -> None:
-        super().__init__(message)
-        self.job = job
 
-
-class JobFailedError(HipqError):
+class JobFailedError(_OfJobError, HipqError):
     """The job ended without success and has no result; `job` is that job."""
-
-    def __init__(self, message: str, job: Job) -> None:
-        super().__init__(message)
-        self.job = job
 
 
 class JobCancelled(HipqError):  # noqa: N818 - as the outcome
@@ -88,15 +92,18 @@ class UnknownOptionError(InvalidJobError, InvalidJobTypeError, TypeError):
     """An option that does not exist; the message gives the nearest one that does."""
 
     def __init__(self, where: str, option: str, known: Iterable[str]) -> None:
-        super().__init__(f"{where}: unknown option {option!r}{nearest_name(option, known)}")
+        names = tuple(known)
+        super().__init__(f"{where}: unknown option {option!r}{nearest_name(option, names)}")
+        self._given = where, option, names
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let it be pickled."""
+        state: Any = super().__reduce__()[2]
+        return type(self), self._given, {**state, "args": self.args}
 
 
-class DuplicateJobKeyError(HipqError):
+class DuplicateJobKeyError(_OfJobError, HipqError):
     """A live job of this type already has the same key; `job` is that job."""
-
-    def __init__(self, message: str, job: Job) -> None:
-        super().__init__(message)
-        self.job = job
 
 
 class ForgedCallbackError(HipqError):
@@ -127,11 +134,15 @@ def nearest_name(name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     if not names:
         return "; none is known."
-    by_letters = {each.casefold(): each for each in names}
+    near = nearest(name, names)
+    return f"; known are {', '.join(names)}." if near is None else f", did you mean {near!r}?"
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the nearest known name, if one is near."""
+    by_letters = {each.casefold(): each for each in sorted(known)}
     near = get_close_matches(name.casefold(), by_letters, n=1)
-    if near:
-        return f", did you mean {by_letters[near[0]]!r}?"
-    return f"; known are {', '.join(names)}."
+    return by_letters[near[0]] if near else None
 
 
 def alike(name: str, others: Iterable[str]) -> str | None:

@@ -86,6 +86,11 @@ class Headless:
         return []
 
 
+def headless(greeting: str = "") -> Headless:
+    """Make what is no source."""
+    return Headless()
+
+
 def read(message: Received) -> Any:
     """Read `{"type": …, "key": …, "response" or "error": …}`; what has a "topic" is not ours."""
     body = message.json()

@@ -102,13 +102,28 @@ def receive_many(answers: Iterable[NewAnswer], *, instance: str = DEFAULT) -> li
     Each does what `complete` or `fail` would do. Return the stored answers in the same order. Raise
     `InvalidAnswerError`, with nothing changed, if one of them cannot be stored.
     """
-    messages = [incoming_from(answer, instance) for answer in answers]
+    if not isinstance(answers, Iterable):
+        raise _no_answer("receive_many", answers)
+    messages = [_incoming(answer, instance) for answer in answers]
     for name in {message.job_type for message in messages}:
         check_declared(instance, name, "receive_many")
     return receive_messages(messages, instance)
 
 
 areceive_many = sync_to_async(receive_many)
+
+
+def _incoming(answer: object, instance: str) -> IncomingAnswer:
+    if isinstance(answer, NewAnswer):
+        return incoming_from(answer, instance)
+    raise _no_answer("receive_many", answer)
+
+
+def _no_answer(verb: str, given: object) -> InvalidAnswerError:
+    wanted = "[NewAnswer(job_type, job_key, response=…), …]"
+    return InvalidAnswerError(
+        f"{verb}: an object of type {type(given).__name__} is given; give {wanted}."
+    )
 
 
 def incoming_from(
@@ -167,13 +182,13 @@ def answer_callback(token: Token, kind: str, payload: Any) -> Answer:
     """
     using = get_instance(token.instance).database
     payload = _checked_payload(kind, payload)
-    found = engine_for(using).type_and_key_of(token.job_id)
+    found = engine_for(using).type_and_key_of(token.job_id, token.create_time)
     if found is not None:
         settled = _settled(_message_to(token, found, kind, payload), using, token.job_id)
         if settled is not None:
             return settled
     with write_transaction(using):
-        job = arrival.lock_job_by_id(token.job_id, using)
+        job = arrival.lock_row(token.rows(using))
         # By now it may have been pruned, or have another key.
         found = (job.job_type.name, job.job_key) if job else ("pruned job", str(token.job_id))
         message = _message_to(token, found, kind, payload)
@@ -297,7 +312,7 @@ def _receive_for(
 
     def store() -> Answer:
         with write_transaction(job.using):
-            row = arrival.lock_job_by_id(job.pk, job.using)
+            row = arrival.lock_row(Job.objects.using(job.using).row_of(job))
             if row is None:
                 raise pruned(job)
             place = row.job_type.instance, row.job_type.name, row.job_key

@@ -119,4 +119,9 @@ def _jobs_with_key(message: IncomingAnswer | Answer, using: str) -> JobQuerySet:
 
 def lock_job_by_id(pk: int, using: str) -> Job | None:
     """Return one job, locked, or None if it was pruned."""
-    return next(iter(locked(Job.objects.using(using).filter(pk=pk))), None)
+    return lock_row(Job.objects.using(using).filter(pk=pk))
+
+
+def lock_row(rows: JobQuerySet) -> Job | None:
+    """Return the job of a queryset of at most one, locked, or None if there is none."""
+    return next(iter(locked(rows)), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from urllib.parse import quote, unquote
 
 from django.core.signing import BadSignature, Signer
@@ -13,23 +14,36 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.domain.parts import UNNAMED, checked_part
 from hipq_django.exceptions import ConfigurationError, ForgedCallbackError, InvalidJobError
 from hipq_django.models import Job
+from hipq_django.models.job import JobQuerySet
 
 _SALT = "hipq_django.callback"
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """The signed content of a callback URL: which attempt, or part, of which job is answered."""
+    """The signed content of a callback URL: which attempt, or part, of which job is answered.
+
+    Without `create_time` it means whichever job has the id. SQLite gives that of a job whose
+    transaction was rolled back to another one.
+    """
 
     instance: str
     job_id: int
     attempt: int
     part: str = UNNAMED
+    create_time: datetime | None = None
 
     def sign(self) -> str:
         """Return the text for the URL."""
         part = f"-{quote(self.part, safe='')}" if self.part else ""
-        return _signer().sign(f"{self.instance}-{self.job_id}-{self.attempt}{part}")
+        job = f"{self.job_id}{_written(self.create_time)}"
+        return _signer().sign(f"{self.instance}-{job}-{self.attempt}{part}")
+
+    def rows(self, using: str) -> JobQuerySet:
+        """Return the row of the job, if it is still there."""
+        rows = Job.objects.using(using).filter(pk=self.job_id)
+        return rows if self.create_time is None else rows.filter(create_time=self.create_time)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +74,21 @@ def read_token(text: str) -> Token:
     """Return the content of a token; raise `ForgedCallbackError` unless this project signed it."""
     try:
         signed = _signer().unsign(text)
-        instance, job_id, attempt, *part = signed.split("-", 3)
-        return Token(instance, int(job_id), int(attempt), unquote("".join(part)))
+        instance, job, attempt, *part = signed.split("-", 3)
+        job_id, _, written = job.partition("_")
+        name, moment = unquote("".join(part)), _read(written)
+        return Token(instance, int(job_id), int(attempt), name, moment)
     except (BadSignature, ValueError) as error:
         raise ForgedCallbackError("the callback token was not signed by this project.") from error
+
+
+def _written(moment: datetime | None) -> str:
+    """Return a moment to the microsecond, after the mark that divides it from an id."""
+    return "" if moment is None else f"_{(moment - _EPOCH) // _MICROSECOND:x}"
+
+
+def _read(written: str) -> datetime | None:
+    return _EPOCH + int(written, 16) * _MICROSECOND if written else None
 
 
 def callback_url(job: Job, *, part: str | None = None, request: HttpRequest | None = None) -> str:
@@ -78,13 +103,14 @@ def callback_url(job: Job, *, part: str | None = None, request: HttpRequest | No
     """
     instance = _checked(job).queue.instance
     name = UNNAMED if part is None else checked_part(part)
-    token = Token(instance, job.pk, job.attempt, name)
+    token = Token(instance, job.pk, job.attempt, name, job.create_time)
     try:
         address = reverse("hipq_django:callback", kwargs={"token": SealedToken(token.sign())})
     except NoReverseMatch as error:
         raise ConfigurationError(
-            "callback_url: the project's URLs have no hipq callback; add "
-            'path("hipq/", include("hipq_django.urls")) to them.'
+            "callback_url: the project's URLs have no hipq callback in the namespace hipq_django; "
+            'add path("hipq/", include("hipq_django.urls")) to them, outside of any other '
+            "namespace."
         ) from error
     if request is not None:
         return request.build_absolute_uri(address)

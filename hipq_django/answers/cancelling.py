@@ -14,6 +14,15 @@ from hipq_django.signals import job_finished, send_after_commit
 from hipq_django.transitions.outcomes import note_given_up
 
 
+def cancel_with_reason(jobs: Sequence[Job], reason: str, using: str) -> None:
+    """Make locked live jobs final; `reason`, which somebody wrote, may quote sensitive values."""
+    alike: dict[str, list[Job]] = {}
+    for job in jobs:
+        alike.setdefault(job.masked(reason), []).append(job)
+    for said, those in alike.items():
+        cancel_locked(those, said, using)
+
+
 def cancel_locked(jobs: Sequence[Job], reason: str, using: str) -> None:
     """Make locked live jobs final; `reason` becomes their error."""
     values: dict[str, Any] = {"outcome": Outcome.CANCELLED, "error": reason}

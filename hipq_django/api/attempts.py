@@ -13,7 +13,7 @@ def lock_attempt(job: Job, what: str) -> Job:
 
     Raise `StaleAttemptError` if that attempt is over; `what` is what then counts no more.
     """
-    rows = Job.objects.using(job.using).filter(pk=job.pk).select_related("queue", "job_type")
+    rows = Job.objects.using(job.using).row_of(job).select_related("queue", "job_type")
     row: Job | None = locked(rows).first()
     if row is None:
         raise StaleAttemptError(f"{what}: {job} does not exist any more; end the handler.")

@@ -10,11 +10,12 @@ from operator import itemgetter
 from asgiref.sync import sync_to_async
 from django.db import transaction
 
-from hipq_django.answers.cancelling import cancel_locked
+from hipq_django.answers.cancelling import cancel_with_reason
 from hipq_django.api.building import Builder
 from hipq_django.api.enqueueing import (
     announce_new,
     check_batches,
+    checked_many,
     checked_new,
     checked_on_conflict,
     create_following,
@@ -151,16 +152,15 @@ def add_many(made: Batch, jobs: Iterable[NewJob], on_conflict: OnConflict) -> li
     return create_many(jobs, on_conflict, builder)
 
 
-def collect(made: Batch, new: NewJob, on_conflict: OnConflict | None) -> None:
-    """Note a job of an `async with hipq.abatch(…)`, and what is to be done where its key is taken.
+def collect(made: Batch, jobs: Iterable[NewJob], on_conflict: OnConflict | None, verb: str) -> None:
+    """Note jobs of an `async with hipq.abatch(…)`, and what is to be done where a key is taken.
 
-    Raise `InvalidJobError` where that could never be enqueued.
+    Raise `InvalidJobError` where one could never be enqueued.
     """
-    verb = "batch.aenqueue"
-    job_type = checked_new(new, verb).job_type
-    chosen = checked_on_conflict(job_type, on_conflict, made.instance, verb)
     assert made.collected is not None  # noqa: S101 - for type checkers
-    made.collected.append((new, chosen))
+    for new in checked_many(jobs, verb):
+        chosen = checked_on_conflict(new.job_type, on_conflict, made.instance, verb)
+        made.collected.append((new, chosen))
 
 
 @has_twin
@@ -190,7 +190,7 @@ def _cancel_page(ids: Sequence[int], reason: str, using: str) -> int:
     page = Job.objects.using(using).live().filter(pk__in=ids).select_related("queue", "job_type")
     with write_transaction(using):
         jobs = list(locked(page.order_by("pk")))
-        cancel_locked(jobs, reason, using)
+        cancel_with_reason(jobs, reason, using)
     return len(jobs)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import QuerySet
 
 from hipq_django import transitions
-from hipq_django.answers.cancelling import cancel_locked
+from hipq_django.answers.cancelling import cancel_with_reason
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.database.locks import locked
@@ -39,13 +39,13 @@ def cancel(
     found = live_job(job, "cancel", instance)
     said = checked_reason(reason) or "Cancelled"
     with write_transaction(found.using):
-        read_row(found, locked(Job.objects.using(found.using)))
+        read_row(found, locked(Job.objects.using(found.using).row_of(found)))
         if not found.is_final:
-            cancel_locked([found], said, found.using)
+            cancel_with_reason([found], said, found.using)
         elif not descendants:
             raise InvalidJobError(
                 f"{found} is final ({found.outcome}), so there is nothing to cancel; "
-                "descendants=True cancels what it has enqueued."
+                "to cancel what it has enqueued, cancel it with its descendants."
             )
     if descendants:
         _cancel_descendants(found, said)
@@ -62,7 +62,7 @@ def _cancel_descendants(job: Job, reason: str) -> None:
             with write_transaction(using):
                 page = Job.objects.using(using).live().filter(pk__in=ids[start : start + PAGE])
                 rows = page.select_related("queue", "job_type").order_by("pk")
-                cancel_locked(list(locked(rows)), reason, using)
+                cancel_with_reason(list(locked(rows)), reason, using)
         parents = [*parents[PAGE:], *ids]
 
 
@@ -100,7 +100,7 @@ def _edit(job: Job, values: dict[str, Any]) -> Job:
 
 def _lock_waiting(job: Job) -> None:
     """Lock the row of a waiting job and bring the given copy up to date."""
-    read_row(job, locked(Job.objects.using(job.using)))
+    read_row(job, locked(Job.objects.using(job.using).row_of(job)))
     if job.is_final:
         raise InvalidJobError(f"{job} is final ({job.outcome}); use requeue to run it once more.")
     if job.state not in WAITING:
@@ -132,8 +132,8 @@ areprioritize = twin(reprioritize)
 
 
 def read_row(job: Job, rows: QuerySet[Job]) -> None:
-    """Bring a copy of a job up to date; raise `InvalidJobError` if it was pruned."""
-    row = rows.filter(pk=job.pk).first()
+    """Bring a copy of a job up to date; raise `InvalidJobError` if `rows`, its row, is empty."""
+    row = rows.first()
     if row is None:
         raise pruned(job)
     for field in Job._meta.concrete_fields:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any, Unpack, get_args
@@ -187,9 +187,7 @@ def create_many(jobs: Iterable[NewJob], on_conflict: OnConflict, builder: Builde
         raise InvalidJobError(
             f"{builder.verb}: on_conflict={on_conflict!r:.100}; give 'raise' or 'return'."
         )
-    return _enqueue_many(
-        [checked_new(new, str(builder.verb)) for new in jobs], on_conflict, builder
-    )
+    return _enqueue_many(checked_many(jobs, str(builder.verb)), on_conflict, builder)
 
 
 def create_member(new: NewJob, on_conflict: OnConflict | None, batch: Batch) -> Job:
@@ -405,6 +403,17 @@ def checked_on_conflict(
             f"{verb} {job_type!r:.200}: on_conflict {on_conflict!r} is unknown{near}"
         )
     return on_conflict
+
+
+def checked_many(jobs: object, verb: str) -> list[NewJob]:
+    """Return the new jobs of an iterable; raise `InvalidJobError` if one is none."""
+    if isinstance(jobs, Iterable):
+        return [checked_new(new, verb) for new in jobs]
+    is_async = isinstance(jobs, AsyncIterable)
+    way_out = "[new async for new in …]" if is_async else "[task.new(…), …]"
+    raise InvalidJobError(
+        f"{verb}: an object of type {type(jobs).__name__} is no list of jobs; give {way_out}."
+    )
 
 
 def checked_new(new: object, verb: str) -> NewJob:

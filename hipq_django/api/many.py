@@ -87,6 +87,11 @@ def _in_pages(
             f"{name}: an object of type {type(jobs).__name__} is not a queryset of jobs; give "
             "Job.objects.filter(…), or, for single jobs, .filter(pk__in=[…])."
         )
+    if jobs.query.combinator:
+        raise InvalidJobError(
+            f"{name}: a {jobs.query.combinator} of querysets cannot be filtered; join them by | "
+            "or &, or give Job.objects.filter(pk__in=jobs.values('pk'))."
+        )
     using = _database_of(jobs)
     check_commits(using)
     done, skipped = 0, Counter[str]()

@@ -34,6 +34,7 @@ from hipq_django.domain.validation import (
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Answer, Job
+from hipq_django.models.job import JobQuerySet
 from hipq_django.models.references import Keyed, jobs_with_key, refusing, twin, verb
 
 if TYPE_CHECKING:
@@ -141,18 +142,19 @@ def _cap(job: Job) -> float:
 def _meant(job: Job | Keyed, instance: str) -> tuple[str, Lock]:
     """Return the database of a job, and a function that locks the job there."""
     if isinstance(job, Job):
-        return job.using, partial(_lock_by_id, job.pk, None, job.using)
+        return job.using, partial(_lock_row, Job.objects.using(job.using).row_of(job), job.pk, None)
     return get_instance(instance).database, partial(_lock_by_key, job, instance)
 
 
 def _meant_by_attempt(job: Job) -> tuple[str, Lock]:
     """Return the same for the attempt that `job` is a copy of."""
-    return job.using, partial(_lock_by_id, job.pk, job.attempt, job.using)
+    rows = Job.objects.using(job.using).row_of(job)
+    return job.using, partial(_lock_row, rows, job.pk, job.attempt)
 
 
 def _meant_by_token(token: Token) -> tuple[str, Lock]:
     using = get_instance(token.instance).database
-    return using, partial(_lock_by_id, token.job_id, token.attempt, using)
+    return using, partial(_lock_row, token.rows(using), token.job_id, token.attempt)
 
 
 def _lock_by_key(which: Keyed, instance: str, verb: str) -> Job | None:
@@ -164,9 +166,9 @@ def _lock_by_key(which: Keyed, instance: str, verb: str) -> Job | None:
     return None
 
 
-def _lock_by_id(pk: int | None, attempt: int | None, using: str, verb: str) -> Job | None:
+def _lock_row(rows: JobQuerySet, pk: int | None, attempt: int | None, verb: str) -> Job | None:
     """Return the locked running job; in this attempt, if one is given."""
-    job = arrival.lock_job_by_id(pk, using) if pk else None
+    job = arrival.lock_row(rows) if pk else None
     is_running = job is not None and job.state == State.RUNNING
     if job is not None and is_running and attempt in (None, job.attempt):
         return job
@@ -213,7 +215,7 @@ def _lock_attempt(job: Job) -> Job | None:
 
     Raise `InvalidJobError` if the attempt is not running.
     """
-    row = arrival.lock_job_by_id(job.pk, job.using) if job.pk else None
+    row = arrival.lock_row(Job.objects.using(job.using).row_of(job)) if job.pk else None
     if row is None:
         raise InvalidJobError(
             f"set_key: job {job.pk} does not exist; it was pruned, or never existed."

@@ -35,7 +35,7 @@ def requeue(job: Job | Keyed, *, dependents: bool = False, instance: str = DEFAU
     """
     origin = final_job(job, "requeue", instance)
     check_commits(origin.using)
-    read_row(origin, Job.objects.using(origin.using))
+    read_row(origin, Job.objects.using(origin.using).row_of(origin))
     if not origin.is_final:
         raise InvalidJobError(
             f"{origin} is {origin.state}; only final jobs can be requeued. Use run_now "

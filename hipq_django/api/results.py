@@ -23,6 +23,7 @@ from hipq_django.exceptions import (
 )
 from hipq_django.job_types.current import current_job
 from hipq_django.models import Job
+from hipq_django.models.references import pruned
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.5
 """How many seconds pass between two looks at a job, at first and at most."""
@@ -87,6 +88,8 @@ def _first_look(job: Job | int, timeout: float, instance: str) -> tuple[Job, Ite
         )
     place = job.queue.instance if isinstance(job, Job) else instance
     found = get_job(job.pk if isinstance(job, Job) else job, instance=place)
+    if isinstance(job, Job) and found.create_time != job.create_time:  # see `row_of`
+        raise JobNotFoundError(f"get_result: {pruned(job)}")
     if found.is_final or not seconds:
         return found, iter(())
     _check_may_wait(found)

@@ -11,6 +11,7 @@ from functools import cache, partial
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core.checks import Error
@@ -289,7 +290,15 @@ def _is_bool(value: Any) -> bool:
 
 
 def _is_address(value: Any) -> bool:
-    return isinstance(value, str) and (not value or value.startswith(("http://", "https://")))
+    """Return whether a path may follow the value, which may also be empty."""
+    if not isinstance(value, str) or any(char.isspace() or char in "?#" for char in value):
+        return False
+    try:
+        parts = urlsplit(value)
+        _ = parts.port  # which may be no number
+    except ValueError:
+        return False
+    return not value or (parts.scheme in ("http", "https") and bool(parts.hostname))
 
 
 def _is_dict_of_dicts(value: Any) -> bool:
@@ -333,7 +342,8 @@ INSTANCE_VALUES: _Values = {
     ),
     "CALLBACK_BASE_URL": (
         "hipq.E006",
-        "Give the address of this site, for example 'https://shop.example'.",
+        "Give the address of this site, without query and fragment, for example "
+        "'https://shop.example'.",
         _is_address,
     ),
     "ARGUMENTS": (

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
+from datetime import datetime
+from itertools import chain
 from typing import Any, NamedTuple
 
 from django.db import transaction
@@ -37,14 +39,15 @@ def following(wanted: Sequence[NewJob], instance: str, using: str) -> list[Follo
     Raise `InvalidJobError` if one could never begin.
     """
     named = [(new, _checked_on(new), _checked_after(new, using)) for new in wanted]
-    found = needs_of_jobs({pk for _, _, ids in named for pk in ids}, instance, using)
+    known = dict(chain.from_iterable(ids.items() for _, _, ids in named))
+    found = needs_of_jobs(known, instance, using)
     for new, _, ids in named:
         if missing := [pk for pk in ids if pk not in found]:
             raise InvalidJobError(
                 f"{new.job_type}: after names job {min(missing)}, which instance {instance!r} does "
-                "not have: it was pruned, never existed, or is of another instance."
+                "not have: it was pruned or rolled back, never existed, or is of another instance."
             )
-    return [_following(new, on, ids, found) if ids else None for new, on, ids in named]
+    return [_following(new, on, list(ids), found) if ids else None for new, on, ids in named]
 
 
 def _following(new: NewJob, on: str, ids: Sequence[int], found: Mapping[int, Need]) -> Following:
@@ -64,9 +67,10 @@ def _checked_on(new: NewJob) -> str:
     return on
 
 
-def _checked_after(new: NewJob, using: str) -> list[int]:
+def _checked_after(new: NewJob, using: str) -> dict[int, datetime | None]:
+    """Return the ids of the jobs, each with when it was created, where that is known."""
     if new.after is None:
-        return []
+        return {}
     after: Any = new.after or ()
     # An iterator would be empty for the next job that is made with it, which then waits for none.
     if isinstance(after, Job | int | str | Iterator) or not isinstance(after, Iterable):
@@ -74,7 +78,10 @@ def _checked_after(new: NewJob, using: str) -> list[int]:
             f"{new.job_type}: after={after!r:.100}: give a list of jobs or of their ids."
         )
     elsewhere = {config.database for config in get_instances()} - {using}
-    ids = list(dict.fromkeys(_id_of(new, job, elsewhere) for job in after))
+    ids = {
+        _id_of(new, job, elsewhere): job.create_time if isinstance(job, Job) else None
+        for job in after
+    }
     if len(ids) > MAX_AFTER:
         raise InvalidJobError(
             f"{new.job_type}: after names {len(ids):,} jobs, and at most {MAX_AFTER:,} are taken; "
@@ -182,7 +189,10 @@ def find_batch(batch: Batch | int, instance: str, using: str) -> Batch:
             "the batch is not created: that is done at the end of `async with "
             "hipq_django.abatch(…)`, unless the block raises; begin another one."
         )
-    row = Batch.objects.using(using).filter(pk=pk, instance=instance).first() if is_id(pk) else None
+    rows = Batch.objects.using(using).filter(pk=pk, instance=instance)
+    if isinstance(batch, Batch):  # SQLite gives the id of one that was rolled back to another one
+        rows = rows.filter(create_time=batch.create_time)
+    row = rows.first() if is_id(pk) else None
     if row is None:
         raise InvalidJobError(
             f"instance {instance!r} has no batch {pk!r:.100}; give a batch, or the id of one."

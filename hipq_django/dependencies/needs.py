@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.db.models import Exists, OuterRef, Q
@@ -47,13 +48,20 @@ def _of_job(on: str, pk: int, job_type: str | None, state: str, outcome: str) ->
     return need_of_job(on, pk, job_type, state, outcome)
 
 
-def needs_of_jobs(ids: Collection[int], instance: str, using: str) -> dict[int, Need]:
-    """Return the needs for jobs, by their ids; without those that the instance does not have."""
+def needs_of_jobs(
+    wanted: Mapping[int, datetime | None], instance: str, using: str
+) -> dict[int, Need]:
+    """Return the needs for jobs, by their ids; without those that the instance does not have.
+
+    `wanted` are the ids, each with when its job was created, where that is known.
+    """
     found: dict[int, Need] = {}
-    fields = ("pk", "job_type__name", "state", "outcome")
-    for part in _parts(ids, using):
+    fields = ("create_time", "pk", "job_type__name", "state", "outcome")
+    for part in _parts(wanted, using):
         rows = Job.objects.using(using).filter(pk__in=part, queue__instance=instance)
-        found |= {row[0]: need_of_job("", *row) for row in rows.values_list(*fields)}
+        for created, pk, *seen in rows.values_list(*fields):
+            if wanted[pk] in (None, created):
+                found[pk] = need_of_job("", pk, *seen)
     return found
 
 

@@ -173,6 +173,11 @@ def storable_text(text: str, limit: int = MAX_ERROR_CHARS) -> str:
     return clean if len(clean) <= limit else f"{clean[:limit]}… ({len(clean)} characters)"
 
 
+def shown_text(text: str, redactor: Redactor | None = None) -> str:
+    """Return what may be stored, and read by people, of a text from a project's code."""
+    return storable_text(without_tokens(redactor.mask_text(text) if redactor else text))
+
+
 def error_of(exception: BaseException, redactor: Redactor | None = None) -> str:
     """Return the text of an exception for a job's `error`: its class and message."""
     name = type(exception).__name__
@@ -180,8 +185,7 @@ def error_of(exception: BaseException, redactor: Redactor | None = None) -> str:
         message = str(exception)
     except BaseException as broken:  # a message may even raise SystemExit
         message = f"its message cannot be read: {type(broken).__name__}"
-    text = f"{name}: {message}" if message else f"exception {name}"
-    return storable_text(without_tokens(redactor.mask_text(text) if redactor else text))
+    return shown_text(f"{name}: {message}" if message else f"exception {name}", redactor)
 
 
 def repr_of(value: object) -> str:

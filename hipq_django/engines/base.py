@@ -280,9 +280,16 @@ class Engine:
         If `settle` settles none, it may leave the locking to the code that reads the jobs.
         """
 
-    def type_and_key_of(self, job_id: int) -> tuple[str, str] | None:
-        """Return the name of a job's type and the job's key; None if there is no such job."""
+    def type_and_key_of(
+        self, job_id: int, create_time: datetime | None = None
+    ) -> tuple[str, str] | None:
+        """Return the name of a job's type and the job's key; None if there is no such job.
+
+        Where `create_time` is given, a job of another time is not the one that is meant.
+        """
         rows = Job.objects.using(self.using).filter(pk=job_id)
+        if create_time is not None:
+            rows = rows.filter(create_time=create_time)
         return rows.values_list("job_type__name", "job_key").first()
 
     def insert_one(self, job: Job) -> None:

@@ -296,12 +296,14 @@ class SqlEngine(Engine, ABC):
         answer_ids = {job_id: answer_id for answer_id, job_id in stored}
         return [SettledJob(answer_ids[job[0]], *job) for job in jobs]
 
-    def type_and_key_of(self, job_id: int) -> tuple[str, str] | None:
+    def type_and_key_of(
+        self, job_id: int, create_time: datetime | None = None
+    ) -> tuple[str, str] | None:
         """Plan: two look-ups by primary key."""
         sql = """
             SELECT t.name, j.job_key FROM hipq_job j JOIN hipq_jobtype t ON t.id = j.job_type_id
-            WHERE j.id = %s"""
-        rows = self._fetch(sql, [job_id])
+            WHERE j.id = %s AND j.create_time = COALESCE(%s, j.create_time)"""
+        rows = self._fetch(sql, [job_id, create_time and self._moment(create_time)])
         return (rows[0][0], rows[0][1]) if rows else None
 
     def insert_one(self, job: Job) -> None:

@@ -42,20 +42,24 @@ class InvalidAliasError(FlowError, ValueError):
     """An alias must begin with a letter."""
 
 
-class AliasTakenError(FlowError):
+class _OfNodeError(Exception):
+    """Has the node that it is about."""
+
+    def __init__(self, message: str, node: Node) -> None:
+        super().__init__(message)
+        self.node = node
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let it be pickled."""
+        return type(self), (*self.args, self.node), super().__reduce__()[2]
+
+
+class AliasTakenError(_OfNodeError, FlowError):
     """Another node has this alias; `node` is that node."""
 
-    def __init__(self, message: str, node: Node) -> None:
-        super().__init__(message)
-        self.node = node
 
-
-class NameTakenError(FlowError):
+class NameTakenError(_OfNodeError, FlowError):
     """The parent has a child of this name; `node` is that child."""
-
-    def __init__(self, message: str, node: Node) -> None:
-        super().__init__(message)
-        self.node = node
 
 
 class FamilyError(FlowError, ValueError):
@@ -69,6 +73,10 @@ class GraphError(FlowError, ValueError):
         self.problems = list(problems)
         lines = "\n".join(f"  {problem}" for problem in self.problems)
         super().__init__(f"the graph has problems:\n{lines}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let it be pickled."""
+        return type(self), (self.problems,), super().__reduce__()[2]
 
 
 class FilterError(FlowError):

@@ -18,6 +18,7 @@ from hipq_django.flow.settings import flow_settings
 from hipq_django.flow.values import RESTS
 from hipq_django.job_types.registry import get_declared
 from hipq_django.models import JobType
+from hipq_django.monitoring.commands import command
 from hipq_django.monitoring.counts import COUNT_LIMIT, capped_count, format_count
 from hipq_django.monitoring.doctor import Finding
 from hipq_django.monitoring.doctor.findings import problem, span, warning
@@ -77,7 +78,8 @@ def examine(config: InstanceSettings) -> Iterator[Finding]:
         yield problem(
             "old_wake", "flows", f"a node was woken {span(age)} ago, and no run was made of it",
             "workers make runs in each pass: none is running, or their passes fail",
-            "start hipq_worker, or read its log for node_not_run",
+            f"start {command('hipq_worker', instance=config.name)}, or read its log for "
+            "node_not_run",
         )  # fmt: skip
     yield from _undeclared(config)
     yield from _unread_outputs(config)

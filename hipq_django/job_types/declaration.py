@@ -186,10 +186,15 @@ def checked_values(
         raise InvalidJobTypeError(f"job type {name!r}: {error}") from error
 
 
+def check_is_function(name: str, handler: object) -> None:
+    """Raise `InvalidJobTypeError` for a handler that is none."""
+    if not callable(handler) or not hasattr(handler, "__qualname__"):
+        raise InvalidJobTypeError(f"job type {name!r}: handler {handler!r:.100} is not a function.")
+
+
 def checked_handler(name: str, handler: H, *given: str) -> H:
     """Return the handler; raise `InvalidJobTypeError` unless it accepts its arguments."""
-    if not callable(handler) or not hasattr(handler, "__qualname__"):
-        raise InvalidJobTypeError(f"job type {name!r}: handler {handler!r} is not a function.")
+    check_is_function(name, handler)
     try:
         signature = inspect.signature(handler)
     except (ValueError, TypeError):  # a callable that is not written in Python

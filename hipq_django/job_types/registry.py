@@ -133,6 +133,9 @@ def restore(before: Declared) -> None:
 
 # Names that nobody has declared
 
+HOW_TO_DECLARE = "Declare it in the module jobs of an app, or add its module to AUTODISCOVER."
+"""What helps where code is not imported that declares a job type."""
+
 MOST_WARNINGS = 1_000
 """So many names are warned of in one process: names may come from outside."""
 

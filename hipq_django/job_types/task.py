@@ -31,6 +31,7 @@ from hipq_django.job_types.current import current_job
 from hipq_django.job_types.declaration import (
     DEFAULT_QUEUE,
     Declaration,
+    check_is_function,
     checked_values,
     requires_response_handler,
     requires_retry_handler,
@@ -150,6 +151,11 @@ class Task(Declaration, Generic[P, R]):
         self.set_retry_handler(self._called_with(handler))
         return handler
 
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The names of the arguments, without those that only `**kwargs` takes."""
+        return self._signature.arguments
+
     def checked_data(self, job_data: Any) -> Any:
         """Return the stored arguments of a new job; raise `ArgumentsError` if they do not fit."""
         if problem := self._signature.misfit(job_data):
@@ -201,6 +207,7 @@ class Task(Declaration, Generic[P, R]):
 
     def _called_with(self, handler: Callable[..., Any], *given: str) -> Callable[..., Any]:
         """Return what calls a handler with what it asks for of `given`, `job` and the arguments."""
+        check_is_function(self.name, handler)
         named = [*given, *FILLED_IN, *self._signature.arguments]
         asked = list(_asked_for(self.name, handler, named))
         defaults = self._signature.defaults

@@ -74,7 +74,7 @@ class Batch(Row):
         """Enqueue in async code. Inside `hipq.abatch` the job is enqueued at its end: None."""
         if self.collected is None:
             return await sync_to_async(self.enqueue)(new, on_conflict=on_conflict)
-        self._collect([new], on_conflict)
+        self._collect([new], on_conflict, "batch.aenqueue")
         return None
 
     async def aenqueue_many(
@@ -83,11 +83,10 @@ class Batch(Row):
         """Enqueue many in async code; inside `hipq.abatch` at its end: an empty list."""
         if self.collected is None:
             return await sync_to_async(self.enqueue_many)(jobs, on_conflict=on_conflict)
-        self._collect(jobs, on_conflict)
+        self._collect(jobs, on_conflict, "batch.aenqueue_many")
         return []
 
-    def _collect(self, jobs: Iterable[NewJob], on_conflict: OnConflict | None) -> None:
+    def _collect(self, jobs: Iterable[NewJob], on_conflict: OnConflict | None, verb: str) -> None:
         from hipq_django.api.batches import collect
 
-        for new in jobs:
-            collect(self, new, on_conflict)
+        collect(self, jobs, on_conflict, verb)

@@ -55,6 +55,13 @@ INPUTS_AT_ONCE = 100
 class JobQuerySet(models.QuerySet["Job"]):
     """The questions that are asked about jobs; each has an index."""
 
+    def row_of(self, job: Job) -> JobQuerySet:
+        """The row of a job, and no other one.
+
+        Where the transaction that enqueued a job was rolled back, SQLite gives its id to another.
+        """
+        return self.filter(pk=job.pk, create_time=job.create_time, job_type=job.job_type_id)
+
     def waiting(self) -> JobQuerySet:
         """Jobs in initial or retry."""
         return self.filter(state_in(*WAITING))

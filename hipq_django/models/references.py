@@ -89,7 +89,9 @@ class refusing:  # noqa: N801 - it is used as a function; as a generator it woul
 
 def pruned(job: Job) -> InvalidJobError:
     """Return the error of a job whose row is gone."""
-    return InvalidJobError(f"job {job.pk} does not exist any more; it was pruned.")
+    return InvalidJobError(
+        f"job {job.pk} does not exist any more; it was pruned, or its transaction was rolled back."
+    )
 
 
 def _with_key(core: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:

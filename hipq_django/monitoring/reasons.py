@@ -22,11 +22,12 @@ from hipq_django.domain.reasons import Reason
 from hipq_django.domain.states import State
 from hipq_django.domain.suspects import is_suspect
 from hipq_django.domain.windows import is_open, next_opening, parse_windows
-from hipq_django.exceptions import ConfigurationError, InvalidJobError
-from hipq_django.job_types.registry import find_declared
+from hipq_django.exceptions import ConfigurationError, InvalidJobError, nearest
+from hipq_django.job_types.registry import find_declared, known_names
 from hipq_django.models import Attempt, Job, Link, Worker
 from hipq_django.models.base import title
 from hipq_django.models.references import Keyed, live_job, pruned, twin, verb
+from hipq_django.monitoring.commands import command
 
 MAX_NAMED = 5
 """How many of the jobs that one waits for are named."""
@@ -44,7 +45,7 @@ def explain(job: Job | Keyed, *, instance: str = DEFAULT) -> list[Reason]:
     """
     asked = live_job(job, "explain", instance)
     rows = Job.objects.using(asked.using).select_related("queue", "job_type", "worker")
-    row = rows.filter(pk=asked.pk).first()
+    row = rows.row_of(asked).first()
     if row is None:
         raise pruned(asked)
     return list(_reasons(row, clock.now(asked.using)))
@@ -157,18 +158,31 @@ def _serving(job: Job) -> list[Worker]:
 
 def _unserved(job: Job, now: datetime) -> Iterator[Reason]:
     if find_declared(job.queue.instance, job.job_type.name, job.job_type.kind) is None:
-        text = _(
-            "No code of this project declares job type '%(name)s'; it waits until a worker knows "
-            "it."
-        )
-        yield Reason("unknown_type", text % {"name": job.job_type.name})
+        yield Reason("unknown_type", _undeclared(job))
     serving = _serving(job)
     if not serving:
-        text = _("No worker serves queue %(queue)s; start one: manage.py hipq_worker %(name)s.")
-        yield Reason("no_worker", text % {"queue": job.queue, "name": job.queue.name})
+        text = _("No worker serves queue %(queue)s; start one: %(command)s.")
+        start = command("hipq_worker", job.queue.name, instance=job.queue.instance)
+        yield Reason("no_worker", text % {"queue": job.queue, "command": start})
     elif all(worker.is_silent(now) for worker in serving):
         text = _("No worker of queue %(queue)s has sent a heartbeat lately.")
         yield Reason("silent_workers", text % {"queue": job.queue})
+
+
+def _undeclared(job: Job) -> str:
+    name = job.job_type.name
+    near = nearest(name, known_names(job.queue.instance))
+    if near is None:
+        text = _(
+            "No code of this project declares job type '%(name)s'. Declare it in the module jobs "
+            "of an app, or add its module to AUTODISCOVER."
+        )
+    else:
+        text = _(
+            "No code of this project declares job type '%(name)s'; is '%(near)s' meant? Declare it "
+            "in the module jobs of an app, or add its module to AUTODISCOVER."
+        )
+    return text % {"name": name, "near": near}
 
 
 def _outside_windows(job: Job, now: datetime) -> Iterator[Reason]:

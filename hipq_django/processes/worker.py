@@ -21,6 +21,7 @@ from hipq_django.dependencies.unholding import Sweep
 from hipq_django.engines.values import DeclaredLostError
 from hipq_django.maintenance import early_answers, recovery, reranking
 from hipq_django.maintenance.duties import OFTEN_SECONDS, SELDOM_SECONDS, Duties, Duty
+from hipq_django.maintenance.undeclared import UndeclaredTypes
 from hipq_django.models import Worker, catalog
 from hipq_django.processes.connections import DeadConnections
 from hipq_django.processes.heartbeat import LOOKS_IN_A_BEAT, Witness
@@ -178,6 +179,7 @@ class WorkerProcess(RegisteredProcess):
     def _work(self) -> None:
         self._witness = Witness(self.config, self.heartbeat)
         self._firing = Firing(self.config)
+        self._undeclared = UndeclaredTypes(self.config, self.worker)
         self._duties = Duties(self.using, self._make_duties(), self.troubles.tell)
         companions.report_to(self.troubles.tell)
         self._watchdog.doing = self._doing
@@ -234,6 +236,7 @@ class WorkerProcess(RegisteredProcess):
             Duty("unhold_jobs", often, sweep.run, refused=sweep.refused),
             Duty("sweep_companions", often, lambda: companions.sweep(config)),
             Duty("expire_early", beat, expire_early, refused=not_expired),
+            Duty("warn_of_undeclared", beat, self._undeclared.warn),
             Duty("continue_ranking", beat, lambda: reranking.continue_ranking(config)),
             Duty("find_strays", SELDOM_SECONDS, lambda: reranking.find_strays(config)),
             Duty("forget_workers", SELDOM_SECONDS, lambda: recovery.forget_workers(config)),

@@ -36,7 +36,12 @@ from hipq_django.domain.retries import (
     is_hopeless,
     with_max_attempts,
 )
-from hipq_django.domain.serialization import error_of, storable_text, to_json, traceback_of
+from hipq_django.domain.serialization import (
+    error_of,
+    shown_text,
+    to_json,
+    traceback_of,
+)
 from hipq_django.domain.signature import (
     NEWS_SECONDS,
     RELEASE_PATIENCE,
@@ -125,7 +130,7 @@ def execute(claim: Claim) -> Result:
 def _raised(claim: Claim, declared: Declaration, error: BaseException) -> Result:
     """Return the end of a claim whose code raised."""
     if claim.job.has_finished:
-        redactor = claim.snapshot.redactor.knowing(claim.response, claim.job.job_data)
+        redactor = _redactor(claim)
         shown = _shown(error, error_of(error, redactor), redactor)
         events.error("raised_after_finishing", "job has ended", **claim.fields, exception=shown)
         _drop_locals(error)
@@ -272,14 +277,14 @@ def _misfit(claim: Claim, declared: Declaration, error: StoredArgumentsError) ->
     if (same_release and not is_new) or now - since > RELEASE_PATIENCE:
         return _failed(claim, error)
     seconds = NEWS_SECONDS if same_release else RELEASE_SECONDS
-    return Snoozed(claim, seconds, put_back_text(str(error), since))
+    return Snoozed(claim, seconds, put_back_text(shown_text(str(error), _redactor(claim)), since))
 
 
 def _snoozed(claim: Claim, snooze: Snooze) -> Result:
     """Return how long the job is put back; a subclass may lack `seconds`."""
     try:
         seconds = checked_seconds("Snooze", snooze.seconds)
-        return Snoozed(claim, seconds, storable_text(str(snooze)))
+        return Snoozed(claim, seconds, shown_text(str(snooze), _redactor(claim)))
     except BaseException as error:
         return _failed(claim, error)
 
@@ -289,12 +294,17 @@ def _failed(claim: Claim, error: BaseException) -> Failed:
     try:
         classes = class_names(type(error))
         _leave_out_own_steps(error)
-        redactor = claim.snapshot.redactor.knowing(claim.response, claim.job.job_data)
+        redactor = _redactor(claim)
         text, steps = error_of(error, redactor), traceback_of(error, redactor)
         _drop_locals(error)
         return Failed(claim, text, steps, classes, _shown(error, text, redactor))
     except BaseException:  # whatever it is, the claim gets a result, and the thread goes on
         return Failed(claim, UNSHOWABLE, NONE, classes)
+
+
+def _redactor(claim: Claim) -> Redactor:
+    """Return what masks the sensitive values that the code of a claim has had."""
+    return claim.snapshot.redactor.knowing(claim.response, claim.job.job_data)
 
 
 def _shown(error: BaseException, text: str, redactor: Redactor) -> BaseException:

@@ -61,6 +61,29 @@ def test_until_idle_leaves_what_is_not_due_and_exits_with_0(workers: Workers) ->
     assert states[waiting.pk] == "running"
 
 
+def test_due_jobs_of_a_type_that_it_does_not_declare_are_told_once(workers: Workers) -> None:
+    for _ in range(2):
+        hipq.enqueue("chaos.quik", queue="chaos")
+        hipq.enqueue("elsewhere.quik", queue="elsewhere")
+    hipq.enqueue("not_due", queue="chaos", delay=3_600)
+    workers.start("chaos", HIPQ_TEST_HEARTBEAT_SECONDS="0.5")
+    eventually(lambda: "event=undeclared_jobs_due" in workers.log.read_text(), "it says so")
+    beats = Worker.objects.get().heartbeat_time
+
+    def has_beaten_on() -> bool:
+        return Worker.objects.get().heartbeat_time > beats + timedelta(seconds=2)
+
+    eventually(has_beaten_on, "it has looked again")
+
+    told = re.findall(r"event=undeclared_jobs_due.*", workers.log.read_text())
+    assert [line.partition(":")[0] for line in told] == [
+        "event=undeclared_jobs_due job_type=chaos.quik queue=chaos"
+    ]
+    assert told[0].endswith(
+        "Declare it in the module jobs of an app, or add its module to AUTODISCOVER."
+    )
+
+
 def test_only_the_named_queues_are_served(workers: Workers) -> None:
     [mine], [other] = quick(), quick(queue="elsewhere")
 

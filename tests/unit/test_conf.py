@@ -34,6 +34,10 @@ def queues(**options: Any) -> dict[str, Any]:
     return {"default": {"QUEUES": {"bank": options}}}
 
 
+def base_url(address: str) -> dict[str, Any]:
+    return {"default": {"CALLBACK_BASE_URL": address}}
+
+
 def source(**options: Any) -> dict[str, Any]:
     values = {"SOURCE": "tests.mailbox.MailboxSource", "MAP": "tests.mailbox.read"}
     return {"default": {"SOURCES": {"post": values | options}}}
@@ -169,6 +173,17 @@ WRONG = [
     ("E005", {"default": {"CALLBACK_MAX_BYTES": -1}}, "['CALLBACK_MAX_BYTES'] is -1."),
     ("E006", {"default": {"CALLBACK_BASE_URL": "shop.example"}}, "is 'shop.example'."),
     ("E006", {"default": {"CALLBACK_BASE_URL": None}}, "['CALLBACK_BASE_URL'] is None."),
+    ("E006", base_url("ftp://shop.example"), "is 'ftp://shop.example'."),
+    ("E006", base_url("https://"), "is 'https://'."),
+    ("E006", base_url("https:///hipq"), "is 'https:///hipq'."),
+    ("E006", base_url("https://:8000"), "is 'https://:8000'."),
+    ("E006", base_url("https://shop.example:http"), "is 'https://shop.example:http'."),
+    ("E006", base_url("https://[::1"), "is 'https://[::1'."),
+    ("E006", base_url("https://shop.example/?a=1"), "is 'https://shop.example/?a=1'."),
+    ("E006", base_url("https://shop.example/#a"), "is 'https://shop.example/#a'."),
+    ("E006", base_url("https://shop.example\n"), "is 'https://shop.example\\n'."),
+    ("E006", base_url("https://shop example"), "is 'https://shop example'."),
+    ("E006", base_url(" "), "is ' '."),
     ("E007", {"default": {"QUEUES": ["bank"]}}, "HIPQ['default']['QUEUES'] is ['bank']."),
     ("E007", {"default": {"QUEUES": {"bank": 10}}}, "['QUEUES'] is {'bank': 10}."),
     (
@@ -223,6 +238,16 @@ def test_what_is_wrong_is_named_by_its_check(
     assert [problem.id for problem in found] == [f"hipq.{check_id}"]
     assert message in found[0].msg
     assert found[0].hint
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["", "https://shop.example", "http://[::1]:8000/", "https://shop.example/a%20site/"],
+)
+def test_an_address_that_a_path_may_follow_is_right(settings: Settings, address: str) -> None:
+    settings.HIPQ = base_url(address)
+
+    assert list(problems()) == []
 
 
 def test_every_check_of_the_setting_has_a_case_here() -> None:

@@ -349,6 +349,31 @@ def test_an_operator_reads_what_to_type() -> None:
     assert storage.what_to_do.endswith("ALTER TABLE hipq_job SET (fillfactor = 85, x = 1);")
 
 
+def test_a_command_is_for_the_instance() -> None:
+    def of_shop(measured: Measured) -> str:
+        return said(replace(measured, instance="shop")).what_to_do
+
+    silent = replace(CONSUMER, silent=True, source="bank answers")
+    consumers = Overview("shop", [QUEUE], [WORKER], [silent], 0, 0)
+
+    assert of_shop(in_queue(served=False, due=1)).endswith(
+        " manage.py hipq_worker bank --instance shop"
+    )
+    assert of_shop(in_queue(due=1, oldest_due_seconds=1_000)).endswith(
+        " manage.py hipq_worker bank --instance shop"
+    )
+    assert of_shop(replace(WELL, sources=("bank",))).endswith(
+        " manage.py hipq_consume bank --instance shop"
+    )
+    assert of_shop(replace(WELL, overview=consumers)).endswith(
+        " manage.py hipq_consume 'bank answers' --instance shop"
+    )
+    assert "manage.py hipq_prune --instance shop each day" in of_shop(
+        replace(WELL, unpruned=("bank",))
+    )
+    assert "manage.py hipq_prune each day" in said(replace(WELL, unpruned=("bank",))).what_to_do
+
+
 @pytest.mark.parametrize(
     ("parameters", "notices"),
     [

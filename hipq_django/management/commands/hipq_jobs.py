@@ -16,6 +16,8 @@ from hipq_django.models import Job
 
 Options = dict[str, Any]
 
+NOTHING_HOLDS_IT = "nothing holds it: a worker executes it, or starts it next."
+
 
 class Command(InstanceCommand):
     """Each verb is the function of the same name."""
@@ -88,12 +90,18 @@ class Command(InstanceCommand):
 
     def explain(self, name: str, options: Options) -> str:
         """Say why a job does not run."""
-        return "\n".join(f"{name}: {reason}" for reason in self._do(hipq.explain, name, options))
+        reasons = self._do(hipq.explain, name, options) or [NOTHING_HOLDS_IT]
+        return "\n".join(f"{name}: {reason}" for reason in reasons)
 
     def _do(self, verb: Callable[..., Any], name: str, options: Options, **how: Any) -> Any:
         """Call a verb with the job of a name: an id, or a key of a type."""
         if options["type"]:
             return verb(options["type"], name, instance=self.config.name, **how)
+        if id_from(name) is None:
+            raise CommandError(
+                f"{options['verb']}: instance {self.config.name!r} has no job {name!r:.100}; give "
+                "the id of a job, or --type where it is the key of one."
+            )
         return verb(hipq.get_job(name, instance=self.config.name), **how)
 
 

@@ -113,6 +113,8 @@ class Measured:
     sources: tuple[str, ...] = ()
     """Names of the sources of messages in the setting."""
     unknown_types: Mapping[str, int] = field(default_factory=dict)
+    nearest_types: Mapping[str, str] = field(default_factory=dict)
+    """Of unknown types: the nearest known one, if one is near."""
     """Job types without code in this project, and how many jobs of each wait."""
     past_deadline: int = 0
     """Running jobs whose deadline was more than a minute ago: any worker would have ended them."""

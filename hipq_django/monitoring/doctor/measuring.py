@@ -15,7 +15,8 @@ from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.schema import missing_migrations
 from hipq_django.domain.states import NONE
-from hipq_django.job_types.registry import find_declared
+from hipq_django.exceptions import nearest
+from hipq_django.job_types.registry import find_declared, known_names
 from hipq_django.models import Answer, Job, JobType, Queue, Schedule, ScheduleRun
 from hipq_django.monitoring import overview
 from hipq_django.monitoring.counts import capped_count
@@ -51,6 +52,7 @@ def measure(config: InstanceSettings) -> Measured:
         throttler_problems=tuple(problem.msg for problem in rules.throttler_problems()),
         sources=tuple(config.sources),
         unknown_types={row.name: waiting for row, waiting in unknown.items()},
+        nearest_types=dict(_nearest_types(unknown)),
         past_deadline=_past_deadline(config, now - PATIENCE),
         undecided=_undecided(config, now - PATIENCE),
         held_back=frozenset(_held_back(config, now, unknown)),
@@ -75,6 +77,12 @@ def _unknown_types(config: InstanceSettings) -> Iterator[tuple[JobType, int]]:
     for row in JobType.objects.using(config.database).filter(instance=config.name):
         if find_declared(row.instance, row.name, row.kind) is None:
             yield row, capped_count(_jobs(config).waiting().filter(job_type=row))
+
+
+def _nearest_types(unknown: Collection[JobType]) -> Iterator[tuple[str, str]]:
+    for row in unknown:
+        if near := nearest(row.name, known_names(row.instance)):
+            yield row.name, near
 
 
 def _past_deadline(config: InstanceSettings, before: datetime) -> int:

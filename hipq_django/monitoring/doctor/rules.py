@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from hipq_django.domain.states import NONE
+from hipq_django.job_types.registry import HOW_TO_DECLARE
 from hipq_django.models.worker import Trouble
+from hipq_django.monitoring.commands import command
 from hipq_django.monitoring.counts import format_count
 from hipq_django.monitoring.doctor.database_rules import DATABASE_RULES
 from hipq_django.monitoring.doctor.findings import Finding, Level, problem, span, warning
@@ -51,35 +53,33 @@ def _queues(measured: Measured) -> Iterator[Finding]:
         return
     types = measured.overview.job_types
     for queue in measured.overview.queues:
-        yield from _queue(
-            queue, measured.held_back, [row for row in types if row.queue == queue.name]
-        )
+        yield from _queue(queue, measured, [row for row in types if row.queue == queue.name])
 
 
 def _queue(
-    queue: QueueCounts, held_back: Collection[str], types: Sequence[JobTypeEndings]
+    queue: QueueCounts, measured: Measured, types: Sequence[JobTypeEndings]
 ) -> Iterator[Finding]:
     """Say why a queue does not run, the first cause alone, or else that it is slow."""
     if queue.problem != NONE:
         yield _blocked(queue)
     elif not queue.served:
-        yield from _unserved(queue)
+        yield from _unserved(queue, measured.instance)
     elif queue.paused and queue.due:
         yield _paused(queue)
     else:
-        yield from _late(queue, held_back)
+        yield from _late(queue, measured)
         if queue.is_unanswered:
             yield _stuck_queue(queue) if queue.is_stuck else _unanswered(queue, types)
 
 
-def _late(queue: QueueCounts, held_back: Collection[str]) -> Iterator[Finding]:
+def _late(queue: QueueCounts, measured: Measured) -> Iterator[Finding]:
     """None if a throttler holds its first jobs back as intended, or nobody answers the others."""
     if not queue.due or queue.oldest_due_seconds < OVERDUE_SECONDS:
         return
     if queue.is_full and not queue.is_unanswered:
         yield _full(queue)
-    elif not queue.is_full and queue.name not in held_back:
-        yield _overdue(queue)
+    elif not queue.is_full and queue.name not in measured.held_back:
+        yield _overdue(queue, measured.instance)
 
 
 def _blocked(queue: QueueCounts) -> Finding:
@@ -92,7 +92,7 @@ def _blocked(queue: QueueCounts) -> Finding:
     )
 
 
-def _unserved(queue: QueueCounts) -> Iterator[Finding]:
+def _unserved(queue: QueueCounts, instance: str) -> Iterator[Finding]:
     if not (queue.due or queue.in_error or queue.running or queue.scheduled):
         return
     urgent = queue.due or queue.in_error
@@ -103,7 +103,7 @@ def _unserved(queue: QueueCounts) -> Iterator[Finding]:
         f"no worker serves it; {_due(queue)}, {format_count(queue.scheduled)} scheduled, "
         f"{format_count(queue.running)} running.",
         "Its jobs do not start, and timeouts and answers are not processed.",
-        f"Start one: manage.py hipq_worker {queue.name}",
+        f"Start one: {command('hipq_worker', queue.name, instance=instance)}",
     )
 
 
@@ -160,7 +160,7 @@ def _unanswered(queue: QueueCounts, types: Sequence[JobTypeEndings]) -> Finding:
     )
 
 
-def _overdue(queue: QueueCounts) -> Finding:
+def _overdue(queue: QueueCounts, instance: str) -> Finding:
     long = queue.oldest_due_seconds >= LONG_OVERDUE_SECONDS
     return Finding(
         Level.PROBLEM if long else Level.WARNING,
@@ -169,7 +169,7 @@ def _overdue(queue: QueueCounts) -> Finding:
         f"{_due(queue)}, though workers serve it.",
         "There are too few workers, they are too slow, or something holds these jobs.",
         "Open the oldest in the admin: it says why it does not run. If nothing holds it, start "
-        f"more workers or threads: manage.py hipq_worker {queue.name}",
+        f"more workers or threads: {command('hipq_worker', queue.name, instance=instance)}",
     )
 
 
@@ -281,7 +281,7 @@ def _consumers(measured: Measured) -> Iterator[Finding]:
                 f"{consumer.in_flight:,} messages of source {consumer.source} in flight.",
                 "The broker delivers its unacknowledged messages to the next consumer.",
                 "Its log says why it stopped; "
-                f"start it again: manage.py hipq_consume {consumer.source}",
+                f"start it again: {_consume(consumer.source, measured)}",
             )
     read = {consumer.source for consumer in consumers if not consumer.silent}
     for source in measured.sources:
@@ -298,8 +298,12 @@ def _unread(source: str, measured: Measured) -> Finding:
         f"source {source}",
         f"no consumer reads it; {format_count(awaiting)} jobs wait for an answer.",
         "Answers that come this way stay with the broker, and their jobs time out.",
-        f"Start one: manage.py hipq_consume {source}",
+        f"Start one: {_consume(source, measured)}",
     )
+
+
+def _consume(source: str, measured: Measured) -> str:
+    return command("hipq_consume", source, instance=measured.instance)
 
 
 def _stuck(measured: Measured) -> Iterator[Finding]:
@@ -317,13 +321,16 @@ def _stuck(measured: Measured) -> Iterator[Finding]:
 
 def _unknown_types(measured: Measured) -> Iterator[Finding]:
     for name, waiting in measured.unknown_types.items():
+        near = measured.nearest_types.get(name)
         if waiting:
             yield problem(
                 "unknown_type",
                 f"job type {name}",
-                f"{format_count(waiting)} of its jobs wait; no code here declares it.",
+                f"{format_count(waiting)} of its jobs wait; no code here declares it"
+                f"{f'; is {near!r} meant?' if near else '.'}",
                 "They wait until a worker knows the type; nothing is lost.",
-                "Deploy the code that declares it, or cancel the jobs in the admin.",
+                f"{HOW_TO_DECLARE} Or deploy the code that declares it, or cancel the jobs in the "
+                "admin.",
             )
 
 
@@ -415,7 +422,8 @@ def _unpruned(measured: Measured) -> Iterator[Finding]:
             f"queue {', '.join(measured.unpruned)}",
             "final jobs are more than a day past their retention.",
             "The tables keep growing; backups and vacuum take longer.",
-            "Run manage.py hipq_prune each day, for example from cron.",
+            f"Run {command('hipq_prune', instance=measured.instance)} each day, for example from "
+            "cron.",
         )
 
 

@@ -84,6 +84,15 @@ def test_nobody_who_is_known_is_401(
     assert without_effect(node)
 
 
+@every_endpoint
+def test_nobody_is_sent_to_a_log_in(endpoint: Endpoint, settings: Settings) -> None:
+    log_in = "django.contrib.auth.middleware.LoginRequiredMiddleware"
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE, log_in]
+    response = Client().generic(endpoint.method, f"/flow/{path_of(endpoint.route)}")
+
+    assert response.status_code == 401
+
+
 @pytest.mark.parametrize("route", BY_ROUTE)
 def test_other_methods_are_405(route: str, api: Api) -> None:
     for method in METHODS:

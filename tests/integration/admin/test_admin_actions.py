@@ -462,7 +462,7 @@ def test_what_a_job_that_has_ended_has_enqueued_is_cancelled(
     said = messages_of(confirm(client, "cancel", job))
     assert said == [
         f"cancel: job {job.pk} is final (succeeded), so there is nothing to cancel; "
-        "descendants=True cancels what it has enqueued."
+        "to cancel what it has enqueued, cancel it with its descendants."
     ]
     confirm(client, "cancel", job, descendants="1")
 

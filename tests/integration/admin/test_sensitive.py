@@ -23,7 +23,7 @@ from hipq_django.models import Answer, Attempt, Job, JobType, Queue
 from hipq_django.models.catalog import get_job_type
 from hipq_django.scheduler.executor import execute
 from hipq_django.signals import job_finished
-from hipq_django.testing import assert_enqueued
+from hipq_django.testing import assert_enqueued, travel
 from hipq_django.transitions.values import Failed, refused
 from tests.admin_pages import html, list_url, page_url
 from tests.declaring import Declare
@@ -468,6 +468,64 @@ def test_what_refuses_arguments_quotes_no_sensitive_one(
     with pytest.raises(hipq.ArgumentsError, match=r"argument card\.number: Input") as raised:
         pay.enqueue(7, {"number": given})
     assert IBAN not in str(raised.value)
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_what_is_said_of_stored_arguments_that_do_not_fit_is_masked(
+    declare: Declare, settings: Settings, caplog: pytest.LogCaptureFixture, is_new: bool
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    settings.HIPQ = {"default": {"ARGUMENTS": "hipq_django.arguments.PydanticArguments"}}
+
+    @declare.task("pay", sensitive=["pin"], retry=hipq.Never())
+    def pay(pin: int) -> None: ...
+
+    job = pay.enqueue(1)
+    Job.objects.filter(pk=job.pk).update(job_data={"pin": "secretpin99"})
+    with travel(hours=0 if is_new else 1):  # by then the release must be known
+        run_due_jobs()
+
+    job.refresh_from_db()
+    assert job.state == ("retry" if is_new else "final")
+    assert "pay: argument pin: Input should be a valid integer" in job.error
+    assert "secretpin99" not in job.error + caplog.text
+
+
+def test_why_a_job_is_put_back_is_masked(charge: Charge, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+
+    class InUseError(hipq.Snooze):
+        """Says which card."""
+
+        def __str__(self) -> str:
+            return f"{CARD} is in use"
+
+    def later(job: Job) -> None:
+        raise InUseError(60)
+
+    job = run(charge(later))
+
+    assert (job.state, job.error) == ("retry", "••• is in use")
+    assert CARD not in caplog.text
+
+
+def test_why_a_job_is_cancelled_is_masked(charge: Charge, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    declared = charge(waits)
+    parent, other = declared.enqueue(DATA), JobFactory.create()
+    child = declared.enqueue(DATA)
+    Job.objects.filter(pk=child.pk).update(parent=parent)
+    with hipq.batch() as group:
+        member = group.enqueue(hipq.NewJob("charge", DATA))
+
+    hipq.cancel(parent, f"{CARD} was stolen", descendants=True)
+    hipq.cancel(other, f"{CARD} was stolen")
+    hipq.cancel_batch(group, f"{CARD} was stolen")
+
+    errors = dict(Job.objects.values_list("pk", "error"))
+    assert {errors[job.pk] for job in (parent, child, member)} == {"••• was stolen"}
+    assert errors[other.pk] == f"{CARD} was stolen"  # its type has no sensitive fields
+    assert CARD not in caplog.text
 
 
 def test_what_refuses_data_without_what_is_compared_quotes_no_sensitive_field(

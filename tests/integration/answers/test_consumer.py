@@ -570,3 +570,9 @@ def test_options_that_the_source_does_not_take_end_the_process_at_once(
         consume(OPTIONS={"speed": 5})
 
     assert mailbox.opened == 0
+
+
+def test_what_makes_no_source_ends_the_process_at_once(mailbox: Mailbox, consume: Consume) -> None:
+    said = "made an object of type Headless, which has no method acknowledge, close; see"
+    with pytest.raises(ConfigurationError, match=said):
+        consume(SOURCE="tests.mailbox.headless")

@@ -133,7 +133,7 @@ def test_a_job_in_another_state_is_refused_in_the_same_words(
         "requeue": rf"requeue: {job} is initial; only final jobs can be requeued. Use run_now for "
         "a waiting job.",
         "cancel": f"cancel: {job} is final (succeeded), so there is nothing to cancel; "
-        "descendants=True cancels what it has enqueued.",
+        "to cancel what it has enqueued, cancel it with its descendants.",
     }
 
     with pytest.raises(hipq.InvalidJobError) as raised:
@@ -210,7 +210,10 @@ def test_a_job_that_was_pruned_is_refused_in_the_same_words(verb: str) -> None:
     with pytest.raises(hipq.InvalidJobError) as raised:
         by_job(verb, job, *VERBS[verb][0])
 
-    assert str(raised.value) == f"{verb}: job {job.pk} does not exist any more; it was pruned."
+    assert str(raised.value) == (
+        f"{verb}: job {job.pk} does not exist any more; it was pruned, or its transaction was "
+        "rolled back."
+    )
 
 
 NEEDED = {

@@ -122,6 +122,27 @@ def test_a_queue_whose_name_is_misspelt_is_told(
         ]
 
 
+@pytest.mark.parametrize(
+    ("field", "is_told"),
+    [
+        ("pni", True),
+        ("acount", True),
+        ("PIN", False),  # case is ignored
+        ("pin", False),
+        ("account.pni", False),
+        ("iban", False),
+    ],
+)
+def test_a_sensitive_field_that_is_a_misspelt_argument_is_told(
+    declare: Declare, field: str, is_told: bool
+) -> None:
+    @declare.task("pay", sensitive=[field])
+    def pay(pin: int, account: str, **more: str) -> None: ...
+
+    assert found() == (["hipq.W008"] if is_told else [])
+    assert all(f"field {field!r}, which is none of its" in m.msg for m in complaints())
+
+
 def test_a_good_project_has_nothing_to_complain_of() -> None:
     assert found() == []
 

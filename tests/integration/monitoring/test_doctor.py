@@ -25,6 +25,7 @@ from hipq_django.migrations._scripts import SEPARATOR
 from hipq_django.models import Answer, Job, Queue, Schedule
 from hipq_django.monitoring.doctor import measure
 from hipq_django.monitoring.doctor.measurements import PostgreSQL
+from tests.declaring import Declare
 from tests.factories import AnswerFactory, JobFactory, JobTypeFactory, WorkerFactory
 from tests.integration.conftest import ConfigureQueue
 
@@ -208,6 +209,17 @@ def test_jobs_of_a_type_without_code() -> None:
     hipq.enqueue("nobody", queue="q")
 
     assert found() == {"unknown_type": "job type nobody"}
+
+
+def test_the_type_that_is_meant_by_one_without_code_is_named(declare: Declare) -> None:
+    declare("shop.jobs.send_invoice")(lambda job: None)
+    WorkerFactory.create()
+    hipq.enqueue("shop.tasks.send_invoice", queue="q")
+
+    text = examined()[1]
+
+    assert "no code here declares it; is 'shop.jobs.send_invoice' meant?" in text
+    assert "-> Declare it in the module jobs of an app, or add its module to AUTODISCOVER." in text
 
 
 def test_jobs_without_code_are_not_overdue_and_do_not_hide_that_others_are() -> None:

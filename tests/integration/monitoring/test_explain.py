@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.database import clock
@@ -128,7 +129,18 @@ def test_a_type_that_nobody_declares_is_named() -> None:
     job = hipq.enqueue("nobody_knows")
 
     assert codes(job) == ["unknown_type"]
-    assert "'nobody_knows'" in text(job)
+    assert text(job) == (
+        "No code of this project declares job type 'nobody_knows'. Declare it in the module jobs "
+        "of an app, or add its module to AUTODISCOVER."
+    )
+
+
+def test_the_type_that_is_meant_by_one_that_nobody_declares_is_named(declare: Declare) -> None:
+    declare("shop.jobs.send_invoice")(lambda job: None)
+
+    job = hipq.enqueue("shop.tasks.send_invoice")
+
+    assert "'shop.tasks.send_invoice'; is 'shop.jobs.send_invoice' meant? Declare" in text(job)
 
 
 def test_a_queue_that_no_worker_serves_is_named() -> None:
@@ -137,6 +149,17 @@ def test_a_queue_that_no_worker_serves_is_named() -> None:
 
     assert codes(job) == ["no_worker"]
     assert "manage.py hipq_worker lonely" in text(job)
+
+
+def test_a_worker_of_its_instance_is_to_be_started(settings: Settings, declare: Declare) -> None:
+    settings.HIPQ = {"default": {}, "shop": {}}
+    job = declare("charge", instance="shop")(lambda job: None).enqueue()
+
+    assert codes(job) == ["no_worker"]
+    assert text(job) == (
+        "No worker serves queue shop.default; start one: manage.py hipq_worker default --instance "
+        "shop."
+    )
 
 
 def test_silent_workers_are_named(frozen_time: Any) -> None:

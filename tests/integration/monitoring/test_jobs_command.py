@@ -9,9 +9,10 @@ import pytest
 from django.core.management import CommandError, call_command
 
 import hipq_django as hipq
-from hipq_django.management.commands.hipq_jobs import VERBS
+from hipq_django.management.commands.hipq_jobs import NOTHING_HOLDS_IT, VERBS
 from hipq_django.models import Job
 from tests.declaring import Declare
+from tests.factories import WorkerFactory
 from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
@@ -46,6 +47,14 @@ def test_jobs_are_found_by_type_and_key() -> None:
     job = hipq.enqueue("ask", job_key="order-7", delay=60)
 
     assert said("cancel", "order-7", "--type", "ask") == f"{job}: cancelled\n"
+
+
+def test_a_job_that_nothing_holds_is_explained_too() -> None:
+    WorkerFactory.create()
+    job = hipq.enqueue("ask", job_key="order-7")
+
+    assert said("explain", job.pk) == f"{job.pk}: {NOTHING_HOLDS_IT}\n"
+    assert said("explain", "order-7", "--type", "ask") == f"order-7: {NOTHING_HOLDS_IT}\n"
 
 
 def test_what_a_job_enqueued_is_cancelled_too(declare: Declare) -> None:
@@ -94,7 +103,11 @@ def test_a_batch_is_cancelled() -> None:
     ("arguments", "problem"),
     [
         (("cancel", 7), "has no job '7'"),
-        (("cancel", "seven"), "has no job 'seven'"),
+        (
+            ("cancel", "seven"),
+            "has no job 'seven'; give the id of a job, or --type where it is the",
+        ),
+        (("explain", "9" * 5_000), "^explain: instance 'default' has no job '999"),
         (("cancel_batch", 7), "has no batch 7"),
         (("cancel_batch", "import"), "'import': give the id of a batch"),
         (("cancel_batch", "9" * 5_000), "give the id of a batch"),

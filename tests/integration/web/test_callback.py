@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.test import Client, RequestFactory
+from django.urls import include, path
 from pytest_django import Settings
 
 import hipq_django as hipq
@@ -327,3 +328,28 @@ def test_without_the_urls_of_hipq_there_is_no_url(charge: Charge, settings: Sett
 
     with pytest.raises(ConfigurationError, match=r"include\(\"hipq_django.urls\"\)"):
         hipq.callback_url(job)
+
+
+def test_another_namespace_around_the_urls_is_named_as_the_reason(
+    charge: Charge, settings: Settings
+) -> None:
+    job = charge.type.enqueue()
+
+    class Urls:
+        urlpatterns = [path("", include(([path("hipq/", include("hipq_django.urls"))], "outer")))]
+
+    settings.ROOT_URLCONF = Urls
+    with pytest.raises(ConfigurationError, match="in the namespace hipq_django; add"):
+        hipq.callback_url(job)
+
+
+def test_urls_under_another_name_of_their_namespace_are_found(
+    charge: Charge, settings: Settings
+) -> None:
+    job = charge.type.enqueue()
+
+    class Urls:
+        urlpatterns = [path("hipq/", include(("hipq_django.urls", "q"), namespace="qq"))]
+
+    settings.ROOT_URLCONF = Urls
+    assert "/hipq/callback/" in hipq.callback_url(job)
