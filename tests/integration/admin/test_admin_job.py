@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.domain.ordering import Order
 from hipq_django.models import Job, Queue
 from tests.admin_pages import (
+    form_of,
     form_values,
     history,
     html,
@@ -237,6 +239,29 @@ def test_an_edit_of_the_priority_leaves_the_time_as_it_is(admin_client: Client) 
 
     job.refresh_from_db()
     assert (job.scheduled_run_time, job.priority) == (moment, 1)
+
+
+def test_a_time_in_the_repeated_hour_stays_where_it_is_not_edited(
+    admin_client: Client, settings: Settings
+) -> None:
+    settings.TIME_ZONE = "Europe/Berlin"
+    moment = datetime(2027, 10, 31, 1, 30, 0, 123456, tzinfo=UTC)  # 02:30 CET, after 02:30 CEST
+    job = waiting(scheduled_run_time=moment)
+
+    response = save(admin_client, job, priority="1")
+
+    job.refresh_from_db()
+    assert (job.scheduled_run_time, job.priority) == (moment, 1), response.content.decode()
+
+
+def test_another_error_loses_no_edit_of_the_time(admin_client: Client) -> None:
+    job = waiting()
+    page = save(admin_client, job, **TOMORROW, priority="nan").content.decode()
+
+    save(admin_client, job, form_of(page, job), priority="1")
+
+    job.refresh_from_db()
+    assert (job.scheduled_run_time.year, job.priority) == (2030, 1)
 
 
 def test_an_edited_job_runs_at_its_new_time(admin_client: Client) -> None:
