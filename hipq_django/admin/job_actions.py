@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext, gettext_lazy as _
 
@@ -21,6 +21,15 @@ if TYPE_CHECKING:
 
 def _is_put_off(job: Job, now: datetime) -> bool:
     return bool(job.time_windows) or job.scheduled_run_time > now
+
+
+def _put_off(jobs: Any, now: datetime) -> Any:
+    return jobs.waiting().filter(Q(scheduled_run_time__gt=now) | ~Q(time_windows=[]))
+
+
+def _not_requeued(jobs: Any, now: datetime) -> Any:
+    successors = Job.objects.using(jobs.db).filter(origin=OuterRef("pk"))
+    return jobs.final().filter(~Exists(successors))
 
 
 def _drops_links(job: Job) -> _StrOrPromise:
@@ -59,6 +68,7 @@ VERBS = {
             done=_("Set to run now, its time windows dropped"),
             is_possible=lambda job: job.state in WAITING,
             is_of_use=_is_put_off,
+            among=_put_off,
             useless=_("it is due already, and has no time windows."),
             warning=_drops_links,
             confirm=_("Run it without waiting for them"),
@@ -66,6 +76,7 @@ VERBS = {
         Verb(
             "requeue", _("Requeue"), "requeue_job", requeueing.requeue, done=_("Requeued"),
             is_possible=lambda job: job.is_final,
+            among=_not_requeued,
             is_dangerous=False,
             choice=Choice(
                 "dependents",
@@ -77,6 +88,7 @@ VERBS = {
         Verb(
             "cancel", _("Cancel"), "cancel_job", control.cancel, done=_("Cancelled"),
             is_possible=lambda job: not job.is_final or _has_enqueued(job),
+            among=lambda jobs, now: jobs.live(),
             confirm=_("Cancel this job"),
             warning=_becomes_final,
             asks_in_list=False,

@@ -47,6 +47,7 @@ VERBS = {
             lambda row: verbs.pause_schedule(row.name, instance=row.instance),
             done=_("Paused"),
             is_of_use=lambda row, now: not row.paused,
+            among=lambda rows, now: rows.filter(paused=False),
             useless=_("it is paused already."),
         ),
         Verb(
@@ -54,6 +55,7 @@ VERBS = {
             lambda row: verbs.resume_schedule(row.name, instance=row.instance),
             done=_("Resumed"),
             is_of_use=lambda row, now: row.paused,
+            among=lambda rows, now: rows.filter(paused=True),
             useless=_("it is not paused."),
         ),
     )

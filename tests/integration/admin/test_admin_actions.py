@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import re
+from datetime import datetime, timedelta
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from django.contrib.admin.models import LogEntry
@@ -14,6 +16,7 @@ from hipq_django.admin import job_actions, row_actions
 from hipq_django.database import clock
 from hipq_django.models import Job
 from tests.admin_pages import (
+    ACTION_BOX,
     act,
     confirm,
     history,
@@ -46,6 +49,10 @@ def suited_to(action: str) -> Job:
     if action == "run_now":
         return job_in("retry", scheduled_run_time=clock.now("default") + timedelta(days=9))
     return job_in("final" if action == "requeue" else "retry")
+
+
+def a_week_ahead() -> datetime:
+    return clock.now("default") + timedelta(days=7)
 
 
 def in_the_future() -> Job:
@@ -159,16 +166,79 @@ def test_many_refusals_are_shortened(admin_client: Client) -> None:
     assert said[-1] == "5 more jobs were refused."
 
 
-def test_more_jobs_than_a_request_can_take_are_refused_as_a_whole(
+ALL = {"select_across": "1"}
+
+
+def all_of(client: Client, action: str, **filters: str) -> Any:
+    """Choose an action for all jobs of the list, as "Select all" does, and confirm it."""
+    url = f"{list_url(Job)}?{urlencode(filters)}"
+    boxes = [job.pk for job in Job.objects.order_by("-pk")[:2]]
+    asked = client.post(url, {"action": action, ACTION_BOX: boxes, **ALL}, follow=True)
+    if asked.redirect_chain:
+        return asked
+    ids = re.findall(f'name="{ACTION_BOX}" value="([0-9]+)"', asked.content.decode())
+    return client.post(
+        url, {"action": action, ACTION_BOX: ids, "confirmed": "1", **ALL}, follow=True
+    )
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_of_very_many_jobs_the_first_are_taken_in_turn(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch, action: str
+) -> None:
+    monkeypatch.setattr(row_actions, "MAX_ROWS", 2)
+    jobs = [suited_to(action) for _ in range(5)]
+    rest = "{} more job{} of this list are left: select all again, and do the same."
+
+    said = [messages_of(all_of(admin_client, action))[1:] for _ in range(4)]
+
+    assert said[:3] == [[rest.format(3, "s")], [rest.format(1, "")], []]
+    assert [len(history(job)) for job in jobs] == [1] * 5
+    nothing = "Nothing was done: this list has no jobs to which it can be done."
+    assert messages_of(all_of(admin_client, action)) == [nothing]
+
+
+def test_all_jobs_of_a_filtered_list_are_those_that_it_shows(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(row_actions, "MAX_ROWS", 2)
-    jobs = [job_in("running") for _ in range(3)]
+    jobs, other = [job_in("running") for _ in range(3)], job_in("retry")
 
-    response = act(admin_client, "cancel", *jobs)
+    for _ in range(2):
+        all_of(admin_client, "cancel", state="running")
 
-    assert messages_of(response) == ["Nothing was done: select at most 2 jobs at a time."]
-    assert Job.objects.running().count() == 3
+    assert [len(history(job)) for job in jobs] == [1] * 3
+    assert history(other) == []
+
+
+def test_what_cannot_be_taken_in_turn_is_refused_as_a_whole(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_actions, "MAX_ROWS", 2)
+    rows = [hipq.schedule(f"s{n}", hipq.NewJob("echo"), "0 * * * *") for n in range(3)]
+
+    response = act(admin_client, "run_now", *rows, **ALL)
+
+    assert messages_of(response) == ["Nothing was done: select at most 2 schedules at a time."]
+    assert not Job.objects.exists()
+
+
+@pytest.mark.parametrize("gone", [1, 2])
+def test_selected_jobs_that_left_the_list_are_counted(admin_client: Client, gone: int) -> None:
+    jobs = [job_in("retry", scheduled_run_time=a_week_ahead()) for _ in range(2)]
+    for job in jobs[:gone]:
+        hipq.cancel(job)
+
+    url = f"{list_url(Job)}?state=retry"
+    sent = {"action": "run_now", ACTION_BOX: [job.pk for job in jobs]}
+    *done, said = messages_of(admin_client.post(url, sent, follow=True))
+
+    assert len(done) == 2 - gone
+    assert said == (
+        "1 selected job was left as it is: it is not in this list any more."
+        if gone == 1
+        else "2 selected jobs were left as they are: they are not in this list any more."
+    )
 
 
 def test_a_button_of_a_page_that_is_out_of_date_says_what_happened(admin_client: Client) -> None:
@@ -180,6 +250,19 @@ def test_a_button_of_a_page_that_is_out_of_date_says_what_happened(admin_client:
     response = press(admin_client, "run_now", job)
 
     assert f"run_now: {job} is running" in messages_of(response)[0]
+    assert history(job) == []
+
+
+def test_run_now_of_a_page_that_is_out_of_date_says_that_the_job_is_due(
+    admin_client: Client,
+) -> None:
+    job = job_in("retry")
+
+    response = press(admin_client, "run_now", job)
+
+    assert messages_of(response) == [
+        f"{job} was left as it is: it is due already, and has no time windows."
+    ]
     assert history(job) == []
 
 
