@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,6 +21,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import NoReverseMatch, reverse
 from django.utils.functional import cached_property
 from django.utils.html import format_html, format_html_join
+from django.utils.http import urlencode
 from django.utils.text import capfirst
 from django.utils.translation import gettext, gettext_lazy as _
 
@@ -333,7 +334,7 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
 
     def endings(self, row: Any, name: str) -> str:
         """Return how the jobs of a row ended in the last hour; `name` is how jobs are filtered."""
-        lately, jobs = row.trend.lately, self.url(Job, "changelist")
+        lately = row.trend.lately
         more = "+" if lately.capped else ""
         parts = [_("%(count)s ended") % {"count": f"{format_number(lately.ended)}{more}"}]
         for outcome, number, text in (
@@ -341,9 +342,9 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
             ("timed_out", lately.timed_out, _("%(count)s timed out")),
         ):
             if number:
-                query = f"{jobs}?{name}={row.pk}&outcome={outcome}"
                 shown_number = text % {"count": format_number(number)}
-                parts.append(format_html('<a href="{}">{}</a>', query, shown_number))
+                query = {name: row.pk, "outcome": outcome}
+                parts.append(self.list_link(Job, shown_number, query))
         if lately.retried:
             more = "+" if lately.retried_capped else ""
             parts.append(
@@ -362,11 +363,24 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
 
     def link(self, model: type[Model], pk: object, text: object) -> str:
         """Return a link to the page of a row, the text alone where this site has no such page."""
+        return _linked(self.url_if_any(model, "change", pk), text)
+
+    def list_link(self, model: type[Model], text: object, query: Mapping[str, Any]) -> str:
+        """Return a link to a filtered list, the text alone where this site has no such list."""
+        url = self.list_url(model, query)
+        return _linked(url, text)
+
+    def list_url(self, model: type[Model], query: Mapping[str, Any]) -> str:
+        """Return the address of a filtered list, '' where this site has none."""
+        url = self.url_if_any(model, "changelist")
+        return f"{url}?{urlencode(query)}" if url else ""
+
+    def url_if_any(self, model: type[Model], page: str, *args: Any) -> str:
+        """Return the address of a page, '' where this site does not show the model."""
         try:
-            url = self.url(model, "change", pk)
+            return self.url(model, page, *args)
         except NoReverseMatch:
-            return str(text)
-        return format_html('<a href="{}">{}</a>', url, text)
+            return ""
 
     def url(self, model: type[Model], page: str, *args: Any) -> str:
         """Return the address of a page of this admin site."""
@@ -395,6 +409,10 @@ class _Called:
 
     def __str__(self) -> str:
         return title(self._row)
+
+
+def _linked(url: str, text: object) -> str:
+    return format_html('<a href="{}">{}</a>', url, text) if url else str(text)
 
 
 def _asks(item: Any) -> Iterator[str]:

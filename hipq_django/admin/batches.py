@@ -159,7 +159,7 @@ class BatchAdmin(RowActions, ReadOnlyAdmin):
             found = Job.objects.using(self.database).filter(batch=batch).defer(*LARGE)
             jobs = found.select_related("job_type", "worker").order_by("pk")[:MOST_MEMBERS]
             context["members"] = [self._member(job) for job in jobs]
-            context["members_url"] = f"{self.url(Job, 'changelist')}?batch={batch.pk}"
+            context["members_url"] = self.list_url(Job, {"batch": batch.pk})
             context["members_count"] = format_number(sum(self._counts(batch).values()))
         return super().render_change_form(request, context, *args, **kwargs)
 

@@ -157,7 +157,7 @@ class JobAdmin(JobColumns, JobActions):
             context.update(answers_panel(job, self.now))
             context["candidates"] = candidates(job, self.now, self.link)
         context["relations"] = list(relations(job, self.link))
-        context["queue_url"] = self.url(Queue, "change", job.queue_id)
+        context["queue_url"] = self.url_if_any(Queue, "change", job.queue_id)
         return super().render_change_form(request, context, *args, **kwargs)
 
     def why_not_edited(self, request: HttpRequest, object_id: str) -> str:
