@@ -42,6 +42,15 @@ def _drops_links(job: Job) -> _StrOrPromise:
     )
 
 
+def _was_requeued(job: Job) -> _StrOrPromise:
+    """Return what is there already of a job that was requeued before."""
+    ids = list(job.successors.using(job.using).order_by("-pk").values_list("pk", flat=True)[:1])
+    if not ids:
+        return ""
+    text = _("It was requeued already, the last time as job %(id)s. It would run once more.")
+    return text % {"id": ids[0]}
+
+
 def _becomes_final(job: Job) -> _StrOrPromise:
     """Return what cancelling does to the job itself."""
     if job.is_final:
@@ -78,6 +87,7 @@ VERBS = {
             is_possible=lambda job: job.is_final,
             among=_not_requeued,
             is_dangerous=False,
+            warning=_was_requeued,
             choice=Choice(
                 "dependents",
                 _("Also requeue all jobs that were cancelled because it did not succeed"),
@@ -91,7 +101,6 @@ VERBS = {
             among=lambda jobs, now: jobs.live(),
             confirm=_("Cancel this job"),
             warning=_becomes_final,
-            asks_in_list=False,
             choice=Choice(
                 "descendants",
                 _(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass
@@ -73,8 +73,6 @@ class Verb:
     among: Callable[[Any, datetime], Any] | None = None
     """Narrows all rows of a list to those to which it is of use, so that it can be done to very
     many in turn; None where nothing tells those apart to which it has been done."""
-    asks_in_list: bool = True
-    """Whether the action of the list asks where a row has a warning."""
     is_atomic: bool = True
     """Whether it is one transaction, with its line in the history; not what works in pages."""
     is_dangerous: bool = True
@@ -184,9 +182,9 @@ class RowActions(RowPages):
             values = {"count": format_number(MAX_ROWS), "rows": self.opts.verbose_name_plural}
             self.message_user(request, most % values, messages.ERROR)
             return None
-        if verb.asks_in_list and "confirmed" not in request.POST:
+        if "confirmed" not in request.POST:
             found = self.get_queryset(request).filter(pk__in=selection.ids).order_by("pk")
-            if asked := [row for row in found if self._asks(row, verb)]:
+            if asked := self._questions(found.defer(*self.list_defer), verb):
                 return self._ask(request, verb, asked, selection)
         self._do_each(request, selection.ids, verb)
         self._report_rest(request, selection)
@@ -302,8 +300,8 @@ class RowActions(RowPages):
             return self.gone(request, object_id)
         if self._is_useless(row, verb):
             return self.refused(request, object_id, self._left(title(row), verb))
-        if self._asks(row, verb) and "confirmed" not in request.POST:
-            return self._ask(request, verb, [row])
+        if "confirmed" not in request.POST and (asked := self._questions([row], verb)):
+            return self._ask(request, verb, asked)
         try:
             row, said = self._perform(request, row, verb)
         except HipqError as error:
@@ -314,10 +312,15 @@ class RowActions(RowPages):
 
     # The confirmation
 
-    def _asks(self, row: Any, verb: Verb) -> bool:
-        """Return whether something is to be confirmed, or chosen, before it is done to a row."""
-        can_be = verb.is_possible(row) and verb.is_of_use(row, self.now)
-        return can_be and self._confirmation(row, verb)["is_asked"]
+    def _questions(self, rows: Iterable[Any], verb: Verb) -> list[tuple[Any, dict[str, Any]]]:
+        """Return the rows of which something is to be confirmed, or chosen, with what is asked."""
+        now = self.now
+        asked = [
+            (row, self._confirmation(row, verb))
+            for row in rows
+            if verb.is_possible(row) and verb.is_of_use(row, now)
+        ]
+        return [(row, question) for row, question in asked if question["is_asked"]]
 
     def _confirmation(self, row: Any, verb: Verb) -> dict[str, Any]:
         """Return what is said and asked before it is done to a row."""
@@ -335,32 +338,44 @@ class RowActions(RowPages):
         self,
         request: HttpRequest,
         verb: Verb,
-        asked: Sequence[Any],
+        asked: Sequence[tuple[Any, dict[str, Any]]],
         selection: Selection | None = None,
     ) -> HttpResponse:
         """Show what would be done, to one row, or to those that were selected in the list."""
         ids = selection.ids if selection else ()
         rest = selection.count_rest(self.now) if selection else 0
-        named = [self.link(self.model, row.pk, title(row)) for row in asked[:MAX_SHOWN]]
+        named = [self.link(self.model, row.pk, title(row)) for row, _ in asked[:MAX_SHOWN]]
         number = max(len(ids), 1)
         what = f"{format_number(number)} {model_ngettext(self.opts, number)}"
-        row = None if ids else asked[0]
-        confirmation = self._confirmation(asked[0], verb)
+        row, question = (None, _merged(asked, verb)) if ids else asked[0]
         context = {
-            **confirmation,
+            **question,
             "title": f"{verb.label}: {what if row is None else title(row)}?",
             "original": row,
             "verb": verb,
-            "effect": confirmation["warning"],
+            "effect": question["warning"],
             "rows": named,
             "more": len(asked) - len(named),
             "ids": ids,
             "across": selection is not None and selection.is_across,
             "rest": REST % self._counted(rest) if rest else "",
             "checkbox": ACTION_CHECKBOX_NAME,
-            "label": confirmation["confirm"],
+            "label": question["confirm"],
             "back": request.get_full_path()
             if row is None
             else self.url(self.model, "change", row.pk),
         }
         return self.shown_page(request, "hipq_django/admin/confirm.html", context)
+
+
+def _merged(asked: Sequence[tuple[Any, dict[str, Any]]], verb: Verb) -> dict[str, Any]:
+    """Return what is asked of several rows at once: all warnings, and what any of them offers."""
+    questions = [question for _, question in asked]
+    offers = [question for question in questions if question["choice"]]
+    warnings = dict.fromkeys(str(q["warning"]) for q in questions if q["warning"])
+    return {
+        **(offers or questions)[0],
+        "warning": " ".join(warnings),
+        "is_ticked": bool(offers) and all(question["is_ticked"] for question in offers),
+        "confirm": verb.label,
+    }

@@ -85,7 +85,11 @@ def test_run_now_lets_a_job_run_now(admin_client: Client, from_page: bool) -> No
 def test_cancel_ends_a_live_job(admin_client: Client, state: str, from_page: bool) -> None:
     job = job_in(state)
 
-    response = press(admin_client, "cancel", job) if from_page else act(admin_client, "cancel", job)
+    response = (
+        press(admin_client, "cancel", job)
+        if from_page
+        else act(admin_client, "cancel", job, confirmed="1")
+    )
 
     job.refresh_from_db()
     assert (job.state, job.outcome) == ("final", "cancelled")
@@ -126,6 +130,54 @@ def test_the_history_names_the_operator(client: Client) -> None:
     entry = LogEntry.objects.get(object_id=str(job.pk))
     assert (entry.user, entry.object_repr) == (operator, str(job))
     assert "Cancelled." in html(client, page_url(job, "history"))
+
+
+def test_to_cancel_jobs_has_to_be_confirmed_in_the_list(client: Client) -> None:
+    log_in(client, "view_job", "cancel_job")
+    jobs = [job_in("running"), job_in("retry")]
+
+    asked = act(client, "cancel", *jobs).content.decode()
+
+    assert "Cancel: 2 jobs?" in asked
+    assert asked.count("The job becomes final.") == 1
+    assert all(page_url(job) in asked for job in jobs)
+    assert Job.objects.live().count() == 2
+    said = messages_of(act(client, "cancel", *jobs, confirmed="1"))
+    assert said == ["Cancelled: 2 jobs."]
+    assert not Job.objects.live().exists()
+
+
+def test_what_has_ended_already_is_refused_without_a_question(admin_client: Client) -> None:
+    job = job_in("final")
+
+    assert "is final (succeeded)" in messages_of(act(admin_client, "cancel", job))[0]
+
+
+@pytest.mark.parametrize("from_page", [True, False])
+def test_to_requeue_once_more_has_to_be_confirmed(client: Client, from_page: bool) -> None:
+    log_in(client, "view_job", "requeue_job")
+    job = job_in("final", outcome="failed", error="boom")
+    fresh = hipq.requeue(job)
+    url = page_url(job, "requeue")
+
+    asked = client.post(url) if from_page else act(client, "requeue", job)
+
+    assert f"the last time as job {fresh.pk}." in asked.content.decode()
+    assert Job.objects.filter(origin=job).count() == 1
+    if from_page:
+        client.post(url, {"confirmed": "1"})
+    else:
+        act(client, "requeue", job, confirmed="1")
+    assert Job.objects.filter(origin=job).count() == 2
+
+
+def test_the_list_says_what_a_job_was_requeued_as(admin_client: Client) -> None:
+    job = job_in("final", outcome="failed", error="boom")
+    again = [hipq.requeue(job) for _ in range(2)][-1]
+
+    page = html(admin_client, list_url(Job), state="final")
+
+    assert f'requeued as <a href="{page_url(again)}">job {again.pk}</a>, boom' in page
 
 
 # Refusals
@@ -308,7 +360,7 @@ def test_its_permission_and_the_one_to_view_are_enough(client: Client, action: s
 
     assert LABELS[action] in html(client, page_url(one))
     assert press(client, action, one).status_code == 200
-    act(client, action, other)
+    act(client, action, other, confirmed="1")
     assert len(history(one)) == len(history(other)) == 1
 
 
@@ -478,7 +530,7 @@ def test_several_are_requeued_with_what_they_took_down(
     assert Job.objects.live().count() == 4
 
 
-@pytest.mark.parametrize("what", ["succeeded", "cancelled by hand", "requeued since"])
+@pytest.mark.parametrize("what", ["succeeded", "cancelled by hand"])
 def test_a_job_that_has_nothing_to_requeue_with_it_is_requeued_at_once(
     client: Client, broken_chain: list[Job], what: str
 ) -> None:
@@ -487,16 +539,23 @@ def test_a_job_that_has_nothing_to_requeue_with_it_is_requeued_at_once(
     if what == "succeeded":
         job, _ = hipq.chain(hipq.NewJob("echo"), hipq.NewJob("echo"))
         run_due_jobs()
-    elif what == "cancelled by hand":
+    else:
         job, follower = hipq.chain(hipq.NewJob("boom"), hipq.NewJob("echo"))
         hipq.cancel(follower)
         run_due_jobs()
-    else:
-        hipq.requeue(job, dependents=True)
 
     assert "dependents" not in html(client, page_url(job))
     client.post(page_url(job, "requeue"))
     assert len(history(job)) == 1
+
+
+def test_what_was_requeued_with_its_dependents_offers_them_no_more(
+    client: Client, broken_chain: list[Job]
+) -> None:
+    log_in(client, "view_job", "requeue_job")
+    hipq.requeue(broken_chain[0], dependents=True)
+
+    assert "dependents" not in html(client, page_url(broken_chain[0]))
 
 
 @pytest.fixture
@@ -553,6 +612,18 @@ def test_what_a_job_that_has_ended_has_enqueued_is_cancelled(
     assert Job.objects.get(pk=job.pk).outcome == "succeeded"
     assert history(job) == ["Cancelled with its descendants."]
     assert page_url(job, "cancel") not in html(client, page_url(job))  # nothing is left to cancel
+
+
+def test_several_are_cancelled_with_what_they_have_enqueued(
+    client: Client, family: list[Job]
+) -> None:
+    log_in(client, "view_job", "cancel_job")
+    chosen = [job_in("retry"), family[0]]
+
+    assert BOX.format("descendants") in act(client, "cancel", *chosen).content.decode()
+    act(client, "cancel", *chosen, confirmed="1", descendants="1")
+
+    assert not Job.objects.live().exists()
 
 
 def test_a_job_that_has_enqueued_nothing_is_cancelled_alone(client: Client) -> None:

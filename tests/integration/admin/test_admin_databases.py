@@ -131,7 +131,8 @@ def test_a_schedule_is_made_in_the_instance_of_the_other_database(
 
 
 def test_actions_of_the_list_reach_the_other_database(admin_client: Client, job: Job) -> None:
-    admin_client.post(other(list_url(Job)), {"action": "cancel", ACTION_BOX: [job.pk]})
+    sent = {"action": "cancel", ACTION_BOX: [job.pk], "confirmed": "1"}
+    admin_client.post(other(list_url(Job)), sent)
 
     assert Job.objects.using("other").get().outcome == "cancelled"
 
