@@ -170,7 +170,7 @@ class JobAdmin(JobColumns, JobActions):
         job = context["original"]
         context.update(panel(job, self.now))
         if self.may_view(request, Answer):
-            context.update(answers_panel(job, self.now))
+            context.update(answers_panel(job, self.now, self.link))
             context["candidates"] = candidates(job, self.now, self.link)
         context["relations"] = list(relations(job, self.link))
         context["queue_url"] = self.url_if_any(Queue, "change", job.queue_id)
