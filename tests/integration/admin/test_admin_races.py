@@ -85,7 +85,7 @@ def test_an_edit_waits_for_a_claim_and_is_then_refused(admin_client: Client) -> 
 
 
 def test_run_now_waits_for_a_claim_and_is_then_refused(admin_client: Client) -> None:
-    job = hipq.enqueue("ask")
+    job = hipq.enqueue("ask", time_windows=["00:00-23:59"])
 
     with claim_in_progress(job):
         response = press(admin_client, "run_now", job)
