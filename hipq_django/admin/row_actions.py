@@ -348,6 +348,7 @@ class RowActions(RowPages):
         number = max(len(ids), 1)
         what = f"{format_number(number)} {model_ngettext(self.opts, number)}"
         row, question = (None, _merged(asked, verb)) if ids else asked[0]
+        page = self.url(self.model, "change", row.pk) if row is not None else ""
         context = {
             **question,
             "title": f"{verb.label}: {what if row is None else title(row)}?",
@@ -357,13 +358,11 @@ class RowActions(RowPages):
             "rows": named,
             "more": len(asked) - len(named),
             "ids": ids,
-            "across": selection is not None and selection.is_across,
+            "across": bool(selection and selection.is_across),
             "rest": REST % self._counted(rest) if rest else "",
             "checkbox": ACTION_CHECKBOX_NAME,
             "label": question["confirm"],
-            "back": request.get_full_path()
-            if row is None
-            else self.url(self.model, "change", row.pk),
+            "back": page or request.get_full_path(),
         }
         return self.shown_page(request, "hipq_django/admin/confirm.html", context)
 
