@@ -137,9 +137,12 @@ class JobAdmin(JobColumns, JobActions):
         """Return the list that takes the heads of errors."""
         return JobList
 
-    def get_ordering(self, request: HttpRequest) -> tuple[str]:
-        """Return the oldest live job first where one state is chosen, else the newest job first."""
-        return ("id",) if request.GET.get("state") in StateFilter.oldest_first else ("-id",)
+    def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
+        """Return the order of the queues where a live state is chosen, else the newest job first.
+
+        By their ids, the few jobs of a state would be looked for among all jobs.
+        """
+        return StateFilter.orders.get(request.GET.get("state", ""), ("-id",))
 
     def find(self, rows: QuerySet[Any], term: str) -> QuerySet[Any]:
         """Return the jobs with exactly this key or id, so that indexes find them among millions."""
