@@ -35,8 +35,13 @@ def html(client: Client, url: str, **query: Any) -> str:
 
 def form_values(client: Client, row: Model) -> dict[str, str]:
     """Return what a browser would send if nothing was edited."""
+    return form_of(html(client, page_url(row)), row)
+
+
+def form_of(page: str, row: Model) -> dict[str, str]:
+    """Return what a browser would send of the form on a page that it was shown."""
     form = _Form(f"{row._meta.model_name}_form")
-    form.feed(html(client, page_url(row)))
+    form.feed(page)
     return form.values
 
 

@@ -107,7 +107,7 @@ class AnswerMatching(HipqAdmin):
             "job_title": title(job) if job else "",
             "job_rows": self._job_rows(job) if job else [],
             "refusal": refusal(answer, job) if job else "",
-            "jobs_url": f"{self.url(Job, 'changelist')}?state=awaiting",
+            "jobs_url": self.list_url(Job, {"state": "awaiting"}),
         }
         request.current_app = self.admin_site.name
         return TemplateResponse(request, "hipq_django/admin/match_answer.html", context)

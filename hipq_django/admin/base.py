@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib import admin, messages
 from django.contrib.admin.exceptions import NotRegistered
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.models import DELETION, LogEntry
 from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import ChangeList
 from django.contrib.admin.widgets import url_params_from_lookup_dict
 from django.core.exceptions import BadRequest, PermissionDenied
 from django.core.paginator import Paginator
-from django.db.models import Model, QuerySet
+from django.db.models import DateTimeField, Model, QuerySet
 from django.forms import ModelChoiceField, ModelForm
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import NoReverseMatch, reverse
 from django.utils.functional import cached_property
 from django.utils.html import format_html, format_html_join
+from django.utils.http import urlencode
 from django.utils.text import capfirst
 from django.utils.translation import gettext, gettext_lazy as _
 
 from hipq_django.admin.display import badge, format_number, shown, when
-from hipq_django.admin.fields import EditForm, OutdatedFormError
+from hipq_django.admin.fields import EditForm, MomentField, OutdatedFormError
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
 
 FIELD_LOOKUPS = ("", "__exact", "__isnull", "__gte", "__lt", "__id__exact")
 """What Django's own filters of a field ask for."""
+
+ELSEWHERE = "Database "
 
 MAX_TERM_CHARS = 255
 """No key and no name is longer; SQLite refuses far longer terms with an error."""
@@ -102,6 +106,7 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
     using = ""
     change_form_template = "hipq_django/admin/change_form.html"
     change_list_template = "hipq_django/admin/change_list.html"
+    formfield_overrides: ClassVar[Any] = {DateTimeField: {"form_class": MomentField}}
     list_defer: ClassVar[tuple[str, ...]] = ()
     list_max_show_all = 0
     list_per_page = 50
@@ -160,6 +165,46 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
             text = _("History of %(row)s")
             called = {"object": _Called(row), "title": text % {"row": self.label(row)}}
         return super().history_view(request, object_id, {**called, **(extra_context or {})})
+
+    # An entry of the history has the id of a row, and rows of two databases may have the same.
+
+    @property
+    def _place(self) -> str:
+        """What the entries begin with that are about a row of another database than usual.
+
+        Entries of the usual one have no such beginning.
+        """
+        is_usual = self.database == get_instance(DEFAULT).database
+        return "" if is_usual else f"{ELSEWHERE}{self.database}: "
+
+    def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+        """Write down that a row was made, and in which database."""
+        return super().log_addition(request, obj, self._placed(message))
+
+    def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+        """Write down what was done to a row, and in which database."""
+        return super().log_change(request, obj, self._placed(message))
+
+    def log_deletions(self, request: HttpRequest, queryset: Any) -> Any:
+        """Write down that rows are deleted, and in which database."""
+        if not self._place:
+            return super().log_deletions(request, queryset)
+        user: Any = request.user
+        return LogEntry.objects.log_actions(user.pk, queryset, DELETION, self._placed("Deleted."))
+
+    def _placed(self, message: Any) -> Any:
+        return f"{self._place}{message}" if self._place else message
+
+    def get_paginator(self, request: HttpRequest, queryset: Any, *args: Any, **options: Any) -> Any:
+        """Return the pages of a list; of a history, those of what is about this database."""
+        if queryset.model is LogEntry:
+            queryset = self._of_this_database(queryset)
+        return super().get_paginator(request, queryset, *args, **options)
+
+    def _of_this_database(self, entries: QuerySet[LogEntry]) -> QuerySet[LogEntry]:
+        if self._place:
+            return entries.filter(change_message__startswith=self._place)
+        return entries.exclude(change_message__startswith=ELSEWHERE)
 
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
@@ -289,7 +334,7 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
 
     def endings(self, row: Any, name: str) -> str:
         """Return how the jobs of a row ended in the last hour; `name` is how jobs are filtered."""
-        lately, jobs = row.trend.lately, self.url(Job, "changelist")
+        lately = row.trend.lately
         more = "+" if lately.capped else ""
         parts = [_("%(count)s ended") % {"count": f"{format_number(lately.ended)}{more}"}]
         for outcome, number, text in (
@@ -297,9 +342,9 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
             ("timed_out", lately.timed_out, _("%(count)s timed out")),
         ):
             if number:
-                query = f"{jobs}?{name}={row.pk}&outcome={outcome}"
                 shown_number = text % {"count": format_number(number)}
-                parts.append(format_html('<a href="{}">{}</a>', query, shown_number))
+                query = {name: row.pk, "outcome": outcome}
+                parts.append(self.list_link(Job, shown_number, query))
         if lately.retried:
             more = "+" if lately.retried_capped else ""
             parts.append(
@@ -318,11 +363,24 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
 
     def link(self, model: type[Model], pk: object, text: object) -> str:
         """Return a link to the page of a row, the text alone where this site has no such page."""
+        return _linked(self.url_if_any(model, "change", pk), text)
+
+    def list_link(self, model: type[Model], text: object, query: Mapping[str, Any]) -> str:
+        """Return a link to a filtered list, the text alone where this site has no such list."""
+        url = self.list_url(model, query)
+        return _linked(url, text)
+
+    def list_url(self, model: type[Model], query: Mapping[str, Any]) -> str:
+        """Return the address of a filtered list, '' where this site has none."""
+        url = self.url_if_any(model, "changelist")
+        return f"{url}?{urlencode(query)}" if url else ""
+
+    def url_if_any(self, model: type[Model], page: str, *args: Any) -> str:
+        """Return the address of a page, '' where this site does not show the model."""
         try:
-            url = self.url(model, "change", pk)
+            return self.url(model, page, *args)
         except NoReverseMatch:
-            return str(text)
-        return format_html('<a href="{}">{}</a>', url, text)
+            return ""
 
     def url(self, model: type[Model], page: str, *args: Any) -> str:
         """Return the address of a page of this admin site."""
@@ -351,6 +409,10 @@ class _Called:
 
     def __str__(self) -> str:
         return title(self._row)
+
+
+def _linked(url: str, text: object) -> str:
+    return format_html('<a href="{}">{}</a>', url, text) if url else str(text)
 
 
 def _asks(item: Any) -> Iterator[str]:

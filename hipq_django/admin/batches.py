@@ -7,7 +7,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
-from django.db.models import Count, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _, ngettext
@@ -42,11 +42,18 @@ def _has_live(batch: Batch, now: datetime) -> bool:
     return jobs.filter(batch=batch).exists() or then.exists()
 
 
+def _with_live(batches: QuerySet[Any], now: datetime) -> QuerySet[Any]:
+    jobs, batch = Job.objects.using(batches.db).live(), OuterRef("pk")
+    then = jobs.held().filter(needs__needs_batch=batch, needs__on="succeeded")
+    return batches.filter(Exists(jobs.filter(batch=batch)) | Exists(then))
+
+
 VERBS = {
     "cancel": Verb(
         "cancel", _("Cancel"), "cancel_batch", cancel_batch, done=_("Cancelled"),
         confirm=_("Cancel the jobs of this batch"),
         is_of_use=_has_live,
+        among=_with_live,
         useless=_("none of its jobs is live."),
         is_atomic=False,
         warning=lambda batch: _(
@@ -152,7 +159,7 @@ class BatchAdmin(RowActions, ReadOnlyAdmin):
             found = Job.objects.using(self.database).filter(batch=batch).defer(*LARGE)
             jobs = found.select_related("job_type", "worker").order_by("pk")[:MOST_MEMBERS]
             context["members"] = [self._member(job) for job in jobs]
-            context["members_url"] = f"{self.url(Job, 'changelist')}?batch={batch.pk}"
+            context["members_url"] = self.list_url(Job, {"batch": batch.pk})
             context["members_count"] = format_number(sum(self._counts(batch).values()))
         return super().render_change_form(request, context, *args, **kwargs)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.core.exceptions import ValidationError
 from django.db.models import Field, Model
+from django.utils.dateparse import parse_datetime
 from django.utils.text import capfirst, get_text_list
 from django.utils.translation import gettext, gettext_lazy as _
 
@@ -38,10 +40,16 @@ class EditForm(forms.ModelForm):  # type: ignore[type-arg]  # generic in the stu
         for name, field in self.fields.items():
             if field.label is None:  # Django names the fields only that it made itself
                 field.label = capfirst(self._row_field(name).verbose_name)
-            initial = self[name].html_initial_name
-            field.show_hidden_initial = not self.is_bound or any(
-                key.startswith(initial) for key in self.data
-            )
+            seen = self.add_initial_prefix(name)
+            is_sent = not self.is_bound or seen in self.data
+            field.show_hidden_initial = is_sent and self.instance.pk is not None
+
+    def full_clean(self) -> None:
+        """Check what was sent; a moment that was not edited stays as it is stored."""
+        for name, field in self.fields.items():
+            if isinstance(field, MomentField) and self.is_bound:
+                field.kept = None if name in self.changed_data else self.initial.get(name)
+        super().full_clean()
 
     @property
     def edited(self) -> dict[str, Any]:
@@ -54,7 +62,7 @@ class EditForm(forms.ModelForm):  # type: ignore[type-arg]  # generic in the stu
         outdated = [
             name
             for name in self.edited
-            if self._was_outdated(name)
+            if self.was_outdated(name)
             or self._row_field(name).value_from_object(row) != self.initial[name]
         ]
         if outdated:
@@ -69,14 +77,46 @@ class EditForm(forms.ModelForm):  # type: ignore[type-arg]  # generic in the stu
     def _row_field(self, name: str) -> Field[Any, Any]:
         return self.instance._meta.get_field(name)  # type: ignore[no-any-return]  # a concrete field
 
-    def _was_outdated(self, name: str) -> bool:
-        """Whether the page showed another value than the row had when the form was sent."""
+    def was_outdated(self, name: str) -> bool:
+        """Return whether the page showed another value than the row had when it was sent."""
         field, bound = self.fields[name], self[name]
         if not field.show_hidden_initial:
             return False
-        widget = field.hidden_widget()
-        seen = widget.value_from_datadict(self.data, self.files, bound.html_initial_name)
-        return field.has_changed(bound.initial, seen)
+        return field.has_changed(bound.initial, self.data[bound.html_initial_name])
+
+
+class MomentField(forms.SplitDateTimeField):
+    """A moment, which stays exactly as it is stored where its text is not edited.
+
+    The text has no fractions of a second, and does not say which pass of a repeated hour it means.
+    What the page showed travels as one value, with its offset.
+    """
+
+    hidden_widget = forms.HiddenInput
+    kept: datetime | None = None
+    """The stored moment, where the text was not edited."""
+
+    def clean(self, value: Any) -> Any:
+        """Return the moment; raise `ValidationError` for an edited text that is none."""
+        return self.kept or super().clean(value)
+
+    def to_python(self, value: Any) -> Any:
+        """Read what the page showed; raise `ValidationError` where that was sent wrong."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return parse_datetime(value) if value else None
+        except ValueError as error:
+            raise ValidationError(self.error_messages["invalid"], code="invalid") from error
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        """Return whether a text, or what the page showed, says another moment."""
+        if not isinstance(data, str):
+            return super().has_changed(initial, data)
+        try:
+            return bool(self.to_python(data) != initial)
+        except ValidationError:
+            return True
 
 
 class CheckedField(forms.Field):

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext, gettext_lazy as _
 
@@ -23,6 +23,15 @@ def _is_put_off(job: Job, now: datetime) -> bool:
     return bool(job.time_windows) or job.scheduled_run_time > now
 
 
+def _put_off(jobs: Any, now: datetime) -> Any:
+    return jobs.waiting().filter(Q(scheduled_run_time__gt=now) | ~Q(time_windows=[]))
+
+
+def _not_requeued(jobs: Any, now: datetime) -> Any:
+    successors = Job.objects.using(jobs.db).filter(origin=OuterRef("pk"))
+    return jobs.final().filter(~Exists(successors))
+
+
 def _drops_links(job: Job) -> _StrOrPromise:
     """Return what is lost where a job that waits for others is to run now."""
     if job.hold_time is None:
@@ -31,6 +40,15 @@ def _drops_links(job: Job) -> _StrOrPromise:
         "The job waits until other jobs have ended. If it is to run now, it does not follow them "
         "any more: it starts without what they do, and their failure does not cancel it."
     )
+
+
+def _was_requeued(job: Job) -> _StrOrPromise:
+    """Return what is there already of a job that was requeued before."""
+    ids = list(job.successors.using(job.using).order_by("-pk").values_list("pk", flat=True)[:1])
+    if not ids:
+        return ""
+    text = _("It was requeued already, the last time as job %(id)s. It would run once more.")
+    return text % {"id": ids[0]}
 
 
 def _becomes_final(job: Job) -> _StrOrPromise:
@@ -59,6 +77,7 @@ VERBS = {
             done=_("Set to run now, its time windows dropped"),
             is_possible=lambda job: job.state in WAITING,
             is_of_use=_is_put_off,
+            among=_put_off,
             useless=_("it is due already, and has no time windows."),
             warning=_drops_links,
             confirm=_("Run it without waiting for them"),
@@ -66,7 +85,9 @@ VERBS = {
         Verb(
             "requeue", _("Requeue"), "requeue_job", requeueing.requeue, done=_("Requeued"),
             is_possible=lambda job: job.is_final,
+            among=_not_requeued,
             is_dangerous=False,
+            warning=_was_requeued,
             choice=Choice(
                 "dependents",
                 _("Also requeue all jobs that were cancelled because it did not succeed"),
@@ -77,9 +98,9 @@ VERBS = {
         Verb(
             "cancel", _("Cancel"), "cancel_job", control.cancel, done=_("Cancelled"),
             is_possible=lambda job: not job.is_final or _has_enqueued(job),
+            among=lambda jobs, now: jobs.live(),
             confirm=_("Cancel this job"),
             warning=_becomes_final,
-            asks_in_list=False,
             choice=Choice(
                 "descendants",
                 _(

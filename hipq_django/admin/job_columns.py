@@ -45,7 +45,15 @@ class JobColumns(HipqAdmin):
             return _("worker %(worker)s") % {"worker": job.worker}
         if job.state == State.RUNNING:
             return gettext("answer has come; a worker will process it")
-        return _first_line(job.error_head)
+        return self._final_note(job)
+
+    def _final_note(self, job: Any) -> str:
+        error = _first_line(job.error_head)
+        if getattr(job, "requeued_as", None) is None:
+            return error
+        link = self.link(Job, job.requeued_as, _("job %(id)s") % {"id": job.requeued_as})
+        again = format_html("{} {}", gettext("requeued as"), link)
+        return again if error == NOTHING else format_html("{}, {}", again, error)
 
     def _waiting_note(self, job: Any) -> str:
         moment = job.scheduled_run_time

@@ -77,10 +77,16 @@ def edit(job: Job, form: JobForm) -> Job:
 
 def refusal(job: Job) -> str:
     """Return why a job was not edited."""
-    text = _(
-        "%(job)s was not changed: its state is %(state)s by now, attempt %(attempt)s. Only jobs "
-        "in the states initial and retry can be edited; this page shows it as it is now."
-    )
+    if job.state in WAITING:
+        text = _(
+            "%(job)s was not changed: it has run since you opened the page, and waits again after "
+            "attempt %(attempt)s. This page shows it as it is now: edit it here."
+        )
+    else:
+        text = _(
+            "%(job)s was not changed: its state is %(state)s by now, attempt %(attempt)s. Only "
+            "jobs in the states initial and retry can be edited; this page shows it as it is now."
+        )
     return text % {
         "job": title(job),
         "state": job.get_state_display(),

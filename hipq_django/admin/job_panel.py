@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.db.models import Model
 from django.utils.text import Truncator
 from django.utils.translation import gettext, gettext_lazy as _
 
 from hipq_django.admin.answer_values import meaning_of, status_badge
 from hipq_django.admin.display import NOTHING, age, badge, block, or_dash, plain, span, when
+from hipq_django.admin.previews import MAX_READ_CHARS, too_large, with_preview
 from hipq_django.domain.states import NONE, WAITING, Outcome, State
 from hipq_django.models import Answer, Attempt, Job, Worker
 from hipq_django.monitoring.reasons import explain
+
+ToPage = Callable[[type[Model], object, object], str]
+"""Returns a link to the page of a row."""
 
 MAX_ROWS = 20
 """How many attempts and answers are shown, the newest ones."""
@@ -74,11 +79,11 @@ def panel(job: Job, now: datetime) -> dict[str, Any]:
     }
 
 
-def answers_panel(job: Job, now: datetime) -> dict[str, Any]:
+def answers_panel(job: Job, now: datetime, link: ToPage) -> dict[str, Any]:
     """Return what the page's template shows of a job's answers, to those who may view answers."""
-    answers = list(job.answers.order_by("-pk")[: MAX_ROWS + 1])
+    answers = list(with_preview(job.answers.order_by("-pk"), "payload")[: MAX_ROWS + 1])
     return {
-        "answers": [_answer(answer, job, now) for answer in answers[:MAX_ROWS]],
+        "answers": [_answer(answer, job, now, link) for answer in answers[:MAX_ROWS]],
         "has_parts": any(answer.part for answer in answers),
         "more_answers": len(answers) > MAX_ROWS,
     }
@@ -170,7 +175,8 @@ def _attempt(
     }
 
 
-def _answer(answer: Answer, job: Job, now: datetime) -> dict[str, Any]:
+def _answer(answer: Any, job: Job, now: datetime, link: ToPage) -> dict[str, Any]:
+    is_large = answer.size > MAX_READ_CHARS
     return {
         "status": status_badge(answer),
         "meaning": meaning_of(answer),
@@ -178,5 +184,7 @@ def _answer(answer: Answer, job: Job, now: datetime) -> dict[str, Any]:
         "part": answer.part,
         "attempt": answer.attempt,
         "received": when(answer.receive_time, now),
-        "payload": block(job.masked(answer.payload)),
+        "payload": link(Answer, answer.pk, too_large(answer.size))
+        if is_large
+        else block(job.masked(answer.shown)),
     }

@@ -11,7 +11,8 @@ from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext
 
 from hipq_django.admin.display import age
-from hipq_django.admin.job_tree import ToPage, above, below
+from hipq_django.admin.job_panel import ToPage
+from hipq_django.admin.job_tree import above, below
 from hipq_django.domain.dependencies import PART
 from hipq_django.job_types.registry import names_of
 from hipq_django.models import Answer, Batch, Job, Link

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from django.db.models import Model
 from django.utils.html import format_html, format_html_join
 
 from hipq_django.admin.display import badge
-from hipq_django.admin.job_panel import standing
+from hipq_django.admin.job_panel import ToPage, standing
 from hipq_django.models import Job
 
 MOST_LEVELS = 10
@@ -16,9 +15,6 @@ MOST_LEVELS = 10
 
 MOST_BELOW = 50
 """How many jobs are shown below it, those of the upper levels first."""
-
-ToPage = Callable[[type[Model], object, object], str]
-"""Returns a link to the page of a row."""
 
 
 def above(job: Job, link: ToPage) -> str:

@@ -205,6 +205,4 @@ class JobTypeAdmin(HipqAdmin):
     @admin.display(description=_("jobs"))
     def jobs(self, job_type: JobType) -> str:
         """A link to the jobs of this type."""
-        return format_html(
-            '<a href="{}?type={}">{}</a>', self.url(Job, "changelist"), job_type.pk, _("list")
-        )
+        return self.list_link(Job, _("list"), {"type": job_type.pk})

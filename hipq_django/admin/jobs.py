@@ -69,11 +69,17 @@ class JobList(RowList):
         return jobs
 
     def get_results(self, request: HttpRequest) -> None:
-        """Mask the errors of the page: a field may be sensitive now that was not when they came."""
+        """Mask the errors of the page, and say which jobs of it were requeued.
+
+        A field may be sensitive now that was not when the error came.
+        """
         super().get_results(request)
         jobs: list[Any] = list(self.result_list)
         self.result_list = jobs
         masks = {job.pk: job for job in jobs if _has_secrets(job)}
+        last = _last_successors(jobs)
+        for job in jobs:
+            job.requeued_as = last.get(job.pk)
         whole = self.root_queryset.filter(pk__in=masks).values_list("pk", "job_data", "error")
         for pk, data, error in whole if masks else ():
             shown = masks[pk].job_type.redactor.knowing(data).mask(error)
@@ -91,6 +97,16 @@ def _with_key(jobs: Any, key: str) -> list[int]:
     for part in (keyed.live(), keyed.final()):
         found += part.values_list("pk", flat=True)[:MAX_FOUND]
     return found
+
+
+def _last_successors(jobs: list[Any]) -> dict[int, int]:
+    """Return what jobs were last requeued as, in one query, by an index."""
+    ids = [job.pk for job in jobs if job.is_final]
+    if not ids:
+        return {}
+    successors = Job.objects.using(jobs[0].using).filter(origin__in=ids)
+    found = successors.order_by("pk").values_list("origin", "pk")
+    return {origin: pk for origin, pk in found if origin is not None}
 
 
 def _has_secrets(job: Any) -> bool:
@@ -121,9 +137,12 @@ class JobAdmin(JobColumns, JobActions):
         """Return the list that takes the heads of errors."""
         return JobList
 
-    def get_ordering(self, request: HttpRequest) -> tuple[str]:
-        """Return the oldest live job first where one state is chosen, else the newest job first."""
-        return ("id",) if request.GET.get("state") in StateFilter.oldest_first else ("-id",)
+    def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
+        """Return the order of the queues where a live state is chosen, else the newest job first.
+
+        By their ids, the few jobs of a state would be looked for among all jobs.
+        """
+        return StateFilter.orders.get(request.GET.get("state", ""), ("-id",))
 
     def find(self, rows: QuerySet[Any], term: str) -> QuerySet[Any]:
         """Return the jobs with exactly this key or id, so that indexes find them among millions."""
@@ -154,10 +173,10 @@ class JobAdmin(JobColumns, JobActions):
         job = context["original"]
         context.update(panel(job, self.now))
         if self.may_view(request, Answer):
-            context.update(answers_panel(job, self.now))
+            context.update(answers_panel(job, self.now, self.link))
             context["candidates"] = candidates(job, self.now, self.link)
         context["relations"] = list(relations(job, self.link))
-        context["queue_url"] = self.url(Queue, "change", job.queue_id)
+        context["queue_url"] = self.url_if_any(Queue, "change", job.queue_id)
         return super().render_change_form(request, context, *args, **kwargs)
 
     def why_not_edited(self, request: HttpRequest, object_id: str) -> str:

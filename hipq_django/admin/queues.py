@@ -10,7 +10,7 @@ from django.contrib import admin, messages
 from django.contrib.admin.views.main import ChangeList
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html_join
 from django.utils.text import Truncator
 from django.utils.translation import gettext, gettext_lazy as _, pgettext_lazy
 
@@ -175,14 +175,8 @@ class QueueAdmin(HipqAdmin):
         number = getattr(queue, f"{state}_count")
         if not number:
             return "0"
-        jobs = self.url(Job, "changelist")
-        return format_html(
-            '<a href="{}?queue={}&amp;state={}">{}</a>',
-            jobs,
-            queue.pk,
-            state,
-            format_count(number, format_number),
-        )
+        text = format_count(number, format_number)
+        return self.list_link(Job, text, {"queue": queue.pk, "state": state})
 
     lately = column(_("in the last hour"), lambda self, queue: self.endings(queue, "queue"))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass
@@ -15,13 +15,14 @@ from django.contrib.admin.utils import model_ngettext, unquote
 from django.db import transaction
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.utils.translation import gettext_lazy as _, override
+from django.utils.translation import gettext_lazy as _, ngettext, override
 from django.views.decorators.http import require_POST
 
 from hipq_django.admin.display import format_number
 from hipq_django.admin.row_pages import MAX_SHOWN, RowPages
 from hipq_django.exceptions import HipqError
 from hipq_django.models.base import title
+from hipq_django.monitoring.counts import capped_count, format_count
 
 if TYPE_CHECKING:
     from django.utils.functional import _StrOrPromise
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 MAX_ROWS = 900
 """How many rows one action takes: each is a transaction of its own, and a request is short. Their
 ids come back with a confirmation, and Django takes a form with at most 1,000 fields."""
+
+REST = _("%(count)s more %(rows)s of this list are left: select all again, and do the same.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +70,9 @@ class Verb:
     """What is said before it is done to a row, and has to be confirmed; '' where nothing is."""
     confirm: _StrOrPromise = ""
     """What the button says that does it, after the warning."""
-    asks_in_list: bool = True
-    """Whether the action of the list asks where a row has a warning."""
+    among: Callable[[Any, datetime], Any] | None = None
+    """Narrows all rows of a list to those to which it is of use, so that it can be done to very
+    many in turn; None where nothing tells those apart to which it has been done."""
     is_atomic: bool = True
     """Whether it is one transaction, with its line in the history; not what works in pages."""
     is_dangerous: bool = True
@@ -83,6 +87,46 @@ class Verb:
     def chosen(self, request: HttpRequest) -> Choice | None:
         """Return what was chosen."""
         return self.choice if self.choice and self.choice.name in request.POST else None
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The rows that an action of a list is done to."""
+
+    ids: Sequence[int]
+    """Their ids; of very many, the first."""
+    missing: int
+    """How many of the selected are not in the list any more."""
+    rows: QuerySet[Any]
+    """All rows that the list has."""
+    verb: Verb
+    is_across: bool
+    """Whether all rows of the list were selected, not single ones."""
+
+    @classmethod
+    def of(cls, request: HttpRequest, rows: QuerySet[Any], verb: Verb, now: datetime) -> Selection:
+        """Return what was selected; once it is confirmed, that is what the page had named."""
+        is_across = request.POST.get("select_across") == "1"
+        if is_across and "confirmed" not in request.POST:
+            found, named = verb.among(rows, now) if verb.among else rows, set[int]()
+        else:
+            named = set(map(int, request.POST.getlist(ACTION_CHECKBOX_NAME)))
+            found = rows.filter(pk__in=named)
+        ids = list(found.order_by("pk").values_list("pk", flat=True)[: MAX_ROWS + 1])
+        is_in_turn = is_across and verb.among is not None
+        kept = ids[:MAX_ROWS] if is_in_turn else ids
+        return cls(kept, len(named.difference(ids)), rows, verb, is_across)
+
+    @property
+    def is_too_large(self) -> bool:
+        """Whether there are too many for one request, and they cannot be taken in turn."""
+        return len(self.ids) > MAX_ROWS
+
+    def count_rest(self, now: datetime) -> int:
+        """Return how many more rows of the list it is of use to, up to a bound."""
+        if not (self.is_across and self.verb.among):
+            return 0
+        return capped_count(self.verb.among(self.rows, now).exclude(pk__in=self.ids))
 
 
 class RowActions(RowPages):
@@ -132,18 +176,43 @@ class RowActions(RowPages):
         Ask before, with nothing done, where a row has a warning or a choice.
         """
         verb = self.verbs[name]
-        ids = list(rows.order_by("pk").values_list("pk", flat=True)[: MAX_ROWS + 1])
-        if len(ids) > MAX_ROWS:
+        selection = Selection.of(request, rows, verb, self.now)
+        if selection.is_too_large:
             most = _("Nothing was done: select at most %(count)s %(rows)s at a time.")
             values = {"count": format_number(MAX_ROWS), "rows": self.opts.verbose_name_plural}
             self.message_user(request, most % values, messages.ERROR)
             return None
-        if verb.asks_in_list and "confirmed" not in request.POST:
-            found = self.get_queryset(request).filter(pk__in=ids).order_by("pk")
-            if asked := [row for row in found if self._asks(row, verb)]:
-                return self._ask(request, verb, asked, ids)
-        self._do_each(request, ids, verb)
+        if "confirmed" not in request.POST:
+            found = self.get_queryset(request).filter(pk__in=selection.ids).order_by("pk")
+            if asked := self._questions(found.defer(*self.list_defer), verb):
+                return self._ask(request, verb, asked, selection)
+        self._do_each(request, selection.ids, verb)
+        self._report_rest(request, selection)
         return None
+
+    def _report_rest(self, request: HttpRequest, selection: Selection) -> None:
+        """Say of which rows nothing was done, and what to do about it."""
+        if selection.missing:
+            text = ngettext(
+                "%(count)s selected %(rows)s was left as it is: it is not in this list any more.",
+                "%(count)s selected %(rows)s were left as they are: they are not in this list any "
+                "more.",
+                selection.missing,
+            )
+            self._warn(request, text, selection.missing)
+        if rest := selection.count_rest(self.now):
+            self._warn(request, REST, rest)
+        if not (selection.ids or selection.missing):
+            none = _("Nothing was done: this list has no %(rows)s to which it can be done.")
+            values = {"rows": self.opts.verbose_name_plural}
+            self.message_user(request, none % values, messages.WARNING)
+
+    def _warn(self, request: HttpRequest, text: _StrOrPromise, number: int) -> None:
+        self.message_user(request, text % self._counted(number), messages.WARNING)
+
+    def _counted(self, number: int) -> dict[str, str]:
+        rows = model_ngettext(self.opts, number)
+        return {"count": format_count(number, format_number), "rows": rows}
 
     def _do_each(self, request: HttpRequest, ids: Sequence[int], verb: Verb) -> None:
         refusals = [text for pk in ids if (text := self._refusal(request, pk, verb))]
@@ -164,14 +233,21 @@ class RowActions(RowPages):
             text = _("%(kind)s %(id)s does not exist any more; it was pruned.")
             return text % {"kind": self.opts.verbose_name, "id": pk}
         what = self.called(row)
-        if verb.is_possible(row) and not verb.is_of_use(row, self.now):
-            text = _("%(row)s was left as it is: %(reason)s")
-            return text % {"row": what, "reason": verb.useless}
+        if self._is_useless(row, verb):
+            return self._left(what, verb)
         try:
             self._perform(request, row, verb)
         except HipqError as error:
             return _("%(row)s: %(error)s") % {"row": what, "error": error}
         return ""
+
+    def _is_useless(self, row: Any, verb: Verb) -> bool:
+        """Return whether it can be done to a row and would change nothing but what it hides."""
+        return verb.is_possible(row) and not verb.is_of_use(row, self.now)
+
+    def _left(self, what: str, verb: Verb) -> str:
+        text = _("%(row)s was left as it is: %(reason)s")
+        return text % {"row": what, "reason": verb.useless}
 
     def called(self, row: Model) -> str:
         """Return what a row is called where it is refused."""
@@ -222,23 +298,29 @@ class RowActions(RowPages):
         row = self.get_object(request, object_id)
         if row is None:
             return self.gone(request, object_id)
-        if self._asks(row, verb) and "confirmed" not in request.POST:
-            return self._ask(request, verb, [row])
+        if self._is_useless(row, verb):
+            return self.refused(request, object_id, self._left(title(row), verb))
+        if "confirmed" not in request.POST and (asked := self._questions([row], verb)):
+            return self._ask(request, verb, asked)
         try:
             row, said = self._perform(request, row, verb)
         except HipqError as error:
-            self.message_user(request, str(error), messages.ERROR)
-        else:
-            text = _("%(done)s: %(row)s.") % {"done": said, "row": title(row)}
-            self.message_user(request, text, messages.SUCCESS)
+            return self.refused(request, object_id, str(error))
+        text = _("%(done)s: %(row)s.") % {"done": said, "row": title(row)}
+        self.message_user(request, text, messages.SUCCESS)
         return HttpResponseRedirect(self.url(self.model, "change", row.pk))
 
     # The confirmation
 
-    def _asks(self, row: Any, verb: Verb) -> bool:
-        """Return whether something is to be confirmed, or chosen, before it is done to a row."""
-        can_be = verb.is_possible(row) and verb.is_of_use(row, self.now)
-        return can_be and self._confirmation(row, verb)["is_asked"]
+    def _questions(self, rows: Iterable[Any], verb: Verb) -> list[tuple[Any, dict[str, Any]]]:
+        """Return the rows of which something is to be confirmed, or chosen, with what is asked."""
+        now = self.now
+        asked = [
+            (row, self._confirmation(row, verb))
+            for row in rows
+            if verb.is_possible(row) and verb.is_of_use(row, now)
+        ]
+        return [(row, question) for row, question in asked if question["is_asked"]]
 
     def _confirmation(self, row: Any, verb: Verb) -> dict[str, Any]:
         """Return what is said and asked before it is done to a row."""
@@ -253,27 +335,46 @@ class RowActions(RowPages):
         }
 
     def _ask(
-        self, request: HttpRequest, verb: Verb, asked: Sequence[Any], ids: Sequence[int] = ()
+        self,
+        request: HttpRequest,
+        verb: Verb,
+        asked: Sequence[tuple[Any, dict[str, Any]]],
+        selection: Selection | None = None,
     ) -> HttpResponse:
-        """Show what would be done; `ids` are all the rows that were selected in the list."""
-        named = [self.link(self.model, row.pk, title(row)) for row in asked[:MAX_SHOWN]]
+        """Show what would be done, to one row, or to those that were selected in the list."""
+        ids = selection.ids if selection else ()
+        rest = selection.count_rest(self.now) if selection else 0
+        named = [self.link(self.model, row.pk, title(row)) for row, _ in asked[:MAX_SHOWN]]
         number = max(len(ids), 1)
         what = f"{format_number(number)} {model_ngettext(self.opts, number)}"
-        row = None if ids else asked[0]
-        confirmation = self._confirmation(asked[0], verb)
+        row, question = (None, _merged(asked, verb)) if ids else asked[0]
+        page = self.url(self.model, "change", row.pk) if row is not None else ""
         context = {
-            **confirmation,
+            **question,
             "title": f"{verb.label}: {what if row is None else title(row)}?",
             "original": row,
             "verb": verb,
-            "effect": confirmation["warning"],
+            "effect": question["warning"],
             "rows": named,
             "more": len(asked) - len(named),
             "ids": ids,
+            "across": bool(selection and selection.is_across),
+            "rest": REST % self._counted(rest) if rest else "",
             "checkbox": ACTION_CHECKBOX_NAME,
-            "label": confirmation["confirm"],
-            "back": request.get_full_path()
-            if row is None
-            else self.url(self.model, "change", row.pk),
+            "label": question["confirm"],
+            "back": page or request.get_full_path(),
         }
         return self.shown_page(request, "hipq_django/admin/confirm.html", context)
+
+
+def _merged(asked: Sequence[tuple[Any, dict[str, Any]]], verb: Verb) -> dict[str, Any]:
+    """Return what is asked of several rows at once: all warnings, and what any of them offers."""
+    questions = [question for _, question in asked]
+    offers = [question for question in questions if question["choice"]]
+    warnings = dict.fromkeys(str(q["warning"]) for q in questions if q["warning"])
+    return {
+        **(offers or questions)[0],
+        "warning": " ".join(warnings),
+        "is_ticked": bool(offers) and all(question["is_ticked"] for question in offers),
+        "confirm": verb.label,
+    }

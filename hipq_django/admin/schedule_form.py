@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 from django import forms
+from django.utils.text import Truncator
 from django.utils.translation import gettext_lazy as _
 
+from hipq_django.admin.fields import EditForm
 from hipq_django.admin.schedule_times import TIMES
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
@@ -23,9 +26,15 @@ from hipq_django.schedules import verbs
 PREVIEW = "_preview"
 """The name of the button that shows when the schedule would be due."""
 
+MAX_QUOTED_CHARS = 300
+"""How much of a value is quoted that somebody else wrote."""
 
-class TimesForm(forms.ModelForm):  # type: ignore[type-arg]  # generic in the stubs only
-    """When a schedule is due, which is what may be changed of one that the code declares."""
+
+class TimesForm(EditForm):
+    """When a schedule is due, which is what may be changed of one that the code declares.
+
+    The page has locked the row, so that nobody changes it between the check and what is written.
+    """
 
     class Meta:
         """The fields in their order."""
@@ -43,8 +52,11 @@ class TimesForm(forms.ModelForm):  # type: ignore[type-arg]  # generic in the st
         return super().is_valid() and not self.is_preview
 
     def clean(self) -> dict[str, Any]:
-        """Check all as the verb does; add what it says."""
+        """Check all as the verb does, with what is stored of what was not edited."""
         values = super().clean() or {}
+        if self.instance.pk:
+            self._refuse_outdated()
+            values |= {name: self.initial[name] for name in TIMES if not self._is_given(name)}
         if self.errors:
             return values
         try:
@@ -52,6 +64,32 @@ class TimesForm(forms.ModelForm):  # type: ignore[type-arg]  # generic in the st
         except HipqError as error:
             raise forms.ValidationError(str(error)) from error
         return values
+
+    def _is_given(self, name: str) -> bool:
+        """Whether a value counts as it was sent, not as it is stored."""
+        return not self.instance.pk or name in self.changed_data
+
+    def _refuse_outdated(self) -> None:
+        """Refuse to replace what somebody else wrote meanwhile, until it was seen.
+
+        What was typed stays in the form; whoever sends it again has seen both values.
+        """
+        text = _(
+            "Somebody else has changed this since you opened the page, from %(seen)s to %(now)s. "
+            "To replace it by what stands here, send the form again."
+        )
+        for name in filter(self.was_outdated, self.changed_data):
+            seen, now = self.add_initial_prefix(name), self._as_sent(name)
+            values = {"seen": _quoted(self.data[seen]), "now": _quoted(now)}
+            self.add_error(name, text % values)
+            sent: Any = copy(self.data)
+            sent[seen] = now
+            self.data = sent
+
+    def _as_sent(self, name: str) -> str:
+        """Return the stored value as the form sends it, hidden, beside the edited one."""
+        value = self.fields[name].prepare_value(self[name].initial)
+        return self.fields[name].hidden_widget().format_value(value) or ""
 
     def check(self, values: dict[str, Any]) -> None:
         """Read the values; raise `HipqError` or `ValidationError` where they cannot be."""
@@ -97,7 +135,7 @@ class ScheduleForm(TimesForm):
             self.fields["type_name"].choices = self._types()  # type: ignore[attr-defined]  # a ChoiceField
         if not self.is_new and "name" in self.fields:  # else the page cannot be edited
             self.fields["name"].disabled = True
-            self.fields["type_name"].initial = self.instance.job_type.name
+            self.initial["type_name"] = self.instance.job_type.name
             self.initial["job_data"] = self._shown
 
     @property
@@ -120,7 +158,8 @@ class ScheduleForm(TimesForm):
 
     def clean_type_name(self) -> str:
         """Return the name; raise `ValidationError` where no code is found for it."""
-        name: str = self.cleaned_data["type_name"]
+        given: str = self.cleaned_data["type_name"]
+        name = given if self._is_given("type_name") else self.instance.job_type.name
         rows = JobType.objects.using(get_instance(self.place).database)
         kinds = rows.filter(instance=self.place, name=name).values_list("kind", flat=True)
         if find_declared(self.place, name, kinds.first() or "") is None:
@@ -138,7 +177,8 @@ class ScheduleForm(TimesForm):
 
         Not for another job type, which may not know that they are sensitive.
         """
-        data = {} if self.cleaned_data["job_data"] is None else self.cleaned_data["job_data"]
+        given = self.cleaned_data["job_data"] if self._is_given("job_data") else self._shown
+        data = {} if given is None else given
         row: Schedule = self.instance
         old = None if self.is_new else row.job_type
         name = self.cleaned_data.get("type_name")
@@ -196,6 +236,10 @@ class BackfillForm(forms.Form):
     end = forms.DateTimeField(
         label=_("Until just before"), widget=forms.DateTimeInput({"type": "datetime-local"})
     )
+
+
+def _quoted(text: str) -> str:
+    return Truncator(text).chars(MAX_QUOTED_CHARS) if text else "-"
 
 
 def _spec(values: dict[str, Any]) -> Cron | Every:

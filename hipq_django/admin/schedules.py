@@ -21,7 +21,10 @@ from hipq_django.admin.display import NOTHING, badge, format_number, when
 from hipq_django.admin.row_actions import RowActions, Verb
 from hipq_django.admin.schedule_form import BackfillForm, ScheduleForm, TimesForm
 from hipq_django.conf.instances import get_instances
+from hipq_django.database.locks import locked
+from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.states import NONE
+from hipq_django.domain.validation import id_from
 from hipq_django.exceptions import HipqError
 from hipq_django.models import Job, Schedule, ScheduleRun
 from hipq_django.models.base import title
@@ -44,6 +47,7 @@ VERBS = {
             lambda row: verbs.pause_schedule(row.name, instance=row.instance),
             done=_("Paused"),
             is_of_use=lambda row, now: not row.paused,
+            among=lambda rows, now: rows.filter(paused=False),
             useless=_("it is paused already."),
         ),
         Verb(
@@ -51,6 +55,7 @@ VERBS = {
             lambda row: verbs.resume_schedule(row.name, instance=row.instance),
             done=_("Resumed"),
             is_of_use=lambda row, now: row.paused,
+            among=lambda rows, now: rows.filter(paused=True),
             useless=_("it is not paused."),
         ),
     )
@@ -162,6 +167,21 @@ class ScheduleAdmin(RowActions):
             "declared in code; what is changed here stays until the code changes that value"
         )
         return format_html("{}<div>{}</div>", text, schedule_times.declared(row))
+
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> Any:
+        """Lock the schedule before its form is checked; it stays as it is until that is written."""
+        pk = id_from(unquote(object_id)) if object_id and request.method == "POST" else None
+        if pk is None:
+            return super().changeform_view(request, object_id, form_url, extra_context)
+        with write_transaction(self.database):
+            locked(Schedule.objects.using(self.database).filter(pk=pk)).first()
+            return super().changeform_view(request, object_id, form_url, extra_context)
 
     # Deleting
 

@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from django.db.models import Case, F, JSONField, QuerySet, TextField, Value, When
-from django.db.models.functions import Cast, Length
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
 
 from hipq_django.admin.display import NOTHING, format_number
+from hipq_django.admin.previews import MAX_READ_CHARS, too_large
 from hipq_django.domain.redaction import Redactor
 from hipq_django.flow.declaring import KIND, sensitive_fields
 from hipq_django.models import JobType
 
 MAX_PREVIEW_CHARS = 2_048
-MAX_READ_CHARS = 65_536
-"""What is larger is not even read for a preview: to mask it, all of it would be needed."""
 
 
 def redactor_of(instance: str, using: str) -> Redactor:
@@ -31,17 +28,6 @@ def redactor_of(instance: str, using: str) -> Redactor:
     return Redactor(tuple(sorted({*fields, *sensitive_fields(instance).fields})))
 
 
-def with_preview(rows: QuerySet[Any], column: str) -> QuerySet[Any]:
-    """Return rows with `size`, the characters of a JSON column, and `shown`: it, unless large."""
-    size = Length(Cast(column, TextField()))
-    null = Value(None, output_field=JSONField())
-    small = Case(
-        When(size__lte=MAX_READ_CHARS, then=F(column)), default=null, output_field=JSONField()
-    )
-    found: QuerySet[Any] = rows.defer(column).annotate(size=size).annotate(shown=small)
-    return found
-
-
 def masked(value: Any, redactor: Redactor, port: str = "") -> Any:
     """Return a JSON value that may be shown; what lies on a port may be sensitive by its name."""
     return redactor.mask({port: value})[port] if port else redactor.mask(value)
@@ -50,10 +36,7 @@ def masked(value: Any, redactor: Redactor, port: str = "") -> Any:
 def preview(value: Any, size: int) -> str:
     """Return the beginning of a masked JSON value, of which `size` characters are stored."""
     if size > MAX_READ_CHARS:
-        text = _("%(count)s characters, too many for a preview")
-        return format_html(
-            '<span class="hipq-age">{}</span>', text % {"count": format_number(size)}
-        )
+        return too_large(size)
     text = json.dumps(value, ensure_ascii=False)
     if len(text) <= MAX_PREVIEW_CHARS:
         return format_html("<code>{}</code>", text)

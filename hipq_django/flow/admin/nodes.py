@@ -24,18 +24,17 @@ from hipq_django.admin.display import (
 )
 from hipq_django.admin.filters import QueueFilter
 from hipq_django.admin.job_panel import standing as standing_of_job
+from hipq_django.admin.previews import MAX_READ_CHARS, with_preview
 from hipq_django.domain.redaction import Redactor
 from hipq_django.domain.validation import id_from
 from hipq_django.flow.admin.descriptions import description
 from hipq_django.flow.admin.filters import ComponentFilter, PlaceFilter, StatusFilter, has_failed
 from hipq_django.flow.admin.graph_pages import GraphPages
 from hipq_django.flow.admin.masking import (
-    MAX_READ_CHARS,
     first_line,
     masked,
     preview,
     redactor_of,
-    with_preview,
 )
 from hipq_django.flow.admin.node_list import NodeList, name_rows, shown_rows
 from hipq_django.flow.admin.pictures import of_children

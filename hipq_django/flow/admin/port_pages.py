@@ -14,6 +14,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _, gettext_lazy, ngettext
 
 from hipq_django.admin.display import NOTHING, block, format_number, when
+from hipq_django.admin.previews import with_preview
 from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.redaction import Redactor
 from hipq_django.domain.unmasking import unmask
@@ -28,7 +29,7 @@ from hipq_django.flow.admin.forms import (
     WriteForm,
     fingerprint,
 )
-from hipq_django.flow.admin.masking import masked, preview, redactor_of, whole, with_preview
+from hipq_django.flow.admin.masking import masked, preview, redactor_of, whole
 from hipq_django.flow.admin.message_editing import (
     drop_message,
     edit_message,

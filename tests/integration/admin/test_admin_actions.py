@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import re
+from datetime import datetime, timedelta
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from django.contrib.admin.models import LogEntry
@@ -14,6 +16,7 @@ from hipq_django.admin import job_actions, row_actions
 from hipq_django.database import clock
 from hipq_django.models import Job
 from tests.admin_pages import (
+    ACTION_BOX,
     act,
     confirm,
     history,
@@ -48,6 +51,10 @@ def suited_to(action: str) -> Job:
     return job_in("final" if action == "requeue" else "retry")
 
 
+def a_week_ahead() -> datetime:
+    return clock.now("default") + timedelta(days=7)
+
+
 def in_the_future() -> Job:
     return hipq.enqueue(
         "echo",
@@ -78,7 +85,11 @@ def test_run_now_lets_a_job_run_now(admin_client: Client, from_page: bool) -> No
 def test_cancel_ends_a_live_job(admin_client: Client, state: str, from_page: bool) -> None:
     job = job_in(state)
 
-    response = press(admin_client, "cancel", job) if from_page else act(admin_client, "cancel", job)
+    response = (
+        press(admin_client, "cancel", job)
+        if from_page
+        else act(admin_client, "cancel", job, confirmed="1")
+    )
 
     job.refresh_from_db()
     assert (job.state, job.outcome) == ("final", "cancelled")
@@ -121,6 +132,54 @@ def test_the_history_names_the_operator(client: Client) -> None:
     assert "Cancelled." in html(client, page_url(job, "history"))
 
 
+def test_to_cancel_jobs_has_to_be_confirmed_in_the_list(client: Client) -> None:
+    log_in(client, "view_job", "cancel_job")
+    jobs = [job_in("running"), job_in("retry")]
+
+    asked = act(client, "cancel", *jobs).content.decode()
+
+    assert "Cancel: 2 jobs?" in asked
+    assert asked.count("The job becomes final.") == 1
+    assert all(page_url(job) in asked for job in jobs)
+    assert Job.objects.live().count() == 2
+    said = messages_of(act(client, "cancel", *jobs, confirmed="1"))
+    assert said == ["Cancelled: 2 jobs."]
+    assert not Job.objects.live().exists()
+
+
+def test_what_has_ended_already_is_refused_without_a_question(admin_client: Client) -> None:
+    job = job_in("final")
+
+    assert "is final (succeeded)" in messages_of(act(admin_client, "cancel", job))[0]
+
+
+@pytest.mark.parametrize("from_page", [True, False])
+def test_to_requeue_once_more_has_to_be_confirmed(client: Client, from_page: bool) -> None:
+    log_in(client, "view_job", "requeue_job")
+    job = job_in("final", outcome="failed", error="boom")
+    fresh = hipq.requeue(job)
+    url = page_url(job, "requeue")
+
+    asked = client.post(url) if from_page else act(client, "requeue", job)
+
+    assert f"the last time as job {fresh.pk}." in asked.content.decode()
+    assert Job.objects.filter(origin=job).count() == 1
+    if from_page:
+        client.post(url, {"confirmed": "1"})
+    else:
+        act(client, "requeue", job, confirmed="1")
+    assert Job.objects.filter(origin=job).count() == 2
+
+
+def test_the_list_says_what_a_job_was_requeued_as(admin_client: Client) -> None:
+    job = job_in("final", outcome="failed", error="boom")
+    again = [hipq.requeue(job) for _ in range(2)][-1]
+
+    page = html(admin_client, list_url(Job), state="final")
+
+    assert f'requeued as <a href="{page_url(again)}">job {again.pk}</a>, boom' in page
+
+
 # Refusals
 
 
@@ -159,16 +218,79 @@ def test_many_refusals_are_shortened(admin_client: Client) -> None:
     assert said[-1] == "5 more jobs were refused."
 
 
-def test_more_jobs_than_a_request_can_take_are_refused_as_a_whole(
+ALL = {"select_across": "1"}
+
+
+def all_of(client: Client, action: str, **filters: str) -> Any:
+    """Choose an action for all jobs of the list, as "Select all" does, and confirm it."""
+    url = f"{list_url(Job)}?{urlencode(filters)}"
+    boxes = [job.pk for job in Job.objects.order_by("-pk")[:2]]
+    asked = client.post(url, {"action": action, ACTION_BOX: boxes, **ALL}, follow=True)
+    if asked.redirect_chain:
+        return asked
+    ids = re.findall(f'name="{ACTION_BOX}" value="([0-9]+)"', asked.content.decode())
+    return client.post(
+        url, {"action": action, ACTION_BOX: ids, "confirmed": "1", **ALL}, follow=True
+    )
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_of_very_many_jobs_the_first_are_taken_in_turn(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch, action: str
+) -> None:
+    monkeypatch.setattr(row_actions, "MAX_ROWS", 2)
+    jobs = [suited_to(action) for _ in range(5)]
+    rest = "{} more job{} of this list are left: select all again, and do the same."
+
+    said = [messages_of(all_of(admin_client, action))[1:] for _ in range(4)]
+
+    assert said[:3] == [[rest.format(3, "s")], [rest.format(1, "")], []]
+    assert [len(history(job)) for job in jobs] == [1] * 5
+    nothing = "Nothing was done: this list has no jobs to which it can be done."
+    assert messages_of(all_of(admin_client, action)) == [nothing]
+
+
+def test_all_jobs_of_a_filtered_list_are_those_that_it_shows(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(row_actions, "MAX_ROWS", 2)
-    jobs = [job_in("running") for _ in range(3)]
+    jobs, other = [job_in("running") for _ in range(3)], job_in("retry")
 
-    response = act(admin_client, "cancel", *jobs)
+    for _ in range(2):
+        all_of(admin_client, "cancel", state="running")
 
-    assert messages_of(response) == ["Nothing was done: select at most 2 jobs at a time."]
-    assert Job.objects.running().count() == 3
+    assert [len(history(job)) for job in jobs] == [1] * 3
+    assert history(other) == []
+
+
+def test_what_cannot_be_taken_in_turn_is_refused_as_a_whole(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_actions, "MAX_ROWS", 2)
+    rows = [hipq.schedule(f"s{n}", hipq.NewJob("echo"), "0 * * * *") for n in range(3)]
+
+    response = act(admin_client, "run_now", *rows, **ALL)
+
+    assert messages_of(response) == ["Nothing was done: select at most 2 schedules at a time."]
+    assert not Job.objects.exists()
+
+
+@pytest.mark.parametrize("gone", [1, 2])
+def test_selected_jobs_that_left_the_list_are_counted(admin_client: Client, gone: int) -> None:
+    jobs = [job_in("retry", scheduled_run_time=a_week_ahead()) for _ in range(2)]
+    for job in jobs[:gone]:
+        hipq.cancel(job)
+
+    url = f"{list_url(Job)}?state=retry"
+    sent = {"action": "run_now", ACTION_BOX: [job.pk for job in jobs]}
+    *done, said = messages_of(admin_client.post(url, sent, follow=True))
+
+    assert len(done) == 2 - gone
+    assert said == (
+        "1 selected job was left as it is: it is not in this list any more."
+        if gone == 1
+        else "2 selected jobs were left as they are: they are not in this list any more."
+    )
 
 
 def test_a_button_of_a_page_that_is_out_of_date_says_what_happened(admin_client: Client) -> None:
@@ -180,6 +302,19 @@ def test_a_button_of_a_page_that_is_out_of_date_says_what_happened(admin_client:
     response = press(admin_client, "run_now", job)
 
     assert f"run_now: {job} is running" in messages_of(response)[0]
+    assert history(job) == []
+
+
+def test_run_now_of_a_page_that_is_out_of_date_says_that_the_job_is_due(
+    admin_client: Client,
+) -> None:
+    job = job_in("retry")
+
+    response = press(admin_client, "run_now", job)
+
+    assert messages_of(response) == [
+        f"{job} was left as it is: it is due already, and has no time windows."
+    ]
     assert history(job) == []
 
 
@@ -225,7 +360,7 @@ def test_its_permission_and_the_one_to_view_are_enough(client: Client, action: s
 
     assert LABELS[action] in html(client, page_url(one))
     assert press(client, action, one).status_code == 200
-    act(client, action, other)
+    act(client, action, other, confirmed="1")
     assert len(history(one)) == len(history(other)) == 1
 
 
@@ -395,7 +530,7 @@ def test_several_are_requeued_with_what_they_took_down(
     assert Job.objects.live().count() == 4
 
 
-@pytest.mark.parametrize("what", ["succeeded", "cancelled by hand", "requeued since"])
+@pytest.mark.parametrize("what", ["succeeded", "cancelled by hand"])
 def test_a_job_that_has_nothing_to_requeue_with_it_is_requeued_at_once(
     client: Client, broken_chain: list[Job], what: str
 ) -> None:
@@ -404,16 +539,23 @@ def test_a_job_that_has_nothing_to_requeue_with_it_is_requeued_at_once(
     if what == "succeeded":
         job, _ = hipq.chain(hipq.NewJob("echo"), hipq.NewJob("echo"))
         run_due_jobs()
-    elif what == "cancelled by hand":
+    else:
         job, follower = hipq.chain(hipq.NewJob("boom"), hipq.NewJob("echo"))
         hipq.cancel(follower)
         run_due_jobs()
-    else:
-        hipq.requeue(job, dependents=True)
 
     assert "dependents" not in html(client, page_url(job))
     client.post(page_url(job, "requeue"))
     assert len(history(job)) == 1
+
+
+def test_what_was_requeued_with_its_dependents_offers_them_no_more(
+    client: Client, broken_chain: list[Job]
+) -> None:
+    log_in(client, "view_job", "requeue_job")
+    hipq.requeue(broken_chain[0], dependents=True)
+
+    assert "dependents" not in html(client, page_url(broken_chain[0]))
 
 
 @pytest.fixture
@@ -470,6 +612,18 @@ def test_what_a_job_that_has_ended_has_enqueued_is_cancelled(
     assert Job.objects.get(pk=job.pk).outcome == "succeeded"
     assert history(job) == ["Cancelled with its descendants."]
     assert page_url(job, "cancel") not in html(client, page_url(job))  # nothing is left to cancel
+
+
+def test_several_are_cancelled_with_what_they_have_enqueued(
+    client: Client, family: list[Job]
+) -> None:
+    log_in(client, "view_job", "cancel_job")
+    chosen = [job_in("retry"), family[0]]
+
+    assert BOX.format("descendants") in act(client, "cancel", *chosen).content.decode()
+    act(client, "cancel", *chosen, confirmed="1", descendants="1")
+
+    assert not Job.objects.live().exists()
 
 
 def test_a_job_that_has_enqueued_nothing_is_cancelled_alone(client: Client) -> None:

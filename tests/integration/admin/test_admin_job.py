@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
 from django.test import Client
+from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.domain.ordering import Order
 from hipq_django.models import Job, Queue
 from tests.admin_pages import (
+    form_of,
     form_values,
     history,
     html,
@@ -239,6 +242,46 @@ def test_an_edit_of_the_priority_leaves_the_time_as_it_is(admin_client: Client) 
     assert (job.scheduled_run_time, job.priority) == (moment, 1)
 
 
+def test_a_large_answer_is_not_read_for_the_page_of_its_job(admin_client: Client) -> None:
+    job = JobFactory.create(state="running")
+    large, small = (
+        AnswerFactory.create(job=job, status="discarded", payload={"text": letter * size})
+        for letter, size in (("x", 70_000), ("y", 10))
+    )
+
+    page = html(admin_client, page_url(job))
+
+    assert "xxxx" not in page
+    assert "y" * 10 in page
+    size = len(json.dumps(large.payload))
+    said = f'<span class="hipq-age">{size:,} characters, too many for a preview</span>'
+    assert f'<a href="{page_url(large)}">{said}</a>' in page
+    assert page_url(small) not in page
+
+
+def test_a_time_in_the_repeated_hour_stays_where_it_is_not_edited(
+    admin_client: Client, settings: Settings
+) -> None:
+    settings.TIME_ZONE = "Europe/Berlin"
+    moment = datetime(2027, 10, 31, 1, 30, 0, 123456, tzinfo=UTC)  # 02:30 CET, after 02:30 CEST
+    job = waiting(scheduled_run_time=moment)
+
+    response = save(admin_client, job, priority="1")
+
+    job.refresh_from_db()
+    assert (job.scheduled_run_time, job.priority) == (moment, 1), response.content.decode()
+
+
+def test_another_error_loses_no_edit_of_the_time(admin_client: Client) -> None:
+    job = waiting()
+    page = save(admin_client, job, **TOMORROW, priority="nan").content.decode()
+
+    save(admin_client, job, form_of(page, job), priority="1")
+
+    job.refresh_from_db()
+    assert (job.scheduled_run_time.year, job.priority) == (2030, 1)
+
+
 def test_an_edited_job_runs_at_its_new_time(admin_client: Client) -> None:
     job = hipq.enqueue("echo", {"order": 42})
 
@@ -329,7 +372,10 @@ def test_an_edit_is_refused_when_the_job_was_tried_meanwhile_and_waits_again(
 
     response = save(admin_client, job, opened, priority="1")
 
-    assert "its state is retry by now, attempt 2" in messages_of(response)[0]
+    assert messages_of(response) == [
+        f"job {job.pk} was not changed: it has run since you opened the page, and waits again "
+        "after attempt 2. This page shows it as it is now: edit it here."
+    ]
     assert Job.objects.get(pk=job.pk).priority == 100
 
 

@@ -329,7 +329,7 @@ def test_no_word_of_what_an_action_on_jobs_says_stays_english(
     if action == "run_now":
         possible = JobFactory.create(scheduled_run_time=timezone.now() + timedelta(days=1))
 
-    assert told(act(admin_client, action, possible)) == set()
+    assert told(act(admin_client, action, possible, confirmed="1")) == set()
     again = JobFactory.create(state=possible.state, scheduled_run_time=possible.scheduled_run_time)
     assert told(press(admin_client, action, again)) == set()
 
@@ -446,7 +446,7 @@ def test_the_history_is_kept_in_english(
     job = JobFactory.create()
     confirm(admin_client, "resume", nodes)
 
-    act(admin_client, "cancel", job)
+    act(admin_client, "cancel", job, confirmed="1")
     act(admin_client, "run_now", Schedule.objects.get())
 
     kept = LogEntry.objects.values_list("change_message", flat=True)

@@ -20,7 +20,7 @@ import hipq_django as hipq
 from hipq_django import transitions
 from hipq_django.database import clock
 from hipq_django.database.locks import locked
-from hipq_django.models import Job, Queue
+from hipq_django.models import Job, Queue, Schedule
 from tests.admin_pages import form_values, history, messages_of, press, save
 from tests.factories import QueueFactory, WorkerFactory
 from tests.hand_worker import HandWorker
@@ -85,7 +85,7 @@ def test_an_edit_waits_for_a_claim_and_is_then_refused(admin_client: Client) -> 
 
 
 def test_run_now_waits_for_a_claim_and_is_then_refused(admin_client: Client) -> None:
-    job = hipq.enqueue("ask")
+    job = hipq.enqueue("ask", time_windows=["00:00-23:59"])
 
     with claim_in_progress(job):
         response = press(admin_client, "run_now", job)
@@ -146,3 +146,25 @@ def test_an_edit_waits_for_another_one_of_the_same_value_and_is_then_refused(
     assert "somebody else changed throttle limit" in messages_of(response)[0]
     assert Queue.objects.get(pk=queue.pk).throttle_limit == 20
     assert history(queue) == []
+
+
+def test_an_edit_of_a_schedule_waits_for_another_one_and_is_then_refused(
+    admin_client: Client,
+) -> None:
+    schedule = hipq.schedule("hourly", hipq.NewJob("echo"), "0 * * * *")
+    opened, edited = form_values(admin_client, schedule), Barrier(2, timeout=20)
+
+    def edit() -> None:
+        with transaction.atomic():
+            hipq.schedule("hourly", hipq.NewJob("echo"), "15 * * * *")
+            edited.wait()
+            wait_until_somebody_waits_for_a_lock()
+
+    editing = in_thread(edit)
+    edited.wait()
+    page = save(admin_client, schedule, opened, cron="7 * * * *").content.decode()
+    editing.result(timeout=20)
+
+    assert "from 0 * * * * to 15 * * * *." in page
+    assert Schedule.objects.get(pk=schedule.pk).cron == "15 * * * *"
+    assert history(schedule) == []

@@ -105,6 +105,19 @@ def test_to_open_the_address_of_a_button_changes_nothing(
     assert state() == before
 
 
+def test_a_page_that_is_out_of_date_takes_no_reason_away(
+    admin_client: Client, schedule: Schedule
+) -> None:
+    hipq.pause_schedule("hourly", "the shop moves")
+
+    response = press(admin_client, "pause", schedule)
+
+    said = "schedule hourly was left as it is: it is paused already."
+    assert messages_of(response) == [said]
+    assert Schedule.objects.get().pause_reason == "the shop moves"
+    assert history(schedule) == []
+
+
 def test_what_a_button_cannot_do_is_said(admin_client: Client) -> None:
     row = hipq.schedule("once", hipq.NewJob("echo"), hipq.Every(hours=1))
     hipq.run_schedule("once")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from html import unescape
 from typing import Any
 
@@ -19,7 +19,15 @@ import hipq_django as hipq
 from hipq_django.exceptions import InvalidScheduleError
 from hipq_django.models import Job, Schedule
 from hipq_django.schedules import declared as declared_schedules, verbs
-from tests.admin_pages import form_values, history, html, log_in, messages_of, page_url
+from tests.admin_pages import (
+    form_of,
+    form_values,
+    history,
+    html,
+    log_in,
+    messages_of,
+    page_url,
+)
 from tests.declaring import Declare
 
 pytestmark = pytest.mark.django_db
@@ -550,3 +558,163 @@ def test_a_schedule_that_is_gone_is_said(client: Client, schedule: Schedule) -> 
     schedule.delete()
 
     assert "There is no schedule" in client.get(page, follow=True).content.decode()
+
+
+# Somebody else was first
+
+
+def test_only_what_was_edited_is_written(client: Client, schedule: Schedule) -> None:
+    log_in(client, "view_schedule", "change_schedule")
+    opened = form_values(client, schedule)
+    hipq.schedule(
+        "hourly",
+        hipq.NewJob("ask", {"shop": "paris"}),
+        hipq.Cron("15 * * * *", zone="Europe/Paris", jitter=7),
+    )
+
+    response = client.post(page_url(schedule), opened | {"catch_up": "all"})
+
+    assert response.status_code == 302, response.content.decode()
+    row = Schedule.objects.get()
+    assert (row.cron, row.time_zone, row.jitter) == ("15 * * * *", "Europe/Paris", 7)
+    assert (row.job_type.name, row.job_data, row.catch_up) == ("ask", {"shop": "paris"}, "all")
+    assert history(row) == ["Changed catch up."]
+
+
+def test_of_what_the_code_declares_only_what_was_edited_is_written(
+    client: Client, declared: Schedule
+) -> None:
+    log_in(client, "view_schedule", "change_schedule")
+    opened = form_values(client, declared)
+    Schedule.objects.update(cron="15 4 * * *")
+
+    assert client.post(page_url(declared), opened | {"overlap": "wait"}).status_code == 302
+
+    row = Schedule.objects.get()
+    assert (row.cron, row.overlap) == ("15 4 * * *", "wait")
+    assert history(row) == ["Changed overlap."]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "mine", "said"),
+    [
+        ({"cron": "15 * * * *"}, {"cron": "7 * * * *"}, "from 0 * * * * to 15 * * * *."),
+        (
+            {"start_time": datetime(2031, 1, 1, tzinfo=UTC)},
+            {"start_time_0": "2032-05-01", "start_time_1": "12:30:00"},
+            "from - to 2031-01-01 00:00:00+00:00.",
+        ),
+        (
+            {"job_data": {"shop": "paris"}},
+            {"job_data": '{"shop": "rome"}'},
+            'from {"shop": "berlin"} to {"shop": "paris"}.',
+        ),
+    ],
+    ids=["cron", "start", "data"],
+)
+def test_what_somebody_else_changed_is_replaced_once_it_was_seen(
+    client: Client,
+    schedule: Schedule,
+    theirs: dict[str, Any],
+    mine: dict[str, str],
+    said: str,
+) -> None:
+    log_in(client, "view_schedule", "change_schedule")
+    opened = form_values(client, schedule)
+    Schedule.objects.update(**theirs)
+    [field] = theirs
+
+    response = client.post(page_url(schedule), opened | mine | {"jitter": "9"})
+
+    page = response.content.decode()
+    assert said in unescape(page)
+    row = Schedule.objects.get()
+    assert (getattr(row, field), row.jitter) == (theirs[field], 0)
+    assert not LogEntry.objects.exists()
+
+    again = form_of(page, schedule)
+    assert {name: again[name] for name in mine} == mine  # nothing that was typed is lost
+    assert client.post(page_url(schedule), again).status_code == 302
+
+    row.refresh_from_db()
+    assert getattr(row, field) != theirs[field]
+    assert row.jitter == 9
+
+
+def test_another_error_loses_no_edit_of_a_moment(client: Client, schedule: Schedule) -> None:
+    log_in(client, "view_schedule", "change_schedule")
+    edits = {"start_time_0": "2032-05-01", "start_time_1": "12:30:00", "jitter": "-1"}
+    page = client.post(page_url(schedule), form_values(client, schedule) | edits)
+
+    again = form_of(page.content.decode(), schedule) | {"jitter": "0"}
+    assert client.post(page_url(schedule), again).status_code == 302
+
+    assert Schedule.objects.get().start_time == datetime(2032, 5, 1, 12, 30, tzinfo=UTC)
+
+
+def test_a_conflict_shows_no_sensitive_value(client: Client, charging: Schedule) -> None:
+    log_in(client, "view_schedule", "change_schedule")
+    opened = form_values(client, charging)
+    other = CARD.replace("4", "5")
+    theirs = {"order": 7, "card": other, "note": f"card {other}"}
+    Schedule.objects.update(job_data=STORED | theirs)
+
+    page = client.post(page_url(charging), opened | {"job_data": json.dumps(SHOWN | {"order": 8})})
+
+    said = unescape(page.content.decode())
+    assert '"order": 7' in said
+    assert "Somebody else has changed this" in said
+    assert CARD not in said
+    assert other not in said
+    # What is masked stays as the other one wrote it.
+    again = form_of(page.content.decode(), charging)
+    assert client.post(page_url(charging), again).status_code == 302
+    assert Schedule.objects.get().job_data["card"] == other
+
+
+def test_another_job_type_does_not_reveal_what_somebody_else_wrote(
+    client: Client, charging: Schedule
+) -> None:
+    log_in(client, "view_schedule", "change_schedule")
+    Schedule.objects.update(job_data={"order": 1})
+    opened = form_values(client, charging)
+    Schedule.objects.update(job_data=STORED)
+
+    page = client.post(page_url(charging), opened | {"type_name": "echo"})
+
+    assert "••• stands for a value that is not shown" in page.content.decode()
+    charging.refresh_from_db()
+    assert (charging.job_type.name, charging.job_data) == ("charge", STORED)
+
+
+@pytest.mark.parametrize("edit", [{"catch_up": "all"}, {"end_time_0": "2032-01-01"}])
+def test_a_moment_that_is_not_edited_keeps_its_fractions(
+    client: Client, edit: dict[str, str]
+) -> None:
+    start = datetime(2031, 1, 1, 12, 0, 0, 123456, tzinfo=UTC)
+    row = hipq.schedule("often", hipq.NewJob("echo"), hipq.Every(hours=1, start_time=start))
+    log_in(client, "view_schedule", "change_schedule")
+
+    sent = form_values(client, row) | {"end_time_1": "00:00:00"} | edit
+    sent = sent if "end_time_0" in edit else sent | {"end_time_1": ""}
+    assert client.post(page_url(row), sent).status_code == 302
+
+    fresh = Schedule.objects.get()
+    assert (fresh.start_time, fresh.next_time) == (start, start)
+
+
+def test_a_start_in_the_repeated_hour_stays_where_it_is_not_edited(
+    client: Client, settings: Settings
+) -> None:
+    settings.TIME_ZONE = "Europe/Berlin"
+    start = datetime(2027, 10, 31, 1, 30, tzinfo=UTC)  # 02:30 CET, after 02:30 CEST
+    row = hipq.schedule("often", hipq.NewJob("echo"), hipq.Every(hours=1, start_time=start))
+    log_in(client, "view_schedule", "change_schedule")
+
+    sent = form_values(client, row) | {"catch_up": "all"}
+    response = client.post(page_url(row), sent)
+
+    assert sent["start_time_1"] == "02:30:00"
+    assert response.status_code == 302, response.content.decode()
+    fresh = Schedule.objects.get()
+    assert (fresh.start_time, fresh.catch_up) == (start, "all")
