@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
+from hipq_django.domain.throttling import MAX_DELAY_SECONDS
 from hipq_django.domain.waits import pause_after
 from hipq_django.engines.values import QueueWork
 from hipq_django.models import Queue
@@ -43,7 +44,6 @@ SPARE_SECONDS = 0.02
 REFUSED_SECONDS = 60.0
 """How long jobs are left alone that cannot start; then all of their queue are tried again."""
 
-MAX_DELAY_SECONDS = 5.0
 FORGETTING = 0.9
 """The share of the longest delay that is kept after each shorter one."""
 
