@@ -25,6 +25,7 @@ from hipq_django.database.locks import locked
 from hipq_django.database.transactions import check_commits, write_transaction
 from hipq_django.database.twins import has_twin
 from hipq_django.dependencies.following import drop_needs
+from hipq_django.domain.serialization import error_of
 from hipq_django.domain.states import WAITING, State
 from hipq_django.engines import engine_for
 from hipq_django.exceptions import InvalidJobError
@@ -149,20 +150,25 @@ def _requeue(page: Sequence[Job], using: str) -> dict[int, str]:
     for pk in again.values_list("origin_id", flat=True):
         reasons.setdefault(pk or 0, "it was requeued already")
     origins = [job for job in page if job.pk not in reasons]
-    taken = under_key(_insert_copies, _pass, origins, using)
-    return reasons | dict.fromkeys(taken, "its key is in use")
+    return reasons | under_key(_insert_copies, _pass, origins, using)
 
 
-def _insert_copies(origins: Sequence[Job], using: str) -> set[int]:
-    """Create the new jobs; return the ids of those whose keys are taken."""
-    copies = {job.pk: copy_of_final(job) for job in origins}
-    taken = _with_taken_keys(copies, using)
-    fresh = [copy for pk, copy in copies.items() if pk not in taken]
+def _insert_copies(origins: Sequence[Job], using: str) -> dict[int, str]:
+    """Create the new jobs; return why the others are skipped, by the ids of their origins."""
+    copies: dict[int, Job] = {}
+    skipped: dict[int, str] = {}
+    for job in origins:
+        try:
+            copies[job.pk] = copy_of_final(job)
+        except Exception as error:  # such as a time zone that this machine lacks
+            skipped[job.pk] = error_of(error)
+    skipped |= dict.fromkeys(_with_taken_keys(copies, using), "its key is in use")
+    fresh = [copy for pk, copy in copies.items() if pk not in skipped]
     with transaction.atomic(using=using):
         Job.objects.using(using).bulk_create(fresh)
     if fresh:
         announce_new(fresh, using)
-    return taken
+    return skipped
 
 
 def _pass(origins: Sequence[Job], using: str) -> None:

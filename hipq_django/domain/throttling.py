@@ -103,6 +103,10 @@ class Throttler(Protocol):
         """Return one verdict per candidate, in their order."""
 
 
+MAX_DELAY_SECONDS = 5.0
+"""How much later than its claim a job may start, at most."""
+
+
 class ThrottlerError(HipqError):
     """A throttler raised, or did not return one verdict per candidate."""
 
@@ -381,7 +385,10 @@ class RateLimit:
 
     def _starts(self, queue: Queue, now: datetime) -> list[list[float]]:
         since = (now - timedelta(seconds=self.per)).timestamp()
-        return [start for start in queue.throttler_state.get(self._name, []) if start[0] > since]
+        # Starts that no clock of today has noted: it was ahead, and has been set back since.
+        until = now.timestamp() + self.per + MAX_DELAY_SECONDS
+        starts = queue.throttler_state.get(self._name, [])
+        return [start for start in starts if since < start[0] <= until]
 
 
 def may_query(throttlers: Sequence[Throttler]) -> bool:

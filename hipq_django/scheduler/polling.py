@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from hipq_django.domain.throttling import MAX_DELAY_SECONDS
 from hipq_django.domain.waits import pause_after
 from hipq_django.engines.values import QueueWork
 from hipq_django.models import Job, Queue
@@ -46,7 +47,6 @@ REFUSED_SECONDS = 60.0
 LOCKED_SECONDS = 1.0
 """How long a job is left alone that waited for a lock."""
 
-MAX_DELAY_SECONDS = 5.0
 FORGETTING = 0.9
 """The share of the longest delay that is kept after each shorter one."""
 

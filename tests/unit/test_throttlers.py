@@ -198,10 +198,20 @@ def test_a_start_is_free_again_when_its_seconds_are_over() -> None:
     assert starts.ask(NOON + timedelta(seconds=90), 5) == 1
 
 
+@pytest.mark.parametrize("count", [1, 250])
+def test_starts_that_a_clock_noted_far_ahead_hold_nobody_once_it_is_right_again(count: int) -> None:
+    starts = Starts(hipq.RateLimit(count, per=60))
+    starts.ask(NOON + timedelta(days=365), count)
+
+    assert starts.ask(NOON, count + 1) == count
+    assert starts.ask(NOON + timedelta(seconds=1), count) == 0
+    assert starts.ask(NOON + timedelta(seconds=61), count) == count
+
+
 PARTS = st.integers(0, 450) | st.sampled_from([1, 3, 395, 397, 398, 399, 400, 401])
 STEPS = st.lists(st.tuples(PARTS, st.integers(1, 400)), max_size=12)
 """How many four-hundredths of the window pass, and how many jobs want to start then."""
-LATE_STEPS = st.lists(st.tuples(PARTS, st.integers(1, 400), PARTS), max_size=12)
+LATE_STEPS = st.lists(st.tuples(PARTS, st.integers(1, 400), st.integers(0, 400)), max_size=12)
 """The same, and how many four-hundredths later they may start."""
 
 

@@ -57,6 +57,21 @@ def test_final_jobs_are_requeued_once() -> None:
     assert fresh[0].job_data == {"n": 1}
 
 
+def test_a_job_whose_zone_this_machine_lacks_is_skipped_and_the_others_are_requeued() -> None:
+    """Of its page, too."""
+    abroad = JobTypeFactory.create(name="abroad", time_zone="Mars/Base")
+    JobFactory.create(state="final", job_type=abroad, time_windows=["08:00-09:00"])
+    others = finals(2)
+
+    result = hipq.requeue_many(ALL())
+
+    [(reason, number)] = result.skipped.items()
+    assert (result.done, number) == (2, 1)
+    assert "Mars/Base" in reason
+    fresh = Job.objects.filter(state="initial")
+    assert {*fresh.values_list("origin_id", flat=True)} == {job.pk for job in others}
+
+
 def test_what_cannot_be_requeued_is_skipped_with_the_reason() -> None:
     job_type = JobTypeFactory.create()
     waiting = JobFactory.create(state="initial", job_type=job_type, job_key="taken")
