@@ -179,7 +179,6 @@ class WorkerProcess(RegisteredProcess):
     def _work(self) -> None:
         self._witness = Witness(self.config, self.heartbeat)
         self._firing = Firing(self.config)
-        self._undeclared = UndeclaredTypes(self.config, self.worker)
         self._duties = Duties(self.using, self._make_duties(), self.troubles.tell)
         companions.report_to(self.troubles.tell)
         self._watchdog.doing = self._doing
@@ -236,7 +235,7 @@ class WorkerProcess(RegisteredProcess):
             Duty("unhold_jobs", often, sweep.run, refused=sweep.refused),
             Duty("sweep_companions", often, lambda: companions.sweep(config)),
             Duty("expire_early", beat, expire_early, refused=not_expired),
-            Duty("warn_of_undeclared", beat, self._undeclared.warn),
+            Duty("warn_of_undeclared", beat, UndeclaredTypes(config, self.worker).warn),
             Duty("continue_ranking", beat, lambda: reranking.continue_ranking(config)),
             Duty("find_strays", SELDOM_SECONDS, lambda: reranking.find_strays(config)),
             Duty("forget_workers", SELDOM_SECONDS, lambda: recovery.forget_workers(config)),

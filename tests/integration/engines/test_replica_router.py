@@ -179,7 +179,9 @@ def test_the_admin_shows_and_edits(instance: str, admin_client: Client) -> None:
     when = {"scheduled_run_time_0": "2030-05-01", "scheduled_run_time_1": "12:30:00"}
     admin_client.post(at(page_url(waiting)), {**when, "priority": "5", "throttle_factor": "1"})
     admin_client.post(at(page_url(waiting, "run_now")))
-    admin_client.post(at(list_url(Job)), {"action": "cancel", ACTION_BOX: [job.pk]})
+    admin_client.post(
+        at(list_url(Job)), {"action": "cancel", "confirmed": "1", ACTION_BOX: [job.pk]}
+    )
     admin_client.post(at(list_url(Queue)), {"action": "pause", ACTION_BOX: [bank.pk]})
 
     job_type = JobType.objects.using(job.using).get(pk=job.job_type_id)

@@ -246,7 +246,7 @@ def test_held_jobs_behind_a_page_that_cannot_go_on_are_found(declare: Declare) -
 
 OF_NO_USE = {
     "recover_lost", "release_unconfirmed", "shut_dead_connections", "declare_schedules",
-    "retire_schedules", "expire_early", "find_strays", "forget_workers",
+    "retire_schedules", "expire_early", "find_strays", "forget_workers", "warn_of_undeclared",
 }  # fmt: skip
 """The duties of a worker that look for other processes, or for what is old."""
 

@@ -59,7 +59,7 @@ class BankView(hipq.WebhookView):
 class AsyncView(ReceivingView):
     """A view of async code."""
 
-    async def post(  # type: ignore[override]
+    async def post(  # type: ignore[override]  # Django takes both
         self, request: HttpRequest, *_: Any, **captured: Any
     ) -> JsonResponse:
         """Take whatever comes."""
