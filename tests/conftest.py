@@ -69,6 +69,31 @@ def names_are_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
+def the_clock_is_put_back() -> Iterator[None]:
+    """Fail if a test has left hipq's clock moved: the next one would enqueue for later."""
+    from hipq_django.database import clock
+
+    yield
+    by = clock.shift()
+    clock.shift(None)
+    assert not by
+
+
+@pytest.fixture(autouse=True)
+def no_transaction_is_left_open() -> Iterator[None]:
+    """Fail if a test has left one open: no other process would see what the next one writes."""
+    yield
+    for connection in connections.all(initialized_only=True):
+        driver: Any = connection.connection
+        is_outside = driver is not None and not connection.in_atomic_block
+        if is_outside and connection.vendor == "postgresql":
+            status = driver.info.transaction_status
+            if status.name != "IDLE":
+                connection.close()
+            assert status.name in ("IDLE", "UNKNOWN"), (connection.alias, status)
+
+
+@pytest.fixture(autouse=True)
 def every_line_is_logged(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:

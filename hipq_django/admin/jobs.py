@@ -8,7 +8,7 @@ from typing import Any
 from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import ChangeList
-from django.db.models import QuerySet, TextField
+from django.db.models import OuterRef, QuerySet, Subquery, TextField
 from django.db.models.functions import Cast, Left
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
@@ -104,9 +104,12 @@ def _last_successors(jobs: list[Any]) -> dict[int, int]:
     ids = [job.pk for job in jobs if job.is_final]
     if not ids:
         return {}
-    successors = Job.objects.using(jobs[0].using).filter(origin__in=ids)
-    found = successors.order_by("pk").values_list("origin", "pk")
-    return {origin: pk for origin, pk in found if origin is not None}
+    rows = Job.objects.using(jobs[0].using)
+    # By a range and in the order of its index: else PostgreSQL may look through the whole table.
+    of_job = rows.filter(origin__gte=OuterRef("pk"), origin__lte=OuterRef("pk"))
+    last = Subquery(of_job.order_by("-origin_id", "-pk").values("pk")[:1])
+    found = rows.filter(pk__in=ids).annotate(last=last).values_list("pk", "last")
+    return {origin: pk for origin, pk in found if pk is not None}
 
 
 def _has_secrets(job: Any) -> bool:

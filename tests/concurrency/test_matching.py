@@ -13,7 +13,7 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.exceptions import InvalidAnswerError
 from hipq_django.maintenance import early_answers, retention
 from hipq_django.models import Answer, Job
-from tests.concurrency.sessions import Session, errors_of, run_together, wait_until_blocked
+from tests.concurrency.sessions import Session, errors_of, run_together
 from tests.factories import AnswerFactory
 from tests.hand_worker import HandWorker
 from tests.running import run_due_jobs
@@ -100,24 +100,24 @@ def test_an_early_answer_goes_to_the_job_of_its_key_or_to_that_of_the_operator()
 
 
 @pytest.mark.postgres
-def test_a_claim_waits_for_the_operator_who_matches_its_early_answer(session: Session) -> None:
+def test_a_claim_leaves_a_job_whose_early_answer_an_operator_is_matching(
+    session: Session,
+) -> None:
     chosen = asked("by hand")
     early = hipq.complete("ask", "own", "paid")
     own = hipq.enqueue("ask", job_key="own")
     session.begin()
     session(partial(api.assign, early, chosen.pk))
-    other = Session()
+    behind = hipq.enqueue("echo", job_key="behind")
     worker = HandWorker()
-    claiming = other.start(worker.run_pass)
-    wait_until_blocked()
 
+    meanwhile = worker.run_pass()
     session.commit()
 
-    assert claiming.result(30) == [own]
+    assert (meanwhile, worker.run_pass()) == ([behind], [own])
     assert settled() == [("by hand", "paid")]
     own.refresh_from_db()
     assert (own.state, own.has_pending_answer) == ("running", False)
-    other.close()
 
 
 @pytest.mark.postgres
