@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from math import inf
 from typing import Any
 
 from hipq_django import events
@@ -20,12 +21,13 @@ class RefusedRows:
     """The rows that one duty leaves alone, because their moves were refused.
 
     A trigger or a constraint of the project refuses them, or a value in them cannot be read here.
-    `field` is what the log calls the id of such a row.
+    `field` is what the log calls the id of such a row. With `for_good` none is tried again.
     """
 
-    def __init__(self, duty: str, field: str = "job_id") -> None:
+    def __init__(self, duty: str, field: str = "job_id", *, for_good: bool = False) -> None:
         self._duty = duty
         self._field = field
+        self._seconds = inf if for_good else LEFT_SECONDS
         self._left: dict[int, tuple[float, Exception]] = {}
         """Until when each is left alone, and why; by the steady clock."""
 
@@ -68,8 +70,9 @@ class RefusedRows:
         return moved
 
     def _leave(self, pk: int, error: Exception) -> None:
-        self._left[pk] = steady() + LEFT_SECONDS, error
-        sentence = f"left alone for {LEFT_SECONDS:g} s; the others go on"
+        self._left[pk] = steady() + self._seconds, error
+        how_long = "" if self._seconds == inf else f" for {self._seconds:g} s"
+        sentence = f"left alone{how_long}; the others go on"
         row: dict[str, Any] = {self._field: pk}
         events.error("row_refused", sentence, duty=self._duty, **row, exception=error)
 

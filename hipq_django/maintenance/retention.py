@@ -99,7 +99,8 @@ def _delete(old: Any, field: str) -> int:
 
     Rows that the database refuses to delete are left, and named in the log.
     """
-    refused = RefusedRows("prune", f"{old.model._meta.model_name}_id")
+    # For good: where very many are refused, the first must not come back before the end.
+    refused = RefusedRows("prune", f"{old.model._meta.model_name}_id", for_good=True)
     deleted, values = 0, [None]
     while values:
         left = old.exclude(pk__in=list(refused.ids))

@@ -466,7 +466,7 @@ class Admission:
     def _block(self, problem: str, traceback: str = "") -> None:
         """Remember what blocks the queue, or a part of it."""
         self.problem = storable_text(problem)
-        if self.context.is_new_problem(self.queue, self.problem):
+        if self.context.note_problem(self.queue, self.problem):
             events.error("queue_blocked", self.problem, queue=self.queue.name, traceback=traceback)
 
     def _which_refused(self, refused: Mapping[int, str]) -> str:
@@ -480,7 +480,7 @@ class Admission:
         if refused and not self.problem:
             self._block(self._which_refused(refused))
         problem = self.problem or NONE
-        self.context.is_new_problem(self.queue, problem)
+        self.context.note_problem(self.queue, problem)
         if self.queue.throttler_problem != problem:
             self.queue.throttler_problem = problem
             self._update_queue(throttler_problem=problem)

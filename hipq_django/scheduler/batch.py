@@ -440,7 +440,7 @@ class BatchScheduler(SchedulerContext):
             row = locked(rows, skip_locked=True).first()
             if row is not None and row.throttler_problem != problem:
                 rows.update(throttler_problem=problem)
-        if row is not None and self.is_new_problem(row, problem):
+        if row is not None and self.note_problem(row, problem):
             events.error("queue_blocked", problem, queue=queue.name, exception=error)
 
     # 4 and 5

@@ -173,7 +173,7 @@ class SchedulerContext:
         """Return the jobs of a queue that the database does not let start, each with the error."""
         return self._refused.of(queue.id, steady())
 
-    def is_new_problem(self, queue: Queue, problem: str) -> bool:
+    def note_problem(self, queue: Queue, problem: str) -> bool:
         """Note what blocks a queue here, or `NONE`; return whether that is to be logged.
 
         It is not if the queue's row says it. The row alone does not tell: another worker, for which

@@ -236,6 +236,21 @@ def test_a_job_that_may_not_be_deleted_keeps_no_other(
     assert refused_in(caplog) == [("prune", jobs[1].pk)] * 2  # by each command
 
 
+def test_pruning_ends_however_long_it_looks_for_refused_rows(
+    refuse: Refuse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that it found first are not tried again, or it would go on for ever."""
+    monkeypatch.setattr(refused_rows, "LEFT_SECONDS", 0.0)
+    monkeypatch.setattr(refused_rows, "MAX_FOUND", 1)
+    hipq.enqueue_many([hipq.NewJob("echo", job_key=f"refused {n}") for n in range(4)])
+    hipq.enqueue("echo")
+    HandWorker().work()
+    refuse("OLD.job_key LIKE 'refused%'", when="DELETE")
+
+    assert retention.prune(get_instance(), days=0)["default"] == 1
+    assert Job.objects.count() == 4
+
+
 def test_many_refused_rows_are_found_in_several_calls(
     refuse: Refuse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
