@@ -291,6 +291,18 @@ def test_a_message_that_the_database_refuses_is_kept_and_the_others_are_taken(
 # What is away for a while
 
 
+def fail_three_times(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Let nothing be stored at first."""
+    faults, real = [error] * 3, api.receive_messages
+
+    def sometimes(messages: Any, instance: str) -> Any:
+        if faults:
+            raise faults.pop()
+        return real(messages, instance)
+
+    monkeypatch.setattr("hipq_django.answers.intake.receive_messages", sometimes)
+
+
 def test_messages_stay_in_flight_while_the_database_is_away(
     mailbox: Mailbox,
     consume: Consume,
@@ -300,15 +312,7 @@ def test_messages_stay_in_flight_while_the_database_is_away(
     """One line says that it is back."""
     asked(3)
     mailbox.put(*[response(n) for n in range(3)])
-    outages = [OperationalError("server closed the connection")] * 3
-    real = api.receive_messages
-
-    def sometimes(messages: Any, instance: str) -> Any:
-        if outages:
-            raise outages.pop()
-        return real(messages, instance)
-
-    monkeypatch.setattr("hipq_django.answers.intake.receive_messages", sometimes)
+    fail_three_times(monkeypatch, OperationalError("server closed the connection"))
 
     consume()
 
@@ -380,14 +384,7 @@ def test_what_is_not_the_fault_of_a_message_leaves_it_to_the_broker_until_it_is_
 ) -> None:
     asked(2)
     mailbox.put(response(0), response(1))
-    faults, real = [error] * 3, api.receive_messages
-
-    def sometimes(messages: Any, instance: str) -> Any:
-        if faults:
-            raise faults.pop()
-        return real(messages, instance)
-
-    monkeypatch.setattr("hipq_django.answers.intake.receive_messages", sometimes)
+    fail_three_times(monkeypatch, error)
 
     consume()
 
@@ -404,14 +401,7 @@ def test_a_refusal_that_may_pass_is_tried_again(
     mailbox.put(response(0))
     short = OperationalError("out of memory")
     short.__cause__ = OfStateError("53200")
-    faults, real = [short] * 3, api.receive_messages
-
-    def sometimes(messages: Any, instance: str) -> Any:
-        if faults:
-            raise faults.pop()
-        return real(messages, instance)
-
-    monkeypatch.setattr("hipq_django.answers.intake.receive_messages", sometimes)
+    fail_three_times(monkeypatch, short)
 
     consume()
 
