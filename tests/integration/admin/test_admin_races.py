@@ -13,7 +13,7 @@ from threading import Barrier
 from typing import Any
 
 import pytest
-from django.db import connection, connections, transaction
+from django.db import connections, transaction
 from django.test import Client
 
 import hipq_django as hipq
@@ -22,6 +22,7 @@ from hipq_django.database import clock
 from hipq_django.database.locks import locked
 from hipq_django.models import Job, Queue, Schedule
 from tests.admin_pages import form_values, history, messages_of, press, save
+from tests.concurrency.sessions import wait_until_blocked
 from tests.factories import QueueFactory, WorkerFactory
 from tests.hand_worker import HandWorker
 
@@ -46,14 +47,6 @@ def in_thread(function: Callable[[], Any]) -> Future[Any]:
         pool.shutdown(wait=False)
 
 
-def wait_until_somebody_waits_for_a_lock() -> None:
-    with connection.cursor() as cursor:
-        while True:
-            cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
-            if cursor.fetchone()[0]:
-                return
-
-
 @contextmanager
 def claim_in_progress(job: Job) -> Iterator[None]:
     """A worker has claimed the job and commits when somebody else waits for the row."""
@@ -64,7 +57,7 @@ def claim_in_progress(job: Job) -> Iterator[None]:
             row = locked(Job.objects.using("default").filter(pk=job.pk)).get()
             transitions.claim([row], worker, clock.now("default"), room=1)
             claimed.wait()
-            wait_until_somebody_waits_for_a_lock()
+            wait_until_blocked()
 
     claiming = in_thread(claim)
     claimed.wait()
@@ -136,7 +129,7 @@ def test_an_edit_waits_for_another_one_of_the_same_value_and_is_then_refused(
         with transaction.atomic():
             Queue.objects.filter(pk=queue.pk).update(throttle_limit=20)
             edited.wait()
-            wait_until_somebody_waits_for_a_lock()
+            wait_until_blocked()
 
     editing = in_thread(edit)
     edited.wait()
@@ -158,7 +151,7 @@ def test_an_edit_of_a_schedule_waits_for_another_one_and_is_then_refused(
         with transaction.atomic():
             hipq.schedule("hourly", hipq.NewJob("echo"), "15 * * * *")
             edited.wait()
-            wait_until_somebody_waits_for_a_lock()
+            wait_until_blocked()
 
     editing = in_thread(edit)
     edited.wait()
