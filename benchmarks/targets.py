@@ -379,7 +379,7 @@ TARGETS = (
 )
 
 LEAD_WORKLOADS = (
-    *("W1", "W2", "W3", "W4", "W4b", "W4c", "W5"),
+    *("W1", "W2", "W3", "W3b", "W3c", "W4", "W4b", "W4c", "W5", "W7"),
     *("W12", "W13", "W14", "W21", "W22", "W23", "W24"),
 )
 """Where it is said which peers are ahead, on whatever store."""

@@ -117,8 +117,9 @@ WORKLOADS = (
     Workload(
         "W3b",
         "Jobs that raise and are given up",
-        "One worker does 20,000 jobs that do nothing, and then 20,000 whose handler raises, in the "
-        "same minute. Each failure is recorded with its error, where the system records any.",
+        "One worker does 10,000 jobs that do nothing, then 20,000 whose handler raises, then "
+        "10,000 that do nothing, in the same minute. Each failure is recorded with its error, "
+        "where the system records any.",
         "storm",
         {"jobs": 20_000, "kind": "raise", "tries": 1},
         {"jobs": 2_000, "kind": "raise", "tries": 1},
@@ -155,7 +156,7 @@ WORKLOADS = (
     Workload(
         "W4",
         "Drain, two workers",
-        "The same with two workers and 40,000 jobs, from the moment when both have begun.",
+        "W3 with two workers and 40,000 jobs, from the moment when both have begun.",
         "drain",
         {"jobs": 40_000, "workers": 2},
         {"jobs": 2_000, "workers": 2},
@@ -511,8 +512,8 @@ WORKLOADS = (
         "A batch of 100,000 jobs: the rate of enqueuing against that of `enqueue_many`, and from "
         "the end of the last to the beginning of the job that it calls back. A job that waits for "
         "1,000 others: what it takes to see, when one has ended, whether it may go on, and what "
-        "the end of the last one takes, which releases it. Of peers a chain is measured: Celery's "
-        "own, and in Procrastinate each task defers the next. Where "
+        "the end of the last one takes, which lets it go on. Of peers a chain is measured: "
+        "Celery's own, and in Procrastinate each task defers the next. Where "
         "peers call back after many jobs, it is by a store of results, which is off here.",
         "chains",
         {"steps": 200, "members": 100_000, "needs": 1_000, "looks": 50},
