@@ -7,6 +7,7 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
@@ -15,10 +16,10 @@ from hipq_django.domain.validation import id_from
 from hipq_django.flow.exceptions import (
     AliasTakenError,
     InvalidAliasError,
-    NodeDeletedError,
     UnknownNodeError,
 )
 from hipq_django.flow.models import Alias, Node
+from hipq_django.flow.models.node import deleted
 
 
 @names_twins("aliases")
@@ -30,8 +31,15 @@ class Aliases:
 
     @naming_twin("for … in aliases", way="async for name in aliases")
     def __iter__(self) -> Iterator[str]:
-        rows = Alias.objects.using(self._node.using).filter(node=self._node.pk).order_by("pk")
-        return iter(list(rows.values_list("name", flat=True)))
+        found = list(self._rows.order_by("pk").values_list("name", flat=True))
+        if not (found or self._node.exists()):
+            raise deleted(self._node)
+        return iter(found)
+
+    @property
+    def _rows(self) -> QuerySet[Alias]:
+        using, node = self._node.using, self._node
+        return Alias.objects.using(using).filter(node__in=Node.objects.using(using).row_of(node))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -40,7 +48,7 @@ class Aliases:
         """Let the node be found by this name; raise `AliasTakenError` if another one is."""
         node, checked = self._node, checked_alias(name)
         if not node.exists():
-            raise NodeDeletedError(f"node {node.pk} was deleted.")
+            raise deleted(node)
         try:
             with transaction.atomic(using=node.using):
                 Alias.objects.using(node.using).get_or_create(
@@ -52,8 +60,8 @@ class Aliases:
 
     def remove(self, name: str) -> None:
         """Take a name away; raise `InvalidAliasError` if the node has it not."""
-        rows = Alias.objects.using(self._node.using).filter(node=self._node.pk, name=name)
-        if not isinstance(name, str) or "\0" in name or not rows.delete()[0]:
+        is_name = isinstance(name, str) and "\0" not in name
+        if not (is_name and self._rows.filter(name=name).delete()[0]):
             known = ", ".join(map(repr, self)) or "none"
             raise InvalidAliasError(
                 f"node {self._node.pk} has no alias {name!r:.100}; it has {known}."

@@ -39,4 +39,21 @@ class FlowConfig(AppConfig):
         also_prune("flow log", old_log, needed_by_stages)
         also_count("flows", count)
         also_examine(examine)
-        autodiscover_modules("flows")
+        _declare_components()
+
+
+def _declare_components() -> None:
+    """Declare the standard components in each instance, and what apps have in `flows`."""
+    from hipq_django.conf.instances import get_instances
+    from hipq_django.conf.rules import DEFAULT
+    from hipq_django.exceptions import ConfigurationError
+    from hipq_django.flow.declaring import declare_standard
+
+    try:
+        names = [config.name for config in get_instances()]
+    except ConfigurationError:  # the checks say what is wrong
+        names = [DEFAULT]
+    for name in names:
+        if name != DEFAULT:
+            declare_standard(name)
+    autodiscover_modules("flows")

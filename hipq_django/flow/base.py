@@ -6,7 +6,6 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from asgiref.sync import async_to_sync, sync_to_async
@@ -23,12 +22,31 @@ if TYPE_CHECKING:
     from hipq_django.flow.declaring import ComponentDeclaration
     from hipq_django.flow.models import Node
     from hipq_django.flow.ports import Port
-    from hipq_django.flow.runs.run import Run, RunState
+    from hipq_django.flow.runs.run import Run, RunPort, RunState
     from hipq_django.models import Job
+
+
+_PLAIN = frozenset({type(None), bool, int, float, str, list, tuple, dict})
+"""What nobody awaits: the types of nearly all values."""
 
 
 class Suspended(BaseException):
     """Ends a run whose node waits for something."""
+
+
+def _each_once(ports: list[RunPort]) -> list[RunPort]:
+    """Return ports; raise `FlowError` if one is there twice: its last message may stay alone."""
+    if len({*ports}) < len(ports):
+        names = ", ".join(repr(port.name) for port in ports)
+        raise FlowError(f"each({names:.200}) names a port twice; give each name once.")
+    return ports
+
+
+def _next(lies: Sequence[bool], defaults: Sequence[bool]) -> Next:
+    """Return what `each` does next, by which ports have messages, and which have defaults."""
+    if lies and all(lies):  # as nearly always
+        return Next.TAKE
+    return what_next([Lies(*pair) for pair in zip(lies, defaults, strict=True)])
 
 
 def _read_ahead(ports: Iterable[Any]) -> None:
@@ -147,19 +165,20 @@ class Component:
         raises, but not in `on_response`: that counts as a whole.
         """
         run = self._run
-        ports = [run.port("in", name) for name in names]
+        ports = _each_once([run.port("in", name) for name in names])
         defaults = [port.has_default for port in ports]  # a run sees none that it sets itself
         naming = naming_twin("self.each", "use async for … in")
-        for _ in range(run.declared.batch):
+        for _ in run.turns():
             with naming:
                 lies = [bool(port.unread) for port in ports]
-            step = what_next([Lies(*pair) for pair in zip(lies, defaults, strict=True)])
+            step = _next(lies, defaults)
             if step is not Next.TAKE:
                 break
             run.begin_tuple()
             values = [port.read() for port in ports]
             yield tuple(values) if len(names) > 1 else values[0]
-            run.end_tuple()
+            if not run.end_tuple():
+                return
         else:
             run.run_again()
             return
@@ -171,7 +190,7 @@ class Component:
     def _some(self, name: str) -> Iterator[Any]:
         """Yield messages of an in-port, as many as `each` takes; the node runs again for others."""
         run, port = self._run, self._run.port("in", name)
-        yield from islice(port, run.declared.batch)
+        yield from (value for _, value in zip(run.turns(), port, strict=False))
         if port.unread:
             run.run_again()
 
@@ -258,8 +277,9 @@ class Component:
         """End the run together with what the block writes to the node's database.
 
         Both are one transaction, so it happens exactly once, or not at all. After the block the
-        code only returns. Raise `StaleAttemptError` if the run is over; `Snooze`, which puts it
-        back, if others hold what it needs for more than five seconds.
+        code only returns. In a tuple of `each` the others come in the next run. Raise
+        `StaleAttemptError` if the run is over; `Snooze`, which puts it back, if others hold what it
+        needs for more than five seconds.
         """
         with ending(self.job):
             try:
@@ -283,7 +303,7 @@ class Component:
     @staticmethod
     def awaited(value: Any) -> Any:
         """Return the value of an `async def`, which is awaited, or the value itself."""
-        if value is None or not inspect.isawaitable(value):  # which is slow
+        if type(value) in _PLAIN or not inspect.isawaitable(value):  # which is slow
             return value
 
         async def result() -> Any:

@@ -17,8 +17,8 @@ from hipq_django.flow.contexts import current_group
 from hipq_django.flow.exceptions import FamilyError, UnknownPortError
 from hipq_django.flow.logs import data_logged
 from hipq_django.flow.models import Connection, Message, NodePort
-from hipq_django.flow.ports import Port
-from hipq_django.flow.values import NOTHING, is_same
+from hipq_django.flow.ports import Port, defaults_of
+from hipq_django.flow.values import is_same
 
 
 def connect(source: Port, targets: Sequence[Port]) -> None:
@@ -33,8 +33,6 @@ def connect(source: Port, targets: Sequence[Port]) -> None:
         rows = _locked_rows([source, *targets])
         own = rows[source]
         for target in targets:
-            if target.node.instance != source.node.instance:
-                raise FamilyError(f"{source!r} to {target!r}: they are of different instances.")
             if leads_to(rows[target].pk, own.pk, using):
                 raise FamilyError(f"{source!r} to {target!r}: messages would go round for ever.")
         links = [Connection(source=own, target=rows[target]) for target in targets]
@@ -81,7 +79,7 @@ def _locked_rows(ports: Sequence[Port]) -> dict[Port, NodePort]:
     """
     using = ports[0].node.using
     by_id = {port.row.pk: port for port in ports}
-    rows = NodePort.objects.using(using).filter(pk__in=statements.reached(by_id, using))
+    rows = NodePort.objects.using(using).filter(ids_in("pk", statements.reached(by_id, using)))
     found = {row.pk: row for row in locked(rows.order_by("pk"), to_delete=True)}
     _check_all_there(by_id, found)
     return {port: found[pk] for pk, port in by_id.items()}
@@ -105,7 +103,7 @@ def _move(source: Port, row: int, targets: Sequence[int]) -> list[Any]:
     ]
     items += [item for target in targets for item in _default_for(source, target)]
     delivering.write(items, source.node.instance, using, clock.now(using))
-    Message.objects.using(using).filter(pk__in=[m.pk for m in messages]).delete()
+    Message.objects.using(using).filter(ids_in("pk", [m.pk for m in messages])).delete()
     values = [m.data for m in messages]
     if values:
         _log(source, targets, values)
@@ -116,10 +114,8 @@ def _default_for(source: Port, target: int) -> list[delivering.Item]:
     packet, using = source._default_packet(), source.node.using
     if packet is None:
         return []
-    newest = statements.newest_defaults([target], using).get(target)
-    other = NodePort.objects.using(using).get(pk=target)
-    before = newest.data if newest else (other.value if other.has_default else NOTHING)
-    if is_same(before, packet.value):
+    other = defaults_of([target], using).get(target)
+    if other is not None and is_same(other.value, packet.value):
         return []
     group = current_group()
     return [delivering.Item(target, packet.value, packet.context, True, group.notify, group.log)]

@@ -22,10 +22,11 @@ from hipq_django.exceptions import InvalidJobError, UnknownOptionError, nearest_
 from hipq_django.flow.aliases import alias_taken, checked_alias, find
 from hipq_django.flow.declared_ports import ANY, PortOptions, are_messages, port_options
 from hipq_django.flow.declaring import ComponentDeclaration, find_component
-from hipq_django.flow.exceptions import FamilyError, FlowError, NodeDeletedError
+from hipq_django.flow.exceptions import FamilyError, FlowError
 from hipq_django.flow.family import MAX_NAME_CHARS, check_depth, checked_child_name, name_taken
 from hipq_django.flow.lifecycle import locked_node, moment_of, run_row
 from hipq_django.flow.models import Message, Node, NodePort
+from hipq_django.flow.models.node import deleted
 from hipq_django.flow.ports import lock_against_deletion, set_channels
 from hipq_django.flow.values import NOTHING, STAGE, is_same
 from hipq_django.job_types.registry import check_declared
@@ -79,7 +80,7 @@ def start(  # noqa: PLR0913 - the options of a node, by their names
     """
     using = database_of(instance)
     declared, creator = find_component(instance, component), _checked_creator(by)
-    declared.component.check_args(args)
+    declared.check_args(args)
     if declared.name == STAGE:
         check_declared(instance, args[0], "flow.start")
     due = moment_of(at, None, clock.now(using))
@@ -179,9 +180,8 @@ def _lock_parent(parent: Node, name: str, instance: str) -> None:
             f"flow.start: {parent} is of instance {parent.instance!r}, and so are its children; "
             f"give instance={parent.instance!r}."
         )
-    rows = Node.objects.using(parent.using).filter(pk=parent.pk)
-    if locked(rows).first() is None:
-        raise NodeDeletedError(f"{parent} was deleted.")
+    if locked(Node.objects.using(parent.using).row_of(parent)).first() is None:
+        raise deleted(parent)
     if taken := name_taken(parent.pk, name, parent.using):
         raise taken
     check_depth(parent, 1)

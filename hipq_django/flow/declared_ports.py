@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hipq_django.domain.serialization import sized_json, storable_text, to_json
+from hipq_django.domain.serialization import json_with_text, storable_text, to_json
 from hipq_django.domain.validation import MAX_ID, number_in
 from hipq_django.exceptions import alike, nearest_name
 from hipq_django.flow.exceptions import (
@@ -125,8 +125,15 @@ def checked_message(value: Any, port: PortOptions, most: int | None = None) -> A
 
     `most` is how many bytes of JSON it may have.
     """
+    return message_with_text(value, port, most)[0]
+
+
+def message_with_text(
+    value: Any, port: PortOptions, most: int | None = None
+) -> tuple[Any, str, int]:
+    """Return the same, its JSON as `json_with_text` makes it, and the bytes of that."""
     try:
-        stored, size = sized_json(value)
+        stored, text, size = json_with_text(value)
     except ValueError as error:
         raise InvalidPortError(f"port {port.name!r}: the message is not JSON: {error}") from error
     if most is not None and size > most:
@@ -139,7 +146,7 @@ def checked_message(value: Any, port: PortOptions, most: int | None = None) -> A
             f"port {port.name!r} takes {port.type}, and was given {type(value).__name__} "
             f"{value!r:.100}."
         )
-    return stored
+    return stored, text, size
 
 
 def are_messages(values: object) -> bool:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
+
+from django.db import Error
 
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.domain.parts import WAIT_FOR
 from hipq_django.domain.redaction import Redactor
 from hipq_django.domain.retries import WAIT
+from hipq_django.domain.serialization import error_of
 from hipq_django.exceptions import (
+    HipqError,
     InvalidJobError,
     InvalidJobTypeError,
     UnknownOptionError,
@@ -75,6 +79,18 @@ class ComponentDeclaration(Declaration):
     wake_parent: str = "always"
     public: bool = False
     meta: dict[str, Any] = field(default_factory=dict)
+
+    def check_args(self, args: Sequence[Any]) -> None:
+        """Raise `FlowError` unless a node may have these arguments, also if their check breaks."""
+        try:
+            self.component.check_args(args)
+        except (HipqError, Error):
+            raise
+        except Exception as error:
+            raise FlowError(
+                f"component {self.name!r}: check_args refused args={list(args)!r:.200}: "
+                f"{error_of(error)}"
+            ) from error
 
     def checked_data(self, job_data: Any) -> Any:
         """Refuse jobs that no node has made."""
@@ -191,6 +207,7 @@ def _register(
             f"component {name!r}: {made.__qualname__} needs to be a flow.Component with a method "
             "perform(self)."
         )
+    _check_methods(name, made)
     queue, instance = own.pop("queue"), own.pop("instance")
     values = checked_values(name, queue, instance, of_type)  # type: ignore[arg-type]  # it checks them
     _check_no_graph(values["instance"], values["name"], *values["aliases"])
@@ -212,6 +229,16 @@ def _register(
     sensitive_fields.cache_clear()
     logging_components.cache_clear()
     return made.declaration
+
+
+def _check_methods(name: str, made: type[Component]) -> None:
+    """Raise `InvalidJobTypeError` for a method that yields: nothing of it would be run."""
+    for method in (made.perform, made.startup, made.shutdown, made.on_response):
+        if inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
+            raise InvalidJobTypeError(
+                f"component {name!r}: {method.__name__} yields; write results to out-ports, and "
+                "return None."
+            )
 
 
 def _check_no_graph(instance: str, *names: str) -> None:
@@ -273,6 +300,7 @@ def _of_function(name: str, function: Any, outs: Sequence[str]) -> type[Componen
     """Return the class of a function: its parameters are in-ports, its result goes out."""
     if not callable(function) or not hasattr(function, "__qualname__"):
         raise InvalidJobTypeError(f"component {name!r}: {function!r} is no class and no function.")
+    _check_function(name, function)
     names: list[str] = []
     members: dict[str, Any] = {}
     for parameter in inspect.signature(function).parameters.values():
@@ -292,6 +320,21 @@ def _of_function(name: str, function: Any, outs: Sequence[str]) -> type[Componen
         "__qualname__": function.__qualname__,
     }
     return type(function.__name__, (Component,), members)
+
+
+def _check_function(name: str, function: Any) -> None:
+    """Raise `InvalidJobTypeError` for a function that no run could call by its ports."""
+    if inspect.isasyncgenfunction(function):
+        raise InvalidJobTypeError(
+            f"component {name!r}: the function is async and yields; let it return one value, or "
+            "yield without async, or declare a class that writes to its ports."
+        )
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
+            raise InvalidJobTypeError(
+                f"component {name!r}: parameter {parameter.name!r} cannot be given by its name; "
+                "each parameter is an in-port, and **more are all others."
+            )
 
 
 def _performing(function: Any, names: list[str], out: str) -> Callable[[Component], None]:
@@ -345,7 +388,7 @@ def find_component(instance: str, given: Any) -> ComponentDeclaration:
     Raise `UnknownComponentError`.
     """
     declared = getattr(given, "declaration", None)
-    if isinstance(declared, ComponentDeclaration):
+    if isinstance(declared, ComponentDeclaration) and declared.instance == instance:
         return declared
     if callable(given):
         place = (getattr(given, "__module__", ""), getattr(given, "__qualname__", ""))
@@ -355,10 +398,24 @@ def find_component(instance: str, given: Any) -> ComponentDeclaration:
     found = get_declared(instance, given) if isinstance(given, str) else None
     if isinstance(found, ComponentDeclaration):
         return found
+    raise UnknownComponentError(_not_declared(instance, given, declared))
+
+
+def _not_declared(instance: str, given: Any, elsewhere: Any) -> str:
+    if isinstance(elsewhere, ComponentDeclaration):
+        return (
+            f"component {elsewhere.name!r} is declared for instance {elsewhere.instance!r}, not "
+            f"for {instance!r}."
+        )
     known = [declared.name for declared in all_components(instance)]
-    raise UnknownComponentError(
-        f"component {given!r:.100} is not declared{nearest_name(str(given), known)}"
-    )
+    return f"component {given!r:.100} is not declared{nearest_name(str(given), known)}"
+
+
+def declare_standard(instance: str) -> None:
+    """Declare the standard components, which the default instance has, in another one."""
+    for declared in all_components(DEFAULT):
+        if declared.component.__module__.startswith(f"{__package__}."):
+            register(replace(declared, instance=instance))
 
 
 def all_components(instance: str) -> list[ComponentDeclaration]:

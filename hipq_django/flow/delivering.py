@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from hipq_django import events
 from hipq_django.conf.instances import get_instance
 from hipq_django.database.locks import takes_writers_together
+from hipq_django.database.lookups import ids_in
 from hipq_django.domain.validation import aware_moment
 from hipq_django.engines import engine_for
 from hipq_django.flow.declared_ports import PortOptions, ancestors, checked_message, is_of
@@ -22,6 +23,7 @@ from hipq_django.flow.statements import (
     NewMessage,
     Place,
     channels_of,
+    go_with_wakes,
     insert_messages,
     insert_wakes,
     lock_places,
@@ -45,6 +47,8 @@ class Item(NamedTuple):
     as_default: bool = False
     notify: bool = True
     log: bool = True
+    text: str = ""
+    """The value as `json_with_text` has made it; empty: it has to be encoded yet."""
 
 
 class Way(NamedTuple):
@@ -104,7 +108,7 @@ class Routes:
         return new
 
     def _exists_any(self, ids: Collection[int]) -> bool:
-        return NodePort.objects.using(self.using).filter(pk__in=ids).exists()
+        return NodePort.objects.using(self.using).filter(ids_in("pk", ids)).exists()
 
     def subscribe(self, channels: Collection[str]) -> None:
         """Read who gets what is published on these channels."""
@@ -212,7 +216,9 @@ class Delivery:
 
     def _lay(self, port: Place, item: Item) -> None:
         as_default = item.as_default or port.mode == "memory"
-        self.messages.append(NewMessage(port.id, item.value, item.context, as_default, item.log))
+        self.messages.append(
+            NewMessage(port.id, item.value, item.context, as_default, item.log, item.text)
+        )
         if item.notify:
             woken = port.node_id if port.direction == "in" else port.parent
             if woken is not None:
@@ -220,8 +226,12 @@ class Delivery:
 
     def store(self, instance: str) -> None:
         """Store the messages, with a wake for each node that got some."""
-        insert_messages(_without_replaced(self.messages), self._now, self._routes.using)
-        wake(self._woken, instance, self._routes.using, self._now)
+        messages, using = _without_replaced(self.messages), self._routes.using
+        if self._woken and go_with_wakes(messages, using):
+            wake(self._woken, instance, using, self._now, messages=messages)
+        else:
+            insert_messages(messages, self._now, using)
+            wake(self._woken, instance, using, self._now)
 
 
 def _without_replaced(messages: Sequence[NewMessage]) -> Sequence[NewMessage]:
@@ -267,13 +277,21 @@ def publish(
 
 
 def wake(
-    nodes: Iterable[int], instance: str, using: str, now: datetime, due: datetime | None = None
+    nodes: Iterable[int],
+    instance: str,
+    using: str,
+    now: datetime,
+    due: datetime | None = None,
+    messages: Sequence[NewMessage] = (),
 ) -> None:
-    """Note that nodes have something to look at, and wake workers after the commit."""
+    """Note that nodes have something to look at, and wake workers after the commit.
+
+    `messages` that `go_with_wakes` are what they have.
+    """
     ids = sorted(set(nodes))
     if not ids:
         return
     if due is not None:
         due = aware_moment("due", due)
-    queues = insert_wakes(ids, due, instance, now, using)
+    queues = insert_wakes(ids, due, instance, now, using, messages)
     engine_for(using).wake_workers(instance, queues)

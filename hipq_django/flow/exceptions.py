@@ -84,4 +84,4 @@ class FilterError(FlowError):
 
 
 class NodeDeletedError(FlowError, LookupError):
-    """The node was deleted."""
+    """The node was deleted, or the transaction that started it was rolled back."""

@@ -20,7 +20,8 @@ from hipq_django.domain.reasons import Reason
 from hipq_django.flow.family import checked_node
 from hipq_django.flow.library.graph import GRAPH
 from hipq_django.flow.models import Message, Node, NodePort, StagedJob
-from hipq_django.flow.status import deleted, derived, with_status
+from hipq_django.flow.models.node import deleted
+from hipq_django.flow.status import derived, with_status
 from hipq_django.flow.values import STAGE, WIDGET, Rest
 from hipq_django.models import Job
 from hipq_django.monitoring.counts import OverFirst, capped_count, format_count
@@ -40,7 +41,7 @@ def explain(node: Node) -> list[Reason]:
     Raise `NodeDeletedError`.
     """
     checked_node("flow.explain", node)
-    row = with_unread(with_status(Node.objects.using(node.using).filter(pk=node.pk))).first()
+    row = with_unread(with_status(Node.objects.using(node.using).row_of(node))).first()
     if row is None:
         raise deleted(node)
     jobs = Job.objects.using(node.using).select_related("queue", "job_type", "worker")

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 
+from hipq_django.database import clock
 from hipq_django.database.locks import locked
 from hipq_django.database.lookups import ids_in
 from hipq_django.database.transactions import write_transaction
-from hipq_django.flow.exceptions import FamilyError, NameTakenError, NodeDeletedError
+from hipq_django.flow.delivering import wake
+from hipq_django.flow.exceptions import FamilyError, NameTakenError
+from hipq_django.flow.library.graph import GRAPH
 from hipq_django.flow.models import LogEntry, Message, Node, NodePort, StagedJob, Wake
+from hipq_django.flow.models.node import deleted
 from hipq_django.flow.publishing import announce
 from hipq_django.flow.settings import flow_settings
 from hipq_django.flow.values import Rest
@@ -21,8 +25,15 @@ MAX_NAME_CHARS = 200
 
 
 def tree_of(node: Node) -> list[int]:
-    """Return the ids of a node and all below it, parents first."""
-    return [pk for level in _levels([node.pk], node.using) for pk in level]
+    """Return the ids of a node and all below it, parents first; raise `NodeDeletedError`."""
+    if not node.exists():
+        raise deleted(node)
+    return ids_of_tree(node.pk, node.using)
+
+
+def ids_of_tree(root: int, using: str) -> list[int]:
+    """Return the id of a node with those of all below it, parents first."""
+    return [pk for level in _levels([root], using) for pk in level]
 
 
 def _levels(ids: list[int], using: str) -> Iterable[list[int]]:
@@ -30,7 +41,7 @@ def _levels(ids: list[int], using: str) -> Iterable[list[int]]:
     while ids:
         yield ids
         seen.update(ids)
-        rows = Node.objects.using(using).filter(parent__in=ids).order_by("pk")
+        rows = Node.objects.using(using).filter(ids_in("parent", ids)).order_by("pk")
         ids = [pk for pk in rows.values_list("pk", flat=True) if pk not in seen]
 
 
@@ -64,9 +75,14 @@ def checked_node(verb: str, node: object) -> Node:
     raise FamilyError(f"{verb}: {node!r:.100} is no node; give one, as flow.get(…) returns it.")
 
 
-def child_named(child: Node | str) -> int | str:
-    """Return what a run notes of a child that is to be let go: its name or its id."""
-    return child if isinstance(child, str) else checked_node("disown", child).pk
+def checked_kin(verb: str, own: Node, node: object) -> Node:
+    """Do the same; raise `FamilyError` also for a node of another instance than `own`."""
+    other = checked_node(verb, node)
+    if other.instance != own.instance:
+        raise FamilyError(
+            f"{verb}: {other} is of instance {other.instance!r}, and {own} of {own.instance!r}."
+        )
+    return other
 
 
 def check_depth(parent: Node, height: int) -> None:
@@ -95,23 +111,22 @@ def adopt(parent: Node, orphan: Node, name: str) -> None:
     both are locked in the order of their ids, and that is looked at again.
     """
     checked = checked_child_name(name)
-    checked_node("adopt", orphan)
+    checked_kin("adopt", parent, orphan)
     using = parent.using
     with write_transaction(using):
         root = ancestors_of(parent)[-1]
         rows = Node.objects.using(using).filter(pk__in={root, orphan.pk, parent.pk})
         found = {row.pk: row for row in locked(rows.order_by("pk"))}
         for node in (parent, orphan):
-            if node.pk not in found:
-                raise NodeDeletedError(f"{node} was deleted.")
-        if orphan.instance != parent.instance:
-            raise FamilyError(f"{orphan} is of instance {orphan.instance!r}, {parent} is not.")
+            if node.pk not in found or found[node.pk].create_time != node.create_time:
+                raise deleted(node)
         if found[orphan.pk].parent_id is not None:
             raise FamilyError(f"{orphan} has a parent; let that disown it first.")
         if ancestors_of(parent)[-1] in (orphan.pk,) or root != ancestors_of(parent)[-1]:
             raise FamilyError(f"{orphan} is {parent} itself, or above it; it cannot be its child.")
         check_depth(parent, len(list(_levels([orphan.pk], using))))
         _set_parent(orphan, parent, checked)
+        _wake_graph(parent)
 
 
 def _set_parent(orphan: Node, parent: Node, name: str) -> None:
@@ -127,22 +142,41 @@ def _set_parent(orphan: Node, parent: Node, name: str) -> None:
 def disown(parent: Node, child: Node | str) -> None:
     """Let a child go; raise `FamilyError` if it is none."""
     using = parent.using
+    if not parent.exists():
+        raise deleted(parent)
     mine = Node.objects.using(using).filter(parent=parent.pk)
-    if not _named(mine, child).update(parent=None, name=""):
-        known = ", ".join(map(repr, mine.values_list("name", flat=True)[:20])) or "none"
-        raise FamilyError(f"{parent} has no child {child!r:.100}; it has {known}.")
+    with write_transaction(using):
+        if _named(mine, child).update(parent=None, name=""):
+            _wake_graph(parent)
+            return
+    known = ", ".join(map(repr, mine.values_list("name", flat=True)[:20])) or "none"
+    raise FamilyError(f"{parent} has no child {child!r:.100}; it has {known}.")
+
+
+def _wake_graph(parent: Node) -> None:
+    """Let a graph that has other children now look at them; other parents are not told of it."""
+    using = parent.using
+    wake(graphs_among([parent.pk], using), parent.instance, using, clock.now(using))
+
+
+def graphs_among(nodes: Collection[int], using: str) -> set[int]:
+    """Return those of some nodes that are graphs: how they are follows from their children."""
+    if not nodes:
+        return set()
+    rows = Node.objects.using(using).filter(pk__in=nodes, job_type__name=GRAPH)
+    return set(rows.values_list("pk", flat=True))
 
 
 def _named(nodes: QuerySet[Node], child: Node | str) -> QuerySet[Node]:
     if isinstance(child, Node):
-        return nodes.filter(pk=child.pk)
+        return nodes.filter(pk=child.pk, create_time=child.create_time)
     is_name = isinstance(child, str) and "\0" not in child
     return nodes.filter(name=child) if is_name else nodes.none()
 
 
 def is_terminated(node: Node) -> bool:
     """Return whether a node and all below it are terminated."""
-    rows = Node.objects.using(node.using).filter(pk__in=tree_of(node))
+    rows = Node.objects.using(node.using).filter(ids_in("pk", tree_of(node)))
     return not rows.exclude(rest=Rest.TERMINATED).exists()
 
 
@@ -154,7 +188,7 @@ def delete(node: Node) -> bool:
         rows = list(locked(_nodes(ids, using), to_delete=True))
         if len(rows) < len(ids) or tree_of(node) != ids:
             if not any(row.pk == node.pk for row in rows):
-                raise NodeDeletedError(f"{node} was deleted.")
+                raise deleted(node)
             return False  # somebody spawns below it at this moment
         if any(row.rest != Rest.TERMINATED for row in rows):
             return False
@@ -164,7 +198,7 @@ def delete(node: Node) -> bool:
 
 
 def _nodes(ids: list[int], using: str) -> Any:
-    return Node.objects.using(using).filter(pk__in=ids).order_by("pk")
+    return Node.objects.using(using).filter(ids_in("pk", ids)).order_by("pk")
 
 
 def delete_rows(ids: list[int], using: str, *, skip_locked: bool = False) -> bool:
@@ -172,15 +206,15 @@ def delete_rows(ids: list[int], using: str, *, skip_locked: bool = False) -> boo
 
     With `skip_locked` return False, and delete nothing, if somebody has locked a port.
     """
-    ports = NodePort.objects.using(using).filter(node__in=ids)
+    ports = NodePort.objects.using(using).filter(ids_in("node", ids))
     got = len(locked(ports.order_by("pk"), skip_locked=skip_locked, to_delete=True))
     if skip_locked and got < ports.count():
         return False
     # Not only of those that were got: while they were waited for, one may have been created.
-    Message.objects.using(using).filter(port__node__in=ids).delete()
-    Wake.objects.using(using).filter(node__in=ids).delete()
-    StagedJob.objects.using(using).filter(node__in=ids).delete()
-    LogEntry.objects.using(using).filter(node__in=ids).delete()
+    Message.objects.using(using).filter(ids_in("port__node", ids)).delete()
+    Wake.objects.using(using).filter(ids_in("node", ids)).delete()
+    StagedJob.objects.using(using).filter(ids_in("node", ids)).delete()
+    LogEntry.objects.using(using).filter(ids_in("node", ids)).delete()
     ports.delete()
     nodes = _nodes(ids, using)
     nodes.update(parent=None, name="")  # PROTECT would keep the parents of a tree

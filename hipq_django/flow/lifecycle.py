@@ -12,6 +12,7 @@ from hipq_django import transitions
 from hipq_django.answers.cancelling import cancel_locked
 from hipq_django.database import clock
 from hipq_django.database.locks import locked
+from hipq_django.database.lookups import ids_in
 from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.states import State as JobState
 from hipq_django.domain.validation import aware_moment, checked_number, number_in
@@ -22,8 +23,8 @@ from hipq_django.flow.exceptions import FlowError
 from hipq_django.flow.family import tree_of
 from hipq_django.flow.library.graph import GRAPH
 from hipq_django.flow.models import Node
+from hipq_django.flow.models.node import deleted
 from hipq_django.flow.publishing import announce_status
-from hipq_django.flow.status import deleted
 from hipq_django.flow.values import RUNS_BY_ITSELF, Rest
 from hipq_django.models import Job
 
@@ -59,7 +60,7 @@ def run(
 
 def may_run(node: Node) -> bool:
     """Return whether a node runs without force, as it is now."""
-    row = Node.objects.using(node.using).select_related("job_type").filter(pk=node.pk).first()
+    row = Node.objects.using(node.using).select_related("job_type").row_of(node).first()
     if row is None:
         raise deleted(node)
     return runs_by_itself(row.rest, row.job_type.name)
@@ -71,7 +72,7 @@ def runs_by_itself(rest: str, component: str) -> bool:
 
 
 def _parent_of(node: Node) -> Node | None:
-    row = Node.objects.using(node.using).select_related("parent").filter(pk=node.pk).first()
+    row = Node.objects.using(node.using).select_related("parent").row_of(node).first()
     if row is None:
         raise deleted(node)
     return cast("Node | None", row.parent)  # to type checkers it is a NodeRow
@@ -88,6 +89,8 @@ def moment_of(
     at: datetime | float | None, wait: float | timedelta | None, now: datetime
 ) -> datetime | None:
     """Return when to run: at a moment, a number of seconds since 1970, or after some seconds."""
+    if at is not None and wait is not None:
+        raise FlowError(f"run: at={at!r:.100}, wait={wait!r:.100}: give one of them.")
     try:
         if wait is not None:
             seconds = wait.total_seconds() if isinstance(wait, timedelta) else wait
@@ -101,7 +104,7 @@ def moment_of(
 
 def locked_node(node: Node) -> Node:
     """Return the row of a node under its lock; raise `NodeDeletedError` where it is gone."""
-    row: Node | None = locked(Node.objects.using(node.using).filter(pk=node.pk)).first()
+    row: Node | None = locked(Node.objects.using(node.using).row_of(node)).first()
     if row is None:
         raise deleted(node)
     return row
@@ -116,8 +119,10 @@ def terminate(
     """Let nodes shut down; a run that executes ends first, unless `force` is given."""
     using = node.using
     with write_transaction(using):
-        ids = tree_of(node) if recursive or delete else [node.pk]
-        rows = list(locked(Node.objects.using(using).filter(pk__in=ids).order_by("pk")))
+        nodes = Node.objects.using(using)
+        is_tree = recursive or delete
+        whole = nodes.filter(ids_in("pk", tree_of(node))) if is_tree else nodes.row_of(node)
+        rows = list(locked(whole.order_by("pk")))
         if node not in rows:
             raise deleted(node)
         if delete:
@@ -135,7 +140,7 @@ def terminate(
 def _let_shut_down(rows: list[Node], using: str) -> None:
     changed = [row for row in rows if row.rest != Rest.TERMINATING]
     ids = [row.pk for row in changed]
-    Node.objects.using(using).filter(pk__in=ids).update(rest=Rest.TERMINATING)
+    Node.objects.using(using).filter(ids_in("pk", ids)).update(rest=Rest.TERMINATING)
     for row in rows:
         wake([row.pk], row.instance, using, clock.now(using))
     for row in changed:
@@ -144,7 +149,7 @@ def _let_shut_down(rows: list[Node], using: str) -> None:
 
 def _end_without_code(rows: list[Node], using: str) -> None:
     """End nodes, and cancel their live runs, also those that wait for an answer."""
-    live = Job.objects.using(using).filter(pk__in=[row.job_id for row in rows if row.job_id])
+    live = Job.objects.using(using).filter(ids_in("pk", [row.job_id for row in rows if row.job_id]))
     jobs = list(locked(live.live().select_related("queue", "job_type").order_by("pk")))
     cancel_locked(jobs, "The node was terminated by force", using)
     end_rows(rows, using)
@@ -153,7 +158,7 @@ def _end_without_code(rows: list[Node], using: str) -> None:
 def end_rows(rows: list[Node], using: str) -> None:
     """Note that locked nodes are terminated, and tell their parents."""
     ids = [row.pk for row in rows]
-    Node.objects.using(using).filter(pk__in=ids).update(
+    Node.objects.using(using).filter(ids_in("pk", ids)).update(
         rest=Rest.TERMINATED, job_id=None, run_time=None, alarm=None, pending={}
     )
     now = clock.now(using)
@@ -183,7 +188,7 @@ def resume(node: Node) -> None:
 
 
 def _update(node: Node, **values: Any) -> None:
-    if not Node.objects.using(node.using).filter(pk=node.pk).update(**values):
+    if not Node.objects.using(node.using).row_of(node).update(**values):
         raise deleted(node)
 
 
@@ -220,7 +225,7 @@ def refresh_lock(node: Node, ttl: float) -> bool:
     """Let a lock last for some seconds from now; return whether there is one."""
     now = clock.now(node.using)
     until = now + timedelta(seconds=checked_number("ttl", ttl, 0, MAX_SECONDS))
-    rows = Node.objects.using(node.using).filter(pk=node.pk)
+    rows = Node.objects.using(node.using).row_of(node)
     if rows.filter(lock_until__gt=now).update(lock_until=until):
         return True
     if not rows.exists():
@@ -237,7 +242,7 @@ def unlock(node: Node, token: str) -> bool:
     if not isinstance(token, str) or "\0" in token:
         token = ""  # no token, as any wrong one
     with write_transaction(using):
-        rows = Node.objects.using(using).filter(pk=node.pk).exclude(lock_token="")
+        rows = Node.objects.using(using).row_of(node).exclude(lock_token="")
         if not rows.filter(lock_token=token).update(lock_token="", lock_until=None):
             if not node.exists():
                 raise deleted(node)

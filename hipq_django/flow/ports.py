@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -10,7 +11,9 @@ from asgiref.sync import sync_to_async
 from django.db.models import QuerySet
 
 from hipq_django.database import clock
+from hipq_django.database.built_once import built_once
 from hipq_django.database.locks import for_key_share, locked
+from hipq_django.database.lookups import ids_in
 from hipq_django.database.transactions import write_transaction
 from hipq_django.database.twins import method_twin, names_twins, naming_twin, property_twin
 from hipq_django.flow import delivering
@@ -20,11 +23,13 @@ from hipq_django.flow.declared_ports import (
     PortOptions,
     checked_channels,
     checked_count,
-    checked_message,
     checked_messages,
     checked_port_name,
+    message_with_text,
 )
+from hipq_django.flow.declaring import ComponentDeclaration
 from hipq_django.flow.exceptions import (
+    FamilyError,
     FlowError,
     InvalidPortError,
     NodeDeletedError,
@@ -32,10 +37,12 @@ from hipq_django.flow.exceptions import (
 )
 from hipq_django.flow.logs import data_logged
 from hipq_django.flow.models import Channel, Connection, Message, Node, NodePort
+from hipq_django.flow.models.node import deleted
 from hipq_django.flow.publishing import note_subscribed
 from hipq_django.flow.settings import flow_settings
 from hipq_django.flow.statements import newest_defaults
 from hipq_django.flow.values import NOTHING, Packet, PortName
+from hipq_django.job_types.registry import get_declared
 
 _SIDES = {"in": "in-port", "out": "out-port"}
 
@@ -54,7 +61,9 @@ class Port:
         """What this object has read last."""
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Port) and self.place == other.place
+        if not isinstance(other, Port):
+            return False
+        return self.place == other.place and self.node.instance == other.node.instance
 
     def __hash__(self) -> int:
         return hash(self.place)
@@ -88,11 +97,11 @@ class Port:
     def _items(self, values: Iterable[Any], **how: bool) -> list[delivering.Item]:
         row, context = self.row, current_context()
         most = flow_settings(self.node.instance).max_message_bytes
-        options = PortOptions(self.name, row.type)
-        return [
-            delivering.Item(row.pk, checked_message(value, options, most), context, **how)
-            for value in checked_messages(values, self.name)
-        ]
+        options, items = PortOptions(self.name, row.type), list[delivering.Item]()
+        for value in checked_messages(values, self.name):
+            stored, text, _ = message_with_text(value, options, most)
+            items.append(delivering.Item(row.pk, stored, context, text=text, **how))
+        return items
 
     def _deliver(self, items: Sequence[delivering.Item]) -> None:
         delivering.write(items, self.node.instance, self.node.using, clock.now(self.node.using))
@@ -101,7 +110,7 @@ class Port:
 
     def read(self) -> Any:
         """Take the oldest message and return its value; the default, or `NOTHING`, if none is."""
-        packet = self.packet()
+        self.last = packet = self._read(or_default=True)
         return NOTHING if packet is None else packet.value
 
     def packet(self) -> Packet | None:
@@ -165,10 +174,8 @@ class Port:
     # The default
 
     def _default_packet(self) -> Packet | None:
-        row = self.row
-        if found := newest_defaults([row.pk], self.node.using).get(row.pk):
-            return Packet(0, found.data, found.context, found.create_time)
-        return Packet(0, row.value, row.value_context, None) if row.has_default else None
+        port = self.row.pk
+        return defaults_of([port], self.node.using).get(port)
 
     @property
     def default(self) -> Any:
@@ -294,13 +301,18 @@ def checked_targets(source: Port, verb: str, targets: Iterable[Port]) -> list[Po
 
 
 def checked_ports(source: Port, verb: str, targets: Iterable[Port]) -> list[Port]:
-    """Return each of the ports once; raise `FlowError` for what is no port."""
+    """Return each of the ports once; raise `FlowError` for what is no port.
+
+    Raise `FamilyError` for one of another instance, whose id may be that of any port here.
+    """
     for target in targets:
         if not isinstance(target, Port):
             raise FlowError(
                 f"{verb}() of {source!r} got {target!r:.100}, which is no port; give ports, as "
                 "node.inputs[name] and node.outputs[name] are."
             )
+        if target.node.instance != source.node.instance:
+            raise FamilyError(f"{source!r} to {target!r}: they are of different instances.")
     return list(dict.fromkeys(targets))
 
 
@@ -318,20 +330,54 @@ def set_channels(row: NodePort, channels: Iterable[str]) -> None:
         note_subscribed(row.using)
 
 
+def defaults_of(ports: Sequence[int], using: str) -> dict[int, Packet]:
+    """Return the defaults of ports, by their ids, of those that have any.
+
+    Messages are read before rows, into which the ends of runs move them: what is gone from the
+    first is in the second.
+    """
+    newest = newest_defaults(ports, using)
+    found = {
+        port: Packet(0, message.data, message.context, message.create_time)
+        for port, message in newest.items()
+    }
+    if left := set(ports) - found.keys():
+        rows = NodePort.objects.using(using).filter(ids_in("pk", left), has_default=True)
+        found |= {row.pk: Packet(0, row.value, row.value_context, None) for row in rows}
+    return found
+
+
 def find_row(node: Node, direction: str, name: str) -> NodePort:
     """Return the row of a port; one that a `*` stands for is created.
 
-    Raise `UnknownPortError` where there is none.
+    Raise `UnknownPortError` where there is none. A `*` stands for no port that the component
+    declares since a new release: that has options of its own.
     """
     check_known_name(name)
-    rows = NodePort.objects.using(node.using).filter(node=node.pk, direction=direction)
-    found: NodePort | None = rows.filter(name=name).first()
-    if found is not None:
-        return found
-    template = rows.filter(name=ANY).first()
-    if template is None:
+    place = (node.pk, node.create_time, direction)
+    if found := _named(*place, name, node.using):
+        return found[0]
+    template = _named(*place, ANY, node.using)
+    if not template or declared_port(node, direction, name) is not None:
         raise _unknown(node, direction, name)
-    return copy_of_template(template, name)
+    return copy_of_template(template[0], name)
+
+
+@built_once
+def _named(
+    node: int, create_time: datetime, direction: str, name: str, using: str
+) -> QuerySet[NodePort]:
+    """Return the port of a node that has this name; see `PortQuerySet.of_node`."""
+    of_node = NodePort.objects.using(using).filter(node=node, node__create_time=create_time)
+    return of_node.filter(direction=direction, name=name)
+
+
+def declared_port(node: Node, direction: str, name: str) -> PortOptions | None:
+    """Return what the component of a node declares for a port, if it does and is declared here."""
+    declared = get_declared(node.instance, node.job_type.name)
+    if isinstance(declared, ComponentDeclaration):
+        return declared.ports(direction).get(name)
+    return None
 
 
 def check_known_name(name: object) -> None:
@@ -379,8 +425,8 @@ def lock_against_deletion(node: int, using: str) -> None:
 def _unknown(node: Node, direction: str, name: str) -> Exception:
     from hipq_django.exceptions import nearest_name
 
-    if not Node.objects.using(node.using).filter(pk=node.pk).exists():
-        return NodeDeletedError(f"node {node.pk} was deleted.")
+    if not node.exists():
+        return deleted(node)
     rows = NodePort.objects.using(node.using).filter(node=node.pk, direction=direction)
     known = list(rows.exclude(name=ANY).values_list("name", flat=True))
     near = nearest_name(name, known) if known else "; it has none."
@@ -393,7 +439,33 @@ naming_loop = partial(
 """Lets what yields the names of ports say what to use in async code."""
 
 
-class Ports(Mapping[str, Port]):
+class PortsByName(Mapping[str, Port]):
+    """The ports of one side of a node; whoever has them says how one is found, and all names."""
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a port, or the default where there is none."""
+        try:
+            return self[name]
+        except UnknownPortError:
+            return default
+
+    async def aget(self, name: str) -> Port:
+        """Return a port in async code; raise `UnknownPortError` where there is none."""
+        return await sync_to_async(self.__getitem__)(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in list(self)
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        """Yield the names in async code."""
+        for name in await sync_to_async(lambda: list(self))():
+            yield name
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
+class Ports(PortsByName):
     """The ports of one side of a node, by their names."""
 
     def __init__(self, node: Node, direction: str) -> None:
@@ -405,27 +477,18 @@ class Ports(Mapping[str, Port]):
         row = find_row(self._node, self._direction, name)
         return Port(self._node, self._direction, row.name)
 
-    async def aget(self, name: str) -> Port:
-        """Return a port in async code; raise `UnknownPortError` where there is none."""
-        return await sync_to_async(self.__getitem__)(name)
-
-    def __contains__(self, name: object) -> bool:
-        return name in list(self)
-
     @naming_loop()
     def __iter__(self) -> Iterator[str]:
-        rows = NodePort.objects.using(self._node.using).filter(
-            node=self._node.pk, direction=self._direction
-        )
-        return iter(list(rows.exclude(name=ANY).order_by("pk").values_list("name", flat=True)))
+        found = self._names
+        if not (found or self._node.exists()):
+            raise deleted(self._node)
+        return iter(found)
 
-    async def __aiter__(self) -> AsyncIterator[str]:
-        """Yield the names in async code."""
-        for name in await sync_to_async(lambda: list(self))():
-            yield name
-
-    def __len__(self) -> int:
-        return len(list(iter(self)))
+    @property
+    def _names(self) -> list[str]:
+        rows = NodePort.objects.using(self._node.using).of_node(self._node)
+        named = rows.filter(direction=self._direction).exclude(name=ANY)
+        return list(named.order_by("pk").values_list("name", flat=True))
 
     def __repr__(self) -> str:
-        return f"<{self._direction}-ports of node {self._node.pk}: {', '.join(self)}>"
+        return f"<{self._direction}-ports of node {self._node.pk}: {', '.join(self._names)}>"

@@ -14,10 +14,15 @@ def take_run(full_again: datetime, per_minute: int, now: datetime) -> tuple[date
     ones when their turn comes.
     """
     step = MINUTE / per_minute
-    full = max(full_again, now) + step
-    return max(now, turn_of(full)), full
+    known = now if full_again > now + MINUTE + step else full_again  # a clock was ahead: forget it
+    full = max(known, now) + step
+    return max(now, full - MINUTE), full
 
 
-def turn_of(full_again: datetime) -> datetime:
-    """Return when the run that was taken last may start; a moment long ago if at once."""
-    return full_again - MINUTE
+def turn_of(full_again: datetime, now: datetime) -> datetime:
+    """Return when the run that was taken last may start; a moment that has passed if at once.
+
+    No run is taken long before its turn: a turn in a distant future is of a clock that was ahead.
+    """
+    turn = full_again - MINUTE
+    return now if turn > now + 2 * MINUTE else turn

@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from django.db import Error, transaction
+from django.db import Error, connections, transaction
+from django.db.models import OuterRef, QuerySet, Subquery, TextField
+from django.db.models.functions import Cast, Length
 
 from hipq_django.api.building import Builder
 from hipq_django.api.enqueueing import enqueue_stored
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
-from hipq_django.database.errors import in_one_line, is_outage, is_refusal
+from hipq_django.database.errors import in_one_line, is_cut_off, is_refusal
 from hipq_django.database.lookups import ids_in
 from hipq_django.domain.drafts import BoundJob, NewJob
 from hipq_django.domain.redaction import Redactor
@@ -31,7 +33,7 @@ from hipq_django.flow.delivering import wake
 from hipq_django.flow.exceptions import FlowError, InvalidPortError
 from hipq_django.flow.models import Node, StagedJob
 from hipq_django.flow.ports import Port
-from hipq_django.flow.values import DEFAULT_LIMIT, MAX_LIMIT, RUNS_BY_ITSELF, STAGE
+from hipq_django.flow.values import DEFAULT_LIMIT, MAX_LIMIT, MAX_VOLUME, RUNS_BY_ITSELF, STAGE
 from hipq_django.models import Job
 from hipq_django.models.catalog import get_job_type
 from hipq_django.transitions.outcomes import be_told
@@ -72,6 +74,14 @@ class Ended(NamedTuple):
         return "error", {**said, "error": error}
 
 
+class Left(NamedTuple):
+    """What a run leaves of the jobs of its stage."""
+
+    jobs: int
+    has_ended: bool = False
+    """Whether some of them have ended."""
+
+
 @component(STAGE, wake_parent="changes", runs_per_minute=60_000)
 class Jobs(Component):
     """Make each message a job of a type, several at a time; hand on the ends as they come.
@@ -90,17 +100,18 @@ class Jobs(Component):
 
     def perform(self, job_type: str, key: str | None = None, limit: int = DEFAULT_LIMIT) -> None:
         """Hand on what has ended, and enqueue what comes."""
-        ended, live = _ended_of(self.node, PAGE_SIZE)
+        ended, left = _ended_of(self.node, PAGE_SIZE)
         for end in ended:
             port, message = end.message
             with context(**end.staged.context):
                 self._hand_on(port, message)
-        new = list(self._taken(job_type, key, min(limit - live, PAGE_SIZE)))
+        new = list(self._taken(job_type, key, limit - left.jobs))
         if ended or new:
             self._run.note("stage", [end.staged.pk for end in ended], new)
-        if len(ended) == PAGE_SIZE or (len(new) == PAGE_SIZE and live + len(new) < limit):
+        has_room = left.jobs + len(new) < limit
+        if left.has_ended or (has_room and self._run.port("in", "in").unread):
             self.run()
-        if live + len(new):
+        if left.jobs + len(new):
             self.suspend()
 
     def _hand_on(self, port: str, message: Mapping[str, Any]) -> None:
@@ -111,7 +122,11 @@ class Jobs(Component):
         # The name was checked when the node was started: maybe only other processes declare it.
         builder = Builder(self.node.instance, get_job_type, verb=None)
         port, taken = self.inputs["in"], 0
-        while taken < most and (packet := port.packet()) is not None:
+        packets = (port.last for _ in port)  # its default, if it has one, is no message
+        for _ in self._run.turns():
+            packet = next(packets, None) if taken < most else None
+            if packet is None:
+                return
             try:
                 new = _checked_job(job_type, packet.value, key, builder)
             except InvalidJobError as error:
@@ -168,7 +183,7 @@ def _checked_job(job_type: str, value: Any, key: str | None, builder: Builder) -
     except HipqError:
         raise
     except Exception as error:
-        if is_outage(error):
+        if any(is_cut_off(error, alias) for alias in connections):
             raise
         raise InvalidJobError(error_of(error)) from error
     return BoundJob(job_type, built.job_data, job_key=new.job_key)
@@ -204,21 +219,38 @@ def _key_of(value: Any, field: str | None) -> str | None:
     )
 
 
-def _ended_of(node: Node, most: int) -> tuple[list[Ended], int]:
-    """Return jobs of a stage that have ended, `most` at the most, and how many others there are."""
+def _ended_of(node: Node, most: int) -> tuple[list[Ended], Left]:
+    """Return jobs of a stage that have ended, `most` at the most, and what of the others."""
     rows = StagedJob.objects.using(node.using).filter(node=node.pk).order_by("pk")
     noted = list(rows.values_list("pk", "job_id"))
     live = _live([job for _, job in noted], node.using)
-    over = [(pk, job) for pk, job in noted if job not in live][:most]
-    if not over:
-        return [], len(noted)
+    all_over = [(pk, job) for pk, job in noted if job not in live]
+    if not all_over:
+        return [], Left(len(noted))
+    over = all_over[: _how_many_fit(rows, [pk for pk, _ in all_over[:most]])]
     found = Job.objects.using(node.using).filter(ids_in("pk", [job for _, job in over]))
     jobs = {pk: end for pk, *end in found.values_list("pk", "outcome", "result", "error")}
     ended = [
         Ended(row, tuple(jobs[row.job_id]) if row.job_id in jobs else None)
         for row in rows.filter(ids_in("pk", [pk for pk, _ in over]))
     ]
-    return ended, len(noted) - len(ended)
+    return ended, Left(len(noted) - len(ended), has_ended=len(over) < len(all_over))
+
+
+def _how_many_fit(rows: QuerySet[StagedJob], ids: Sequence[int]) -> int:
+    """Return how many of these, one at least, one run can hold with their messages and results."""
+    result = Job.objects.using(rows.db).filter(pk=OuterRef("job_id")).values(size=_length("result"))
+    sizes = rows.filter(ids_in("pk", ids)).values_list(_length("data"), Subquery(result))
+    volume = 0
+    for count, (of_data, of_result) in enumerate(sizes):
+        volume += of_data + (of_result or 0)
+        if volume > MAX_VOLUME and count:
+            return count
+    return len(ids)
+
+
+def _length(column: str) -> Length:
+    return Length(Cast(column, TextField()))
 
 
 def _live(ids: Sequence[int], using: str) -> set[int]:

@@ -11,8 +11,9 @@ from hipq_django.database.locks import locked
 from hipq_django.database.transactions import write_transaction
 from hipq_django.database.twins import method_twin, names_twins
 from hipq_django.domain.serialization import to_json
-from hipq_django.flow.exceptions import InvalidPortError, NodeDeletedError
+from hipq_django.flow.exceptions import InvalidPortError
 from hipq_django.flow.models import Node
+from hipq_django.flow.models.node import deleted
 
 OF_FLOWS = "flow."
 """How the keys begin of what flows keep in a state themselves."""
@@ -48,10 +49,10 @@ class State(StateValues):
 
     def all(self) -> dict[str, Any]:
         """Return all values."""
-        rows = Node.objects.using(self._node.using).filter(pk=self._node.pk)
+        rows = Node.objects.using(self._node.using).row_of(self._node)
         found = rows.values_list("state_values", flat=True).first()
         if found is None:
-            raise NodeDeletedError(f"node {self._node.pk} was deleted.")
+            raise deleted(self._node)
         return own_values(found)
 
     def set(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
@@ -87,10 +88,10 @@ class State(StateValues):
     def _write(self, change: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
         using = self._node.using
         with write_transaction(using):
-            rows = Node.objects.using(using).filter(pk=self._node.pk)
+            rows = Node.objects.using(using).row_of(self._node)
             row = locked(rows).first()
             if row is None:
-                raise NodeDeletedError(f"node {self._node.pk} was deleted.")
+                raise deleted(self._node)
             own = own_values(row.state_values)
             kept = {k: v for k, v in row.state_values.items() if k.startswith(OF_FLOWS)}
             new = change(own)

@@ -7,10 +7,11 @@ only one run.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import Any, Final, NamedTuple
 
 from django.db import connections
 from django.db.models import DateTimeField, JSONField
@@ -21,9 +22,15 @@ from hipq_django.domain.states import Outcome, State
 from hipq_django.engines.dialects import POSTGRESQL
 from hipq_django.flow.models import Node
 
+LEFT_OUT: Final = object()
+"""Stands for data that is still in the database only, because it is large."""
+
+LARGE = 2_000
+"""Data of more bytes than these, as it is stored, is left out."""
+
 
 class UnreadMessage(NamedTuple):
-    """A message that lies on a port."""
+    """A message that lies on a port; its data may be `LEFT_OUT`."""
 
     id: int
     data: Any
@@ -58,8 +65,43 @@ def first_pages(ports: Sequence[int], size: int, using: str) -> dict[int, Page]:
 
 def next_page(port: int, after: int, upto: int, size: int, using: str) -> list[UnreadMessage]:
     """Return the oldest messages of a port with ids above `after`, but none above `upto`."""
-    sql = _text_for(using, _NEXT_POSTGRESQL, _NEXT_SQLITE)
-    return _messages(_fetched(sql, [port, port, after, upto, size], using), using)
+    return _page(port, after, upto, [], size, using)
+
+
+def count_upto(port: int, last: int, using: str) -> int:
+    """Return how many messages of a port, but for defaults, have ids up to `last`."""
+    [(count,)] = _fetched(_COUNT_UPTO, [port, last], using)
+    return int(count)
+
+
+_COUNT_UPTO = """
+    SELECT count(*) FROM hipq_flow_message
+    WHERE port_id = %s AND NOT as_default AND id <= %s"""
+
+
+def page_without(
+    port: int, known: Sequence[int], upto: int, size: int, using: str
+) -> list[UnreadMessage]:
+    """Return the oldest messages of a port but those that are known, and none above `upto`."""
+    return _page(port, 0, upto, known, size, using)
+
+
+def _page(
+    port: int, after: int, upto: int, known: Sequence[int], size: int, using: str
+) -> list[UnreadMessage]:
+    condition, given = _among(known, using)
+    columns = _text_for(using, _COLUMNS_POSTGRESQL, _COLUMNS_SQLITE)
+    sql = _PAGE.format(columns, condition)
+    return _messages(_fetched(sql, [port, port, after, upto, given, size], using), using)
+
+
+def left_out(ids: Sequence[int], using: str) -> dict[int, str]:
+    """Return the data of those messages that are still there, as JSON text."""
+    condition, given = _among(ids, using)
+    return dict(_fetched(f"{_DATA} {condition}", [given], using))
+
+
+_DATA = "SELECT id, data FROM hipq_flow_message WHERE id"
 
 
 def newest_defaults(ports: Sequence[int], using: str) -> dict[int, UnreadMessage]:
@@ -121,7 +163,11 @@ def _messages(rows: Sequence[tuple[Any, ...]], using: str) -> list[UnreadMessage
     """Return messages of rows; all values are decoded at once, and each context once."""
     moment = cache(_since_epoch) if _is_postgresql(using) else _reader_of_moments(using)
     contexts = {text: json.loads(text) for text in {row[2] for row in rows}}
-    values = json.loads(f"[{','.join([row[1] for row in rows])}]")
+    texts = [row[1] for row in rows]
+    if None in texts:
+        values = [LEFT_OUT if text is None else json.loads(text) for text in texts]
+    else:
+        values = json.loads(f"[{','.join(texts)}]")
     return [
         UnreadMessage(row[0], value, contexts[row[2]], bool(row[3]), moment(row[4]))
         for row, value in zip(rows, values, strict=True)
@@ -148,9 +194,13 @@ def _since_epoch(microseconds: int) -> datetime:
     return _EPOCH + timedelta(microseconds=microseconds)
 
 
-_COLUMNS = "m.id, m.data, m.context, m.log, {0}"
-_COLUMNS_POSTGRESQL = _COLUMNS.format(POSTGRESQL.moment.format("m.create_time"))
-_COLUMNS_SQLITE = _COLUMNS.format("m.create_time")
+_COLUMNS = "m.id, {0}, m.context, m.log, {1}"
+_MOMENT_POSTGRESQL = POSTGRESQL.moment.format("m.create_time")
+_SMALL = f"CASE WHEN {{}}(m.data) <= {LARGE} THEN m.data END"
+_COLUMNS_POSTGRESQL = _COLUMNS.format(_SMALL.format("pg_column_size"), _MOMENT_POSTGRESQL)
+_COLUMNS_SQLITE = _COLUMNS.format(_SMALL.format("length"), "m.create_time")
+_WHOLE_POSTGRESQL = _COLUMNS.format("m.data", _MOMENT_POSTGRESQL)
+_WHOLE_SQLITE = _COLUMNS.format("m.data", "m.create_time")
 
 # By a range of ports: for a single one PostgreSQL may take all messages in the order of their ids.
 _FIRST_POSTGRESQL = f"""
@@ -178,14 +228,14 @@ _FIRST_SQLITE = f"""
     ) ORDER BY m.id"""  # noqa: S608 - names of columns
 
 _DEFAULTS_POSTGRESQL = f"""
-    SELECT {_COLUMNS_POSTGRESQL}, m.port_id FROM unnest(%s::bigint[]) AS wanted(id), LATERAL (
+    SELECT {_WHOLE_POSTGRESQL}, m.port_id FROM unnest(%s::bigint[]) AS wanted(id), LATERAL (
         SELECT * FROM hipq_flow_message
         WHERE port_id BETWEEN wanted.id AND wanted.id AND as_default
         ORDER BY port_id DESC, id DESC LIMIT 1
     ) AS m"""  # noqa: S608 - names of columns
 
 _DEFAULTS_SQLITE = f"""
-    SELECT {_COLUMNS_SQLITE}, m.port_id
+    SELECT {_WHOLE_SQLITE}, m.port_id
     FROM json_each(%s) AS p CROSS JOIN hipq_flow_message AS m
     WHERE m.id = (
         SELECT max(id) FROM hipq_flow_message WHERE port_id = p.value AND as_default
@@ -195,12 +245,11 @@ _NEXT_DEFAULTS = """
     SELECT port_id, id FROM hipq_flow_message
     WHERE as_default AND (port_id, id) > (%s, %s) ORDER BY port_id, id LIMIT %s"""
 
-_NEXT = """
+_PAGE = """
     SELECT {0} FROM hipq_flow_message AS m
     WHERE m.port_id BETWEEN %s AND %s AND NOT m.as_default AND m.id > %s AND m.id <= %s
+        AND NOT m.id {1}
     ORDER BY m.port_id, m.id LIMIT %s"""
-_NEXT_POSTGRESQL = _NEXT.format(_COLUMNS_POSTGRESQL)
-_NEXT_SQLITE = _NEXT.format(_COLUMNS_SQLITE)
 
 
 class Place(NamedTuple):
@@ -387,14 +436,26 @@ _ENDS = "SELECT id, state, outcome FROM hipq_job WHERE id"
 
 
 def insert_wakes(
-    nodes: Sequence[int], due: datetime | None, instance: str, now: datetime, using: str
+    nodes: Sequence[int],
+    due: datetime | None,
+    instance: str,
+    now: datetime,
+    using: str,
+    messages: Sequence[NewMessage] = (),
 ) -> set[int]:
-    """Store a wake for each node; return the queues whose workers are to be woken."""
+    """Store a wake for each node; return the queues whose workers are to be woken.
+
+    PostgreSQL stores a few messages by the same statement, if such are given.
+    """
     ops = connections[using].ops
     moments = [due and ops.adapt_datetimefield_value(due), ops.adapt_datetimefield_value(now)]
     ids = _list(nodes, using)
     if _is_postgresql(using):
-        return {pk for (pk,) in _fetched(_WAKE_POSTGRESQL, [instance, *moments, ids, ids], using)}
+        sql, said = _WAKE_POSTGRESQL, list[Any]()
+        if messages:
+            said = [value for row in _rows_of_new(messages, now, using) for value in row]
+            sql = _MESSAGES_AND_WAKE.format(", ".join([_VALUES] * len(messages)))
+        return {pk for (pk,) in _fetched(sql, [*said, instance, *moments, ids, ids], using)}
     with connections[using].cursor() as cursor:
         cursor.execute(_WAKE_SQLITE, [instance, *moments, ids])
     return set()  # nobody can be woken
@@ -409,6 +470,11 @@ _WAKE_POSTGRESQL = f"""
     SELECT DISTINCT queue_id FROM hipq_flow_node WHERE id = ANY(%s::bigint[])"""  # noqa: S608 - it is ours
 
 
+def go_with_wakes(messages: Sequence[NewMessage], using: str) -> bool:
+    """Return whether messages are so few that `insert_wakes` may be given them."""
+    return _is_postgresql(using) and 0 < len(messages) <= MANY
+
+
 class NewMessage(NamedTuple):
     """A message that is not stored yet."""
 
@@ -417,50 +483,65 @@ class NewMessage(NamedTuple):
     context: Mapping[str, Any]
     as_default: bool
     log: bool
+    text: str = ""
+    """The data as `json_with_text` has made it; empty: it has to be encoded yet."""
 
 
 def insert_messages(messages: Sequence[NewMessage], now: datetime, using: str) -> None:
     """Store messages; their ids are in their order."""
     if not messages:
         return
-    connection = connections[using]
-    moment = str(connection.ops.adapt_datetimefield_value(now))  # once: all have the same one
-    contexts: dict[int, str] = {}
-    rows = []
-    for port, data, context, as_default, log in messages:
-        text = contexts.get(id(context))  # most have the same one
-        if text is None:
-            text = contexts[id(context)] = encode_json(dict(context))
-        rows.append((port, encode_json(data), text, as_default, log, moment))
-    if _is_postgresql(using) and len(rows) > MANY:
+    rows = _rows_of_new(messages, now, using)
+    if _is_postgresql(using) and len(messages) > MANY:
         _copy(rows, using)
         return
-    with connection.cursor() as cursor:
-        cursor.executemany(_INSERT, rows)
+    with connections[using].cursor() as cursor:
+        if len(messages) == 1:  # psycopg would prepare a pipeline for it
+            cursor.execute(_INSERT, next(rows))
+        else:
+            cursor.executemany(_INSERT, list(rows))
+
+
+def _rows_of_new(
+    messages: Sequence[NewMessage], now: datetime, using: str
+) -> Iterator[tuple[Any, ...]]:
+    """Yield the values of messages in the order of `_COLUMNS_OF_NEW`."""
+    # Once: all have the same one.
+    moment = str(connections[using].ops.adapt_datetimefield_value(now))
+    takes_texts = _is_postgresql(using)  # see `json_with_text`
+    contexts: dict[int, str] = {}
+    for port, data, context, as_default, log, text in messages:
+        shared = contexts.get(id(context))  # most have the same one
+        if shared is None:
+            shared = contexts[id(context)] = encode_json(dict(context))
+        encoded = text if text and takes_texts else encode_json(data)
+        yield port, encoded, shared, as_default, log, moment
 
 
 MANY = 5
 """More messages than these are sent by COPY, which needs a round trip more."""
 
 
-def _copy(rows: Sequence[tuple[Any, ...]], using: str) -> None:
+def _copy(rows: Iterator[tuple[Any, ...]], using: str) -> None:
     """Store messages while the client still writes them."""
     connection = connections[using]
     # What the driver raises in the middle of a COPY becomes Django's error too.
     with connection.wrap_database_errors, connection.cursor() as cursor, cursor.copy(_COPY) as copy:
-        for start in range(0, len(rows), LINES_PER_WRITE):
-            part = rows[start : start + LINES_PER_WRITE]
-            copy.write("".join([_LINE % row for row in part]).replace("\\", r"\\"))
+        while part := "".join([_LINE % row for row in islice(rows, LINES_PER_WRITE)]):
+            copy.write(part.replace("\\", r"\\"))
 
 
-LINES_PER_WRITE = 1_000
+LINES_PER_WRITE = 500
+"""So few that the server reads while the next ones are made."""
 
 _COLUMNS_OF_NEW = "(port_id, data, context, as_default, log, create_time)"
 _LINE = "%s\t%s\t%s\t%s\t%s\t%s\n"
 _COPY = f"COPY hipq_flow_message {_COLUMNS_OF_NEW} FROM STDIN"
-_INSERT = f"""
-    INSERT INTO hipq_flow_message {_COLUMNS_OF_NEW}
-    VALUES (%s, %s, %s, %s, %s, %s)"""  # noqa: S608 - names of columns
+_VALUES = "(%s, %s, %s, %s, %s, %s)"
+_INSERT = f"INSERT INTO hipq_flow_message {_COLUMNS_OF_NEW} VALUES {_VALUES}"  # noqa: S608 - names of columns
+_MESSAGES_AND_WAKE = _WAKE_POSTGRESQL.replace(
+    "WITH", f"WITH said AS ({_INSERT.replace(_VALUES, '{}')}),", 1
+)
 
 
 def delete_messages(ids: Sequence[int], using: str) -> bool:
@@ -495,11 +576,13 @@ _TYPES = {
 """The types of PostgreSQL by the internal types of the fields."""
 
 
-def update_nodes(rows: Sequence[Mapping[str, Any]], using: str) -> bool:
+def update_nodes(
+    rows: Sequence[Mapping[str, Any]], using: str, wakes: Collection[int] = ()
+) -> bool:
     """Write values of many nodes, whose rows are locked, by one statement.
 
     Each row has the `id` of its node, and all of them the same columns. Return what `is_heard`
-    does, which PostgreSQL says by the same statement.
+    does, which PostgreSQL says by the same statement; it deletes these wakes by that, too.
     """
     if not rows:
         return False
@@ -509,10 +592,15 @@ def update_nodes(rows: Sequence[Mapping[str, Any]], using: str) -> bool:
         [{name: write(row[name]) for name, write in writers.items()} for row in rows]
     )
     if _is_postgresql(using):
-        sql = f"WITH changed AS ({_postgresql(columns)}) SELECT EXISTS ({_IS_HEARD})"
-        return bool(_fetched(sql, [values], using)[0][0])
+        sql, params = f"WITH changed AS ({_postgresql(columns)})", [values]
+        if wakes:
+            condition, given = _among(wakes, using)
+            sql, params = f"{sql}, deleted AS ({_DELETE_WAKES} {condition})", [values, given]
+        return bool(_fetched(f"{sql} SELECT EXISTS ({_IS_HEARD})", params, using)[0][0])
     with connections[using].cursor() as cursor:
         cursor.execute(_sqlite(columns), [values])
+    if wakes:
+        delete_wakes(wakes, using)
     return is_heard(using)
 
 

@@ -6,10 +6,11 @@ from typing import Any
 
 from django.db.models import Exists, OuterRef, QuerySet, Subquery
 
-from hipq_django.domain.states import State as JobState
-from hipq_django.flow.exceptions import NodeDeletedError
+from hipq_django.database.lookups import ids_in
+from hipq_django.domain.states import Outcome, State as JobState
 from hipq_django.flow.family import tree_of
 from hipq_django.flow.models import Message, Node, Wake
+from hipq_django.flow.models.node import deleted
 from hipq_django.flow.values import RUNS_BY_ITSELF, Rest
 from hipq_django.models import Job
 
@@ -40,7 +41,7 @@ def derived(node: Any) -> str:
         return "running"
     if node.job_state is not None and node.job_state != JobState.FINAL:
         return "queued"
-    if node.rest == Rest.FAILED or node.job_outcome not in (None, "none", "", "succeeded"):
+    if node.rest == Rest.FAILED or node.job_outcome not in (None, Outcome.NONE, Outcome.SUCCEEDED):
         return Rest.FAILED
     waits = node.has_wake or (node.paused and (node.has_unread or node.alarm is not None))
     return "queued" if waits else str(node.rest)
@@ -48,21 +49,16 @@ def derived(node: Any) -> str:
 
 def status_of(node: Node) -> str:
     """Return the status of a node as it is now."""
-    row = with_status(Node.objects.using(node.using).filter(pk=node.pk)).first()
+    row = with_status(Node.objects.using(node.using).row_of(node)).first()
     if row is None:
         raise deleted(node)
     return derived(row)
 
 
-def deleted(node: Node) -> NodeDeletedError:
-    """Return the error for a node that is gone."""
-    return NodeDeletedError(f"node {node.pk} was deleted.")
-
-
 def info_of(node: Node) -> dict[str, Any]:
     """Return what a node is."""
     rows = Node.objects.using(node.using).select_related("job_type", "queue")
-    row = rows.filter(pk=node.pk).first()
+    row = rows.row_of(node).first()
     if row is None:
         raise deleted(node)
     return {
@@ -77,11 +73,8 @@ def info_of(node: Node) -> dict[str, Any]:
 
 def is_idle(node: Node) -> bool:
     """Return whether nothing is queued, running or unread in the tree of a node."""
-    rows = with_status(Node.objects.using(node.using).filter(pk__in=tree_of(node)))
-    found = list(rows)
-    if not found:
-        raise deleted(node)
+    rows = with_status(Node.objects.using(node.using).filter(ids_in("pk", tree_of(node))))
     busy = ("queued", "running", Rest.TERMINATING)
     return not any(
-        derived(row) in busy or (row.rest in RUNS_BY_ITSELF and row.has_unread) for row in found
+        derived(row) in busy or (row.rest in RUNS_BY_ITSELF and row.has_unread) for row in rows
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import ExitStack
 
 from asgiref.sync import sync_to_async
@@ -15,21 +14,25 @@ from hipq_django.domain.validation import MAX_SECONDS, checked_number
 from hipq_django.flow.exceptions import FlowError
 from hipq_django.flow.family import checked_node
 from hipq_django.flow.models import Node
+from hipq_django.flow.models.node import deleted
 from hipq_django.flow.runs import dispatching
 from hipq_django.models import Job
+from hipq_django.testing import running
 from hipq_django.testing.running import Session, run_job
 
 __all__ = ["adrain", "adue", "arun_inline", "drain", "due", "run_inline"]
 
 
-class NotDrainedError(FlowError, TimeoutError):
+class NotDrainedError(FlowError, running.NotDrainedError):
     """Nodes were still running each other when the time was over."""
 
 
 @naming_twin("flow.testing.due")
 def due(node: Node) -> int:
     """Return how many runs of a node are due: 0 or 1."""
-    dispatching.dispatch(get_instance(checked_node("due", node).instance))
+    if not checked_node("due", node).exists():
+        raise deleted(node)
+    dispatching.dispatch(get_instance(node.instance))
     rows = Job.objects.using(node.using).live().filter(job_type__kind="flow.component")
     own = rows.filter(job_data__node=node.pk, scheduled_run_time__lte=clock.now(node.using))
     return own.count()
@@ -41,17 +44,18 @@ def drain(*, timeout: float = 5, errors: bool = True, instance: str = DEFAULT) -
     Return how many runs and jobs there were. What code raised is raised at the end, unless
     `errors` is False. Raise `NotDrainedError` if that takes more seconds than `timeout`.
     """
-    ends = time.monotonic() + checked_number("timeout", timeout, 0, MAX_SECONDS)
+    seconds = checked_number("timeout", timeout, 0, MAX_SECONDS)
+    session = Session(instance=instance, raise_errors=errors, timeout=seconds)
     with ExitStack() as opened:
         with naming_twin("flow.testing.drain"):  # not what the code of nodes raises
-            session = opened.enter_context(Session(instance=instance, raise_errors=errors))
-        session.until = ends
-        session.run_due()
-    if time.monotonic() >= ends:
-        raise NotDrainedError(
-            f"drain: nodes still had something to do after {timeout:g} seconds; does a ring of "
-            "them never end?"
-        )
+            opened.enter_context(session)
+        try:
+            session.run_due()
+        except running.NotDrainedError as error:
+            raise NotDrainedError(
+                f"drain: nodes still had something to do after {seconds:g} seconds; does a ring "
+                "of them never end?"
+            ) from error
     return session.runner.ran
 
 
@@ -68,7 +72,9 @@ def _job_of(node: Node, *, queue: bool) -> Job | None:
     if queue:
         node.run(force=True)
     dispatching.dispatch(get_instance(node.instance))
-    row = Node.objects.using(node.using).get(pk=node.pk)
+    row = Node.objects.using(node.using).row_of(node).first()
+    if row is None:
+        raise deleted(node)
     jobs = Job.objects.using(node.using).select_related("queue", "job_type")
     return None if row.job_id is None else jobs.get(pk=row.job_id)
 

@@ -23,8 +23,16 @@ NOTHING: Final = _Nothing.NOTHING
 """What an empty port gives, which is not JSON's null."""
 
 STAGE: Final = "flow.jobs"
-WIDGET: Final = "flow.widget"
 """The component that makes messages jobs of some type."""
+
+WIDGET: Final = "flow.widget"
+"""The component that is a page at which somebody works."""
+
+MAX_VOLUME: Final = 16_000_000
+"""How many bytes of large data and of output a run has before it leaves the rest to the next."""
+
+MAX_HELD: Final = 4_000_000
+"""How many bytes a component that waits has in its state before it takes no more."""
 
 DEFAULT_LIMIT: Final = 100
 MAX_LIMIT: Final = 100_000
@@ -50,7 +58,12 @@ def is_same(one: Any, other: Any) -> bool:
     """Whether two values are the same as JSON: true is not 1, which are equal in Python."""
     if NOTHING in (one, other):
         return one is other
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    return as_text(one) == as_text(other)
+
+
+def as_text(value: Any) -> str:
+    """Return a value as JSON that is the same text for all that is the same value."""
+    return json.dumps(value, sort_keys=True)
 
 
 class Packet(NamedTuple):
@@ -80,6 +93,8 @@ class Write:
     as_default: bool = False
     notify: bool = True
     log: bool = True
+    text: str = ""
+    """The value as `json_with_text` has made it; empty: it has to be encoded yet."""
 
 
 @dataclass(slots=True)
@@ -109,7 +124,10 @@ class Effects:
 
     def as_json(self) -> dict[str, Any]:
         """Return the effects as they are stored."""
-        return asdict(self)
+        values = asdict(self)
+        for write in values["writes"]:
+            del write["text"]
+        return values
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Effects:

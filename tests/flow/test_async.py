@@ -13,7 +13,7 @@ from django.core.exceptions import SynchronousOnlyOperation
 from hipq_django import flow
 from hipq_django.flow import testing
 from hipq_django.flow.models import Graph, LogEntry
-from hipq_django.flow.runs.run import PAGE_SIZE
+from hipq_django.flow.runs.unread import PAGE_SIZE
 from hipq_django.models import Job
 from tests.declaring import Declare
 from tests.testapp.flows import Script

@@ -105,6 +105,31 @@ def test_the_problems_of_a_spec_are_printed(spec: str, tmp_path: Path) -> None:
     assert "nodes.a.component: 't.doubel' is not declared." in output.getvalue()
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{"nodes": {"é": {"component": "t.double"}}}'.encode("latin-1"), "is not text in UTF-8"),
+        (b"[" * 100_000, "is not JSON"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["check", "start"])
+def test_a_file_that_cannot_be_read_is_told(
+    verb: str, content: bytes, said: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "spec.json"
+    file.write_bytes(content)
+
+    with pytest.raises(CommandError, match=said):
+        hipq_flow(verb, str(file))
+
+
+def test_a_file_may_begin_with_a_mark(tmp_path: Path) -> None:
+    file = tmp_path / "spec.json"
+    file.write_text('{"nodes": {"one": {"component": "flow.connect"}}}', "utf-8-sig")
+
+    assert "no problems" in hipq_flow("check", str(file))
+
+
 def test_nothing_to_show() -> None:
     assert hipq_flow() == "no nodes\n"
 

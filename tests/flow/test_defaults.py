@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,7 +14,7 @@ from hipq_django import flow
 from hipq_django.conf.instances import get_instance
 from hipq_django.domain.redaction import Redactor
 from hipq_django.flow import testing
-from hipq_django.flow.models import Message
+from hipq_django.flow.models import Message, NodePort
 from hipq_django.flow.runs import defaults
 from hipq_django.flow.runs.companion import Runs
 from hipq_django.flow.statements import newest_defaults
@@ -25,6 +26,9 @@ pytestmark = pytest.mark.django_db
 
 MANY = 10_000
 MEMORY = {"a": {}, "b": {"mode": "memory"}}
+
+NEWEST = re.compile(r"(p\.value|wanted\.id) AND as_default")
+"""How the statement is told that reads the newest defaults."""
 
 
 @pytest.fixture
@@ -194,3 +198,63 @@ def test_the_doctor_counts_no_defaults_as_unread(monkeypatch: pytest.MonkeyPatch
     out.write("waits")
 
     assert list(examine(get_instance("default"))) == []
+
+
+def look(node: flow.Node) -> Any:
+    return node.inputs["item"].default
+
+
+def read(node: flow.Node) -> Any:
+    return node.inputs["item"].read()
+
+
+def show(node: flow.Node) -> Any:
+    return shown_ports(node, Redactor())["inputs"]["item"]["default"]
+
+
+def copy(node: flow.Node) -> Any:
+    """Move what lies there to a port that has the former default."""
+    other = flow.start("t.scripted", inputs={"item": {"default": "old"}}, run=False)
+    node.inputs["item"].move_to(other.inputs["item"])
+    return other.inputs["item"].default
+
+
+@pytest.mark.parametrize("see", [look, read, show, copy])
+def test_a_default_that_a_run_settles_while_somebody_looks_at_it_is_seen(
+    see: Callable[[flow.Node], Any],
+) -> None:
+    """The end of the run moves it from a message into the row, between two looks at the two."""
+    node = flow.start("t.scripted", inputs={"item": {"default": "old"}}, run=False)
+    node.inputs["item"].default = "new"
+    node.run()
+    settled: list[bool] = []
+
+    def settle(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        if NEWEST.search(sql) and not settled:
+            settled.append(True)
+            testing.drain()
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(settle):
+        seen = see(node)
+
+    assert (settled, seen) == ([True], "new")
+
+
+def test_a_run_sees_the_default_of_a_relative_that_is_settled_meanwhile(script: Script) -> None:
+    node = flow.start("t.scripted", run=False)
+    child = node.spawn("child", "t.recorder", inputs={"a": {"default": "old"}}, run=False)
+    child.inputs["a"].default = "new"
+    seen: list[Any] = []
+
+    def perform(run: Any) -> None:
+        port = run.child("child").inputs["a"]
+        rows = Message.objects.filter(port=port.row, as_default=True)  # the row is read here
+        rows.delete()
+        NodePort.objects.filter(pk=port.row.pk).update(value="new")
+        seen.append(port.default)
+
+    script.perform = perform
+    testing.run_inline(node)
+
+    assert seen == ["new"]

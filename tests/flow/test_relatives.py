@@ -338,6 +338,24 @@ def test_a_run_that_reaches_itself_as_a_relative_overwrites_nothing(script: Scri
 READS = {"exists", "is_terminated", "is_idle", "child"}
 
 
+def test_a_run_whose_parent_was_deleted_has_none(script: Script) -> None:
+    parent = flow.start("flow.widget", run=False)
+    child = parent.spawn("child", "t.scripted")
+    seen: list[Any] = []
+
+    def perform(run: Any) -> None:
+        parent.disown("child")
+        parent.terminate(force=True)
+        assert parent.delete()
+        seen.append(run.parent)
+
+    script.perform = perform
+    testing.drain()
+
+    assert seen == [None]
+    assert child.status == "completed"
+
+
 def test_each_verb_of_nodes_is_one_of_relatives() -> None:
     verbs = {name for name in vars(flow.Node) if callable(getattr(flow.Node, f"a{name}", None))}
     methods = {name for name in verbs if callable(vars(flow.Node)[name])}

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Annotated, Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django import flow
+from hipq_django.api.finishing import LOCK_SECONDS
 from hipq_django.conf.instances import get_instance
 from hipq_django.domain.serialization import MAX_DEPTH
 from hipq_django.flow import testing
@@ -21,7 +25,7 @@ from hipq_django.models import Batch, Job
 from tests.concurrency.conftest import Refuse, refuse
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
-from tests.testapp.flows import CodeError
+from tests.testapp.flows import CodeError, Script
 
 __all__ = ["refuse"]
 
@@ -74,6 +78,41 @@ def test_each_message_becomes_a_job_and_its_end_comes_out() -> None:
     ]
     assert not StagedJob.objects.exists()
     assert shop.status == "completed"
+
+
+def test_a_job_that_is_requeued_is_none_of_the_stage_any_more() -> None:
+    shop = flow.start(SPEC)
+    shop.inputs["order"].write(order("a"))
+    testing.drain()
+    hipq.cancel(jobs()[0])
+    testing.drain()
+    failed = shop.outputs["failed"].read()
+    hipq.requeue(jobs()[0])
+    testing.drain()
+    hipq.complete("charge", "a", {"paid": 1})
+    testing.drain()
+    assert shop.outputs["paid"].size == 0
+    shop.inputs["order"].write(failed["data"])
+    testing.drain()
+    hipq.complete("charge", "a", {"paid": 2})
+    testing.drain()
+
+    assert [message["result"] for message in shop.outputs["paid"]] == [{"paid": 2}]
+
+
+def test_the_jobs_of_a_stage_that_is_terminated_go_on() -> None:
+    shop = flow.start(SPEC)
+    shop.inputs["order"].write(order("a"))
+    testing.drain()
+    stage_of(shop).terminate()
+    testing.drain()
+    hipq.complete("charge", "a", {"paid": True})
+    testing.drain()
+    assert shop.outputs["paid"].size == 0
+    stage_of(shop).run(force=True)
+    testing.drain()
+
+    assert [message["result"] for message in shop.outputs["paid"]] == [{"paid": True}]
 
 
 def test_there_are_never_more_jobs_than_the_limit() -> None:
@@ -448,6 +487,27 @@ def test_arguments_at_which_their_check_breaks_stop_no_stage(declare: Declare) -
     assert [message["result"] for message in stage.outputs["out"]] == ["ann"]
 
 
+@pytest.mark.usefixtures("typed")
+def test_arguments_at_whose_check_a_query_fails_stop_no_stage(declare: Declare) -> None:
+    """On SQLite the error looks like that of an outage; but the connection is sound."""
+    from pydantic import BeforeValidator
+
+    def look_up(text: str) -> str:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(f"SELECT 1 FROM {text}")
+        return text
+
+    declare.task("take")(checked_by(BeforeValidator(look_up)))
+    stage = flow.start("flow.jobs", args=["take"])
+    stage.inputs["in"].write_many([{"text": "no_such_table"}, {"text": "hipq_job"}])
+    testing.drain()
+
+    [message] = stage.outputs["error"]
+    assert message["data"] == {"text": "no_such_table"}
+    assert "Error: " in message["error"]
+    assert [message["result"] for message in stage.outputs["out"]] == ["hipq_job"]
+
+
 def test_a_changed_limit_counts_at_once() -> None:
     shop = flow.start(SPEC)
     shop.inputs["order"].write_many([order(key) for key in "abcd"])
@@ -538,6 +598,49 @@ def test_a_run_enqueues_jobs_when_it_ends(component: Any) -> None:
     assert [job.job_key for job in jobs()] == ["a"]
 
 
+MOMENT = datetime(2131, 5, 1, tzinfo=UTC)
+MOST = timedelta(days=3_650)
+
+
+@pytest.mark.parametrize(
+    ("options", "stored"),
+    [
+        ({"scheduled_run_time": MOMENT}, {"scheduled_run_time": MOMENT}),
+        ({"delay": MOST, "throttle_factor": Decimal("0.5")}, {"throttle_factor": Decimal("0.5")}),
+        ({"time_windows": [hipq.TimeWindow("05:00", "07:00")]}, {"time_windows": ["05:00-07:00"]}),
+        ({"job_key": "a", "priority": None, "delay": 1.5, "timeout": 60}, {"timeout": 60.0}),
+    ],
+    ids=["moment", "delay", "windows", "plain"],
+)
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_run_enqueues_a_job_with_the_options_of_enqueue(
+    waits: bool, options: dict[str, Any], stored: dict[str, Any], script: Script
+) -> None:
+    """They are kept as JSON: the run may wait for its answer first."""
+
+    def perform(run: Any) -> Any:
+        run.enqueue("charge", order("a"), **options)
+        run.job.set_key("asked")
+        return hipq.WAIT if waits else None
+
+    script.perform = perform
+    node = flow.start("t.scripted")
+    testing.drain()
+    script.perform = None
+    if waits:
+        assert jobs() == []
+        hipq.complete("t.scripted", "asked")
+        testing.drain()
+
+    [job] = jobs()
+    assert {name: getattr(job, name) for name in stored} == stored
+    if "delay" in options:
+        delay = options["delay"]
+        wanted = delay if isinstance(delay, timedelta) else timedelta(seconds=delay)
+        assert abs(job.scheduled_run_time - job.create_time - wanted) < timedelta(seconds=1)
+    assert node.status == "completed"
+
+
 def test_a_run_cannot_enqueue_what_cannot_be(component: Any) -> None:
     node = component(lambda self: self.enqueue("charge", object()))
     node.run()
@@ -584,6 +687,108 @@ def test_a_run_ends_together_with_its_writes(component: Any) -> None:
     assert node.inputs["in"].size == 0
     assert node.status == "completed"
     assert node.info["ran_at"] is not None
+
+
+@pytest.mark.parametrize("returns", [False, True])
+def test_a_run_that_ends_with_a_tuple_leaves_the_others_to_the_next_run(
+    component: Any, returns: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    def code(self: flow.Component) -> None:
+        for value in self.each("in"):
+            self.outputs["out"].write(value)
+            with self.finishing():
+                Batch.objects.create(name=value)
+            if returns:
+                return
+
+    node = component(code)
+    node.inputs["in"].write_many(["a", "b", "c"])
+    HandWorker().run_until_idle()
+
+    assert list(Batch.objects.order_by("pk").values_list("name", flat=True)) == ["a", "b", "c"]
+    assert list(node.outputs["out"]) == ["a", "b", "c"]
+    assert (node.status, node.inputs["in"].size) == ("completed", 0)
+    assert flow.Node.objects.get(pk=node.pk).runs == 3
+    assert "has ended" not in caplog.text
+
+
+class OneByOne(flow.Component):
+    """Takes a message, asks, and hands on the answer."""
+
+    day, done = flow.In(), flow.Out()
+
+    def perform(self) -> Any:
+        day = self.day.read()
+        if day is flow.NOTHING:
+            self.suspend()
+        self.job.set_key(f"day-{day}")
+        return hipq.WAIT
+
+    def on_response(self, response: Any) -> None:
+        self.done.write(response)
+
+
+@flow.component("t.one_by_one")
+class Answered(OneByOne):
+    """Does no more."""
+
+
+@flow.component("t.one_by_one_finishing")
+class AnsweredFinishing(OneByOne):
+    """Ends its run by itself."""
+
+    def on_response(self, response: Any) -> None:
+        with self.finishing():
+            self.done.write(response)
+
+
+@flow.component("t.one_by_one_each")
+class AnsweredEach(OneByOne):
+    """Takes the message by `each`."""
+
+    def perform(self) -> Any:
+        for day in self.each("day"):
+            self.job.set_key(f"day-{day}")
+            return hipq.WAIT
+        return None
+
+
+@pytest.mark.parametrize("code", [Answered, AnsweredFinishing, AnsweredEach])
+def test_a_run_that_was_answered_leaves_other_messages_to_the_next_run(code: Any) -> None:
+    node = flow.start(code, data={"day": [1, 2, 3]})
+    worker = HandWorker()
+    for day in (1, 2, 3):
+        worker.run_until_idle()
+        hipq.complete(code.declaration.name, f"day-{day}", day)
+    worker.run_until_idle()
+
+    assert list(node.outputs["done"]) == [1, 2, 3]
+    assert node.inputs["day"].size == 0
+    assert node.status in ("suspended", "completed")
+    assert testing.due(node) == 0
+
+
+@flow.component("t.asks_without_reading")
+class AsksWithoutReading(flow.Component):
+    """Leaves its message where it is."""
+
+    day = flow.In()
+
+    def perform(self) -> Any:
+        self.job.set_key("asked")
+        return hipq.WAIT
+
+    def on_response(self, response: Any) -> None:
+        pass
+
+
+def test_an_answered_run_that_took_no_message_asks_once() -> None:
+    node = flow.start(AsksWithoutReading, data={"day": [1]})
+    testing.drain()
+    hipq.complete("t.asks_without_reading", "asked")
+    testing.drain()
+
+    assert (node.status, node.inputs["day"].size) == ("completed", 1)
 
 
 def test_a_block_that_raises_undoes_the_writes_of_both(component: Any) -> None:
@@ -637,10 +842,7 @@ def test_after_finishing_a_run_only_returns(
     assert node.status == "completed"
 
 
-def test_a_message_that_somebody_else_took_puts_the_run_back(
-    component: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("hipq_django.flow.runs.ending.LOCK_SECONDS", 0.1)
+def test_a_message_that_somebody_else_took_puts_the_run_back(component: Any) -> None:
     taken: list[Any] = []
 
     def code(self: flow.Component) -> None:
@@ -652,8 +854,25 @@ def test_a_message_that_somebody_else_took_puts_the_run_back(
 
     node = component(code)
     node.inputs["in"].write("paid")
+    began = time.monotonic()
     HandWorker().work()
 
+    assert time.monotonic() - began < LOCK_SECONDS
     assert taken == ["paid"]
     assert not Batch.objects.exists()
     assert node.status == "queued"
+
+
+def test_an_answer_comes_to_a_run_that_finishes_and_whose_message_was_taken_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As without `finishing`: it cannot read anew, so it counts as well."""
+    monkeypatch.setattr("hipq_django.flow.runs.ending.LOCK_SECONDS", 0.1)
+    node, worker = flow.start(AnsweredFinishing, data={"day": [1]}), HandWorker()
+    worker.run_until_idle()
+    assert node.inputs["day"].read() == 1
+    hipq.complete("t.one_by_one_finishing", "day-1", "yes")
+    worker.run_until_idle()
+
+    assert list(node.outputs["done"]) == ["yes"]
+    assert node.status in ("suspended", "completed")

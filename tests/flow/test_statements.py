@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from hipq_django import flow
+from hipq_django.domain.serialization import to_json
 from hipq_django.flow import testing
 from hipq_django.flow.models import Message
 from hipq_django.flow.runs.loading import FIRST_PAGE
+from hipq_django.flow.statements import MANY
 from tests.testapp.flows import Script
 
 pytestmark = pytest.mark.django_db
@@ -33,3 +35,38 @@ def test_a_packet_knows_when_it_was_written_on_every_page(script: Script) -> Non
     assert {moment.utcoffset() for moment in read.values()} == {
         moment.utcoffset() for moment in written.values()
     }
+
+
+@pytest.mark.parametrize("count", [1, MANY, MANY + 1])
+def test_what_a_run_writes_is_read_as_its_copy_in_the_run(script: Script, count: int) -> None:
+    """The text of the first encoding may say a number, or a key, otherwise."""
+    text = "\\\t\u00e9\U0001f600"
+    value = {"big": 1e23, "zero": -0.0, 1: "number", "1": "text", "pair": (1, text)}
+    for given in (value, value | {"big": 1}):
+        _write_and_read(script, given, count)
+
+
+def _write_and_read(script: Script, value: Any, count: int) -> None:
+    node = flow.start("t.scripted", run=False)
+    node.inputs["item"].write_many([value] * count)
+
+    def perform(run: Any) -> None:
+        for item in run.each("item"):
+            run.out.write(item)
+        run.out.write_many([value] * count)
+
+    script.perform = perform
+    testing.drain()
+
+    assert list(node.outputs["out"]) == [to_json(value)] * 2 * count
+
+
+def test_values_that_are_read_while_they_are_written_are_all_written(script: Script) -> None:
+    """Each message that `each` gives sets a mark in the middle of `write_many`."""
+    node = flow.start("t.scripted", run=False)
+    node.inputs["item"].write_many([1, 2, 3])
+    script.perform = lambda run: run.out.write_many(run.each("item"))
+    testing.drain()
+
+    assert list(node.outputs["out"]) == [1, 2, 3]
+    assert node.inputs["item"].size == 0

@@ -225,6 +225,23 @@ class Asks(flow.Component):
         self.answer.write([self.state["asked"], response])
 
 
+@flow.component("t.cannot_take_its_answer", retry=hipq.Fixed(60, max_attempts=3))
+class CannotTakeItsAnswer(flow.Component):
+    """Raises when the answer has come; it is called with it again a minute later."""
+
+    number = flow.In()
+
+    def perform(self) -> Any:
+        if self.number.read() is flow.NOTHING:
+            return None
+        self.job.set_key("asked")
+        return hipq.WAIT
+
+    def on_response(self, response: Any) -> None:
+        Recorder.calls.append("on_response")
+        raise CodeError(response)
+
+
 @flow.component("t.poisoned", retry=hipq.Fixed(0, max_attempts=2))
 class Poisoned(flow.Component):
     """Raises at some messages, which go to its port `error`."""

@@ -87,14 +87,15 @@ class NodeActions(RowPages):
         own = [self.address(name, self._page_of(verb)) for name, verb in VERBS.items()]
         return [*own, *super().get_urls()]
 
-    def _page_of(self, verb: Verb) -> Callable[..., HttpResponse]:
-        def ask_or_do(request: HttpRequest, object_id: str) -> HttpResponse:
-            self.require(request, verb.permission)
-            node = self.get_object(request, object_id)
+    @staticmethod
+    def _page_of(verb: Verb) -> Callable[..., HttpResponse]:
+        def ask_or_do(pages: NodeActions, request: HttpRequest, object_id: str) -> HttpResponse:
+            pages.require(request, verb.permission)
+            node = pages.get_object(request, object_id)
             if node is None:
-                return self.gone(request, object_id)
-            rows = self.get_queryset(request).filter(pk=node.pk)
-            return self._ask_or_do(request, verb, rows, node) or self._back_to(node)
+                return pages.gone(request, object_id)
+            rows = pages.get_queryset(request).filter(pk=node.pk)
+            return pages._ask_or_do(request, verb, rows, node) or pages._back_to(node)
 
         return ask_or_do
 

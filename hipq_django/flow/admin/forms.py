@@ -10,6 +10,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.utils.translation import gettext as _, gettext_lazy
 
+from hipq_django.exceptions import HipqError
 from hipq_django.flow.declared_ports import ANY
 from hipq_django.flow.values import NOTHING
 
@@ -43,6 +44,18 @@ class JsonValueField(forms.Field):
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number of JSON")
+
+
+def refuse(form: forms.Form, field: str, error: HipqError, seen: str, more: str) -> None:
+    """Say beside a field why what was sent is not done.
+
+    Where things are not as the page showed them, but as one has `seen` now, say `more`: whoever
+    sends the form again, which the page shows, has read that.
+    """
+    is_outdated = form.data.get("seen", seen) != seen
+    form.add_error(field, f"{error} {more}" if is_outdated else str(error))
+    if is_outdated:
+        form.data = {**dict(form.data.items()), "seen": seen}
 
 
 class WriteForm(forms.Form):

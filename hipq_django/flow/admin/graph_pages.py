@@ -8,13 +8,13 @@ from typing import Any
 from django.contrib import messages
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.utils.translation import gettext as _
+from django.utils.translation import gettext as _, gettext_lazy
 
 from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.redaction import Redactor
 from hipq_django.domain.unmasking import unmask
 from hipq_django.exceptions import HipqError
-from hipq_django.flow.admin.forms import SpecForm, fingerprint
+from hipq_django.flow.admin.forms import SpecForm, fingerprint, refuse
 from hipq_django.flow.admin.masking import redactor_of, whole
 from hipq_django.flow.admin.pictures import of_spec
 from hipq_django.flow.admin.port_pages import PortPages
@@ -26,6 +26,11 @@ from hipq_django.flow.library.graph import GRAPH, SPEC
 from hipq_django.flow.lifecycle import locked_node
 from hipq_django.flow.models import Node
 from hipq_django.flow.values import NOTHING
+
+REPLACES = gettext_lazy(
+    "Open the page in another window to see the graph as it is now. To replace that by what stands "
+    "here, send the form again."
+)
 
 
 def spec_of(node: Node) -> Any:
@@ -55,7 +60,7 @@ class GraphPages(PortPages):
 
     def get_urls(self) -> list[Any]:
         """Return the pages with the one for graphs."""
-        return [self.address("graph", self._graph_view), *super().get_urls()]
+        return [self.address("graph", GraphPages._graph_view), *super().get_urls()]
 
     def _graph_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         self.require(request, "edit_graph")
@@ -98,7 +103,7 @@ class GraphPages(PortPages):
             form.problems = error.problems  # type: ignore[attr-defined]  # for the page
             return False
         except HipqError as error:
-            form.add_error("spec", str(error))
+            refuse(form, "spec", error, fingerprint(spec_of(node)), str(REPLACES))
             return False
         self.message_user(request, _("The graph is now as the spec says."), messages.SUCCESS)
         return True

@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 from hipq_django.admin.display import NOTHING, format_number
 from hipq_django.admin.previews import MAX_READ_CHARS, too_large
 from hipq_django.domain.redaction import Redactor
+from hipq_django.domain.states import NONE
 from hipq_django.flow.declaring import KIND, sensitive_fields
 from hipq_django.models import JobType
 
@@ -61,4 +62,4 @@ def first_line(error: Any) -> str:
     text = error.get("error", "") if isinstance(error, dict) else error
     text = text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)
     line = text.strip().partition("\n")[0]
-    return line if line not in ("", "none") else NOTHING
+    return line if line not in ("", NONE) else NOTHING

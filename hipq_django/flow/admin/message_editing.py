@@ -25,12 +25,13 @@ def reader_of(port: NodePort) -> int | None:
 def obstacle(reader: Node | None) -> str:
     """Return why messages cannot be edited now, '' where they can.
 
-    A run that is claimed once the node is paused reads nothing; so a waiting one is no obstacle.
+    What a run had read that waits for its answer, or for its next try with it, counts as read.
+    Any other run that is claimed once the node is paused reads nothing, and is no obstacle.
     """
     if reader is None:
         return ""
     jobs = Job.objects.using(reader.using).filter(pk=reader.job_id or 0, state__in=RUNNING)
-    if jobs.exists():
+    if reader.pending or jobs.exists():
         text = _("A run of %(node)s is under way and may have read the message: wait for its end.")
     elif not reader.paused:
         text = _("%(node)s reads this port: pause it first, so that no run reads the message.")

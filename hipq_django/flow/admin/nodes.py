@@ -40,11 +40,12 @@ from hipq_django.flow.admin.node_list import NodeList, name_rows, shown_rows
 from hipq_django.flow.admin.pictures import of_children
 from hipq_django.flow.admin.standing import HINTS, badges, note, run_of, unread
 from hipq_django.flow.declared_ports import ANY
-from hipq_django.flow.declaring import all_components
+from hipq_django.flow.declaring import ComponentDeclaration
 from hipq_django.flow.explaining import reasons_of
 from hipq_django.flow.library.graph import GRAPH
 from hipq_django.flow.logs import masked_entry
 from hipq_django.flow.models import Alias, Channel, Connection, LogEntry, Message, Node, NodePort
+from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Job, JobType, Queue
 from hipq_django.monitoring.counts import OverFirst, capped_count, format_count
 
@@ -337,11 +338,11 @@ class NodeAdmin(GraphPages):
     def to_component(self, node: Node) -> str:
         """A link to the job type, with what the code says of it."""
         link = self.link(JobType, node.job_type_id, node.job_type)
-        found = [c for c in all_components(node.instance) if c.name == node.job_type.name]
-        if not found:
+        found = get_declared(node.instance, node.job_type.name)
+        if not isinstance(found, ComponentDeclaration):
             missing = gettext("this process's code does not declare it")
             return format_html("{} {}", link, badge(missing, "error"))
-        return format_html("{} {}", link, description(found[0].component))
+        return format_html("{} {}", link, description(found.component))
 
     to_queue = column(_("queue"), lambda self, node: self.link(Queue, node.queue_id, node.queue))
     to_parent = column(

@@ -11,9 +11,11 @@ from django.db import transaction
 from django.forms import Form
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.html import format_html, format_html_join
+from django.utils.text import Truncator
 from django.utils.translation import gettext as _, gettext_lazy, ngettext
 
 from hipq_django.admin.display import NOTHING, block, format_number, when
+from hipq_django.admin.fields import MAX_QUOTED_CHARS
 from hipq_django.admin.previews import with_preview
 from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.redaction import Redactor
@@ -28,6 +30,7 @@ from hipq_django.flow.admin.forms import (
     SeenForm,
     WriteForm,
     fingerprint,
+    refuse,
 )
 from hipq_django.flow.admin.masking import masked, preview, redactor_of, whole
 from hipq_django.flow.admin.message_editing import (
@@ -81,9 +84,9 @@ class PortPages(NodeActions):
     def get_urls(self) -> list[Any]:
         """Return the pages with those of ports and messages."""
         return [
-            self.address("port", self._port_view, "<str:port_id>/"),
-            self.address("message", self._message_view, "<str:message_id>/"),
-            self.address("drop", self._drop_view, "<str:message_id>/"),
+            self.address("port", PortPages._port_view, "<str:port_id>/"),
+            self.address("message", PortPages._message_view, "<str:message_id>/"),
+            self.address("drop", PortPages._drop_view, "<str:message_id>/"),
             *super().get_urls(),
         ]
 
@@ -150,7 +153,7 @@ class PortPages(NodeActions):
                     transaction.set_rollback(True, using=self.database)
             facts = [] if is_confirmed else self._foreseen(row, what, values)
         except HipqError as error:
-            self._refuse(request, form, what, error)
+            self._refuse(request, row, form, what, error)
             return None
         if not is_confirmed:
             return self._ask(request, row, what, facts)
@@ -167,13 +170,16 @@ class PortPages(NodeActions):
             "move": self._move,
         }
 
-    def _refuse(self, request: HttpRequest, form: Form, what: str, error: HipqError) -> None:
+    def _refuse(
+        self, request: HttpRequest, row: NodePort, form: Form, what: str, error: HipqError
+    ) -> None:
         """Say why something is not done: beside its field, if it has one."""
         field = FIELDS.get(what)
         if field is None:
             self.message_user(request, str(error), messages.ERROR)
         else:
-            form.add_error(field, str(error))
+            default = _port_of(row).default
+            refuse(form, field, error, fingerprint(default), self._now(row, default))
 
     def _ask(
         self, request: HttpRequest, row: NodePort, what: str, facts: list[tuple[str, str]]
@@ -222,6 +228,13 @@ class PortPages(NodeActions):
             return NOTHING
         redactor = redactor_of(row.node.instance, self.database)
         return preview(masked(value, redactor, row.name), len(whole(value)))
+
+    def _now(self, row: NodePort, value: Any) -> str:
+        """Return what is said of a value on a port that is not as the page showed it any more."""
+        redactor = redactor_of(row.node.instance, self.database)
+        shown = NOTHING if value is NO_VALUE else whole(masked(value, redactor, row.name))
+        text = _("It is %(now)s now. To replace that by what stands here, send the form again.")
+        return text % {"now": Truncator(shown).chars(MAX_QUOTED_CHARS)}
 
     def _destinations(self, row: NodePort) -> str:
         """Return the ports on which a message for this one comes to lie, and who reads it there."""
@@ -435,13 +448,16 @@ class PortPages(NodeActions):
         form: MessageForm | None = None,
     ) -> bool:
         """Do something to a message and log it; where it is refused, say why and return False."""
+        port = message.port
         try:
             with transaction.atomic(using=self.database):
                 do()
-                self.log_change(request, message.port.node, logged)
+                self.log_change(request, port.node, logged)
         except HipqError as error:
             if form is not None:
-                form.add_error("value", str(error))
+                refuse(
+                    form, "value", error, fingerprint(message.data), self._now(port, message.data)
+                )
             else:
                 self.message_user(request, str(error), messages.ERROR)
             return False

@@ -19,8 +19,8 @@ from hipq_django.conf.rules import DEFAULT
 from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.validation import id_from
 from hipq_django.exceptions import HipqError
-from hipq_django.flow.admin.forms import NewGraphForm, SpecForm, StartForm
-from hipq_django.flow.admin.graph_pages import sent_spec, told
+from hipq_django.flow.admin.forms import NewGraphForm, SpecForm, StartForm, refuse
+from hipq_django.flow.admin.graph_pages import REPLACES, sent_spec, told
 from hipq_django.flow.admin.masking import redactor_of, whole
 from hipq_django.flow.admin.pictures import of_spec
 from hipq_django.flow.exceptions import GraphError
@@ -152,7 +152,10 @@ class GraphAdmin(RowPages):
             problems[:] = error.problems
             return None
         except HipqError as error:
-            form.add_error("spec" if row is not None else "name", str(error))
+            if row is None:
+                form.add_error("name", str(error))
+            else:
+                refuse(form, "spec", error, str(row.version), str(REPLACES))
             return None
         text = _("%(graph)s was saved.") % {"graph": saved}
         self.message_user(request, text, messages.SUCCESS)
@@ -202,7 +205,7 @@ class GraphAdmin(RowPages):
 
     def get_urls(self) -> list[Any]:
         """Return the pages with the one that asks before a graph is started."""
-        return [self.address("start", self._start_view), *super().get_urls()]
+        return [self.address("start", GraphAdmin._start_view), *super().get_urls()]
 
     def _start_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         self.require(request, "start_node")

@@ -19,7 +19,12 @@ from hipq_django.flow.connecting import disconnect
 from hipq_django.flow.creating import StartOptions
 from hipq_django.flow.declared_ports import ANY, PortOptions
 from hipq_django.flow.declaring import find_component
-from hipq_django.flow.exceptions import AliasTakenError, FamilyError, GraphError
+from hipq_django.flow.exceptions import (
+    AliasTakenError,
+    FamilyError,
+    GraphError,
+    UnknownPortError,
+)
 from hipq_django.flow.family import checked_node
 from hipq_django.flow.graphs.check import problems_of
 from hipq_django.flow.graphs.knowing import facts_of
@@ -37,7 +42,7 @@ from hipq_django.flow.graphs.spec import NodeSpec, Spec, read_spec
 from hipq_django.flow.library.graph import GRAPH, SPEC, Graph
 from hipq_django.flow.lifecycle import locked_node
 from hipq_django.flow.models import Connection, Node
-from hipq_django.flow.ports import Port, find_row
+from hipq_django.flow.ports import Port, declared_port, find_row
 
 SIDES = ("in", "out")
 
@@ -342,5 +347,12 @@ def _join(source: Port, target: Port) -> None:
 
 
 def _port(node: Node, direction: str, name: str) -> Port:
-    find_row(node, direction, name)
+    """Return a port of a node; one that a new release of its component declares is made."""
+    try:
+        find_row(node, direction, name)
+    except UnknownPortError:
+        options = declared_port(node, direction, name)
+        if options is None:
+            raise
+        creating.add_port(node, direction, options)
     return Port(node, direction, name)

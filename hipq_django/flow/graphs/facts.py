@@ -47,6 +47,16 @@ class Standing:
     queue: str
     args: Sequence[Any]
     parent: int | None = None
+    other_names: Collection[str] = ()
+    """By which the code knows its component, too: former ones, or the present one."""
+
+    def is_of(self, component: str) -> bool:
+        """Return whether this is a name of its component."""
+        return component == self.component or component in self.other_names
+
+
+def _only_itself(name: str) -> Sequence[str]:
+    return (name,)
 
 
 def _no_node(pk: int) -> Standing | None:
@@ -61,10 +71,12 @@ class Facts:
     """Returns what components and graphs are called."""
     find: Callable[[str], ComponentFacts | None]
     jobs: Collection[str] = ()
-    """The declared job types."""
+    """The names of declared job types, the former ones included."""
     check_job: Callable[[Mapping[str, Any]], object] = dict
     """Raises an error unless these can be the options of a job."""
     find_node: Callable[[int], Standing | None] = _no_node
+    names_of_job: Callable[[str], Sequence[str]] = _only_itself
+    """Returns all names of the job type that has this one."""
     children: Mapping[str, Standing] = field(default_factory=dict)
     """The nodes that the graph has, if it is there."""
     max_levels: int = 20

@@ -5,7 +5,7 @@ The form of the spec is checked elsewhere: whatever has not the right form is pa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hipq_django.exceptions import HipqError, nearest_name
@@ -116,7 +116,7 @@ def _of_args(place: Place, facts: Facts) -> Iterator[Problem]:
     path = f"{place.path}.args"
     try:
         place.known.check_args(args)
-    except (HipqError, TypeError, ValueError) as error:
+    except HipqError as error:
         yield Problem(path, str(error))
         return
     if place.component == STAGE and args[0] not in facts.jobs:
@@ -162,7 +162,7 @@ def _refusal(value: Any, port: PortOptions, facts: Facts) -> str:
 def _of_standing(place: Place, facts: Facts) -> Iterator[Problem]:
     """Yield why a node that is there cannot be the node of the spec."""
     child, init = facts.children.get(place.name), place.given.get("init")
-    if child is not None and child.component != _kind_of(place):
+    if child is not None and not child.is_of(_kind_of(place)):
         hint = "Give the new one another name: a node keeps its component."
         text = f"node {child.id} is {child.component!r}."
         yield Problem(f"{place.path}.component", text, hint)
@@ -185,14 +185,36 @@ def _of_adoption(place: Place, path: str, init: int, facts: Facts) -> Iterator[P
         yield Problem(path, f"there is no node {init}.")
         return
     queue = place.given.get("queue") or place.known.queue
-    wanted = {"component": _kind_of(place), "args": place.args, "queue": queue}
+    kind = _kind_of(place)
+    wanted = {
+        "component": node.component if node.is_of(kind) else kind,
+        "args": node.args if _is_same_call(kind, node.args, place.args, facts) else place.args,
+        "queue": queue,
+    }
     hint = "It needs the same component, arguments and queue, and no parent."
     for key, value in wanted.items():
         if (has := getattr(node, key)) != value:
-            text = f"node {init} does not fit: its {key} is {short(has)}, not {short(value)}."
+            differs = f"its {key} is {short(has)}, not {short(value)}"
+            if key == "args":  # what it has may be a secret of its own
+                differs = f"its args are not {short(value)}"
+            text = f"node {init} does not fit: {differs}."
             yield Problem(path, text, hint)
     if node.parent is not None:
         yield Problem(path, f"node {init} does not fit: it has a parent, node {node.parent}.", hint)
+
+
+def _is_same_call(component: str, has: Sequence[Any], wanted: Sequence[Any], facts: Facts) -> bool:
+    """Whether a component is called with the same; a stage also by another name of its job type."""
+    if component != STAGE:
+        return list(has) == list(wanted)
+    job_type, *options = _args_of_stage(has)
+    other, *others = _args_of_stage(wanted)
+    return options == others and other in facts.names_of_job(job_type)
+
+
+def _args_of_stage(args: Sequence[Any]) -> list[Any]:
+    """Return job type, key and limit; the last ones may have been left out."""
+    return [*args, *[None, None, DEFAULT_LIMIT][len(args) :]]
 
 
 # What joins nodes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from hipq_django.conf.instances import get_instance
@@ -17,7 +18,7 @@ from hipq_django.flow.graphs.problem import Problem, errors_of
 from hipq_django.flow.library.graph import GRAPH
 from hipq_django.flow.models import Node
 from hipq_django.flow.settings import flow_settings
-from hipq_django.job_types.registry import get_all_declared, get_declared
+from hipq_django.job_types.registry import get_all_declared, get_declared, names_of
 
 
 def facts_of(instance: str, graph: Node | None = None) -> Facts:
@@ -33,11 +34,12 @@ class _Knowledge:
     _known: dict[str, ComponentFacts | None] = field(default_factory=dict)
 
     def facts(self, graph: Node | None = None) -> Facts:
-        declared, settings = get_all_declared(self.instance), flow_settings(self.instance)
+        settings = flow_settings(self.instance)
         return Facts(
             names=self.names,
             find=self.find,
-            jobs=[d.name for d in declared if not isinstance(d, ComponentDeclaration)],
+            jobs=_names_of_jobs(self.instance),
+            names_of_job=partial(names_of, self.instance),
             check_job=lambda options: checked_job(options, self.instance),
             find_node=self._standing,
             children={} if graph is None else _children_of(graph),
@@ -61,7 +63,7 @@ class _Knowledge:
         declared = get_declared(self.instance, name)
         if not isinstance(declared, ComponentDeclaration):
             return None
-        check_args = declared.component.check_args
+        check_args = declared.check_args
         return ComponentFacts(declared.inputs, declared.outputs, check_args, declared.queue)
 
     def _graph(self, name: str) -> ComponentFacts | None:
@@ -73,7 +75,7 @@ class _Knowledge:
         return ComponentFacts(
             _plain(spec.get("inputs")),
             _plain(spec.get("outputs")),
-            of_graphs.component.check_args,
+            of_graphs.check_args,
             of_graphs.queue,
             is_graph=True,
             **self._within(name, given),
@@ -102,6 +104,12 @@ class _Knowledge:
         return None if row is None else _standing_of(row)
 
 
+def _names_of_jobs(instance: str) -> list[str]:
+    declared = get_all_declared(instance)
+    jobs = [each for each in declared if not isinstance(each, ComponentDeclaration)]
+    return [*(job.name for job in jobs), *(alias for job in jobs for alias in job.aliases)]
+
+
 def _plain(ports: Any) -> dict[str, PortOptions]:
     return {name: PortOptions(name) for name in ports} if isinstance(ports, Mapping) else {}
 
@@ -112,4 +120,14 @@ def _children_of(graph: Node) -> dict[str, Standing]:
 
 
 def _standing_of(row: Node) -> Standing:
-    return Standing(row.pk, row.job_type.name, row.queue.name, list(row.args), row.parent_id)
+    component = row.job_type.name
+    declared = get_declared(row.instance, component)
+    usual = row.queue.name if declared is None else declared.queue
+    return Standing(
+        row.pk,
+        component,
+        row.job_options.get("queue") or usual,
+        list(row.args),
+        row.parent_id,
+        names_of(row.instance, component)[1:],
+    )

@@ -15,7 +15,7 @@ from hipq_django.database.locks import locked
 from hipq_django.database.lookups import ids_in
 from hipq_django.domain.validation import MAX_ID
 from hipq_django.flow import statements
-from hipq_django.flow.family import ancestors_of, lock_nodes, tree_of
+from hipq_django.flow.family import ancestors_of, ids_of_tree, lock_nodes, tree_of
 from hipq_django.flow.graphs.named import graph_named
 from hipq_django.flow.graphs.spec import Spec
 from hipq_django.flow.library.graph import GRAPH
@@ -47,7 +47,7 @@ def lock_adopted(parent: Node | None, spec: object, instance: str, using: str) -
 
 def _trees_of(ids: Iterator[int], using: str) -> set[int]:
     nodes = Node.objects.using(using).filter(ids_in("pk", {pk for pk in ids if 0 < pk <= MAX_ID}))
-    return {pk for node in nodes for pk in tree_of(node)}
+    return {pk for root in nodes.values_list("pk", flat=True) for pk in ids_of_tree(root, using)}
 
 
 def _adopted_by(spec: object, instance: str, seen: set[str]) -> Iterator[int]:
@@ -115,7 +115,8 @@ def _changed(
         return []  # what goes is disconnected only
     if child.job_type.name == GRAPH:
         inner = graph_named(child.instance, new["component"])
-        return [] if is_same(old, new) and is_same(inner, child.graph) else tree_of(child)
+        stays = is_same(old, new) and is_same(inner, child.graph)
+        return [] if stays else ids_of_tree(child.pk, child.using)
     return [] if is_same(old, new) else [child.pk]
 
 

@@ -9,6 +9,7 @@ from hipq_django.flow.declaring import find_component
 from hipq_django.flow.exceptions import UnknownComponentError
 from hipq_django.flow.graphs.problem import Problem
 from hipq_django.flow.settings import flow_settings
+from hipq_django.job_types.registry import names_of
 
 
 def check_public(instance: str, component_or_spec: Any) -> list[Problem]:
@@ -30,9 +31,16 @@ def _of_node(instance: str, name: str, node: Any) -> Iterator[Problem]:
         return
     if "component" in node:
         yield from _of_component(instance, f"nodes.{name}.component", node["component"])
-    if "jobs" in node and node["jobs"] not in flow_settings(instance).public_jobs:
+    if "jobs" in node and not _is_public_job(instance, node["jobs"]):
         hint = "Add it to FLOW: PUBLIC_JOBS, if anybody may have such jobs made."
         yield Problem(f"nodes.{name}.jobs", f"{node['jobs']!r:.100} is not public.", hint)
+
+
+def _is_public_job(instance: str, given: Any) -> bool:
+    """Return whether this is a name, present or former, of a job type of PUBLIC_JOBS."""
+    if not isinstance(given, str):
+        return False
+    return not set(flow_settings(instance).public_jobs).isdisjoint(names_of(instance, given))
 
 
 def _of_component(instance: str, path: str, given: Any) -> Iterator[Problem]:

@@ -65,7 +65,7 @@ class Concat(_OfAll):
     """Join the lists of all in-ports into one."""
 
     def made(self, values: dict[str, Any]) -> Any:
-        return list(chain.from_iterable(map(_as_list, values.values())))
+        return list(chain.from_iterable(map(as_list, values.values())))
 
 
 @component("flow.merge", public=True)
@@ -121,7 +121,7 @@ class Each(_OfOne):
     """Write each element of a list by itself."""
 
     def made(self, *values: Any) -> Iterable[Any]:
-        return _as_list(values[0])
+        return as_list(values[0])
 
 
 @component("flow.product", public=True)
@@ -129,7 +129,7 @@ class Product(_OfOne):
     """Make all choices of one element from each list in a list."""
 
     def size_made(self, most: int, *values: Any) -> int:
-        return size_of_product([_as_list(value) for value in _as_list(values[0])], most)
+        return size_of_product([as_list(value) for value in as_list(values[0])], most)
 
     def made(self, *values: Any) -> Iterable[Any]:
         return [[list(choice) for choice in cartesian(*values[0])]]
@@ -140,7 +140,7 @@ class Zip(_OfOne):
     """Make lists of the first elements, the second ones and so on of the lists in a list."""
 
     def made(self, *values: Any) -> Iterable[Any]:
-        return [[list(row) for row in zip(*map(_as_list, values[0]), strict=False)]]
+        return [[list(row) for row in zip(*map(as_list, values[0]), strict=False)]]
 
 
 @component("flow.flatten", public=True)
@@ -151,7 +151,7 @@ class Flatten(_OfOne):
 
     def made(self, *values: Any) -> Iterable[Any]:
         value, level = values
-        return [list(_flat(_as_list(value), level))]
+        return [list(_flat(as_list(value), level))]
 
 
 def _flat(values: list[Any], level: int | None) -> Iterator[Any]:
@@ -174,7 +174,7 @@ class GroupsOf(_OfOne):
         if size < 1:
             text = f"flow.groups_of: size={size}; give how long the lists are to be, 1 or more."
             raise FlowError(text)
-        return size_of_groups(_as_list(value), size, fill=fill, is_filled=fill is not False)
+        return size_of_groups(as_list(value), size, fill=fill, is_filled=fill is not False)
 
     def made(self, *values: Any) -> Iterable[Any]:
         value, fill, size = values
@@ -273,7 +273,7 @@ class Connect(Component):
 
     def perform(self) -> None:
         run, port = self._run, self._run.port("in", "in")
-        port.move_some(run.declared.batch, self.out)
+        port.move_some(run.turns(), self.out)
         if port.unread:
             self.run()
 
@@ -293,7 +293,8 @@ class SetDefault(Component):
                 self.out.write(values[-1])
 
 
-def _as_list(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
+    """Return a value that is a list; raise `TypeError` for any other one."""
     if not isinstance(value, list):
         raise TypeError(f"{value!r:.100} is no list")
     return value

@@ -6,15 +6,23 @@ Source: the workers of SideJob's workers-core.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any
 
 from hipq_django.database import clock
-from hipq_django.domain.serialization import encode_json
+from hipq_django.domain.validation import MAX_SECONDS
 from hipq_django.flow.base import Component
 from hipq_django.flow.declared_ports import AnyIn, AnyOut, In, Out
 from hipq_django.flow.declaring import component
-from hipq_django.flow.values import WIDGET
+from hipq_django.flow.exceptions import FlowError
+from hipq_django.flow.library.shaping import as_list
+from hipq_django.flow.library.sizes import size_of
+from hipq_django.flow.values import MAX_HELD, WIDGET, as_text
+
+MAX_BEGUN = 10_000
+"""How many lists `flow.map` has begun at a time."""
 
 
 @component("flow.wait", public=True)
@@ -35,26 +43,53 @@ class WaitEach(Component):
     value, element, out = In(name="in"), In(name="each"), Out()
 
     def perform(self) -> None:
-        received = Counter(self.state.get("received", {}))
-        received.update(encode_json(element) for element in self._some("each"))
-        for _ in range(self._run.declared.batch):
-            if not self._has_come(received):
+        received = _Received(self.state.get("received", []))
+        for element in self._some("each"):
+            received.add(element)
+        for _ in self._run.turns():
+            wanted = self.inputs["in"].peek()
+            if not (wanted and received.take_all(as_list(wanted[0]))):
                 break
             self.out.write(self.inputs["in"].read())
         else:
             self.run()
-        self.state.set(received=dict(received))
+        most = max(MAX_HELD, self._run.settings.max_message_bytes)
+        self.state.set(received=received.as_json(most))
         if self.inputs["in"].size:
             self.suspend()
 
-    def _has_come(self, received: Counter[str]) -> bool:
-        """Take the elements of the next list from those that have come, if all of them have."""
-        wanted = self.inputs["in"].peek()
-        needed = Counter(encode_json(element) for element in wanted[0]) if wanted else Counter()
-        if not wanted or any(received[key] < count for key, count in needed.items()):
+
+class _Received:
+    """The elements that have come and that no list has taken yet, each with their number."""
+
+    def __init__(self, kept: list[list[Any]]) -> None:
+        self._elements = {as_text(element): element for element, _ in kept}
+        self._counts = Counter({as_text(element): count for element, count in kept})
+
+    def add(self, element: Any) -> None:
+        """Note one more."""
+        text = as_text(element)
+        self._elements[text] = element
+        self._counts[text] += 1
+
+    def take_all(self, wanted: list[Any]) -> bool:
+        """Take the elements of a list, if all of them have come; return whether they have."""
+        needed = Counter(map(as_text, wanted))
+        if any(self._counts[text] < count for text, count in needed.items()):
             return False
-        received -= needed
+        self._counts.subtract(needed)
         return True
+
+    def as_json(self, most: int) -> list[list[Any]]:
+        """Return what is kept in the state; raise `FlowError` if it has more bytes than `most`."""
+        kept = [[self._elements[text], count] for text, count in self._counts.items() if count]
+        if size_of(kept) > most:
+            raise FlowError(
+                f"flow.wait_each: more than {most:,} bytes of JSON have come on each that no "
+                "list has taken; give the lists, or unset received in the state, which forgets all "
+                "that has come."
+            )
+        return kept
 
 
 @component("flow.map", public=True)
@@ -66,19 +101,48 @@ class Map(Component):
 
     def perform(self) -> None:
         waiting = list(self.state.get("waiting", []))
-        for value in self._some("in"):
-            waiting.append(len(value))
-            for element in value:
-                self.outputs["each"].write(element)
-        done = list(self.state.get("done", []))
-        done += list(self._some("each"))
-        while waiting and len(done) >= waiting[0]:
-            count = waiting.pop(0)
-            self.out.write(done[:count])
-            done = done[count:]
+        if len(waiting) < MAX_BEGUN:
+            waiting += self._begun()
+        done = self._mapped(waiting, list(self.state.get("done", [])))
+        self._check_size(done)
         self.state.set(waiting=waiting, done=done)
+        if len(waiting) < MAX_BEGUN and self._run.port("in", "in").unread:
+            self.run()
         if waiting:
             self.suspend()
+
+    def _begun(self) -> Iterator[int]:
+        """Write the elements of lists; yield how many each has."""
+        port = self._run.port("in", "in")
+        for _, value in zip(self._run.turns(), port, strict=False):
+            elements = as_list(value)
+            self.outputs["each"].write_many(elements)
+            yield len(elements)
+
+    def _mapped(self, waiting: list[int], done: list[Any]) -> list[Any]:
+        """Read what has come back for the lists that wait, and make lists of it; return the rest.
+
+        What nobody waits for yet stays on the port.
+        """
+        port = self._run.port("in", "each")
+        for _ in self._run.turns():
+            while waiting and len(done) >= waiting[0]:
+                count = waiting.pop(0)
+                self.out.write(done[:count])
+                done = done[count:]
+            if not (waiting and port.unread):
+                return done
+            done.append(port.read())
+        self.run()
+        return done
+
+    def _check_size(self, done: list[Any]) -> None:
+        most = self._run.settings.max_message_bytes
+        if size_of(done) > most:
+            raise FlowError(
+                f"flow.map: what has come back for one list has more than {most:,} bytes of JSON "
+                "(setting FLOW: MAX_MESSAGE_BYTES); give shorter lists, or let less come back."
+            )
 
 
 @component("flow.delay", public=True)
@@ -89,23 +153,40 @@ class Delay(Component):
 
     def perform(self) -> None:
         now = clock.now(self.node.using).timestamp()
-        held: list[tuple[float, Any]] = [tuple(entry) for entry in self.state.get("held", [])]
-        values, delay = self.inputs["in"], self.inputs["delay"]
-        for _ in range(self._run.declared.batch):
-            if not (values.peek() and delay.has_data):
-                break
-            held.append((now + delay.read(), values.read()))
-        else:
-            self.run()
-        held.sort(key=lambda entry: entry[0])
-        for _, value in [entry for entry in held if entry[0] <= now]:
-            self.out.write(value)
-        later = [entry for entry in held if entry[0] > now]
-        self.state.set(held=[list(entry) for entry in later])
-        if later:
-            self.run(at=datetime.fromtimestamp(later[0][0], UTC))
-        if later or values.peek():
+        held = self._handed_on(self.state.get("held", []), now)
+        held = self._handed_on([*held, *self._taken(size_of(held))], now)
+        self.state.set(held=held)
+        if held:
+            self.run(at=datetime.fromtimestamp(held[0][0], UTC))
+        if held or self.inputs["in"].peek():
             self.suspend()
+
+    def _taken(self, volume: int) -> Iterator[list[Any]]:
+        """Yield values, each with when it is due, until too many bytes are held."""
+        values, delay = self.inputs["in"], self.inputs["delay"]
+        for _ in self._run.turns():
+            if volume > MAX_HELD or not (values.peek() and delay.has_data):
+                return
+            seconds = delay.read()
+            packet = values.packet()
+            assert packet is not None and packet.time is not None  # noqa: S101, PT018 - for type checkers
+            if seconds > MAX_SECONDS:
+                raise FlowError(
+                    f"flow.delay: delay={seconds!r}; give at most {MAX_SECONDS:,} seconds (ten "
+                    "years)."
+                )
+            entry = [packet.time.timestamp() + seconds, packet.value]
+            volume += size_of(entry)
+            yield entry
+        self.run()
+
+    def _handed_on(self, held: list[list[Any]], now: float) -> list[list[Any]]:
+        """Hand on what is due; return the rest, what is due first at its beginning."""
+        held = sorted(held, key=itemgetter(0))
+        later = [entry for entry in held if entry[0] > now]
+        for _, value in held[: len(held) - len(later)]:
+            self.out.write(value)
+        return later
 
 
 class _Waiting(Component):

@@ -198,6 +198,24 @@ class Alias(Row):
         return self.name
 
 
+class NodeQuerySet(models.QuerySet["Node"]):
+    """The questions that are asked about nodes."""
+
+    def row_of(self, node: Node) -> NodeQuerySet:
+        """The row of a node, and no other one.
+
+        Where the transaction that started a node was rolled back, SQLite gives its id to another.
+        """
+        return self.filter(pk=node.pk, create_time=node.create_time)
+
+
+def deleted(node: Node) -> NodeDeletedError:
+    """Return the error for a node that is gone."""
+    return NodeDeletedError(
+        f"{node} was deleted, or the transaction that started it was rolled back."
+    )
+
+
 def _when_run_ends(
     verb: Callable[Concatenate[Node, P], R],
 ) -> Callable[Concatenate[Node, P], R]:
@@ -224,7 +242,7 @@ class Node(NodeRow):
     of_run: Any = None
     """The run of a relative that this was read by: what is done through it is done by the run."""
 
-    objects: ClassVar[RowManager[Self]] = RowManager()
+    objects = RowManager.from_queryset(NodeQuerySet)()
 
     class Meta(NodeRow.Meta):
         pass
@@ -250,7 +268,7 @@ class Node(NodeRow):
 
     def exists(self) -> bool:
         """Return whether it was not deleted."""
-        return Node.objects.using(self.using).filter(pk=self.pk).exists()
+        return Node.objects.using(self.using).row_of(self).exists()
 
     @property
     def aliases(self) -> Aliases:
@@ -384,8 +402,12 @@ class Node(NodeRow):
     @property
     def children(self) -> dict[str, Node]:
         """Its children, by their names."""
-        rows = Node.objects.using(self.using).filter(parent=self.pk).order_by("pk")
-        return {row.name: read_by(self.of_run, row) for row in rows}
+        nodes = Node.objects.using(self.using)
+        rows = nodes.filter(parent__in=nodes.row_of(self)).order_by("pk")
+        found = {row.name: read_by(self.of_run, row) for row in rows}
+        if not (found or self.exists()):
+            raise deleted(self)
+        return found
 
     @_when_run_ends
     def spawn(self, /, name: str, component: Any, **options: Any) -> Node:
@@ -405,10 +427,10 @@ class Node(NodeRow):
     @property
     def graph(self) -> Any:
         """The spec of a graph, or None."""
-        rows = Node.objects.using(self.using).filter(pk=self.pk)
+        rows = Node.objects.using(self.using).row_of(self)
         values = rows.values_list("state_values", flat=True).first()
         if values is None:
-            raise NodeDeletedError(f"{self} was deleted.")
+            raise deleted(self)
         return values.get("flow.spec")
 
     @_when_run_ends
@@ -439,6 +461,8 @@ class Node(NodeRow):
         """Publish a message on the node's own channel, `/flow/node/ID`."""
         from hipq_django.flow.publishing import publish
 
+        if not self.exists():
+            raise deleted(self)
         publish(f"/flow/node/{self.pk}", message, instance=self.instance)
 
     # In async code

@@ -20,8 +20,18 @@ from hipq_django.models.base import JsonField, Row, RowManager
 if TYPE_CHECKING:
     from django.db.models.fields.related_descriptors import RelatedManager
 
+    from hipq_django.flow.models.node import Node
+
 DIRECTIONS = {"in": _("in"), "out": _("out")}
 MODES = {"queue": _("queue"), "memory": _("memory")}
+
+
+class PortQuerySet(models.QuerySet["NodePort"]):
+    """The questions that are asked about ports."""
+
+    def of_node(self, node: Node) -> PortQuerySet:
+        """The ports of a node, and of no other one that has its id; see `NodeQuerySet.row_of`."""
+        return self.filter(node=node.pk, node__create_time=node.create_time)
 
 
 class NodePort(Row):
@@ -42,7 +52,7 @@ class NodePort(Row):
     value_context = JsonField(_("context of the default"), default=dict, blank=True)
     meta = JsonField(_("meta"), default=dict, blank=True)
 
-    objects: ClassVar[RowManager[Self]] = RowManager()
+    objects = RowManager.from_queryset(PortQuerySet)()
 
     if TYPE_CHECKING:
         id: int

@@ -7,11 +7,11 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from django.db import Error, connections
+from django.db import Error
 
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
-from hipq_django.database.errors import is_outage
+from hipq_django.database.errors import is_cut_off, is_outage
 from hipq_django.domain.parts import WAIT_FOR
 from hipq_django.domain.retries import WAIT, Snooze
 from hipq_django.domain.states import Phase
@@ -72,8 +72,8 @@ class Runs:
         try:
             return self._call(claim)
         except Error as error:
-            if is_outage(error) and connections[claim.snapshot.queue.using].errors_occurred:
-                raise DatabaseAway from None
+            if _was_away(error, claim):
+                raise DatabaseAway from error
             raise
 
     def _call(self, claim: Claim) -> Any:
@@ -115,6 +115,12 @@ class Runs:
 RUNS = Runs()
 
 
+def _was_away(error: Error, claim: Claim) -> bool:
+    """Whether the database was away. Before the code was called, all statements were ours."""
+    run: Run | None = claim.extra
+    return is_cut_off(error, run.using) if run and run.has_run else is_outage(error)
+
+
 def _run_requeued(run: Run) -> None:
     """Force the node of a run that an operator has put into the queue once more."""
     if run.claim.job.origin_id is not None and run.exists:
@@ -125,8 +131,8 @@ def _may_run(run: Run) -> bool:
     """Return whether the code may be called; raise `Snooze` while the node is locked."""
     node = run.node
     if run.claim.phase is Phase.RESPONSE and node.pending:
-        return True  # it has begun, and asked: what it goes on with would be asked once more
-    if run.is_shutdown:
+        is_able = True  # it has begun, and asked: what it goes on with would be asked once more
+    elif run.is_shutdown:
         is_able = node.rest == Rest.TERMINATING
     else:
         is_able = not node.paused and runs_by_itself(node.rest, run.declared.name)
@@ -157,6 +163,7 @@ def _call_masked(run: Run) -> Any:
 
 def _end_now(run: Run) -> None:
     run.log_data()
+    run.leave_others()
     ending.end_now(run)
 
 
@@ -166,7 +173,7 @@ def _call(run: Run) -> Any:
         if run.is_shutdown:
             return _shut_down(component, run)
         if run.claim.phase is Phase.RESPONSE:
-            return _checked(component.awaited(component.on_response(run.claim.response)), run)
+            return _answered(component, run)
         if not run.has_started:
             _refuse_wait(component.awaited(component.startup()), run, "startup")
             run.doing.started = True
@@ -178,6 +185,13 @@ def _call(run: Run) -> Any:
     return _checked(value, run)
 
 
+def _answered(component: Component, run: Run) -> Any:
+    value = _checked(component.awaited(component.on_response(run.claim.response)), run)
+    if not run.claim.job.has_finished:
+        run.leave_others()
+    return value
+
+
 def _shut_down(component: Component, run: Run) -> None:
     """Call `shutdown`; what it raises is logged, and the node is terminated all the same."""
     try:
@@ -185,7 +199,7 @@ def _shut_down(component: Component, run: Run) -> None:
     except Suspended:
         return
     except Exception as error:
-        if is_outage(error):
+        if is_cut_off(error, run.using):
             raise
         run.forget()
         run.doing.logs.append(log_entry(error))

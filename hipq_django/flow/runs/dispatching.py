@@ -40,7 +40,7 @@ from hipq_django.flow.alarms import (
 from hipq_django.flow.declaring import find_component
 from hipq_django.flow.delivering import LockedPortError, wake
 from hipq_django.flow.exceptions import UnknownComponentError
-from hipq_django.flow.family import delete_rows, tree_of
+from hipq_django.flow.family import delete_rows, ids_of_tree
 from hipq_django.flow.lifecycle import runs_by_itself
 from hipq_django.flow.models import Node, Wake
 from hipq_django.flow.publishing import announce, announce_heard, announce_status
@@ -68,7 +68,7 @@ class _Woken:
     """A node that has something to look at."""
 
     node: Any
-    """Its locked row, with the names of its component and its queue."""
+    """Its locked row, with the name of its component."""
     wanted: Wanted
     job: Job | None
 
@@ -152,11 +152,9 @@ def _dispatch_locked(
     done = {pk: (node, due) for pk, node, due in wakes if node in got or node not in there}
     now = clock.now(using)
     woken = _woken(got, done.values(), using, now)
-    again = _run(woken, config, using, now)
-    done = {pk: wake for pk, wake in done.items() if wake[0] not in again}
-    delete_wakes(done, using)
+    deleted = _run(woken, {pk: node for pk, (node, _) in done.items()}, config, using, now)
     _delete_doomed([w.node for w in woken if w.node.doomed], using)
-    return len(done)
+    return deleted
 
 
 NODE = (
@@ -168,10 +166,9 @@ NODE = (
 
 @built_once
 def _locked_nodes(ids: Sequence[int], using: str) -> QuerySet[Node]:
-    """Return nodes with the names of their components and queues."""
+    """Return nodes with the names of their components."""
     rows = Node.objects.using(using).filter(ids_in("pk", ids)).order_by("pk").only(*NODE)
-    names = {"component": F("job_type__name"), "queue_name": F("queue__name")}
-    return locked(rows.annotate(**names, usual=F("job_type__queue")), skip_locked=True)
+    return locked(rows.annotate(component=F("job_type__name")), skip_locked=True)
 
 
 def _woken(
@@ -193,23 +190,31 @@ def _woken(
     ]
 
 
-def _run(woken: Sequence[_Woken], config: InstanceSettings, using: str, now: datetime) -> set[int]:
-    """Give nodes a run that have none; bring alarms forward.
+def _run(
+    woken: Sequence[_Woken],
+    wakes: Mapping[int, int],
+    config: InstanceSettings,
+    using: str,
+    now: datetime,
+) -> int:
+    """Give nodes a run that have none; bring alarms forward. Delete the wakes; return how many.
 
-    Return those whose wakes have to stay, because somebody has locked their job.
+    `wakes` are the nodes by the ids of their wakes. Where somebody has locked the node's job, they
+    have to stay.
     """
     able = [w for w in woken if _may_run(w.node)]
     live = [w for w in able if w.job is not None and w.job.state != JobState.FINAL]
     again = {w.node.pk for w in live if not _hasten(w, using, now)}
     fail_ended([w.node for w in woken if w.job is not None and w.job.is_final], using, now)
     idle = [w for w in able if w.node.job_id is None and _may_run(w.node)]
-    running = _enqueue(idle, config, using, now)
+    deleted = [pk for pk, node in wakes.items() if node not in again]
+    running = _enqueue(idle, deleted, config, using, now)
     _keep_for_later([w for w in woken if w not in live and w.node.pk not in running], using, now)
     others = {w.node.pk for w in woken if w.wanted.now} - running
     if others:
         rows = Node.objects.using(using).filter(ids_in("pk", others))
         rows.update(wakes=F("wakes") + 1)
-    return again
+    return len(deleted)
 
 
 def _keep_for_later(held: Sequence[_Woken], using: str, now: datetime) -> None:
@@ -247,7 +252,7 @@ def _hasten(woken: _Woken, using: str, now: datetime) -> bool:
     if waiting is None:
         return False
     Node.objects.using(using).filter(pk=node.pk).update(**times._asdict())
-    moment = max(times.run_time or now, turn_of(node.rate_time))
+    moment = max(times.run_time or now, turn_of(node.rate_time, now))
     transitions.bring_forward(waiting, moment, now)
     engine_for(using).wake_workers(node.instance, {waiting.queue_id})
     return True
@@ -288,28 +293,48 @@ def _locked_waiting(job: Job, using: str) -> Job | None:
 
 
 def _enqueue(
-    idle: Sequence[_Woken], config: InstanceSettings, using: str, now: datetime
+    idle: Sequence[_Woken],
+    wakes: Sequence[int],
+    config: InstanceSettings,
+    using: str,
+    now: datetime,
 ) -> set[int]:
-    """Make the runs, and note that their nodes were woken; return which those are."""
+    """Make the runs, and note that their nodes were woken; return which those are.
+
+    Delete these wakes, too.
+    """
     runs: list[tuple[Any, BoundJob]] = []
     for w in idle:
         new = _new_job(w, using, now)
         if new is not None:
             runs.append((w.node, new))
     if not runs:
+        delete_wakes(wakes, using)
         return set()
     jobs = enqueue_stored([new for _, new in runs], instance=config.name)
     for (node, _), job in zip(runs, jobs, strict=True):
         node.job_id, node.lock_attempt = job.pk, 0
         node.wakes += 1
     nodes = [node for node, _ in runs]
-    queues = {node.queue_name for node in nodes}
+    _follow_queues(nodes, jobs, using)
+    queues = {job.queue.name for job in jobs}
     transaction.on_commit(partial(companions.put_first, queues), using=using)
     names = ("id", "wakes", "job_id", "run_time", "alarm", "rate_time", "lock_attempt")
-    if update_nodes([{name: getattr(node, name) for name in names} for node in nodes], using):
+    rows = [{name: getattr(node, name) for name in names} for node in nodes]
+    if update_nodes(rows, using, wakes):
         queued = [(n, "queued") for n in nodes if n.rest != Rest.TERMINATING]
         announce_heard(queued, using, skip_locked=True)
     return {node.pk for node in nodes}
+
+
+def _follow_queues(nodes: Sequence[Any], jobs: Sequence[Job], using: str) -> None:
+    """Note the queues of nodes whose component has another one in this release."""
+    moved: dict[int, list[int]] = {}
+    for node, job in zip(nodes, jobs, strict=True):
+        if node.queue_id != job.queue_id:
+            moved.setdefault(job.queue_id, []).append(node.pk)
+    for queue, ids in moved.items():
+        Node.objects.using(using).filter(ids_in("pk", ids)).update(queue=queue)
 
 
 def _new_job(woken: _Woken, using: str, now: datetime) -> BoundJob | None:
@@ -326,14 +351,13 @@ def _new_job(woken: _Woken, using: str, now: datetime) -> BoundJob | None:
         return None
     if node.run_time is not None and at > node.run_time:
         node.run_time = None  # it waits for its turn, which nothing brings forward
-    options = {name: value for name, value in node.job_options.items() if name != "queue"}
+    options = {**node.job_options}
     data = {
         **options.pop("data", {}),
         "node": node.pk,
         **({"shutdown": True} if shuts_down else {}),
     }
-    queue = None if node.queue_id == node.usual else node.queue_name
-    new = BoundJob(node.component, data, queue=queue, **options)
+    new = BoundJob(node.component, data, **options)
     new.scheduled_run_time = None if at <= now else at
     return new
 
@@ -387,10 +411,10 @@ def _delete_doomed(nodes: Sequence[Node], using: str) -> None:
     One whose nodes or ports somebody has locked is left to the sweep.
     """
     for node in nodes:
-        ids = tree_of(node)
-        rows = Node.objects.using(using).filter(pk__in=ids).order_by("pk")
+        ids = ids_of_tree(node.pk, using)
+        rows = Node.objects.using(using).filter(ids_in("pk", ids)).order_by("pk")
         tree = list(locked(rows, skip_locked=True, to_delete=True))
-        is_whole = len(tree) == len(ids) and tree_of(node) == ids
+        is_whole = len(tree) == len(ids) and ids_of_tree(node.pk, using) == ids
         is_terminated = is_whole and all(row.rest == Rest.TERMINATED for row in tree)
         if is_terminated and delete_rows(ids, using, skip_locked=True):
             gone = [(pk, {"deleted": True}) for pk in ids]

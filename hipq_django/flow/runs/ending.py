@@ -30,7 +30,7 @@ from hipq_django.exceptions import HipqError, StaleAttemptError
 from hipq_django.flow import delivering, logs
 from hipq_django.flow.delivering import LockedPortError, wake
 from hipq_django.flow.exceptions import UnknownPortError
-from hipq_django.flow.library.graph import GRAPH
+from hipq_django.flow.family import graphs_among
 from hipq_django.flow.lifecycle import end_rows, terminate
 from hipq_django.flow.models import Message, Node, NodePort
 from hipq_django.flow.ports import find_row
@@ -49,7 +49,6 @@ from hipq_django.flow.values import Effects, PortName, Rest, Write
 from hipq_django.models import Job, Worker
 from hipq_django.models.base import no_error
 from hipq_django.scheduler.companions import Persist
-from hipq_django.scheduler.executor import MaskedError
 from hipq_django.transitions.row_by_row import MAX_WAITS
 from hipq_django.transitions.values import (
     Failed,
@@ -90,7 +89,7 @@ class _Ended:
 
 NODE = (
     "id", "instance", "queue", "job_type", "parent", "rest", "job_id", "alarm", "wakes", "runs",
-    "state_values", "error", "ran_time", "lock_until",
+    "state_values", "error", "ran_time", "lock_until", "create_time",
 )  # fmt: skip
 """What the end of a run needs of its node; Django reads the rest when it is asked for."""
 
@@ -191,17 +190,15 @@ def _write_refused(
 def _refused(result: Result, error: Exception) -> Result:
     """Return the result of a run whose effects are refused, without the values that these have."""
     result.claim.extra.mask_errors()
-    failed = refused(result, error)
-    if isinstance(failed, Failed) and result.claim.snapshot.redactor.fields:
-        failed.exception = MaskedError(failed.error).with_traceback(error.__traceback__)
-    return failed
+    return refused(result, error)
 
 
 def end_now(run: Run) -> None:
     """End a run by its own code, in the transaction that is open.
 
     Raise `StaleAttemptError` if the run is over, and `Snooze`, which puts it back, if others hold
-    what it needs for five seconds.
+    what it needs for five seconds, or have taken a message that it has read. Where it has taken its
+    answer it ends without that message.
     """
     claim, using = run.claim, run.using
     worker = Worker.objects.using(using).get(pk=claim.snapshot.worker_id or 0)
@@ -226,7 +223,11 @@ def _try_to_end(run: Run, worker: Worker) -> Persisted:
             if persisted.locked:
                 raise LockedPortError
             return persisted
-    except (ConflictError, LockedPortError):
+    except LockedPortError:
+        return Persisted([], [], [result])
+    except ConflictError as error:
+        if _leave_out_gone(run) and run.claim.phase is Phase.REQUEST:
+            raise Snooze(1) from error  # to read others; with an answer it goes on without those
         return Persisted([], [], [result])
 
 
@@ -237,13 +238,21 @@ def _write_without_taken(
 
     It cannot be put back, to read others, for its answer is processed: it ends without those.
     """
-    taken = result.claim.extra.done.taken
-    there = Message.objects.using(worker.using).filter(pk__in=taken)
-    left = set(there.values_list("pk", flat=True))
-    if left == set(taken):
-        return Persisted([], [], [result])  # somebody has locked one, and may leave it
-    result.claim.extra.done.taken = [pk for pk in taken if pk in left]
+    if not _leave_out_gone(result.claim.extra):
+        return Persisted([], [], [result])
     return _write_alone(result, worker, now, persist)
+
+
+def _leave_out_gone(run: Run) -> bool:
+    """Let a run not have read messages that others have taken; return whether there are any.
+
+    Else somebody has only locked one, and may leave it.
+    """
+    taken = run.done.taken
+    there = Message.objects.using(run.using).filter(ids_in("pk", taken))
+    left = set(there.values_list("pk", flat=True))
+    run.done.taken = [pk for pk in taken if pk in left]
+    return len(run.done.taken) < len(taken)
 
 
 def _write(
@@ -258,7 +267,7 @@ def _write(
         there = set(rows.values_list("pk", flat=True))
     later = [r for r in results if not _nodes_to_lock(r) & there <= nodes.keys()]
     persisted = persist([r for r in results if r not in later], worker, now)
-    jobs = ends_of([result.claim.id for result in persisted.written], using)
+    jobs = _ends_of(persisted, using)
     ended = [
         _Ended(r, r.claim.extra, nodes[_node_of(r)], *jobs[r.claim.id], counts)
         for r in persisted.written
@@ -270,6 +279,13 @@ def _write(
     return Persisted(
         persisted.written, persisted.lost, [*persisted.locked, *later], persisted.decided
     )
+
+
+def _ends_of(persisted: Persisted, using: str) -> dict[int, tuple[bool, bool]]:
+    """Return of each job that was written whether it is final, and whether it has succeeded."""
+    ends = dict.fromkeys(persisted.finished, (True, True))
+    others = [r.claim.id for r in persisted.written if r.claim.id not in ends]
+    return ends | ends_of(others, using) if others else ends
 
 
 @built_once
@@ -357,11 +373,13 @@ def _deliver(applied: Sequence[tuple[_Ended, Effects]], using: str, now: datetim
 
 
 def _items(end: _Ended, writes: Iterable[Write], using: str) -> Iterable[delivering.Item]:
+    place, row = None, 0
     for write in writes:
-        row = end.run.rows.get(write.port) or _row(write.port, end, using)
-        yield delivering.Item(
-            row.id, write.value, write.context, write.as_default, write.notify, write.log
-        )
+        if write.port is not place:  # a run writes most to one port
+            place = write.port
+            row = (end.run.rows.get(place) or _row(place, end, using)).id
+        how = write.as_default, write.notify, write.log
+        yield delivering.Item(row, write.value, write.context, *how, write.text)
 
 
 def _row(place: PortName, end: _Ended, using: str) -> NodePort:
@@ -374,7 +392,7 @@ def _row(place: PortName, end: _Ended, using: str) -> NodePort:
 
 def _do_verbs(end: _Ended, effects: Effects) -> None:
     for name, args, options in effects.verbs:
-        verbs.VERBS[name](end.node, *args, **options)
+        verbs.do(end.node, name, args, options)
 
 
 class _Changes:
@@ -383,7 +401,7 @@ class _Changes:
     def __init__(self, nodes: Collection[Node], using: str, now: datetime) -> None:
         self._using = using
         self._now = now
-        self._graphs = _graphs_among({n.parent_id for n in nodes if n.parent_id}, using)
+        self._graphs = graphs_among({n.parent_id for n in nodes if n.parent_id}, using)
         """The parents that are graphs: these are woken only if something has changed."""
         self._observers = observers_among(
             [n.pk for n in nodes if n.parent_id and n.parent_id not in self._graphs], using
@@ -404,7 +422,7 @@ class _Changes:
                 "id": node.pk,
                 **values,
                 "rest": node.rest,
-                "error": "none",
+                "error": no_error(),
                 "pending": {},
                 "runs": node.runs + run.has_run,
                 "job_id": None,
@@ -457,13 +475,6 @@ class _Changes:
         """Wake all whom it concerns."""
         for instance, nodes in self._wakes.items():
             wake(nodes, instance, self._using, self._now)
-
-
-def _graphs_among(nodes: Collection[int], using: str) -> set[int]:
-    if not nodes:
-        return set()
-    rows = Node.objects.using(using).filter(pk__in=nodes, job_type__name=GRAPH)
-    return set(rows.values_list("pk", flat=True))
 
 
 def _end_all(applied: Sequence[tuple[_Ended, Effects]], using: str, now: datetime) -> None:

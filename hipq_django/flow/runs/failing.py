@@ -8,15 +8,19 @@ from typing import Any
 
 from django.db import transaction
 
+from hipq_django.database.locks import locked
+from hipq_django.database.lookups import ids_in
 from hipq_django.domain.states import Outcome
 from hipq_django.flow import delivering, logs
-from hipq_django.flow.delivering import wake
+from hipq_django.flow.delivering import LockedPortError, wake
 from hipq_django.flow.exceptions import FlowError
 from hipq_django.flow.lifecycle import end_rows
 from hipq_django.flow.models import Message, Node, NodePort
 from hipq_django.flow.publishing import announce_status
+from hipq_django.flow.statements import delete_messages
 from hipq_django.flow.values import Rest
 from hipq_django.models import Job
+from hipq_django.models.base import no_error
 
 ERROR_PORT = "error"
 
@@ -62,7 +66,7 @@ def fail(node: Node, job: Job, using: str, now: datetime) -> None:
             wake([node.pk], node.instance, using, now)
         return
     if _goes_to_error_port(node, job, using, now):
-        clear(node, using, error="none")
+        clear(node, using, error=no_error())
         wake([node.pk], node.instance, using, now)
         return
     fail_without_run(node, job.error, using, now, run=job.pk)
@@ -95,18 +99,32 @@ def _goes_to_error_port(node: Node, job: Job, using: str, now: datetime) -> bool
     port = ports.first()
     if port is None:
         return False
-    rows = Message.objects.using(using).filter(pk__in=hand["ids"])
-    values = dict(rows.order_by("pk").values_list("port__name", "data"))
-    if len(values) < len(hand["ids"]):
-        return False  # one is gone; or two have one name, and one of them would be lost
-    data = next(iter(values.values())) if len(values) == 1 else values
-    value = {"data": data, "error": job.error}
-    context = {"node": node.pk, "run": job.pk}
-    item = delivering.Item(port.pk, value, context)
     try:
         with transaction.atomic(using=using):
-            rows.delete()
+            values = _take(hand["ids"], using)
+            if not values:
+                return False
+            data = next(iter(values.values())) if len(values) == 1 else values
+            value = {"data": data, "error": job.error}
+            item = delivering.Item(port.pk, value, {"node": node.pk, "run": job.pk})
             delivering.write([item], node.instance, using, now, skip_locked=True)
     except FlowError:  # what the port is connected to does not take it
         return False
     return True
+
+
+def _take(ids: Sequence[int], using: str) -> dict[str, Any]:
+    """Take messages, and return their data by the names of their ports.
+
+    Take none, and return none, if one is gone, or if two have one name, where one of them would be
+    lost. Raise `LockedPortError` while somebody else has one, and may leave it.
+    """
+    rows = Message.objects.using(using).filter(ids_in("pk", ids)).select_related("port")
+    found = locked(rows.order_by("pk"), skip_locked=True, to_delete=True)
+    values = {message.port.name: message.data for message in found}
+    if len(found) < len(ids) and len(found) < rows.count():
+        raise LockedPortError(ids)
+    if len(values) < len(ids):
+        return {}
+    delete_messages(ids, using)
+    return values

@@ -12,7 +12,8 @@ from hipq_django.database.lookups import ids_in
 from hipq_django.domain.states import Phase
 from hipq_django.flow.models import Message, Node, NodePort
 from hipq_django.flow.publishing import hears_log
-from hipq_django.flow.runs.run import NO_PAGE, Run, UnreadMessages
+from hipq_django.flow.runs.run import Run
+from hipq_django.flow.runs.unread import NO_PAGE, UnreadMessages
 from hipq_django.flow.statements import first_pages, newest_defaults, observers_among
 from hipq_django.flow.values import Effects
 from hipq_django.transitions.values import Claim
@@ -22,7 +23,7 @@ NEVER = -1
 
 NODE = (
     "id", "instance", "queue", "job_type", "parent", "name", "args", "rest", "paused", "job_id",
-    "wakes", "started", "state_values", "pending", "lock_until",
+    "wakes", "started", "state_values", "pending", "lock_until", "create_time",
 )  # fmt: skip
 PORT = (
     "id", "node", "direction", "name", "type", "mode", "has_default", "value", "value_context",
@@ -80,7 +81,8 @@ def _load_ports(runs: Sequence[Run], using: str) -> None:
         run = by_node[port.node_id]
         run.rows[port.place] = port
         if port.direction == "in":
-            run.unread[port.place] = UnreadMessages(port, first.get(port.pk, NO_PAGE), FIRST_PAGE)
+            page = first.get(port.pk, NO_PAGE)
+            run.unread[port.place] = UnreadMessages(port, run.volume, page, FIRST_PAGE)
         if port.pk in defaults:
             run.defaults[port.pk] = defaults[port.pk]
 

@@ -12,7 +12,7 @@ from hipq_django.domain.serialization import to_json
 from hipq_django.flow.aliases import Aliases, checked_alias
 from hipq_django.flow.creating import check_given
 from hipq_django.flow.exceptions import FlowError
-from hipq_django.flow.family import checked_child_name, checked_node, child_named
+from hipq_django.flow.family import checked_child_name, checked_kin
 from hipq_django.flow.graphs.applying import checked_change
 from hipq_django.flow.lifecycle import may_run, moment_of
 from hipq_django.flow.models import Node
@@ -24,6 +24,25 @@ if TYPE_CHECKING:
 
 RELATIVE = "relative"
 """How it is noted that something is done to a relative: its id, the verb and what that is given."""
+
+
+def adopted(parent: Node, orphan: object, name: str) -> tuple[list[Any], dict[str, Any]]:
+    """Return what is noted of a child that is to be taken."""
+    node = checked_kin("adopt", parent, orphan)
+    return [node.pk, checked_child_name(name)], _which(node)
+
+
+def disowned(parent: Node, child: Node | str) -> tuple[list[Any], dict[str, Any]]:
+    """Return what is noted of a child that is to be let go, which may be its name."""
+    if isinstance(child, str):
+        return [child], {}
+    node = checked_kin("disown", parent, child)
+    return [node.pk], _which(node)
+
+
+def _which(node: Node) -> dict[str, Any]:
+    """Return what tells a node from another one to which SQLite has given its id since."""
+    return {"created": node.create_time.isoformat()}
 
 
 class Relative:
@@ -117,11 +136,13 @@ class Relative:
 
     def adopt(self, orphan: Node, name: str) -> None:
         """Let it take a node without parent as a child."""
-        self.note("adopt", checked_node("adopt", orphan).pk, checked_child_name(name))
+        args, options = adopted(self._node, orphan, name)
+        self.note("adopt", *args, **options)
 
     def disown(self, child: Node | str) -> None:
         """Let it let a child go."""
-        self.note("disown", child_named(child))
+        args, options = disowned(self._node, child)
+        self.note("disown", *args, **options)
 
     def publish(self, message: Any) -> None:
         """Publish on its channel."""

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from itertools import islice
-from sys import maxsize
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
-from asgiref.sync import sync_to_async
-from django.db.models import QuerySet
 from django.utils.functional import cached_property
 
 from hipq_django.api.building import Builder
 from hipq_django.database import clock
-from hipq_django.database.lookups import ids_in
 from hipq_django.database.twins import names_twins, naming_twin
 from hipq_django.domain.drafts import NewJob, split_options
 from hipq_django.domain.redaction import Redactor
@@ -33,18 +28,20 @@ from hipq_django.flow.declared_ports import (
     checked_count,
     checked_message,
     checked_messages,
+    message_with_text,
     port_options,
 )
 from hipq_django.flow.declaring import ComponentDeclaration, find_component, sensitive_fields
 from hipq_django.flow.exceptions import FlowError, UnknownPortError
-from hipq_django.flow.family import checked_child_name, checked_node, child_named
+from hipq_django.flow.family import checked_child_name
 from hipq_django.flow.graphs.applying import checked_component
 from hipq_django.flow.lifecycle import moment_of
 from hipq_django.flow.logs import group_entry, log_entry, stores_data
-from hipq_django.flow.models import Message, Node, NodePort
+from hipq_django.flow.models import Node, NodePort
 from hipq_django.flow.models.node import read_by
 from hipq_django.flow.ports import (
     Port,
+    PortsByName,
     check_known_name,
     checked_ports,
     checked_targets,
@@ -52,100 +49,18 @@ from hipq_django.flow.ports import (
     naming_loop,
 )
 from hipq_django.flow.publishing import LOG_CHANNEL
-from hipq_django.flow.runs.relatives import Relative
+from hipq_django.flow.runs.relatives import Relative, adopted, disowned
+from hipq_django.flow.runs.unread import UnreadMessages, Volume
+from hipq_django.flow.runs.verbs import kept_options
 from hipq_django.flow.settings import flow_settings
 from hipq_django.flow.state import StateValues, check_keys, checked_state, own_values
-from hipq_django.flow.statements import Page, UnreadMessage, first_pages, next_page
-from hipq_django.flow.values import NOTHING, Effects, Packet, PortName, Write, is_same
+from hipq_django.flow.statements import UnreadMessage
+from hipq_django.flow.values import MAX_VOLUME, NOTHING, Effects, Packet, PortName, Write, is_same
 from hipq_django.models.catalog import get_job_type
 from hipq_django.transitions.values import Claim
 
 if TYPE_CHECKING:
     from hipq_django.flow.settings import FlowSettings
-
-PAGE_SIZE = 800
-"""How many messages of a port are read at once: with the first page as many as `each` takes."""
-
-NO_PAGE = Page([], 0)
-
-
-class UnreadMessages:
-    """The messages of one port that a run may read, oldest first, page by page.
-
-    It reads no further than to what lay there when it looked first, so that it ends. A
-    message with a lower id may be committed later than one with a higher id: what has come between
-    the messages that were read already is read before those that follow them.
-    """
-
-    def __init__(
-        self, row: NodePort, first: Page | None = None, page_size: int = PAGE_SIZE
-    ) -> None:
-        """`first` are the first messages, as many as `page_size` if there are so many."""
-        self.row = row
-        if first is None:
-            first = first_pages([row.pk], page_size, row.using).get(row.pk, NO_PAGE)
-        self._upto = first.upto
-        self._page_read = deque(first.messages)
-        self._is_last = len(first.messages) < page_size
-        self._taken: list[int] = []
-
-    @property
-    def _rows(self) -> QuerySet[Message]:
-        rows = Message.objects.using(self.row.using)
-        return rows.filter(port=self.row.pk, as_default=False)
-
-    def _fill(self, count: int = 1) -> None:
-        """Read further pages until so many messages lie here, if there are so many."""
-        while len(self._page_read) < count and not self._is_last:
-            page = self._next_page([*self._taken, *(message.id for message in self._page_read)])
-            self._is_last = len(page) < PAGE_SIZE
-            self._page_read.extend(page)
-
-    @naming_twin("port.read")
-    def _next_page(self, known: Sequence[int]) -> Sequence[UnreadMessage]:
-        """Return the next messages; first those with lower ids that were committed meanwhile.
-
-        Their writer may have written a later one, too, which is not to overtake them.
-        """
-        last = max(known)
-        page = next_page(self.row.pk, last, self._upto, PAGE_SIZE, self.row.using)
-        if self._rows.filter(pk__lte=last).count() == len(known):
-            return page
-        rows = self._rows.filter(pk__lte=self._upto).exclude(ids_in("pk", known))
-        values = rows.order_by("pk").values_list(*UnreadMessage._fields)
-        return [UnreadMessage(*row) for row in values[:PAGE_SIZE]]
-
-    def pass_over(self, taken: Sequence[int]) -> None:
-        """Leave out what lies there still, but was read before the run waited for its answer."""
-        own = {message.id for message in self._page_read}.intersection(taken)
-        if own and not self._is_last:
-            own = set(self._rows.filter(ids_in("pk", taken)).values_list("pk", flat=True))
-        self._page_read = deque(m for m in self._page_read if m.id not in own)
-        self._taken += own
-
-    def take(self) -> UnreadMessage | None:
-        """Return the oldest message, which is read now, or None."""
-        self._fill()
-        if not self._page_read:
-            return None
-        message: UnreadMessage = self._page_read.popleft()
-        self._taken.append(message.id)
-        return message
-
-    def __bool__(self) -> bool:
-        self._fill()
-        return bool(self._page_read)
-
-    def peek(self, count: int) -> list[Any]:
-        """Return the oldest values without reading them."""
-        self._fill(count)
-        return [message.data for message in islice(self._page_read, count)]
-
-    def __len__(self) -> int:
-        there = len(self._page_read)
-        if self._is_last:
-            return there
-        return self._rows.count() - len(self._taken)
 
 
 def _nothing() -> None:
@@ -175,6 +90,7 @@ class Run:
         self.done = Effects()
         """What counts even if the code raises: up to the last mark."""
         self._doing = Effects()
+        self.volume = Volume()
         self.end: Callable[[], None] = _nothing
         """Ends the run at once, in the open transaction; set by what calls its code."""
         self.in_flight: list[int] | None = None
@@ -307,15 +223,36 @@ class Run:
         self.log_data()
         self.in_flight = []
 
-    def end_tuple(self) -> None:
+    def end_tuple(self) -> bool:
         """Set a mark, but not after an answer: what was done with that counts as a whole.
 
         Another attempt begins with the same answer, and would do once more what is before a mark.
+        Return whether the run goes on: with this tuple the code may have ended it by `finishing`.
         """
+        if self.claim.job.has_finished:
+            return False
         self.log_data()
         self.in_flight = None
         if self.claim.phase is not Phase.RESPONSE:
             self.mark()
+        return True
+
+    def leave_others(self) -> None:
+        """Let the node run again if the code could not read on: what lies there woke it only once.
+
+        It ends the run in a tuple of `each`, or has taken messages and waited for its answer. One
+        that takes none is not run again, or it might ask for ever.
+        """
+        if (self.in_flight or self.read_before) and any(self.unread.values()):
+            self.run_again()
+
+    def turns(self) -> Iterator[None]:
+        """Yield as often as messages are taken, of each port or of several, before the next run."""
+        most = self.volume.bytes + MAX_VOLUME
+        for _ in range(self.declared.batch):
+            yield
+            if self.volume.bytes > most:
+                return
 
     # Ports
 
@@ -344,7 +281,7 @@ class Run:
         """Return what lies on a port."""
         if port.place not in self.unread:
             with naming_twin("port.read"):
-                self.unread[port.place] = UnreadMessages(port.row)
+                self.unread[port.place] = UnreadMessages(port.row, self.volume)
             self.unread[port.place].pass_over(self.read_before)
         return self.unread[port.place]
 
@@ -377,10 +314,11 @@ class Run:
 
     @cached_property
     def parent(self) -> Node | None:
-        """The parent."""
+        """The parent; None also if it has let the node go since, and is deleted."""
         if self.node.parent_id is None:
             return None
-        return read_by(self, Node.objects.using(self.using).get(pk=self.node.parent_id))
+        found = Node.objects.using(self.using).filter(pk=self.node.parent_id).first()
+        return None if found is None else read_by(self, found)
 
     @cached_property
     def children(self) -> dict[str, Node]:
@@ -428,20 +366,24 @@ class Run:
 
     def adopt(self, orphan: Node, name: str) -> None:
         """Note a child to be taken."""
-        self.note("adopt", checked_node("adopt", orphan).pk, checked_child_name(name))
+        args, options = adopted(self.node, orphan, name)
+        self.note("adopt", *args, **options)
 
     def disown(self, child: Node | str) -> None:
         """Note a child to be let go."""
-        self.note("disown", child_named(child))
+        args, options = disowned(self.node, child)
+        self.note("disown", *args, **options)
 
     def enqueue(self, job_type: str, job_data: Any, options: Mapping[str, Any]) -> None:
         """Note a job to be enqueued; raise `InvalidJobError` for one that cannot be."""
         of_job, how = split_options("enqueue", options)
         if unfit := {"after", "on", "batch"} & options.keys():
             raise InvalidJobError(f"enqueue: a run cannot give {', '.join(sorted(unfit))}.")
-        Builder(self.node.instance, get_job_type).build(NewJob(job_type, job_data, **of_job))
+        new = NewJob(job_type, job_data, **of_job)
+        Builder(self.node.instance, get_job_type).build(new)
         self.learn(job_data)
-        self.note("enqueue", job_type, to_json(job_data), **to_json(of_job | how))
+        kept = to_json(of_job | how | kept_options(new))
+        self.note("enqueue", job_type, to_json(job_data), **kept)
 
     def note(self, verb: str, *args: Any, **options: Any) -> None:
         """Note something that is done when the run ends."""
@@ -517,15 +459,24 @@ class RunPort(Port):
 
     def write_many(self, values: Iterable[Any]) -> None:
         """Write messages when the run ends."""
-        group, context = current_group(), current_context()
-        most, writes = self._run.settings.max_message_bytes, self._run.doing.writes
+        self._run.check_open()
         for value in checked_messages(values, self.name):
-            stored = checked_message(value, self.options, most)
-            writes.append(
-                Write(self.place, stored, context, group.as_default, group.notify, group.log)
-            )
-            self._run.learn({self.name: stored})
-            self._note_in_run("written", stored)
+            self._write(value)
+
+    def write(self, value: Any) -> None:
+        """Write one message when the run ends."""
+        self._run.check_open()
+        self._write(value)
+
+    def _write(self, value: Any) -> None:
+        # For each value anew: what yields the values may open groups and contexts, and set marks.
+        run, group, context = self._run, current_group(), current_context()
+        stored, text, size = message_with_text(value, self.options, run.settings.max_message_bytes)
+        run.volume.bytes += size
+        how = group.as_default, group.notify, group.log
+        run.doing.writes.append(Write(self.place, stored, context, *how, text))
+        run.learn({self.name: stored})
+        self._note_in_run("written", stored)
 
     def _read(self, *, or_default: bool) -> Packet | None:
         """Read the oldest message, which is taken when the run ends."""
@@ -635,12 +586,15 @@ class RunPort(Port):
 
     def move_to(self, *targets: Port) -> list[Any]:
         """Read all that lies here and write it to the others, default included."""
-        return self.move_some(maxsize, *targets)
+        return self.move_some(repeat(None), *targets)
 
-    def move_some(self, most: int, *targets: Port) -> list[Any]:
-        """Do the same with so many messages at most."""
+    def move_some(self, turns: Iterable[None], *targets: Port) -> list[Any]:
+        """Do the same with a message each turn."""
         given, moved = checked_targets(self, "move_to", targets), list[Any]()
-        while len(moved) < most and (message := self._take()):
+        for _ in turns:
+            message = self._take()
+            if message is None:
+                break
             moved.append(message.data)
             for target in given:
                 self._pass_on(target, message.data, {**message.context}, log=message.log)
@@ -666,18 +620,25 @@ class RunPort(Port):
             target._note_in_run("written", value)
 
 
-class RunPorts(Mapping[str, Port]):
+class RunPorts(PortsByName):
     """The ports of one side of a node in a run."""
 
     def __init__(self, run: Run, node: Node, direction: str) -> None:
         self._run = run
         self._node = node
         self._direction = direction
+        self._opened: dict[str, Port] = {}
 
     @naming_twin("ports.get")
     def __getitem__(self, name: str) -> Port:
         if not isinstance(name, str):
             check_known_name(name)
+        port = self._opened.get(name)
+        if port is None:
+            port = self._opened[name] = self._open(name)
+        return port
+
+    def _open(self, name: str) -> Port:
         place = PortName(self._node.pk, self._direction, name)
         port = self._run.opened.get(place)
         if port is None:
@@ -686,26 +647,11 @@ class RunPorts(Mapping[str, Port]):
             self._run.opened[place] = port
         return port
 
-    async def aget(self, name: str) -> Port:
-        """Return a port in async code."""
-        return await sync_to_async(self.__getitem__)(name)
-
-    async def __aiter__(self) -> AsyncIterator[str]:
-        """Yield the names in async code."""
-        for name in await sync_to_async(lambda: list(self))():
-            yield name
-
     @naming_loop()
     def __iter__(self) -> Iterator[str]:
         rows = NodePort.objects.using(self._run.using)
         found = rows.filter(node=self._node.pk, direction=self._direction).exclude(name=ANY)
         return iter(list(found.order_by("pk").values_list("name", flat=True)))
-
-    def __contains__(self, name: object) -> bool:
-        return name in list(self)
-
-    def __len__(self) -> int:
-        return len(list(iter(self)))
 
 
 class RunState(StateValues):

@@ -112,7 +112,14 @@ def read_moment(given: Any) -> Any:
     """Return the moment that a text tells; raise `RefusedCallError` for one that tells none."""
     if not isinstance(given, str):
         return given
+    moment = _moment(given)
+    if moment is None or moment.utcoffset() is None:
+        raise RefusedCallError(422, f"at: it is {given!r:.100}; give {MOMENT.says}.")
+    return moment
+
+
+def _moment(text: str) -> datetime | None:
     try:
-        return datetime.fromisoformat(given)
-    except ValueError as error:
-        raise RefusedCallError(422, f"at: it is {given!r:.100}; give {MOMENT.says}.") from error
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None

@@ -10,8 +10,7 @@ from hipq_django.domain.redaction import Redactor
 from hipq_django.flow.declared_ports import ANY
 from hipq_django.flow.declaring import KIND
 from hipq_django.flow.models import Message, Node, NodePort
-from hipq_django.flow.ports import Port
-from hipq_django.flow.statements import newest_defaults
+from hipq_django.flow.ports import Port, defaults_of
 from hipq_django.flow.values import Packet
 from hipq_django.flow.web.call import Call
 from hipq_django.models import JobType
@@ -42,12 +41,12 @@ def shown_ports(node: Node, masked: Redactor) -> dict[str, dict[str, Any]]:
     rows = NodePort.objects.using(node.using).filter(node=node.pk).exclude(name=ANY)
     queued = Count("messages", filter=Q(messages__as_default=False))
     found: list[Any] = list(rows.annotate(queued=queued).order_by("pk"))
-    defaults = newest_defaults([row.pk for row in found], node.using)
+    defaults = defaults_of([row.pk for row in found], node.using)
     sides: dict[str, dict[str, Any]] = {"in": {}, "out": {}}
     for row in found:
         port: dict[str, Any] = {"size": row.queued}
-        if row.pk in defaults or row.has_default:
-            value = defaults[row.pk].data if row.pk in defaults else row.value
+        if row.pk in defaults:
+            value = defaults[row.pk].value
             port["default"] = masked.mask({row.name: value})[row.name]
         sides[row.direction][row.name] = port
     return {"inputs": sides["in"], "outputs": sides["out"]}

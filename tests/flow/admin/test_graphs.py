@@ -133,6 +133,19 @@ def test_a_spec_that_somebody_else_applied_meanwhile_stays(client: Client, graph
     assert history(graph) == []
 
 
+def test_who_knows_of_another_spec_replaces_it(client: Client, graph: Node) -> None:
+    log_in(client, "view_node", "edit_graph")
+    seen = seen_of(client, graph)
+    graph.apply({**SPEC, "nodes": {**SPEC["nodes"], "theirs": {"component": "flow.each"}}})
+    refused = send(client, graph, SPEC, seen=seen).content.decode()
+    seen = refused.partition('name="seen" value="')[2].partition('"')[0]
+
+    send(client, graph, SPEC, seen=seen)
+
+    assert "send the form again" in refused
+    assert set(graph.children) == {"one", "two"}
+
+
 @pytest.mark.parametrize("spec", ["", "{", "[" * 100_000, "NaN"])
 def test_what_is_no_json_is_refused_beside_the_field(
     client: Client, graph: Node, spec: str

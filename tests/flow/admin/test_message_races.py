@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import pytest
 
+import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.flow import testing
 from hipq_django.flow.admin.forms import fingerprint
@@ -13,6 +15,7 @@ from hipq_django.flow.admin.message_editing import drop_message, edit_message
 from hipq_django.flow.exceptions import FlowError
 from hipq_django.flow.models import Message, Node
 from tests.concurrency.sessions import PATIENCE_SECONDS, Session, run_together, wait_until_blocked
+from tests.testapp.flows import CannotTakeItsAnswer
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -84,3 +87,24 @@ def test_a_node_goes_on_only_after_the_edit(node: Node) -> None:
     testing.drain()
 
     assert node.outputs["out"].read() == 22
+
+
+def drop(message: Message, _value: int) -> None:
+    drop_message(message, fingerprint(1))
+
+
+@pytest.mark.parametrize("change", [edit, drop])
+def test_what_a_run_has_read_that_is_tried_again_with_its_answer_stays_as_it_is(
+    change: Callable[[Message, int], None],
+) -> None:
+    node = flow.start(CannotTakeItsAnswer, data={"number": [1]})
+    testing.drain()
+    hipq.complete("t.cannot_take_its_answer", "asked", "yes")
+    testing.drain(errors=False)
+    node.pause()
+    assert node.status == "queued"
+    message = Message.objects.select_related("port__node").get()
+
+    with pytest.raises(FlowError, match="is under way and may have read"):
+        change(message, 2)
+    assert node.inputs["number"].peek() == [1]

@@ -35,7 +35,10 @@ def send(client: Client, port: Any, what: str, /, **sent: Any) -> Any:
 
 def seen_of(client: Client, url: str) -> str:
     """Return what a page says of the value that it shows."""
-    page = html(client, url)
+    return seen_on(html(client, url))
+
+
+def seen_on(page: str) -> str:
     return page.partition('name="seen" value="')[2].partition('"')[0]
 
 
@@ -140,6 +143,19 @@ def test_a_default_that_somebody_changed_meanwhile_stays(client: Client) -> None
     assert "Somebody else changed the default" in refused
     assert port.default == 2
     assert history(port.node) == []
+
+
+def test_who_has_read_another_default_replaces_it(client: Client) -> None:
+    log_in(client, "view_node", "edit_node")
+    port = flow.start("t.add", run=False).inputs["y"]
+    seen = seen_of(client, port_url(port))
+    port.default = 2
+    refused = send(client, port, "default", default="3", seen=seen).content.decode()
+
+    send(client, port, "default", default="3", seen=seen_on(refused))
+
+    assert "It is 2 now. To replace that" in refused
+    assert port.default == 3
 
 
 def test_a_default_of_another_type_is_refused(client: Client, node: Node) -> None:
@@ -403,6 +419,30 @@ def test_a_message_that_somebody_else_changed_is_left(
 
     assert "Somebody else changed the message" in response.content.decode()
     assert node.inputs["number"].peek(9) == [12, 2]
+
+
+def test_who_has_read_another_message_replaces_it(admin_client: Client, node: Node) -> None:
+    message = first_of(node)
+    url = message_url(message)
+    seen = seen_of(admin_client, url)
+    Message.objects.filter(pk=message.pk).update(data=12)
+    refused = admin_client.post(url, {"value": "11", "seen": seen}).content.decode()
+
+    admin_client.post(url, {"value": "11", "seen": seen_on(refused)})
+
+    assert "It is 12 now. To replace that" in refused
+    assert node.inputs["number"].peek(9) == [11, 2]
+
+
+def test_what_somebody_else_wrote_is_masked(admin_client: Client, order: Message) -> None:
+    url = message_url(order)
+    seen = seen_of(admin_client, url)
+    Message.objects.filter(pk=order.pk).update(data={"card": CARD, "note": "theirs"})
+
+    refused = admin_client.post(url, {"value": "11", "seen": seen}).content.decode()
+
+    assert "theirs" in refused
+    assert CARD not in refused
 
 
 def test_a_message_that_is_gone_leads_to_its_node(admin_client: Client, node: Node) -> None:

@@ -136,6 +136,19 @@ def test_of_two_who_edit_the_second_is_told(client: Client, stored: Graph) -> No
     assert stored.spec == {"nodes": {}}
 
 
+def test_who_knows_of_another_version_replaces_it(client: Client, stored: Graph) -> None:
+    log_in(client, "edit_graph")
+    edit(client, stored, {"nodes": {}})
+    refused = edit(client, stored, SPEC).content.decode()
+    seen = refused.partition('name="seen" value="')[2].partition('"')[0]
+
+    edit(client, stored, SPEC, version=int(seen))
+
+    assert "send the form again" in refused
+    stored.refresh_from_db()
+    assert stored.spec == SPEC
+
+
 def test_code_goes_first(client: Client) -> None:
     Graph.objects.create(name="t.in_code_too", spec=SPEC)
     flow.graph("t.in_code_too", {"nodes": {"mine": {"component": "t.double"}}})

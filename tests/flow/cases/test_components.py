@@ -60,6 +60,47 @@ def test_what_is_no_code_is_no_component() -> None:
         flow.component("t.wrong")(5)
 
 
+async def yields_later(x: Any) -> Any:
+    yield x
+
+
+def by_position(x: Any, /) -> Any:
+    return x
+
+
+def all_of_them(*xs: Any) -> Any:
+    return xs
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (yields_later, "the function is async and yields"),
+        (by_position, "parameter 'x' cannot be given by its name"),
+        (all_of_them, "parameter 'xs' cannot be given by its name"),
+    ],
+)
+def test_a_function_that_no_run_could_call_is_no_component(function: Any, why: str) -> None:
+    with pytest.raises(hipq.InvalidJobTypeError, match=why):
+        flow.component("t.wrong")(function)
+
+
+@pytest.mark.parametrize("method", ["perform", "startup", "shutdown", "on_response"])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_method_that_yields_is_refused(method: str, is_async: bool) -> None:
+    def plain(self: Any, *args: Any) -> Any:
+        yield
+
+    async def later(self: Any, *args: Any) -> Any:
+        yield
+
+    code = later if is_async else plain
+    code.__name__ = method
+    wrong = type("Wrong", (flow.Component,), {"perform": perform, method: code})
+    with pytest.raises(hipq.InvalidJobTypeError, match=f"{method} yields; write results to out-"):
+        flow.component("t.wrong")(wrong)
+
+
 def test_a_name_is_declared_once() -> None:
     with pytest.raises(hipq.InvalidJobTypeError, match=r"job type 't\.add' is declared twice"):
         flow.component("t.add")(lambda x: x)

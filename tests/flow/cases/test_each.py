@@ -9,7 +9,7 @@ import pytest
 
 from hipq_django import flow
 from hipq_django.flow import testing
-from tests.testapp.flows import Both, CodeError, Recorder, Sum
+from tests.testapp.flows import Both, CodeError, Recorder, Script, Sum
 
 pytestmark = pytest.mark.django_db
 
@@ -113,6 +113,16 @@ def test_case_100_data_come_before_defaults() -> None:
     assert node.outputs["out"].default == [1, 2]
 
 
+def test_a_port_is_named_once(script: Script) -> None:
+    """The last of an odd number of messages would have no partner."""
+    node = flow.start("t.scripted", data={"item": [1, 2, 3]})
+    script.perform = lambda run: list(run.each("item", "item"))
+
+    with pytest.raises(flow.FlowError, match="names a port twice"):
+        testing.run_inline(node)
+    assert node.inputs["item"].peek(9) == [1, 2, 3]
+
+
 def test_case_100_without_names_nothing_happens() -> None:
     @flow.component("t.no_names")
     class NoNames(flow.Component):
@@ -195,3 +205,38 @@ def test_a_sum_is_kept_in_the_state() -> None:
     testing.drain()
 
     assert list(node.outputs["out"]) == [3, 6]
+
+
+@pytest.mark.parametrize("is_many", [False, True])
+def test_what_is_written_of_defaults_alone_becomes_a_default(
+    script: Script, *, is_many: bool
+) -> None:
+    node = flow.start("t.scripted", inputs={"item": {"default": 7}}, run=False)
+
+    def one_by_one(run: Any) -> None:
+        for value in run.each("item"):
+            run.out.write(value)
+
+    script.perform = one_by_one
+    if is_many:
+        script.perform = lambda run: run.out.write_many(run.each("item"))
+    node.run()
+    testing.drain()
+
+    out = node.outputs["out"]
+    assert (out.size, out.default) == (0, 7)
+
+
+def test_what_yields_the_values_of_many_says_what_they_carry(script: Script) -> None:
+    def values() -> Iterator[int]:
+        for number in (1, 2):
+            with flow.context(number=number):
+                yield number
+
+    node = flow.start("t.scripted", run=False)
+    script.perform = lambda run: run.out.write_many(values())
+    node.run()
+    testing.drain()
+
+    packets = [node.outputs["out"].packet() for _ in range(2)]
+    assert [packet.context["number"] for packet in packets if packet] == [1, 2]

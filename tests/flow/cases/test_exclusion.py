@@ -14,7 +14,7 @@ from hipq_django.flow import testing
 from hipq_django.flow.models import Graph
 from hipq_django.models import Job
 from tests.flow.conftest import Hear, in_status
-from tests.testapp.flows import CodeError, Double, Recorder, Script
+from tests.testapp.flows import CannotTakeItsAnswer, CodeError, Double, Recorder, Script
 
 pytestmark = pytest.mark.django_db
 Start = Callable[..., flow.Node]
@@ -149,6 +149,23 @@ def test_a_locked_node_that_is_terminated_shuts_down_once_the_lock_ends() -> Non
     testing.drain()
 
     assert (Recorder.calls, node.status) == (["shutdown"], "terminated")
+
+
+def test_a_run_that_is_tried_again_with_its_answer_waits_for_the_lock() -> None:
+    node = flow.start(CannotTakeItsAnswer, data={"number": [1]})
+    testing.drain()
+    hipq.complete("t.cannot_take_its_answer", "asked", "yes")
+    testing.drain(errors=False)
+    assert (node.status, Recorder.calls) == ("queued", ["on_response"])
+    token = node.lock(3_600)
+    assert token
+    with hipq.testing.travel(seconds=61):
+        testing.drain(errors=False)
+        assert Recorder.calls == ["on_response"]
+        assert node.unlock(token)
+        testing.drain(errors=False)
+
+    assert Recorder.calls == ["on_response"] * 2
 
 
 @flow.component("t.locks_itself")

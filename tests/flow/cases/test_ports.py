@@ -45,6 +45,19 @@ def test_case_072(name: str, node: flow.Node) -> None:
     assert port != node.outputs["out"]
 
 
+def test_ports_are_mappings(script: Script) -> None:
+    node = flow.start("t.scripted", run=False)
+    seen: list[Any] = []
+
+    def look(ports: Any) -> list[Any]:
+        return [ports.get("nobody"), ports.get("nobody", 5), ports.get("item"), "item" in ports]
+
+    script.perform = lambda run: seen.extend(look(run.inputs))
+    testing.run_inline(node)
+
+    assert look(node.inputs) == seen == [None, 5, node.inputs["item"], True]
+
+
 def test_case_073() -> None:
     node = flow.start(Wild, run=False)
     assert list(node.inputs) == []

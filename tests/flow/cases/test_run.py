@@ -123,6 +123,17 @@ NOW_AND_LATER: dict[str, Callable[[flow.Node], Any]] = {
     "later, data": later_and_data,
     "twice later": lambda node: (node.run(wait=7200), node.run(wait=3600), node.run()),
 }
+
+
+def test_a_moment_and_some_seconds_are_not_given_together(script: Script) -> None:
+    node = flow.start("t.scripted", run=False)
+    with pytest.raises(flow.FlowError, match="give one of them"):
+        node.run(at=5, wait=5)
+    script.perform = lambda run: run.run(at=5, wait=5)
+    with pytest.raises(flow.FlowError, match="give one of them"):
+        testing.run_inline(node)
+
+
 LATER: dict[str, Callable[[flow.Node], Any]] = {"later": lambda node: node.run(wait=3600)}
 
 
@@ -607,6 +618,29 @@ def test_a_node_that_runs_too_often_is_slowed_if_nothing_else_is_said() -> None:
     with hipq.testing.travel(seconds=13):
         testing.drain()
     assert Recorder.calls == ["slowed"] * 6
+
+
+@pytest.mark.parametrize("component", [Fast, Slowed])
+def test_a_clock_that_was_ahead_slows_no_node_and_ends_none(component: type) -> None:
+    node = flow.start(component, run=False)
+    with hipq.testing.travel(days=1):
+        testing.run_inline(node)
+    node.run()
+
+    assert testing.due(node) == 1
+    testing.drain()
+    assert (node.status, len(Recorder.calls)) == ("completed", 2)
+
+
+def test_a_clock_that_was_ahead_keeps_no_later_run_from_being_brought_forward() -> None:
+    node = flow.start(Slowed, run=False)
+    with hipq.testing.travel(days=1):
+        testing.run_inline(node)
+        node.run(wait=3600)
+        assert testing.due(node) == 0
+    node.run()
+
+    assert testing.due(node) == 1
 
 
 def test_that_a_node_is_slowed_is_logged_once_a_minute(

@@ -350,6 +350,33 @@ def test_a_node_is_adopted_by_its_id() -> None:
         flow.start({"nodes": {"one": {"component": "t.double", "init": there.pk}}})
 
 
+@hipq.job_type("t.pay", aliases=["t.charge"])
+def pay(job: hipq.Job) -> None:
+    """Has had another name."""
+
+
+ARGS_OF_STAGES = [
+    (["t.charge", "id", 7], {"jobs": "t.pay", "key": "id", "limit": 7}, True),
+    (["t.pay", "id", 7], {"jobs": "t.charge", "key": "id", "limit": 7}, True),
+    (["t.pay"], {"jobs": "t.pay"}, True),
+    (["t.pay"], {"component": "flow.jobs", "args": ["t.charge", None, 100]}, True),
+    (["t.pay", "id"], {"jobs": "t.pay", "key": "other"}, False),
+    (["t.pay", "id"], {"jobs": "t.pay", "key": "id", "limit": 7}, False),
+    (["t.count"], {"jobs": "t.pay"}, False),
+]
+
+
+@pytest.mark.parametrize(("args", "wanted", "fits"), ARGS_OF_STAGES)
+def test_a_stage_is_adopted_by_any_name_of_its_job_type(
+    args: list[Any], wanted: dict[str, Any], fits: bool
+) -> None:
+    stage = flow.start("flow.jobs", args=args, run=False)
+    spec = {"nodes": {"pay": {**wanted, "init": stage.pk}}}
+    assert (flow.check(spec) == []) == fits
+    if fits:
+        assert flow.start(spec).children == {"pay": stage}
+
+
 def test_a_graph_tells_how_its_children_are() -> None:
     graph = flow.start({"nodes": {"one": {"component": "t.recorder"}}})
     child = graph.children["one"]
@@ -367,6 +394,26 @@ def test_a_graph_tells_how_its_children_are() -> None:
     testing.drain()
     assert graph.status == "completed"
     assert Recorder.calls.count("perform") == 3
+
+
+def test_a_graph_follows_the_children_that_it_loses_and_gets() -> None:
+    spec = {"nodes": {"one": {"component": "t.recorder"}}}
+    graph, other = flow.start(spec), flow.start(spec)
+    child = graph.children["one"]
+    child.state.set(perform=["raise"])
+    child.run()
+    testing.drain(errors=False)
+    assert [graph.status, other.status] == ["failed", "completed"]
+
+    graph.disown("one")
+    testing.drain()
+    assert graph.status == "completed"
+    other.adopt(flow.get(child.pk), "failed")
+    testing.drain()
+    assert other.status == "failed"
+    other.apply(spec)
+    testing.drain()
+    assert other.status == "completed"
 
 
 def failed_graph() -> flow.Node:

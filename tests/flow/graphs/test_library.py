@@ -7,14 +7,21 @@ from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
+from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.flow import testing
-from hipq_django.flow.library import filtering, shaping, sizes
+from hipq_django.flow.declaring import sensitive_fields
+from hipq_django.flow.library import filtering, shaping, sizes, waiting
 from hipq_django.flow.models import Message
 
 pytestmark = pytest.mark.django_db
+
+
+BATCH = 1_000
+COUNTED = list(range(1_500))
+LISTS: list[Any] = [[] for _ in COUNTED]
 
 
 def result(component: str, inputs: Any = None, out: str = "out", **data: Any) -> list[Any]:
@@ -45,6 +52,11 @@ CASES: list[tuple[str, dict[str, list[Any]], list[Any]]] = [
     ("flow.connect", {"in": [1, 2]}, [1, 2]),
     ("flow.wait", {"trigger": [0], "in": [1, 2]}, [1]),
     ("flow.wait_each", {"in": [[1, 2, 2], [9]], "each": [2, 1, 2, 3]}, [[1, 2, 2]]),
+    (
+        "flow.wait_each",
+        {"in": [[{"a": 1, "b": 2}]], "each": [{"b": 2, "a": 1}]},
+        [[{"a": 1, "b": 2}]],
+    ),
 ]
 
 
@@ -113,6 +125,134 @@ def test_a_value_waits_for_a_delay_of_its_own() -> None:
     assert node.status == "completed"
 
 
+def test_a_value_that_waited_for_a_worker_is_not_delayed_once_more() -> None:
+    node = flow.start("flow.delay", inputs={"delay": {"default": 60}}, data={"in": ["a"]})
+    with hipq.testing.travel(seconds=61):
+        testing.drain()
+
+    assert list(node.outputs["out"]) == ["a"]
+
+
+def test_a_delay_that_never_ends_is_refused_where_it_is_taken() -> None:
+    node = flow.start("flow.delay", data={"in": ["a"], "delay": [60]})
+    testing.drain()
+    node.inputs["in"].write("b")
+    node.inputs["delay"].write(1e15)
+    with pytest.raises(flow.FlowError, match="give at most 316,224,000 seconds"):
+        testing.drain()
+    assert node.inputs["in"].peek() == ["b"]
+    node.inputs["delay"].read()
+    node.inputs["delay"].write(0)
+    with hipq.testing.travel(seconds=61):
+        node.run(force=True)
+        testing.drain()
+
+    assert list(node.outputs["out"]) == ["a", "b"]
+
+
+def test_a_delay_leaves_on_its_port_what_is_too_much_to_hold(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waiting, "MAX_HELD", 100)
+    node = flow.start("flow.delay", inputs={"delay": {"default": 60}}, data={"in": [*range(10)]})
+    testing.drain()
+    left = node.inputs["in"].size
+    assert 0 < left < 10
+    with hipq.testing.travel(seconds=61):
+        testing.drain()
+
+    assert list(node.outputs["out"]) == [*range(10)]
+    assert node.status == "completed"
+
+
+def test_what_has_come_shows_no_sensitive_values() -> None:
+    node = flow.start("flow.wait_each", data={"each": [{"card": "4111", "id": 1}]})
+    testing.drain()
+
+    shown = sensitive_fields("default").mask(node.state.all())
+    assert "4111" in str(node.state.all())
+    assert "4111" not in str(shown)
+
+
+def test_elements_that_no_list_takes_are_not_kept_without_end(
+    monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    monkeypatch.setattr(waiting, "MAX_HELD", 100)
+    settings.HIPQ = {"default": {"FLOW": {"MAX_MESSAGE_BYTES": 100}}}
+    node = flow.start("flow.wait_each", data={"each": ["x" * 50, "y" * 50]})
+    with pytest.raises(flow.FlowError, match="more than 100 bytes of JSON have come on each"):
+        testing.drain()
+    assert node.inputs["each"].size == 2
+    node.inputs["in"].write(["x" * 50])
+    node.run(force=True)
+    testing.drain()
+
+    assert list(node.outputs["out"]) == [["x" * 50]]
+    assert node.inputs["each"].size == 0
+
+
+def mapped(*lists: list[Any]) -> flow.Node:
+    """Return a node that has begun these lists."""
+    node = flow.start("flow.map", data={"in": lists})
+    testing.drain()
+    return node
+
+
+def test_map_leaves_on_its_port_what_nobody_waits_for() -> None:
+    node = mapped([1, 2])
+    node.inputs["each"].write_many(["a", "b", "c"])
+    testing.drain()
+    assert list(node.outputs["out"]) == [["a", "b"]]
+    assert node.inputs["each"].peek(9) == ["c"]
+    node.inputs["in"].write([3])
+    testing.drain()
+
+    assert list(node.outputs["out"]) == [["c"]]
+
+
+def test_map_takes_what_comes_back_by_and_by() -> None:
+    node = mapped(COUNTED)
+    node.inputs["each"].write_many(COUNTED)
+    testing.run_inline(node)
+    assert node.inputs["each"].size == len(COUNTED) - BATCH
+    testing.drain()
+
+    assert list(node.outputs["out"]) == [COUNTED]
+
+
+def test_map_begins_so_many_lists_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "MAX_BEGUN", 2)
+    node = flow.start("flow.map", data={"in": [[1], [2], [3]]}, run=False)
+    node.state.set(waiting=[1, 1])
+    testing.drain()
+    assert (node.inputs["in"].size, node.status) == (3, "suspended")
+    node.inputs["each"].write_many(["a", "b"])
+    testing.drain()
+
+    assert list(node.outputs["out"]) == [["a"], ["b"]]
+    assert list(node.outputs["each"]) == [1, 2, 3]
+
+
+def test_what_comes_back_for_one_list_has_a_bound(settings: Settings) -> None:
+    settings.HIPQ = {"default": {"FLOW": {"MAX_MESSAGE_BYTES": 100}}}
+    node = mapped([1, 2, 3])
+    node.inputs["each"].write_many(["x" * 50, "y" * 50])
+    with pytest.raises(flow.FlowError, match="what has come back for one list has more"):
+        testing.drain()
+
+    assert node.inputs["each"].size == 2
+
+
+@pytest.mark.parametrize("component", ["flow.map", "flow.wait_each", "flow.each"])
+@pytest.mark.parametrize("value", ["text", {"a": 1}, 5, None])
+def test_only_a_list_is_taken_for_one(component: str, value: Any) -> None:
+    node = flow.start(component, data={"in": [value]})
+    with pytest.raises(TypeError, match="is no list"):
+        testing.drain()
+
+    assert (node.status, node.inputs["in"].peek()) == ("failed", [value])
+
+
 @pytest.mark.parametrize("component", ["flow.placeholder", "flow.widget"])
 def test_people_are_waited_for(component: str) -> None:
     node = flow.start(component, data={"order": [1]})
@@ -131,11 +271,6 @@ def test_what_cannot_be_taken_fails_the_node() -> None:
     assert node.status == "failed"
 
 
-BATCH = 1_000
-COUNTED = list(range(1_500))
-LISTS: list[Any] = [[] for _ in COUNTED]
-
-
 @pytest.mark.parametrize(
     ("component", "port", "values", "expected"),
     [
@@ -143,7 +278,6 @@ LISTS: list[Any] = [[] for _ in COUNTED]
         ("flow.set_default", "in", COUNTED, []),
         ("flow.delay", "in", COUNTED, COUNTED),
         ("flow.map", "in", LISTS, LISTS),
-        ("flow.map", "each", COUNTED, []),
         ("flow.wait_each", "in", LISTS, LISTS),
         ("flow.wait_each", "each", COUNTED, []),
     ],

@@ -90,6 +90,30 @@ def test_a_response_handler_does_not_read_again_what_the_run_has_read_before_it_
     assert node.inputs["item"].size == 0
 
 
+def test_what_a_run_read_before_it_waited_is_not_read_again_behind_what_came_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A writer has begun before, and commits while the run waits: its ids are the lower ones.
+
+    They fill the first page, and what was read already lies on a later one.
+    """
+    numbers = list(range(loading.FIRST_PAGE + 3))
+    node = flow.start("t.scripted", run=False)
+    node.inputs["item"].write_many(numbers)
+    not_committed = list(Message.objects.order_by("pk"))
+    Message.objects.all().delete()
+    node.inputs["item"].write("asked")
+    monkeypatch.setattr(SCRIPT, "perform", ask, raising=False)
+    testing.drain()
+    Message.objects.bulk_create(not_committed)  # with their ids: now they are
+    monkeypatch.setattr(SCRIPT, "perform", hand_on)
+    hipq.complete("t.scripted", "item-asked", "yes")
+    testing.drain()
+
+    assert list(node.outputs["out"]) == ["asked", *numbers]
+    assert node.inputs["item"].size == 0
+
+
 def always(_: object) -> bool:
     """Stand for a look that finds nothing in the way."""
     return True

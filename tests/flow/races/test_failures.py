@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
 from datetime import timedelta
 from decimal import Decimal
 from itertools import count
@@ -21,6 +22,7 @@ from hipq_django.flow.runs import dispatching
 from hipq_django.job_types.registry import forget, get_declared
 from hipq_django.maintenance import recovery
 from hipq_django.models import Attempt, Job
+from tests.concurrency.sessions import PATIENCE_SECONDS, Session
 from tests.faults import breaking
 from tests.flow.conftest import RELEASED, release, withdraw
 from tests.flow.races.conftest import FlowWorker
@@ -124,6 +126,65 @@ def test_a_run_whose_connection_is_cut_is_put_back_and_the_node_has_not_failed(
         forget(get_declared("default", "t.cut_off"))  # type: ignore[arg-type] # it is declared
 
 
+def ask_for_a_table_that_is_not_there() -> None:
+    """Raise `OperationalError` on SQLite, without a code; `ProgrammingError` on PostgreSQL."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT * FROM no_such_table")
+
+
+def ask_for_too_long() -> None:
+    """Raise what PostgreSQL says after `statement_timeout`, each time anew."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET statement_timeout = '10ms'")
+        try:
+            cursor.execute("SELECT pg_sleep(1)")
+        finally:
+            cursor.execute("RESET statement_timeout")
+
+
+WRONG = [
+    ask_for_a_table_that_is_not_there,
+    pytest.param(ask_for_too_long, marks=pytest.mark.postgres),
+]
+
+
+@pytest.mark.parametrize("ask", WRONG)
+def test_a_query_of_the_code_that_fails_on_a_sound_connection_is_no_outage(
+    ask: Callable[[], None], script: Script, worker: FlowWorker
+) -> None:
+    """It is tried again as `retry` says, and then the node has failed, with what it was."""
+    script.perform = lambda run: ask()
+    node = flow.start("t.scripted")
+    worker.run_until_idle()
+
+    assert node.status == "failed"
+    assert Job.objects.get().attempts.count() == 2
+    assert "Error: " in str(flow.get(node.pk).error)
+
+
+@flow.component("t.asks_at_its_end")
+class AsksAtItsEnd(flow.Component):
+    """Asks for a table that is not there when it shuts down."""
+
+    def perform(self) -> None:
+        pass
+
+    def shutdown(self) -> None:
+        Recorder.calls.append("shutdown")
+        ask_for_a_table_that_is_not_there()
+
+
+def test_a_query_of_a_shutdown_that_fails_on_a_sound_connection_does_not_stop_it(
+    worker: FlowWorker,
+) -> None:
+    node = flow.start(AsksAtItsEnd)
+    worker.run_until_idle()
+    node.terminate()
+    worker.run_until_idle()
+
+    assert (node.status, Recorder.calls) == ("terminated", ["shutdown"])
+
+
 def test_a_write_that_is_rolled_back_leaves_no_message_and_no_wake() -> None:
     node = flow.start(Double, run=False)
     with transaction.atomic():
@@ -183,6 +244,60 @@ def test_a_child_that_cannot_be_spawned_fails_the_run_that_wants_it(
     assert (node.status, other.status) == ("failed", "completed")
     assert error in flow.get(node.pk).error
     assert node.children == {}
+
+
+@flow.component("t.picky")
+class Picky(flow.Component):
+    """Refuses arguments as code does that has not read the manual: by any exception."""
+
+    @classmethod
+    def check_args(cls, args: Sequence[Any]) -> None:
+        if int(args[0]) < 0:
+            raise ValueError("less than nothing")
+
+    def perform(self, number: int) -> None:
+        pass
+
+
+@pytest.mark.parametrize("args", [[-1], ["many"], []], ids=["value", "int", "index"])
+def test_a_child_whose_arguments_break_their_check_fails_the_run_that_wants_it(
+    args: list[Any], script: Script, worker: FlowWorker
+) -> None:
+    script.perform = lambda run: run.spawn("child", Picky, args=args)
+    node, other = flow.start("t.scripted"), flow.start(Double, data={"number": [1]})
+    worker.run_until_idle()
+
+    assert (node.status, other.status) == ("failed", "completed")
+    assert node.children == {}
+    assert "t.picky" in str(flow.get(node.pk).error)
+    with pytest.raises(flow.FlowError, match=r"'t\.picky': check_args refused args="):
+        flow.start(Picky, args=args)
+    [problem] = flow.check({"nodes": {"a": {"component": "t.picky", "args": args}}})
+    assert problem.path == "nodes.a.args"
+
+
+@pytest.mark.parametrize("finishes", [False, True])
+def test_a_verb_in_which_code_of_the_project_breaks_fails_the_run(
+    finishes: bool, script: Script, worker: FlowWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What checks the data of a job is called once more when the run ends, and breaks then."""
+
+    def break_down(*_: Any, **__: Any) -> None:
+        raise LookupError("as it likes")
+
+    def perform(run: Any) -> None:
+        run.enqueue("ask_later", {})
+        if finishes:
+            with run.finishing():
+                pass
+
+    monkeypatch.setattr("hipq_django.flow.runs.verbs.enqueue", break_down)
+    script.perform = perform
+    node = flow.start("t.scripted")
+    worker.run_until_idle()
+
+    assert node.status == "failed"
+    assert "enqueue: LookupError: as it likes" in str(flow.get(node.pk).error)
 
 
 def test_a_job_whose_key_is_taken_fails_the_run_that_wants_it(
@@ -256,6 +371,44 @@ def test_messages_that_not_even_the_port_error_takes_stay_and_the_node_fails(
     assert "cannot take it" in flow.get(node.pk).error
     assert node.inputs["x"].peek(3) == ["bad", "good"]
     assert target.inputs["number"].size == 0
+
+
+@pytest.mark.postgres
+def test_a_message_that_somebody_reads_while_it_goes_to_the_port_error_is_taken_once(
+    worker: FlowWorker, session: Session
+) -> None:
+    node = flow.start("t.poisoned", data={"x": ["bad"]})
+    reads: list[Future[Any]] = []
+
+    def read(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        """Read the message between the look at it and its deletion, or wait for its lock."""
+        if sql.lstrip().startswith("DELETE") and "hipq_flow_message" in sql and not reads:
+            reads.append(session.start(flow.get(node.pk).inputs["x"].read))
+            wait(reads, 1)
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(read):
+        worker.run_until_idle()
+    errors = [error["data"] for error in node.outputs["error"]]
+
+    assert (reads[0].result(PATIENCE_SECONDS), errors) == (flow.NOTHING, ["bad"])
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("is_read", [False, True])
+def test_a_message_that_is_being_read_goes_to_the_port_error_only_if_it_stays(
+    is_read: bool, worker: FlowWorker, session: Session
+) -> None:
+    node = flow.start("t.poisoned", data={"x": ["bad"]})
+    session.begin()
+    assert session(flow.get(node.pk).inputs["x"].read) == "bad"
+    worker.run_until_idle()
+    assert node.status == "running"
+    session.commit() if is_read else session.roll_back()
+    worker.run_until_idle()
+
+    assert [error["data"] for error in node.outputs["error"]] == ([] if is_read else ["bad"])
+    assert node.status == ("failed" if is_read else "completed")
 
 
 @pytest.mark.parametrize("other", ["x", "again"])

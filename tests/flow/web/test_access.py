@@ -284,6 +284,18 @@ def test_sensitive_fields_are_masked(user_with: Callable[..., Api]) -> None:
     assert whole["inputs"]["card"]["default"] == "4711-0815"
 
 
+def test_a_node_that_cannot_be_adopted_does_not_tell_its_arguments(
+    user_with: Callable[..., Api],
+) -> None:
+    node = flow.start("t.recorder", args=[{"card": "4111"}], run=False)
+    spec = {"nodes": {"x": {"component": "t.recorder", "init": node.pk}}}
+    api = user_with("start_node", "edit_graph")
+
+    said = api.refused("nodes", 422, component=spec)["error"]
+    assert f"node {node.pk} does not fit: its args are not []." in said
+    assert "4111" not in said
+
+
 def test_the_log_does_not_quote_bodies(api: Api, caplog: pytest.LogCaptureFixture) -> None:
     node = flow.start("t.double", run=False)
     api.refused(f"nodes/{node.pk}/inputs/number/write", 422, data="4711-0815")

@@ -1,5 +1,6 @@
 """Each verb over HTTP does what it does in code."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -38,6 +39,18 @@ def test_the_public_components_are_listed(api: Api) -> None:
 
 
 # Nodes
+
+
+@flow.component("t.choosy", public=True)
+class Choosy(flow.Component):
+    """Checks its arguments without the errors that it should raise."""
+
+    @classmethod
+    def check_args(cls, args: Sequence[Any]) -> None:
+        assert args[0]
+
+    def perform(self, *args: Any) -> None:
+        pass
 
 
 def test_a_node_is_started_fed_run_and_read(api: Api) -> None:
@@ -102,6 +115,8 @@ def test_a_start_is_refused_whole(api: Api) -> None:
         (422, {"component": "flow.wait", "parent": "nobody", "name": "a"}),
         (422, {"component": "flow.wait", "parent": taken.pk}),
         (422, {"component": "flow.wait", "alias": "5"}),
+        (422, {"component": "t.choosy"}),
+        (422, {"component": {"nodes": {"a": {"component": "t.choosy", "args": [0]}}}}),
         (422, {"component": "flow.wait", "job": {"priority": "high"}}),
         (422, {"component": "flow.wait", "at": "tomorrow"}),
         (422, {"component": "flow.wait", "on_conflict": "replace"}),
@@ -112,6 +127,16 @@ def test_a_start_is_refused_whole(api: Api) -> None:
         assert api.refused("nodes", status, **body)["error"]
     assert api.refused("nodes", 409, component="flow.wait", alias="here")["node"] == taken.pk
     assert list(flow.Node.objects.all()) == [taken]
+
+
+@pytest.mark.parametrize("at", ["tomorrow", "2026-12-24T18:00:00", "2026-12-24"])
+def test_a_moment_that_is_none_is_refused_in_words_of_http(api: Api, at: str) -> None:
+    wait = flow.start("flow.wait", run=False)
+    for path, body in (("nodes", {"component": "flow.wait"}), (f"nodes/{wait.pk}/run", {})):
+        said = api.refused(path, 422, at=at, **body)["error"]
+        assert said == (
+            f"at: it is {at!r}; give seconds since 1970, or a time as 2026-12-24T18:00:00+01:00."
+        )
 
 
 def test_a_child_name_is_taken(api: Api) -> None:
@@ -166,6 +191,19 @@ def test_a_node_runs(api: Api) -> None:
     wrong: dict[str, Any]
     for wrong in ({"at": 1e300}, {"at": "5"}, {"wait": -1}, {"force": 1}, {"run": {}}):
         api.refused(f"nodes/{other.pk}/run", 422, **wrong)
+
+
+def test_a_node_tells_the_error_of_its_last_run(api: Api) -> None:
+    node = flow.start("flow.each", alias="n", run=False)
+    assert api.get("nodes/n")["error"] == "NONE"
+    node.inputs["in"].write("text")
+    testing.drain(errors=False)
+    assert "is no list" in api.get("nodes/n")["error"]
+    node.inputs["in"].read()
+    node.run(force=True)
+    testing.drain()
+
+    assert api.get("nodes/n")["error"] == "NONE"
 
 
 def test_a_node_is_terminated_and_deleted(api: Api) -> None:

@@ -136,16 +136,18 @@ _NAMED = {
 
 def _read(name: str) -> Any:
     try:
-        text = sys.stdin.read() if name == "-" else Path(name).read_text()
+        text = sys.stdin.read() if name == "-" else Path(name).read_text("utf-8-sig")
     except OSError as error:
         raise CommandError(f"{name}: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{name} is not text in UTF-8: {error}.") from error
     return _parsed(text, name)
 
 
 def _parsed(text: str, what: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CommandError(f"{what} is not JSON: {error}.") from error
 
 

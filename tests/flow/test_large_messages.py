@@ -1,0 +1,177 @@
+"""Large messages: how many lie there does not say how much memory a run needs."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any
+
+import pytest
+
+import hipq_django as hipq
+from hipq_django import flow
+from hipq_django.flow import testing
+from hipq_django.flow.models import Message, StagedJob
+from hipq_django.flow.runs import run as runs
+from hipq_django.flow.statements import LARGE
+from hipq_django.flow.values import MAX_VOLUME
+from tests.declaring import Declare
+from tests.testapp.flows import Script
+
+pytestmark = pytest.mark.django_db
+
+MEGABYTE = 1_000_000
+
+
+def text(number: int, size: int = 2 * LARGE) -> str:
+    """Return a text that PostgreSQL cannot make much smaller."""
+    return "".join(f"{number}{n:x}{n * n:x}" for n in range(size // 4))[:size]
+
+
+def test_small_and_large_messages_are_read_in_their_order(script: Script) -> None:
+    given = [text(n) if n % 3 else n for n in range(300)]
+    read: list[Any] = []
+
+    def perform(run: Any) -> None:
+        read.extend(run.each("item"))
+
+    script.perform = perform
+    node = flow.start("t.scripted", run=False)
+    node.inputs["item"].write_many(given)
+    testing.drain()
+
+    assert read == given
+    assert not Message.objects.exists()
+
+
+def test_large_messages_are_seen_before_they_are_read(script: Script) -> None:
+    given = [text(n) for n in range(5)]
+    seen: list[Any] = []
+
+    def perform(run: Any) -> None:
+        seen.append((run.item.size, run.item.has_data, run.item.peek(3), list(run.item)))
+
+    script.perform = perform
+    flow.start("t.scripted", data={"item": given})
+    testing.drain()
+
+    assert seen == [(5, True, given[:3], given)]
+
+
+def test_a_run_holds_no_more_of_them_than_it_needs(script: Script) -> None:
+    count = 40
+    node = flow.start("t.scripted", run=False)
+    for number in range(count):
+        node.inputs["item"].write(text(number, MEGABYTE))
+    peaks: list[int] = []
+
+    def perform(run: Any) -> None:
+        lengths = [len(item) for item in run.each("item")]
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        assert set(lengths) == {MEGABYTE}
+
+    script.perform = perform
+    tracemalloc.start()
+    try:
+        testing.drain(timeout=60)
+    finally:
+        tracemalloc.stop()
+
+    assert max(peaks) < 10 * MEGABYTE
+    assert len(peaks) >= count * MEGABYTE // MAX_VOLUME
+    assert not Message.objects.exists()
+
+
+def test_a_run_that_has_written_much_leaves_the_rest_to_the_next(
+    script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "MAX_VOLUME", 100_000)
+    outputs: list[int] = []
+
+    def perform(run: Any) -> None:
+        outputs.append(0)
+        for item in run.each("item"):
+            run.out.write(text(item, 30_000))
+            outputs[-1] += 1
+
+    script.perform = perform
+    node = flow.start("t.scripted", data={"item": range(10)})
+    testing.drain()
+
+    assert outputs == [4, 4, 2]
+    assert list(node.outputs["out"]) == [text(n, 30_000) for n in range(10)]
+
+
+@pytest.mark.parametrize("component", ["flow.connect", "flow.set_default"])
+def test_a_standard_component_leaves_the_rest_to_the_next_run(
+    component: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "MAX_VOLUME", 3 * LARGE)
+    node = flow.start(component, run=False)
+    given = [text(n) for n in range(5)]
+    node.inputs["in"].write_many(given)
+    testing.drain()
+
+    read = list(node.outputs["out"])
+    assert read == given or node.outputs["out"].default == given[-1]
+    assert not node.inputs["in"].size
+
+
+def test_a_large_message_that_somebody_takes_meanwhile_is_passed_over(script: Script) -> None:
+    given = [text(n, MEGABYTE) for n in range(4)]
+    read: list[Any] = []
+    ids: list[int] = []
+
+    def perform(run: Any) -> None:
+        for item in run.each("item"):
+            read.append(item)
+            if len(read) == 1:
+                Message.objects.filter(pk=ids[2]).delete()
+
+    script.perform = perform
+    node = flow.start("t.scripted", run=False)
+    node.inputs["item"].write_many(given)
+    ids.extend(Message.objects.order_by("pk").values_list("pk", flat=True))
+    testing.drain()
+
+    assert read == [given[0], given[1], given[3]]
+    assert not Message.objects.exists()
+
+
+@pytest.fixture
+def give_back(declare: Declare) -> None:
+    """A job type that returns what it is given."""
+
+    @declare("give_back")
+    def give_back(job: hipq.Job) -> Any:
+        return job.job_data
+
+
+STAGE: dict[str, Any] = {
+    "nodes": {"give_back": {"jobs": "give_back", "limit": 50}},
+    "inputs": {"in": "give_back.in"},
+    "outputs": {"out": "give_back.out", "failed": "give_back.error"},
+}
+
+
+@pytest.mark.usefixtures("give_back")
+def test_a_stage_hands_on_large_results_by_and_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hipq_django.flow.stages.MAX_VOLUME", 5 * LARGE)
+    monkeypatch.setattr(runs, "MAX_VOLUME", 5 * LARGE)
+    root = flow.start(STAGE)
+    given = [text(n) for n in range(12)]
+    root.inputs["in"].write_many(given)
+    testing.drain()
+
+    assert [message["result"] for message in root.outputs["out"]] == given
+    assert not StagedJob.objects.exists()
+    assert root.status == "completed"
+
+
+@pytest.mark.usefixtures("give_back")
+def test_the_default_of_its_in_port_is_no_message_for_a_stage() -> None:
+    root = flow.start(STAGE)
+    root.children["give_back"].inputs["in"].default = "again and again"
+    root.inputs["in"].write("once")
+    testing.drain()
+
+    assert [message["data"] for message in root.outputs["out"]] == ["once"]

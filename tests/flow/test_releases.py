@@ -1,0 +1,272 @@
+"""What a new release changes of nodes that are there: names, queues, ports."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from pytest_django import Settings
+
+from hipq_django import flow
+from hipq_django.flow import testing
+from hipq_django.flow.graphs.problem import errors_of
+from hipq_django.flow.graphs.publicity import check_public
+from hipq_django.job_types.registry import forget, get_declared
+from hipq_django.models import Job
+from tests.declaring import Declare
+
+pytestmark = pytest.mark.django_db
+
+OLD, NEW = "t.former", "t.present"
+OLD_JOB, NEW_JOB = "charge_former", "charge_present"
+
+BEFORE: dict[str, Any] = {
+    "nodes": {"add": {"component": OLD, "queue": "sums"}, "charge": {"jobs": OLD_JOB}},
+    "edges": ["add.out -> charge.in"],
+    "inputs": {"number": "add.number"},
+    "outputs": {"done": "charge.out"},
+}
+AFTER: dict[str, Any] = json.loads(json.dumps(BEFORE).replace(OLD, NEW).replace(OLD_JOB, NEW_JOB))
+
+Rename = Callable[[], None]
+
+
+MOVED = "t.moved"
+
+
+def release(**options: Any) -> None:
+    """Declare a component as another release does."""
+    withdraw(MOVED)
+
+    def moved(x: int, limit: int = options.pop("limit", 500)) -> list[int]:
+        return [x, limit]
+
+    flow.component(MOVED, **options)(moved)
+
+
+def withdraw(*names: str) -> None:
+    """Let no code declare these components any more."""
+    for name in names:
+        declared = get_declared("default", name)
+        if declared is not None and declared.name == name:
+            forget(declared)
+
+
+@pytest.fixture(autouse=True)
+def withdrawn() -> Iterator[None]:
+    yield
+    withdraw(MOVED)
+
+
+@pytest.fixture
+def rename(declare: Declare) -> Iterator[Rename]:
+    """Declare the former release; return what declares the present one instead."""
+
+    def add(number: int) -> int:
+        return number + 1
+
+    def present() -> None:
+        withdraw(OLD, NEW)
+        declare.forget_all()
+        flow.component(NEW, aliases=[OLD], public=True)(add)
+        declare(NEW_JOB, aliases=[OLD_JOB])(lambda job: "paid")
+
+    flow.component(OLD)(add)
+    declare(OLD_JOB)(lambda job: "paid")
+    yield present
+    withdraw(OLD, NEW)
+
+
+def results(graph: flow.Node) -> list[Any]:
+    testing.drain()
+    return [message["data"] for message in graph.outputs["done"]]
+
+
+@pytest.mark.parametrize("spec", [BEFORE, AFTER])
+def test_a_graph_follows_a_spec_with_either_name(rename: Rename, spec: dict[str, Any]) -> None:
+    graph = flow.start(BEFORE)
+    add = graph.child("add")
+    rename()
+
+    assert errors_of(flow.check(spec, node=graph)) == []
+    graph.apply({**spec, "outputs": {"done": "charge.out", "refused": "charge.error"}})
+    graph.inputs["number"].write(1)
+    assert graph.child("add") == add
+    assert results(graph) == [2]
+    assert "refused" in graph.outputs
+
+
+@pytest.mark.parametrize("spec", [BEFORE, AFTER])
+def test_a_graph_is_started_by_either_name(rename: Rename, spec: dict[str, Any]) -> None:
+    rename()
+    graph = flow.start(spec)
+    graph.apply(BEFORE)
+    graph.apply(AFTER)
+    graph.inputs["number"].write(1)
+
+    assert results(graph) == [2]
+
+
+def test_a_node_of_the_former_name_is_adopted(rename: Rename) -> None:
+    node = flow.start(OLD)
+    rename()
+    graph = flow.start({"nodes": {"add": {"component": NEW, "init": node.pk}}})
+
+    assert graph.child("add") == node
+
+
+def test_another_component_is_still_another_one(rename: Rename) -> None:
+    graph = flow.start(BEFORE)
+    rename()
+    other = {**AFTER, "nodes": {**AFTER["nodes"], "add": {"component": "t.double"}}}
+
+    with pytest.raises(flow.GraphError, match="a node keeps its component"):
+        graph.apply(other)
+
+
+def test_a_public_job_is_public_by_either_name(rename: Rename, settings: Settings) -> None:
+    rename()
+    for named in (OLD_JOB, NEW_JOB):
+        settings.HIPQ = {"default": {"FLOW": {"PUBLIC_JOBS": [named]}}}
+        assert check_public("default", BEFORE) == check_public("default", AFTER) == []
+    settings.HIPQ = {"default": {"FLOW": {"PUBLIC_JOBS": ["ship"]}}}
+    assert [problem.path for problem in check_public("default", AFTER)] == ["nodes.charge.jobs"]
+
+
+def test_the_page_of_a_node_says_what_the_code_says(rename: Rename, admin_client: Client) -> None:
+    node = flow.start(OLD)
+    rename()
+    page = admin_client.get(reverse("admin:hipq_flow_node_change", args=[node.pk]))
+
+    assert "does not declare it" not in page.content.decode()
+
+
+# Queues
+
+
+def queues_of_runs(node: flow.Node) -> list[str]:
+    """Return the queues of the runs of a node, after two more of them."""
+    for _ in range(2):
+        node.inputs["x"].write(1)
+        testing.drain()
+    jobs = Job.objects.filter(job_data__node=node.pk).order_by("pk")
+    return list(jobs.values_list("queue__name", flat=True))
+
+
+def test_a_node_follows_its_component_to_another_queue() -> None:
+    release()
+    node = flow.start(MOVED, run=False)
+    assert queues_of_runs(node) == ["default"] * 2
+    release(queue="fast")
+
+    assert queues_of_runs(node)[2:] == ["fast"] * 2
+    assert node.info["queue"] == "fast"
+
+
+def test_a_node_that_was_given_a_queue_stays_there() -> None:
+    release()
+    node = flow.start(MOVED, job={"queue": "own"}, run=False)
+    graph = flow.start({"nodes": {"x": {"component": MOVED, "queue": "default"}}})
+    child = graph.child("x")
+    assert child is not None
+    release(queue="fast")
+
+    assert queues_of_runs(node) == ["own"] * 2
+    assert queues_of_runs(child) == ["default"] * 2
+
+
+def test_a_node_is_adopted_whose_component_has_another_queue_now() -> None:
+    release()
+    node = flow.start(MOVED, run=False)
+    release(queue="fast")
+    graph = flow.start({"nodes": {"x": {"component": MOVED, "init": node.pk}}})
+
+    assert graph.child("x") == node
+
+
+# Ports
+
+
+def test_a_node_keeps_its_ports_as_they_were_declared() -> None:
+    release()
+    spec = {"nodes": {"x": {"component": MOVED}}}
+    graph = flow.start(spec)
+    node = graph.child("x")
+    assert node is not None
+    release(limit=800)
+    graph.apply(spec)
+    assert node.inputs["limit"].default == 500
+    node.set_ports(inputs={})
+
+    assert node.inputs["limit"].default == 800
+
+
+GROWING = "t.growing"
+
+
+def first_release() -> None:
+    withdraw(GROWING)
+
+    @flow.component(GROWING)
+    class Growing(flow.Component):
+        any_in, out = flow.AnyIn(), flow.Out()
+
+        def perform(self) -> None:
+            self.out.write(self.inputs["x"].read())
+
+
+def next_release() -> None:
+    """Declare the same with an in-port and an out-port more."""
+    withdraw(GROWING)
+
+    @flow.component(GROWING)
+    class Growing(flow.Component):
+        any_in, out = flow.AnyIn(), flow.Out()
+        limit, more = flow.In(int, default=5), flow.Out()
+
+        def perform(self) -> None:
+            for x, limit in self.each("x", "limit"):
+                self.more.write([x, limit])
+
+
+@pytest.fixture
+def growing() -> Iterator[flow.Node]:
+    """Return a graph whose node was made before its component got more ports."""
+    first_release()
+    graph = flow.start({"nodes": {"one": {"component": GROWING}}})
+    next_release()
+    yield graph
+    withdraw(GROWING)
+
+
+def test_a_graph_is_joined_with_ports_of_a_new_release(growing: flow.Node) -> None:
+    growing.apply(
+        {
+            "nodes": {"one": {"component": GROWING}, "two": {"component": "flow.connect"}},
+            "edges": ["one.more -> two.in"],
+            "inputs": {"x": "one.x", "limit": "one.limit"},
+            "outputs": {"more": "two.out"},
+        }
+    )
+    growing.inputs["x"].write(1)
+    testing.drain()
+    growing.inputs["limit"].write(7)
+    growing.inputs["x"].write(2)
+    testing.drain()
+
+    assert list(growing.outputs["more"]) == [[1, 5], [2, 7]]
+
+
+def test_a_wildcard_does_not_stand_for_a_port_of_a_new_release(growing: flow.Node) -> None:
+    node = growing.children["one"]
+    with pytest.raises(flow.UnknownPortError, match="no in-port 'limit'"):
+        node.inputs["limit"].write("nonsense")
+    node.inputs["x"].write(1)
+    testing.drain()
+
+    assert node.inputs["limit"].default == 5
+    assert node.outputs["more"].read() == [1, 5]

@@ -1,0 +1,167 @@
+"""What is left of a transaction that was rolled back means no other node, although that has its id.
+
+SQLite gives ids of rows that were rolled back to others.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+from django.db import connection, transaction
+
+from hipq_django import flow
+from hipq_django.flow import testing
+from hipq_django.flow.models import Alias, Channel, Connection, Message, Node, NodePort, Wake
+
+pytestmark = pytest.mark.django_db
+
+GRAPH: dict[str, Any] = {
+    "nodes": {"one": {"component": "t.double"}},
+    "inputs": {"number": "one.number"},
+    "outputs": {"out": "one.out"},
+}
+
+
+class Pair(NamedTuple):
+    """A node that was rolled back, and one that has its id."""
+
+    lost: flow.Node
+    stranger: flow.Node
+
+
+@pytest.fixture
+def pair() -> Pair:
+    with transaction.atomic():
+        lost = flow.start(GRAPH, alias="shop")
+        transaction.set_rollback(True)
+    stranger = flow.start(GRAPH, alias="bank")
+    if connection.vendor == "sqlite":
+        assert stranger.pk == lost.pk
+    lost.pk = stranger.pk  # as it would be on SQLite
+    testing.drain()
+    return Pair(lost, stranger)
+
+
+def everything() -> list[Any]:
+    """Return all rows that flows have."""
+    models = (Node, Alias, NodePort, Connection, Channel, Message, Wake)
+    return [list(model.objects.order_by("pk").values()) for model in models]
+
+
+def gone(node: flow.Node) -> flow.Node:
+    """Return the node after its deletion."""
+    node.terminate(delete=True, force=True)
+    testing.drain()
+    assert not node.exists()
+    return node
+
+
+USES: dict[str, Callable[[flow.Node], Any]] = {
+    "status": lambda node: node.status,
+    "info": lambda node: node.info,
+    "graph": lambda node: node.graph,
+    "children": lambda node: node.children,
+    "child": lambda node: node.child("one"),
+    "is_idle": lambda node: node.is_idle(),
+    "is_terminated": lambda node: node.is_terminated(),
+    "explain": flow.explain,
+    "aliases": lambda node: list(node.aliases),
+    "aliases.add": lambda node: node.aliases.add("other"),
+    "aliases.remove": lambda node: node.aliases.remove("bank"),
+    "state": lambda node: node.state.all(),
+    "state.set": lambda node: node.state.set(seen=1),
+    "state.unset": lambda node: node.state.unset("seen"),
+    "state.change": lambda node: node.state.change(lambda values: values),
+    "inputs": lambda node: list(node.inputs),
+    "outputs": lambda node: list(node.outputs),
+    "input": lambda node: node.inputs["number"],
+    "set_ports": lambda node: node.set_ports(inputs={"other": {}}),
+    "run": lambda node: node.run(),
+    "run the parent": lambda node: node.run(parent=True),
+    "run by force": lambda node: node.run(force=True),
+    "terminate": lambda node: node.terminate(),
+    "terminate all": lambda node: node.terminate(recursive=True),
+    "terminate by force": lambda node: node.terminate(delete=True, force=True),
+    "delete": lambda node: node.delete(),
+    "pause": lambda node: node.pause(),
+    "resume": lambda node: node.resume(),
+    "lock": lambda node: node.lock(5),
+    "refresh_lock": lambda node: node.refresh_lock(5),
+    "unlock": lambda node: node.unlock("token"),
+    "spawn": lambda node: node.spawn("new", "flow.connect"),
+    "start": lambda node: flow.start("flow.connect", parent=node, name="new"),
+    "adopt": lambda node: node.adopt(flow.start("flow.connect", run=False), "new"),
+    "is adopted": lambda node: flow.start("flow.connect", run=False).adopt(node, "new"),
+    "disown": lambda node: node.disown("one"),
+    "apply": lambda node: node.apply({"nodes": {}}),
+    "publish": lambda node: node.publish("hello"),
+    "due": testing.due,
+    "run_inline": testing.run_inline,
+    "run_inline if woken": lambda node: testing.run_inline(node, queue=False),
+}
+"""What can be done with a node."""
+
+
+@pytest.mark.parametrize("name", USES)
+def test_a_node_that_was_rolled_back_is_no_other_one(name: str, pair: Pair) -> None:
+    before = everything()
+    with pytest.raises(flow.NodeDeletedError, match="was rolled back"), transaction.atomic():
+        USES[name](pair.lost)  # what it is to adopt goes as well
+
+    assert everything() == before
+    assert not pair.lost.exists()
+
+
+@pytest.mark.parametrize("name", USES)
+def test_a_node_that_was_deleted_says_so(name: str, pair: Pair) -> None:
+    node = gone(pair.stranger)
+
+    with pytest.raises(flow.NodeDeletedError):
+        USES[name](node)
+
+
+OF_PORTS: dict[str, Callable[[flow.Port], Any]] = {
+    "write": lambda port: port.write(1),
+    "read": lambda port: port.read(),
+    "peek": lambda port: port.peek(),
+    "size": lambda port: port.size,
+    "has_data": lambda port: port.has_data,
+    "default": lambda port: port.default,
+    "set the default": lambda port: setattr(port, "default", 5),
+    "delete the default": lambda port: delattr(port, "default"),
+    "channels": lambda port: port.channels,
+    "set the channels": lambda port: setattr(port, "channels", ["/orders"]),
+    "connect": lambda port: port.connect(flow.start("flow.connect", run=False).inputs["in"]),
+    "disconnect": lambda port: port.disconnect(),
+    "move_to": lambda port: port.move_to(flow.start("flow.connect", run=False).inputs["in"]),
+}
+"""What can be done with a port."""
+
+
+@pytest.mark.parametrize("name", OF_PORTS)
+def test_a_port_that_was_rolled_back_is_no_other_one(name: str, pair: Pair) -> None:
+    pair.stranger.outputs["out"].write("the stranger's")
+    own = pair.stranger.outputs["out"]
+    port = flow.Port(pair.lost, "out", "out")
+    before = everything()
+
+    with pytest.raises(flow.NodeDeletedError), transaction.atomic():
+        OF_PORTS[name](port)
+
+    assert everything() == before
+    assert own.peek() == ["the stranger's"]
+
+
+def test_no_verb_of_nodes_was_forgotten() -> None:
+    own = {
+        name
+        for name, member in vars(flow.Node).items()
+        if inspect.isfunction(member) or isinstance(member, property)
+    }
+    verbs = {name for name in own if name.removeprefix("a") not in own - {name} and name[0] != "_"}
+    tested = {name.split()[0].split(".")[0] for name in USES}
+
+    assert verbs - tested == {"exists"}
