@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -145,7 +146,9 @@ def incoming_from(
     return _message(instance, answer, kind, payload)
 
 
-def malformed_message(instance: str, raw: Any, problem: str, message_id: object) -> IncomingAnswer:
+def malformed_message(
+    instance: str, source: str, raw: Any, problem: str, message_id: object
+) -> IncomingAnswer:
     """Return a malformed message, to be kept: `raw` is its content, `problem` says what is wrong.
 
     A message id that cannot be stored is dropped.
@@ -154,8 +157,16 @@ def malformed_message(instance: str, raw: Any, problem: str, message_id: object)
         known_id = _checked_message_id(message_id)
     except InvalidAnswerError:
         known_id = NONE
+    if known_id != NONE:
+        known_id = _id_within(source, known_id)
     kind = Answer.Kind.MALFORMED
     return IncomingAnswer(instance, NONE, NONE, kind, to_json(raw), known_id, problem=problem)
+
+
+def _id_within(source: str, message_id: str) -> str:
+    """Return an id that differs from those of other sources; two may number alike."""
+    own = f"{source}: {message_id}"
+    return own if len(own) <= MAX_MESSAGE_ID_CHARS else sha256(own.encode()).hexdigest()
 
 
 def receive_messages(messages: Sequence[IncomingAnswer], instance: str) -> list[Answer]:
@@ -164,7 +175,7 @@ def receive_messages(messages: Sequence[IncomingAnswer], instance: str) -> list[
     if not messages:
         return []
     if any(len(names_of(instance, name)) > 1 for name in {m.job_type for m in messages}):
-        messages = [_addressed(message, using) for message in messages]
+        messages = [arrival.under_name_of_job(message, using) for message in messages]
     try:
         with write_transaction(using):
             return bulk.receive(messages, clock.now(using), using)
@@ -279,16 +290,13 @@ def _checked_message_id(message_id: object) -> str:
     )
 
 
-def _addressed(message: IncomingAnswer, using: str) -> IncomingAnswer:
-    """Return the message under the name of its job's type, which may have several."""
-    if len(names_of(message.instance, message.job_type)) == 1:
-        return message
-    return arrival.under_name_of_job(message, using)
-
-
 def _receive_by_key(message: IncomingAnswer) -> Answer:
     using = get_instance(message.instance).database
-    message = _addressed(message, using)
+    if len(names_of(message.instance, message.job_type)) > 1:
+        message = arrival.under_name_of_job(message, using)
+        # No constraint keeps one away that is stored under another of these names.
+        if known := arrival.find_by_message_id(message, using):
+            return known
     try:
         settled = _settled(message, using)
         if settled is not None:

@@ -28,11 +28,15 @@ def receive_by_key(message: IncomingAnswer, now: datetime, using: str) -> Answer
 
 
 def find_by_message_id(message: IncomingAnswer, using: str) -> Answer | None:
-    """Return the answer that was stored for a message with this id, or None."""
+    """Return the answer that was stored for a message with this id, or None.
+
+    Under any name of its job type: an early answer keeps the one under which it was sent.
+    """
     if message.message_id == NONE:
         return None
+    names = names_of(message.instance, message.job_type)
     answers = Answer.objects.using(using).filter(
-        instance=message.instance, job_type=message.job_type, message_id=message.message_id
+        instance=message.instance, job_type__in=names, message_id=message.message_id
     )
     return answers.first()
 
@@ -98,7 +102,8 @@ def lock_job(message: IncomingAnswer, using: str, *, skip_locked: bool = False) 
     """
     if message.job_key == NONE:
         return None
-    rows = _jobs_with_key(message, using).live()
+    jobs = Job.objects.using(using)
+    rows = jobs.with_key(message.job_key, message.instance, [message.job_type]).live()
     live = next(iter(locked(rows, skip_locked=skip_locked)[:1]), None)
     if live is None and skip_locked and rows.exists():
         return None
@@ -106,15 +111,14 @@ def lock_job(message: IncomingAnswer, using: str, *, skip_locked: bool = False) 
 
 
 def lock_final(message: IncomingAnswer | Answer, using: str) -> Job | None:
-    """Return the newest final job with the key of a message, kept from being pruned."""
-    rows = _jobs_with_key(message, using).final()
+    """Return the newest final job with the key of a message, kept from being pruned.
+
+    Of a type that the code knows by several names, whichever of them the message has.
+    """
+    names = names_of(message.instance, message.job_type)
+    rows = Job.objects.using(using).with_key(message.job_key, message.instance, names).final()
     final: Job | None = first_for_key_share(rows.order_by("-pk"))
     return final
-
-
-def _jobs_with_key(message: IncomingAnswer | Answer, using: str) -> JobQuerySet:
-    jobs = Job.objects.using(using)
-    return jobs.with_key(message.job_key, message.instance, [message.job_type])
 
 
 def lock_job_by_id(pk: int, using: str) -> Job | None:

@@ -20,6 +20,7 @@ from hipq_django.database.lookups import max_rows_per_statement
 from hipq_django.domain.drafts import IncomingAnswer
 from hipq_django.domain.states import NONE, AnswerKind, AnswerStatus, State
 from hipq_django.engines import engine_for
+from hipq_django.job_types.registry import names_of
 from hipq_django.models import Answer, Attempt, Job, JobType
 from hipq_django.models.job import JobQuerySet
 from hipq_django.transitions.updates import chunks
@@ -64,19 +65,22 @@ def receive(messages: Sequence[IncomingAnswer], now: datetime, using: str) -> li
 def _find_known(batch: Batch) -> None:
     """Find the messages that were stored before."""
     new = [m for m in batch.messages if m.message_id != NONE]
-    names = {m.job_type for m in new}
+    instance = batch.messages[0].instance
+    names = {m.job_type: names_of(instance, m.job_type) for m in new}
+    every = {name for some in names.values() for name in some}
     stored: dict[Key, Answer] = {}
     for part in _parts(sorted({m.message_id for m in new}), batch.using):
         rows = Answer.objects.using(batch.using).filter(
-            instance=batch.messages[0].instance, job_type__in=names, message_id__in=part
+            instance=instance, job_type__in=every, message_id__in=part
         )
         # Repeated so that the partial index is used.
         rows = rows.exclude(message_id=NONE)
         stored |= {(row.job_type, row.message_id): row for row in rows}
     for place, message in enumerate(batch.messages):
-        known = stored.get((message.job_type, message.message_id))
-        if known is not None:
-            batch.answers[place] = known
+        for name in names.get(message.job_type, ()):
+            known = stored.get((name, message.message_id))
+            if known is not None:
+                batch.answers[place] = known
 
 
 def _settle(batch: Batch) -> None:
@@ -115,11 +119,15 @@ def _alone(batch: Batch) -> dict[int, Key]:
     """Return type and key of the new messages that share neither id nor job with another one."""
     left = {place: batch.messages[place] for place in batch.left()}
     same_key = Counter((m.job_type, m.job_key) for m in left.values() if m.job_key != NONE)
-    same_id = Counter((m.job_type, m.message_id) for m in left.values() if m.message_id != NONE)
+    # An id counts for all names of a type, as for what is stored.
+    first = {m.job_type: min(names_of(m.instance, m.job_type)) for m in left.values()}
+    same_id = Counter(
+        (first[m.job_type], m.message_id) for m in left.values() if m.message_id != NONE
+    )
     return {
         place: (m.job_type, m.job_key)
         for place, m in left.items()
-        if same_key[m.job_type, m.job_key] <= 1 and same_id[m.job_type, m.message_id] <= 1
+        if same_key[m.job_type, m.job_key] <= 1 and same_id[first[m.job_type], m.message_id] <= 1
     }
 
 

@@ -10,7 +10,7 @@ from django.db.models import Q
 
 from hipq_django import transitions
 from hipq_django.answers import aggregation
-from hipq_django.answers.arrival import lock_final, lock_job
+from hipq_django.answers.arrival import lock_final, lock_job, under_name_of_job
 from hipq_django.answers.classification import classify
 from hipq_django.answers.effects import apply_by_status
 from hipq_django.conf.instances import get_instance
@@ -183,19 +183,22 @@ def match_by_key(job: Job, now: datetime) -> None:
 
 
 def match(answer: Answer, now: datetime, using: str, *, skip_locked: bool = False) -> bool:
-    """Give an early answer to the job with its key if that job is now running or in retry.
+    """Give an early answer to the job with its key, which has come since.
 
-    With `skip_locked` do nothing if another transaction has locked the job or the answer.
+    One that has not begun takes it at its claim, and waits for no window then. With `skip_locked`
+    do nothing if another transaction has locked the job or the answer.
     """
-    message = as_incoming(answer)
+    message = under_name_of_job(as_incoming(answer), using)
     job = lock_job(message, using, skip_locked=skip_locked)
-    if job is None or job.state == State.INITIAL:
+    if job is None:
         return False
     early = Answer.objects.using(using).filter(pk=answer.pk, status=AnswerStatus.EARLY, job=None)
     fresh = locked(early, skip_locked=skip_locked).first()
     if fresh is None or mark_late_if_final(fresh, using):
         return False
-    assign(answer, job, classify(message, job), now)
+    # Which of several a job takes that has not begun is decided at its claim.
+    is_early = job.state == State.INITIAL
+    assign(answer, job, AnswerStatus.EARLY if is_early else classify(message, job), now)
     return True
 
 

@@ -67,6 +67,10 @@ def _retry_with_response(job: Job, now: datetime) -> None:
 
 
 def _make_due(job: Job, now: datetime) -> None:
-    """Let a waiting job be claimed at once, because its answer has come."""
+    """Let a waiting job be claimed at once, because its answer has come.
+
+    One that waits for others is claimed when they have ended, or it would overtake them.
+    """
     transitions.mark_answered([job], now, job.using)
-    transitions.reschedule(job, min(job.scheduled_run_time, now), now)
+    if job.hold_time is None:
+        transitions.reschedule(job, min(job.scheduled_run_time, now), now)

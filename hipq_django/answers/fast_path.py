@@ -35,7 +35,7 @@ def settle(
     `IntegrityError` if a message's id is known.
     """
     stored: list[Answer] = []
-    for declared, responses in _by_type(messages).items():
+    for (declared, _), responses in _by_type(messages).items():
         handled = declared.response_handler is not None
         settled = engine_for(using).settle(responses, now, handled=handled, job_id=job_id)
         if not settled:
@@ -48,15 +48,20 @@ def settle(
     return stored
 
 
-def _by_type(messages: Iterable[IncomingAnswer]) -> dict[Declaration, list[IncomingAnswer]]:
-    """Return the whole responses to jobs whose type this process knows, and which expect one."""
-    groups: dict[Declaration, list[IncomingAnswer]] = {}
+def _by_type(
+    messages: Iterable[IncomingAnswer],
+) -> dict[tuple[Declaration, str], list[IncomingAnswer]]:
+    """Return the whole responses to jobs whose type this process knows, and which expect one.
+
+    By the names of the types, too: a type may have several, and each has keys of its own.
+    """
+    groups: dict[tuple[Declaration, str], list[IncomingAnswer]] = {}
     for message in messages:
         declared = get_declared(message.instance, message.job_type)
         if declared is None or declared.counted_answers:
             continue
         if message.kind == AnswerKind.RESPONSE and message.part == UNNAMED:
-            groups.setdefault(declared, []).append(message)
+            groups.setdefault((declared, message.job_type), []).append(message)
     return groups
 
 

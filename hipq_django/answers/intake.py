@@ -87,7 +87,7 @@ class Intake:
             "malformed_message", problem, source=self._source, message_id=received.message_id
         )
         raw = {"source": self._source, **_kept(received)}
-        return malformed_message(self._instance, raw, problem, received.message_id)
+        return malformed_message(self._instance, self._source, raw, problem, received.message_id)
 
 
 def _is_its_fault(error: Exception) -> bool:

@@ -14,11 +14,13 @@ from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.answers import api, intake
+from hipq_django.conf.instances import get_instance
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.models import Answer, Job, Worker
 from hipq_django.processes.consumer import ConsumerProcess
 from hipq_django.processes.heartbeat import Heartbeat
 from hipq_django.sources import Received
+from hipq_django.sources.settings import source_settings
 from tests import mailbox as module
 from tests.mailbox import Mailbox
 from tests.running import run_due_jobs
@@ -190,7 +192,7 @@ def test_a_message_that_is_no_answer_is_kept_and_blocks_nobody(
     kept = malformed()
     assert problem in kept.problem
     assert (kept.status, kept.job, kept.job_type, kept.message_id) == (
-        "unmatched", None, "NONE", "m-1",
+        "unmatched", None, "NONE", "post: m-1",
     )  # fmt: skip
     assert _body(kept.payload) == body[: intake.MAX_KEPT_BYTES]
     assert kept.payload["source"] == "post"
@@ -243,6 +245,22 @@ def test_a_malformed_message_that_is_delivered_again_is_kept_once(
 
     assert mailbox.batches == [1, 1, 0]
     assert Answer.objects.count() == 1
+
+
+@pytest.mark.parametrize("message_id", ["17", "x" * 255])
+def test_malformed_messages_of_two_sources_with_the_same_id_are_both_kept(message_id: str) -> None:
+    """Ids of AMQP, and of files in a folder, are unique within their source only."""
+    for name in ("bank", "post", "bank"):
+        settings = source_settings(name, {"SOURCE": "a.b", "MAP": f"{__name__}.refuse"})
+        received = Received(b"from " + name.encode(), message_id)
+        intake.Intake(get_instance(), settings).take_all([received])
+
+    kept = Answer.objects.filter(kind="malformed").order_by("pk")
+    assert [row.payload["body"] for row in kept] == ["from bank", "from post"]
+
+
+def refuse(message: Received) -> Any:
+    raise ValueError("no answer")
 
 
 @pytest.mark.parametrize("message_id", [None, "x" * 300, 5, "a\nb"])

@@ -13,9 +13,10 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
 from hipq_django.job_types.job_type import JobTypeSpec
 from hipq_django.maintenance import early_answers, recovery
-from hipq_django.models import Job
+from hipq_django.models import Answer, Job
 from tests.declaring import Declare, noting
 from tests.factories import AnswerFactory
+from tests.hand_worker import HandWorker
 from tests.integration.conftest import ConfigureQueue
 from tests.running import run_due_jobs
 
@@ -210,6 +211,95 @@ def test_an_answered_job_does_not_wait_for_its_windows(
     assert (job.outcome, requests) == ("succeeded", [])
 
 
+def test_a_job_whose_answer_came_before_it_does_not_wait_for_its_windows(
+    charge: JobTypeSpec, frozen_time: Any
+) -> None:
+    """As `test_an_answered_job_does_not_wait_for_its_windows`, the other way round."""
+    hipq.complete("charge", "k", response="paid")
+
+    job = charge.enqueue(job_key="k", time_windows=["05:00-07:00"])
+    run_due_jobs()
+
+    job.refresh_from_db()
+    assert (job.outcome, requests) == ("succeeded", [])
+
+
+def test_no_throttler_holds_a_job_whose_answer_came_before_it(
+    charge: JobTypeSpec, configure_queue: ConfigureQueue
+) -> None:
+    configure_queue(
+        lambda queue, now, running, candidates: [hipq.Hold("never") for _ in candidates]
+    )
+    hipq.complete("charge", "k", response="paid")
+
+    job = charge.enqueue(job_key="k")
+    run_due_jobs()
+
+    job.refresh_from_db()
+    assert (job.outcome, requests) == ("succeeded", [])
+
+
+def test_an_answer_is_not_given_up_while_its_job_waits_for_its_window(
+    charge: JobTypeSpec, frozen_time: Any
+) -> None:
+    """Noon of a Monday, and a window on Saturdays."""
+    answer = hipq.complete("charge", "k", response="paid")
+    job = charge.enqueue(job_key="k", time_windows=["sat 05:00-07:00"])
+    early_answers.match_early(get_instance())
+
+    frozen_time.shift(timedelta(days=1, seconds=1))
+    early_answers.expire_early(get_instance())
+    frozen_time.shift(timedelta(days=3, hours=17, minutes=30))
+    run_due_jobs()
+
+    job.refresh_from_db()
+    answer.refresh_from_db()
+    assert (answer.status, job.outcome, requests) == ("accepted", "succeeded", [])
+
+
+def test_a_job_whose_answer_came_before_it_waits_for_those_that_it_follows(
+    charge: JobTypeSpec, frozen_time: Any
+) -> None:
+    first = hipq.enqueue("echo", scheduled_run_time=clock.now("default") + timedelta(hours=1))
+    answer = hipq.complete("charge", "k", response="paid")
+    job = charge.enqueue(job_key="k", after=[first])
+
+    run_due_jobs()
+    job.refresh_from_db()
+    before = job.state
+    frozen_time.shift(3_601)
+    run_due_jobs()
+
+    job.refresh_from_db()
+    answer.refresh_from_db()
+    assert (before, job.outcome) == ("initial", "succeeded")
+    assert (answer.status, requests) == ("accepted", [])
+
+
+@pytest.mark.parametrize("kinds", ["rr", "re", "er", "ee"])
+def test_which_of_two_early_answers_a_job_takes_does_not_depend_on_when_they_are_found(
+    declare: Declare, kinds: str
+) -> None:
+    """By the workers before the claim, or by the claim."""
+    ends = []
+    for name in ("found", "claimed"):
+        requests.clear()
+        declare(name)(noting(requests, "job_key", hipq.WAIT))
+        send: dict[str, Any] = {"r": hipq.complete, "e": hipq.fail}
+        answers = [send[kind](name, "k", f"{n}") for n, kind in enumerate(kinds)]
+        job = hipq.enqueue(name, job_key="k")
+        if name == "found":
+            assert early_answers.match_early(get_instance()) == 2
+        HandWorker().run_pass()
+        job.refresh_from_db()
+        for answer in answers:
+            answer.refresh_from_db()
+        ends.append([job.state, job.result, job.error, *(answer.status for answer in answers)])
+
+    assert ends[0] == ends[1]
+    assert sorted(ends[0][3:]) == ["accepted", "duplicate"]
+
+
 def test_a_second_answer_to_a_waiting_job_is_a_duplicate_or_late(charge: JobTypeSpec) -> None:
     """T17."""
     job = charge.enqueue(job_key="k")
@@ -274,6 +364,31 @@ def test_an_answer_is_matched_wherever_it_stands_among_unknown_ones(
     assert job.result == "paid"
 
 
+@pytest.mark.parametrize(("said", "made"), [("bill", "invoice"), ("invoice", "bill")])
+def test_an_answer_under_another_name_of_its_type_is_found_once_the_job_has_begun(
+    declare: Declare, said: str, made: str
+) -> None:
+    declare("invoice", aliases=["bill"])(lambda job: hipq.WAIT)
+    answer = hipq.complete(said, "k", "paid")
+
+    job = run(made)
+
+    answer.refresh_from_db()
+    assert (answer.status, answer.job_id) == ("accepted", job.pk)
+    assert (job.outcome, job.result) == ("succeeded", "paid")
+
+
+def test_an_answer_under_another_name_is_late_for_the_job_after_its_own(declare: Declare) -> None:
+    declare("invoice", aliases=["bill"])(lambda job: hipq.WAIT)
+    answer = hipq.complete("bill", "k", "paid")
+    hipq.cancel(hipq.enqueue("invoice", job_key="k"))
+
+    job = run("invoice")
+
+    answer.refresh_from_db()
+    assert (answer.status, job.state) == ("late", "running")
+
+
 def test_more_answers_than_one_batch_are_all_matched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recovery, "BATCH", 2)
     jobs = [hipq.enqueue("ask", job_key=key) for key in "abcde"]
@@ -300,3 +415,67 @@ def test_a_new_answer_is_matched_by_the_next_look_however_many_are_older(
 
     job.refresh_from_db()
     assert job.result == "paid"
+
+
+@pytest.mark.parametrize("name", ["invoice", "bill"])
+def test_an_answer_to_a_job_that_has_ended_by_itself_is_late(declare: Declare, name: str) -> None:
+    """It was committed at the same moment as the job, so that its sender has not seen that."""
+    declare("invoice", aliases=["bill"])(lambda job: "paid in cash")
+    run("invoice")
+    answer = AnswerFactory.create(job_type=name, job_key="k")
+
+    early_answers.match_early(get_instance())
+
+    answer.refresh_from_db()
+    assert answer.status == "late"
+
+
+# Delivered again, after it was early
+
+
+@pytest.mark.parametrize("name", ["invoice", "bill"])
+def test_a_message_that_was_early_settles_no_later_job(declare: Declare, name: str) -> None:
+    """Under a former name, too."""
+    declare("invoice", aliases=["bill"])(lambda job: hipq.WAIT)
+    first = hipq.complete(name, "k", "paid", message_id="m1")
+    assert run("invoice").outcome == "succeeded"
+    job = run("invoice")
+
+    again = hipq.complete(name, "k", "paid", message_id="m1")
+
+    job.refresh_from_db()
+    assert (again.pk, job.state, Answer.objects.count()) == (first.pk, "running", 1)
+
+
+def test_a_message_that_comes_twice_in_one_call_under_two_names_is_stored_once(
+    declare: Declare,
+) -> None:
+    declare("invoice", aliases=["bill"])(lambda job: hipq.WAIT)
+
+    first, second = hipq.receive_many(
+        [
+            hipq.NewAnswer(name, "k", response="paid", message_id="m1")
+            for name in ("bill", "invoice")
+        ]
+    )
+
+    assert first.pk == second.pk
+    assert Answer.objects.count() == 1
+
+
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("name", ["invoice", "bill"])
+def test_a_message_that_was_early_is_counted_once(
+    declare: Declare, name: str, *, many: bool
+) -> None:
+    declare("invoice", aliases=["bill"], counted_answers=True)(lambda job: hipq.WAIT_FOR(2))
+    first = hipq.complete(name, "k", "a", message_id="m1")
+    job = run("invoice")
+
+    if many:
+        [again] = hipq.receive_many([hipq.NewAnswer(name, "k", response="a", message_id="m1")])
+    else:
+        again = hipq.complete(name, "k", "a", message_id="m1")
+
+    job.refresh_from_db()
+    assert (again.pk, job.state, Answer.objects.count()) == (first.pk, "running", 1)
