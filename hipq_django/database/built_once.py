@@ -25,10 +25,10 @@ Found = TypeVar("Found")
 def built_once(build: Callable[..., QuerySet[Any, Found]]) -> Callable[..., list[Found]]:
     """Let the ORM write the text of a query once for each database, and fetch its rows by that.
 
-    `build(*values, using)` returns the query. It may ask for rows, for `only` some of their fields
-    with annotations, or for a `values_list`. The values are moments, numbers, texts, and lists of
-    ids for `ids_in`; the text depends on none of them, so none is None. Where a list is empty,
-    nothing is asked.
+    `build(*values, using)` returns the query. It may ask for rows, also with related ones, for
+    `only` some of their fields with annotations, or for a `values_list`. The values are moments,
+    numbers, texts, and lists of ids for `ids_in`; the text depends on none of them, so none is
+    None. Where a list is empty, nothing is asked.
     """
 
     @wraps(build)
@@ -82,6 +82,8 @@ def _written(build: Callable[..., QuerySet[Any, Any]], values: Sequence[Any], us
     compiler = rows.query.get_compiler(using)
     sql, params = compiler.as_sql()
     shown = [_as_parameter(mark, connections[using]) for mark in marks]
+    if connections[using].vendor == "sqlite":
+        sql, params = _with_literals(sql, params, shown)
     places = [(n, shown.index(param)) for n, param in enumerate(params) if param in shown]
     if len({value for _, value in places}) < len(values):
         raise TypeError(
@@ -90,6 +92,31 @@ def _written(build: Callable[..., QuerySet[Any, Any]], values: Sequence[Any], us
     columns = [column for column, _, _ in compiler.select]
     converters = [(n, *found) for n, found in compiler.get_converters(columns).items()]
     return _Query(sql, params, places, converters, _reader(build, rows, compiler))
+
+
+def _with_literals(
+    sql: str, params: Sequence[Any], marks: Sequence[Any]
+) -> tuple[str, Sequence[Any]]:
+    """Write the texts and truth values that are always the same into the text of the query.
+
+    SQLite makes a new plan each time that it is given a parameter which it had to compare with the
+    condition of a partial index. That takes it longer than all the rest.
+    """
+
+    def is_same(param: Any) -> bool:
+        return isinstance(param, str | bool) and param not in marks
+
+    places = [_literal(param) if is_same(param) else "%s" for param in params]
+    left = [param for param in params if not is_same(param)]
+    return sql.replace("%%", "%%%%") % tuple(places), left
+
+
+def _literal(value: str | bool) -> str:
+    """Return a value as SQL, which the driver will look through for places of parameters."""
+    if isinstance(value, bool):
+        return str(int(value))
+    text = str(value).replace("'", "''").replace("%", "%%")
+    return f"'{text}'"
 
 
 def _mark(place: int, value: Any) -> Any:
@@ -117,20 +144,42 @@ def _reader(
         return lambda row, _: row[0]
     if kind is ValuesListIterable:
         return lambda row, _: tuple(row)
-    if kind is not ModelIterable or compiler.klass_info.get("related_klass_infos"):
-        raise TypeError(
-            f"{build.__qualname__} asks for dictionaries or related rows: not supported"
-        )
-    fields = compiler.klass_info["select_fields"]
-    names = [compiler.select[field][0].target.attname for field in fields]
-    first, last = fields[0], fields[-1] + 1
-    model: type[Model] = rows.model
+    if kind is not ModelIterable:
+        raise TypeError(f"{build.__qualname__} asks for dictionaries: not supported")
+    of_model = _reader_of_model(compiler.klass_info, compiler.select)
     annotations = compiler.annotation_col_map.items()
 
     def read(row: Sequence[Any], using: str) -> Model:
-        found = model.from_db(using, names, row[first:last])
+        found: Model = of_model(row, using)
         for name, column in annotations:
             setattr(found, name, row[column])
+        return found
+
+    return read
+
+
+def _reader_of_model(info: dict[str, Any], select: Sequence[Any]) -> Callable[..., Any]:
+    """Return what makes an object of the values of a row, and its related ones, if there are any.
+
+    Not by Django's own means for the latter, whose parameters differ from version to version.
+    """
+    fields, model = info["select_fields"], info["model"]
+    names = [select[field][0].target.attname for field in fields]
+    first, last, pk = fields[0], fields[-1] + 1, fields[names.index(model._meta.pk.attname)]
+    related = [
+        (_reader_of_model(other, select), other["local_setter"], other["remote_setter"])
+        for other in info.get("related_klass_infos", ())
+    ]
+
+    def read(row: Sequence[Any], using: str) -> Model | None:
+        if row[pk] is None:
+            return None
+        found: Model = model.from_db(using, names, row[first:last])
+        for of_other, set_here, set_there in related:
+            other = of_other(row, using)
+            set_here(found, other)
+            if other is not None:
+                set_there(other, found)
         return found
 
     return read

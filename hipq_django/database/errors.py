@@ -9,9 +9,11 @@ from django.db import (
     IntegrityError,
     InterfaceError,
     OperationalError,
+    connections,
 )
 
 _LOCK_NOT_AVAILABLE = "55P03"
+_CANCELED = "57014"
 
 
 def is_locked_out(error: BaseException) -> bool:
@@ -22,6 +24,15 @@ def is_locked_out(error: BaseException) -> bool:
     cause = error.__cause__
     state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
     return isinstance(error, OperationalError) and state == _LOCK_NOT_AVAILABLE
+
+
+def is_cancelled(error: BaseException) -> bool:
+    """Return whether the server cancelled the statement: by `statement_timeout`, or for somebody.
+
+    The server may be slow for a moment, or the statement has too much to do. It counts as an
+    outage where it is not told apart.
+    """
+    return getattr(error.__cause__, "sqlstate", None) == _CANCELED
 
 
 _REFUSALS = ("20", "21", "22", "23", "27", "2F", "38", "39", "42501", "44", "54", "55000", "P0")
@@ -38,18 +49,29 @@ Either the value is too large, or the server is short of memory for a moment.
 """
 
 
-_ENDED = ("25P03", "25P04")
+_UNUSABLE = ("25P03", "25P04", "25006")
 """The server has ended the session, because its transaction was idle, or open, for too long.
 
-For the driver that is an internal error.
+Or it only reads now: it is a standby, about to move, or its disk is full. For the driver these are
+internal errors.
 """
 
 
 def is_outage(error: BaseException) -> bool:
     """Return whether the database, or the network to it, is at fault, and not the statement."""
     at_fault = isinstance(error, OperationalError | InterfaceError)
-    at_fault = at_fault or getattr(error.__cause__, "sqlstate", None) in _ENDED
+    at_fault = at_fault or getattr(error.__cause__, "sqlstate", None) in _UNUSABLE
     return at_fault and not (is_refusal(error) or is_locked_out(error))
+
+
+def is_cut_off(error: BaseException, using: str) -> bool:
+    """Return whether this thread's connection is lost, so that no statement is at fault.
+
+    This is asked of what the project's code raises. On a sound connection its own statements may
+    be too slow, wait for each other or, on SQLite, name a table that is not there: no outages.
+    """
+    connection = connections[using]
+    return is_outage(error) and connection.errors_occurred and not connection.is_usable()
 
 
 def is_refusal(error: BaseException) -> bool:
@@ -68,6 +90,9 @@ def is_refusal(error: BaseException) -> bool:
 
 PASSING_SECONDS = 5.0
 """How long something is tried again whose refusal may pass; then it counts as refused."""
+
+CANCELLED_SECONDS = 30.0
+"""How long something is tried again, alone, that the server cancels; then it counts as refused."""
 
 
 def may_pass(error: BaseException) -> bool:

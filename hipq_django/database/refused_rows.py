@@ -1,4 +1,4 @@
-"""Moves many rows together; those that the database refuses are found, named and left alone."""
+"""Moves many rows together; those that are refused, or wait for a lock, are left alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 from hipq_django import events
 from hipq_django.database.clock import steady
-from hipq_django.database.errors import is_refusal
+from hipq_django.database.errors import in_one_line, is_locked_out, is_refusal
+from hipq_django.domain.waits import LOCKED_SECONDS
 
 LEFT_SECONDS = 60.0
 """How long a row is left alone whose move was refused; it may be mended meanwhile."""
@@ -16,12 +17,16 @@ LEFT_SECONDS = 60.0
 MAX_FOUND = 20
 """How many of them one call looks for: each costs some transactions."""
 
+MAX_WAITS = 4
+"""After how many waits for locks of others a call does not look closer at what waits."""
+
 
 class RefusedRows:
     """The rows that one duty leaves alone, because their moves were refused.
 
     A trigger or a constraint of the project refuses them, or a value in them cannot be read here.
-    `field` is what the log calls the id of such a row. With `for_good` none is tried again.
+    `field` is what the log calls the id of such a row. With `for_good` none is tried again. Rows
+    whose trigger waits for a lock of others are left too, for a moment.
     """
 
     def __init__(self, duty: str, field: str = "job_id", *, for_good: bool = False) -> None:
@@ -39,6 +44,11 @@ class RefusedRows:
         return self._left.keys()
 
     @property
+    def waiting(self) -> set[int]:
+        """The ids of those that have been left because of a lock, since the last look at `ids`."""
+        return {pk for pk, (_, error) in self._left.items() if is_locked_out(error)}
+
+    @property
     def error(self) -> RefusedRowsError | None:
         """What to tell of the duty: which rows it leaves alone, if there are any."""
         first = next(iter(self.ids), None)
@@ -51,22 +61,28 @@ class RefusedRows:
     def move(self, ids: Sequence[int], move: Callable[[Sequence[int]], int]) -> int:
         """Move rows by `move(ids)`, a transaction; return how many rows it moved.
 
-        If that is refused, each half is moved by itself, and so on down to the rows at fault.
+        If that is refused, or waits for a lock of others, each half is moved by itself, and so on
+        down to the rows at fault. A wait takes its time: after some of them what waits is left as
+        it is, and a later call, which has fewer rows to move, looks closer.
         """
-        moved, parts, found = 0, [ids] if ids else [], 0
+        moved, parts, found, waits = 0, [ids] if ids else [], 0, 0
         while parts and found < MAX_FOUND:
             part = parts.pop()
             try:
                 moved += move(part)
             except Exception as error:
-                if not is_refusal(error):
+                is_wait = is_locked_out(error)
+                if not (is_wait or is_refusal(error)):
                     raise
-                if len(part) == 1:
-                    found += 1
-                    self._leave(part[0], error)
-                else:
+                waits += is_wait
+                if len(part) > 1 and not (is_wait and waits >= MAX_WAITS):
                     middle = len(part) // 2
                     parts += [part[middle:], part[:middle]]
+                elif is_wait:
+                    self._left |= dict.fromkeys(part, (steady() + LOCKED_SECONDS, error))
+                else:
+                    found += 1
+                    self._leave(part[0], error)
         return moved
 
     def _leave(self, pk: int, error: Exception) -> None:
@@ -74,7 +90,9 @@ class RefusedRows:
         how_long = "" if self._seconds == inf else f" for {self._seconds:g} s"
         sentence = f"left alone{how_long}; the others go on"
         row: dict[str, Any] = {self._field: pk}
-        events.error("row_refused", sentence, duty=self._duty, **row, exception=error)
+        # The first line alone: behind it PostgreSQL may quote the values of the row.
+        refusal = f"{type(error).__name__}: {in_one_line(error)}"
+        events.error("row_refused", sentence, duty=self._duty, **row, error=refusal)
 
 
 class RefusedRowsError(Exception):

@@ -53,7 +53,8 @@ def check_isolation(using: str) -> None:
         raise ConfigurationError(
             f"database {using!r} runs transactions at {level!r}: exact limits need 'read "
             "committed', in which each statement sees what was committed before it; remove "
-            "'isolation_level' from its OPTIONS."
+            "'isolation_level' from its OPTIONS, or default_transaction_isolation from the "
+            "database or its role."
         )
 
 

@@ -29,3 +29,8 @@ def missing_migrations(using: str) -> list[str]:
     executor = MigrationExecutor(connections[using])
     plan = executor.migration_plan(list(executor.loader.graph.leaf_nodes("hipq")))
     return [migration.name for migration, _ in plan if migration.app_label == "hipq"]
+
+
+def has_tables(using: str) -> bool:
+    """Return whether the database has the tables, which a database router may have kept out."""
+    return TABLE in connections[using].introspection.table_names()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from django.db import connections, transaction
 
@@ -21,10 +22,15 @@ def write_transaction(using: str) -> Iterator[None]:
     check_commits(using)
     connection = connections[using]
     with transaction.atomic(using=using):
-        if connection.vendor == "sqlite":
+        if connection.vendor == "sqlite" and not _began_with_lock(connection):
             with connection.cursor() as cursor:
                 cursor.execute("UPDATE hipq_queue SET paused = paused WHERE 0")
         yield
+
+
+def _began_with_lock(connection: Any) -> bool:
+    """Return whether the outermost BEGIN took the write lock; without autocommit there was none."""
+    return connection.commit_on_exit and connection.transaction_mode in ("IMMEDIATE", "EXCLUSIVE")
 
 
 @contextmanager
@@ -136,3 +142,14 @@ def check_commits(using: str) -> None:
             f"database {using!r}: autocommit is off, by transaction.set_autocommit(False) or "
             "'AUTOCOMMIT'; turn it on and use transaction.atomic()."
         )
+
+
+def is_aborted(connection: Any) -> bool:
+    """Return whether PostgreSQL refuses all statements until the transaction is rolled back."""
+    if connection.vendor != "postgresql" or connection.connection is None:
+        return False
+    return bool(connection.connection.pgconn.transaction_status == _IN_ERROR)
+
+
+_IN_ERROR = 3
+"""Of libpq's states of a transaction."""

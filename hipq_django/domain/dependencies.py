@@ -42,6 +42,8 @@ class Verdict(NamedTuple):
 
     may_go: bool
     problem: str = ""
+    batch: int | None = None
+    """The batch that it follows, if it follows one: others may put jobs back into it."""
 
 
 WAIT: Final = Verdict(may_go=False)

@@ -287,6 +287,11 @@ def is_shipped(policy: RetryPolicy | None) -> bool:
     return policy is None or type(policy) in (Fixed, Never)
 
 
+def has_chance(policy: RetryPolicy | None) -> bool:
+    """Return whether a shipped policy may decide otherwise about the same failure."""
+    return type(policy) is Exponential
+
+
 def decide(policy: RetryPolicy | None, failure: Failure) -> Decision:
     """Return the decision of a job type without a retry handler.
 

@@ -60,6 +60,8 @@ is due at the first pass."""
 
 _FIELDS = "minute hour day month weekday"
 _SIX_FIELDS = f"second {_FIELDS}"
+_SIZES: Final = {"second": 60, "minute": 60, "hour": 24, "day": 31, "month": 12, "weekday": 7}
+"""How many values each field has."""
 _BACK = timedelta(hours=3)
 """More than any clock is set back; searches of local times begin this much earlier."""
 
@@ -82,7 +84,7 @@ class _Spec:
         _check_known(what, "catch_up", self.catch_up, CATCH_UPS)
         try:
             checked_number("catch_up_seconds", self.catch_up_seconds, 0, MAX_SECONDS)
-            checked_number("jitter", self.jitter, 0, 86_400)
+            checked_number("jitter", self.jitter, 0, 86_400, "give seconds from 0 to 86,400.")
             aware_moment("start_time", self.start_time or _EPOCH)
             aware_moment("end_time", self.end_time or _EPOCH)
         except InvalidJobError as error:
@@ -350,6 +352,20 @@ class Cron(_Spec):
                 f"{what}: this date never comes: day {day!r}, month {month!r}, weekday "
                 f"{weekday!r}; correct one of them (day 'L' is the last of each month)."
             )
+        self._check_steps(what, parts)
+
+    def _check_steps(self, what: str, parts: Sequence[str]) -> None:
+        """Refuse steps that leave their field: `*/90` is each hour, and looks like 90 minutes."""
+        for name, field in zip(self._fields.split(), parts, strict=True):
+            for part in field.split(","):
+                step = part.partition("/")[2]
+                if step.isdecimal() and int(step) > _SIZES[name]:
+                    has_interval = name in ("second", "minute", "hour", "day")
+                    way_out = f", or hipq_django.Every({name}s={step})" if has_interval else ""
+                    raise InvalidScheduleError(
+                        f"{what}: {name} {part!r} has a step of more than {_SIZES[name]}, so that "
+                        f"only its first value would count; give that{way_out}."
+                    )
 
     def _least_interval(self) -> float | None:
         return _least_interval(self._expression)

@@ -54,15 +54,25 @@ def to_json(value: Any) -> Any:
     JSON or one of the databases cannot hold: objects, NaN and infinity, NUL, lone surrogates,
     values nested deeper than 500 levels.
     """
-    return sized_json(value)[0]
+    return json_with_text(value)[0]
 
 
 def sized_json(value: Any) -> tuple[Any, int]:
     """Return the same and how many bytes it has as text."""
+    stored, _, size = json_with_text(value)
+    return stored, size
+
+
+def json_with_text(value: Any) -> tuple[Any, str, int]:
+    """Return the same, the copy as text for PostgreSQL, and the bytes.
+
+    The text may name a key twice, of which PostgreSQL alone drops the first. It is empty where the
+    copy may have another number.
+    """
     if value is None:
-        return None, 4
+        return None, "null", 4
     text, size = _encode(value)
-    return _DECODER.raw_decode(text)[0], size
+    return _DECODER.raw_decode(text)[0], "" if "e+" in text else text, size
 
 
 class NotJsonError(ValueError):

@@ -27,7 +27,10 @@ PUT_BACK: Final = "Waits for another release"
 """The beginning of the error of such a job."""
 
 _REFUSED = {
-    Parameter.VAR_POSITIONAL: "arguments are stored by name; take a list instead",
+    Parameter.VAR_POSITIONAL: (
+        "arguments are stored by name; take a list instead, or let the decorator whose function "
+        "this is use functools.wraps"
+    ),
     Parameter.POSITIONAL_ONLY: "arguments are stored by name; remove the / from the signature",
 }
 
@@ -56,9 +59,12 @@ class Signature:
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return the given arguments by name; raise `ArgumentsError` if they do not fit."""
         if len(args) > len(self._in_place):
+            left_out = f"; the worker fills in {' and '.join(self.filled_in)}" * bool(
+                self.filled_in
+            )
             raise ArgumentsError(
                 f"{self.short_name} takes at most {len(self._in_place)} arguments by position, "
-                f"and {len(args)} are given: {self.text}"
+                f"and {len(args)} are given: {self.text}{left_out}"
             )
         given = dict(zip(self._in_place, args, strict=False))
         twice = given.keys() & kwargs.keys()

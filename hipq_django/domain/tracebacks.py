@@ -15,10 +15,16 @@ from types import CodeType, FrameType, FunctionType, TracebackType
 MAX_PLACES = 2_000
 """How many places are cached."""
 
-_Place = tuple[str, CodeType, int, int]
-"""File, code, instruction and line: where a traceback passes through."""
+_Place = tuple[int, int, int]
+"""Identity of the code, instruction and line: where a traceback passes through.
 
-_texts: dict[_Place, str] = {}
+Not the code itself: its hash is made of all its instructions, each time anew.
+"""
+
+_texts: dict[_Place, tuple[str, CodeType]] = {}
+"""Each with its code, which must live for as long as its identity counts."""
+
+_NOWHERE: tuple[CodeType | None, int] = (None, 0)
 
 _CAUSE = "\nThe above exception was the direct cause of the following exception:\n\n"
 _CONTEXT = "\nDuring handling of the above exception, another exception occurred:\n\n"
@@ -69,25 +75,25 @@ def _text_of_one(exception: BaseException) -> str:
     if isinstance(exception, BaseExceptionGroup):
         raise _UnusualError
     parts: list[str] = []
-    place, known = exception.__traceback__, None
+    place, last = exception.__traceback__, _NOWHERE
     if place is not None:
         parts.append("Traceback (most recent call last):\n")
     while place is not None:
-        code = place.tb_frame.f_code
-        here = (code.co_filename, code, place.tb_lasti, place.tb_lineno)
-        if here == known:  # a recursion, of which Python says once what is repeated
+        code, line = here = place.tb_frame.f_code, place.tb_lineno
+        if here == last:  # a recursion, of which Python says once what is repeated
             raise _UnusualError
-        text = _texts.get(here)
-        parts.append(_remembered(here, place) if text is None else text)
-        place, known = place.tb_next, here
+        known = _texts.get((id(code), place.tb_lasti, line))
+        parts.append(_remembered(place) if known is None else known[0])
+        place, last = place.tb_next, here
     parts.append(_message(exception))
     return "".join(parts)
 
 
-def _remembered(here: _Place, place: TracebackType) -> str:
+def _remembered(place: TracebackType) -> str:
     if len(_texts) >= MAX_PLACES:
         _texts.clear()
-    text = _texts[here] = "".join(traceback.format_tb(place, 1))
+    text, code = "".join(traceback.format_tb(place, 1)), place.tb_frame.f_code
+    _texts[id(code), place.tb_lasti, place.tb_lineno] = text, code
     return text
 
 

@@ -290,7 +290,10 @@ def checked_zone(name: object) -> str:
 
 
 def aware_moment(name: str, moment: object) -> datetime:
-    """Return an aware datetime from 1970 to 9000; raise `InvalidJobError` for anything else."""
+    """Return an aware datetime from 1970 to 9000 in UTC; raise `InvalidJobError` for anything else.
+
+    In UTC, because in other zones the two passes of a repeated hour count as equal.
+    """
     if not isinstance(moment, datetime):
         raise InvalidJobError(
             f"{name} {moment!r}: give an aware datetime, for example "
@@ -303,6 +306,7 @@ def aware_moment(name: str, moment: object) -> datetime:
         )
     if not _EARLIEST <= moment <= LATEST:
         raise InvalidJobError(f"{name} {moment}: give a moment from 1970 to 9000.")
+    moment = moment.astimezone(UTC)
     if type(moment) is datetime:
         return moment
     return datetime.combine(moment.date(), moment.timetz())  # SQLite stores what str() returns

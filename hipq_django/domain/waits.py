@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+LOCKED_SECONDS = 1.0
+"""How long a row is left alone that waited for a lock."""
+
 
 def pause_after(seconds: float, share: float, *, least: float = 0.0, most: float) -> float:
     """Return for how many seconds to rest after a look that took so many.

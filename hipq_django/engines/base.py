@@ -26,7 +26,7 @@ from django.db.models.lookups import StartsWith
 from hipq_django.database.locks import locked
 from hipq_django.domain.drafts import IncomingAnswer
 from hipq_django.domain.ordering import MAX_RANK
-from hipq_django.domain.states import State
+from hipq_django.domain.states import NONE, State
 from hipq_django.domain.suspects import SUSPECT
 from hipq_django.domain.throttling import RunningJob
 from hipq_django.engines.rows import is_same
@@ -44,7 +44,7 @@ from hipq_django.engines.values import (
     SettledJob,
     Which,
 )
-from hipq_django.models import Answer, Attempt, Job, Queue, Worker
+from hipq_django.models import Answer, Attempt, Job, Queue, Schedule, ScheduleRun, Worker
 
 
 class Engine:
@@ -106,21 +106,21 @@ class Engine:
     ) -> tuple[list[EarlyPlace], EarlyPlace | None]:
         """Read the next early answers that no job has, in the order of their keys.
 
-        Return those whose job has begun, or is final, and the last one that was read; None if there
-        are no more.
+        Return those whose job is there by now, or is final, and the last one that was read; None if
+        there are no more.
         """
         name, key, pk = after
         behind = Q(job_key__gt=key) | Q(job_key=key, pk__gt=pk)
         early = self._early(instance).filter(Q(job_type__gt=name) | Q(job_type=name) & behind)
         rows = early.order_by("job_type", "job_key", "pk")
-        page = list(rows.values_list("job_type", "job_key", "pk", "has_begun")[:limit])
+        page = list(rows.values_list("job_type", "job_key", "pk", "has_job")[:limit])
         places = [EarlyPlace(*row[:3]) for row in page if row[3]]
         return places, EarlyPlace(*page[-1][:3]) if len(page) == limit else None
 
     def new_early(self, instance: str, after: int, limit: int) -> list[int]:
-        """Read the newest such answers with greater ids; return those whose job has begun."""
+        """Read the newest such answers with greater ids; return those whose job is there."""
         rows = self._early(instance).filter(pk__gt=after).order_by("-pk")
-        return [pk for pk, begun in rows.values_list("pk", "has_begun")[:limit] if begun]
+        return [pk for pk, has_job in rows.values_list("pk", "has_job")[:limit] if has_job]
 
     def lock(self, queue: Queue, worker: Worker) -> Queue | None:
         """Lock a queue and read its row again; return None if it is gone or locked by another.
@@ -312,6 +312,15 @@ class Engine:
         """
         return Job.objects.using(self.using).bulk_create(jobs)
 
+    def insert_runs(self, runs: Sequence[ScheduleRun]) -> None:
+        """Insert what became of due times, in the caller's transaction; they get no ids."""
+        ScheduleRun.objects.using(self.using).bulk_create(runs)
+
+    def move_on(self, schedules: Sequence[int], next_time: datetime | None, now: datetime) -> None:
+        """Give schedules that were fired, by their ids, the time when they are due next."""
+        rows = Schedule.objects.using(self.using).filter(pk__in=schedules)
+        rows.update(next_time=next_time, problem=NONE, update_time=now)
+
     def wake_workers(self, instance: str, queues: Iterable[int]) -> None:
         """After the commit, wake workers that wait for jobs of queues, if the database can do that.
 
@@ -324,6 +333,5 @@ class Engine:
             job_type__name=OuterRef("job_type"),
             job_key=OuterRef("job_key"),
         )
-        begun = jobs.exclude(state=State.INITIAL).keyed()
         answers = Answer.objects.using(self.using).filter(instance=instance, job=None)
-        return answers.filter(status=Answer.Status.EARLY).annotate(has_begun=Exists(begun))
+        return answers.filter(status=Answer.Status.EARLY).annotate(has_job=Exists(jobs.keyed()))

@@ -20,8 +20,6 @@ class Dialect:
     """Field number {0} of such a row as the type {1}."""
     texts: str
     """A JSON array of texts as rows."""
-    text_of: str
-    """The text whose number is the column {0}, from a JSON array."""
     json: str
     """Field number {0} as JSON, where `encode_json` made it."""
     encode_json: Callable[[Any], Any]
@@ -39,7 +37,6 @@ POSTGRESQL = Dialect(
     rows="(SELECT r FROM jsonb_array_elements(%s::jsonb) AS r LIMIT %s) AS e",
     field="(r ->> {0})::{1}",
     texts="jsonb_array_elements_text(%s::jsonb)",
-    text_of="%s::jsonb ->> {0}::integer",
     json="(r -> {0})",
     encode_json=lambda value: value,
     moment="(EXTRACT(EPOCH FROM {0}) * 1000000)::bigint",
@@ -51,7 +48,6 @@ SQLITE = Dialect(
     rows="(SELECT value FROM json_each(%s) LIMIT %s) AS r",
     field="json_extract(r.value, '$[{0}]')",
     texts="(SELECT value FROM json_each(%s))",
-    text_of="json_extract(%s, '$[' || {0} || ']')",
     json="json_extract(r.value, '$[{0}]')",
     encode_json=encode_json,
     # As text: the driver would make a moment of each, though most jobs of a batch share theirs.

@@ -22,6 +22,9 @@ from hipq_django.exceptions import ConfigurationError
 
 PREFIX = "hipq_"
 
+_document = json.JSONEncoder(default=str).encode
+"""Like `json.dumps`, which would make an encoder for each call."""
+
 KEEPS_PLAN = "SET plan_cache_mode = force_generic_plan"
 LOOKS_UP = "SET enable_hashjoin = off SET enable_mergejoin = off"
 JOINS_SETS = "SET enable_nestloop = off"
@@ -106,7 +109,7 @@ class ServerFunction:
 
     def params(self, values: Sequence[Any]) -> Sequence[Any]:
         """Return the parameters of the call from those of the statement."""
-        return [json.dumps(values, default=str)] if self.is_single else values
+        return [_document(values)] if self.is_single else values
 
     @property
     def definition(self) -> str:
@@ -145,7 +148,7 @@ class ServerFunction:
             planning.append("SET enable_sort = off")
         if not self.is_checked_late:
             planning.append("SET enable_seqscan = off")
-        if self.patience:
+        if self.patience and not self.ends_silence:  # whose limit has to last until the commit
             planning.append(f"SET lock_timeout = '{self.patience}ms'")
         steps = [*self._limits, *self._locking]
         returns, declare, query = f"TABLE ({', '.join(self.gives)})", "", "RETURN QUERY {};"

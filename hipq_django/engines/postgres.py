@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from itertools import islice
 from math import inf
 from operator import attrgetter, itemgetter
@@ -42,7 +43,7 @@ from hipq_django.engines.settling import (
     update_statement,
     with_answers,
 )
-from hipq_django.engines.sql import Row, SqlEngine, T, array, batch
+from hipq_django.engines.sql import Row, SqlEngine, T, array, batch, by_id, still
 from hipq_django.engines.values import (
     ClaimRequest,
     Concluded,
@@ -68,6 +69,7 @@ _SAME_IN_COPY = "\t".join(CONSTANT_COLUMNS.values())
 _shared_values = itemgetter(*list(JOB_COLUMNS)[2:])
 _rare_values = itemgetter(*EXTRA_COLUMNS)
 _key = attrgetter("job_type_id", "job_key")
+_keys = attrgetter("job_type_id", "job_key", "waiting_key", "kept_key")
 
 _contended: dict[str, float] = {}
 """When a row was last found locked, by database alias."""
@@ -126,6 +128,15 @@ class PostgresEngine(SqlEngine):
 
         return self._pass_over_locked(done, write)
 
+    def finish(self, jobs: Sequence[Finished], worker: Worker, now: datetime) -> set[int]:
+        """Do it by one statement also inside a transaction, unless others have locked a row."""
+        if jobs and connections[self.using].in_atomic_block and has_functions(self.using):
+            params = self._finish_params(jobs, worker, now)
+            ids = self._fetch_beside(_finish_if_free(), [params[0], len(jobs), *params])
+            if ids:
+                return {pk for (pk,) in ids}
+        return super().finish(jobs, worker, now)
+
     def _finish_params(self, jobs: Sequence[Finished], worker: Worker, now: datetime) -> list[Any]:
         # Without any, where all rows are locked.
         rows = zip(*sorted(jobs), strict=True) if jobs else [()] * 4
@@ -148,18 +159,31 @@ class PostgresEngine(SqlEngine):
         fail, params = statements.fail(self.dialect), self._fail_params(failed, worker, now)
         if not follows:
             return self._ids(fail, params)
-        conclude = statements.conclude(self.dialect)
-        more = self._conclude_params(follows, worker, now)
-        if has_functions(self.using):
-            # In this order: the second sees what the first has written.
-            both = f"{fail.call} UNION ALL {conclude.call}"
-            return {pk for (pk,) in self._fetch_beside(both, [*params, *more])}
-        rows = self._fetch_both(fail.text, conclude.text, params, more)
-        return {pk for part in rows for (pk,) in part}
+        if not has_functions(self.using):
+            with worker_transaction(self.using):
+                done = self._ids(fail, params)
+                return done | self._conclude(still(follows, failed, done), worker, now)
+        document, *more = self._conclude_params(follows, worker, now)
+        params = [*params, document, array(row.id for row in failed), *more]
+        return {pk for (pk,) in self._fetch_beside(_fail_and_conclude(), params)}
 
     def _fail_params(self, failed: Sequence[Failing], worker: Worker, now: datetime) -> list[Any]:
         (rows, texts), moment = self._failing(failed), self._moment(now)
         return [*rows, moment, worker.id, texts, moment, worker.name]
+
+    def _failing(self, failed: Sequence[Failing]) -> tuple[list[Any], str]:
+        """Return the parameters of failed attempts, and the tracebacks whose numbers they have."""
+        encode, text_of = self.dialect.encode_json, self._moments()
+        classes = {row.classes: encode(row.classes) for row in failed}
+        texts: dict[str, int] = {}
+        rows = [
+            (
+                *row[:6], encode(row.error), classes[row.classes],
+                texts.setdefault(row.traceback, len(texts)), text_of(row.start_time), row.failures,
+            )
+            for row in sorted(failed, key=by_id)
+        ]  # fmt: skip
+        return batch(rows), json.dumps(list(texts))
 
     def _pass_over_locked(self, jobs: Sequence[Row], write: Callable[[Sequence[Row]], T]) -> T:
         """Write rows, without waiting for those that others have locked.
@@ -251,7 +275,7 @@ class PostgresEngine(SqlEngine):
         connection = connections[self.using]
         [(reserved,)] = self._fetch(statements.RESERVE_IDS, [count])
         numbered: Iterable[Job] = _numbered(jobs, reserved or (), inserted)
-        in_order = iter(sorted(numbered, key=_key) if by_key else numbered)
+        in_order = iter(sorted(numbered, key=_keys if extra else _key) if by_key else numbered)
         lines = _lines(in_order, self._moments(), extra=extra)
         # What the driver raises in the middle of a COPY becomes Django's error too.
         with (
@@ -322,6 +346,39 @@ class PostgresEngine(SqlEngine):
             rows: list[tuple[Any, ...]] = cursor.fetchall()
             cursor.nextset()
             return rows, cursor.fetchall()
+
+
+@cache
+def _finish_if_free() -> str:
+    """Return the statement that finishes jobs if all of them are free, or none.
+
+    The second function is given the ids by the first one, so that it is called after it.
+    """
+    free, finish = statements.FREE, statements.finish(POSTGRESQL)
+    more = ", ".join(["%s"] * (len(finish.types) - 1))
+    return f"""
+        SELECT f.id FROM (SELECT count(*) AS n FROM {free.function}(%s)) AS free,
+            LATERAL {finish.function}(CASE WHEN free.n = %s THEN %s::bigint[] END, {more}) AS f"""  # noqa: S608 - names of functions
+
+
+@cache
+def _fail_and_conclude() -> str:
+    """Return the statement that writes failures and, like `still`, what follows.
+
+    The second function needs what the first one has returned, so that it is called after it, and
+    sees what that has written.
+    """
+    fail, conclude = statements.fail(POSTGRESQL), statements.conclude(POSTGRESQL)
+    more = ", ".join(["%s"] * (len(conclude.types) - 1))
+    return f"""
+        WITH done AS MATERIALIZED ({fail.call})
+        SELECT id FROM done
+        UNION ALL
+        SELECT c.id FROM {conclude.function}((
+            SELECT jsonb_agg(r) FROM jsonb_array_elements(%s::jsonb) AS r
+            WHERE (r ->> 0)::bigint IN (SELECT id FROM done)
+                OR (r ->> 0)::bigint <> ALL (%s::bigint[])
+        ), {more}) AS c"""  # noqa: S608 - names of functions
 
 
 def _numbered(jobs: Iterable[Job], ids: Sequence[int], inserted: list[Job]) -> Iterator[Job]:

@@ -235,7 +235,7 @@ def unsaved_job(queue: Queue, job_type: JobType, values: dict[str, Any]) -> Job:
     """Return a job that is not in the database yet; what `values` lack has the model's defaults."""
     job = Job.__new__(Job)
     own = {"queue_id": queue.id, "job_type_id": job_type.id, "expects": []}
-    state = _state(queue.using, {"queue": queue, "job_type": job_type}, adding=True)
+    state = _state(queue._state.db, {"queue": queue, "job_type": job_type}, adding=True)
     job.__dict__ = {**_defaults(), **own, **values, "_state": state}
     return job
 

@@ -47,14 +47,14 @@ from hipq_django.engines.values import (
     SettledJob,
     Which,
 )
-from hipq_django.models import Job, Queue, Worker
+from hipq_django.models import Job, Queue, ScheduleRun, Worker
 
 Row = TypeVar("Row", bound=tuple[Any, ...])
 T = TypeVar("T")
 
 ROWS_PER_INSERT = 5_000
 
-_id = itemgetter(0)
+by_id = itemgetter(0)
 _queue_id = itemgetter(COLUMNS.index("queue_id"))
 _rank_and_id = itemgetter(COLUMNS.index("rank"), COLUMNS.index("id"))
 
@@ -235,26 +235,12 @@ class SqlEngine(Engine, ABC):
         rows = self._call(statements.failures(self.dialect), batch([(pk,) for pk in ids]))
         return {pk: count or 0 for pk, count in rows}
 
-    def _failing(self, failed: Sequence[Failing]) -> tuple[list[Any], str]:
-        """Return the parameters of failed attempts, and the tracebacks whose numbers they have."""
-        encode, text_of = self.dialect.encode_json, self._moments()
-        classes = {row.classes: encode(row.classes) for row in failed}
-        texts: dict[str, int] = {}
-        rows = [
-            (
-                *row[:6], encode(row.error), classes[row.classes],
-                texts.setdefault(row.traceback, len(texts)), text_of(row.start_time), row.failures,
-            )
-            for row in sorted(failed, key=_id)
-        ]  # fmt: skip
-        return batch(rows), json.dumps(list(texts))
-
     def _conclude_params(
         self, follows: Sequence[Concluded], worker: Worker, now: datetime
     ) -> list[Any]:
         text_of = self._moments()
         rows = [
-            (*row[:4], row[4] and text_of(row[4]), row.rank) for row in sorted(follows, key=_id)
+            (*row[:4], row[4] and text_of(row[4]), row.rank) for row in sorted(follows, key=by_id)
         ]
         return [*batch(rows), self._moment(now), worker.id]
 
@@ -335,6 +321,22 @@ class SqlEngine(Engine, ABC):
             job.id = pk
             mark_stored(job)
 
+    def insert_runs(self, runs: Sequence[ScheduleRun]) -> None:
+        if not runs:
+            return
+        text_of = self._moments()
+        rows = [
+            (run.schedule_id, text_of(run.due_time), run.kind, run.until and text_of(run.until),
+             run.count, run.reason, run.job_id, text_of(run.create_time))
+            for run in runs
+        ]  # fmt: skip
+        self._execute(statements.insert_runs(self.dialect), batch(rows))
+
+    def move_on(self, schedules: Sequence[int], next_time: datetime | None, now: datetime) -> None:
+        params = [next_time and self._moment(next_time), self._moment(now)]
+        params += batch([(pk,) for pk in schedules])
+        self._execute(statements.move_on(self.dialect), params)
+
     def _moment(self, moment: datetime) -> Any:
         return connections[self.using].ops.adapt_datetimefield_value(moment)
 
@@ -373,6 +375,12 @@ class SqlEngine(Engine, ABC):
     def _ids_of(self, sql: str, params: Sequence[Any]) -> set[int]:
         return {pk for (pk,) in self._fetch(sql, params)}
 
+    def _execute(self, sql: str, params: Sequence[Any]) -> int:
+        """Return how many rows were written."""
+        with connections[self.using].cursor() as cursor:
+            cursor.execute(in_one_line(sql), params)
+            return int(cursor.rowcount)
+
     def _fetch(self, sql: str, params: Sequence[Any]) -> list[tuple[Any, ...]]:
         with connections[self.using].cursor() as cursor:
             cursor.execute(in_one_line(sql), params)
@@ -389,6 +397,14 @@ def in_one_line(sql: str) -> str:
 def batch(rows: Sequence[Any]) -> list[Any]:
     """Return the parameters of `Dialect.rows`."""
     return [json.dumps(rows), len(rows)]
+
+
+def still(
+    follows: Sequence[Concluded], failed: Sequence[Failing], done: set[int]
+) -> list[Concluded]:
+    """Return what follows, without those that should have failed first and did not."""
+    undone = {row.id for row in failed} - done
+    return [row for row in follows if row.id not in undone]
 
 
 def array(ids: Iterable[int]) -> str:

@@ -11,7 +11,7 @@ from django.db import connections
 from hipq_django.database.transactions import write_transaction
 from hipq_django.engines import statements
 from hipq_django.engines.dialects import SQLITE
-from hipq_django.engines.sql import SqlEngine, batch, in_one_line
+from hipq_django.engines.sql import SqlEngine, batch, by_id, in_one_line, still
 from hipq_django.engines.values import Concluded, Failing
 from hipq_django.models import Job, Worker
 
@@ -41,27 +41,51 @@ class SqliteEngine(SqlEngine):
             return self._conclude(follows, worker, now)
         with write_transaction(self.using):
             done = self._fail_in_steps(failed, worker, now)
-            return done | self._conclude(_still(follows, failed, done), worker, now)
+            return done | self._conclude(still(follows, failed, done), worker, now)
 
     def _fail_in_steps(self, failed: Sequence[Failing], worker: Worker, now: datetime) -> set[int]:
         """Do what `statements.fail` does, where one statement writes to one table."""
-        (rows, texts), moment = self._failing(failed), self._moment(now)
-        done = self._ids_of(statements.to_error(self.dialect), [*rows, moment, worker.id])
-        if len(done) < len(failed):
-            rows, texts = self._failing([row for row in failed if row.id in done])
-        self._execute(statements.attempts_of(self.dialect), [texts, moment, worker.name, *rows])
+        encode, text_of, moment = self.dialect.encode_json, self._text_of(), self._moment(now)
+        errors = [encode(row.error) for row in failed]
+        done = self._to_error(failed, errors, [moment, worker.id])
+        classes = {row.classes: encode(row.classes) for row in failed}
+        history = [
+            (row.id, row.attempt, error, classes[row.classes], row.traceback,
+             text_of(row.start_time), moment, worker.name,
+             row.failures or None, row.id, row.attempt)
+            for row, error in zip(failed, errors, strict=True)
+            if row.id in done
+        ]  # fmt: skip
+        with connections[self.using].cursor() as cursor:
+            cursor.executemany(in_one_line(statements.ATTEMPT), history)
         return done
 
-    def _execute(self, sql: str, params: Sequence[Any]) -> int:
-        """Return how many rows were written."""
-        with connections[self.using].cursor() as cursor:
-            cursor.execute(in_one_line(sql), params)
-            return int(cursor.rowcount)
+    def _to_error(
+        self, failed: Sequence[Failing], errors: Sequence[str], same: Sequence[Any]
+    ) -> set[int]:
+        """Write to jobs that they failed; less is written to those that are tried again."""
+        kept: list[tuple[Any, ...]] = []
+        others: list[tuple[Any, ...]] = []
+        for row, error in zip(failed, errors, strict=True):
+            if row.is_kept:
+                kept.append((row.id, row.attempt, row.is_request, error))
+            else:
+                others.append((*row[:6], error))
+        done: set[int] = set()
+        if kept:
+            done = self._ids_of(statements.to_kept_error(self.dialect), [*batch(kept), *same])
+        if others:
+            done |= self._ids_of(statements.to_error(self.dialect), [*batch(others), *same])
+        return done
 
-
-def _still(
-    follows: Sequence[Concluded], failed: Sequence[Failing], done: set[int]
-) -> list[Concluded]:
-    """Return what follows, without those that should have failed first and did not."""
-    undone = {row.id for row in failed} - done
-    return [row for row in follows if row.id not in undone]
+    def _conclude(self, follows: Sequence[Concluded], worker: Worker, now: datetime) -> set[int]:
+        """Do the same with fewer columns if all are tried again, as nearly always."""
+        if not follows or any(row.rank is None for row in follows):
+            return super()._conclude(follows, worker, now)
+        text_of = self._moments()
+        rows = [
+            (row.id, row.attempt, (time := row.scheduled_run_time) and text_of(time), row.rank)
+            for row in sorted(follows, key=by_id)
+        ]
+        params = [*batch(rows), self._moment(now), worker.id]
+        return self._ids_of(statements.retry(self.dialect), params)

@@ -68,9 +68,10 @@ _FIRST_CRITICAL = (
 def probe_queues(dialect: Dialect) -> ServerFunction:
     """Plan: for each queue one probe of three partial indexes, each stopping at a row.
 
-    The probe for due jobs asks for the first in order, not whether there is one: PostgreSQL
-    believes that an EXISTS soon finds a row anywhere, and reads the table from end to end
-    when all waiting jobs are of the future.
+    Each asks for the first row in order, not whether there is one: PostgreSQL believes that an
+    EXISTS soon finds a row anywhere, and reads the table from end to end when all waiting jobs
+    are of the future, or when the statistics are of a storm of errors that is over. Only one
+    index has each order; a queue is asked for as a range, or the order by id would do.
 
     A job needs as much room as `throttling.fits` says: a heavier one than the limit needs all
     of it. Where jobs behind the first may start before it, any room will do. The last digit is
@@ -92,11 +93,12 @@ def probe_queues(dialect: Dialect) -> ServerFunction:
                 ), false)
                 OR (SELECT j.id {due} AND j.throttle_factor = 0 {first}) IS NOT NULL
             THEN {-MAX_RANK} END AS first_rank,
-            EXISTS (SELECT 1 FROM hipq_job j WHERE j.queue_id = q.id AND
+            (SELECT j.id FROM hipq_job j WHERE j.queue_id BETWEEN q.id AND q.id AND
                 j.state IN ('running') AND j.has_pending_answer AND j.worker_id IS NULL
-            ) AS has_response,
-            EXISTS (SELECT 1 FROM hipq_job j WHERE j.queue_id = q.id AND
-                j.state IN ('error') AND j.worker_id IS NULL) AS has_error
+                ORDER BY j.queue_id, j.id LIMIT 1) IS NOT NULL AS has_response,
+            (SELECT j.id FROM hipq_job j WHERE j.queue_id BETWEEN q.id AND q.id AND
+                j.state IN ('error') AND j.worker_id IS NULL
+                ORDER BY j.queue_id, j.id LIMIT 1) IS NOT NULL AS has_error
         FROM (SELECT q.*, COALESCE(k.high, {MAX_RANK}) AS high,
                 COALESCE(k.is_strict, false) AS is_strict,
                 COALESCE(k.low, {-MAX_RANK}) AS low FROM hipq_queue q
@@ -143,18 +145,17 @@ _OF_EARLY = "SELECT j.id FROM hipq_job j WHERE j.job_type_id = t.id AND j.job_ke
 _EARLY = """
     SELECT a.job_type, a.job_key, a.id FROM hipq_answer a
     WHERE a.status = 'early' AND a.job_id IS NULL AND a.instance = %s"""
-_HAS_BEGUN = f"""
-    SELECT p.job_type, p.job_key, p.id, 1 AS has_begun
+_HAS_JOB = f"""
+    SELECT p.job_type, p.job_key, p.id, 1 AS has_job
     FROM page p JOIN hipq_jobtype t ON t.instance = %s AND t.name = p.job_type
-    WHERE ({_OF_EARLY} AND NOT (j.state = 'final') AND NOT (j.job_key = 'NONE')
-            AND j.state <> 'initial' LIMIT 1) IS NOT NULL
+    WHERE ({_OF_EARLY} AND NOT (j.state = 'final') AND NOT (j.job_key = 'NONE') LIMIT 1) IS NOT NULL
         OR ({_OF_EARLY} AND j.state IN ('final') AND NOT (j.job_key = 'NONE') LIMIT 1) IS NOT NULL
 """
 
 EARLY_PAGE = f"""
     WITH page AS ({_EARLY} AND (a.job_type, a.job_key, a.id) > (%s, %s, %s)
         ORDER BY a.job_type, a.job_key, a.id LIMIT %s)
-    {_HAS_BEGUN}
+    {_HAS_JOB}
     UNION ALL
     SELECT * FROM (
         SELECT p.job_type, p.job_key, p.id, 0 FROM page p WHERE (SELECT COUNT(*) FROM page) = %s
@@ -168,7 +169,7 @@ Each probe is a look-up for itself, whatever the statistics say: EXISTS may read
 NEW_EARLY = f"""
     WITH page AS ({_EARLY} AND NOT (a.status = 'accepted') AND a.id > %s
         ORDER BY a.id DESC LIMIT %s)
-    {_HAS_BEGUN}"""
+    {_HAS_JOB}"""
 """Plan: the index of answers that were not accepted, from its end; then as `EARLY_PAGE`."""
 
 
@@ -416,7 +417,7 @@ def park(dialect: Dialect) -> ServerFunction:
     return _batch_function("park", _write_batch(dialect, rows, "running", changes))
 
 
-FAILING = {
+TO_ERROR = {
     "id": "bigint",
     "attempt": "integer",
     "is_request": "boolean",
@@ -424,63 +425,99 @@ FAILING = {
     "outcome": "text",
     "is_kept": "boolean",
     "error": "json",
+}
+"""The columns of the rows that say which attempts failed."""
+
+_FAILING = {
+    **TO_ERROR,
     "exception_classes": "json",
     "traceback": "text",
     "start_time": "timestamptz",
     "failures": "integer",
 }
-"""The columns of the rows that say which attempts failed."""
+"""The same with what only the history has, for a database that writes both at once."""
 
 
 @cache
 def to_error(dialect: Dialect) -> str:
     """Return the UPDATE of jobs whose attempts failed. Plan: as `_write_batch`."""
+    return _to_error(dialect, TO_ERROR)
+
+
+def _to_error(dialect: Dialect, columns: dict[str, str]) -> str:
     changes = """
             state = v.state, outcome = v.outcome, error = v.error,
             worker_id = CASE WHEN v.is_kept THEN hipq_job.worker_id END,
             phase = CASE WHEN v.is_kept THEN 'decision' ELSE 'NONE' END,
             has_pending_answer = hipq_job.has_pending_answer AND v.state = 'error',
             update_time = %s"""
-    return _write_batch(dialect, _rows(dialect, FAILING), "running", changes, _ANSWERED)
+    return _write_batch(dialect, _rows(dialect, columns), "running", changes, _ANSWERED)
 
 
-def _attempts(dialect: Dialect, failed: str) -> str:
-    """Return the INSERT of the rows `failed` into the history of their jobs.
-
-    Jobs that fail together mostly fail at the same place, and its text is most of what is sent: the
-    rows have the number of their traceback among those that differ.
-
-    Plan: for each that had an attempt before, and is not counted yet, a look-up of the last one
-    by index.
-    """
-    traceback = dialect.text_of.format("traceback")
-    return f"""
-        INSERT INTO hipq_attempt (job_id, attempt, kind, error, exception_classes, traceback,
-            start_time, end_time, worker, failures, losses, interrupted,
-            lost_decisions)
-        SELECT id, attempt, 'raised', error, exception_classes, {traceback}, start_time, %s, %s,
-            CASE WHEN failures > 0 THEN failures WHEN attempt = 1 THEN 1
-                ELSE 1 + COALESCE((SELECT a.failures FROM hipq_attempt a
-                    WHERE a.job_id = failed.id AND a.attempt < failed.attempt
-                    ORDER BY a.attempt DESC LIMIT 1), 0) END, 0, 0, 0
-        FROM {failed} failed WHERE true
-        ON CONFLICT DO NOTHING"""
+TO_KEPT_ERROR = {"id": "bigint", "attempt": "integer", "is_request": "boolean", "error": "json"}
+"""The columns of the rows of those that all are tried again, so that their worker keeps them."""
 
 
 @cache
-def attempts_of(dialect: Dialect) -> str:
-    """Return the same for a document."""
-    return _attempts(dialect, _rows(dialect, FAILING))
+def to_kept_error(dialect: Dialect) -> str:
+    """Return what `to_error` is where all are kept. Plan: as `_write_batch`.
+
+    For SQLite, to which each field of a row costs something, and each index of a column that is
+    named. What is not named here stays as it was: the outcome is NONE before and after.
+    """
+    changes = "state = 'error', error = v.error, phase = 'decision', update_time = %s"
+    rows = _rows(dialect, TO_KEPT_ERROR)
+    return _write_batch(dialect, rows, "running", changes, _ANSWERED)
+
+
+_NEW_ATTEMPT = """
+        INSERT INTO hipq_attempt (job_id, attempt, kind, error, exception_classes, traceback,
+            start_time, end_time, worker, failures, losses, interrupted,
+            lost_decisions)"""
+
+
+def _failures_before(job: str, attempt: str) -> str:
+    """Return how many attempts of a job failed before this one, by the last of them."""
+    return f"""COALESCE((SELECT a.failures FROM hipq_attempt a
+                    WHERE a.job_id = {job} AND a.attempt < {attempt}
+                    ORDER BY a.attempt DESC LIMIT 1), 0)"""
+
+
+_TRACEBACK = "%s::jsonb ->> traceback::integer"
+_ATTEMPTS = f"""{_NEW_ATTEMPT}
+        SELECT id, attempt, 'raised', error, exception_classes, {_TRACEBACK}, start_time, %s, %s,
+            CASE WHEN failures > 0 THEN failures WHEN attempt = 1 THEN 1
+                ELSE 1 + {_failures_before("failed.id", "failed.attempt")} END, 0, 0, 0
+        FROM failed failed WHERE true
+        ON CONFLICT DO NOTHING"""
+"""The rows `failed`, as entries of the history of their jobs.
+
+Plan: for each that had an attempt before, and is not counted yet, a look-up of the last one by
+index.
+"""
+
+ATTEMPT = f"""{_NEW_ATTEMPT}
+    VALUES (%s, %s, 'raised', %s, %s, %s, %s, %s, %s,
+        COALESCE(%s, 1 + {_failures_before("%s", "%s")}), 0, 0, 0)
+    ON CONFLICT DO NOTHING"""
+"""One row, executed for each of many: SQLite takes more than twice as long to read a document.
+
+Of values, not of a SELECT: for a SELECT that asks the same table SQLite makes another table, for
+each row anew. Plan: where the failures are not counted yet, a look-up as above.
+"""
 
 
 @cache
 def fail(dialect: Dialect) -> ServerFunction:
-    """Write failures and their history in one statement."""
+    """Write failures and their history in one statement.
+
+    Jobs that fail together mostly fail at the same place, and its text is most of what is sent: the
+    rows have the number of their traceback among those that differ.
+    """
     of_history = ("attempt", "error", "exception_classes", "traceback", "start_time", "failures")
     told = ", ".join(f"v.{name}" for name in of_history)
-    noted = _attempts(dialect, "failed")
     text = f"""
-        WITH failed AS ({to_error(dialect)}, {told}), noted AS ({noted})
+        WITH failed AS ({_to_error(dialect, _FAILING)}, {told}), noted AS ({_ATTEMPTS})
         SELECT id FROM failed"""
     more = ("jsonb", "timestamptz", "text")
     return _batch_function("fail", text, *more, is_checked_late=True)
@@ -518,6 +555,24 @@ def conclude(dialect: Dialect) -> ServerFunction:
             rank = COALESCE(v.rank, hipq_job.rank)"""
     rows = _rows(dialect, CONCLUDED)
     return _batch_function("conclude", _write_batch(dialect, rows, "error", changes))
+
+
+RETRIED = {
+    "id": "bigint",
+    "attempt": "integer",
+    "scheduled_run_time": "timestamptz",
+    "rank": "bigint",
+}
+"""The columns of the rows of those that all are tried again."""
+
+
+@cache
+def retry(dialect: Dialect) -> str:
+    """Return what `conclude` is where all are tried again, with as little as `to_kept_error`."""
+    changes = f"""
+            state = 'retry', {UNOWNED}, update_time = %s,
+            scheduled_run_time = v.scheduled_run_time, rank = v.rank"""
+    return _write_batch(dialect, _rows(dialect, RETRIED), "error", changes)
 
 
 def _rows(dialect: Dialect, columns: dict[str, str]) -> str:
@@ -599,6 +654,35 @@ def insert_jobs(dialect: Dialect, *, has_extra: bool) -> str:
         f"{_new_job(columns)} SELECT {', '.join(fields)}, {CONSTANTS_IN_SQL} "
         f"FROM {dialect.rows} RETURNING id"
     )
+
+
+RUN_COLUMNS = {
+    "schedule_id": "bigint",
+    "due_time": "timestamptz",
+    "kind": "text",
+    "until": "timestamptz",
+    "count": "integer",
+    "reason": "text",
+    "job_id": "bigint",
+    "create_time": "timestamptz",
+}
+"""The columns of a new run of a schedule."""
+
+
+@cache
+def insert_runs(dialect: Dialect) -> str:
+    """Return the INSERT of a JSON document of the runs of schedules."""
+    columns = ", ".join(RUN_COLUMNS)
+    return f"INSERT INTO hipq_schedulerun ({columns}) SELECT * FROM {_rows(dialect, RUN_COLUMNS)} r"
+
+
+@cache
+def move_on(dialect: Dialect) -> str:
+    """Return the UPDATE of fired schedules. Plan: one look-up by primary key for each."""
+    ids = f"SELECT {dialect.field.format(0, 'bigint')} FROM {dialect.rows}"
+    return f"""
+        UPDATE hipq_schedule SET next_time = %s, problem = '{NONE}', update_time = %s
+        WHERE id IN ({ids})"""
 
 
 # Materialized, or the catalog would be asked for the sequence once for each id.

@@ -1,4 +1,4 @@
-"""Early answers whose jobs came at the same moment, and those whose time to live is over."""
+"""Early answers whose jobs have come since, and those whose time to live is over."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from hipq_django.database.errors import is_locked_out
 from hipq_django.database.locks import locked
 from hipq_django.database.refused_rows import RefusedRows
 from hipq_django.database.transactions import worker_transaction
-from hipq_django.domain.states import AnswerStatus
+from hipq_django.domain.states import AnswerStatus, State
 from hipq_django.engines import engine_for
 from hipq_django.engines.values import EarlyPlace
-from hipq_django.models import Answer, Job
+from hipq_django.job_types.registry import get_all_declared
+from hipq_django.models import Answer, Job, JobType
 
 BATCH = 500
 """How many answers one call gives to jobs."""
@@ -31,16 +32,20 @@ EARLY_PAGE = 1_000
 EARLY_NEW = 2_000
 """How many new answers are."""
 
+EARLY_IDS = 10 * EARLY_NEW
+"""How many of the last ids may be those of new answers, while their time is not known."""
+
 EARLY_SECONDS = 5.0
 """How long an answer counts as new: as long as its transaction, and a claim's, may take."""
 
 
 class EarlyAnswers:
-    """Gives early answers to jobs that were claimed at the same moment.
+    """Gives early answers to jobs that have come since, or that were claimed at the same moment.
 
-    An answer that comes while the job's enqueue, or its claim, is not yet committed sees no
-    running job, and that claim does not see the answer. One of the two is found here, mostly among
-    the newest answers; each call looks at a page of the others as well.
+    A job takes an early answer at its claim, and the answer keeps it from waiting for windows or
+    throttlers. An answer that comes while the job's enqueue, or its claim, is not yet committed
+    sees no running job, and that claim does not see the answer. Such a pair is found here, mostly
+    among the newest answers; each call looks at a page of the others as well.
     """
 
     def __init__(self, config: InstanceSettings) -> None:
@@ -49,20 +54,48 @@ class EarlyAnswers:
         self.refused = RefusedRows("match_early", "answer_id")
         self._marks: deque[tuple[float, int]] = deque()
         """What the newest answer was, and when."""
+        self._after_other: dict[str, str] = {}
+        """The last key that was compared with jobs of other names, by the answers' job types."""
 
     def match(self) -> int:
         """Look at the newest ones and the next page; return how many got their job."""
         path = engine_for(self._config.database)
         if not path.has_early(self._config.name):
             self._after = EarlyPlace()
+            self._after_other.clear()
             return 0
-        begun, last = path.early_page(self._config.name, self._after, EARLY_PAGE)
-        if len(begun) > BATCH:
-            begun, last = begun[:BATCH], begun[BATCH - 1]
-        matched = self._match([place.answer_id for place in begun])
+        found, last = path.early_page(self._config.name, self._after, EARLY_PAGE)
+        if len(found) > BATCH:
+            found, last = found[:BATCH], found[BATCH - 1]
+        matched = self._match([place.answer_id for place in found])
         self._after = last or EarlyPlace()
         new = path.new_early(self._config.name, self._known_so_far(), EARLY_NEW)
-        return matched + self._match(new[:BATCH])
+        return matched + self._match(new[:BATCH]) + self._match_other_names()
+
+    def _match_other_names(self) -> int:
+        """Give answers to jobs that have begun under another name of their type."""
+        types = [each for each in get_all_declared(self._config.name) if each.aliases]
+        names = [(each.name, *each.aliases) for each in types]
+        return sum(self._match(self._begun(name, every)) for every in names for name in every)
+
+    def _begun(self, name: str, names: Sequence[str]) -> list[int]:
+        """Return those of the next answers under a name whose job has begun under any of `names`.
+
+        They are read in the order of the index of early answers, and only that is.
+        """
+        using, instance, after = self._config.database, self._config.name, self._after_other
+        rows = Answer.objects.using(using).filter(instance=instance, status=AnswerStatus.EARLY)
+        rows = rows.filter(job=None, job_type=name, job_key__gt=after.get(name, ""))
+        page = list(rows.order_by("job_key").values_list("pk", "job_key")[:BATCH])
+        after[name] = page[-1][1] if len(page) == BATCH else ""
+        if not page:
+            return []
+        types = JobType.objects.using(using).filter(instance=instance, name__in=names)
+        jobs = Job.objects.using(using).filter(job_key__in={key for _, key in page})
+        jobs = jobs.filter(job_type__in=types).keyed()
+        begun = (jobs.live().exclude(state=State.INITIAL), jobs.final())
+        keys = {key for rows in begun for key in rows.values_list("job_key", flat=True)}
+        return [pk for pk, key in page if key in keys]
 
     def _known_so_far(self) -> int:
         """Return the id of an answer that is older than an answer usually takes to commit."""
@@ -72,7 +105,7 @@ class EarlyAnswers:
         while len(self._marks) > 1 and self._marks[1][0] < now - EARLY_SECONDS:
             self._marks.popleft()
         began, known = self._marks[0]
-        return known if began < now - EARLY_SECONDS else 0
+        return known if began < now - EARLY_SECONDS else max(newest - EARLY_IDS, 0)
 
     def _match(self, ids: Sequence[int]) -> int:
         using, now = self._config.database, clock.now(self._config.database)
@@ -88,7 +121,7 @@ class EarlyAnswers:
     @property
     def is_at_the_beginning(self) -> bool:
         """Whether all answers have been looked at."""
-        return self._after == EarlyPlace()
+        return self._after == EarlyPlace() and not any(self._after_other.values())
 
 
 def _match(answer: Answer, now: datetime, using: str) -> bool:
@@ -129,10 +162,9 @@ def expire_early(config: InstanceSettings, refused: RefusedRows | None = None) -
 def _mark(answers: QuerySet[Answer], status: AnswerStatus, refused: RefusedRows) -> int:
     """Give answers their last status; return how many. Rows that others have locked are left."""
     answers = answers.exclude(pk__in=refused.ids)
-    if not answers.exists():
-        return 0
-    answers = answers.order_by("pk")
-    page = list(answers.values_list("pk", flat=True)[:EARLY_PAGE])
+    # In the order of the index of early answers, or PostgreSQL may believe in many, and read all.
+    first = answers.order_by("job_type", "job_key").values_list("pk", flat=True)[:EARLY_PAGE]
+    page = sorted(first)
     return refused.move(page, lambda ids: _mark_free(answers.filter(pk__in=ids), status))
 
 

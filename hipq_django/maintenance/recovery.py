@@ -5,8 +5,9 @@ Each worker does this for all queues of its instance; several at the same time d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 
 from django.db.models import Exists, OuterRef
 from django.utils import translation
@@ -131,15 +132,52 @@ def recover_lost(
             _declare_lost(worker)
     refused = refused or RefusedRows("recover_lost")
     dead = [rows.exclude(pk__in=refused.ids) for rows in _orphaned(config)]
-    if not any(rows.exists() for rows in dead):
-        return 0
-    jobs = [job for rows in dead for job in rows.only(*_WHAT_IS_LOST)[:BATCH]]
-    # Before any is moved: who was killed by whom shows only as long as all of them are owned.
-    beside = _bystanders(jobs, using)
-    return refused.move([job.pk for job in jobs], lambda ids: _recover(config, ids, beside))
+    return _take_over(config, dead, refused) if any(rows.exists() for rows in dead) else 0
 
 
-_WHAT_IS_LOST = ("state", "phase", "prefetched", "has_pending_answer", "worker")
+def _take_over(config: InstanceSettings, dead: Sequence[JobQuerySet], refused: RefusedRows) -> int:
+    """Take over the next of the jobs, suspects last.
+
+    Who was killed by whom shows only as long as these are owned.
+    """
+    using, left = config.database, set(refused.ids)
+    owners = {pk for rows in dead for pk in rows.values_list("worker", flat=True).distinct()}
+    suspects = _suspects_of(owners, using)
+    others = [job for rows in dead for job in rows.exclude(pk__in=suspects).only(*_LOST)[:BATCH]]
+    recover = partial(_recover, config, beside=_bystanders(others, suspects))
+    moved = refused.move([job.pk for job in others], recover)
+    if len(others) >= BATCH:
+        return moved
+    free = _without_others(suspects, refused, using) - left
+    return moved + refused.move(sorted(free), recover)
+
+
+_LOST = ("state", "phase", "prefetched", "has_pending_answer", "worker")
+
+
+def _suspects_of(workers: Collection[int | None], using: str) -> dict[int, int]:
+    """Return the suspects that workers were executing, or deciding about, each with its worker."""
+    attempts = Attempt.objects.using(using)
+    suspects = dict(attempts.of_suspects(workers).values_list("job", "job__worker"))
+    return suspects | dict(attempts.of_suspect_decisions(workers).values_list("job", "job__worker"))
+
+
+def _bystanders(jobs: Sequence[Job], suspects: Mapping[int, int]) -> set[int]:
+    """Return the ids of the jobs whose worker executed a suspect beside them: a likelier killer.
+
+    Without a suspect, each of them may have killed the worker.
+    """
+    killed = set(suspects.values())
+    lost = [job for job in jobs if job.state == State.ERROR or _is_loss(job)]
+    return {job.pk for job in lost if job.worker_id in killed}
+
+
+def _without_others(suspects: Mapping[int, int], refused: RefusedRows, using: str) -> set[int]:
+    """Return the suspects beside which no other job waits for its takeover, because of a lock."""
+    waiting = refused.waiting - suspects.keys()
+    rows = Job.objects.using(using).filter(pk__in=waiting)
+    workers = set(rows.values_list("worker", flat=True)) if waiting else set()
+    return {pk for pk, worker in suspects.items() if worker not in workers}
 
 
 def _declare_lost(worker: Worker) -> None:
@@ -189,21 +227,6 @@ def _recover(config: InstanceSettings, ids: Sequence[int], beside: Collection[in
     if jobs:
         events.warning("jobs_recovered", "of lost workers", jobs=len(jobs), started=len(started))
     return len(jobs)
-
-
-def _bystanders(jobs: Sequence[Job], using: str) -> set[int]:
-    """Return the ids of the jobs whose worker executed a suspect beside them: a likelier killer.
-
-    Without a suspect, each of them may have killed the worker.
-    """
-    lost = [job for job in jobs if job.state == State.ERROR or _is_loss(job)]
-    if not lost:
-        return set()
-    attempts, dead = Attempt.objects.using(using), {job.worker_id for job in lost}
-    suspects = dict(attempts.of_suspects(dead).values_list("job", "job__worker"))
-    suspects |= dict(attempts.of_suspect_decisions(dead).values_list("job", "job__worker"))
-    workers = set(suspects.values())
-    return {job.pk for job in lost if job.worker_id in workers and job.pk not in suspects}
 
 
 def _is_loss(job: Job) -> bool:

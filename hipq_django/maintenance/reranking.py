@@ -143,8 +143,8 @@ def _rank_next(queue: Queue, progress: dict[str, Any], now: datetime) -> int:
     batch = list(jobs.filter(pk__gt=progress["after"])[:BATCH])
     wrong = [job.pk for job in batch if job.rank != _wanted_rank(job, queue)]
     free = list(locked(jobs.filter(pk__in=wrong), skip_locked=True)) if wrong else []
-    changed = _rank(free, queue)
-    left = jobs.filter(pk__in=set(wrong) - {job.pk for job in free}).first()
+    changed, ranked = _rank(free, queue)
+    left = jobs.filter(pk__in=set(wrong) - ranked).first()
     if left and not progress["again"]:
         progress["again"] = left.pk
     if len(batch) == BATCH:
@@ -158,15 +158,20 @@ def _rank_next(queue: Queue, progress: dict[str, Any], now: datetime) -> int:
     return changed
 
 
-def _rank(jobs: Sequence[Job], queue: Queue) -> int:
-    """Rank locked jobs; one that the database does not let be ranked stays where it is."""
-    by_id = {job.pk: job for job in jobs}
+def _rank(jobs: Sequence[Job], queue: Queue) -> tuple[int, set[int]]:
+    """Rank locked jobs; return how many changed, and the ids of those that are done.
+
+    One that the database does not let be ranked stays where it is; one whose trigger waits for a
+    lock is not done.
+    """
+    by_id, refused = {job.pk: job for job in jobs}, RefusedRows("continue_ranking")
 
     def rank(ids: Sequence[int]) -> int:
         with transaction.atomic(using=queue.using):
             return transitions.rank([by_id[pk] for pk in ids], queue.ordering, queue.using)
 
-    return RefusedRows("continue_ranking").move(list(by_id), rank)
+    changed = refused.move(list(by_id), rank)
+    return changed, by_id.keys() - refused.waiting
 
 
 def _progress(queue: Queue, now: datetime) -> dict[str, Any]:

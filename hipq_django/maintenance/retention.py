@@ -101,9 +101,9 @@ def _delete(old: Any, field: str) -> int:
     """
     # For good: where very many are refused, the first must not come back before the end.
     refused = RefusedRows("prune", f"{old.model._meta.model_name}_id", for_good=True)
-    deleted, values = 0, [None]
+    deleted, values, rest = 0, [None], old
     while values:
-        left = old.exclude(pk__in=list(refused.ids))
+        left = rest.exclude(pk__in=list(refused.ids))
         try:
             values = _delete_batch(left, field)
         except Exception as error:
@@ -114,7 +114,7 @@ def _delete(old: Any, field: str) -> int:
             continue
         deleted += len(values)
         # Else each batch would begin with the dead entries of all before it.
-        old = old.filter(**{f"{field}__gte": values[-1]}) if values else old
+        rest = old.filter(**{f"{field}__gte": values[-1]}) if values else rest
     return deleted
 
 

@@ -21,6 +21,7 @@ from django.db.models import QuerySet
 from hipq_django import events
 from hipq_django.conf.instances import InstanceSettings, get_instance
 from hipq_django.database import clock
+from hipq_django.database.built_once import built_once
 from hipq_django.database.errors import is_locked_out
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import worker_transaction
@@ -65,6 +66,12 @@ def get_job_type(instance: str, name: str) -> JobType:
             _write_signature(config, found, declared)
         _update(found, declared)
     return found
+
+
+def stored_kind(instance: str, name: str) -> str:
+    """Return of which kind a job type is by its row; nothing if it has none."""
+    rows = JobType.objects.using(get_instance(instance).database).order_by()
+    return rows.filter(instance=instance, name=name).values_list("kind", flat=True).first() or ""
 
 
 _written: set[tuple[str, str, str]] = set()
@@ -117,11 +124,17 @@ def _read_job_type(config: InstanceSettings, name: str) -> JobType | None:
     now = _row_versions(config.database, config.name, name)
     known = _remembered.pop(key, None)
     if now is None or known is None or known.versions != now:
-        known = _job_types(config).filter(name=name).first()
+        known = next(iter(_type_named(config.name, name, config.database)), None)
     if now is not None and known is not None:
         known.versions = now
         _remembered[key] = known
     return known
+
+
+@built_once
+def _type_named(instance: str, name: str, using: str) -> QuerySet[JobType]:
+    rows = JobType.objects.using(using).select_related("queue")
+    return rows.filter(instance=instance, name=name)
 
 
 def _job_types(config: InstanceSettings) -> QuerySet[JobType]:

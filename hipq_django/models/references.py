@@ -120,13 +120,19 @@ def _lacks_arguments(
     return False
 
 
+def shown(given: object) -> str:
+    """Return what was given instead of a job, for an error."""
+    if isinstance(given, Declaration):  # it has dozens of values
+        return f"the declaration of {given.name!r}"
+    return f"{given!r:.200}"
+
+
 def _no_job(core: Callable[..., Any], given: list[Any], options: dict[str, Any]) -> TypeError:
-    why = f"{given[0]!r:.200} is no Job" if given else "no job is given"
+    why = f"{shown(given[0])} is no Job" if given else "no job is given"
     by_key = f"{_written(core, *_EXAMPLE)} with a job type and a key"
     if "job" in options:
         why = "the job has its place and no name"
     elif given and isinstance(given[0], Declaration):
-        why = f"the declaration of {given[0].name!r} is no Job"
         by_key = f"{given[0].function_name}.{_written(core, _EXAMPLE[1])} with a key"
     return TypeError(f"{core.__name__}: {why}; write {_written(core, 'job')}, or {by_key}.")
 

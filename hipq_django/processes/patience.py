@@ -29,14 +29,18 @@ _CALL_OF_FUNCTION = re.compile(r"\bhipq_\w+_[0-9a-f]{8}\(")
 def bound_waits(using: str) -> None:
     """Let no statement of this thread wait for a lock for longer than `worker_transaction` does.
 
-    It fails then, see `is_locked_out`. Also on the connections that the thread opens later.
+    It fails then, see `is_locked_out`. Also on the connections that the thread opens later: an
+    outage at this moment ends nobody.
     """
     connection = connections[using]
     if connection.vendor == "postgresql" and connection not in _bounded:
         _bounded.add(connection)
         connection_created.connect(_bound_new, dispatch_uid=__name__)
         if connection.connection is not None:
-            _bound(connection)
+            try:
+                _bound(connection)
+            except Error:
+                connection.close()
 
 
 def unbound_waits() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -10,13 +11,22 @@ from contextlib import suppress
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from hipq_django import events
 from hipq_django.database.clock import steady
 from hipq_django.database.errors import in_one_line
 from hipq_django.processes.connections import close_old, end_transactions_and_close_old
+from hipq_django.processes.stop_signals import leave_fork
 from hipq_django.scheduler.context import PAGE_SIZE
 from hipq_django.scheduler.current_batch import CurrentBatch
 from hipq_django.scheduler.executor import execute, left_open, undone
-from hipq_django.transitions.values import RESERVATION_SECONDS, Claim, Released, Result
+from hipq_django.transitions.values import (
+    RESERVATION_SECONDS,
+    Claim,
+    Decided,
+    Failed,
+    Released,
+    Result,
+)
 
 AHEAD_SECONDS = 0.05
 """How far ahead to claim: jobs that the threads will start within this time, never slow ones."""
@@ -55,6 +65,7 @@ class ThreadPool:
         self._work = threading.Condition()
         self._all_done = threading.Event()
         self._stopping = False
+        self._process = os.getpid()
 
     def open(self) -> None:
         """Start the threads."""
@@ -156,11 +167,29 @@ class ThreadPool:
 
     def _run(self, number: int) -> None:
         try:
+            while not self._is_done(number):
+                pass
+        finally:
+            connections.close_all()
+
+    def _is_done(self, number: int) -> bool:
+        """Execute claims until the thread is to end; return False if something hit it meanwhile.
+
+        Code of a handler may raise something in its thread from another one, and late. It must
+        not end the thread, nor take a claim with it.
+        """
+        claim: Claim | None = None
+        try:
             own = self._connections[number] = connections.all()
             while (claim := self._next(own)) is not None:
                 self._work_on(claim, number, own)
-        finally:
-            connections.close_all()
+        except BaseException as error:
+            self._current.pop(number, None)
+            if claim is not None:
+                self.batch.deliver(undone(claim, error))  # only the first result counts
+            events.error("thread_hit", "it goes on", thread_name=f"hipq-{number}", exception=error)
+            return False
+        return True
 
     def _next(self, own: Sequence[BaseDatabaseWrapper]) -> Claim | None:
         while True:
@@ -187,15 +216,24 @@ class ThreadPool:
             if not claim.is_fresh and (hindrance := self._hindrance(claim)):
                 result: Result = Released(claim, hindrance)
             else:
-                result = execute(claim)
+                result = self._of_this_process(execute(claim))
                 if aliases := end_transactions_and_close_old(own):
                     result = left_open(claim, aliases)
         except BaseException as error:
-            result = undone(claim, error)
+            result = self._of_this_process(undone(claim, error))
         del self._current[number]
         self._mean_seconds += (steady() - began - self._mean_seconds) / 16
         self._deliver(result)
         del result  # its exception knows this frame, and would keep it in a circle
+
+    def _of_this_process(self, result: Result) -> Result:
+        """Return a result; a process that the handler has forked, and that comes here, ends.
+
+        It would go on as a worker with copies of the claims, and of the connections.
+        """
+        if os.getpid() != self._process:
+            leave_fork(result.exception if isinstance(result, Failed | Decided) else None)
+        return result
 
     def _hindrance(self, claim: Claim) -> str:
         """Return why a claim that is not fresh does not start; '' if it starts in time and holds.

@@ -20,7 +20,7 @@ from hipq_django.database.requirements import (
     deferred_transactions,
     pool_size,
 )
-from hipq_django.database.schema import missing_migrations
+from hipq_django.database.schema import has_tables, missing_migrations
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.processes.connections import look_after_own
 
@@ -61,10 +61,10 @@ def check_database(config: InstanceSettings) -> None:
     with reached(config):
         check_driver(config.database)
         check_stored_times(config.database)
-        missing = missing_migrations(config.database)
+        missing = _missing(config)
         check_isolation(config.database)
     if missing:
-        raise ConfigurationError(_lacking(config, missing[0]))
+        raise ConfigurationError(missing)
     _warn_of_sqlite(config.database)
 
 
@@ -76,19 +76,28 @@ def _warn_of_sqlite(using: str) -> None:
 
 
 def why_failed(config: InstanceSettings, error: Error) -> str:
-    """Return why a command failed: a missing migration, or the error of the database."""
+    """Return why a command failed: tables that are not there, or the error of the database."""
     try:
-        missing = missing_migrations(config.database)
+        missing = _missing(config)
     except Error:
-        missing = []
-    return _lacking(config, missing[0]) if missing else f"database: {in_one_line(error)}"
+        missing = ""
+    return missing or f"database: {in_one_line(error)}"
 
 
-def _lacking(config: InstanceSettings, migration: str) -> str:
-    flag = "" if config.database == DEFAULT_DB_ALIAS else f" --database {config.database}"
+def _missing(config: InstanceSettings) -> str:
+    """Return what the database lacks, and the way out; '' if it lacks nothing."""
+    using = config.database
+    flag = "" if using == DEFAULT_DB_ALIAS else f" --database {using}"
+    if missing := missing_migrations(using):
+        return f"database {using!r} lacks migration hipq.{missing[0]}: run manage.py migrate{flag}."
+    if has_tables(using):
+        return ""
+    # `migrate` records a migration also where a router lets it make nothing.
     return (
-        f"database {config.database!r} lacks migration hipq.{migration}: "
-        f"run manage.py migrate{flag}."
+        f"database {using!r} has a record of the migrations of hipq_django, but not its tables. "
+        "If a router of DATABASE_ROUTERS keeps them out, let its allow_migrate allow the app "
+        f"'hipq' there. Then run manage.py migrate hipq zero --fake{flag} and "
+        f"manage.py migrate{flag}."
     )
 
 

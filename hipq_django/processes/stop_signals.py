@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from math import inf
 from select import select
@@ -17,14 +18,15 @@ from typing import Any
 from hipq_django import events
 from hipq_django.processes.interrupting import SIGNAL
 
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""The last one comes when a terminal closes, or as a word to read the settings anew."""
 
 LAST_RESORT_SECONDS = 8.0
 """How long a process that was told to stop for the second time may take."""
 
 
 def on_stop_signals(stop: Callable[[], None]) -> None:
-    """Call `stop` at each SIGTERM or SIGINT; only the main thread may ask for that."""
+    """Call `stop` at each of these signals; only the main thread may ask for that."""
     if threading.current_thread() is not threading.main_thread():
         return
 
@@ -32,7 +34,8 @@ def on_stop_signals(stop: Callable[[], None]) -> None:
         stop()
 
     for number in STOP_SIGNALS:
-        signal.signal(number, receive)
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # as by `nohup`
+            signal.signal(number, receive)
     _let_go_of_forks()
 
 
@@ -50,6 +53,8 @@ def _own_no_signals() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(SIGNAL, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @contextmanager
@@ -127,3 +132,17 @@ def leave() -> None:
     """End the process at once: abandoned handlers must not hold it back."""
     logging.shutdown()
     os._exit(0)
+
+
+def leave_fork(error: BaseException | None) -> None:
+    """End a process that a handler has forked, as a program ends that has raised `error`, or not.
+
+    Without what Python does at its exit: that would wait for threads which this process lacks.
+    """
+    code = error.code if isinstance(error, SystemExit) else error
+    with suppress(Exception):
+        if error is not None and not isinstance(error, SystemExit):
+            sys.excepthook(type(error), error, error.__traceback__)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code & 0xFF if isinstance(code, int) else int(code is not None))

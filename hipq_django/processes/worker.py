@@ -432,6 +432,7 @@ class WorkerProcess(RegisteredProcess):
     def _persist(self) -> bool:
         if self._outage.is_on:
             self.heartbeat.beat()  # without results there is nothing else that asks the database
+        self.scheduler.look_after_reservations()  # who is killed now has lost what has started
         self.scheduler.persist_batch()
         if self.batch:
             self._sleep(FLUSH_SECONDS)

@@ -101,7 +101,8 @@ class Admission:
         """Leased results of jobs that succeeded in the queue, to be written with the claim."""
         self.resume_after = resume_after
         """Where the last pass ended that found only jobs that are held back."""
-        self.now, self.began = clock.now(self.using), steady()
+        # In this order: what must start within a time after `now` starts before it is over.
+        self.began, self.now = steady(), clock.now(self.using)
         self.throttlers: list[Throttler] = []
         self.running: list[RunningJob] = []
         """What throttlers see of the jobs that are running already."""
@@ -198,7 +199,7 @@ class Admission:
             return False
         self.queue = row
         # Starts are counted from here: the way to the lock may have been long.
-        self.now, self.began = clock.now(self.using), steady()
+        self.began, self.now = steady(), clock.now(self.using)
         return True
 
     # Choosing

@@ -20,7 +20,7 @@ from hipq_django.answers import early
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
 from hipq_django.database.clock import steady
-from hipq_django.database.errors import is_locked_out, is_refusal
+from hipq_django.database.errors import is_cancelled, is_locked_out, is_refusal
 from hipq_django.database.locks import locked
 from hipq_django.database.refused_rows import RefusedRows
 from hipq_django.database.transactions import worker_transaction
@@ -110,7 +110,7 @@ class BatchScheduler(SchedulerContext):
         self.admitted, self.moved, self.contended, self.contended_seconds = 0, 0, False, 0.0
         self.probed_nothing = False
         if self.batch:
-            self._look_after_reservations()
+            self.look_after_reservations()
             if self.refill():
                 return self.admitted
             self.persist_batch(hold_back=not self.full_queues, seconds=WRITE_SECONDS)  # 3
@@ -152,7 +152,7 @@ class BatchScheduler(SchedulerContext):
 
     # Claims that have not started
 
-    def _look_after_reservations(self) -> None:
+    def look_after_reservations(self) -> None:
         """Release reservations for which no thread is free; record which have started."""
         self.runner.release_stale()
         before, left = steady() - RESERVATION_SECONDS, self.not_marked.ids
@@ -193,12 +193,14 @@ class BatchScheduler(SchedulerContext):
         if len(done) < before:
             rest = [result for result in lease.results if not is_plain_success(result)]
             persist_leased(lease, rest, self.worker)
+        if lease.has_slow or lease.most < FLUSH_RESULTS:  # as hardly ever
+            done = [result for result in done if not lease.is_slow(result)][: lease.most]
         try:
             self.start_jobs(self._admit(queue, lease, done).claims)
             # What was left, for example because its row is locked.
             persist_leased(lease, lease.results, self.worker)
         except Exception as error:
-            if not _fails_alone(error):
+            if not (_fails_alone(error) or is_cancelled(error)):
                 raise
             return False  # one of the results cannot be stored: left to `persist_batch`
         finally:
@@ -272,7 +274,8 @@ class BatchScheduler(SchedulerContext):
         return due
 
     def _bounds(self, queue: Queue, now: datetime, *, full_scan: bool) -> ScanBounds:
-        is_strict = not (_throttlers_of(queue) or self.types.unknown)
+        may_be_passed_over = self.types.unknown or self.has_suspect or self.refused(queue)
+        is_strict = not (may_be_passed_over or _throttlers_of(queue))
         low = -MAX_RANK if full_scan else queue.low_water_mark
         return ScanBounds(queue.high_water_mark(now), is_strict, low)
 
@@ -441,7 +444,8 @@ class BatchScheduler(SchedulerContext):
             if row is not None and row.throttler_problem != problem:
                 rows.update(throttler_problem=problem)
         if row is not None and self.note_problem(row, problem):
-            events.error("queue_blocked", problem, queue=queue.name, exception=error)
+            raised = None if isinstance(error, Error) else error  # it may quote a row
+            events.error("queue_blocked", problem, queue=queue.name, exception=raised)
 
     # 4 and 5
 

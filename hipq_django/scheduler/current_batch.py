@@ -13,6 +13,7 @@ from typing import Self
 
 from hipq_django import events
 from hipq_django.database.clock import steady
+from hipq_django.database.errors import CANCELLED_SECONDS
 from hipq_django.domain.waits import LastingLocks
 from hipq_django.transitions.values import Claim, Result
 
@@ -76,6 +77,38 @@ class Lease:
         """Keep a result for later that the database refuses, also as a failure."""
         self._batch.refuse(self._left.pop(id(result.claim)), error)
 
+    # What the server cancels
+
+    @property
+    def most(self) -> int:
+        """How many results are written at once, at most."""
+        return self._batch.cancelled.most
+
+    @property
+    def has_slow(self) -> bool:
+        """Whether the server has cancelled writing one of the batch's results alone."""
+        return bool(self._batch.cancelled)
+
+    def is_slow(self, result: Result) -> bool:
+        """Return whether the server has cancelled writing this result alone."""
+        return self._batch.cancelled.seconds(result.claim) is not None
+
+    def note_written(self) -> None:
+        """Note that some were written at once."""
+        self._batch.cancelled.allow_more()
+
+    def note_cancelled(self, results: Sequence[Result]) -> None:
+        """Note that the server has cancelled writing these at once; they go back."""
+        self._batch.cancelled.allow_fewer(len(results))
+
+    def cancelled_for(self, result: Result) -> float:
+        """Return since how many seconds the server has cancelled writing this result alone."""
+        return self._batch.cancelled.seconds(result.claim) or 0.0
+
+    def put_off(self, result: Result, error: Exception, *, anew: bool = False) -> None:
+        """Keep a result for later that the server has cancelled alone; `anew` begins to count."""
+        self._batch.put_off(self._left.pop(id(result.claim)), error, anew=anew)
+
 
 class CurrentBatch:
     """The claims in flight, and who writes their results. Any thread may call any method."""
@@ -83,6 +116,7 @@ class CurrentBatch:
     def __init__(self, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self._lock = threading.Lock()
         self._stuck = StuckResults(patience_seconds)
+        self.cancelled = CancelledWrites()
         self._claims: dict[int, Claim] = {}
         """By identity: an attempt may have two claims, for its handler and for its decision."""
         self._without_result: dict[int, Claim] = {}
@@ -239,6 +273,7 @@ class CurrentBatch:
             for key in map(id, claims):
                 self._claims.pop(key, None)
             ended = self._stuck.end(claims)
+            self.cancelled.end(claims)
         for claim, seconds in ended:
             events.warning("job_unlocked", **claim.fields, seconds=round(seconds))
 
@@ -268,6 +303,20 @@ class CurrentBatch:
             sentence = "the result is kept, and tried again later"
             events.error("result_not_written", sentence, **claim.fields, exception=error)
 
+    def put_off(self, result: Result, error: Exception, *, anew: bool) -> None:
+        """Keep a result for a later try that the server has cancelled alone; ever more seldom."""
+        claim = result.claim
+        with self._lock:
+            is_new = self.cancelled.seconds(claim) is None
+            pause = max(DEFER_SECONDS, self.cancelled.note(claim, anew=anew))
+            self._deferred.append((steady() + min(pause, REFUSED_SECONDS), result))
+        if is_new:
+            sentence = (
+                f"the server cancels the statement that writes it; if it still does so in "
+                f"{CANCELLED_SECONDS:.0f} s, the attempt fails"
+            )
+            events.warning("result_cancelled", sentence, **claim.fields, exception=error)
+
     def waited(self, result: Result) -> float:
         """Return how long ago a result was deferred for the first time; 0 if it never was."""
         with self._lock:
@@ -290,6 +339,51 @@ class CurrentBatch:
             for claim in dropped:
                 self._without_result.pop(id(claim), None)
                 self._claims.pop(id(claim), None)
+
+
+class CancelledWrites:
+    """What the server has cancelled, by a `statement_timeout` for example.
+
+    Fewer results are written at once then, a little more with each success, and a result that was
+    cancelled alone is written alone. So a pass loses the time of one statement, and one result that
+    takes too long holds no other.
+    """
+
+    def __init__(self) -> None:
+        self.most = FLUSH_RESULTS
+        """How many results are written at once, at most."""
+        self._since: dict[int, float] = {}
+        """Since when each claim's result was cancelled alone, by the identity of the claim."""
+
+    def __len__(self) -> int:
+        return len(self._since)
+
+    def allow_fewer(self, cancelled: int) -> None:
+        """Note that writing so many at once was cancelled."""
+        self.most = max(1, cancelled // 2)
+
+    def allow_more(self) -> None:
+        """Note that some were written."""
+        if self.most < FLUSH_RESULTS:  # as hardly ever
+            self.most = min(FLUSH_RESULTS, self.most + 1 + self.most // 8)
+
+    def note(self, claim: Claim, *, anew: bool = False) -> float:
+        """Note that the result of a claim was cancelled alone; return since how many seconds."""
+        now = steady()
+        if anew:
+            self._since[id(claim)] = now
+        return now - self._since.setdefault(id(claim), now)
+
+    def seconds(self, claim: Claim) -> float | None:
+        """Return since when that has been so; None if it was never cancelled alone."""
+        since = self._since.get(id(claim))
+        return None if since is None else steady() - since
+
+    def end(self, claims: Iterable[Claim]) -> None:
+        """Forget claims whose results are written."""
+        if self._since:  # as hardly ever
+            for claim in claims:
+                self._since.pop(id(claim), None)
 
 
 class StuckResults:

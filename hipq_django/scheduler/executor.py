@@ -78,6 +78,7 @@ from hipq_django.transitions.values import (
     Succeeded,
     Waits,
     WaitsFor,
+    shown,
 )
 
 CHANGEABLE: dict[str, Callable[[Any], Any]] = {
@@ -101,10 +102,6 @@ UNSHOWABLE = "an exception that cannot be shown"
 
 MAX_CAUSES = 20
 """The chain of causes of an exception may be circular."""
-
-
-class MaskedError(HipqError):
-    """Stands in logs and signals for an exception whose text may quote sensitive fields."""
 
 
 class OpenTransactionError(HipqError):
@@ -131,8 +128,8 @@ def _raised(claim: Claim, declared: Declaration, error: BaseException) -> Result
     """Return the end of a claim whose code raised."""
     if claim.job.has_finished:
         redactor = _redactor(claim)
-        shown = _shown(error, error_of(error, redactor), redactor)
-        events.error("raised_after_finishing", "job has ended", **claim.fields, exception=shown)
+        seen = shown(error, error_of(error, redactor), redactor)
+        events.error("raised_after_finishing", "job has ended", **claim.fields, exception=seen)
         _drop_locals(error)
         return Ended(claim)
     if isinstance(error, StoredArgumentsError):
@@ -158,8 +155,8 @@ def _undecided(claim: Claim, error: BaseException) -> Decided:
         _leave_out_own_steps(error)
         text, steps = error_of(error, redactor), traceback_of(error, redactor)
         _drop_locals(error)
-        shown, why = _shown(error, text, redactor), f"its {whose} raised {text}"
-        return Decided(claim, GiveUp(), exception=shown, traceback=steps, why=why)
+        seen, why = shown(error, text, redactor), f"its {whose} raised {text}"
+        return Decided(claim, GiveUp(), exception=seen, traceback=steps, why=why)
     except BaseException:  # as in `_failed`
         return Decided(claim, GiveUp(), why=f"its {whose} raised {UNSHOWABLE}")
 
@@ -266,7 +263,7 @@ def _waiting(claim: Claim, declared: Declaration, value: Any) -> Result:
 
 
 def _misfit(claim: Claim, declared: Declaration, error: StoredArgumentsError) -> Result:
-    """Put a job back whose arguments the function of another release may take; else fail it.
+    """Put a job back whose arguments the code of another release may take; else end the claim.
 
     The row of its type says whether there is another release. A job may be quicker than that.
     """
@@ -275,7 +272,7 @@ def _misfit(claim: Claim, declared: Declaration, error: StoredArgumentsError) ->
     since = put_back_since(claim.job.last_error) or now
     same_release = claim.snapshot.job_type.signature == declared.signature
     if (same_release and not is_new) or now - since > RELEASE_PATIENCE:
-        return _failed(claim, error)
+        return undone(claim, error)
     seconds = NEWS_SECONDS if same_release else RELEASE_SECONDS
     return Snoozed(claim, seconds, put_back_text(shown_text(str(error), _redactor(claim)), since))
 
@@ -297,7 +294,7 @@ def _failed(claim: Claim, error: BaseException) -> Failed:
         redactor = _redactor(claim)
         text, steps = error_of(error, redactor), traceback_of(error, redactor)
         _drop_locals(error)
-        return Failed(claim, text, steps, classes, _shown(error, text, redactor))
+        return Failed(claim, text, steps, classes, shown(error, text, redactor))
     except BaseException:  # whatever it is, the claim gets a result, and the thread goes on
         return Failed(claim, UNSHOWABLE, NONE, classes)
 
@@ -305,11 +302,6 @@ def _failed(claim: Claim, error: BaseException) -> Failed:
 def _redactor(claim: Claim) -> Redactor:
     """Return what masks the sensitive values that the code of a claim has had."""
     return claim.snapshot.redactor.knowing(claim.response, claim.job.job_data)
-
-
-def _shown(error: BaseException, text: str, redactor: Redactor) -> BaseException:
-    """Return what logs and signals may have of an exception."""
-    return MaskedError(text).with_traceback(error.__traceback__) if redactor.fields else error
 
 
 def _drop_locals(error: BaseException | None) -> None:

@@ -1,8 +1,8 @@
 """Persists the results of a batch; each leaves it once it is committed, or no longer counts.
 
 A batch that the database refuses is written in ever smaller parts: a result that is refused alone
-fails alone. Only an error that may pass by itself, such as an outage, leaves the whole for a later
-try.
+fails alone. What the server cancels is written in smaller parts by the next passes. Only an error
+that may pass by itself, such as an outage, leaves the whole for a later try.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from contextlib import nullcontext
 from datetime import datetime
 from functools import partial
 from math import inf
+from typing import NamedTuple
 
 from django.db import Error, connections, transaction
 
@@ -20,11 +21,18 @@ from hipq_django import events, transitions
 from hipq_django.answers import early
 from hipq_django.database import clock
 from hipq_django.database.clock import steady
-from hipq_django.database.errors import PASSING_SECONDS, is_locked_out, is_refusal, may_pass
+from hipq_django.database.errors import (
+    CANCELLED_SECONDS,
+    PASSING_SECONDS,
+    is_cancelled,
+    is_locked_out,
+    is_refusal,
+    may_pass,
+)
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.models import Worker
 from hipq_django.scheduler import companions
-from hipq_django.scheduler.current_batch import FLUSH_RESULTS, Lease
+from hipq_django.scheduler.current_batch import Lease
 from hipq_django.transitions.reports import log_results
 from hipq_django.transitions.values import (
     Decided,
@@ -52,18 +60,28 @@ def persist_leased(
 ) -> list[Result]:
     """Persist leased results; return those that left the batch, also those that came too late.
 
-    After the moment `until`, by the steady clock, nothing more is begun.
+    After the moment `until`, by the steady clock, or after a statement that the server cancelled,
+    nothing more is begun.
     """
-    for part in _parts(results):
-        _persist_part(lease, part, worker)
-        if steady() >= until:
+    for part in _parts(lease, results):
+        if not _persist_part(lease, part, worker) or steady() >= until:
             break
     if not lease.results:  # as nearly always
         return list(results)
     return [result for result in results if result not in lease]
 
 
-def _parts(results: Sequence[Result]) -> Iterator[list[Result]]:
+def _parts(lease: Lease, results: Sequence[Result]) -> Iterator[list[Result]]:
+    """Yield the results in parts; last, and each alone, those that were cancelled alone."""
+    if not lease.has_slow:  # as nearly always
+        yield from _of_kinds(lease, results)
+        return
+    slow = [result for result in results if lease.is_slow(result)]
+    yield from _of_kinds(lease, [result for result in results if not lease.is_slow(result)])
+    yield from ([result] for result in slow)
+
+
+def _of_kinds(lease: Lease, results: Sequence[Result]) -> Iterator[list[Result]]:
     """Yield the results in parts of one kind, and of a size that one statement can take.
 
     Each kind needs tables of its own: while one of them is locked, the other kinds are written. It
@@ -71,13 +89,13 @@ def _parts(results: Sequence[Result]) -> Iterator[list[Result]]:
     """
     types = set(map(type, results))
     if types == {Succeeded} or (len(types) == 1 and not companions.registered):  # as nearly always
-        yield from _of_size(results)
+        yield from _of_size(lease, results)
         return
     kinds: dict[object, list[Result]] = {}
     for result in results:
         kinds.setdefault(_kind(result), []).append(result)
     for kind in kinds.values():
-        yield from _of_size(kind)
+        yield from _of_size(lease, kind)
 
 
 def _kind(result: Result) -> object:
@@ -90,15 +108,15 @@ def _kind(result: Result) -> object:
 _WRITTEN_LIKE = {Decided: Failed, Released: Snoozed}
 
 
-def _of_size(results: Sequence[Result]) -> Iterator[list[Result]]:
-    are_few = len(results) <= FLUSH_RESULTS
+def _of_size(lease: Lease, results: Sequence[Result]) -> Iterator[list[Result]]:
+    are_few = len(results) <= lease.most
     if are_few and sum([result.size for result in results]) <= MAX_BYTES:  # as nearly always
         yield list(results)
         return
     part: list[Result] = []
     size = 0
     for result in results:
-        if part and (len(part) == FLUSH_RESULTS or size + result.size > MAX_BYTES):
+        if part and (len(part) >= lease.most or size + result.size > MAX_BYTES):
             yield part
             part, size = [], 0
         part.append(result)
@@ -107,20 +125,26 @@ def _of_size(results: Sequence[Result]) -> Iterator[list[Result]]:
         yield part
 
 
-def _persist_part(lease: Lease, results: list[Result], worker: Worker) -> None:
-    """Persist results; if refused, each half by itself, and a single result as its error."""
+def _persist_part(lease: Lease, results: list[Result], worker: Worker) -> bool:
+    """Persist results; if refused, each half by itself, and a single result as its error.
+
+    Return False if the server cancelled a statement: another one might take just as long.
+    """
     error = _persist_together(lease, results, worker)
     left = [result for result in results if result in lease] if error else []
     if error is None or not left:
-        return
+        return True
     if len(left) == 1:
-        _persist_alone(lease, left[0], error, worker)
-    elif is_locked_out(error):
+        return _persist_alone(lease, left[0], error, worker)
+    if is_cancelled(error):
+        lease.note_cancelled(left)
+        return False
+    if is_locked_out(error):
         _persist_a_half(lease, left, worker)
-    else:
-        middle = len(left) // 2
-        _persist_part(lease, left[:middle], worker)
-        _persist_part(lease, left[middle:], worker)
+        return True
+    middle = len(left) // 2
+    halves = (left[:middle], left[middle:])
+    return all(_persist_part(lease, half, worker) for half in halves)
 
 
 def _persist_together(
@@ -130,11 +154,12 @@ def _persist_together(
     persisted = _try_to_persist(results, worker, write)
     if isinstance(persisted, Persisted):
         forget_written(lease, persisted)
+        lease.note_written()
         return None
     if isinstance(persisted, PartlyWrittenError):
         forget_written(lease, persisted.persisted)
         persisted = persisted.cause
-        if not (is_refusal(persisted) or is_locked_out(persisted)):
+        if not _concerns_results(persisted):
             raise persisted
     return persisted
 
@@ -149,18 +174,44 @@ def _persist_a_half(lease: Lease, results: list[Result], worker: Worker) -> None
     lease.defer([result for result in results if result in lease])
 
 
-def _persist_alone(lease: Lease, result: Result, error: Exception, worker: Worker) -> None:
-    """Persist a result that was refused, if need be as its error."""
-    refusal: Exception | None = error
-    if not isinstance(error, Error):
-        refusal = _try_row_by_row(lease, result, error, worker)
-    if refusal is None:
-        return
-    passes = may_pass(refusal) and lease.waited(result) < PASSING_SECONDS
-    if passes or is_locked_out(refusal):
-        lease.defer([result])
+def _defer(lease: Lease, result: Result, _: Exception) -> None:
+    lease.defer([result])
+
+
+class _Kept(NamedTuple):
+    """When a result that was not written alone is kept for a later try, and how."""
+
+    has_cause: Callable[[Exception], bool]
+    waited: Callable[[Lease, Result], float]
+    """For how many seconds it was tried already."""
+    seconds: float
+    """For how long it is kept; after that its attempt fails."""
+    keep: Callable[[Lease, Result, Exception], None]
+
+
+_KEPT = (
+    _Kept(is_locked_out, Lease.waited, inf, _defer),
+    _Kept(may_pass, Lease.waited, PASSING_SECONDS, _defer),
+    _Kept(is_cancelled, Lease.cancelled_for, CANCELLED_SECONDS, Lease.put_off),
+)
+"""The first that applies counts. If none does, the result is at fault, and its attempt fails."""
+
+
+def _persist_alone(lease: Lease, result: Result, error: Exception, worker: Worker) -> bool:
+    """Persist a result that was refused, or keep it, or persist its error instead.
+
+    Return False if the server cancelled the statement.
+    """
+    cause = error if isinstance(error, Error) else _try_row_by_row(lease, result, error, worker)
+    if cause is None:
+        return True
+    kept = (rule for rule in _KEPT if rule.has_cause(cause))
+    rule = next((rule for rule in kept if rule.waited(lease, result) < rule.seconds), None)
+    if rule is None:
+        _persist_refused(lease, result, cause, worker)
     else:
-        _persist_refused(lease, result, refusal, worker)
+        rule.keep(lease, result, cause)
+    return not is_cancelled(cause)
 
 
 def _try_row_by_row(
@@ -185,6 +236,8 @@ def _persist_refused(lease: Lease, result: Result, error: Exception, worker: Wor
         return
     if isinstance(persisted, Persisted) or is_locked_out(persisted):
         lease.defer([result])
+    elif is_cancelled(persisted):  # not the result is too slow, but the server
+        lease.put_off(result, persisted, anew=True)
     else:
         lease.refuse(result, persisted)
 
@@ -201,9 +254,14 @@ def _try_to_persist(
         with transaction.atomic(using=worker.using) if is_inside else nullcontext():
             return persist(results, worker, clock.now(worker.using), write)
     except Exception as error:
-        if not (is_refusal(error) or is_locked_out(error)):
+        if not _concerns_results(error):
             raise
         return error
+
+
+def _concerns_results(error: Exception) -> bool:
+    """Return whether smaller parts, or a later try, may be written."""
+    return is_refusal(error) or is_locked_out(error) or is_cancelled(error)
 
 
 def forget_written(lease: Lease, persisted: Persisted) -> None:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from hipq_django.domain.throttling import MAX_DELAY_SECONDS
-from hipq_django.domain.waits import pause_after
+from hipq_django.domain.waits import LOCKED_SECONDS, pause_after
 from hipq_django.engines.values import QueueWork
 from hipq_django.models import Job, Queue
 
@@ -43,9 +43,6 @@ SPARE_SECONDS = 0.02
 
 REFUSED_SECONDS = 60.0
 """How long jobs are left alone that cannot start; then all of their queue are tried again."""
-
-LOCKED_SECONDS = 1.0
-"""How long a job is left alone that waited for a lock."""
 
 FORGETTING = 0.9
 """The share of the longest delay that is kept after each shorter one."""

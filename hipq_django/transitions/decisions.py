@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from hipq_django import events
-from hipq_django.domain.retries import Failure, GiveUp, decide, is_shipped, retry_time
+from hipq_django.domain.retries import (
+    Decision,
+    Failure,
+    GiveUp,
+    RetryPolicy,
+    decide,
+    has_chance,
+    is_shipped,
+    retry_time,
+)
 from hipq_django.domain.states import Outcome, Phase, State
 from hipq_django.engines.values import Concluded
 from hipq_django.exceptions import JobTimeout
@@ -25,15 +35,41 @@ def decide_at_once(results: Sequence[Failed], using: str) -> list[Decided]:
     """
     asked = [(result, declared) for result in results if (declared := _declared(result))]
     before = failures_before({r.claim.id: r.claim.attempt for r, _ in asked}, using)
+    alike = _Alike()
     decided: list[Decided] = []
     for result, declared in asked:
         claim = result.claim
-        claim.failure = Failure(before[claim.id] + 1, 0, result.classes)
+        claim.failure = alike.failure(before[claim.id] + 1, result.classes)
         try:
-            decided.append(Decided(claim, decide(declared.policy, claim.failure)))
+            decided.append(Decided(claim, alike.decision(declared.policy, claim.failure)))
         except Exception as error:  # classes in `only` may not be comparable; logged later
             events.debug("policy_raised", **claim.fields, exception=error)
     return decided
+
+
+class _Alike:
+    """Failures of one batch, of which most are alike: those are described and decided once."""
+
+    def __init__(self) -> None:
+        self._failures: dict[tuple[int, tuple[str, ...]], Failure] = {}
+        self._decisions: dict[tuple[int, int], Decision] = {}
+
+    def failure(self, count: int, classes: tuple[str, ...]) -> Failure:
+        """Return the failure with this count and of these classes."""
+        failure = self._failures.get((count, classes))
+        if failure is None:
+            failure = self._failures[count, classes] = Failure(count, 0, classes)
+        return failure
+
+    def decision(self, policy: RetryPolicy | None, failure: Failure) -> Decision:
+        """Return what a policy decides about a failure of this batch."""
+        key = (id(policy), id(failure))
+        decision = self._decisions.get(key)
+        if decision is None:
+            decision = decide(policy, failure)
+            if not has_chance(policy):
+                self._decisions[key] = decision
+        return decision
 
 
 def _declared(result: Failed) -> Declaration | None:
@@ -50,14 +86,26 @@ def is_plain(decided: Decided) -> bool:
     return not decided.changes and not getattr(decided.decision, "resend", False)
 
 
-def conclusion(decided: Decided, now: datetime) -> Concluded:
-    """Return what follows by a plain decision."""
+def conclusions(decided: Iterable[Decided], now: datetime) -> dict[int, Concluded]:
+    """Return what follows by plain decisions, by the ids of the jobs."""
+    places: dict[tuple[Any, ...], Mapping[str, Any]] = {}
+    return {d.claim.id: _conclusion(d, now, places) for d in decided}
+
+
+def _conclusion(
+    decided: Decided, now: datetime, places: dict[tuple[Any, ...], Mapping[str, Any]]
+) -> Concluded:
+    """Return what follows one; `places` has those of jobs that are alike in all that counts."""
     claim, decision = decided.claim, decided.decision
     if isinstance(decision, GiveUp):
         return Concluded(claim.id, claim.attempt, State.FINAL, failed_as(claim), None, None)
-    moment = retry_time(decision, now)
-    place = next_time(claim.snapshot, moment, has_pending_answer=_is_answered(claim))
-    return Concluded(claim.id, claim.attempt, State.RETRY, Outcome.NONE, **place)
+    job, answered = claim.snapshot, _is_answered(claim)
+    rows = id(decision), id(job.queue), id(job.job_type)
+    alike = (*rows, job.priority, job.time_windows, answered)
+    if alike not in places:
+        moment = retry_time(decision, now)
+        places[alike] = next_time(job, moment, has_pending_answer=answered)
+    return Concluded(claim.id, claim.attempt, State.RETRY, Outcome.NONE, **places[alike])
 
 
 def failed_as(claim: Claim) -> Outcome:

@@ -50,13 +50,16 @@ def run_now(jobs: Sequence[Job], now: datetime, using: str) -> None:
 
 
 def unhold(jobs: Sequence[Job], now: datetime, using: str) -> None:
-    """Give locked jobs that waited for others the time they were wanted at, and their place."""
+    """Give locked jobs that waited for others the time they were wanted at, and their place.
+
+    Those whose answer has come need not wait for that time: their request is not sent any more.
+    """
     times = {}
     for job in jobs:
         # Not before now: what is behind the low-water mark of its queue would be found late.
-        moment = _readable_opening(job, max(job.hold_time or now, now))
-        rank = job.queue.ordering.rank(moment, job.priority)
-        times[job.pk] = {"scheduled_run_time": moment, "rank": rank}
+        is_answered = job.has_pending_answer
+        moment = now if is_answered else max(job.hold_time or now, now)
+        times[job.pk] = next_time(job, moment, has_pending_answer=is_answered)
     update_each(using, times, hold_time=None, update_time=now)
     for job in jobs:
         set_values(job, {"hold_time": None, **times[job.pk]})

@@ -11,8 +11,10 @@ from datetime import datetime
 
 from hipq_django.conf.instances import get_instance
 from hipq_django.database.locks import locked
+from hipq_django.domain.retries import dotted_name
 from hipq_django.domain.states import Phase, State
 from hipq_django.domain.throttling import fits
+from hipq_django.exceptions import StaleAttemptError
 from hipq_django.models import Attempt, Job, Queue, Worker
 from hipq_django.transitions.history import attempt_of, record_attempts
 from hipq_django.transitions.outcomes import move, succeed
@@ -77,8 +79,12 @@ def _write(result: Result, job: Job, worker: Worker, now: datetime) -> bool:
 
 
 def _say_why(result: Failed, job: Job, worker: Worker, now: datetime) -> bool:
-    """Replace the guess by the error that was raised, unless a decision was made about it."""
-    if job.state != State.ERROR or job.worker_id is not None:
+    """Replace the guess by the error that was raised, unless a decision was made about it.
+
+    What only tells the handler that its attempt was given up is no other error than that.
+    """
+    is_decided = job.state != State.ERROR or job.worker_id is not None
+    if is_decided or dotted_name(StaleAttemptError) in result.classes:
         return False
     _forget_guess(job)
     record_attempts([attempt_of(result, worker, now)], job.using)

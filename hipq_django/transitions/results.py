@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -14,7 +14,7 @@ from hipq_django.engines import engine_for
 from hipq_django.engines.values import ClaimRequest, Concluded, Failing, Finished
 from hipq_django.models import Job, Queue, Worker
 from hipq_django.signals import job_failed, job_finished
-from hipq_django.transitions.decisions import conclusion, decide_at_once, is_plain
+from hipq_django.transitions.decisions import conclusions, decide_at_once, is_plain
 from hipq_django.transitions.outcomes import (
     announce,
     failed_values,
@@ -51,7 +51,7 @@ def persist(results: Sequence[Result], worker: Worker, now: datetime) -> Persist
     batch = _Batch(list(newest.values()))
     ids = _finish(batch, worker, now) | _fail(batch, worker, now)
     if len(ids) == len(results):
-        return Persisted(results, [], [], batch.at_once)
+        return Persisted(results, [], [], batch.at_once, batch.finished)
     written = [r for r in newest.values() if r.claim.id in ids]
     done = set(map(id, written))
     try:
@@ -59,8 +59,10 @@ def persist(results: Sequence[Result], worker: Worker, now: datetime) -> Persist
     except Exception as error:
         if not written or connections[worker.using].in_atomic_block:
             raise  # nothing is committed
-        raise PartlyWrittenError(Persisted(written, [], [], batch.at_once), error) from error
-    return Persisted([*written, *rest.written], rest.lost, rest.locked, batch.at_once)
+        persisted = Persisted(written, [], [], batch.at_once, batch.finished)
+        raise PartlyWrittenError(persisted, error) from error
+    both = [*written, *rest.written]
+    return Persisted(both, rest.lost, rest.locked, batch.at_once, batch.finished)
 
 
 def _attempt(result: Result) -> int:
@@ -92,6 +94,8 @@ class _Batch:
         self.decided: list[Decided] = []
         self.at_once: Sequence[Decided] = ()
         """What shipped policies have decided about the failures that were written."""
+        self.finished: Collection[int] = ()
+        """The ids of those that succeeded and are final now."""
         if set(map(type, results)) == {Succeeded}:  # as nearly always
             self.succeeded = results  # type: ignore[assignment]  # as the condition says
         else:
@@ -111,7 +115,7 @@ class _Batch:
 
 def _finish(batch: _Batch, worker: Worker, now: datetime) -> set[int]:
     path = engine_for(worker.using)
-    final = path.finish(_finished(batch.succeeded), worker, now)
+    batch.finished = final = path.finish(_finished(batch.succeeded), worker, now)
     _announce_succeeded(batch.succeeded, final, worker.using, now)
     return final | path.park(batch.waiting, worker, now)
 
@@ -134,7 +138,7 @@ def _fail(batch: _Batch, worker: Worker, now: datetime) -> set[int]:
     if not (failed or decided):
         return set()
     at_once = decide_at_once(failed, worker.using)
-    follows = {r.claim.id: conclusion(r, now) for r in (*at_once, *decided)}
+    follows = conclusions((*at_once, *decided), now)
     failing = [_failing(r, follows.get(r.claim.id), now) for r in failed]
     ended = {row.id for row in failing if row.state == State.FINAL}
     then = [row for pk, row in follows.items() if pk not in ended]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import inf
@@ -16,6 +16,7 @@ from hipq_django.domain.serialization import error_of
 from hipq_django.domain.states import NONE, Phase
 from hipq_django.domain.validation import started
 from hipq_django.engines.rows import raw_values
+from hipq_django.exceptions import HipqError
 from hipq_django.models import Job, JobType, Queue
 
 RESERVATION_SECONDS = 0.1
@@ -227,6 +228,8 @@ class Persisted(NamedTuple):
     """Another transaction has locked the row: to be tried again."""
     decided: Sequence[Decided] = ()
     """The immediate decisions about failures among the written results."""
+    finished: Collection[int] = ()
+    """The ids of jobs that are known to be final, and to have succeeded; others may be, too."""
 
     def joined(self, other: Persisted) -> Persisted:
         """Return both together."""
@@ -247,7 +250,19 @@ def refused(result: Result, error: Exception) -> Result:
     """Return the result of a job whose own result the database refuses."""
     claim = result.claim
     value = result.value if isinstance(result, Succeeded) else None
-    text = error_of(error, claim.snapshot.redactor.knowing(value))
+    redactor = claim.snapshot.redactor.knowing(value)
+    text = error_of(error, redactor)
+    if redactor.fields:
+        text = text.partition("\n")[0]  # the rest may quote the row, with a part of a value
     if claim.phase is Phase.DECISION:
         return Decided(claim, GiveUp(), why=f"the database refuses what was decided: {text}")
-    return Failed(claim, text, "", class_names(type(error)), error)
+    return Failed(claim, text, "", class_names(type(error)), shown(error, text, redactor))
+
+
+class MaskedError(HipqError):
+    """Stands in logs and signals for an exception whose text may quote sensitive fields."""
+
+
+def shown(error: BaseException, text: str, redactor: Redactor) -> BaseException:
+    """Return what logs and signals may have of an exception."""
+    return MaskedError(text).with_traceback(error.__traceback__) if redactor.fields else error

@@ -42,7 +42,7 @@ HOW = {
             "object_not_in_prerequisite_state",
         )
     ],
-    "sqlite": ["SELECT RAISE(ABORT, 'too much')"],
+    "sqlite": ["SELECT RAISE(ABORT, 'too much')", "SELECT RAISE(FAIL, 'too much')"],
 }[connection.vendor]
 """How a trigger of the project's, a view or row security may refuse a row."""
 

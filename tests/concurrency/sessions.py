@@ -82,10 +82,10 @@ class Session:
         self(lambda: opened.__exit__(error, error() if error else None, None))
 
 
-def wait_until_blocked() -> None:
-    """Wait until some connection to this PostgreSQL database waits for a lock."""
+def wait_until_blocked(count: int = 1) -> None:
+    """Wait until some connections to this PostgreSQL database wait for a lock."""
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while not _blocked():
+    while _blocked() < count:
         assert time.monotonic() < deadline, "nobody waits for a lock"
 
 

@@ -160,6 +160,32 @@ def test_two_batches_with_the_same_keys_in_opposite_order_do_not_break_each_othe
     assert Job.objects.count() == 2_000
 
 
+@pytest.mark.postgres
+@pytest.mark.parametrize("scope", KEY_FIELDS)
+def test_two_batches_with_the_same_arguments_in_opposite_order_do_not_break_each_other(
+    declare: Declare, session: Session, scope: Any
+) -> None:
+    """Both come to a job that somebody else has made and takes back."""
+    index = declare.task("index", unique=scope)(lambda shop: shop)
+    index.enqueue("first")  # else it is the job type that they wait for
+    batch = [index.new(shop) for shop in ("rome", "paris", "berlin", "oslo", "bonn")]
+    session.begin()
+    session(lambda: hipq.enqueue_many(batch[1:-1]))
+
+    def roll_back_when_both_wait() -> None:
+        wait_until_blocked(2)
+        session.roll_back()
+
+    results = run_together(
+        roll_back_when_both_wait,
+        lambda: hipq.enqueue_many(batch, on_conflict="return"),
+        lambda: hipq.enqueue_many(reversed(batch), on_conflict="return"),
+    )
+
+    assert errors_of(results) == []
+    assert Job.objects.count() == 1 + len(batch)
+
+
 def test_of_many_that_enqueue_the_first_job_of_a_type_all_succeed() -> None:
     """T7: the type and the queue are registered once."""
     results = run_together(*[lambda: hipq.enqueue("never_seen", queue="never_seen")] * THREADS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,21 +14,27 @@ from django.db import connection
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
+from hipq_django.database.clock import steady
+from hipq_django.database.refused_rows import RefusedRows
+from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.parts import WAIT_FOR
 from hipq_django.domain.waits import LastingLocks
 from hipq_django.engines import engine_for, postgres
 from hipq_django.engines.values import ClaimRequest
-from hipq_django.maintenance import early_answers, recovery
-from hipq_django.models import Answer, Job, JobType, Queue
+from hipq_django.maintenance import early_answers, recovery, reranking
+from hipq_django.models import Answer, Attempt, Job, JobType, Queue
 from hipq_django.models.catalog import get_queue
 from hipq_django.processes.own_threads import Listener
+from hipq_django.processes.pool import ThreadPool
 from hipq_django.processes.worker import POLL_SECONDS
+from hipq_django.transitions.values import RESERVATION_SECONDS
 from tests.concurrency.sessions import PATIENCE_SECONDS, Session
 from tests.concurrency.test_duties import Process
 from tests.declaring import Declare
 from tests.factories import AnswerFactory
 from tests.hand_worker import HandWorker
 from tests.processes.conftest import eventually
+from tests.threads import Crew, working
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -136,6 +143,31 @@ def test_a_batch_of_locked_rows_alone_is_written_to_none(
     assert (finished, both[0]) == (set(), set())
     assert [claimed.pk for claimed in both[1]] == [other.pk]
     assert engine.finish(done, worker.row, now) == {job.pk}
+
+
+def test_a_locked_row_is_left_inside_of_a_transaction_and_the_others_are_written(
+    declare: Declare, session: Session
+) -> None:
+    declare("work")(succeed)
+    jobs = hipq.enqueue_many([hipq.NewJob("work") for _ in range(3)])
+    worker = HandWorker()
+    worker.run_pass()
+    lock(session, jobs[1])
+    engine, now = engine_for("default"), clock.now("default")
+    done = [(job.pk, 1, f"done {job.pk}", True) for job in jobs]
+    finished: list[set[int]] = []
+
+    def finish() -> None:
+        with worker_transaction("default"):
+            finished.append(engine.finish(done, worker.row, now))
+
+    in_time(finish)
+    session.roll_back()
+    in_time(finish)
+
+    assert finished == [{jobs[0].pk, jobs[2].pk}, {jobs[1].pk}]
+    results = dict(Job.objects.values_list("pk", "result"))
+    assert results == {job.pk: f"done {job.pk}" for job in jobs}
 
 
 def test_a_limited_queue_goes_on(declare: Declare, session: Session) -> None:
@@ -602,6 +634,160 @@ def test_a_result_whose_trigger_waits_for_a_lock_stops_only_itself(
     work_until(worker, ACCOUNTS[1:])
     session.roll_back()
     work_until(worker, ACCOUNTS)
+
+
+@pytest.fixture
+def started_hot(
+    counting: None, declare: Declare, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Crew]:
+    """A worker that executes a job, which it had claimed ahead, and has not written that yet."""
+    started, gate = threading.Event(), threading.Event()
+
+    @declare("slow")
+    def slow(job: Job) -> None:
+        started.set()
+        gate.wait(PATIENCE_SECONDS)
+
+    monkeypatch.setattr(ThreadPool, "prefetch_slots", lambda self: 1)
+    for name, key in (("echo", "a"), ("echo", "b"), ("slow", "hot")):
+        hipq.enqueue(name, job_key=key)
+    with working(Crew(2)) as crew:
+        crew.scheduler.run_once()
+        assert started.wait(PATIENCE_SECONDS)
+        assert Job.objects.get(job_key="hot").prefetched
+        old = steady() + 2 * RESERVATION_SECONDS
+        eventually(lambda: steady() > old, "the claim is old")
+        yield crew
+        gate.set()
+
+
+@pytest.mark.postgres
+def test_a_start_whose_trigger_waits_for_a_lock_stops_no_queue(
+    started_hot: Crew, session: Session
+) -> None:
+    """That a job which was claimed ahead has started is written at the head of a pass."""
+    count_when("OLD.prefetched AND NOT NEW.prefetched")
+    session.begin()
+    session(lock_account)
+    hipq.enqueue("echo", job_key="c")
+
+    def is_done() -> bool:
+        started_hot.scheduler.run_once()
+        return ended_keys() == ["a", "b", "c"]
+
+    eventually(is_done, "the others go on")
+
+    session.roll_back()
+    eventually(
+        lambda: (
+            not (started_hot.scheduler.run_once(), Job.objects.get(job_key="hot").prefetched)[1]
+        ),
+        "it is written, too",
+    )
+
+
+@pytest.mark.postgres
+def test_a_timeout_whose_trigger_waits_for_a_lock_stops_no_other(
+    counting: None, session: Session, caplog: pytest.LogCaptureFixture
+) -> None:
+    count_when("NEW.state = 'error'")
+    for key in ACCOUNTS:
+        hipq.enqueue("ask", job_key=key, timeout=0.001)
+    HandWorker().work()
+    session.begin()
+    session(lock_account)
+    refused = RefusedRows("time_out_overdue")
+
+    moved = recovery.time_out_overdue(get_instance(), refused)
+    shown = str(refused.error)
+
+    assert moved == 4
+    assert sorted(Job.objects.in_error().values_list("job_key", flat=True)) == ACCOUNTS[1:]
+    assert "event=row_refused" not in caplog.text
+    assert shown.endswith(" left alone: OperationalError")
+    session.roll_back()
+    eventually(lambda: recovery.time_out_overdue(get_instance(), refused), "it is tried again")
+
+
+@pytest.mark.postgres
+def test_a_takeover_whose_triggers_wait_for_a_lock_takes_little_time_and_stops_no_other(
+    counting: None, session: Session
+) -> None:
+    """Each wait takes a tenth of a second: they are looked for over several calls."""
+    count_when("NEW.state = 'error'")
+    jobs = [hipq.NewJob("echo", job_key=f"k-{n}") for n in range(200)]
+    jobs.insert(90, hipq.NewJob("echo", job_key="hot"))
+    hipq.enqueue_many(jobs)
+    HandWorker.crashed()
+    session.begin()
+    session(lock_account)
+    refused = RefusedRows("recover_lost")
+
+    def recover() -> int:
+        return recovery.recover_lost(get_instance(), refused=refused)
+
+    in_time(recover)
+    first = Job.objects.in_error().count()
+
+    def is_done() -> bool:
+        recover()
+        return Job.objects.running().count() == 1
+
+    eventually(is_done, "the others are found")
+
+    assert first > 150
+    assert list(Job.objects.running().values_list("job_key", flat=True)) == ["hot"]
+
+
+@pytest.mark.postgres
+def test_who_is_to_blame_does_not_depend_on_a_trigger_that_waits_for_a_lock(
+    counting: None, session: Session
+) -> None:
+    suspect = hipq.enqueue("echo", job_key="suspect")
+    HandWorker.crashed()
+    recovery.recover_lost(get_instance())
+    Queue.objects.update(paused=True)
+    HandWorker().work()  # it decides
+    Queue.objects.update(paused=False)
+    for key in ACCOUNTS:
+        hipq.enqueue("echo", job_key=key)
+    HandWorker.crashed()
+    count_when("NEW.state = 'error'")
+    session.begin()
+    session(lock_account)
+    refused = RefusedRows("recover_lost")
+
+    def recover() -> int:
+        return recovery.recover_lost(get_instance(), refused=refused)
+
+    moved = [recover(), recover()]
+    session.roll_back()
+    eventually(lambda: recover() == 2, "the job that waited, and the suspect")
+
+    kinds = dict(Attempt.objects.exclude(job=suspect).values_list("job__job_key", "kind"))
+    assert moved == [4, 0]
+    assert kinds == dict.fromkeys(ACCOUNTS, "bystander")
+    assert [one.kind for one in suspect.attempts.order_by("attempt")] == ["worker_lost"] * 2
+
+
+@pytest.mark.postgres
+def test_a_rank_whose_trigger_waits_for_a_lock_is_written_later(
+    counting: None, session: Session
+) -> None:
+    for n, key in enumerate(ACCOUNTS):
+        hipq.enqueue("echo", job_key=key, priority=n)
+    count_when("NEW.rank <> OLD.rank")
+    Queue.objects.update(order="priority")
+    session.begin()
+    session(lock_account)
+
+    changed = reranking.continue_ranking(get_instance())
+    session.roll_back()
+    eventually(lambda: reranking.continue_ranking(get_instance()) == 1, "they come back to it")
+
+    assert changed == 4
+    for job in Job.objects.select_related("queue"):
+        assert job.rank == job.queue.ordering.rank(job.scheduled_run_time, job.priority)
 
 
 @pytest.mark.postgres

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import connection, connections, transaction
 
 import hipq_django as hipq
+from hipq_django.database.transactions import write_transaction
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.models import Answer, Job
 from tests.running import run_due_jobs
@@ -75,3 +78,30 @@ def test_inside_atomic_the_verbs_work_without_autocommit_too(waiting: Job, final
 
     transaction.commit()
     assert Job.objects.count() == 4
+
+
+@pytest.mark.parametrize("autocommits", [True, False])
+@pytest.mark.parametrize("mode", ["IMMEDIATE", "EXCLUSIVE", "DEFERRED", None])
+def test_sqlites_write_lock_is_taken_before_rows_are_read(
+    monkeypatch: pytest.MonkeyPatch, mode: str | None, *, autocommits: bool
+) -> None:
+    if connection.vendor != "sqlite":
+        pytest.skip("is about SQLite")
+    connection.ensure_connection()
+    monkeypatch.setattr(connections["default"], "transaction_mode", mode)
+    transaction.set_autocommit(autocommits)
+    try:
+        with transaction.atomic(), write_transaction("default"):
+            assert _others_cannot_write()
+    finally:
+        transaction.set_autocommit(True)
+    assert not _others_cannot_write()
+
+
+def _others_cannot_write() -> bool:
+    with closing(sqlite3.connect(connection.settings_dict["NAME"], timeout=0)) as other:
+        try:
+            other.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return True
+    return False

@@ -8,10 +8,13 @@ import pytest
 from django.db import OperationalError, connection
 
 from hipq_django.database.errors import is_locked_out
+from hipq_django.database.transactions import write_transaction
+from hipq_django.engines import engine_for
 from hipq_django.models import Queue
 from hipq_django.models.catalog import get_queue
 from hipq_django.processes import patience
 from tests.concurrency.sessions import Session
+from tests.factories import WorkerFactory
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -62,6 +65,17 @@ def test_new_connections_are_bounded_too(bounded: None, session: Session) -> Non
     test_no_statement_waits_for_a_locked_table(bounded, session)
 
 
+def test_a_connection_that_breaks_at_that_moment_ends_nobody(session: Session) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        mine = cursor.fetchone()
+    session(lambda: connection.cursor().execute("SELECT pg_terminate_backend(%s)", mine))
+
+    patience.bound_waits("default")
+
+    assert lock_timeout() == "100ms"
+
+
 def test_others_keep_the_session_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     usual = lock_timeout()
     monkeypatch.setattr(patience, "_set_for_session", lambda connection: False)
@@ -71,3 +85,14 @@ def test_others_keep_the_session_as_it_was(monkeypatch: pytest.MonkeyPatch) -> N
 
     patience.unbound_waits()
     assert lock_timeout() == usual
+
+
+def test_the_lock_of_a_queue_bounds_what_comes_after_it() -> None:
+    """In a session of several clients nothing else does: a claim would wait for any table."""
+    queue, worker = get_queue("default", "default"), WorkerFactory.create()
+
+    with write_transaction("default"):
+        assert engine_for("default").lock(queue, worker)
+        within = lock_timeout()
+
+    assert within == "100ms"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from typing import Any
 
@@ -78,3 +79,48 @@ def _claims(queue: str, number: int) -> list[Claim]:
     for claim in worker.claims:
         claim.known_at = steady() + PATIENCE_SECONDS
     return worker.claims
+
+
+def test_what_hits_a_thread_between_two_jobs_does_not_end_it(
+    declare: Declare, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a library does that bounds the time of a handler, and comes too late."""
+    threads: list[int] = []
+    declare("note")(lambda job: threads.append(threading.get_ident()))
+    first, second = _claims("default", 2)
+
+    with working(Crew(1)) as crew:
+        for claim in (first, second):
+            crew.batch.add([claim])
+            crew.pool.start([claim])
+            crew.pool.await_done(PATIENCE_SECONDS)
+            if claim is first:
+                hit = ctypes.c_ulong(threads[0]), ctypes.py_object(KeyboardInterrupt)
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(*hit)
+        results = crew.batch.lease().results
+
+    assert [type(result) for result in results] == [Succeeded, Succeeded]
+    assert [getattr(one, "event", "") for one in caplog.records].count("thread_hit") == 1
+
+
+def test_a_thread_that_cannot_wake_the_scheduler_goes_on(declare: Declare) -> None:
+    calls: list[None] = []
+
+    def wake() -> None:
+        calls.append(None)
+        raise OSError("too many open files")
+
+    declare("note")(lambda job: None)
+    claims = _claims("default", 2)
+
+    with working(Crew(1, wake=wake)) as crew:
+        for claim in claims:
+            crew.batch.add([claim])
+            crew.pool.start([claim])
+            deadline = steady() + PATIENCE_SECONDS
+            while crew.batch.unfinished and steady() < deadline:
+                crew.pool.await_done(0.01)
+        results = crew.batch.lease().results
+
+    assert [type(result) for result in results] == [Succeeded, Succeeded]
+    assert len(calls) == 2

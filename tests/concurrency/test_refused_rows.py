@@ -52,6 +52,8 @@ def refused_in(caplog: pytest.LogCaptureFixture) -> list[tuple[str, int]]:
     """Return of which rows the log says that they are refused, and to which duties."""
     said = [r for r in caplog.records if getattr(r, "event", "") == "row_refused"]
     fields = [r.__dict__ for r in said]
+    # Of the error only the first line: behind it PostgreSQL may quote the values of the row.
+    assert all(one["error"] and "\n" not in one["error"] and not one["exc_info"] for one in fields)
     return [(one["duty"], one.get("job_id") or one["answer_id"]) for one in fields]
 
 

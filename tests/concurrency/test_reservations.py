@@ -15,15 +15,19 @@ from django.utils import timezone
 
 import hipq_django as hipq
 from hipq_django import transitions
+from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
 from hipq_django.database.clock import steady
 from hipq_django.domain.states import State
-from hipq_django.models import Job, Queue, catalog
+from hipq_django.maintenance import recovery
+from hipq_django.models import Job, Queue, Worker, catalog
+from hipq_django.processes.own_threads import ResultWriter
 from hipq_django.processes.pool import ThreadPool
 from hipq_django.scheduler import admission, batch, context, current_batch
 from hipq_django.transitions import values
 from hipq_django.transitions.values import RESERVATION_SECONDS, Claim
 from tests.concurrency.sessions import PATIENCE_SECONDS, Session
+from tests.concurrency.test_duties import Process
 from tests.declaring import Declare
 from tests.faults import breaking
 from tests.hand_worker import HandWorker
@@ -689,3 +693,38 @@ def test_a_look_that_fails_is_left_to_the_threads(
     assert faults.place
     assert not is_fresh(claim, moved_clock.moment)
     assert "event=claims_not_looked_at" in caplog.text
+
+
+@pytest.fixture
+def draining(
+    slow: Slow, monkeypatch: pytest.MonkeyPatch, declare: Declare, session: Session
+) -> Iterator[Process]:
+    """A process that drains, with one thread that is at a job which it had claimed ahead."""
+    declare("first")(lambda job: None)
+    monkeypatch.setattr(ThreadPool, "prefetch_slots", lambda self: 1)
+    hipq.enqueue("first")
+    hipq.enqueue("slow", job_key="slow")
+    process = Process()
+    process.writer = ResultWriter(process.scheduler, lambda: None)
+    process.pool.open()
+    process.writer.open()
+    process.scheduler.run_once()
+    slow.wait_for(1)
+    assert prefetched(Job.objects.get(job_key="slow"))
+    process.stop()
+    drained = session.start(process._drain)
+    yield process
+    slow.end()
+    drained.result(PATIENCE_SECONDS)
+    process.pool.close()
+
+
+def test_what_had_started_when_a_worker_that_drains_is_killed_is_lost(draining: Process) -> None:
+    """Else it would run again, though `Never()` promises that a lost job does not."""
+    job = Job.objects.get(job_key="slow")
+    wait_until(lambda: not prefetched(job))
+
+    Worker.objects.filter(pk=draining.worker.pk).update(state="lost")
+    recovery.recover_lost(get_instance())
+
+    assert list(job.attempts.values_list("kind", flat=True)) == ["worker_lost"]

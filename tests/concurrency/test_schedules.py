@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -11,12 +12,15 @@ from typing import Any
 import pytest
 import time_machine
 from django.db import Error, connection, transaction
+from django.test import Client
 
 import hipq_django as hipq
+from hipq_django.admin.row_actions import RowActions
 from hipq_django.conf.instances import get_instance
 from hipq_django.models import Job, Link, Schedule, ScheduleRun
 from hipq_django.schedules import declared
-from hipq_django.schedules.firing import Firing
+from hipq_django.schedules.firing import LOOK_SECONDS, TRY_AGAIN, Firing
+from tests.admin_pages import act, history, messages_of, press
 from tests.concurrency.sessions import Session, errors_of, run_together, wait_until_blocked
 from tests.declaring import Declare
 from tests.faults import breaking
@@ -269,6 +273,45 @@ def test_a_key_that_another_just_takes_is_no_error_of_the_database(
     assert f"job {holder.pk} is initial" in str(results[1])
 
 
+@pytest.mark.postgres
+def test_a_due_time_whose_key_another_just_takes_is_not_put_off_for_long(
+    session: Session, now: time_machine.Traveller
+) -> None:
+    spec = hipq.Cron("0 * * * *", "UTC", catch_up="none")
+    hipq.schedule("keyed", hipq.NewJob("ask", job_key="k"), spec)
+    hipq.schedule("s", ECHO, spec)
+    now.move_to(at(1))
+    session.begin()
+    session(lambda: hipq.enqueue("ask", job_key="k"))
+
+    fire()  # it does not wait for the other transaction for long
+    assert (kinds("keyed"), kinds("s")) == ([], [("fired", at(1))])
+    firing, began = Firing(get_instance()), time.monotonic()
+    assert firing.run() == 0
+    assert firing.due_at >= began + LOOK_SECONDS  # each look waits for that lock
+    session.roll_back()
+    now.shift(timedelta(seconds=1))
+    fire()
+
+    assert Schedule.objects.get(name="keyed").problem == "NONE"
+    assert kinds("keyed") == [("fired", at(1))]
+
+
+def test_what_cannot_be_fired_for_a_moment_is_still_on_time(now: time_machine.Traveller) -> None:
+    spec = hipq.Cron("0 * * * *", "UTC", catch_up="none")
+    made = hipq.schedule("s", ECHO, spec)
+    Schedule.objects.filter(pk=made.pk).update(options={"priority": "none"})
+    now.move_to(at(1))
+    fire()
+    assert Schedule.objects.get().problem != "NONE"
+
+    Schedule.objects.filter(pk=made.pk).update(options={})
+    now.shift(TRY_AGAIN + timedelta(seconds=1))
+    fire()
+
+    assert kinds() == [("fired", at(1))]
+
+
 # The connection breaks
 
 
@@ -342,3 +385,46 @@ def test_each_statement_of_a_firing_may_break_the_connection(
         assert what_became() == expected, place
         if not place:
             break
+
+
+# Two operators
+
+
+OTHERS = {
+    "pause": partial(hipq.pause_schedule, "s", "the shop moves"),
+    "resume": partial(hipq.resume_schedule, "s"),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("do", [press, act], ids=["button", "list"])
+def test_of_two_operators_in_the_same_instant_the_second_changes_nothing(
+    name: str, do: Callable[..., Any], admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make()
+    if name == "resume":
+        hipq.pause_schedule("s")
+    other, looked_at, is_useless = Session(), count(), RowActions._is_useless
+
+    def look(self: RowActions, *args: Any) -> bool:
+        found = is_useless(self, *args)
+        if next(looked_at) == 0:
+            other(OTHERS[name])
+        return found
+
+    monkeypatch.setattr(RowActions, "_is_useless", look)
+    response = do(admin_client, name, Schedule.objects.get())
+    other.close()
+
+    assert "schedule s was left as it is" in messages_of(response)[0]
+    assert history(Schedule.objects.get()) == []
+    assert Schedule.objects.get().pause_reason == ("the shop moves" if name == "pause" else "NONE")
+
+
+def test_a_paused_schedule_keeps_its_reason_until_somebody_gives_another() -> None:
+    make()
+    hipq.pause_schedule("s", "the shop moves")
+
+    assert hipq.pause_schedule("s").pause_reason == "the shop moves"
+    assert hipq.pause_schedule("s", "the bank is closed").pause_reason == "the bank is closed"
+    assert Schedule.objects.get().pause_reason == "the bank is closed"

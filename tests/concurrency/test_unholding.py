@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import pytest
 
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
+from hipq_django.dependencies import needs, unholding
 from hipq_django.dependencies.unholding import Sweep
 from hipq_django.models import Job
 from tests.concurrency.sessions import Session, errors_of, run_together
@@ -153,3 +155,106 @@ def test_what_somebody_has_locked_is_unheld_by_the_sweep() -> None:
 
     assert Sweep(get_instance()).run() == 1
     assert Job.objects.get(pk=follower.pk).hold_time is None
+
+
+LONG = 200
+
+
+def test_a_long_chain_ends_at_once_with_its_first_job(caplog: pytest.LogCaptureFixture) -> None:
+    """Each cancel is committed inside the call after the commit of the one before."""
+    jobs = hipq.chain(*(hipq.NewJob("echo") for _ in range(LONG)))
+
+    hipq.cancel(jobs[0])
+
+    assert not Job.objects.live().exists()
+    assert not [each for each in caplog.records if each.levelname == "ERROR"]
+
+
+def test_what_gathers_jobs_hears_of_those_that_end_with_another(declare: Declare) -> None:
+    """Also where the chain that ends is long, and followed by more."""
+    jobs = hipq.chain(*(hipq.NewJob("echo") for _ in range(3)))
+    always = hipq.enqueue("echo", after=[jobs[-1]], on="final")
+    last = hipq.enqueue("echo", after=[always])
+
+    hipq.cancel(jobs[0])
+    HandWorker().work()
+    HandWorker().work()
+
+    for job in (always, last):
+        job.refresh_from_db()
+    assert (always.outcome, last.outcome) == ("succeeded", "succeeded")
+
+
+# A member of a batch that is requeued while the batch is judged
+
+
+def half_of_a_cancelled_batch() -> tuple[Job, Job]:
+    """A batch whose two members were cancelled, and `then` with them; the first runs again.
+
+    Return the one that runs, and the other one.
+    """
+    with hipq.batch(then=hipq.NewJob("echo")) as batch:
+        jobs = batch.enqueue_many([hipq.NewJob("ask", job_key=key) for key in ("a", "b")])
+    for job in jobs:
+        cancel(job)
+    first, other = (Job.objects.get(pk=job.pk) for job in jobs)
+    again = hipq.requeue(first, dependents=True)
+    HandWorker().work()
+    return Job.objects.get(pk=again.pk), other
+
+
+def test_then_waits_for_a_member_that_is_requeued_while_its_batch_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No job was live, then one is requeued, then none is without success."""
+    again, other = half_of_a_cancelled_batch()
+    requeued: list[Job] = []
+    real = needs.without_success
+
+    def look(batch: int, using: str) -> Any:
+        if not requeued:
+            requeued.append(hipq.requeue(other, dependents=True))
+        return real(batch, using)
+
+    monkeypatch.setattr(needs, "without_success", look)
+    hipq.complete(again, 1)
+
+    assert not Job.objects.get(pk=requeued[0].pk).is_final
+    then = Job.objects.live().get(job_type__name="echo")
+    assert then.hold_time is not None
+
+
+def test_then_is_not_lost_if_the_last_member_is_requeued_while_it_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The requeue sees that `then` is live, and whoever gives it up has decided before."""
+    again, other = half_of_a_cancelled_batch()
+    requeued: list[Job] = []
+    real = unholding._cancel
+
+    def give_up(*given: Any, **named: Any) -> int:
+        if not requeued:
+            requeued.append(hipq.requeue(other, dependents=True))
+        return real(*given, **named)
+
+    monkeypatch.setattr(unholding, "_cancel", give_up)
+    hipq.complete(again, 1)
+
+    assert requeued
+    HandWorker().work()
+    hipq.complete(Job.objects.get(pk=requeued[0].pk), 1)
+    assert Job.objects.live().get(job_type__name="echo").hold_time is None
+
+
+@pytest.mark.postgres
+def test_what_follows_a_batch_is_left_while_a_member_is_being_requeued(session: Session) -> None:
+    again, other = half_of_a_cancelled_batch()
+    session.begin()
+    fresh = session(lambda: hipq.requeue(other, dependents=True))
+
+    hipq.complete(again, 1)
+    session.commit()
+    HandWorker().work()
+    hipq.complete(Job.objects.get(pk=fresh.pk), 1)
+
+    assert Job.objects.live().get(job_type__name="echo").hold_time is None

@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import sys
 import time
 from contextlib import suppress
 from datetime import datetime
@@ -147,6 +148,18 @@ def forks(job: Job) -> str:
         pool.map_async(time.sleep, [60] * 6)
         time.sleep(0.2)  # they are at it
     return "left"
+
+
+@hipq.job_type("forks_by_hand", queue="forks")
+def forks_by_hand(job: Job) -> int:
+    """Fork a process that comes to the end of this function, or exits, and wait for it."""
+    pid = os.fork()
+    if pid == 0:
+        if job.job_data["code"]:
+            sys.exit(job.job_data["code"])
+        return 0
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status)
 
 
 def note(job: Job, what: str) -> None:

@@ -155,7 +155,7 @@ def test_a_poison_message_is_kept_and_taken_from_the_queue(
     assert stop(consumer) == 0
     eventually(lambda: queue.waiting() == 0, "nothing is left")
     malformed = Answer.objects.get(kind="malformed")
-    assert malformed.message_id == "poison"
+    assert malformed.message_id == "post: poison"
     assert malformed.payload["headers"]["trace"] == "7"
     assert malformed.payload["key"] == queue.name
 

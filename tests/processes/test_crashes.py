@@ -80,6 +80,37 @@ def test_workers_survive_the_end_of_all_their_connections(workers: Workers) -> N
     assert_all_succeeded(JOBS)
 
 
+@pytest.mark.postgres
+def test_a_worker_keeps_its_results_while_the_server_only_reads(
+    workers: Workers, tmp_path: Path
+) -> None:
+    """As a standby does, or a server whose disk is full, or that is about to move."""
+    notes, gate, database = tmp_path / "notes", tmp_path / "gate", connection.settings_dict["NAME"]
+    job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)})
+    worker = workers.start("held", "-v0")
+    eventually(lambda: begun(notes) == 1, "the handler runs")
+    with connection.cursor() as cursor:
+        cursor.execute(f'ALTER DATABASE "{database}" SET default_transaction_read_only = on')
+        try:
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+            gate.touch()
+            eventually(
+                lambda: "database: cannot execute UPDATE in a read-only" in workers.log.read_text(),
+                "the result cannot be written",
+            )
+        finally:
+            cursor.execute(f'ALTER DATABASE "{database}" RESET default_transaction_read_only')
+
+    eventually(lambda: Job.objects.get(pk=job.pk).is_final, "the job is final")
+    eventually(lambda: "event=database_back" in workers.log.read_text(), "the outage is over")
+
+    job.refresh_from_db()
+    assert (job.outcome, job.attempt, worker.poll()) == ("succeeded", 1, None)
+
+
 def begun(notes: Path) -> int:
     """Return how many handlers noted that they run; the file is there before its first line."""
     return notes.read_text().count("begin") if notes.exists() else 0
@@ -390,6 +421,20 @@ def test_processes_that_a_handler_forks_and_ends_do_not_end_its_worker(
     eventually(lambda: Job.objects.get(pk=job.pk).is_final, "it has ended")
     worker.terminate()
     assert worker.wait(timeout=60) == 0
+
+
+def test_a_process_that_a_handler_forks_never_goes_on_as_a_worker(
+    workers: Workers, tmp_path: Path
+) -> None:
+    """It ends where the handler ends, and executes none of the jobs that it has a copy of."""
+    forking = [hipq.enqueue("forks_by_hand", {"code": code}) for code in (0, 7)]
+    notes = tmp_path / "notes"
+    hipq.enqueue_many(hipq.NewJob("once", {"notes": str(notes)}, queue="forks") for _ in range(50))
+
+    assert workers.run("forks", "--threads", "1", "--until-idle") == 0
+
+    assert [Job.objects.get(pk=job.pk).result for job in forking] == [0, 7]
+    assert begun(notes) == 50
 
 
 def test_a_handler_that_runs_on_for_long_after_sigterm_has_its_result_written(

@@ -17,24 +17,27 @@ SECONDS = 1.5
 """After this long a call is interrupted; it is looked at three times meanwhile."""
 
 CALLING = dedent(f"""
-    import sys, threading
+    import os, sys, threading
     from hipq_django.domain.bounded_calls import bounded
     from hipq_django.processes.interrupting import Interrupter
 
     interrupter, ended = Interrupter({SECONDS}, {SECONDS / 3}), threading.Event()
 
+    def say(what):
+        os.write(1, f"{{what}}\\n".encode())  # whole: two threads speak
+
     def look():
         while not ended.wait({SECONDS / 3}):
             interrupter.look()
-            print("look", flush=True)
+            say("look")
 
     interrupter.open()
     threading.Thread(target=look, daemon=True).start()
     try:
         bounded(lambda: sys.stdin.readline())
-        print("returned", flush=True)
+        say("returned")
     except KeyboardInterrupt as error:
-        print(error, flush=True)
+        say(error)
     """)
 
 

@@ -6,6 +6,8 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from io import StringIO
 from pathlib import Path
@@ -320,6 +322,51 @@ def log_of(workers: Workers) -> str:
     return workers.log.read_text()
 
 
+@contextmanager
+def hangups(handled: signal.Handlers) -> Iterator[None]:
+    """Let what is started in the block take SIGHUP so, whatever these tests were started by."""
+    before = signal.signal(signal.SIGHUP, handled)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_hangup_lets_a_worker_finish_what_is_running(
+    workers: Workers, tmp_path: Path, processes: str
+) -> None:
+    """It comes from a terminal that closes, to all processes of the group."""
+    notes, gate = tmp_path / "notes", tmp_path / "gate"
+    job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)})
+    with hangups(signal.SIG_DFL):
+        worker = workers.start("held", "--processes", processes)
+    eventually(notes.exists, "the handler runs")
+
+    os.killpg(worker.pid, signal.SIGHUP)
+    eventually(lambda: "event=told_to_stop" in log_of(workers), "it was told")
+    assert worker.poll() is None
+    gate.touch()
+
+    assert worker.wait(timeout=60) == 0
+    job.refresh_from_db()
+    assert (job.outcome, job.attempt) == ("succeeded", 1)
+
+
+def test_a_hangup_is_ignored_by_a_worker_that_was_started_so(workers: Workers) -> None:
+    """As `nohup` does."""
+    with hangups(signal.SIG_IGN):
+        worker = workers.start("chaos")
+    eventually(lambda: Worker.objects.filter(state="running").exists(), "it runs")
+
+    worker.send_signal(signal.SIGHUP)
+    [job] = quick()
+    eventually(lambda: Job.objects.get(pk=job.pk).is_final, "it goes on")
+
+    assert worker.poll() is None
+    assert "event=told_to_stop" not in log_of(workers)
+
+
 def test_children_of_a_killed_supervisor_stop_by_themselves(workers: Workers) -> None:
     supervisor = workers.start("chaos", "--processes", "2")
     live = Worker.objects.filter(state__in=Worker.LIVE)
@@ -419,6 +466,27 @@ def test_a_database_without_the_tables_says_migrate(workers: Workers, tmp_path: 
 
     assert line == (
         "CommandError: database 'default' lacks migration hipq.0001_initial: run manage.py migrate."
+    )
+
+
+def test_tables_that_were_recorded_and_never_made_are_said(
+    workers: Workers, tmp_path: Path
+) -> None:
+    """As a router whose `allow_migrate` refuses them leaves it; `--fake` leaves the same."""
+    database = {"DATABASE_URL": f"sqlite:///{tmp_path}/empty"}
+    subprocess.run(
+        [sys.executable, "-m", "django", "migrate", "hipq", "--fake"],
+        env=workers.environment | database,
+        capture_output=True,
+        check=True,
+    )
+
+    line = refused(workers, **database)
+
+    assert line == (
+        "CommandError: database 'default' has a record of the migrations of hipq_django, but not "
+        "its tables. If a router of DATABASE_ROUTERS keeps them out, let its allow_migrate allow "
+        "the app 'hipq' there. Then run manage.py migrate hipq zero --fake and manage.py migrate."
     )
 
 

@@ -15,6 +15,8 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import pytest
+from django.core.files.base import ContentFile
+from django.utils.translation import gettext_lazy
 from typing_extensions import TypedDict
 
 from hipq_django.arguments import Arguments, JsonArguments, PydanticArguments
@@ -27,6 +29,10 @@ NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 def plain(at: Any, more: Any = None) -> None:
     """Take anything."""
+
+
+class Colour(Enum):
+    RED = "red"
 
 
 def circle() -> list[Any]:
@@ -71,7 +77,29 @@ def test_json_is_taken_as_it_is(value: Any) -> None:
             [Queue(pk=3)],
             "argument at[0] is a Queue: give at[0].pk, the worker reads the row anew.",
         ),
-        ([{"net": Decimal(1)}], "argument at[0]['net'] is not JSON: it is of type Decimal; use"),
+        (
+            [{"net": Decimal(1)}],
+            "argument at[0]['net'] is a Decimal: give str(at[0]['net']), or set ARGUMENTS to "
+            "PydanticArguments.",
+        ),
+        (
+            UUID(int=7),
+            "argument at is a UUID: give str(at), or set ARGUMENTS to PydanticArguments.",
+        ),
+        (NOON - NOON, "argument at is a timedelta: give at.total_seconds(), or set"),
+        (Colour.RED, "argument at is a Colour: give at.value, or set ARGUMENTS"),
+        (
+            Queue(pk=UUID(int=7)),  # type: ignore[misc]  # as rows with such keys
+            "argument at is a Queue: give str(at.pk), the worker reads the row anew.",
+        ),
+        (
+            Queue.objects.all(),
+            "argument at is a QuerySet: give list(at.values_list('pk', flat=True)), the worker "
+            "reads the rows anew.",
+        ),
+        (ContentFile(b""), "argument at is a ContentFile: give the name that it has in a storage."),
+        (gettext_lazy("jobs"), "argument at is text that is translated later: give str(at)."),
+        (Queue, "argument at is not JSON: it is of type ModelBase; use"),
         ({"a": {(1, 2): 3}}, "argument at['a'] is not JSON: it has a key of type tuple; use text."),
         (("a", "b\0"), "argument at[1] is not JSON: it holds the NUL character, which"),
         (circle(), "argument at is not JSON: it is nested too deeply or contains itself."),
@@ -82,10 +110,6 @@ def test_what_is_not_json_is_refused_with_what_to_give(value: Any, said: str) ->
         JsonArguments().dump(plain, {"at": value})
 
     assert str(raised.value).startswith(said)
-
-
-class Colour(Enum):
-    RED = "red"
 
 
 @dataclass

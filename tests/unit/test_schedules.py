@@ -273,6 +273,14 @@ def test_start_and_end_are_inclusive() -> None:
             "no due time lies between start_time 2025-01-01 00:00:00+00:00 and end_time "
             "2027-01-01 00:00:00+00:00; correct one of them.",
         ),
+        (
+            lambda: Cron("*/90 * * * *"),
+            "Cron('*/90 * * * *'): minute '*/90' has a step of more than 60, so that only its "
+            "first value would count; give that, or hipq_django.Every(minutes=90).",
+        ),
+        (lambda: Cron("0 5,0/25 * * *"), "hour '0/25' has a step of more than 24, so that only"),
+        (lambda: Cron("0/61 0 0 * * *"), "give that, or hipq_django.Every(seconds=61)."),
+        (lambda: Cron("0 0 * 1/13 *"), "month '1/13' has a step of more than 12, so that only its"),
         (lambda: Cron(ANY), "Cron(5): give text"),
         (
             lambda: Cron(f"{','.join(map(str, range(60)))} {','.join(map(str, range(24)))} * * *"),
@@ -281,7 +289,7 @@ def test_start_and_end_are_inclusive() -> None:
         (lambda: Cron("* * * * *", "Europe/Pari"), "time zone 'Europe/Pari' is unknown"),
         (lambda: Cron("* * * * *", overlap="skp"), "overlap='skp' is unknown, did you mean"),
         (lambda: Cron("* * * * *", catch_up="al"), "catch_up='al' is unknown, did you mean"),
-        (lambda: Cron("* * * * *", jitter=-1), "jitter -1: give a number"),
+        (lambda: Cron("* * * * *", jitter=-1), "jitter -1: give seconds from 0"),
         (
             lambda: Every(minutes=1, jitter=61),
             "every 0:01:00: jitter 61 is longer than the 60 seconds from one due time to the next, "

@@ -163,3 +163,8 @@ def test_since_when_a_job_is_put_back_is_read_from_its_error() -> None:
     assert put_back_since("NONE") is None
     assert put_back_since({"code": 1}) is None
     assert put_back_since("Waits for another release since yesterday: no") is None
+
+
+def test_who_gives_what_the_worker_fills_in_is_told_so() -> None:
+    with pytest.raises(ArgumentsError, match="the worker fills in job and inputs"):
+        signature(with_all).bind((7, [8], 9), {})

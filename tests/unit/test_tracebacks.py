@@ -52,6 +52,15 @@ def recursive(depth: int = 9) -> None:
     raise ValueError("deep")
 
 
+def recursive_in_one_line(depth: int = 9) -> object:
+    if depth:
+        return recursive_in_one_line(depth - 1) if depth % 2 else again(depth - 1)
+    raise ValueError("deep")
+
+
+again = recursive_in_one_line
+
+
 def in_a_group() -> None:
     try:
         plain()
@@ -73,19 +82,26 @@ def in_wrong_code() -> None:
     compile("1 +", "<text>", "exec")
 
 
-FAILING = [
+FAILING: list[Callable[[], object]] = [
     plain, with_a_cause, in_a_context, without_its_context, with_notes, with_a_wrong_name,
-    recursive, in_a_group, in_a_circle, in_compiled_code, in_wrong_code,
+    recursive, recursive_in_one_line, in_a_group, in_a_circle, in_compiled_code, in_wrong_code,
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("step", FAILING, ids=lambda step: step.__name__)
-def test_it_says_what_python_says(step: Callable[[], None]) -> None:
+def test_it_says_what_python_says(step: Callable[[], object]) -> None:
     for _ in range(2):  # the second time what was said of the places is remembered
         with pytest.raises(Exception) as caught:  # noqa: PT011 - of any kind
             step()
         texts = traceback.format_exception(caught.value)
         assert tracebacks.format_exception(caught.value) == "".join(texts)
+
+
+def test_code_that_comes_and_goes_is_not_taken_for_another() -> None:
+    for number in range(100):
+        code: dict[str, Callable[[], object]] = {}
+        exec(f"def step_{number}():\n    raise ValueError('gone')", code)
+        test_it_says_what_python_says(code.popitem()[1])
 
 
 def test_an_exception_that_was_never_raised_has_no_places() -> None:

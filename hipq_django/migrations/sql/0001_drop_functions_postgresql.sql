@@ -1,8 +1,8 @@
-DROP FUNCTION hipq_probe_queues_775d1c72
+DROP FUNCTION hipq_probe_queues_61c260aa
 
 -- next statement
 
-DROP FUNCTION hipq_lock_3410e461
+DROP FUNCTION hipq_lock_8ecabbee
 
 -- next statement
 

@@ -1,4 +1,4 @@
-CREATE FUNCTION hipq_probe_queues_775d1c72(timestamptz, timestamptz, timestamptz, jsonb, integer, text, jsonb, boolean) RETURNS TABLE ("id" hipq_queue."id"%TYPE, "instance" hipq_queue."instance"%TYPE, "name" hipq_queue."name"%TYPE, "throttle_limit" hipq_queue."throttle_limit"%TYPE, "order" hipq_queue."order"%TYPE, "granularity_seconds" hipq_queue."granularity_seconds"%TYPE, "ageing_seconds" hipq_queue."ageing_seconds"%TYPE, "paused" hipq_queue."paused"%TYPE, "throttler_state" hipq_queue."throttler_state"%TYPE, "throttler_problem" hipq_queue."throttler_problem"%TYPE, "ranking" hipq_queue."ranking"%TYPE, first_rank bigint, has_response boolean, has_error boolean)
+CREATE FUNCTION hipq_probe_queues_61c260aa(timestamptz, timestamptz, timestamptz, jsonb, integer, text, jsonb, boolean) RETURNS TABLE ("id" hipq_queue."id"%TYPE, "instance" hipq_queue."instance"%TYPE, "name" hipq_queue."name"%TYPE, "throttle_limit" hipq_queue."throttle_limit"%TYPE, "order" hipq_queue."order"%TYPE, "granularity_seconds" hipq_queue."granularity_seconds"%TYPE, "ageing_seconds" hipq_queue."ageing_seconds"%TYPE, "paused" hipq_queue."paused"%TYPE, "throttler_state" hipq_queue."throttler_state"%TYPE, "throttler_problem" hipq_queue."throttler_problem"%TYPE, "ranking" hipq_queue."ranking"%TYPE, first_rank bigint, has_response boolean, has_error boolean)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_nestloop = off SET enable_seqscan = off SET lock_timeout = '100ms' AS $$
 #variable_conflict use_column
 BEGIN
@@ -14,11 +14,12 @@ RETURN QUERY SELECT q."id", q."instance", q."name", q."throttle_limit", q."order
         ), false)
         OR (SELECT j.id FROM hipq_job j WHERE j.queue_id = q.id AND j.state IN ('initial', 'retry') AND j.rank BETWEEN q.low AND q.high AND j.scheduled_run_time <= $3 AND j.throttle_factor = 0 ORDER BY j.rank, j.id LIMIT 1) IS NOT NULL
     THEN -9223372036854775806 END AS first_rank,
-    EXISTS (SELECT 1 FROM hipq_job j WHERE j.queue_id = q.id AND
+    (SELECT j.id FROM hipq_job j WHERE j.queue_id BETWEEN q.id AND q.id AND
         j.state IN ('running') AND j.has_pending_answer AND j.worker_id IS NULL
-    ) AS has_response,
-    EXISTS (SELECT 1 FROM hipq_job j WHERE j.queue_id = q.id AND
-        j.state IN ('error') AND j.worker_id IS NULL) AS has_error
+        ORDER BY j.queue_id, j.id LIMIT 1) IS NOT NULL AS has_response,
+    (SELECT j.id FROM hipq_job j WHERE j.queue_id BETWEEN q.id AND q.id AND
+        j.state IN ('error') AND j.worker_id IS NULL
+        ORDER BY j.queue_id, j.id LIMIT 1) IS NOT NULL AS has_error
 FROM (SELECT q.*, COALESCE(k.high, 9223372036854775806) AS high,
         COALESCE(k.is_strict, false) AS is_strict,
         COALESCE(k.low, -9223372036854775806) AS low FROM hipq_queue q
@@ -33,8 +34,8 @@ END $$
 
 -- next statement
 
-CREATE FUNCTION hipq_lock_3410e461(bigint, integer) RETURNS TABLE ("id" hipq_queue."id"%TYPE, "instance" hipq_queue."instance"%TYPE, "name" hipq_queue."name"%TYPE, "throttle_limit" hipq_queue."throttle_limit"%TYPE, "order" hipq_queue."order"%TYPE, "granularity_seconds" hipq_queue."granularity_seconds"%TYPE, "ageing_seconds" hipq_queue."ageing_seconds"%TYPE, "paused" hipq_queue."paused"%TYPE, "throttler_state" hipq_queue."throttler_state"%TYPE, "throttler_problem" hipq_queue."throttler_problem"%TYPE, "ranking" hipq_queue."ranking"%TYPE)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET lock_timeout = '100ms' AS $$
+CREATE FUNCTION hipq_lock_8ecabbee(bigint, integer) RETURNS TABLE ("id" hipq_queue."id"%TYPE, "instance" hipq_queue."instance"%TYPE, "name" hipq_queue."name"%TYPE, "throttle_limit" hipq_queue."throttle_limit"%TYPE, "order" hipq_queue."order"%TYPE, "granularity_seconds" hipq_queue."granularity_seconds"%TYPE, "ageing_seconds" hipq_queue."ageing_seconds"%TYPE, "paused" hipq_queue."paused"%TYPE, "throttler_state" hipq_queue."throttler_state"%TYPE, "throttler_problem" hipq_queue."throttler_problem"%TYPE, "ranking" hipq_queue."ranking"%TYPE)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off AS $$
 #variable_conflict use_column
 BEGIN
 PERFORM set_config('lock_timeout', '100', true);

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.db.models import F, QuerySet
 from django.utils import timezone
 
@@ -80,6 +81,51 @@ def test_a_flat_list_has_the_values_themselves() -> None:
     assert data(job.pk + 1, "default") == []
 
 
+def test_related_rows_are_read_with_it(django_assert_num_queries: Any) -> None:
+    @built_once
+    def joined(pk: int, using: str) -> QuerySet[Job]:
+        rows = Job.objects.using(using).filter(pk=pk)
+        return rows.select_related("queue", "job_type__queue", "parent")
+
+    parent = JobFactory.create()
+    jobs = [JobFactory.create(parent=parent), JobFactory.create()]
+    joined(0, "default")
+
+    for job in jobs:
+        with django_assert_num_queries(1):
+            [found] = joined(job.pk, "default")
+            of_type = found.job_type.queue
+            same = found == job, found.queue == job.queue, found.parent == job.parent
+        assert (same, of_type) == ((True, True, True), job.job_type.queue)
+        assert (found.queue.create_time, found.using) == (job.queue.create_time, "default")
+
+
+def test_what_is_always_the_same_stands_in_the_text_on_sqlite() -> None:
+    """Else SQLite would plan a query anew each time that serves itself with a partial index."""
+    words = ["it's", 'a "100%" %s', "%%"]
+
+    @built_once
+    def alike(pk: int, using: str) -> Any:
+        rows = Job.objects.using(using).filter(pk__gte=pk, job_key__in=words, prefetched=False)
+        rows = rows.exclude(state="final").filter(attempt=0).order_by("pk")
+        return rows.values_list("job_key", flat=True)
+
+    for word in words:
+        JobFactory.create(job_key=word)
+        JobFactory.create(job_key=word, prefetched=True)
+    given: list[Any] = []
+
+    def note(execute: Any, sql: str, params: Any, *others: Any) -> Any:
+        given.append(list(params))
+        return execute(sql, params, *others)
+
+    with connection.execute_wrapper(note):
+        assert alike(1, "default") == words
+
+    if connection.vendor == "sqlite":
+        assert given == [[1, 0]]
+
+
 def test_what_cannot_be_built_once_is_refused() -> None:
     @built_once
     def unused(pk: int, _number: int, using: str) -> QuerySet[Job]:
@@ -90,12 +136,12 @@ def test_what_cannot_be_built_once_is_refused() -> None:
         return Job.objects.using(using).filter(pk=pk + 1)
 
     @built_once
-    def joined(pk: int, using: str) -> QuerySet[Job]:
-        return Job.objects.using(using).filter(pk=pk).select_related("queue")
+    def named(pk: int, using: str) -> Any:
+        return Job.objects.using(using).filter(pk=pk).values("pk")
 
     with pytest.raises(TypeError, match=r"unused does not use each of its values"):
         unused(1, 2, "default")
     with pytest.raises(TypeError, match=r"changed does not use each of its values"):
         changed(1, "default")
-    with pytest.raises(TypeError, match="joined asks for dictionaries or related rows"):
-        joined(1, "default")
+    with pytest.raises(TypeError, match="named asks for dictionaries"):
+        named(1, "default")

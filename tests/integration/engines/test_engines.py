@@ -2,12 +2,14 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.db import IntegrityError, connection, connections, transaction
+from django.forms import model_to_dict
 from django.utils import timezone
 from hypothesis import HealthCheck, given, settings, strategies as st
 
@@ -15,14 +17,24 @@ import hipq_django as hipq
 from hipq_django import engines
 from hipq_django.domain.drafts import IncomingAnswer
 from hipq_django.domain.ordering import MAX_RANK, Order
+from hipq_django.domain.states import NONE
 from hipq_django.domain.throttling import RunningJob, admit_by_weight
 from hipq_django.engines import engine_for
 from hipq_django.engines.base import Engine
 from hipq_django.engines.postgres import PostgresEngine
 from hipq_django.engines.sql import SqlEngine
 from hipq_django.engines.values import ClaimRequest, Concluded, Failing, ScanBounds, Which
-from hipq_django.models import Answer, Attempt, Job, JobType, Queue, Worker
-from tests.factories import AnswerFactory
+from hipq_django.models import (
+    Answer,
+    Attempt,
+    Job,
+    JobType,
+    Queue,
+    Schedule,
+    ScheduleRun,
+    Worker,
+)
+from tests.factories import AnswerFactory, ScheduleFactory
 from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
@@ -688,6 +700,42 @@ def test_the_orm_alone_runs_jobs_to_their_end(monkeypatch: pytest.MonkeyPatch) -
     assert run_due_jobs() == len(jobs) + 1
     assert Job.objects.filter(outcome="succeeded").count() == len(jobs)
     assert Job.objects.filter(outcome="failed").count() == 1
+
+
+def test_runs_of_schedules_are_stored_as_they_are(engine: Engine) -> None:
+    schedule, now, east = ScheduleFactory.create(), timezone.now(), ZoneInfo("Asia/Tokyo")
+    due = now.replace(microsecond=0).astimezone(east)
+    kinds = ScheduleRun.Kind
+    runs = [
+        ScheduleRun(schedule=schedule, due_time=due, kind=kinds.FIRED, job_id=7, create_time=now),
+        ScheduleRun(
+            schedule=schedule, due_time=due + timedelta(seconds=0.5), kind=kinds.MISSED, count=3,
+            until=now, reason="it's \"late\": 100 %s ü", create_time=now,
+        ),
+    ]  # fmt: skip
+    names = [field.attname for field in ScheduleRun._meta.concrete_fields if field.name != "id"]
+
+    engine.insert_runs([])
+    engine.insert_runs(runs)
+
+    stored = ScheduleRun.objects.order_by("pk").values_list(*names)
+    assert [*stored] == [tuple(getattr(run, name) for name in names) for run in runs]
+    with pytest.raises(IntegrityError), transaction.atomic():
+        engine.insert_runs(runs[:1])
+
+
+@pytest.mark.parametrize("next_time", [timezone.now(), None])
+def test_only_the_given_schedules_move_on(engine: Engine, next_time: datetime | None) -> None:
+    now = timezone.now() + timedelta(minutes=1)
+    before = [ScheduleFactory.create(problem="it's broken") for _ in range(3)]
+
+    engine.move_on([before[0].pk, before[2].pk], next_time, now)
+
+    first, other, last = Schedule.objects.order_by("pk")
+    for row in (first, last):
+        assert (row.next_time, row.problem, row.update_time) == (next_time, NONE, now)
+    assert model_to_dict(other) == model_to_dict(before[1])
+    assert (other.problem, other.update_time) == ("it's broken", before[1].update_time)
 
 
 def claim(

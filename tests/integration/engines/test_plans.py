@@ -44,7 +44,7 @@ BACKLOG = 30_000
 BUSY = 20
 STATISTICS = {
     "sqlite": ["fresh", "missing"],
-    "postgresql": ["fresh", "missing", "of an empty table", "of final jobs only"],
+    "postgresql": ["fresh", "missing", "of an empty table", "of final jobs only", "of a storm"],
 }
 LATER = {
     "sqlite": "strftime('%Y-%m-%d %H:%M:%f000', {}, (number / 1000.0) || ' seconds')",
@@ -65,6 +65,8 @@ def backlog(
             if kind == "of an empty table":
                 execute("ANALYZE")
             add_final_jobs()
+            if kind == "of a storm":
+                _pass_a_storm()
             if kind == "of final jobs only":
                 execute("ANALYZE")
             _add_future_jobs()
@@ -73,6 +75,25 @@ def backlog(
             yield kind
         finally:
             _forget_everything()
+
+
+def _pass_a_storm() -> None:
+    """Gather statistics while half of the jobs are in states in which few are for long."""
+    job_type, queue = get_job_type("default", "echo"), get_queue("default", "q")
+    jobs = [
+        Job.objects.create(job_type=job_type, queue=queue, attempt=1, **state)
+        for state in (
+            {"state": State.ERROR, "error": "broken"},
+            {"state": State.RUNNING, "has_pending_answer": True},
+        )
+    ]
+    early = AnswerFactory.create(job_type="echo", job_key="early-1")
+    _copy(Job, f"CASE WHEN number % 2 = 0 THEN {jobs[0].pk} ELSE {jobs[1].pk} END")
+    _copy(Answer, str(early.pk), job_key="'early-' || number")
+    execute("ANALYZE")
+    execute("DELETE FROM hipq_job WHERE state <> 'final'")
+    execute("DELETE FROM hipq_answer WHERE status = 'early'")
+    execute("VACUUM hipq_job, hipq_answer")
 
 
 def add_final_jobs() -> None:
@@ -370,6 +391,19 @@ def test_upkeep(queue: Queue, find_something: bool) -> None:
 
     assert_good(plans)
     assert found == ([0, BUSY, BUSY, 0, 1] if find_something else [0] * 5)
+
+
+def test_early_answers_under_a_former_name(queue: Queue, declare: Declare) -> None:
+    declare("renamed", queue="q", aliases=["former"])(lambda job: hipq.WAIT)
+    hipq.enqueue("renamed", job_key="early")
+    HandWorker("q").work()
+    AnswerFactory.create(job_type="former", job_key="early")
+
+    with watched_plans() as plans:
+        found = early_answers.match_early(get_instance())
+
+    assert_good(plans)
+    assert found == 1
 
 
 def test_the_release_of_what_followed(queue: Queue) -> None:

@@ -15,6 +15,7 @@ from django.utils import timezone
 
 import hipq_django as hipq
 from hipq_django.database import clock
+from hipq_django.database.errors import PASSING_SECONDS
 from hipq_django.domain.ordering import Order, Ordering
 from hipq_django.domain.retries import RetryPolicy
 from hipq_django.engines import engine_for
@@ -26,6 +27,7 @@ from hipq_django.transitions.values import Released
 from tests.declaring import Declare
 from tests.hand_worker import PROBE, HandWorker
 from tests.integration.conftest import ConfigureQueue
+from tests.passing import Passing
 from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
@@ -343,9 +345,8 @@ def test_a_result_whose_refusal_does_not_pass_fails_in_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(current_batch, "DEFER_SECONDS", 0.0)
-    monkeypatch.setattr(persisting, "PASSING_SECONDS", 0.0)
     [job] = enqueue(1)
-    worker = HandWorker()
+    worker, clocks = HandWorker(), Passing(monkeypatch)
     worker.run_pass()
     worker.execute()
     refused = Refusing()
@@ -355,6 +356,8 @@ def test_a_result_whose_refusal_does_not_pass_fails_in_the_end(
         return call(run, sql, params, *arguments) if call else run(sql, params, *arguments)
 
     with connection.execute_wrapper(refuse_success):
+        worker.save()
+        clocks.seconds += PASSING_SECONDS
         worker.save()
     run_due_jobs()
 
@@ -537,7 +540,7 @@ def test_a_pass_that_has_written_for_long_enough_leaves_the_other_results_to_the
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Due jobs of other queues wait meanwhile. What is left comes first the next time."""
-    monkeypatch.setattr(persisting, "FLUSH_RESULTS", 2)
+    monkeypatch.setattr(current_batch, "FLUSH_RESULTS", 2)
     jobs = enqueue(5)
     worker = HandWorker()
     worker.run_pass()

@@ -143,7 +143,7 @@ async def cancelled(_: Job) -> NoReturn:
 
 
 def generator(_: Job) -> Any:
-    yield 1
+    return (number for number in (1, 2))
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.test import TestCase
 
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
 from hipq_django.maintenance import recovery
 from hipq_django.models import Job, Queue, Worker
+from hipq_django.signals import job_failed
 from tests.declaring import Declare
 from tests.factories import AttemptFactory, JobFactory, WorkerFactory
 from tests.hand_worker import HandWorker
@@ -172,6 +174,28 @@ def test_an_error_takes_the_place_of_the_guess_until_that_is_decided_about(
     assert row_of(first)[0] == "retry"
     assert row_of(second)[0] == "retry"
     assert str(second.error).startswith(("WorkerLost", "JobTimeout"))
+
+
+@given_up
+def test_what_says_only_that_the_attempt_is_over_takes_no_place(
+    declare: Declare, give_up: Callable[[HandWorker], None]
+) -> None:
+    @declare("work")
+    def work(job: Job) -> None:
+        job.step("pay", dict)
+
+    job = hipq.enqueue("work")
+    worker = HandWorker()
+    worker.run_pass()
+    give_up(worker)
+    guess = Job.objects.get(pk=job.pk).error
+
+    bring(worker)
+
+    job.refresh_from_db()
+    assert (job.state, job.error) == ("error", guess)
+    assert job.attempts.get().error == guess
+    assert worker.batch.ids == []
 
 
 def test_the_error_that_takes_a_losss_place_counts_as_no_loss(declare: Declare) -> None:
@@ -371,3 +395,55 @@ def test_a_cancelled_job_stays_cancelled(
     bring(worker)
 
     assert row_of(job)[:3] == ("final", "cancelled", None)
+
+
+def raise_connection_error(_: Job) -> None:
+    raise ConnectionError("no route")
+
+
+def test_an_error_that_comes_while_its_own_worker_decides_about_the_timeout_does_not_count(
+    declare: Declare,
+) -> None:
+    """As beside another worker: the decision about the guess has begun."""
+    declare("work", retry=hipq.Fixed(60, only=(ConnectionError,)))(raise_connection_error)
+    job = hipq.enqueue("work")
+    worker = HandWorker()
+    worker.run_pass()
+    time_out(worker)
+    handler, worker.claims = worker.claims, []
+    worker.run_pass()
+    deciding, worker.claims = worker.claims, handler
+    assert [claim.phase for claim in deciding] == ["decision"]
+
+    bring(worker)
+    between = (row_of(job)[0], job.worker_id)
+    worker.claims = deciding
+    bring(worker)
+
+    assert between == ("error", worker.row.pk)
+    assert row_of(job)[:2] == ("final", "timed_out")
+    assert [one.kind for one in job.attempts.all()] == ["timed_out"]
+
+
+def test_no_signal_says_that_an_attempt_failed_twice(declare: Declare) -> None:
+    heard: list[str] = []
+
+    def hear(job: Job, exception: BaseException | None, **_: Any) -> None:
+        heard.append(str(job.error))
+
+    declare("work", retry=hipq.Fixed(60))(raise_connection_error)
+    hipq.enqueue("work")
+    worker = HandWorker()
+    worker.run_pass()
+    time_out(worker)
+    handler, worker.claims = worker.claims, []
+    worker.run_pass()
+    worker.claims = handler
+    job_failed.connect(hear)
+    try:
+        with TestCase.captureOnCommitCallbacks(execute=True):
+            bring(worker)
+    finally:
+        job_failed.disconnect(hear)
+
+    assert heard == []

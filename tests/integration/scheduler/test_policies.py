@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -159,6 +159,44 @@ def test_the_delays_grow(declare: Declare, frozen_time: Any) -> None:
         run_due_jobs()
 
     assert delays == [10, 30, 90]
+
+
+def test_jobs_that_fail_together_are_not_tried_again_together(declare: Declare) -> None:
+    declare("flaky", retry=hipq.Exponential(first_seconds=1_000, jitter=1))(lambda job: 1 / 0)
+    hipq.enqueue_many([hipq.NewJob("flaky") for _ in range(20)])
+    HandWorker().work()
+
+    assert Job.objects.filter(state="retry").values("scheduled_run_time").distinct().count() > 10
+
+
+def test_jobs_that_fail_together_are_each_tried_again_as_they_are(
+    declare: Declare, frozen_time: Any
+) -> None:
+    """With their own policies, priorities and time windows, and after their own failures."""
+    noon = datetime(2026, 3, 3, 12, tzinfo=UTC)
+    declare("slow", retry=hipq.Fixed(60, max_attempts=2))(lambda job: 1 / 0)
+    declare("hasty", retry=hipq.Fixed(5))(lambda job: 1 / 0)
+    windows = ["12:00-12:01", "15:00-16:00"]
+    new = [
+        hipq.NewJob("slow", job_key="slow"),
+        hipq.NewJob("slow", job_key="urgent", priority=900),
+        hipq.NewJob("slow", job_key="window", time_windows=windows),
+        hipq.NewJob("hasty", job_key="hasty"),
+        hipq.NewJob("hasty", job_key="hasty window", time_windows=windows),
+    ]
+    frozen_time.move_to(noon - timedelta(seconds=60))
+    hipq.enqueue("slow")
+    HandWorker().work()
+    frozen_time.move_to(noon)
+    hipq.enqueue_many(new)
+    HandWorker().run_until_idle()
+
+    rows = Job.objects.order_by("pk")
+    after = {job.job_key: (job.scheduled_run_time - noon).total_seconds() for job in rows[1:]}
+    assert rows[0].outcome == "failed"
+    assert after == {"slow": 60, "urgent": 60, "window": 10_800, "hasty": 5, "hasty window": 5}
+    slow, urgent = (rows.get(job_key=key).rank for key in ("slow", "urgent"))
+    assert slow != urgent
 
 
 def test_a_policy_retries_only_the_exceptions_it_names(declare: Declare) -> None:

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 import hipq_django as hipq
+from hipq_django.database import clock
 from hipq_django.models import Job, Queue
 from tests.hand_worker import HandWorker
 from tests.integration.conftest import ConfigureQueue
+from tests.passing import Passing
 from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
@@ -116,3 +118,35 @@ def test_a_retry_is_a_start(
     job.refresh_from_db()
 
     assert (at_once, job.attempt) == (2, 4)
+
+
+def test_a_worker_that_is_held_up_starts_no_job_later_than_is_counted(
+    configure_queue: ConfigureQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as between its looks at the two clocks."""
+    passing, real = Passing(monkeypatch), clock.now
+    moments: dict[Any, float] = {}
+    told: list[Any] = []
+
+    class Counting:
+        def __call__(self, queue: Queue, now: Any, running: Any, asked: Any) -> Any:
+            return [hipq.Run() for _ in asked]
+
+        def admitted(self, queue: Queue, now: Any, count: int, latest: Any) -> None:
+            told.append(moments[now] + (latest - now).total_seconds())
+
+    def now(using: str) -> Any:
+        moment = clock.steady()
+        found = real(using)
+        moments[found] = moment
+        passing.seconds += 10
+        return found
+
+    configure_queue(Counting())
+    enqueue(1)
+    monkeypatch.setattr(clock, "now", now)
+    worker = HandWorker()
+    worker.run_pass()
+
+    [claim] = worker.claims
+    assert claim.start_by <= told[0]

@@ -362,3 +362,42 @@ def test_a_worker_takes_up_one_suspect_decision_at_a_time(declare: Declare) -> N
     taken = [len(worker.run_pass()) for _ in range(3)]
 
     assert taken == [1, 0, 0]
+
+
+def test_who_is_to_blame_does_not_depend_on_the_batches_of_a_takeover(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A worker that dies may own more than 500 jobs, most of them reserved."""
+    [suspect] = suspects("suspect")
+    innocent = hipq.enqueue("echo", "innocent", timeout=100_000)  # behind it by the deadline
+    dead = HandWorker.crashed()
+    assert len(dead.claims) == 2
+    monkeypatch.setattr(recovery, "BATCH", 1)
+
+    moved = [recovery.recover_lost(get_instance()) for _ in range(3)]
+
+    assert moved == [1, 1, 0]
+    assert kinds(suspect) == ["worker_lost", "worker_lost"]
+    assert kinds(innocent) == ["bystander"]
+
+
+def test_a_heavy_suspect_that_waits_for_its_turn_holds_back_no_lighter_job(
+    configure_queue: ConfigureQueue,
+) -> None:
+    """The probe asks whether the first due job fits, and that may not start here."""
+    configure_queue(THROTTLE_LIMIT=3)
+    hipq.enqueue("echo", "running")
+    hipq.enqueue("echo", "heavy", throttle_factor=3)
+    # Each has lost a worker; the second at its own turn, because both do not fit at once.
+    recover_all(HandWorker.crashed())
+    Job.objects.filter(job_data="heavy").update(rank=0)
+    recover_all(HandWorker.crashed())
+    Job.objects.filter(job_data="running").update(rank=-1)
+    assert all("WorkerLost: worker " in str(job.error) for job in Job.objects.all())
+    worker = HandWorker()
+    assert names(worker.run_pass()) == ["running"]
+
+    hipq.enqueue("echo", "light")
+    worker.scheduler.forget_pauses()
+
+    assert names(worker.run_pass()) == ["light"]
