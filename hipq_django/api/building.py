@@ -34,7 +34,7 @@ from hipq_django.engines.rows import copy_of, unsaved_job
 from hipq_django.exceptions import ArgumentsError, InvalidJobError
 from hipq_django.job_types.current import RUNNING
 from hipq_django.job_types.declaration import Declaration
-from hipq_django.job_types.registry import check_declared, get_declared
+from hipq_django.job_types.registry import check_declared, find_declared, get_declared
 from hipq_django.models import Batch, Job, JobType, Queue
 from hipq_django.models.catalog import get_named_queue, get_queue
 
@@ -196,12 +196,12 @@ class Builder:
         if name not in self._types:
             if self.verb is not None:
                 check_declared(self.instance, name, self.verb)
-            declared = get_declared(self.instance, name)
+            row = self._types[name] = self._find_type(self.instance, name)
+            declared = find_declared(self.instance, name, row.kind)
             if declared is not None and (declared.signature or declared.checks_data):
                 self._tasks[name] = declared
             if declared is not None and declared.unique:
                 self._unique[name] = declared.unique
-            self._types[name] = self._find_type(self.instance, name)
         return self._types[name]
 
     def _queue(self, name: str, job_type: str) -> Queue:

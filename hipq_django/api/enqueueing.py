@@ -6,6 +6,7 @@ import gc
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
+from inspect import isfunction
 from typing import Any, Unpack, get_args
 
 from asgiref.sync import sync_to_async
@@ -69,17 +70,28 @@ def enqueue(
     "replace" (it is cancelled and the new one takes its place; refused while it is running). Raise
     `InvalidJobError` for values that cannot be stored, with nothing changed.
     """
-    if isinstance(job_type, Declaration):
-        raise InvalidJobError(
-            f"enqueue: job_type is the declaration of {job_type.name!r}; call "
-            f"{job_type.function_name}.enqueue(…)."
-        )
+    if not isinstance(job_type, str):
+        _check_not_a_task(job_type)
     for name in options:
         if name not in JOB_OPTIONS:
             known = (*JOB_OPTIONS, "on_conflict", "instance")
             raise UnknownOptionError(f"enqueue {job_type!r:.200}", name, known)
     new = NewJob(job_type, {} if job_data is None else job_data, **options)
     return enqueue_new(new, on_conflict=on_conflict, instance=instance)
+
+
+def _check_not_a_task(given: Any) -> None:
+    """Refuse what has an `enqueue` of its own, or would have if it were declared."""
+    if isinstance(given, Declaration):
+        what = f"the declaration of {given.name!r}; call {given.function_name}.enqueue(…)"
+    elif hasattr(given, "enqueue"):  # of django.tasks, or of another queue
+        what = f"an object of type {type(given).__name__}; call its own enqueue(…)"
+    elif isfunction(given):
+        name = given.__name__
+        what = f"the function {name}; declare it with @hipq.task and call {name}.enqueue(…)"
+    else:
+        return
+    raise InvalidJobError(f"enqueue: job_type is {what}.")
 
 
 def enqueue_new(

@@ -19,12 +19,12 @@ from hipq_django import transitions
 from hipq_django.answers.cancelling import cancel_locked
 from hipq_django.api.enqueueing import announce_new
 from hipq_django.api.keys import holders, places_of, under_key
-from hipq_django.api.requeueing import copy_of_final
+from hipq_django.api.requeueing import copy_of_final, links_as_before
 from hipq_django.database import clock
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import check_commits, write_transaction
 from hipq_django.database.twins import has_twin
-from hipq_django.dependencies.following import drop_needs
+from hipq_django.dependencies.following import drop_needs, store
 from hipq_django.domain.serialization import error_of
 from hipq_django.domain.states import WAITING, State
 from hipq_django.engines import engine_for
@@ -53,8 +53,8 @@ class ManyResult:
 def requeue_many(jobs: QuerySet[Job]) -> ManyResult:
     """Create a new job from each final job of a queryset that was not requeued yet.
 
-    Each has the values of its `origin`, which stays as it is. Jobs are skipped if they are not
-    final, if they were requeued already, or if a live job has their key.
+    Each has the values and the `inputs` of its `origin`, which stays as it is. Jobs are skipped if
+    they are not final, if they were requeued already, or if a live job has their key.
     """
     return _in_pages(jobs, "requeue_many", _requeue)
 
@@ -163,11 +163,11 @@ def _insert_copies(origins: Sequence[Job], using: str) -> dict[int, str]:
         except Exception as error:  # such as a time zone that this machine lacks
             skipped[job.pk] = error_of(error)
     skipped |= dict.fromkeys(_with_taken_keys(copies, using), "its key is in use")
-    fresh = [copy for pk, copy in copies.items() if pk not in skipped]
+    fresh = {pk: copy for pk, copy in copies.items() if pk not in skipped}
     with transaction.atomic(using=using):
-        Job.objects.using(using).bulk_create(fresh)
-    if fresh:
-        announce_new(fresh, using)
+        Job.objects.using(using).bulk_create(fresh.values())
+        store(links_as_before(fresh, {}, using), [], using)
+    announce_new(list(fresh.values()), using)
     return skipped
 
 

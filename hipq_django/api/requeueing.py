@@ -13,7 +13,7 @@ from hipq_django.api.enqueueing import announce_new, insert
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.database.locks import for_key_share
-from hipq_django.database.transactions import check_commits
+from hipq_django.database.transactions import check_commits, write_transaction
 from hipq_django.dependencies.following import store
 from hipq_django.domain.dependencies import PART, was_ended_by
 from hipq_django.domain.states import Outcome
@@ -28,10 +28,10 @@ MOST_LOOKED_AT = 100
 def requeue(job: Job | Keyed, *, dependents: bool = False, instance: str = DEFAULT) -> Job:
     """Create a new job from a final one, with the same values; return it.
 
-    Its `origin` is the old job, which stays as it is. With `dependents` the jobs that were
-    cancelled because this one did not succeed are requeued too, and linked as before; a job of a
-    batch stays in the same batch. Raise `InvalidJobError` for a job that is not final,
-    `DuplicateJobKeyError` if its key is in use again.
+    Its `origin` is the old job, which stays as it is and whose `inputs` it has. With `dependents`
+    the jobs that were cancelled because this one did not succeed are requeued too, and linked as
+    before; a job of a batch stays in the same batch. Raise `InvalidJobError` for a job that is not
+    final, `DuplicateJobKeyError` if its key is in use again.
     """
     origin = final_job(job, "requeue", instance)
     check_commits(origin.using)
@@ -44,8 +44,10 @@ def requeue(job: Job | Keyed, *, dependents: bool = False, instance: str = DEFAU
     if dependents:
         return _requeue_with_dependents(origin)
     fresh = copy_of_final(origin)
-    insert(fresh, fresh.using)
-    announce_new([fresh], fresh.using)
+    with transaction.atomic(using=fresh.using):
+        insert(fresh, fresh.using)
+        store(links_as_before({origin.pk: fresh}, {}, fresh.using), [], fresh.using)
+        announce_new([fresh], fresh.using)
     return fresh
 
 
@@ -53,9 +55,10 @@ def _requeue_with_dependents(origin: Job) -> Job:
     """Copy a job and those that it took down, in the order in which they follow each other."""
     using = origin.using
     copies: dict[int, Job] = {}
-    with transaction.atomic(using=using):
+    with write_transaction(using):
+        batches = _batches_of([origin], using)  # first: nobody gives up what follows it meanwhile
         old = [origin, *_taken_down(origin)]
-        batches = _batches_of(old, using)
+        batches |= _batches_of(old, using)
         for job in old:
             fresh = copy_of_final(job)
             fresh.batch_id = job.batch_id if job.batch_id in batches else None
@@ -64,7 +67,7 @@ def _requeue_with_dependents(origin: Job) -> Job:
             insert(fresh, using)
             copies[job.pk] = fresh
             held = [] if job is origin else [fresh.pk]
-            store(_links_as_before(job, fresh, copies), held, using)
+            store(links_as_before({job.pk: fresh}, copies, using), held, using)
         announce_new([copies[origin.pk]], using)
     return copies[origin.pk]
 
@@ -109,11 +112,15 @@ def _taken_down_by(jobs: Sequence[Job], most: int | None = None) -> Iterator[Job
             yield job
 
 
-def _links_as_before(job: Job, fresh: Job, copies: dict[int, Job]) -> list[Link]:
-    links = Link.objects.using(job.using).filter(job=job).exclude(on=PART).order_by("pk")
+def links_as_before(fresh: dict[int, Job], copies: dict[int, Job], using: str) -> list[Link]:
+    """Return the links of new jobs, which are given by the ids of their origins.
+
+    They lead to what their origins followed, or to the new jobs that `copies` has for it.
+    """
+    links = Link.objects.using(using).filter(job__in=list(fresh)).exclude(on=PART).order_by("pk")
     return [
         Link(
-            job=fresh,
+            job=fresh[link.job_id],
             needs_job_id=copies[link.needs_job_id].pk
             if link.needs_job_id in copies
             else link.needs_job_id,

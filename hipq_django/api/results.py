@@ -107,7 +107,7 @@ def _result_of(job: Job) -> Any:
     if not job.is_final:
         raise JobNotFinishedError(
             f"{job} ({job.job_type.name}) is {job.state} and has no result yet; ask again later, "
-            "or give a timeout.",
+            "or with a longer timeout.",
             job,
         )
     if job.outcome != Outcome.SUCCEEDED:

@@ -27,6 +27,7 @@ def verdicts(ids: Collection[int], using: str) -> dict[int, Verdict]:
     """
     needs: dict[int, list[Need]] = {pk: [] for pk in ids}
     of_batch: dict[int, Need] = {}
+    after: dict[int, int] = {}
     links = Link.objects.using(using).filter(job__in=ids).order_by("pk")
     links = links.exclude(needs_job__state=State.FINAL, needs_job__outcome=Outcome.SUCCEEDED)
     fields = ("needs_job__job_type__name", "needs_job__state", "needs_job__outcome")
@@ -38,8 +39,9 @@ def verdicts(ids: Collection[int], using: str) -> dict[int, Verdict]:
             continue
         if batch not in of_batch:
             of_batch[batch] = _of_batch(batch, using)
+        after[held] = batch
         needs[held].append(of_batch[batch]._replace(on=on))
-    return {pk: verdict(of_job) for pk, of_job in needs.items()}
+    return {pk: verdict(of_job)._replace(batch=after.get(pk)) for pk, of_job in needs.items()}
 
 
 def _of_job(on: str, pk: int, job_type: str | None, state: str, outcome: str) -> Need:

@@ -8,7 +8,9 @@ left.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -24,7 +26,7 @@ from hipq_django.dependencies.needs import dependents_of, verdicts
 from hipq_django.dependencies.parts import DUTY, tell_links, tell_page
 from hipq_django.domain.dependencies import FOLLOWED, Verdict
 from hipq_django.engines import engine_for
-from hipq_django.models import Job, Link
+from hipq_django.models import Batch, Job, Link
 
 PAGE = 200
 """How many jobs are unheld in one transaction, whose locks others meet."""
@@ -35,16 +37,36 @@ NO_LINK_SECONDS = 60.0
 """How often the sweep looks at held jobs although there is no link."""
 
 
+@dataclass(slots=True)
+class _Left:
+    """What is still to be looked at."""
+
+    ended: list[int] = field(default_factory=list)
+    """Jobs that have ended, and what waits for them has not been looked for."""
+    held: list[int] = field(default_factory=list)
+
+
+class _UnderWay(threading.local):
+    """What the call in which this thread is has still to look at, by database alias."""
+
+    def __init__(self) -> None:
+        self.left: dict[str, _Left] = {}
+
+
+_under_way = _UnderWay()
+
+
 def unhold_after(ids: Collection[int], using: str) -> bool:
     """Unhold what waited for these ended jobs, if all else that it waits for has ended, too.
 
     Return whether there are links at all.
     """
+    if using in _under_way.left:  # a job was cancelled, whose commit calls this
+        _under_way.left[using].ended += ids
+        return True
     found = has_links(using)
     if found:
-        held, parts = dependents_of(ids, using)
-        unhold_or_cancel(held[:MOST_AT_ONCE], using)
-        tell_links(parts, using)
+        _work_off(_Left(ended=[*ids]), using, RefusedRows(DUTY))
     return found
 
 
@@ -64,24 +86,44 @@ def unhold_or_cancel(held: Sequence[int], using: str, refused: RefusedRows | Non
     The jobs that follow a cancelled one are checked in turn. `refused` are the jobs that are left
     alone, known from the calls before.
     """
-    moved, refused = 0, refused or RefusedRows(DUTY)
-    while held:
-        ended: list[int] = []
-        for start in range(0, len(held), PAGE):
-            page = verdicts(held[start : start + PAGE], using)
-            go = [pk for pk, said in page.items() if said.may_go]
-            moved += refused.move(go, partial(_unhold, using=using))
-            broken = {pk: said for pk, said in page.items() if said.problem}
-            refused.move(list(broken), partial(_cancel, broken, ended, using=using))
-        moved += len(ended)
-        held = dependents_of(ended, using).held[: max(0, MOST_AT_ONCE - moved)] if ended else []
+    if using in _under_way.left:
+        _under_way.left[using].held += held
+        return 0
+    return _work_off(_Left(held=[*held]), using, refused or RefusedRows(DUTY))
+
+
+def _work_off(left: _Left, using: str, refused: RefusedRows) -> int:
+    """Check what is left, and what is added to it meanwhile; return how many jobs moved.
+
+    Each commit calls what is told of ended jobs, inside of it. In a long chain these calls would
+    lie in each other, so they only add to what is left.
+    """
+    moved, _under_way.left[using] = 0, left
+    try:
+        while left.ended or left.held:
+            follow = dependents_of({*left.ended}, using)
+            held = [*left.held, *follow.held[: max(0, MOST_AT_ONCE - moved)]]
+            left.ended, left.held = [], []
+            for start in range(0, len(held), PAGE):
+                moved += _check(held[start : start + PAGE], left, using, refused)
+            tell_links(follow.parts, using)
+    finally:
+        del _under_way.left[using]
     return moved
 
 
-def _unhold(ids: Sequence[int], using: str) -> int:
+def _check(held: Sequence[int], left: _Left, using: str, refused: RefusedRows) -> int:
+    page = verdicts(held, using)
+    go = {pk: said for pk, said in page.items() if said.may_go}
+    broken = {pk: said for pk, said in page.items() if said.problem}
+    moved = refused.move(list(go), partial(_unhold, go, using=using))
+    return moved + refused.move(list(broken), partial(_cancel, broken, left, using=using))
+
+
+def _unhold(go: Mapping[int, Verdict], ids: Sequence[int], using: str) -> int:
     """Give jobs that may go on their time and place; locked rows are left."""
     with worker_transaction(using):
-        jobs = _locked(ids, using)
+        jobs = _locked(go, ids, using)
         transitions.unhold(jobs, clock.now(using), using)
         for instance in {job.queue.instance for job in jobs}:
             queues = {job.queue_id for job in jobs if job.queue.instance == instance}
@@ -91,20 +133,38 @@ def _unhold(ids: Sequence[int], using: str) -> int:
     return len(jobs)
 
 
-def _cancel(broken: Mapping[int, Verdict], ended: list[int], ids: Sequence[int], using: str) -> int:
-    """Cancel jobs that can never go on; add those that are cancelled to the ended ones."""
+def _cancel(broken: Mapping[int, Verdict], left: _Left, ids: Sequence[int], using: str) -> int:
+    """Cancel jobs that can never go on; what follows them is looked at next."""
     with worker_transaction(using):
-        jobs = _locked(ids, using)
+        jobs = _locked(broken, ids, using)
         for problem in {broken[job.pk].problem for job in jobs}:
             alike = [job for job in jobs if broken[job.pk].problem == problem]
             cancel_locked(alike, problem + FOLLOWED, using)
-    ended += [job.pk for job in jobs]
+    left.ended += [job.pk for job in jobs]
     return len(jobs)
 
 
-def _locked(ids: Sequence[int], using: str) -> list[Job]:
+def _locked(judged: Mapping[int, Verdict], ids: Sequence[int], using: str) -> list[Job]:
+    """Lock held jobs, without those that others have locked.
+
+    What follows a batch is judged again under a lock of the batch: a job that is requeued into it
+    takes that first, and then looks what has to be requeued with it.
+    """
     rows = Job.objects.using(using).held().filter(pk__in=ids).order_by("pk")
-    return list(locked(rows.select_related("queue", "job_type"), skip_locked=True))
+    jobs = list(locked(rows.select_related("queue", "job_type"), skip_locked=True))
+    batches = {batch for job in jobs if (batch := judged[job.pk].batch) is not None}
+    if not batches:
+        return jobs
+    busy = _busy(batches, using)
+    again = verdicts([job.pk for job in jobs if judged[job.pk].batch not in busy], using)
+    return [job for job in jobs if again.get(job.pk) == judged[job.pk]]
+
+
+def _busy(batches: set[int], using: str) -> set[int]:
+    """Lock batches; return those that others keep locked, but none that was pruned."""
+    rows = Batch.objects.using(using).filter(pk__in=batches).order_by("pk")
+    free = {batch.pk for batch in locked(rows, skip_locked=True, to_delete=True)}
+    return set(rows.exclude(pk__in=free).values_list("pk", flat=True)) if free < batches else set()
 
 
 class Sweep:

@@ -108,6 +108,13 @@ class Declaration(VerbsByKey):
         self.__doc__ = self.handler.__doc__
         self.__module__ = self.handler.__module__
         self.__qualname__ = self.handler.__qualname__
+        # For tools that look at functions: they show its name, signature and source.
+        self.__name__ = self.function_name
+        self.__wrapped__ = self.handler
+
+    def __reduce__(self) -> str:
+        """Let it be pickled and copied as the function is that it replaces: by its path."""
+        return self.__qualname__
 
     @cached_property
     def as_declared(self) -> dict[str, Any]:
@@ -190,6 +197,11 @@ def check_is_function(name: str, handler: object) -> None:
     """Raise `InvalidJobTypeError` for a handler that is none."""
     if not callable(handler) or not hasattr(handler, "__qualname__"):
         raise InvalidJobTypeError(f"job type {name!r}: handler {handler!r:.100} is not a function.")
+    if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
+        raise InvalidJobTypeError(
+            f"job type {name!r}: {handler.__qualname__} is a generator, none of whose code runs "
+            "when it is called; return a list instead of using yield."
+        )
 
 
 def checked_handler(name: str, handler: H, *given: str) -> H:

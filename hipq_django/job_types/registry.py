@@ -69,6 +69,15 @@ def add_finder(kind: str, finder: Callable[[str, str], Declaration | None]) -> N
     _finders[kind] = finder
 
 
+_readers: list[Callable[[str, str], str]] = []
+"""Who reads the kind of a job type in its row."""
+
+
+def read_kinds_by(reader: Callable[[str, str], str]) -> None:
+    """Let `reader(instance, name)` say of which kind a job type is that others have declared."""
+    _readers[:] = [reader]
+
+
 def find_declared(instance: str, name: str, kind: str) -> Declaration | None:
     """Return the declaration of a name, which is looked for if the kind says how."""
     declared, key = get_declared(instance, name), (instance, name)
@@ -85,6 +94,11 @@ def find_declared(instance: str, name: str, kind: str) -> Declaration | None:
 def get_all_declared(instance: str) -> list[Declaration]:
     """Return every declaration of an instance."""
     return [declared for (inst, _), declared in _declared.items() if inst == instance]
+
+
+def declared_instances() -> set[str]:
+    """Return the names of the instances for which something is declared."""
+    return {instance for instance, _ in _declared}
 
 
 def known_names(instance: str) -> set[str]:
@@ -161,6 +175,9 @@ def check_declared(instance: str, name: object, verb: str) -> None:
     is_error = _strict_in_tests if strict is None else strict
     if not is_error and not _is_first(("job type", instance, name)):
         return  # before the nearest name is looked for, which takes long
+    # Only what is stored as such a kind: names may come from outside, and modules are imported.
+    if any(find_declared(instance, name, read(instance, name)) for read in _readers):
+        return
     text = (
         f"{verb}: no code of this process declares job type {name!r}"
         f"{nearest_name(name, known_names(instance))}"

@@ -76,11 +76,7 @@ def task(
     """
 
     def declare(function: Callable[..., Any]) -> Task[..., Any]:
-        if not (callable(function) and hasattr(function, "__qualname__")):
-            raise InvalidJobTypeError(
-                f"task({function!r:.100}): write @hipq.task above a function, or "
-                '@hipq.task(name="…").'
-            )
+        _check_is_plain(function)
         values = checked_values(_name_of(function, name), queue, instance, options)  # type: ignore[arg-type]  # it checks them
         return register(Task(handler=function, **values))
 
@@ -210,6 +206,9 @@ class Task(Declaration, Generic[P, R]):
         check_is_function(self.name, handler)
         named = [*given, *FILLED_IN, *self._signature.arguments]
         asked = list(_asked_for(self.name, handler, named))
+        takes_all = any(
+            p.kind is p.VAR_KEYWORD for p in inspect.signature(handler).parameters.values()
+        )
         defaults = self._signature.defaults
 
         @wraps(handler)
@@ -218,6 +217,8 @@ class Task(Declaration, Generic[P, R]):
             if "inputs" in asked:
                 known["inputs"] = job.first_inputs()
             known |= dict(zip(given, values, strict=True))
+            if takes_all:
+                return handler(**known)
             return handler(**{name: known[name] for name in asked if name in known})
 
         return call
@@ -251,14 +252,40 @@ class TaskWithOptions(Generic[P, R]):
         return BoundJob(self._task.name, data, instance=self._task.instance, **self._of_jobs)
 
 
+def _check_is_plain(function: Any) -> None:
+    """Raise `InvalidJobTypeError` for what a worker could not call with the arguments alone."""
+    if not callable(function) or not hasattr(function, "__qualname__") or inspect.isclass(function):
+        raise InvalidJobTypeError(
+            f'task({function!r:.100}): write @hipq.task above a function, or @hipq.task(name="…").'
+        )
+    check_is_function(function.__qualname__, function)
+    if _is_method(function):
+        raise InvalidJobTypeError(
+            f"task {function.__qualname__!r} is a method, and a worker has no object to call it "
+            "of; write a function, or @staticmethod above @hipq.task."
+        )
+
+
+def _is_method(function: Callable[..., Any]) -> bool:
+    """Return whether a function is defined in a class, and takes its object first."""
+    inside = function.__qualname__.rpartition(".")[0]
+    first = function.__code__.co_varnames[:1] if inspect.isfunction(function) else ()
+    return bool(inside) and not inside.endswith("<locals>") and first in (("self",), ("cls",))
+
+
 def _name_of(function: Callable[..., Any], name: str | None) -> str:
     if name is not None:
         return name
     called = getattr(function, "__qualname__", repr(function))
+    where, way_out = "", 'give it a name: @hipq.task(name="shop.send_invoice")'
     if any(part in called for part in _WITHOUT_A_NAME):
+        where = "inside a function"
+        way_out += ". If it is that of a decorator, let the decorator use functools.wraps"
+    elif function.__module__ == "__main__":
+        where, way_out = "in __main__", f"move it to the module jobs of an app, or {way_out}"
+    if where:
         raise InvalidJobTypeError(
-            f"task {called!r} is defined inside a function, where workers cannot find it; give it "
-            'a name: @hipq.task(name="shop.send_invoice").'
+            f"task {called!r} is defined {where}, where workers cannot find it; {way_out}."
         )
     return f"{function.__module__}.{called}"
 

@@ -25,7 +25,7 @@ from hipq_django.api.keys import holders, places_of, under_key
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
 from hipq_django.database.built_once import built_once
-from hipq_django.database.errors import in_one_line, is_outage
+from hipq_django.database.errors import in_one_line, is_locked_out, is_outage
 from hipq_django.database.locks import locked
 from hipq_django.database.lookups import ids_in
 from hipq_django.database.transactions import worker_transaction
@@ -35,14 +35,14 @@ from hipq_django.domain.schedules import jitter_of, plan
 from hipq_django.domain.states import NONE
 from hipq_django.domain.waits import pause_after
 from hipq_django.engines import engine_for
-from hipq_django.job_types.registry import get_declared
-from hipq_django.models import Job, JobType, Link, Queue, Schedule, ScheduleRun
+from hipq_django.job_types.registry import find_declared
+from hipq_django.models import Job, JobType, Link, Schedule, ScheduleRun
 from hipq_django.schedules.changing import run_of
 
 PAGE = 200
 """How many schedules are locked and fired at once."""
-TRY_AGAIN = timedelta(seconds=60)
-"""How long a schedule is left alone that could not be fired."""
+TRY_AGAIN = timedelta(seconds=30)
+"""How long a schedule is left alone that could not be fired; then its due time is still on time."""
 
 LEAST_SECONDS = 0.05
 LOOK_SECONDS = 1.0
@@ -70,15 +70,16 @@ class Firing:
     def run(self) -> int:
         """Fire what is due; return how many schedules were."""
         using, now = self._config.database, clock.now(self._config.database)
-        began, next_time, fired = time.monotonic(), self.next_time, 0
+        began, next_time = time.monotonic(), self.next_time
+        fired = locked_out = 0
         if next_time is None or next_time > now:
             next_time = self.next_time = self._next_time(now)
         if next_time is not None and next_time <= now:
-            fired, self.next_time = fire_page(self._config, now), None
+            (fired, locked_out), self.next_time = fire_page(self._config, now), None
         left = inf
         if fired:
             left = 0.0  # the next call finds out when the next one is due
-        elif next_time is not None:
+        elif next_time is not None and not locked_out:  # else each look waits for that lock
             # What is due and was not fired is being fired by others, or cannot be fired now.
             left = max(LEAST_SECONDS, (next_time - clock.now(using)).total_seconds())
         ended = time.monotonic()
@@ -117,34 +118,32 @@ def _locked_due(instance: str, again: datetime, now: datetime, using: str) -> Qu
 
 @built_once
 def _types_of(ids: Sequence[int], using: str) -> QuerySet[JobType]:
-    return JobType.objects.using(using).filter(ids_in("pk", ids))
+    return JobType.objects.using(using).filter(ids_in("pk", ids)).select_related("queue")
 
 
-@built_once
-def _queues_of(ids: Sequence[int], using: str) -> QuerySet[Queue]:
-    return Queue.objects.using(using).filter(ids_in("pk", ids))
+def fire_page(config: InstanceSettings, now: datetime) -> tuple[int, int]:
+    """Fire the first due schedules that nobody else is firing.
 
-
-def fire_page(config: InstanceSettings, now: datetime) -> int:
-    """Fire the first due schedules that nobody else is firing; return how many."""
+    Return how many were, and how many were not because others have locked what they need.
+    """
     using = config.database
     with worker_transaction(using):
         rows = _locked_due(config.name, now - TRY_AGAIN, now, using)
         types = {row.pk: row for row in _types_of([row.job_type_id for row in rows], using)}
-        queue_ids = [job_type.queue_id for job_type in types.values()]
-        queues = {row.pk: row for row in _queues_of(queue_ids, using)}
-        for job_type in types.values():
-            job_type.queue = queues[job_type.queue_id]
         for row in rows:
             row.job_type = types[row.job_type_id]
-        _fire(rows, now, using)
-    return len(rows)
+        locked_out = _fire(rows, now, using)
+    return len(rows) - locked_out, locked_out
 
 
-def _fire(rows: Sequence[Schedule], now: datetime, using: str) -> None:
-    """Fire locked schedules together; where that fails each half by itself, down to the culprit."""
+def _fire(rows: Sequence[Schedule], now: datetime, using: str) -> int:
+    """Fire locked schedules together; where that fails each half by itself, down to the culprit.
+
+    Return how many are left as they are, because others have locked what they need, such as a key:
+    that is no fault of theirs, and the next look may find them free.
+    """
     if not rows:
-        return
+        return 0
     try:
         # Somebody may just be taking the key of a job.
         under_key(_fire_in_savepoint, _look_again, rows, now, using)
@@ -152,17 +151,21 @@ def _fire(rows: Sequence[Schedule], now: datetime, using: str) -> None:
         if isinstance(error, Error) and is_outage(error):
             raise
         if len(rows) == 1:
+            if is_locked_out(error):
+                return 1
             _note_problem(rows[0], error, now, using)
-            return
+            return 0
         middle = len(rows) // 2
-        _fire(rows[:middle], now, using)
-        _fire(rows[middle:], now, using)
+        return _fire(rows[:middle], now, using) + _fire(rows[middle:], now, using)
+    return 0
 
 
 def _note_problem(row: Schedule, error: Exception, now: datetime, using: str) -> None:
     redactor = row.job_type.redactor.knowing(row.job_data)
     problem = redactor.mask_text(in_one_line(error))
-    events.error("schedule_not_fired", "tried again in a minute", schedule=row.name, error=problem)
+    events.error(
+        "schedule_not_fired", "tried again in half a minute", schedule=row.name, error=problem
+    )
     rows = Schedule.objects.using(using).filter(pk=row.pk)
     rows.update(problem=problem, update_time=now)
 
@@ -194,8 +197,7 @@ def fire(rows: Sequence[Schedule], now: datetime, using: str) -> None:
         by_time.setdefault(planned.next_time, []).append(row.pk)
     made.write()
     for next_time, ids in by_time.items():
-        same = Schedule.objects.using(using).filter(pk__in=ids)
-        same.update(next_time=next_time, problem=NONE, update_time=now)
+        engine_for(using).move_on(ids, next_time, now)
 
 
 def _known(rows: Sequence[Schedule], now: datetime, using: str) -> set[tuple[int, datetime]]:
@@ -299,7 +301,7 @@ class Made:
         draft = BoundJob if _is_of_another_release(row.job_type) else NewJob
         new = draft(row.job_type.name, row.job_data, scheduled_run_time=when, **row.options)
         job = self.builder.build(new, held=held)
-        job.schedule_id, job.due_time = row.pk, row.shown(at)
+        job.schedule_id, job.due_time = row.pk, at
         return job
 
     def write(self) -> None:
@@ -312,8 +314,8 @@ class Made:
         if self.new:
             self._write_jobs()
         self.runs += [_skipped(new.run, holder) for new, holder in taken]
-        runs = ScheduleRun.objects.using(self.builder.using)
-        runs.bulk_create([*self.runs, *(new.run for new in self.new)])
+        runs = [*self.runs, *(new.run for new in self.new)]
+        engine_for(self.builder.using).insert_runs(runs)
 
     def _leave_out_taken(self) -> list[tuple[New, Job]]:
         """Leave out new jobs whose key is taken; return them, each with the job that has it."""
@@ -333,6 +335,8 @@ class Made:
     def _write_jobs(self) -> None:
         jobs, using = self.jobs, self.builder.using
         engine_for(using).insert(jobs, len(jobs), by_key=False, extra=True)
+        for new in self.new:  # not before: both passes of a repeated hour would be stored as one
+            new.job.due_time = new.run.schedule.shown(new.run.due_time)
         links = [
             Link(job=new.job, needs_job=new.after, on="final") for new in self.new if new.after
         ]
@@ -346,7 +350,7 @@ class Made:
 
 def _is_of_another_release(job_type: JobType) -> bool:
     """Return whether the code of another release takes the arguments, which it has checked."""
-    declared = get_declared(job_type.instance, job_type.name)
+    declared = find_declared(job_type.instance, job_type.name, job_type.kind)
     return declared is not None and declared.signature != job_type.signature
 
 

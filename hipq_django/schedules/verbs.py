@@ -74,12 +74,16 @@ def unschedule(name: str, *, instance: str = DEFAULT) -> None:
 
 @has_twin
 def pause_schedule(name: str, reason: str = "", *, instance: str = DEFAULT) -> Schedule:
-    """Make no jobs until it is resumed; due times pass meanwhile."""
+    """Make no jobs until it is resumed; due times pass meanwhile.
+
+    One that is paused already keeps its reason, unless another one is given.
+    """
     said = checked_reason(reason)
     with write_transaction(get_instance(instance).database):
         row = _get(name, instance)
-        row.paused, row.pause_reason = True, said or NONE
-        _save(row, "paused", "pause_reason")
+        if said or not row.paused:
+            row.paused, row.pause_reason = True, said or NONE
+            _save(row, "paused", "pause_reason")
     return row
 
 
@@ -162,6 +166,11 @@ def get_schedule(name: str, instance: str) -> Schedule:
     """Return a schedule; raise `ScheduleNotFoundError` where there is none with this name."""
     row: Schedule | None = _named(name, instance).first()
     if row is None:
+        if _is_in_code(name, instance):
+            raise ScheduleNotFoundError(
+                f"schedule {name!r} is declared in code, but instance {instance!r} does not have "
+                "it yet: a worker writes it down when it starts, and in a test run_due_jobs does."
+            )
         using = get_instance(instance).database
         names = Schedule.objects.using(using).filter(instance=instance)
         near = nearest_name(str(name), names.values_list("name", flat=True)[:1_000])
@@ -224,9 +233,15 @@ def _check_past(name: str, start: datetime, end: datetime, now: datetime) -> Non
 
 def _check_not_in_code(name: str, instance: str, row: Schedule | None, way_out: str) -> None:
     """Refuse what the code of this process declares, or that of a worker, as the row says."""
-    is_in_code = any(name in declared.schedules for declared in get_all_declared(instance))
-    if is_in_code or (row and row.is_declared and not row.retired):  # else the code is gone
+    if _is_in_code(name, instance) or (
+        row and row.is_declared and not row.retired
+    ):  # else the code is gone
         raise InvalidScheduleError(f"schedule {name!r} is declared in code: {way_out}.")
+
+
+def _is_in_code(name: str, instance: str) -> bool:
+    """Return whether the code of this process declares a schedule."""
+    return any(name in declared.schedules for declared in get_all_declared(instance))
 
 
 def checked(name: object, new: object, instance: str) -> dict[str, Any]:
@@ -234,8 +249,9 @@ def checked(name: object, new: object, instance: str) -> dict[str, Any]:
     checked_schedule_name(name)
     if not isinstance(new, NewJob):
         raise InvalidScheduleError(
-            f"schedule {name!r}: {new!r:.100} is not a new job; give task.new(…) or NewJob(…), and "
-            "for a task of django.tasks hipq_django.new(task, …)."
+            f"schedule {name!r}: an object of type {type(new).__name__} is not a NewJob; give "
+            "task.new(…) or NewJob(job_type, job_data, …), and for a task of django.tasks "
+            "hipq_django.new(task, …)."
         )
     given = {option: getattr(new, option) for option in JOB_OPTIONS}
     for option in _NOT_OF_SCHEDULES:

@@ -29,7 +29,7 @@ from hipq_django.tasks_backend.names import (
     task_enqueued,
 )
 from hipq_django.tasks_backend.results import FIRST_PRIORITY, find_job, result_of
-from hipq_django.tasks_backend.running import tell_of_end, untold
+from hipq_django.tasks_backend.running import is_heard, tell_of_end
 
 
 class HipqBackend(BaseTaskBackend):
@@ -149,14 +149,16 @@ def _task_or_none(path: str) -> HipqTask | None:
 
 
 _ended = Signal()
-"""A task ended otherwise than by its function."""
+"""A task has ended, and somebody is to be told."""
 
 _ended.connect(tell_of_end)
 
 
 def _tell(jobs: Sequence[Job], using: str) -> None:
-    for job in untold(jobs, using):
-        send(_ended, job)
+    del using
+    for job in jobs:
+        if is_heard(job):
+            send(_ended, job)
 
 
 finished_of_kind[KIND] = _tell

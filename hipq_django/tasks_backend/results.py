@@ -101,6 +101,8 @@ def _errors(job: Job, attempts: Sequence[Attempt]) -> list[TaskError]:
 
 def _worker_ids(job: Job, attempts: Sequence[Attempt]) -> list[str]:
     """Return who claimed the job, for each attempt; for a snoozed one, who did so last."""
+    if job.attempt == 0:
+        return []
     names: Mapping[int, str] = {attempt.attempt: attempt.worker for attempt in attempts}
     last = getattr(job, "last_worker", None)
     if last is None:

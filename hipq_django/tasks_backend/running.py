@@ -1,51 +1,45 @@
 """Runs a task as the handler of its job, and sends the signals of `django.tasks`.
 
-`task_started` is sent for each attempt, `task_finished` when the job ends: by the thread that ran
-it, inside the exception's handler where it failed, or after the commit where something else ended
-it (a cancel, a timeout, a lost worker). Neither is sent where nobody would hear it: to make the
-result of a task takes as long as all else that is done for a quick job.
+`task_started` is sent for each attempt, `task_finished` when the job has ended: once, after the
+commit, whoever ended it. After a failure it is sent inside the exception's handler, for receivers
+that ask for the exception, unless that is not known any more: where the project's own policy gave
+the job up, or where no code has raised. Neither signal is sent where nobody would hear it: to make
+the result of a task takes as long as all else that is done for a quick job. A receiver that raises
+harms neither the task nor the other receivers; Django logs it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import wraps
+from collections.abc import Callable
+from functools import partial, wraps
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from django.db import Error
 from django.utils import timezone
 
 from hipq_django.domain.parts import WAIT_FOR
-from hipq_django.domain.retries import WAIT, Failure, GiveUp, Snooze, class_names, decide
-from hipq_django.domain.states import State
-from hipq_django.domain.tracebacks import format_exception
+from hipq_django.domain.retries import WAIT, Snooze
 from hipq_django.domain.validation import checked_result
 from hipq_django.models import Job
 from hipq_django.tasks_backend import configured
 from hipq_django.tasks_backend.hipq_task import HipqTask
 from hipq_django.tasks_backend.names import (
     TaskContext,
-    TaskError,
     TaskResult,
     TaskResultStatus,
     is_run_heard,
     normalize_json,
-    path_of,
     task_finished,
     task_started,
 )
 from hipq_django.tasks_backend.results import result_of
-from hipq_django.transitions.history import failures_before
-from hipq_django.transitions.updates import rows_of
 
-if TYPE_CHECKING:
-    from hipq_django.tasks_backend.backend import HipqBackend
+_END = "_end_of_task"
+"""What a job that ran here is told to have ended with, once that is committed.
 
-MOST_REMEMBERED = 10_000
-
-_told: dict[tuple[str, int], None] = {}
-"""The jobs of which this process has said that they ended, until that is committed."""
+The exception, the finished result, or True where nobody need be told. Of a job that is cancelled,
+answered or given to another worker meanwhile others tell, who have a copy of their own.
+"""
 
 
 def handler_of(task: HipqTask) -> Callable[[Job], Any]:
@@ -67,12 +61,11 @@ def _run(task: HipqTask, call: Callable[..., Any], job: Job) -> Any:
     except (KeyboardInterrupt, Snooze):
         raise
     except BaseException as error:
-        if _is_last(task, job, error) and _counts(job):
-            _tell_of_failure(job, result or _result(task, job), error)
+        setattr(job, _END, error)
         raise
     if value is WAIT or isinstance(value, WAIT_FOR):
         return value  # the answer ends it
-    _tell_of_success(job, result, value and value.value)
+    setattr(job, _END, True if result is None else _succeeded(result, value and value.value))
     return value
 
 
@@ -89,81 +82,55 @@ def _called(
     return checked_result(task.module_path, normalize_json(value))
 
 
-def _is_last(task: HipqTask, job: Job, error: BaseException) -> bool:
-    """Return whether the policy gives the job up after this failure."""
-    before = failures_before({job.pk: job.attempt}, job.using)[job.pk]
-    failure = Failure(before + 1, 0, class_names(type(error)))
-    return isinstance(decide(task.retry, failure), GiveUp)
-
-
-def _counts(job: Job) -> bool:
-    """Return whether the end of this attempt will be the job's, as far as is known now.
-
-    It will not be if the job was cancelled, answered, given up or begun anew meanwhile: whoever did
-    that tells of its end.
-    """
-    try:
-        rows = rows_of(job.using, [job.id]).filter(attempt=job.attempt, has_pending_answer=False)
-        return bool(rows.exclude(state=State.FINAL).exists())
-    except Error:  # as it is known, then: to fail here would cost the job its result
-        return True
-
-
 # What is told
 
 
 def _begun(task: HipqTask, job: Job) -> TaskResult[Any, Any]:
     """Tell that an attempt has begun; return its result."""
-    result = _result(task, job)
-    task_started.send(_sender(job), task_result=result)
+    backend = configured.backend_of(job.queue.instance)
+    result = result_of(job, task, backend.alias, type(task))
+    task_started.send_robust(type(backend), task_result=result)
     return result
 
 
-def _result(task: HipqTask, job: Job) -> TaskResult[Any, Any]:
-    return result_of(job, task, configured.backend_of(job.queue.instance).alias, type(task))
-
-
-def _tell_of_success(job: Job, result: TaskResult[Any, Any] | None, value: Any) -> None:
-    """Tell whoever hears it; where nobody does, nobody need be told later either."""
-    if result is None or _counts(job):
-        _note_told(job)
-        if result is not None:
-            _finish(job, result, TaskResultStatus.SUCCESSFUL, value)
-
-
-def _tell_of_failure(job: Job, result: TaskResult[Any, Any], error: BaseException) -> None:
-    trace = format_exception(error)
-    result.errors.append(TaskError(exception_class_path=path_of(type(error)), traceback=trace))
-    _note_told(job)
-    _finish(job, result, TaskResultStatus.FAILED)
-
-
-def _note_told(job: Job) -> None:
-    """Note that nobody need be told of the end of this job once it is committed."""
-    if len(_told) >= MOST_REMEMBERED:  # of jobs that others had taken over meanwhile
-        _told.clear()
-    _told[job.using, job.id] = None
-
-
-def _finish(
-    job: Job, result: TaskResult[Any, Any], status: TaskResultStatus, value: Any = None
-) -> None:
-    ended = {"status": status, "finished_at": timezone.now(), "_return_value": value}
+def _succeeded(result: TaskResult[Any, Any], value: Any) -> TaskResult[Any, Any]:
+    """Return the result as that of a success."""
+    ended = {
+        "status": TaskResultStatus.SUCCESSFUL,
+        "finished_at": timezone.now(),
+        "_return_value": value,
+    }
     for name, now in ended.items():
         object.__setattr__(result, name, now)
-    task_finished.send(_sender(job), task_result=result)
+    return result
 
 
-def _sender(job: Job) -> type[HipqBackend]:
-    return type(configured.backend_of(job.queue.instance))
-
-
-def untold(jobs: Sequence[Job], using: str) -> list[Job]:
-    """Return those of the jobs that ended otherwise than by their function."""
-    return [job for job in jobs if _told.pop((using, job.id), job) is job]
+def is_heard(job: Job) -> bool:
+    """Return whether somebody is to be told that this job has ended."""
+    return getattr(job, _END, None) is not True
 
 
 def tell_of_end(job: Job, **_: Any) -> None:
-    """Send `task_finished` for such a job."""
+    """Send `task_finished` for a job that has ended."""
+    end = getattr(job, _END, None)
+    if end is not None:
+        delattr(job, _END)  # it may keep an exception, with all its frames
     backend = configured.backend_of(job.queue.instance)
-    task_finished.send(type(backend), task_result=backend.get_result(str(job.pk)))
+    if isinstance(end, TaskResult):
+        task_finished.send_robust(type(backend), task_result=end)
+        return
+    result = backend.get_result(str(job.pk))
+    _send_handling(end, partial(task_finished.send_robust, type(backend), task_result=result))
+
+
+def _send_handling(error: BaseException | None, send: Callable[[], Any]) -> None:
+    """Send inside the handler of an exception, if there is one."""
+    if error is None:
+        send()
+        return
+    place = error.__traceback__
+    try:
+        raise error
+    except BaseException:
+        BaseException.with_traceback(error, place)  # without the step that was just added
+        send()

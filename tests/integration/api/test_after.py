@@ -235,6 +235,39 @@ def test_after_a_job_that_has_failed_nothing_is_created(step: Any) -> None:
     assert step.using(after=[a], on="final").enqueue("c").hold_time is None
 
 
+@pytest.mark.parametrize("verb", [hipq.complete, hipq.fail])
+def test_an_answer_lets_no_job_overtake_what_it_follows(
+    step: Any, declare: Declare, verb: Any
+) -> None:
+    @declare("asking_after", retry=hipq.Fixed(3_600, max_attempts=2), time_windows=["03:00-03:01"])
+    def asking(job: Job) -> object:
+        ran.append(job.job_key)
+        return hipq.WAIT
+
+    a = step.using(delay=60).enqueue("a")
+    b = asking.enqueue(job_key="b", after=[a], delay=86_400)
+    answer = verb(b, "charged")
+    run_due_jobs()
+
+    assert (answer.status, row(b).state, ran) == ("early", "initial", [])
+    assert [reason.code for reason in hipq.explain(b)][-1] == "waits_for_jobs"
+    hipq.run_now(a)
+    run_due_jobs()
+    assert ran == [("a", [])]
+    assert row(b).state == ("final" if verb is hipq.complete else "retry")
+
+
+def test_the_answer_of_a_job_is_late_if_what_it_follows_fails(step: Any) -> None:
+    a = step.using(delay=60).enqueue("a", fails=True)
+    b = step.using(after=[a], job_key="b").enqueue("b")
+    answer = hipq.complete(b, "charged")
+    hipq.run_now(a)
+    run_due_jobs()
+
+    answer.refresh_from_db()
+    assert (row(b).outcome, answer.status) == ("cancelled", "late")
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -722,6 +755,44 @@ def test_a_plain_requeue_leaves_what_followed(step: Any) -> None:
 
     assert row(b).outcome == "cancelled"
     assert Job.objects.count() == 3
+
+
+def test_a_requeued_job_has_the_inputs_of_its_origin(step: Any) -> None:
+    a = step.enqueue("a")
+    b = step.using(after=[a]).enqueue("b", fails=True)
+    run_due_jobs()
+    ran.clear()
+
+    again = hipq.requeue(row(b))
+    run_due_jobs()
+    hipq.requeue(row(again))
+    run_due_jobs()
+
+    assert ran == [("b", ["A"])] * 2
+
+
+def test_many_requeued_jobs_have_the_inputs_of_their_origins(step: Any) -> None:
+    a = step.enqueue("a")
+    jobs = [step.using(after=[a]).enqueue(name, fails=True) for name in ("b", "c")]
+    run_due_jobs()
+    ran.clear()
+
+    hipq.requeue_many(Job.objects.filter(pk__in=[job.pk for job in jobs]))
+    run_due_jobs()
+
+    assert sorted(ran) == [("b", ["A"]), ("c", ["A"])]
+
+
+def test_then_of_a_batch_that_is_requeued_has_the_results_of_the_batch(step: Any) -> None:
+    with hipq.batch(then=step.new("then", fails=True)) as batch:
+        batch.enqueue_many([step.new("a"), step.new("b")])
+    run_due_jobs()
+    ran.clear()
+
+    hipq.requeue(Job.objects.get(outcome="failed"))
+    run_due_jobs()
+
+    assert ran == [("then", ["A", "B"])]
 
 
 def test_what_somebody_cancelled_is_not_done_again(step: Any) -> None:

@@ -15,6 +15,7 @@ from hipq_django.exceptions import ConfigurationError, InvalidAnswerError, Unkno
 from hipq_django.models import Answer, Job, JobType, Queue
 from tests.declaring import Declare
 from tests.running import run_due_jobs
+from tests.testapp import tasks
 
 pytestmark = pytest.mark.django_db
 
@@ -88,9 +89,42 @@ def test_a_declaration_in_the_place_of_its_name_is_refused_with_the_way_out(
     assert rows() == [0, 0, 0, 0]
 
 
+def test_a_task_or_function_in_the_place_of_a_name_is_refused_with_the_way_out() -> None:
+    with pytest.raises(hipq.InvalidJobError) as of_django:
+        hipq.enqueue(tasks.add)  # type: ignore[arg-type]  # what is refused
+    with pytest.raises(hipq.InvalidJobError) as of_nobody:
+        hipq.enqueue(rows)  # type: ignore[arg-type]  # what is refused
+
+    assert str(of_django.value) == (
+        "enqueue: job_type is an object of type HipqTask; call its own enqueue(…)."
+    )
+    assert str(of_nobody.value) == (
+        "enqueue: job_type is the function rows; declare it with @hipq.task and call "
+        "rows.enqueue(…)."
+    )
+    assert rows() == [0, 0, 0, 0]
+
+
 def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(UnknownOptionError, match="'priorty', did you mean 'priority'"):
         hipq.enqueue("echo", priorty=5)  # type: ignore[call-arg]  # what is refused
+
+
+@pytest.mark.parametrize(
+    ("option", "meant"), [("countdown", "delay"), ("eta", "scheduled_run_time")]
+)
+def test_options_of_other_queues_are_told_by_their_name_here(option: str, meant: str) -> None:
+    given: Any = {option: 60}
+    with pytest.raises(
+        UnknownOptionError, match=f"unknown option '{option}'; here it is '{meant}'"
+    ):
+        hipq.enqueue("echo", **given)
+
+
+def test_a_retry_option_of_other_queues_is_no_timeout() -> None:
+    given: Any = {"max_retries": 3}
+    with pytest.raises(UnknownOptionError, match="'max_retries'; here it is 'retry'"):
+        hipq.job_type("charge", **given)
 
 
 @pytest.mark.parametrize("error", [hipq.InvalidJobError, hipq.HipqError, TypeError, ValueError])

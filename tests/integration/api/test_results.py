@@ -124,7 +124,7 @@ def test_who_waits_gets_the_result_when_it_is_there() -> None:
 def test_who_waits_in_vain_is_told() -> None:
     job = hipq.enqueue("ask")
 
-    with pytest.raises(hipq.JobNotFinishedError):
+    with pytest.raises(hipq.JobNotFinishedError, match=r"again later, or with a longer timeout\."):
         hipq.get_result(job, timeout=0.05)
     with pytest.raises(hipq.JobNotFinishedError):
         async_to_sync(hipq.aget_result)(job, timeout=0.05)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import functools
+import inspect
+import pickle
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +31,8 @@ from hipq_django.processes.options import WorkerOptions
 from hipq_django.processes.worker import WorkerProcess
 from tests.declaring import Declare
 from tests.factories import WorkerFactory
+from tests.hand_worker import HandWorker
+from tests.processapp import jobs as processapp_jobs
 from tests.running import run_due_jobs
 
 pytestmark = pytest.mark.django_db
@@ -96,6 +101,73 @@ def test_a_function_inside_another_needs_a_name() -> None:
         hipq.task(inner)
     with pytest.raises(hipq.InvalidJobTypeError, match=r"write @hipq\.task above a function"):
         hipq.task(7)  # type: ignore[call-overload]  # what is refused
+    with pytest.raises(hipq.InvalidJobTypeError, match=r"write @hipq\.task above a function"):
+        hipq.task(Mails)
+
+
+class Mails:
+    def send(self, invoice_id: int) -> None: ...
+
+    @classmethod
+    def send_all(cls) -> None: ...
+
+    @staticmethod
+    def count(folder: str) -> int:
+        return len(folder)
+
+
+@pytest.mark.parametrize("method", [Mails.send, vars(Mails)["send_all"].__func__])
+def test_a_method_is_refused_where_it_is_declared(method: Any) -> None:
+    with pytest.raises(hipq.InvalidJobTypeError, match="is a method, and a worker has no object"):
+        hipq.task(name="mails")(method)
+
+
+def test_what_needs_no_object_is_taken(declare: Declare) -> None:
+    bound = Mails().send
+    functions: list[Any] = [Mails.count, bound, Mails.send_all]
+    for number, function in enumerate(functions):
+        declare.task(f"mails{number}")(function)
+
+
+def test_a_script_declares_no_task_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(send, "__module__", "__main__")
+    with pytest.raises(hipq.InvalidJobTypeError, match="move it to the module jobs of an app"):
+        hipq.task(send)
+
+
+def each(number: int) -> Iterator[int]:
+    yield number
+
+
+async def each_later(number: int) -> Any:
+    yield number
+
+
+@pytest.mark.parametrize("function", [each, each_later])
+@pytest.mark.parametrize(
+    "decorator", [hipq.task(name="each"), hipq.job_type("each")], ids=["task", "job_type"]
+)
+def test_a_generator_is_refused_because_none_of_it_would_run(decorator: Any, function: Any) -> None:
+    with pytest.raises(hipq.InvalidJobTypeError, match="is a generator, none of whose code runs"):
+        decorator(function)
+
+
+def test_a_decorator_that_hides_its_function_is_told_how_not_to() -> None:
+    def hidden(*args: Any) -> None: ...
+
+    for decorator in (hipq.task, hipq.task(name="hidden")):
+        with pytest.raises(hipq.InvalidJobTypeError, match=r"use functools\.wraps"):
+            decorator(hidden)
+
+
+def test_tools_find_the_function_of_a_task() -> None:
+    declared: Any = processapp_jobs.member
+
+    assert declared.__name__ == "member"
+    assert str(inspect.signature(declared)) == "(number: int) -> int"
+    assert "def member" in inspect.getsource(inspect.unwrap(declared))
+    assert pickle.loads(pickle.dumps(declared)) is declared
+    assert copy.deepcopy([declared]) == [declared]
 
 
 def test_calling_a_task_calls_the_function_and_nothing_else(declare: Declare) -> None:
@@ -329,6 +401,22 @@ def test_a_handler_that_asks_for_what_is_not_there_is_refused(declare: Declare) 
     assert task.response_handler is None
 
 
+def test_a_handler_of_all_arguments_gets_those_that_only_the_task_knows(
+    declare: Declare,
+) -> None:
+    task = declare.task("shop.import")(lambda file, *, limit=3, **more: hipq.WAIT)
+    heard: list[dict[str, Any]] = []
+    task.on_response(lambda response, **rest: heard.append(rest))
+    job = task.enqueue("a.csv", colour="red")
+    run_due_jobs()
+    hipq.complete(job, "done")
+    run_due_jobs()
+
+    [rest] = heard
+    assert rest.pop("job").pk == job.pk
+    assert rest == {"file": "a.csv", "limit": 3, "colour": "red", "inputs": []}
+
+
 # Stored arguments that do not fit
 
 
@@ -385,7 +473,7 @@ def test_a_job_of_another_release_is_put_back_for_its_workers(declare: Declare) 
 def test_what_a_task_takes_is_said_by_the_newest_worker(
     declare: Declare, is_newer_there: bool
 ) -> None:
-    """One whose first try found a locked row tries again later; an operator's look says nothing."""
+    """One whose first try found a locked row tries again later; a look writes nothing."""
     declare.task("shop.send")(send)
     sync("default")
     JobType.objects.filter(name="shop.send").update(signature="(other: int)", sensitive=["x"])
@@ -396,11 +484,10 @@ def test_what_a_task_takes_is_said_by_the_newest_worker(
 
     call_command("hipq_status", stdout=StringIO())
     looked_at = JobType.objects.get(name="shop.send")
-    JobType.objects.filter(name="shop.send").update(sensitive=["x"])
     process._declare()
     written = JobType.objects.get(name="shop.send")
 
-    assert (looked_at.signature, looked_at.sensitive) == ("(other: int)", [])
+    assert (looked_at.signature, looked_at.sensitive) == ("(other: int)", ["x"])
     assert written.sensitive == []
     assert (written.signature == "(other: int)") == is_newer_there
 
@@ -418,6 +505,43 @@ def test_an_hour_after_it_was_put_back_first_it_fails(declare: Declare) -> None:
 
     assert row(job).outcome == "failed"
     assert Attempt.objects.get().error == row(job).error
+
+
+def test_a_decision_whose_handler_does_not_take_the_arguments_ends_the_job(
+    declare: Declare,
+) -> None:
+    """The arguments were stored by another release, and an error came as the answer."""
+    task = declare.task("shop.send")(lambda invoice_id: hipq.WAIT)
+    task.on_error(lambda invoice_id: hipq.RetryIn(0))
+    sync("default")
+    job = stored({"invoice_id": 7}, hours=1)
+    worker = HandWorker()
+    worker.work()
+    hipq.fail(row(job), "declined")
+    Job.objects.filter(pk=job.pk).update(job_data={"invoce_id": 7})
+
+    worker.work()
+
+    assert row(job).outcome == "failed"
+    assert row(job).error == "declined"
+    assert worker.work() == []
+
+
+def test_a_decision_that_only_another_release_can_make_is_left_to_it(declare: Declare) -> None:
+    task = declare.task("shop.send")(lambda invoice_id: hipq.WAIT)
+    task.on_error(lambda invoice_id: hipq.GiveUp())
+    sync("default")
+    job = stored({"invoice_id": 7}, hours=1)
+    worker = HandWorker()
+    worker.work()
+    hipq.fail(row(job), "declined")
+    Job.objects.filter(pk=job.pk).update(job_data={"invoce_id": 7})
+    JobType.objects.filter(name="shop.send").update(signature="(invoce_id)")
+
+    HandWorker().work()
+
+    assert row(job).state == "retry"
+    assert row(job).error.startswith("Waits for another release since ")
 
 
 def run_due_jobs_as_started() -> None:

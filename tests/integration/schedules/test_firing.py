@@ -616,6 +616,22 @@ def test_what_no_live_worker_declares_is_retired_and_comes_back(
     assert [kind for kind, *_ in runs()] == ["missed", "fired"]
 
 
+def test_a_renamed_task_goes_on_with_the_schedule_whose_name_it_keeps(
+    declare: Declare, now: time_machine.Traveller
+) -> None:
+    declare.task("clean", schedule="0 * * * *")(lambda: "old")
+    declared.sync("default")
+    now.move_to(at(1))
+    declare.forget_all()
+    declare.task("tidy", aliases=["clean"], schedule={"clean": "0 * * * *"})(lambda: "new")
+
+    declared.sync("default")
+
+    assert fire() == 1
+    assert Job.objects.get().job_type.name == "tidy"
+    assert runs() == [("fired", at(1), 1)]
+
+
 def test_schedules_made_by_hand_are_not_retired(hourly: Any) -> None:
     hourly()
     WorkerFactory.create()

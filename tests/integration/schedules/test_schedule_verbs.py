@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from io import StringIO
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 import time_machine
@@ -122,7 +123,7 @@ def test_new_data_keep_the_next_time_and_new_times_count_from_now(
     [
         ("", ECHO, HOURLY, "give text of 1 to 200 printable characters"),
         (7, ECHO, HOURLY, "give text of 1 to 200"),
-        ("s", "echo", HOURLY, "'echo' is not a new job; give task.new"),
+        ("s", "echo", HOURLY, "an object of type str is not a NewJob; give task.new"),
         ("s", hipq.NewJob("echo", delay=5), HOURLY, "delay= is not for jobs of schedules"),
         ("s", hipq.NewJob("echo", after=[1]), HOURLY, "after= is not for jobs of schedules"),
         ("s", hipq.NewJob("echo", priority="high"), HOURLY, "priority 'high'"),  # type: ignore[arg-type]  # what is refused
@@ -190,6 +191,17 @@ def test_a_name_that_is_not_there_is_told_with_the_nearest() -> None:
             verb("invoice acme")
     with pytest.raises(hipq.ScheduleNotFoundError):
         hipq.backfill("x", at(-2), at(-1))
+
+
+def test_a_schedule_that_no_worker_has_written_down_yet_is_told_so(declare: Declare) -> None:
+    declare.task("clean", schedule="30 2 * * *")(lambda: None)
+
+    for verb in (hipq.pause_schedule, hipq.resume_schedule, hipq.run_schedule):
+        with pytest.raises(hipq.ScheduleNotFoundError, match="a worker writes it down when it"):
+            verb("clean")
+
+    run_due_jobs()
+    assert hipq.run_schedule("clean").job_type.name == "clean"
 
 
 def test_a_schedule_is_deleted_and_its_jobs_stay(now: time_machine.Traveller) -> None:
@@ -359,7 +371,7 @@ def call(*arguments: str) -> str:
 
 
 def test_the_command_shows_schedules(now: time_machine.Traveller) -> None:
-    assert call() == "no schedules"
+    assert call() == "no schedules; a worker that starts writes down those of its code"
     hipq.schedule("s", ECHO, hipq.Cron("0 8 * * *", "Europe/Paris"))
     hipq.schedule("often", ECHO, hipq.Every(minutes=5))
     hipq.pause_schedule("often")
@@ -411,3 +423,44 @@ def test_what_the_command_cannot_do_it_says(arguments: Any, said: str) -> None:
 
     with pytest.raises(CommandError, match=re.escape(said)):
         call(*arguments)
+
+
+# Where clocks are set back
+
+PARIS = ZoneInfo("Europe/Paris")
+MIDNIGHT = datetime(2024, 10, 27, tzinfo=UTC)  # 02:00 in Paris; the clocks go back at 01:00 UTC
+HOURS = [MIDNIGHT + timedelta(hours=n) for n in (-1, 0, 1, 2)]
+"""The second and the third are the same hour there, and for Python the same moment."""
+
+
+@pytest.mark.parametrize("overlap", ["allow", "skip"])
+def test_a_backfill_knows_both_passes_of_a_repeated_hour(overlap: str) -> None:
+    spec = hipq.Cron("0 * * * *", "Europe/Paris", overlap=overlap)
+    hipq.schedule("hourly", ECHO, spec)
+
+    made = hipq.backfill("hourly", HOURS[0], HOURS[-1] + timedelta(minutes=1))
+
+    assert [job.due_time.astimezone(UTC) for job in made if job.due_time] == HOURS
+    assert [job.due_time.tzinfo for job in made if job.due_time] == 4 * [PARIS]
+    assert list(Job.objects.order_by("pk").values_list("due_time", flat=True)) == HOURS
+
+
+def test_what_is_caught_up_knows_both_passes_too(now: time_machine.Traveller) -> None:
+    now.move_to(HOURS[0] - timedelta(minutes=30))
+    spec = hipq.Cron("*/30 * * * *", "Europe/Paris", overlap="allow", catch_up="all")
+    hipq.schedule("often", ECHO, spec)
+    now.move_to(HOURS[-1])
+
+    fire()
+
+    found = list(Job.objects.order_by("pk").values_list("due_time", flat=True))
+    assert found == [HOURS[0] + n * timedelta(minutes=30) for n in range(7)]
+
+
+def test_jobs_of_one_batch_are_due_in_their_own_pass() -> None:
+    passes = [datetime(2100, 10, 31, 2, 30, tzinfo=PARIS, fold=fold) for fold in (0, 1)]
+
+    hipq.enqueue_many(hipq.NewJob("echo", scheduled_run_time=moment) for moment in passes)
+
+    times = Job.objects.order_by("pk").values_list("scheduled_run_time", flat=True)
+    assert list(times) == [moment.astimezone(UTC) for moment in passes]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import pickle
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 import time_machine
-from django.db import OperationalError, connection, transaction
+from django.db import connection, transaction
 from django.dispatch import Signal
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -57,7 +58,6 @@ def fresh() -> Iterator[None]:
     """Nothing is declared of tasks, as in a worker that has just started."""
     forget()
     tasks.CALLS.clear()
-    running._told.clear()
     yield
     forget()
 
@@ -84,6 +84,36 @@ def finished() -> Iterator[list[Any]]:
 
 def job_of(result: Any) -> Job:
     return Job.objects.select_related("queue", "job_type").get(pk=int(result.id))
+
+
+def test_a_unique_task_stays_unique_where_its_schedule_is_run_by_a_fresh_process() -> None:
+    """As by `manage.py hipq_schedules run`, the admin, or the first pass of a worker."""
+    hipq.schedule("stubborn", hipq.new(tasks.stubborn, 1), "@hourly")
+    forget()
+
+    job = hipq.run_schedule("stubborn")
+
+    assert tasks.stubborn.enqueue(1).id == str(job.pk)
+
+
+@pytest.mark.parametrize("use", ["enqueue", "cancel", "complete"])
+def test_a_strict_instance_knows_the_tasks_that_others_have_enqueued(
+    use: str, settings: Settings
+) -> None:
+    settings.HIPQ = {"default": {"STRICT": True}}
+    name = "tests.testapp.tasks.stubborn"
+    job = job_of(tasks.stubborn.enqueue(1))
+    Job.objects.filter(pk=job.pk).update(job_key="k")
+    forget()
+
+    verbs: dict[str, Any] = {
+        "enqueue": lambda: hipq.enqueue(name, {"args": [2], "kwargs": {}}),
+        "cancel": lambda: hipq.cancel(name, "k"),
+        "complete": lambda: hipq.complete(name, "k"),
+    }
+    assert verbs[use]()
+    with pytest.raises(hipq.InvalidJobTypeError, match="no code of this process declares"):
+        hipq.enqueue("tests.testapp.tasks.unknown")
 
 
 def test_a_task_is_a_job_of_a_type_with_its_path() -> None:
@@ -215,7 +245,7 @@ def test_jobs_of_others_are_no_results() -> None:
 
 def test_retries_are_attempts(finished: list[Any]) -> None:
     result = tasks.stubborn.enqueue(7)
-    run_due_jobs()
+    run_due_jobs(commit=True)
     result.refresh()
 
     assert (result.status, result.attempts) == (TaskResultStatus.FAILED, 3)
@@ -229,7 +259,7 @@ def test_retries_are_attempts(finished: list[Any]) -> None:
 
 def test_a_result_that_cannot_be_stored_is_a_failure_from_the_first(finished: list[Any]) -> None:
     result = tasks.no_number.enqueue()
-    run_due_jobs()
+    run_due_jobs(commit=True)
     result.refresh()
 
     assert [error.exception_class for error in result.errors] == [hipq.ResultError]
@@ -294,7 +324,6 @@ def test_the_end_of_an_attempt_that_does_not_count_is_not_told(
     result.refresh()
 
     assert [r.status for r in finished] == ["FAILED"] == [result.status]
-    assert running._told == {}
 
 
 @pytest.mark.django_db(transaction=True)
@@ -333,18 +362,86 @@ def test_an_answer_that_came_before_the_end_of_the_function_is_told(finished: li
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_task_whose_job_cannot_be_looked_up_has_ended_all_the_same(
-    finished: list[Any], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("end", ["return", "raise"])
+def test_a_task_that_is_cancelled_between_its_end_and_the_commit_has_one_end(
+    end: str, finished: list[Any]
 ) -> None:
-    def away(*_: Any) -> Any:
-        raise OperationalError("the database is away")
-
-    monkeypatch.setattr(running, "rows_of", away)
-    result = tasks.tell.enqueue("text")
-    HandWorker().work()
+    named = tasks.tell if end == "return" else tasks.fail
+    result = named.enqueue("text")
+    worker = HandWorker()
+    worker.run_pass()
+    worker.execute()
+    hipq.cancel(job_of(result), "not needed")
+    worker.save()
     result.refresh()
 
-    assert [r.status for r in finished] == ["SUCCESSFUL"] == [result.status]
+    assert [(r.status, r.errors[0].exception_class) for r in finished] == [("FAILED", JobCancelled)]
+    assert result.status == "FAILED"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_whoever_hears_of_an_end_finds_it_committed() -> None:
+    found: list[Any] = []
+
+    def look(task_result: Any, **_: Any) -> None:
+        found.append(task_backends["default"].get_result(task_result.id).status)
+
+    task_finished.connect(look)
+    try:
+        tasks.tell.enqueue("text")
+        tasks.fail.enqueue("text")
+        HandWorker().work()
+    finally:
+        task_finished.disconnect(look)
+
+    assert sorted(found) == ["FAILED", "SUCCESSFUL"]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("signal", [task_started, task_finished], ids=["started", "finished"])
+def test_a_receiver_that_raises_harms_neither_the_task_nor_the_next_receiver(
+    signal: Signal,
+) -> None:
+    heard: list[Any] = []
+
+    def fail(**_: Any) -> None:
+        raise ValueError("receiver")
+
+    def note(task_result: Any, **_: Any) -> None:
+        heard.append(task_result.id)
+
+    result = tasks.tell.enqueue("text")
+    signal.connect(fail)
+    signal.connect(note)
+    try:
+        HandWorker().work()
+    finally:
+        signal.disconnect(fail)
+        signal.disconnect(note)
+    result.refresh()
+
+    assert result.status == TaskResultStatus.SUCCESSFUL
+    assert heard == [result.id]
+
+
+class Bewildered:
+    """A policy of a project that raises itself."""
+
+    def decide(self, failure: Any) -> Any:
+        raise LookupError("no policy")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_policy_that_raises_does_not_hide_the_error_of_the_task(
+    monkeypatch: pytest.MonkeyPatch, finished: list[Any]
+) -> None:
+    monkeypatch.setattr(tasks, "fail", replace(tasks.fail, retry=Bewildered()))
+    result = tasks.fail.enqueue("oh")
+    run_due_jobs()
+    result.refresh()
+
+    assert [error.exception_class for error in result.errors] == [ValueError]
+    assert [r.status for r in finished] == ["FAILED"]
 
 
 @pytest.mark.django_db(transaction=True)
@@ -484,7 +581,7 @@ def test_a_backend_that_is_derived_sends_all_signals_and_is_checked(
         signal.connect(note)
     try:
         tasks.add.enqueue(1)
-        run_due_jobs()
+        run_due_jobs(commit=True)
     finally:
         for signal in signals:
             signal.disconnect(note)
@@ -527,6 +624,17 @@ def test_new_says_what_does_not_fit(make: Any, text: str) -> None:
         make()
 
     assert text in str(caught.value)
+
+
+def test_new_says_which_new_a_task_of_ours_has(declare: Declare) -> None:
+    ours = declare.task("shop.moved")(_moved)
+
+    with pytest.raises(ArgumentsError) as caught:
+        hipq.new(ours, "old")
+
+    assert str(caught.value) == (
+        "new: the declaration of 'shop.moved' is no task of django.tasks; call _moved.new(…)."
+    )
 
 
 def test_an_alias_finds_jobs_under_the_former_path(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -585,12 +693,12 @@ def test_a_result_is_made_only_for_those_who_hear_of_it(
     caplog.set_level(logging.WARNING, logger=logger.name)
     tasks.nothing.enqueue()
     tasks.tell.enqueue([1])
-    assert run_due_jobs() == 2
+    assert run_due_jobs(commit=True) == 2
     assert made == []
 
     caplog.set_level(logging.INFO, logger=logger.name)
     tasks.tell.enqueue([2])
-    assert run_due_jobs() == 1
+    assert run_due_jobs(commit=True) == 1
     assert len(made) == 1
     assert [r.getMessage().partition("state=")[2] for r in caplog.records] == [
         "RUNNING",
@@ -662,7 +770,7 @@ def test_whoever_is_connected_hears(
     try:
         signal.connect(note)
         tasks.tell.enqueue([1])
-        run_due_jobs()
+        run_due_jobs(commit=True)
     finally:
         signal.receivers = known
 
@@ -675,7 +783,7 @@ def test_a_failure_that_only_the_log_hears_is_there_with_its_traceback(
 ) -> None:
     caplog.set_level(logging.WARNING, logger=logger.name)
     tasks.fail.enqueue("oh")
-    run_due_jobs(raise_errors=False)
+    run_due_jobs(commit=True)
 
     [record] = [record for record in caplog.records if record.name == logger.name]
     assert record.exc_info is not None
@@ -703,7 +811,6 @@ def test_the_ends_of_a_batch_are_told_together(
 
     assert batches == [3]
     assert [r.status for r in finished] == ["SUCCESSFUL"] * 3
-    assert running._told == {}
 
 
 @pytest.mark.django_db(transaction=True)

@@ -48,7 +48,7 @@ def done(request: pytest.FixtureRequest) -> Callable[..., TaskResult[Any, Any]]:
     def run(name: str, *args: Any, **kwargs: Any) -> TaskResult[Any, Any]:
         result = getattr(tasks, name).using(backend=request.param).enqueue(*args, **kwargs)
         if request.param == "default":
-            run_due_jobs()
+            run_due_jobs(commit=True)
             result.refresh()
         return result  # type: ignore[no-any-return]  # of whichever package
 
