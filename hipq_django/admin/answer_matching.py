@@ -12,14 +12,13 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
-from django.urls import path
 from django.utils.http import urlencode
 from django.utils.translation import gettext, gettext_lazy as _
 
 from hipq_django.admin.answer_values import name_of, shown_payload
-from hipq_django.admin.base import HipqAdmin
 from hipq_django.admin.display import NOTHING, badge, block, or_dash, when
 from hipq_django.admin.job_panel import standing
+from hipq_django.admin.row_pages import RowPages
 from hipq_django.answers import api
 from hipq_django.answers.classification import refusal
 from hipq_django.domain.validation import MAX_ID
@@ -34,7 +33,7 @@ class JobIdForm(forms.Form):
     job = forms.IntegerField(min_value=1, max_value=MAX_ID, label=_("Job id"))
 
 
-class AnswerMatching(HipqAdmin):
+class AnswerMatching(RowPages):
     """The page on which an operator matches an answer that no job has."""
 
     def has_match_answer_permission(self, request: HttpRequest) -> bool:
@@ -52,9 +51,7 @@ class AnswerMatching(HipqAdmin):
 
     def get_urls(self) -> list[Any]:
         """Return the pages with the one for matching."""
-        name = f"{self.opts.app_label}_{self.opts.model_name}_match"
-        view = self.admin_site.admin_view(self._match_view)
-        return [path("<path:object_id>/match/", view, name=name), *super().get_urls()]
+        return [self.address("match", AnswerMatching._match_view), *super().get_urls()]
 
     def _match_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         if not self.has_match_answer_permission(request):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from django.contrib import admin, messages
 from django.contrib.admin.exceptions import NotRegistered
@@ -104,6 +105,9 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
     """
 
     using = ""
+    reader: HttpRequest | None = None
+    """Whose permissions decide what links there are; None where links are for everybody."""
+
     change_form_template = "hipq_django/admin/change_form.html"
     change_list_template = "hipq_django/admin/change_list.html"
     formfield_overrides: ClassVar[Any] = {DateTimeField: {"form_class": MomentField}}
@@ -301,6 +305,21 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
             form.check_current(locked(rows).get())
             rows.update(**form.edited, update_time=self.now)
 
+    def read_by(self, request: HttpRequest) -> Self:
+        """Return these pages with links to what the user may see, and texts in place of others.
+
+        A copy: columns and fields are not told who reads them, and requests share this object.
+        """
+        pages = copy(self)
+        pages.reader = request
+        return pages
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Show the list, with the links that the user may follow."""
+        return super(HipqAdmin, self.read_by(request)).changelist_view(request, extra_context)
+
     def changeform_view(
         self,
         request: HttpRequest,
@@ -309,8 +328,9 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
         extra_context: dict[str, Any] | None = None,
     ) -> Any:
         """Save nothing, and say so, where what happened meanwhile stands in the way."""
+        pages: Any = super(HipqAdmin, self.read_by(request))
         try:
-            return super().changeform_view(request, object_id, form_url, extra_context)
+            return pages.changeform_view(request, object_id, form_url, extra_context)
         except (OutdatedFormError, HipqError) as error:
             text = str(error)
         except PermissionDenied:
@@ -362,21 +382,23 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
             yield badge(gettext("not answered"), "timed_out")
 
     def link(self, model: type[Model], pk: object, text: object) -> str:
-        """Return a link to the page of a row, the text alone where this site has no such page."""
+        """Return a link to the page of a row, the text alone where `url_if_any` knows none."""
         return _linked(self.url_if_any(model, "change", pk), text)
 
     def list_link(self, model: type[Model], text: object, query: Mapping[str, Any]) -> str:
-        """Return a link to a filtered list, the text alone where this site has no such list."""
+        """Return a link to a filtered list, the text alone where `url_if_any` knows none."""
         url = self.list_url(model, query)
         return _linked(url, text)
 
     def list_url(self, model: type[Model], query: Mapping[str, Any]) -> str:
-        """Return the address of a filtered list, '' where this site has none."""
+        """Return the address of a filtered list, '' where `url_if_any` knows none."""
         url = self.url_if_any(model, "changelist")
         return f"{url}?{urlencode(query)}" if url else ""
 
     def url_if_any(self, model: type[Model], page: str, *args: Any) -> str:
-        """Return the address of a page, '' where this site does not show the model."""
+        """Return the address of a page, '' where this site or this user does not see the model."""
+        if self.reader is not None and not self.may_view(self.reader, model):
+            return ""
         try:
             return self.url(model, page, *args)
         except NoReverseMatch:

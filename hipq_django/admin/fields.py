@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.db.models import Field, Model
 from django.utils.dateparse import parse_datetime
-from django.utils.text import capfirst, get_text_list
+from django.utils.text import Truncator, capfirst, get_text_list
 from django.utils.translation import gettext, gettext_lazy as _
 
 from hipq_django.admin.display import plain
@@ -20,6 +21,10 @@ from hipq_django.models.base import title
 
 if TYPE_CHECKING:
     Rule = Callable[[Any], Any]
+
+
+MAX_QUOTED_CHARS = 300
+"""How much of a value is quoted that somebody else wrote."""
 
 
 class OutdatedFormError(Exception):
@@ -50,6 +55,45 @@ class EditForm(forms.ModelForm):  # type: ignore[type-arg]  # generic in the stu
             if isinstance(field, MomentField) and self.is_bound:
                 field.kept = None if name in self.changed_data else self.initial.get(name)
         super().full_clean()
+
+    def clean(self) -> dict[str, Any]:
+        """Check the values together; refuse what somebody else has changed meanwhile."""
+        values: dict[str, Any] = super().clean() or {}
+        if self.instance.pk:
+            self._refuse_outdated()
+        return values
+
+    def _refuse_outdated(self) -> None:
+        """Refuse to replace what somebody else wrote meanwhile, until it was seen.
+
+        What was typed stays in the form; whoever sends it again has seen both values.
+        """
+        text = _(
+            "Somebody else has changed this since you opened the page, from %(seen)s to %(now)s. "
+            "To replace it by what stands here, send the form again."
+        )
+        for name in filter(self.was_outdated, self.changed_data):
+            seen, now = self.data[self.add_initial_prefix(name)], self._as_sent(name)
+            values = {"seen": self._quoted(name, seen), "now": self._quoted(name, now)}
+            self.add_error(name, text % values)
+            self._show_next(self.add_initial_prefix(name), now)
+
+    def _as_sent(self, name: str) -> str:
+        """Return the stored value as the form sends it, hidden, beside the edited one."""
+        value = self.fields[name].prepare_value(self[name].initial)
+        return self.fields[name].hidden_widget().format_value(value) or ""
+
+    def _quoted(self, name: str, text: str) -> str:
+        """Return a value as the page shows it, of a choice the words."""
+        choices = getattr(self.fields[name], "choices", ())
+        words = next((words for value, words in choices if str(value) == text), text)
+        return Truncator(words).chars(MAX_QUOTED_CHARS) if words else "-"
+
+    def _show_next(self, sent: str, value: Any) -> None:
+        """Let the page, which shows the form again, send this value along with it."""
+        data: Any = copy(self.data)
+        data[sent] = value
+        self.data = data
 
     @property
     def edited(self) -> dict[str, Any]:

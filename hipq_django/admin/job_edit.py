@@ -48,6 +48,18 @@ class JobForm(EditForm):
         super().__init__(*args, **kwargs)
         self.initial["seen_attempt"] = self.instance.attempt
 
+    def clean(self) -> dict[str, Any]:
+        """Refuse an edit of a job that has run meanwhile, until that was seen."""
+        values, job = super().clean(), self.instance
+        if job.state in WAITING and values.get("seen_attempt") not in (None, job.attempt):
+            text = _(
+                "%(job)s has run since you opened the page, and waits again after attempt "
+                "%(attempt)s. To save what stands here, send the form again."
+            )
+            self.add_error(None, text % {"job": title(job), "attempt": job.attempt})
+            self._show_next(self.add_prefix("seen_attempt"), job.attempt)
+        return values
+
     def clean_scheduled_run_time(self) -> datetime:
         """Return the moment; raise `ValidationError` where `enqueue` would refuse it."""
         name = "scheduled_run_time"

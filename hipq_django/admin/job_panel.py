@@ -31,6 +31,7 @@ HINTS = {
     "paused": _("Resume the queue."),
     "limit": _("Raise the queue's limit, or wait."),
     "behind": _("A better priority moves it forward."),
+    "busy": _("Start another worker, or one with more threads; see what the handlers wait for."),
     "scheduled": _("“Run now” makes it due."),
     "window": _("“Run now” drops the windows."),
     "throttler_error": _("Correct the throttler; until then nothing in this queue starts."),

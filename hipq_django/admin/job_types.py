@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django import forms
@@ -105,8 +106,16 @@ class JobTypeAdmin(HipqAdmin):
     )  # fmt: skip
     readonly_fields = (
         "name", "instance", "code", "takes", "names", "response_handler", "retrying", "most_time",
-        "masked", "lately", "jobs", "created", "updated",
+        "masked", "lately", "jobs", "created", "updated", "to_queue",
     )  # fmt: skip
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Return the fields; where the queue cannot be edited, Django would always link to it."""
+        if self.has_change_permission(request, obj):
+            return self.fieldsets
+        return [
+            (name, {**shown, "fields": _linked(shown["fields"])}) for name, shown in self.fieldsets
+        ]
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         """Return the list that knows how jobs end."""
@@ -206,3 +215,7 @@ class JobTypeAdmin(HipqAdmin):
     def jobs(self, job_type: JobType) -> str:
         """A link to the jobs of this type."""
         return self.list_link(Job, _("list"), {"type": job_type.pk})
+
+
+def _linked(fields: Iterable[Any]) -> list[Any]:
+    return ["to_queue" if name == "queue" else name for name in fields]

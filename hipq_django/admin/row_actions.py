@@ -15,11 +15,13 @@ from django.contrib.admin.utils import model_ngettext, unquote
 from django.db import transaction
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.decorators import method_decorator
 from django.utils.translation import gettext_lazy as _, ngettext, override
 from django.views.decorators.http import require_POST
 
 from hipq_django.admin.display import format_number
 from hipq_django.admin.row_pages import MAX_SHOWN, RowPages
+from hipq_django.database.locks import locked
 from hipq_django.exceptions import HipqError
 from hipq_django.models.base import title
 from hipq_django.monitoring.counts import capped_count, format_count
@@ -75,6 +77,9 @@ class Verb:
     many in turn; None where nothing tells those apart to which it has been done."""
     is_atomic: bool = True
     """Whether it is one transaction, with its line in the history; not what works in pages."""
+    is_locked: bool = False
+    """Whether the row is locked, and looked at once more, before it is done: of two operators who
+    do it in the same instant the second changes nothing."""
     is_dangerous: bool = True
     """Whether the button that does it is red, after a confirmation."""
     choice: Choice | None = None
@@ -87,6 +92,10 @@ class Verb:
     def chosen(self, request: HttpRequest) -> Choice | None:
         """Return what was chosen."""
         return self.choice if self.choice and self.choice.name in request.POST else None
+
+
+class _UselessError(HipqError):
+    """Another operator has just done it; the text says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +170,19 @@ class RowActions(RowPages):
             return str(chosen.done) if chosen else self.said(verb, before, result)
 
         with transaction.atomic(using=self.database) if is_atomic else nullcontext():
+            if verb.is_locked:
+                self._check_once_more(row, verb)
             result = verb.perform(row, **({chosen.name: True} if chosen else {}))
             with override(None):  # the history is English
                 self.write_down(request, row, result, said())
         return self.target(row, result), said()
+
+    def _check_once_more(self, row: Any, verb: Verb) -> None:
+        """Lock the row; raise `_UselessError` if it is of no use any more."""
+        rows = self.model._default_manager.using(self.database)
+        current = locked(rows.filter(pk=row.pk)).first()
+        if current is not None and self._is_useless(current, verb):
+            raise _UselessError(self._left(self.called(row), verb))
 
     # From the list
 
@@ -237,6 +255,8 @@ class RowActions(RowPages):
             return self._left(what, verb)
         try:
             self._perform(request, row, verb)
+        except _UselessError as error:
+            return str(error)
         except HipqError as error:
             return _("%(row)s: %(error)s") % {"row": what, "error": error}
         return ""
@@ -286,11 +306,12 @@ class RowActions(RowPages):
         context["buttons"] = self.buttons(request, row) if row is not None else []
         return super().render_change_form(request, context, *args, **kwargs)
 
-    def _button_view(self, verb: Verb) -> Callable[..., HttpResponse]:
-        @require_POST
-        def press(request: HttpRequest, object_id: str) -> HttpResponse:
-            self.require(request, verb.permission)
-            return self._press(request, unquote(object_id), verb)
+    @staticmethod
+    def _button_view(verb: Verb) -> Callable[..., HttpResponse]:
+        @method_decorator(require_POST)
+        def press(pages: RowActions, request: HttpRequest, object_id: str) -> HttpResponse:
+            pages.require(request, verb.permission)
+            return pages._press(request, unquote(object_id), verb)
 
         return press
 

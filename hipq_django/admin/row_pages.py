@@ -34,9 +34,17 @@ class RowPages(HipqAdmin):
             raise PermissionDenied
 
     def address(self, name: str, view: Callable[..., HttpResponse], more: str = "") -> Any:
-        """Return the address of one more page of a row, or of something that belongs to it."""
+        """Return the address of one more page of a row, or of something that belongs to it.
+
+        `view(pages, request, …)` gets these pages as the user may read them.
+        """
+
+        def shown(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+            return view(self.read_by(request), request, *args, **kwargs)
+
         names = f"{self.opts.app_label}_{self.opts.model_name}_{name}"
-        return path(f"<path:object_id>/{name}/{more}", self.admin_site.admin_view(view), name=names)
+        guarded = self.admin_site.admin_view(shown)
+        return path(f"<path:object_id>/{name}/{more}", guarded, name=names)
 
     def gone(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Say that there is no such row, and show the list."""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from typing import Any
 
 from django import forms
-from django.utils.text import Truncator
 from django.utils.translation import gettext_lazy as _
 
 from hipq_django.admin.fields import EditForm
@@ -25,9 +23,6 @@ from hipq_django.schedules import verbs
 
 PREVIEW = "_preview"
 """The name of the button that shows when the schedule would be due."""
-
-MAX_QUOTED_CHARS = 300
-"""How much of a value is quoted that somebody else wrote."""
 
 
 class TimesForm(EditForm):
@@ -55,7 +50,6 @@ class TimesForm(EditForm):
         """Check all as the verb does, with what is stored of what was not edited."""
         values = super().clean() or {}
         if self.instance.pk:
-            self._refuse_outdated()
             values |= {name: self.initial[name] for name in TIMES if not self._is_given(name)}
         if self.errors:
             return values
@@ -68,28 +62,6 @@ class TimesForm(EditForm):
     def _is_given(self, name: str) -> bool:
         """Whether a value counts as it was sent, not as it is stored."""
         return not self.instance.pk or name in self.changed_data
-
-    def _refuse_outdated(self) -> None:
-        """Refuse to replace what somebody else wrote meanwhile, until it was seen.
-
-        What was typed stays in the form; whoever sends it again has seen both values.
-        """
-        text = _(
-            "Somebody else has changed this since you opened the page, from %(seen)s to %(now)s. "
-            "To replace it by what stands here, send the form again."
-        )
-        for name in filter(self.was_outdated, self.changed_data):
-            seen, now = self.add_initial_prefix(name), self._as_sent(name)
-            values = {"seen": _quoted(self.data[seen]), "now": _quoted(now)}
-            self.add_error(name, text % values)
-            sent: Any = copy(self.data)
-            sent[seen] = now
-            self.data = sent
-
-    def _as_sent(self, name: str) -> str:
-        """Return the stored value as the form sends it, hidden, beside the edited one."""
-        value = self.fields[name].prepare_value(self[name].initial)
-        return self.fields[name].hidden_widget().format_value(value) or ""
 
     def check(self, values: dict[str, Any]) -> None:
         """Read the values; raise `HipqError` or `ValidationError` where they cannot be."""
@@ -236,10 +208,6 @@ class BackfillForm(forms.Form):
     end = forms.DateTimeField(
         label=_("Until just before"), widget=forms.DateTimeInput({"type": "datetime-local"})
     )
-
-
-def _quoted(text: str) -> str:
-    return Truncator(text).chars(MAX_QUOTED_CHARS) if text else "-"
 
 
 def _spec(values: dict[str, Any]) -> Cron | Every:

@@ -26,7 +26,7 @@ from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.states import NONE
 from hipq_django.domain.validation import id_from
 from hipq_django.exceptions import HipqError
-from hipq_django.models import Job, Schedule, ScheduleRun
+from hipq_django.models import Job, JobType, Schedule, ScheduleRun
 from hipq_django.models.base import title
 from hipq_django.monitoring.counts import capped_count, format_count
 from hipq_django.schedules import verbs
@@ -49,6 +49,7 @@ VERBS = {
             is_of_use=lambda row, now: not row.paused,
             among=lambda rows, now: rows.filter(paused=False),
             useless=_("it is paused already."),
+            is_locked=True,
         ),
         Verb(
             "resume", _("Resume"), "pause_schedule",
@@ -57,6 +58,7 @@ VERBS = {
             is_of_use=lambda row, now: row.paused,
             among=lambda rows, now: rows.filter(paused=True),
             useless=_("it is not paused."),
+            is_locked=True,
         ),
     )
 }  # fmt: skip
@@ -88,11 +90,11 @@ class ScheduleAdmin(RowActions):
     shown = (
         "name", "instance", "source", "condition", "times", "zone", "next_due", "upcoming",
         "live_jobs",
-        "overlap", "catch_up", "jitter", "job_type", "data", "runs_shown",
+        "overlap", "catch_up", "jitter", "to_job_type", "data", "runs_shown",
     )  # fmt: skip
     known = ("instance", "upcoming", "live_jobs", "runs_shown")
     """What an editable page shows beside the form."""
-    of_code = ("name", "job_type", "data", "source")
+    of_code = ("name", "to_job_type", "data", "source")
     """What it shows, too, of one that the code declares."""
     actions = (*VERBS, "delete_selected")
     verbs = VERBS
@@ -235,7 +237,7 @@ class ScheduleAdmin(RowActions):
 
     def get_urls(self) -> list[Any]:
         """Return the pages with the one for backfilling."""
-        return [self.address("backfill", self._backfill_view), *super().get_urls()]
+        return [self.address("backfill", ScheduleAdmin._backfill_view), *super().get_urls()]
 
     def render_change_form(
         self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any
@@ -305,6 +307,9 @@ class ScheduleAdmin(RowActions):
         """The zone of the times."""
         return schedule_times.of_row(row, lambda spec: str(getattr(spec, "tz", "UTC")))
 
+    to_job_type = column(
+        _("job type"), lambda self, row: self.link(JobType, row.job_type_id, row.job_type)
+    )
     next_due = column(
         _("next due time"),
         lambda self, row: when(row.next_time, self.now) if row.next_time else gettext("never"),

@@ -23,6 +23,12 @@ class InstanceCommand(BaseCommand):
 
     config: InstanceSettings
 
+    requires_system_checks = []
+    """None: an error anywhere in the project must not hide what the queue does.
+
+    A command that cannot run says so itself.
+    """
+
     takes: ClassVar[Mapping[str, Sequence[str]]] = {}
     """The options and arguments that only some verbs take, by verb, for a command with verbs."""
 

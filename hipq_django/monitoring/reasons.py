@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta, tzinfo
 from decimal import Decimal
 
@@ -41,7 +41,8 @@ def explain(job: Job | Keyed, *, instance: str = DEFAULT) -> list[Reason]:
     """Return why `job` is not running, the most decisive reason first.
 
     Empty for a waiting job that the next pass of a worker will start, and for one whose handler
-    is executing. The row is read anew, nothing is changed.
+    is executing. What threads do is known from the last heartbeats of their workers. The row is
+    read anew, nothing is changed.
     """
     asked = live_job(job, "explain", instance)
     rows = Job.objects.using(asked.using).select_related("queue", "job_type", "worker")
@@ -62,7 +63,7 @@ def _reasons(job: Job, now: datetime) -> Iterator[Reason]:
     elif job.state == State.RUNNING:
         yield from _running(job, now)
     elif job.state == State.ERROR:
-        yield from _unserved(job, now)
+        yield from _unserved(job, _serving(job), now)
         text = _("It failed (%(error)s) and its retry handler has not decided yet.")
         yield Reason("error", text % {"error": job.masked(job.error)})
     else:
@@ -76,7 +77,7 @@ def _running(job: Job, now: datetime) -> Iterator[Reason]:
             yield Reason("prefetched", text % {"worker": job.worker})
         return
     if job.has_pending_answer:
-        yield from _unserved(job, now)
+        yield from _unserved(job, _serving(job), now)
         yield Reason("answered", _("Its answer has come; a worker will run the response handler."))
         return
     yield Reason("waiting_for_answer", _waits_for_answer(job, now))
@@ -106,7 +107,8 @@ def _waits_for_answer(job: Job, now: datetime) -> str:
 
 
 def _waiting(job: Job, now: datetime) -> Iterator[Reason]:
-    yield from _unserved(job, now)
+    serving = _serving(job)
+    yield from _unserved(job, serving, now)
     if job.queue.paused:
         yield Reason("paused", _("Queue %(queue)s is paused.") % {"queue": job.queue})
     if job.hold_time is not None:
@@ -118,10 +120,8 @@ def _waiting(job: Job, now: datetime) -> Iterator[Reason]:
     if not job.has_pending_answer:
         yield from _outside_windows(job, now)
         yield from _held(job, now)
-    yield from _suspected(job)
-    if job.queue.is_limited:
-        yield from _limited(job)
-        yield from _behind(job, now)
+    yield from _suspected(job, serving)
+    yield from _in_line(job, serving, now)
 
 
 def _waits_for_jobs(job: Job) -> Reason:
@@ -134,10 +134,10 @@ def _waits_for_jobs(job: Job) -> Reason:
     return Reason("waits_for_jobs", text % {"jobs": named or _("none is left")})
 
 
-def _suspected(job: Job) -> Iterator[Reason]:
+def _suspected(job: Job, serving: Sequence[Worker]) -> Iterator[Reason]:
     if not is_suspect(job.error):
         return
-    workers = [worker.pk for worker in _serving(job)]
+    workers = [worker.pk for worker in serving]
     losses = Attempt.objects.using(job.using).of_suspects(workers)
     if len(set(losses.values_list("job__worker", flat=True))) == len(workers) > 0:
         yield Reason(
@@ -156,10 +156,9 @@ def _serving(job: Job) -> list[Worker]:
     return [worker for worker in workers if worker.serves(job.queue)]
 
 
-def _unserved(job: Job, now: datetime) -> Iterator[Reason]:
+def _unserved(job: Job, serving: Sequence[Worker], now: datetime) -> Iterator[Reason]:
     if find_declared(job.queue.instance, job.job_type.name, job.job_type.kind) is None:
         yield Reason("unknown_type", _undeclared(job))
-    serving = _serving(job)
     if not serving:
         text = _("No worker serves queue %(queue)s; start one: %(command)s.")
         start = command("hipq_worker", job.queue.name, instance=job.queue.instance)
@@ -211,8 +210,9 @@ def _held(job: Job, now: datetime) -> Iterator[Reason]:
     running: list[Job] = []
     try:
         throttlers = get_throttlers(queue.instance, queue.name)
-        if throttlers:
-            running = list(queue.jobs.using(queue.using).running().select_related("job_type"))
+        if not throttlers:
+            return
+        running = list(queue.jobs.using(queue.using).running().select_related("job_type"))
         loads = [throttling.running_job_of(other) for other in running]
         candidates = [throttling.candidate_of(job)]
         with transaction.atomic(using=job.using):
@@ -241,6 +241,14 @@ def _masked(text: str, job: Job, running: list[Job]) -> str:
     return text
 
 
+def _in_line(job: Job, serving: Sequence[Worker], now: datetime) -> Iterator[Reason]:
+    if job.queue.is_limited:
+        yield from _limited(job)
+    if job.scheduled_run_time <= now:
+        yield from _behind(job, now)
+        yield from _busy(job, serving, now)
+
+
 def _limited(job: Job) -> Iterator[Reason]:
     queue = job.queue
     load = queue.jobs.using(job.using).load()
@@ -259,10 +267,12 @@ def _limited(job: Job) -> Iterator[Reason]:
 
 
 def _behind(job: Job, now: datetime) -> Iterator[Reason]:
-    if job.scheduled_run_time > now or job.throttle_factor == 0:
-        return
     before = Q(rank__lt=job.rank) | Q(rank=job.rank, pk__lt=job.pk)
-    due = job.queue.jobs.using(job.using).due(now).filter(before, throttle_factor__gt=0)
+    due = job.queue.jobs.using(job.using).due(now).filter(before)
+    if job.queue.is_limited:  # which critical jobs overtake
+        if job.throttle_factor == 0:
+            return
+        due = due.filter(throttle_factor__gt=0)
     count = len(due.values_list("pk")[:MAX_BEFORE])
     if not count:
         return
@@ -275,6 +285,19 @@ def _behind(job: Job, now: datetime) -> Iterator[Reason]:
             count,
         )
     yield Reason("behind", text % {"count": number_format(count, force_grouping=True)})
+
+
+def _busy(job: Job, serving: Sequence[Worker], now: datetime) -> Iterator[Reason]:
+    alive = [worker for worker in serving if not worker.is_silent(now)]
+    if alive and all(worker.executing >= worker.threads for worker in alive):
+        count = sum(worker.threads for worker in alive)
+        text = ngettext(
+            "The only thread that serves queue %(queue)s is executing another job.",
+            "All %(count)s threads that serve queue %(queue)s are executing other jobs.",
+            count,
+        )
+        values = {"count": number_format(count, force_grouping=True), "queue": job.queue}
+        yield Reason("busy", text % values)
 
 
 def _at(moment: datetime) -> str:

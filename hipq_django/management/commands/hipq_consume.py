@@ -16,7 +16,6 @@ class Command(InstanceCommand):
     """Receives answers until stopped by SIGTERM or Ctrl-C; at a second one it exits at once."""
 
     help = "Receive answers from a source of HIPQ['SOURCES'] until stopped by SIGTERM or Ctrl-C."
-    requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the options."""

@@ -24,7 +24,6 @@ class Command(InstanceCommand):
     """Looks once, changes nothing, and prints what is wrong, problems first."""
 
     help = "Say what slows the queues and what to do; exit with 0, 3 (warnings) or 4 (problems)."
-    requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the options."""

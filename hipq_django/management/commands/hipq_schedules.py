@@ -75,7 +75,7 @@ class Command(InstanceCommand):
             state = f" {row['state']}" if row["state"] != "active" else ""
             self.stdout.write(f"{row['name']}: {row['times']}, next {row['next']}{state}")
         if not shown:
-            self.stdout.write("no schedules")
+            self.stdout.write("no schedules; a worker that starts writes down those of its code")
 
     def _next(self, options: dict[str, Any]) -> None:
         count = options["count"]

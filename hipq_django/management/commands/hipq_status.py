@@ -11,7 +11,6 @@ from django.core.management.base import no_translations
 
 from hipq_django.domain.states import NONE
 from hipq_django.management.instance_command import InstanceCommand
-from hipq_django.models import catalog
 from hipq_django.models.worker import Trouble, describe_queues
 from hipq_django.monitoring.counts import format_count
 from hipq_django.monitoring.endings import Trend
@@ -88,6 +87,9 @@ def _against_usual(trend: Trend) -> str:
     return words or ("too few to tell" if trend.is_too_short else "as usual")
 
 
+NO_QUEUES = "No queues; a worker that starts writes down those of its code and settings."
+
+
 class Command(InstanceCommand):
     """Prints queues, limits, counts, the oldest due job, the workers and consumers."""
 
@@ -100,8 +102,10 @@ class Command(InstanceCommand):
 
     @no_translations
     def run(self, options: dict[str, Any]) -> None:
-        """Look once and print."""
-        catalog.sync(self.config.name, is_newest=False)
+        """Look once and print.
+
+        Nothing is written: the machine may still have the settings of the last release.
+        """
         overview = take(self.config)
         text = json.dumps(overview.as_dict(), indent=2) if options["json"] else _tables(overview)
         self.stdout.write(text)
@@ -115,7 +119,7 @@ def _tables(overview: Overview) -> str:
     endings = [row for row in rows if _has_news(row[1])]
     return "\n".join(
         [
-            _table(QUEUE_COLUMNS, overview.queues),
+            _table(QUEUE_COLUMNS, overview.queues) if overview.queues else NO_QUEUES,
             "",
             _table(WORKER_COLUMNS, workers) if workers else "No worker is running.",
             *(["", _table(TROUBLE_COLUMNS, troubles)] if troubles else []),

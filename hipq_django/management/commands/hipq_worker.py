@@ -88,7 +88,6 @@ class Command(InstanceCommand):
         "Run jobs until stopped. SIGTERM or Ctrl-C finishes running jobs; a second one puts them "
         "back and exits."
     )
-    requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the options."""

@@ -102,7 +102,7 @@ def _unserved(queue: QueueCounts, instance: str) -> Iterator[Finding]:
         f"queue {queue.name}",
         f"no worker serves it; {_due(queue)}, {format_count(queue.scheduled)} scheduled, "
         f"{format_count(queue.running)} running.",
-        "Its jobs do not start, and timeouts and answers are not processed.",
+        "Its jobs do not start, and no response handler or retry handler runs.",
         f"Start one: {command('hipq_worker', queue.name, instance=instance)}",
     )
 
@@ -383,7 +383,7 @@ def _unfired(row: ScheduleState, where: str) -> Iterator[Finding]:
             where,
             f"it cannot be fired: {row.problem}",
             "None of its jobs are made; other schedules are not affected.",
-            "Correct the schedule; it is tried again each minute.",
+            "Correct the schedule; it is tried again each half minute.",
         )
     elif row.late_seconds >= OVERDUE_SECONDS:
         yield problem(

@@ -332,19 +332,26 @@ def test_a_value_that_enqueue_would_refuse_is_refused(
         ({"scheduled_run_time": datetime(2031, 1, 1, tzinfo=UTC)}, TOMORROW),
     ],
 )
-def test_an_edit_of_what_somebody_else_changed_meanwhile_is_refused(
+def test_an_edit_of_what_somebody_else_changed_meanwhile_is_shown_beside_theirs(
     admin_client: Client, theirs: dict[str, Any], mine: dict[str, str]
 ) -> None:
     job = waiting()
     opened = form_values(admin_client, job)
     Job.objects.filter(pk=job.pk).update(**theirs)
     now = Job.objects.filter(pk=job.pk).values().get()
+    before = Job.objects.get(pk=job.pk)
 
-    response = save(admin_client, job, opened, **mine)
+    page = save(admin_client, job, opened, **mine, throttle_factor="3").content.decode()
 
-    assert "somebody else changed" in messages_of(response)[0]
+    assert "Somebody else has changed this since you opened the page" in page
     assert Job.objects.filter(pk=job.pk).values().get() == now
     assert history(job) == []
+    again = form_of(page, job)
+    assert {name: again[name] for name in mine} == mine  # nothing that was typed is lost
+    assert "was changed successfully" in messages_of(save(admin_client, job, again))[0]
+    [name] = theirs
+    row = Job.objects.get(pk=job.pk)
+    assert (getattr(row, name) == getattr(before, name), row.throttle_factor) == (False, 3)
 
 
 def test_an_edit_is_refused_when_a_worker_claimed_the_job_meanwhile(admin_client: Client) -> None:
@@ -370,13 +377,15 @@ def test_an_edit_is_refused_when_the_job_was_tried_meanwhile_and_waits_again(
     opened = form_values(admin_client, job)
     Job.objects.filter(pk=job.pk).update(attempt=2)
 
-    response = save(admin_client, job, opened, priority="1")
+    page = save(admin_client, job, opened, priority="1").content.decode()
 
-    assert messages_of(response) == [
-        f"job {job.pk} was not changed: it has run since you opened the page, and waits again "
-        "after attempt 2. This page shows it as it is now: edit it here."
-    ]
+    assert (
+        f"job {job.pk} has run since you opened the page, and waits again after attempt 2. To save "
+        "what stands here, send the form again."
+    ) in page
     assert Job.objects.get(pk=job.pk).priority == 100
+    assert "was changed successfully" in messages_of(save(admin_client, job, form_of(page, job)))[0]
+    assert Job.objects.get(pk=job.pk).priority == 1
 
 
 def test_an_edit_keeps_what_was_rescheduled_since_the_page_was_opened(admin_client: Client) -> None:

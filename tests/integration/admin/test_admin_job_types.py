@@ -12,7 +12,16 @@ from pytest_django import Settings
 import hipq_django as hipq
 from hipq_django.models import JobType, Worker
 from hipq_django.models.catalog import get_job_type
-from tests.admin_pages import form_values, history, html, list_url, messages_of, page_url, save
+from tests.admin_pages import (
+    form_of,
+    form_values,
+    history,
+    html,
+    list_url,
+    messages_of,
+    page_url,
+    save,
+)
 from tests.declaring import Declare
 from tests.factories import JobTypeFactory, QueueFactory, WorkerFactory
 
@@ -156,19 +165,39 @@ def test_a_page_that_is_saved_unedited_changes_nothing(admin_client: Client) -> 
         ({"time_zone": "Europe/Rome"}, {"time_zone": "Europe/Paris"}),
     ],
 )
-def test_an_edit_of_what_somebody_else_changed_meanwhile_is_refused(
+def test_an_edit_of_what_somebody_else_changed_meanwhile_is_shown_beside_theirs(
     admin_client: Client, theirs: dict[str, Any], mine: dict[str, str]
 ) -> None:
     job_type = JobTypeFactory.create()
     opened = form_values(admin_client, job_type)
     JobType.objects.filter(pk=job_type.pk).update(**theirs)
     now = JobType.objects.filter(pk=job_type.pk).values().get()
+    before = JobType.objects.get(pk=job_type.pk)
 
-    response = save(admin_client, job_type, opened, **mine)
+    page = save(admin_client, job_type, opened, **mine, default_timeout="77").content.decode()
 
-    assert "somebody else changed" in messages_of(response)[0]
+    assert "Somebody else has changed this since you opened the page" in page
     assert JobType.objects.filter(pk=job_type.pk).values().get() == now
     assert history(job_type) == []
+    again = form_of(page, job_type)
+    assert {name: again[name] for name in mine} == mine  # nothing that was typed is lost
+    assert "was changed successfully" in messages_of(save(admin_client, job_type, again))[0]
+    [name] = theirs
+    shown = form_values(admin_client, job_type)
+    assert {name: shown[name] for name in mine} == mine
+    row = JobType.objects.get(pk=job_type.pk)
+    assert (getattr(row, name) == getattr(before, name), row.default_timeout) == (False, 77)
+
+
+def test_a_queue_that_somebody_else_chose_meanwhile_is_named(admin_client: Client) -> None:
+    job_type, [theirs, mine] = JobTypeFactory.create(), QueueFactory.create_batch(2)
+    opened = form_values(admin_client, job_type)
+    before = job_type.queue
+    JobType.objects.filter(pk=job_type.pk).update(queue=theirs)
+
+    page = save(admin_client, job_type, opened, queue=str(mine.pk)).content.decode()
+
+    assert f"from {before} to {theirs}." in page
 
 
 def test_an_edit_of_another_default_than_somebody_else_changed_is_written(

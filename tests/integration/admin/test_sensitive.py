@@ -183,10 +183,13 @@ def test_what_the_database_refuses_is_masked(charge: Charge) -> None:
     worker.run_pass()
     returned = execute(worker.claims[0])
 
-    result = refused(returned, DataError(f"out of range: {CARD} 5500000000000004"))
+    quoted = f"out of range: {CARD} 5500000000000004\nDETAIL: Failing row contains ({CARD[:12]}..."
+    result = refused(returned, DataError(quoted))
 
     assert isinstance(result, Failed)
     assert result.error == "DataError: out of range: ••• •••"
+    # What the log gets as its cause, and a receiver of `job_failed`.
+    assert str(result.exception) == result.error
 
 
 def test_a_throttler_that_quotes_the_data_is_masked(

@@ -10,13 +10,15 @@ from pathlib import Path
 from unittest.mock import ANY
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError, call_command, load_command_class
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.maintenance import retention
-from hipq_django.models import Answer, Attempt, Batch, Job, Link, Queue, Worker
+from hipq_django.models import Answer, Attempt, Batch, Job, Link, Queue, Worker, catalog
 from hipq_django.monitoring import counts
 from tests.conftest import ROOT
 from tests.factories import AnswerFactory, JobFactory, JobTypeFactory, WorkerFactory
@@ -37,6 +39,17 @@ def status() -> dict[str, object]:
     queues = json.loads(said("hipq_status", "--json"))["queues"]
     [found] = [queue for queue in queues if queue["name"] == "q"]
     return dict(found)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["status", "jobs", "schedules", "prune", "doctor", "worker", "consume", "flow"],
+)
+def test_an_error_of_the_system_checks_keeps_no_command_from_running(name: str) -> None:
+    """Of another app, or the very throttler because of which a queue is looked at."""
+    app = "hipq_django.flow" if name == "flow" else "hipq_django"
+
+    assert load_command_class(app, f"hipq_{name}").requires_system_checks == []
 
 
 def test_status_counts_the_live_jobs_of_each_queue() -> None:
@@ -101,6 +114,22 @@ def test_status_says_how_jobs_ended_in_the_last_hour() -> None:
     assert (types[failing.name], types[fine.name]) == (True, False)
     assert f"queue {failing.queue.name} 12 10 0 0 failing" in lines
     assert f"job type {fine.name} 1 0 0 0 too few to tell" in lines
+
+
+def test_status_writes_nothing(settings: Settings) -> None:
+    """During a deployment the last release asks, too, such as by the probe of a container."""
+    settings.HIPQ = {"default": {"QUEUES": {"q": {"THROTTLE_LIMIT": 4}}}}
+    catalog.sync("default")
+    settings.HIPQ = {"default": {"QUEUES": {"q": {"THROTTLE_LIMIT": 10}, "gone": {}}}}
+
+    assert status()["throttle_limit"] == 4
+    assert list(Queue.objects.filter(name__in=["q", "gone"]).values_list("name", flat=True)) == [
+        "q"
+    ]
+
+
+def test_status_without_queues_says_who_makes_them() -> None:
+    assert "No queues; a worker that starts writes down" in said("hipq_status")
 
 
 def test_status_gives_the_ages_that_apps_above_the_queue_tell_a_unit() -> None:
@@ -258,6 +287,19 @@ def old_answer(status: str, days: float) -> Answer:
     then = timezone.now() - timedelta(days=days)
     answer: Answer = AnswerFactory.create(status=status, receive_time=then)
     return answer
+
+
+def test_the_statements_of_a_prune_do_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite takes 1,000 conditions: after a million rows of a thousand at a time it refused."""
+    monkeypatch.setattr(retention, "BATCH", 1)
+    for _ in range(5):
+        old_answer("unmatched", 20)
+
+    with CaptureQueriesContext(connection) as statements:
+        assert "answers: deleted 5" in said("hipq_prune")
+
+    bounds = [query["sql"].count('"hipq_answer"."id" >= ') for query in statements.captured_queries]
+    assert max(bounds) == 1
 
 
 def test_prune_deletes_answers_without_a_job_past_their_own_retention(settings: Settings) -> None:

@@ -200,6 +200,38 @@ def test_a_critical_job_is_behind_nobody(configure_queue: ConfigureQueue) -> Non
     assert codes(hipq.enqueue("ask", throttle_factor=0)) == []
 
 
+@pytest.mark.parametrize("limit", [None, 10])
+def test_a_job_that_waits_for_a_free_thread_says_so(
+    configure_queue: ConfigureQueue, limit: int | None
+) -> None:
+    """In a queue without a limit, too, where nothing else would hold it."""
+    configure_queue(**({"THROTTLE_LIMIT": limit} if limit else {}))
+    Worker.objects.update(threads=4, executing=4)
+    first, second = hipq.enqueue_many([hipq.NewJob("ask"), hipq.NewJob("ask")])
+
+    assert codes(first) == ["busy"]
+    assert text(first) == "All 4 threads that serve queue default are executing other jobs."
+    assert codes(second) == ["behind", "busy"]
+    assert codes(hipq.enqueue("ask", delay=60)) == ["scheduled"]
+
+    Worker.objects.update(executing=3)
+    assert codes(first) == []
+
+
+def test_a_silent_worker_does_not_keep_a_job_waiting(frozen_time: Any) -> None:
+    job = hipq.enqueue("ask")
+    frozen_time.shift(3_600)
+    Worker.objects.update(executing=1)
+
+    assert codes(job) == ["silent_workers"]
+
+
+def test_a_critical_job_overtakes_nobody_without_a_limit() -> None:
+    hipq.enqueue("ask")
+
+    assert codes(hipq.enqueue("ask", throttle_factor=0)) == ["behind"]
+
+
 def test_a_throttler_that_holds_is_named_with_its_reason(configure_queue: ConfigureQueue) -> None:
     configure_queue(hipq.KeyLimit("tenant", 1))
     hipq.enqueue("ask", {"tenant": "a"})
@@ -256,8 +288,9 @@ def test_the_most_decisive_reason_comes_first() -> None:
 
 
 def test_a_waiting_job_whose_answer_is_in_waits_for_no_window() -> None:
+    other = hipq.cancel(hipq.enqueue("echo"))
     job = JobFactory.create(
-        job_type=hipq.enqueue("echo").job_type,
+        job_type=other.job_type,
         has_pending_answer=True,
         time_windows=["05:00-07:00"],
     )
