@@ -22,13 +22,22 @@ from hipq_django.testing.asking import (
     refute_enqueued,
 )
 from hipq_django.testing.case import HipqTestCase, reset
+from hipq_django.testing.guarding import BrokenTransactionError
 from hipq_django.testing.partners import Partner, forget_partners, partner
-from hipq_django.testing.running import drain, immediate, run_due_jobs, run_job
+from hipq_django.testing.running import (
+    NotDrainedError,
+    drain,
+    immediate,
+    run_due_jobs,
+    run_job,
+)
 from hipq_django.testing.travelling import run_for, run_until, travel
 
 __all__ = [
     "ANY",
+    "BrokenTransactionError",
     "HipqTestCase",
+    "NotDrainedError",
     "Partner",
     "Sent",
     "aassert_enqueued",

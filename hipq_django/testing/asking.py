@@ -7,17 +7,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from django.test import TestCase
+from django.db import connections, transaction
 
 from hipq_django import signals
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
+from hipq_django.database.twins import naming_twin
 from hipq_django.domain.states import WAITING, Outcome, State
 from hipq_django.exceptions import InvalidJobError, UnknownOptionError, nearest_name
 from hipq_django.job_types.registry import get_declared, known_names, names_of
 from hipq_django.models import Job
 from hipq_django.models.job import JobQuerySet
-from hipq_django.testing.running import checked_job, told
+from hipq_django.testing.running import call_what_waits_for_commit, checked_job, told
 from hipq_django.testing.types import Asked, check_known, name_of, stored_names
 
 MOST_SHOWN, MOST_EXPLAINED = 10, 5
@@ -35,6 +36,7 @@ ANY = object()
 """Any result."""
 
 
+@naming_twin("hipq_django.testing.enqueued")
 def enqueued(job_type: Asked, *, instance: str = DEFAULT, **values: Any) -> list[Job]:
     """Return the live jobs of a type with these field values, oldest first.
 
@@ -56,6 +58,7 @@ def _enqueued(name: str, instance: str, values: dict[str, Any]) -> list[Job]:
     return list(_with(_of_type(name, instance).live(), values).order_by("pk"))
 
 
+@naming_twin("hipq_django.testing.assert_enqueued")
 def assert_enqueued(job_type: Asked, *, instance: str = DEFAULT, **values: Any) -> Job:
     """Return the one live job of this type with these field values; fail unless there is one.
 
@@ -73,6 +76,7 @@ def assert_enqueued(job_type: Asked, *, instance: str = DEFAULT, **values: Any) 
     )
 
 
+@naming_twin("hipq_django.testing.refute_enqueued")
 def refute_enqueued(job_type: Asked, *, instance: str = DEFAULT, **values: Any) -> None:
     """Fail if there is a live job of this type with these field values."""
     found = _checked_enqueued("refute_enqueued", job_type, instance, values)
@@ -81,6 +85,7 @@ def refute_enqueued(job_type: Asked, *, instance: str = DEFAULT, **values: Any) 
         raise AssertionError(f"enqueued with {_wanted(name, values)}: {_shown(found[:MOST_SHOWN])}")
 
 
+@naming_twin("hipq_django.testing.assert_finished")
 def assert_finished(job: Job, outcome: str = "succeeded", *, result: Any = ANY) -> Job:
     """Return the job as it is now; fail unless it is final with this outcome, and this result."""
     job = checked_job("assert_finished", job)
@@ -97,6 +102,7 @@ def assert_finished(job: Job, outcome: str = "succeeded", *, result: Any = ANY) 
     return job
 
 
+@naming_twin("hipq_django.testing.assert_waiting")
 def assert_waiting(job: Job) -> Job:
     """Return the job as it is now; fail unless it waits to run: initial or retry."""
     job = checked_job("assert_waiting", job)
@@ -125,12 +131,32 @@ def captured_signals(*, instance: str = DEFAULT) -> Iterator[list[Sent]]:
     for name, receiver in receivers.items():
         getattr(signals, name).connect(receiver, weak=False)
     try:
-        using = get_instance(instance).database
-        with TestCase.captureOnCommitCallbacks(using=using, execute=True):
+        with _calling_what_waits(get_instance(instance).database):
             yield sent
     finally:
         for name, receiver in receivers.items():
             getattr(signals, name).disconnect(receiver)
+
+
+@contextmanager
+def _calling_what_waits(using: str) -> Iterator[None]:
+    """Call at the end of the block what waits for the commit since its beginning, once.
+
+    Django's own `captureOnCommitCallbacks` leaves it waiting, and counts what was there before,
+    which may be called within the block.
+    """
+
+    def since() -> None:
+        """Mark the place where the block began."""
+
+    connection = connections[using]
+    transaction.on_commit(since, using=using)
+    try:
+        yield
+    finally:
+        call_what_waits_for_commit(using, since)
+        waiting = connection.run_on_commit
+        connection.run_on_commit = [each for each in waiting if each[1] is not since]
 
 
 def _receiver(name: str, sent: list[Sent]) -> Any:

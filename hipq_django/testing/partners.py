@@ -209,7 +209,9 @@ def _url(job: Job, part: str | None = None) -> str:
 
 def _post(answer: _Answer) -> None:
     parts = urlsplit(answer.url)
-    reply = Client().post(parts.path, json.dumps(answer.body), content_type="application/json")
+    body = json.dumps(answer.body)
+    # Securely, or a site with SECURE_SSL_REDIRECT would send the partner there.
+    reply = Client().post(parts.path, body, content_type="application/json", secure=True)
     if reply.status_code >= 300:
         raise AssertionError(
             f"the callback of a partner's answer was refused with {reply.status_code}: "

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from math import inf
 
 from django.db import connections
+from django.test.testcases import logger  # type: ignore[attr-defined]  # of the stubs
 
 from hipq_django.api.enqueueing import watched
 from hipq_django.conf.instances import InstanceSettings, get_instance
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
+from hipq_django.database.clock import steady
 from hipq_django.database.twins import naming_twin
 from hipq_django.dependencies.unholding import Sweep, unhold_after
 from hipq_django.domain.ordering import MAX_RANK
 from hipq_django.domain.serialization import error_of
 from hipq_django.domain.states import NONE, Phase
-from hipq_django.domain.validation import id_from
+from hipq_django.domain.validation import MAX_SECONDS, checked_number, id_from
 from hipq_django.engines.rows import set_parents
-from hipq_django.exceptions import InvalidJobError, nearest_name
+from hipq_django.exceptions import HipqError, InvalidJobError, nearest_name
 from hipq_django.job_types.registry import declared_queues, find_declared
 from hipq_django.maintenance import early_answers, recovery, reranking
 from hipq_django.models import Job, JobType, Queue, Worker, catalog
@@ -30,16 +31,24 @@ from hipq_django.scheduler import companions
 from hipq_django.scheduler.batch import BatchScheduler
 from hipq_django.scheduler.context import PAGE_SIZE, KnownTypes
 from hipq_django.scheduler.current_batch import CurrentBatch
-from hipq_django.scheduler.executor import execute
+from hipq_django.scheduler.executor import execute, undone
 from hipq_django.schedules import declared
 from hipq_django.schedules.firing import Firing
 from hipq_django.testing import partners
-from hipq_django.transitions.values import Claim, Decided, Failed, Result
+from hipq_django.testing.guarding import BrokenTransactionError, guarded
+from hipq_django.transitions.values import Claim, Decided, Failed, Released, Result
+
+TIMEOUT = 60.0
+"""For how many seconds handlers are started that are due at one moment, unless the test says."""
 
 HEARTBEAT_SECONDS = 86_400
 """There is no heartbeat, and a debugger may keep the test and its transaction open for long."""
 
 MOST_NOTES = 20
+
+
+class NotDrainedError(HipqError, TimeoutError):
+    """Jobs were still due when the time of `run_due_jobs` was over; they stay as they are."""
 
 
 class InlineRunner:
@@ -53,6 +62,10 @@ class InlineRunner:
         """The ids of jobs whose results the next pass writes."""
         self.raised: list[BaseException] = []
         self.batch = CurrentBatch()
+        self.until = inf
+        """When nothing is started any more, by the steady clock, which tests cannot freeze."""
+        self.left: Claim | None = None
+        """The first claim that was not started, because the time was over."""
         self._raise_errors = raise_errors
         self._slots = slots
 
@@ -65,11 +78,15 @@ class InlineRunner:
         return 0
 
     def start(self, claims: Sequence[Claim]) -> None:
-        """Run the claims."""
+        """Run the claims; put back those for which no time is left."""
         for claim in claims:
+            if steady() >= self.until:
+                self.left = self.left or claim
+                self.batch.deliver(Released(claim, "the time of the test was over"))
+                continue
             self.ran += claim.phase is not Phase.DECISION
             self.started.append(claim.id)
-            self._deliver(execute(claim))
+            self._deliver(_executed(claim))
 
     def _deliver(self, result: Result) -> None:
         """Take a result. No frame below a handler may know it, or its exception lives on."""
@@ -84,6 +101,27 @@ class InlineRunner:
 
     def release_stale(self) -> None:
         """Nothing waits for a thread."""
+
+
+def _executed(claim: Claim) -> Result:
+    """Execute a claim; what its code breaks in the transaction of the test is rolled back."""
+    with guarded() as broken:
+        result = execute(claim)
+    try:
+        if not broken or isinstance(result, Failed | Decided):
+            return result
+        return undone(claim, _broken(claim, broken[0]))
+    finally:
+        del result  # as in `_deliver`: its exception knows this frame
+
+
+def _broken(claim: Claim, alias: str) -> BrokenTransactionError:
+    """Return what is wrong with code that went on after an error of the database."""
+    return BrokenTransactionError(
+        f"job type {claim.snapshot.job_type.name!r} went on after an error of database "
+        f"{alias!r}, and what it had written was rolled back: the test is one transaction. "
+        "Catch such an error around `with transaction.atomic():`, which is right everywhere."
+    )
 
 
 class OnlyJob(KnownTypes):
@@ -121,7 +159,10 @@ class Session:
         instance: str = DEFAULT,
         raise_errors: bool = True,
         only: Job | None = None,
+        timeout: float = inf,
+        verb: str = "run_due_jobs",
     ) -> None:
+        self._naming_twin = naming_twin(f"hipq_django.testing.{verb}")
         self.config = get_instance(instance)
         self.firing = Firing(self.config)
         # With one slot the job could be overlooked behind others that are not to run.
@@ -129,13 +170,13 @@ class Session:
         self.runner = InlineRunner(raise_errors=raise_errors, slots=slots)
         self._queues = list(queues)
         self._only = only
-        self.until = inf
-        """When to stop although something is due, by the monotonic clock."""
+        self._timeout = timeout
         self._worker: Worker | None = None
         self._runs = False
 
     def __enter__(self) -> Session:
-        catalog.sync(self.config.name, creates=False)  # a test needs few of the rows
+        with self._naming_twin:
+            catalog.sync(self.config.name, creates=False)  # a test needs few of the rows
         _check_queues(self._queues, self.config)
         self._worker = Worker.objects.using(self.config.database).create(
             instance=self.config.name,
@@ -158,12 +199,18 @@ class Session:
             raise _with_notes(self.runner.raised)
 
     def run_due(self) -> None:
-        """Run what is due, and what becomes due by that; partners answer meanwhile."""
+        """Run what is due, and what becomes due by that; partners answer meanwhile.
+
+        Raise `NotDrainedError` where that does not end in time.
+        """
         self.scheduler.forget_pauses()  # they are real time, which a test does not wait for
+        self.runner.until = steady() + self._timeout
         moved, found = self._move(), self._run_jobs()
-        while (moved or found) and time.monotonic() < self.until:
+        while (moved or found) and self.runner.left is None:
             moved = self._move()
             found = bool(moved) and self._run_jobs()
+        if self.runner.left is not None:
+            raise self._not_drained(self.runner.left)
 
     def run_new(self, jobs: Sequence[Job]) -> None:
         """Run new jobs, unless they are enqueued by a job that runs: then they follow it."""
@@ -171,6 +218,7 @@ class Session:
             return
         self._runs = True
         try:
+            self.runner.until, self.runner.left = steady() + self._timeout, None
             partners.answer_due(self.config)  # some are early
             self._run_jobs()
             self.run_due()
@@ -217,13 +265,27 @@ class Session:
             found = True
             if self.scheduler.is_done and not others_go_on:
                 return found
-            if time.monotonic() >= self.until:
+            if self.runner.left is not None:
                 self.scheduler.persist_batch()
                 return found
 
+    def _not_drained(self, left: Claim) -> NotDrainedError:
+        error = NotDrainedError(
+            f"after {self._timeout:g} seconds, in which {self.runner.ran:,} handlers ran, jobs "
+            f"were still due, the next one of type {left.snapshot.job_type.name!r}. Does it "
+            "enqueue itself, or is it tried again, without end? If it only takes long, give a "
+            "larger timeout."
+        )
+        _add_notes(error, "a", self.runner.raised)
+        return error
+
 
 def run_due_jobs(
-    *queues: str, instance: str = DEFAULT, raise_errors: bool = True, commit: bool = False
+    *queues: str,
+    instance: str = DEFAULT,
+    raise_errors: bool = True,
+    commit: bool = False,
+    timeout: float = TIMEOUT,
 ) -> int:
     """Run all due jobs, and those that become due by that; return how many handlers ran.
 
@@ -236,9 +298,11 @@ def run_due_jobs(
     notes, also if the job is to be tried again. An error that another system answered, a timeout
     and `Snooze` are not raised, for no code is wrong. With `raise_errors=False` the jobs just fail,
     as for a worker. With `commit=True` what waits for the commit of the test's transaction is
-    called before and after, signals for example.
+    called before and after, signals for example. Raise `NotDrainedError` if jobs are still due
+    after `timeout` seconds of real time: one may enqueue itself without end.
     """
-    with Session(queues, instance=instance, raise_errors=raise_errors) as session:
+    seconds = checked_timeout("run_due_jobs", timeout)
+    with Session(queues, instance=instance, raise_errors=raise_errors, timeout=seconds) as session:
         if commit:
             call_what_waits_for_commit(session.config.database)
         session.run_due()
@@ -251,14 +315,18 @@ drain = run_due_jobs
 
 
 @contextmanager
-def immediate(*queues: str, instance: str = DEFAULT, raise_errors: bool = True) -> Iterator[None]:
+def immediate(
+    *queues: str, instance: str = DEFAULT, raise_errors: bool = True, timeout: float = TIMEOUT
+) -> Iterator[None]:
     """Run each job that is due before `enqueue` returns, for a block, as `run_due_jobs` would.
 
     It runs in the transaction of its caller, which it cannot do in production: there a job sees
     what was committed with it, its caller goes on before it, and a job whose caller rolls back
-    never runs. What handlers raise is raised at the end of the block.
+    never runs. What handlers raise is raised at the end of the block. `enqueue` raises
+    `NotDrainedError` if jobs are still due after `timeout` seconds.
     """
-    session = Session(queues, instance=instance, raise_errors=raise_errors)
+    seconds = checked_timeout("immediate", timeout)
+    session = Session(queues, instance=instance, raise_errors=raise_errors, timeout=seconds)
     with ExitStack() as opened:
         with naming_twin(
             "hipq_django.testing.immediate", "async with"
@@ -277,9 +345,10 @@ def run_job(job: Job, *, raise_errors: bool = True) -> Job:
     job = checked_job("run_job", job)
     using = job.using
     rows = Job.objects.using(using).filter(pk=job.pk)
-    rows.waiting().update(
-        scheduled_run_time=clock.now(using), time_windows=[], rank=-MAX_RANK, hold_time=None
-    )
+    with naming_twin("hipq_django.testing.run_job"):
+        rows.waiting().update(
+            scheduled_run_time=clock.now(using), time_windows=[], rank=-MAX_RANK, hold_time=None
+        )
     queue = job.queue
     session = Session([queue.name], instance=queue.instance, raise_errors=raise_errors, only=job)
     with session:
@@ -305,6 +374,11 @@ def checked_job(verb: str, job: object) -> Job:
     )
 
 
+def checked_timeout(verb: str, timeout: object) -> float:
+    """Return how many seconds something may take."""
+    return checked_number(f"{verb}: timeout", timeout, 0, MAX_SECONDS)
+
+
 def told(job: Job) -> str:
     """Return what an operator would be told of a job; the test itself is the worker."""
     reasons = "; ".join(reason.text for reason in explain(job) if reason.code != "no_worker")
@@ -313,13 +387,32 @@ def told(job: Job) -> str:
     return " ".join(filter(None, [state, reasons, error]))
 
 
-def call_what_waits_for_commit(using: str) -> None:
-    """Call what the current transaction would call after its commit, which a test never makes."""
+def call_what_waits_for_commit(using: str, since: Callable[[], None] | None = None) -> None:
+    """Call what the current transaction would call after its commit, which a test never makes.
+
+    Only what came behind the callback `since`, if that waits there itself. What is called waits no
+    more.
+    """
     connection = connections[using]
-    while connection.in_atomic_block and connection.run_on_commit:
-        callbacks, connection.run_on_commit = connection.run_on_commit, []
-        for _, callback, *_ in callbacks:
-            callback()
+    while connection.in_atomic_block:
+        waiting = connection.run_on_commit
+        start = next((i for i, (_, call, *_) in enumerate(waiting, 1) if call is since), 0)
+        connection.run_on_commit, last = waiting[:start], waiting[start:]
+        if not last:
+            return
+        for entry in last:
+            callback, is_robust = entry[1], any(entry[2:])
+            with _logged(callback) if is_robust else nullcontext():
+                callback()
+
+
+@contextmanager
+def _logged(callback: object) -> Iterator[None]:
+    """Log what a callback raises that Django calls with robust=True; it goes on after that."""
+    try:
+        yield
+    except Exception:
+        logger.exception("Error calling %r in on_commit()", callback)
 
 
 def _check_queues(names: Sequence[str], config: InstanceSettings) -> None:
@@ -342,13 +435,18 @@ def _check_queues(names: Sequence[str], config: InstanceSettings) -> None:
 def _with_notes(raised: Sequence[BaseException]) -> BaseException:
     """Return the first exception of handlers; it names the others."""
     first, *others = raised
-    for other in others[:MOST_NOTES]:
-        first.add_note(f"run_due_jobs: another handler raised {error_of(other)}")
+    _add_notes(first, "another", others)
     first.add_note(
         "run_due_jobs: a handler raised this; all due jobs have run. To look at failed jobs, call "
         "run_due_jobs(raise_errors=False)."
     )
     return first
+
+
+def _add_notes(error: BaseException, which: str, raised: Iterable[BaseException]) -> None:
+    """Let an exception name others; those that say the same once."""
+    for said in list(dict.fromkeys(map(error_of, raised)))[:MOST_NOTES]:
+        error.add_note(f"run_due_jobs: {which} handler raised {said}")
 
 
 def _deregister(worker: Worker) -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Count, Min, Q
+from django.db.models import Count, Exists, Min, OuterRef, Q
 
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
@@ -16,42 +16,61 @@ from hipq_django.database.built_once import built_once
 from hipq_django.domain.states import WAITING, State
 from hipq_django.domain.validation import aware_moment
 from hipq_django.exceptions import InvalidJobError, UnknownOptionError
-from hipq_django.models import Job
+from hipq_django.models import Job, Queue
 from hipq_django.models.job import JobQuerySet
 from hipq_django.testing import partners
-from hipq_django.testing.running import Session
+from hipq_django.testing.running import TIMEOUT, Session, checked_timeout
 
 HELD_STEP, LONGEST_STEP = timedelta(seconds=1), timedelta(minutes=1)
 """How far to go on while due jobs are held back: first, and at most. Nobody knows for how long."""
 
 
-def run_for(*, instance: str = DEFAULT, raise_errors: bool = True, **duration: float) -> int:
+def run_for(
+    *,
+    instance: str = DEFAULT,
+    raise_errors: bool = True,
+    timeout: float = TIMEOUT,
+    **duration: float,
+) -> int:
     """Run what happens within this time; return how many handlers ran.
 
     `run_for(minutes=2)`, with the names of `timedelta`. The clock moves from event to event: due
     times, retries, windows, timeouts, schedules and the answers of partners; at the end it is that
-    much later.
+    much later. Raise `NotDrainedError` if what is due at one moment takes more seconds than
+    `timeout`.
     """
+    seconds = checked_timeout("run_for", timeout)
+    session = Session(instance=instance, raise_errors=raise_errors, timeout=seconds, verb="run_for")
     length = _length("run_for", duration)
     if length < timedelta():
         raise InvalidJobError(f"run_for: {length} lies in the past; travel moves the clock back.")
     until = _moved("run_for", clock.now(get_instance(instance).database), length)
-    return _run_until(until, instance=instance, raise_errors=raise_errors)
+    return _run_until(until, session)
 
 
-def run_until(moment: datetime, *, instance: str = DEFAULT, raise_errors: bool = True) -> int:
+def run_until(
+    moment: datetime,
+    *,
+    instance: str = DEFAULT,
+    raise_errors: bool = True,
+    timeout: float = TIMEOUT,
+) -> int:
     """Do the same until a moment, an aware datetime that is not in the past."""
+    seconds = checked_timeout("run_until", timeout)
+    session = Session(
+        instance=instance, raise_errors=raise_errors, timeout=seconds, verb="run_until"
+    )
     until, now = aware_moment("run_until", moment), clock.now(get_instance(instance).database)
     if until < now:
         raise InvalidJobError(
             f"run_until: {until} lies in the past, for hipq's clock, which run_for, run_until and "
             f"travel move, is at {now}; run_due_jobs runs what is due, travel moves the clock back."
         )
-    return _run_until(until, instance=instance, raise_errors=raise_errors)
+    return _run_until(until, session)
 
 
-def _run_until(until: datetime, *, instance: str, raise_errors: bool) -> int:
-    with Session(instance=instance, raise_errors=raise_errors) as session:
+def _run_until(until: datetime, opened: Session) -> int:
+    with opened as session:
         using, step = session.config.database, HELD_STEP
         while True:
             now, ran = clock.now(using), session.runner.ran
@@ -122,7 +141,14 @@ def _live(instance: str, using: str) -> JobQuerySet:
 
 @built_once
 def _first_live(instance: str, using: str) -> Any:
-    return _live(instance, using).order_by().values_list("pk", flat=True)[:1]
+    """Return a queue with jobs to which something may happen.
+
+    By the indexes of both states: no index has all live jobs, and the final ones grow many.
+    """
+    jobs = Job.objects.using(using).filter(queue=OuterRef("pk")).order_by()
+    queues = Queue.objects.using(using).filter(instance=instance).order_by()
+    found = queues.filter(Exists(jobs.waiting()) | Exists(jobs.running()))
+    return found.values_list("pk", flat=True)[:1]
 
 
 def _events_of(live: JobQuerySet, now: datetime, step: timedelta) -> list[datetime | None]:

@@ -326,6 +326,40 @@ class SignalsTest(TestCase):
         testing.drain(commit=True)
         assert called == [1]
 
+    def test_what_was_called_at_the_end_of_the_block_is_not_called_again(self) -> None:
+        from django.db import transaction
+
+        called: list[int] = []
+        transaction.on_commit(lambda: called.append(0))
+        with testing.captured_signals():
+            transaction.on_commit(lambda: called.append(1))
+        assert called == [1]
+
+        testing.drain(commit=True)
+        assert called == [1, 0]
+        assert connection.run_on_commit == []
+
+    def test_signals_behind_a_commit_within_the_block_are_captured(self) -> None:
+        from django.db import transaction
+
+        for _ in range(5):
+            transaction.on_commit(lambda: None)
+        with testing.captured_signals() as sent:
+            testing.drain(commit=True)
+            hipq.enqueue("echo")
+
+        assert [name for name, _ in sent] == ["job_enqueued"]
+
+    def test_a_robust_callback_that_raises_stops_no_other(self) -> None:
+        from django.db import transaction
+
+        called: list[int] = []
+        with self.assertLogs("django.test", "ERROR"), testing.captured_signals():
+            transaction.on_commit(lambda: called.append(1 // 0), robust=True)
+            transaction.on_commit(lambda: called.append(1))
+
+        assert called == [1]
+
 
 # One job
 
@@ -588,6 +622,18 @@ def test_a_partner_answers_by_the_signed_callback(sell: str) -> None:
     testing.assert_finished(job, result={"ok": True})
 
 
+def test_a_partner_answers_a_site_that_sends_everybody_to_https(
+    sell: str, settings: Settings
+) -> None:
+    settings.SECURE_SSL_REDIRECT = True
+    testing.partner("sell", 7)
+    job = hipq.enqueue("sell")
+
+    testing.drain()
+
+    testing.assert_finished(job, result=7)
+
+
 @pytest.mark.parametrize("first", [{"response": 1}, {"response": 1, "after": 60}])
 def test_the_newest_partner_of_a_type_answers(sell: str, first: Any) -> None:
     testing.partner("sell", **first)
@@ -783,6 +829,30 @@ def test_a_block_for_sync_tests_names_its_twin() -> None:
             raise AssertionError
 
     with pytest.raises(SynchronousOnlyOperation, match=r"async with hipq_django.testing.aimmedi"):
+        async_to_sync(run)()
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("run_due_jobs", lambda job: testing.run_due_jobs()),
+        ("run_for", lambda job: testing.run_for(minutes=1)),
+        ("run_until", lambda job: testing.run_until(clock.now("default") + timedelta(days=1))),
+        ("run_job", testing.run_job),
+        ("enqueued", lambda job: testing.enqueued("echo")),
+        ("assert_enqueued", lambda job: testing.assert_enqueued("echo")),
+        ("refute_enqueued", lambda job: testing.refute_enqueued("echo")),
+        ("assert_finished", testing.assert_finished),
+        ("assert_waiting", testing.assert_waiting),
+    ],
+)
+def test_a_function_for_sync_tests_names_its_twin(name: str, call: Callable[[Job], Any]) -> None:
+    job = hipq.enqueue("echo")
+
+    async def run() -> None:
+        call(job)
+
+    with pytest.raises(SynchronousOnlyOperation, match=rf"await hipq_django\.testing\.a{name}\("):
         async_to_sync(run)()
 
 

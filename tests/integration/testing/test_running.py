@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
+import gc
+import logging
+import time
+import weakref
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
+import time_machine
+from django.contrib.auth.models import User
+from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.test import TestCase
+from django.test.utils import CaptureQueriesContext
 
 import hipq_django as hipq
 from hipq_django.database import clock
 from hipq_django.dependencies import unholding
 from hipq_django.models import Job, Queue, Worker
 from hipq_django.scheduler import companions
-from hipq_django.testing import assert_enqueued, run_due_jobs
+from hipq_django.testing import (
+    BrokenTransactionError,
+    NotDrainedError,
+    assert_enqueued,
+    assert_finished,
+    immediate,
+    run_due_jobs,
+    run_for,
+)
 from hipq_django.testing.running import Session
 from tests.concurrency.test_duties import Process
 from tests.declaring import Declare
+from tests.noon import MONDAY_NOON
 
 pytestmark = pytest.mark.django_db
 
@@ -254,3 +274,175 @@ OF_NO_USE = {
 def test_the_kit_does_each_duty_of_a_worker_that_is_of_use_in_a_test() -> None:
     with Session() as session:
         assert list(session.duties) == [name for name in Process().duties if name not in OF_NO_USE]
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_job_that_enqueues_itself_for_ever_is_told(declare: Declare, frozen: bool) -> None:
+    @declare.task("shop.poll")
+    def poll(number: int) -> None:
+        poll.enqueue(number + 1)
+
+    with ExitStack() as stack:
+        if frozen:
+            stack.enter_context(time_machine.travel(MONDAY_NOON, tick=False))
+        poll.enqueue(0)
+        with pytest.raises(NotDrainedError, match=r"of type 'shop\.poll'. Does it enqueue itself"):
+            run_due_jobs(timeout=0.3)
+
+    left = Job.objects.live().get()
+    assert left.job_data == {"number": Job.objects.filter(outcome="succeeded").count()}
+    assert not Worker.objects.exists()
+
+
+def test_a_job_that_is_tried_again_for_ever_is_told_with_its_error(declare: Declare) -> None:
+    declare("charge", retry=hipq.Fixed(0, max_attempts=10**9))(lambda job: 1 / 0)
+    hipq.enqueue("charge")
+
+    with pytest.raises(NotDrainedError, match="or is it tried again, without end") as raised:
+        run_due_jobs(timeout=0.3)
+
+    [note] = raised.value.__notes__
+    assert note == "run_due_jobs: a handler raised ZeroDivisionError: division by zero"
+
+
+def test_what_is_due_at_one_moment_of_a_journey_is_bounded_too(declare: Declare) -> None:
+    @declare("poll")
+    def poll(job: Job) -> None:
+        hipq.enqueue("poll")
+
+    hipq.enqueue("poll", delay=60)
+
+    with pytest.raises(NotDrainedError):
+        run_for(minutes=2, timeout=0.3)
+    with immediate(timeout=0.3):
+        with pytest.raises(NotDrainedError):
+            hipq.enqueue("poll")
+        Job.objects.live().delete()
+        hipq.enqueue("echo")  # which ends
+
+
+def test_jobs_that_end_are_not_held_against_a_test_however_long_they_take(
+    declare: Declare,
+) -> None:
+    declare("long")(lambda job: time.sleep(0.2))
+    hipq.enqueue("long")
+
+    assert run_due_jobs(timeout=0.1) == 1
+
+
+# Errors of the database, in the one transaction of a test
+
+
+def write(name: str) -> None:
+    User.objects.create(username=name)
+
+
+def fail_in_sql() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT * FROM no_such_table")
+
+
+def write_twice(name: str) -> None:
+    write(name)
+    write(name)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [(partial(write_twice, "Ada"), IntegrityError), (fail_in_sql, DatabaseError)],
+    ids=["orm", "sql"],
+)
+def test_a_job_that_fails_in_the_database_leaves_the_test_its_transaction(
+    declare: Declare, code: Callable[[], None], kind: type[Exception]
+) -> None:
+    declare("broken", retry=hipq.Fixed(0, max_attempts=2))(lambda job: code())
+    broken = hipq.enqueue("broken")
+    other = hipq.enqueue("echo", "fine")
+
+    with pytest.raises(kind):
+        run_due_jobs()
+
+    assert_finished(broken, "failed")
+    assert_finished(other, result="fine")
+    assert broken.attempts.count() == 2
+    assert not User.objects.exists()
+
+
+def test_a_job_that_goes_on_after_such_an_error_is_told_what_to_do(declare: Declare) -> None:
+    @declare("careless")
+    def careless(job: Job) -> str:
+        with suppress(IntegrityError):
+            write_twice("Ada")
+        return "done"
+
+    job = hipq.enqueue("careless")
+
+    with pytest.raises(BrokenTransactionError, match=r"with transaction\.atomic\(\):"):
+        run_due_jobs()
+
+    assert_finished(job, "failed")
+
+
+def test_what_a_job_has_written_stays_if_the_database_took_it(declare: Declare) -> None:
+    @declare("careful")
+    def careful(job: Job) -> None:
+        write("Ada")
+        with suppress(IntegrityError), transaction.atomic():
+            write("Ada")
+        raise ValueError("Ada is there")
+
+    hipq.enqueue("careful")
+
+    with pytest.raises(ValueError, match="Ada is there"):
+        run_due_jobs()
+
+    assert User.objects.get().username == "Ada"
+
+
+def test_jobs_whose_code_asks_the_database_nothing_cost_no_savepoint(declare: Declare) -> None:
+    declare("nothing")(lambda job: None)
+    hipq.enqueue("nothing")
+    marks = []
+    with CaptureQueriesContext(connection) as queries, Session() as session:
+        start = session.runner.start
+
+        def count(claims: Any) -> None:
+            before = len(queries)
+            start(claims)
+            marks.append(len(queries) - before)
+
+        session.runner.start = count  # type: ignore[method-assign]  # to count
+        session.run_due()
+
+    assert marks == [0]
+
+
+@pytest.mark.parametrize("retry", [hipq.Never(), hipq.Fixed(60), None])
+def test_what_jobs_raised_is_freed_at_once(
+    declare: Declare, caplog: pytest.LogCaptureFixture, retry: Any
+) -> None:
+    """Kept in a circle, an HTTPError would close its socket at some later time, with a warning."""
+
+    class ReplyError(Exception):
+        pass
+
+    raised: list[weakref.ref[ReplyError]] = []
+
+    @declare("refused", retry=retry)
+    def refused(job: Job) -> None:
+        error = ReplyError("400")
+        raised.append(weakref.ref(error))
+        raise error
+
+    if retry is None:
+        refused.on_error(lambda job: hipq.GiveUp())
+
+    caplog.set_level(logging.CRITICAL, logger="hipq_django")  # what is captured is kept
+    for _ in range(3):
+        refused.enqueue()
+    gc.disable()
+    try:
+        run_due_jobs(raise_errors=False)
+        assert [error() for error in raised] == [None, None, None]
+    finally:
+        gc.enable()
