@@ -100,10 +100,9 @@ def wrong_outcome(evidence: Evidence) -> Iterator[str]:
 
 def _was_killed_too_often(key: str, evidence: Evidence) -> bool:
     """Whether so many workers were killed in a row with this job in flight that it may do it."""
-    killed = {event.more["worker"] for event in evidence.named("killed")}
     ended = {event.attempt for event in evidence.of(key, "end")}
     begun = [event for event in evidence.of(key, "begin") if event.attempt not in ended]
-    return sum(event.pid in killed for event in begun) >= MAX_LOSSES
+    return sum(event.pid in evidence.killed for event in begun) >= MAX_LOSSES
 
 
 # Starts

@@ -132,6 +132,11 @@ class Evidence:
         return found
 
     @cached_property
+    def killed(self) -> set[int]:
+        """The ids of the workers' processes that were killed."""
+        return {event.more["worker"] for event in self.named("killed")}
+
+    @cached_property
     def begun(self) -> dict[tuple[str, int], float]:
         """When the handler of each attempt began first."""
         found: dict[tuple[str, int], float] = {}

@@ -11,10 +11,18 @@ import re
 import typing
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
-from datetime import date, datetime, time
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
 from functools import cache
+from pathlib import PurePath
 from types import SimpleNamespace
 from typing import Any, Protocol
+from uuid import UUID
+
+from django.core.files import File
+from django.db.models import QuerySet
+from django.utils.functional import Promise
 
 from hipq_django.domain.round_trips import difference
 from hipq_django.domain.serialization import NotJsonError, places_in, to_json
@@ -276,10 +284,42 @@ def _check_json(name: str, value: Any) -> None:
 
 def _advice(place: str, error: NotJsonError) -> str:
     """Return what is wrong with a value that is not JSON, and what to give instead."""
+    if said := _of_django(place, error.bad):
+        return said
     kind = type(error.bad).__name__
-    if hasattr(error.bad, "pk") and hasattr(error.bad, "_meta"):
-        return f"is a {kind}: give {place}.pk, the worker reads the row anew."
-    if isinstance(error.bad, datetime | date | time):
-        return f"is a {kind}: give {place}.isoformat(), or set ARGUMENTS to PydanticArguments."
+    for kinds, instead in _INSTEAD.items():
+        if isinstance(error.bad, kinds):
+            given = instead.format(place)
+            return f"is a {kind}: give {given}, or set ARGUMENTS to PydanticArguments."
     more = "" if type(error.bad) in _OF_JSON else "; or set ARGUMENTS to PydanticArguments"
     return f"is not JSON: it {error.reason}{more}."
+
+
+_INSTEAD: dict[Any, str] = {
+    datetime | date | time: "{}.isoformat()",
+    timedelta: "{}.total_seconds()",
+    Decimal | UUID | PurePath: "str({})",
+    Enum: "{}.value",
+}
+
+
+def _of_django(place: str, bad: Any) -> str:
+    """Return what to give in place of something of Django, of which pydantic knows nothing."""
+    kind = f"a {type(bad).__name__}"
+    if isinstance(bad, Promise):
+        kind, given = "text that is translated later", f"str({place})"
+    elif _is_row(bad):
+        is_json = bad.pk is None or type(bad.pk) in _OF_JSON
+        given = f"{place}.pk" if is_json else f"str({place}.pk)"
+        given += ", the worker reads the row anew"
+    elif isinstance(bad, QuerySet):
+        given = f"list({place}.values_list('pk', flat=True)), the worker reads the rows anew"
+    elif isinstance(bad, File):
+        given = "the name that it has in a storage"
+    else:
+        return ""
+    return f"is {kind}: give {given}."
+
+
+def _is_row(value: Any) -> bool:
+    return hasattr(value, "pk") and hasattr(value, "_meta") and not isinstance(value, type)

@@ -21,7 +21,7 @@ from hipq_django.database.requirements import (
 )
 from hipq_django.domain.validation import checked_name
 from hipq_django.exceptions import InvalidJobError, alike, nearest_name
-from hipq_django.job_types.registry import get_all_declared, known_names
+from hipq_django.job_types.registry import declared_instances, get_all_declared, known_names
 from hipq_django.job_types.task import Task
 from hipq_django.tasks_backend import configured
 from hipq_django.web.webhook_view import WebhookView
@@ -35,6 +35,7 @@ def register() -> None:
     everything = (
         check_setting, check_strays, check_instances, check_queues, check_databases,
         check_stored_times, check_pools, check_webhooks, check_tasks, check_flow, check_sensitive,
+        check_declared,
     )  # fmt: skip
     for check in everything:
         checks.register(check)
@@ -110,6 +111,21 @@ def check_sensitive(**_: Any) -> Iterator[checks.CheckMessage]:
         for declared in get_all_declared(instance.name):
             if isinstance(declared, Task):
                 yield from _misspelt_fields(declared)
+
+
+def check_declared(**_: Any) -> Iterator[checks.CheckMessage]:
+    """W009, for each instance that a job type names and the setting lacks."""
+    if any(rules.problems()):
+        return
+    known = {instance.name for instance in instances.get_instances()}
+    for name in sorted(declared_instances() - known):
+        declared = get_all_declared(name)[0].name
+        yield checks.Warning(
+            f"job type {declared!r} is for instance {name!r}, which HIPQ does not have"
+            f"{nearest_name(name, known)} It cannot be enqueued, and no schedule of it is fired.",
+            hint="Correct the name, or add the instance to HIPQ.",
+            id="hipq.W009",
+        )
 
 
 def _misspelt_fields(task: Task[..., Any]) -> Iterator[checks.CheckMessage]:

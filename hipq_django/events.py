@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -98,17 +97,18 @@ def log_fields(
     exception, traceback = raised
     info = None if exception is None else (type(exception), exception, exception.__traceback__)
     caller = sys._getframe(2)  # as `findCaller`, which looks at each frame
-    place = (logger, level, event, caller.f_code, caller.f_lineno)
+    code = caller.f_code
+    place = (logger, level, event, code.co_filename, caller.f_lineno, code.co_name)
     shown = (Fields(fields, sentence),)
-    like = _together.__dict__.get("records")
-    if like is None or place not in like:
+    like = _together.__dict__.get("records", {})
+    known = like.get(place)
+    if known is None:
         record = _record(place, shown, info)
-        if like is not None:
-            like[place] = type(record), {**record.__dict__}
+        like[place] = type(record), record.__dict__.copy()
     else:
-        kind, values = like[place]
+        kind, same = known
         record = kind.__new__(kind)
-        record.__dict__.update(values, args=shown, exc_info=info)
+        record.__dict__ = same | {"args": shown, "exc_info": info}  # quicker than to update it
     record.__dict__.update(fields, event=event)
     if traceback:
         record.exc_text = traceback.rstrip()
@@ -134,19 +134,17 @@ def note_unlogged(record: logging.LogRecord) -> None:
         logging.Handler().handleError(record)
 
 
-_Place = tuple[logging.Logger, int, str, CodeType, int]
-"""Logger, level, event, code and line of what is logged."""
+_Place = tuple[logging.Logger, int, str, str, int, str]
+"""Logger, level, event, file, line and function of what is logged."""
 
 _together = threading.local()
 """`records`: those that the blocks of `together` in this thread made first, by their places."""
 
 
 def _record(place: _Place, shown: tuple[Fields], info: Any) -> logging.LogRecord:
-    logger, level, event, code, line = place
+    logger, level, event, file, line, function = place
     text = f"event={event} %s"
-    return logger.makeRecord(
-        logger.name, level, code.co_filename, line, text, shown, info, code.co_name
-    )
+    return logger.makeRecord(logger.name, level, file, line, text, shown, info, function)
 
 
 class LineFormatter(logging.Formatter):

@@ -88,12 +88,23 @@ class InvalidAnswerError(HipqError, ValueError):
     """An answer cannot be stored with these values; nothing was changed."""
 
 
+_OF_OTHER_QUEUES = {
+    "autoretry_for": "retry", "countdown": "delay", "eta": "scheduled_run_time",
+    "max_retries": "retry", "queue_name": "queue", "retries": "retry", "retry_backoff": "retry",
+    "run_after": "scheduled_run_time", "run_at": "scheduled_run_time", "schedule_in": "delay",
+    "soft_time_limit": "timeout", "time_limit": "timeout",
+}  # fmt: skip
+"""What options are called by who has used another queue before."""
+
+
 class UnknownOptionError(InvalidJobError, InvalidJobTypeError, TypeError):
-    """An option that does not exist; the message gives the nearest one that does."""
+    """An option that does not exist; the message gives the one that is probably meant."""
 
     def __init__(self, where: str, option: str, known: Iterable[str]) -> None:
         names = tuple(known)
-        super().__init__(f"{where}: unknown option {option!r}{nearest_name(option, names)}")
+        here = _OF_OTHER_QUEUES.get(option)
+        meant = f"; here it is {here!r}." if here in names else nearest_name(option, names)
+        super().__init__(f"{where}: unknown option {option!r}{meant}")
         self._given = where, option, names
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -19,11 +19,14 @@ from tests.faults import breaking
 class Crew:
     """Threads and a scheduler whose passes a test makes one by one."""
 
-    def __init__(self, threads: int, flush: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        threads: int,
+        flush: Callable[[], None] = lambda: None,
+        wake: Callable[[], None] = lambda: None,
+    ) -> None:
         self.batch = CurrentBatch()
-        self.pool = ThreadPool(
-            threads, self.batch, wake=lambda: None, flush=flush, confirm=self._confirm
-        )
+        self.pool = ThreadPool(threads, self.batch, wake=wake, flush=flush, confirm=self._confirm)
         self.scheduler = BatchScheduler(WorkerFactory.create(), self.pool)
         self.breaks_at = 0
         """At which moment of asking whether a claim holds the connection breaks; 0: at none."""

@@ -10,8 +10,9 @@ from typing import Any
 
 from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import RequestDataTooBig
+from django.core.handlers.wsgi import WSGIRequest
 from django.db import DataError, Error, connections, transaction
-from django.http import HttpRequest, JsonResponse, UnreadablePostError
+from django.http import HttpRequest, JsonResponse
 from django.http.request import RawPostDataException
 from django.http.response import HttpResponseBase
 from django.views import View
@@ -35,8 +36,9 @@ class RefusedError(Exception):
 class ReceivingView(View):
     """Receives POSTs from other systems.
 
-    400: the message is malformed. 413: it is too large. 405: anything but POST. 503: the database
-    or the configuration failed, and the sender should try again. Each of these changes nothing.
+    400: the message is malformed. 411: its length is missing. 413: it is too large. 405: anything
+    but POST. 503: the database or the configuration failed, and the sender should try again. Each
+    of these changes nothing.
     """
 
     http_method_names = ["post"]
@@ -109,21 +111,58 @@ def read_body(request: HttpRequest, limit: int) -> bytes:
     too_large = f"the body is larger than {limit} bytes."
     try:
         length = int(request.META.get("CONTENT_LENGTH") or 0)
+        if not length:
+            _read_pieces(request, limit)
         body = request.body if length <= limit else b""
     except RequestDataTooBig as error:
         raise RefusedError(413, too_large) from error
-    except (RawPostDataException, UnreadablePostError, ValueError) as error:
+    except (RawPostDataException, OSError, ValueError) as error:  # such as `UnreadablePostError`
         raise RefusedError(400, "the body could not be read.") from error
     if length > limit or len(body) > limit:
         raise RefusedError(413, too_large)
     return body
 
 
+def _read_pieces(request: HttpRequest, limit: int) -> None:
+    """Read a body that comes in pieces, whose length no header tells: at most a byte too much.
+
+    Django takes it for empty under WSGI, although most servers can tell where it ends.
+    """
+    if getattr(request, "_body", b""):  # a middleware of the project did the same
+        return
+    stream = _pieces_under_wsgi(request) if isinstance(request, WSGIRequest) else _unread(request)
+    if stream is None:
+        return
+    pieces = bytearray()
+    while len(pieces) <= limit and (piece := stream.read(limit + 1 - len(pieces))):
+        pieces += piece
+    request._body = bytes(pieces)  # where Django itself keeps it
+
+
+def _unread(request: Any) -> Any:
+    """Return the request to read from under ASGI; None if a middleware has begun."""
+    return None if request._read_started else request
+
+
+def _pieces_under_wsgi(request: WSGIRequest) -> Any:
+    """Return what such a body is read from; None if there is none."""
+    if "chunked" not in request.META.get("HTTP_TRANSFER_ENCODING", "").lower():
+        return None
+    if not request.META.get("wsgi.input_terminated"):
+        raise RefusedError(411, "the server of this site needs the header Content-Length.")
+    return request.META["wsgi.input"]
+
+
 def read_json(body: bytes) -> Any:
-    """Return the JSON of a body; raise `InvalidAnswerError` unless it is JSON in UTF-8."""
+    """Return the JSON of a body; raise `InvalidAnswerError` unless it is JSON in UTF-8.
+
+    It may begin with a byte order mark, as some systems write it.
+    """
     try:
-        return json.loads(body.decode(), parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
+        return json.loads(body.decode("utf-8-sig"), parse_constant=_refuse_constant)
+    except RecursionError as error:
+        raise InvalidAnswerError("the body is JSON that is nested too deeply.") from error
+    except ValueError as error:
         raise InvalidAnswerError("the body is not JSON in UTF-8.") from error
 
 

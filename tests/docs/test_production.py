@@ -370,6 +370,7 @@ def sh_blocks(program: str) -> list[str]:
 @pytest.mark.processes
 def test_the_figures_of_the_page_are_printed(shop: FreshProject) -> None:
     [script] = sh_blocks("python")
+    shop.manage("hipq_worker", "--until-idle", "-v0")  # the first one writes down the queues
     printed = subprocess.run(
         ["sh", "-c", script],
         cwd=shop.folder,

@@ -316,6 +316,27 @@ def test_a_worker_exits_with_the_code_that_is_written(
         assert result.stderr.count("\n") == 1
 
 
+# The log
+
+LOUD = {"events.warning", "events.error", "events.critical"}
+COMPOSED = {"progress_refused", "extend_refused"}
+"""Events whose names are made of others."""
+
+
+def test_every_warning_and_error_of_the_log_is_there() -> None:
+    trees = [ast.parse(path.read_text()) for path in (ROOT / "hipq_django").rglob("*.py")]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    named = [call.args[0] for call in calls if ast.unparse(call.func) in LOUD]
+    logged = {each.value for each in named if isinstance(each, ast.Constant)}
+    texts = {node.value for node in nodes if isinstance(node, ast.Constant)}
+    told = set(first_codes(REFERENCE.rows("Warnings and errors")))
+
+    assert len(logged) > 40
+    assert logged - told == set()
+    assert told - texts == COMPOSED
+
+
 # System checks
 
 BROKEN: dict[str, Any] = {

@@ -22,6 +22,7 @@ from hipq_django.checks import check_webhooks
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
 from hipq_django.exceptions import ConfigurationError
+from hipq_django.job_types import registry
 from hipq_django.processes.start_up import check_pool
 from tests.declaring import Declare
 from tests.integration.webhooks import FORMAT
@@ -43,6 +44,13 @@ def found() -> list[str]:
 
 def complaints() -> list[CheckMessage]:
     return [message for message in run_checks() if str(message.id).startswith("hipq.")]
+
+
+@pytest.fixture(autouse=True)
+def only_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What other tests declare for an instance that a test here may leave out of HIPQ."""
+    declared = {key: each for key, each in registry._declared.items() if key[0] == "default"}
+    monkeypatch.setattr(registry, "_declared", declared)
 
 
 @pytest.fixture
@@ -141,6 +149,23 @@ def test_a_sensitive_field_that_is_a_misspelt_argument_is_told(
 
     assert found() == (["hipq.W008"] if is_told else [])
     assert all(f"field {field!r}, which is none of its" in m.msg for m in complaints())
+
+
+@pytest.mark.parametrize("setting", [{}, {"bank": {}}, {"default": {}, "bank": {}}])
+def test_a_job_type_of_an_instance_that_there_is_not_is_told(
+    settings: Settings, declare: Declare, setting: dict[str, Any]
+) -> None:
+    settings.HIPQ = setting
+    declare("charge", instance="bnak", schedule="@hourly")(lambda job: None)
+
+    [told] = complaints()
+
+    near = ", did you mean 'bank'?" if setting else "; known are default."
+    assert (told.id, told.msg) == (
+        "hipq.W009",
+        f"job type 'charge' is for instance 'bnak', which HIPQ does not have{near} It cannot be "
+        "enqueued, and no schedule of it is fired.",
+    )
 
 
 def test_a_good_project_has_nothing_to_complain_of() -> None:

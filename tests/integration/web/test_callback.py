@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from io import BytesIO
 from typing import Any
 
 import pytest
@@ -353,3 +354,58 @@ def test_urls_under_another_name_of_their_namespace_are_found(
 
     settings.ROOT_URLCONF = Urls
     assert "/hipq/callback/" in hipq.callback_url(job)
+
+
+# A body in pieces, whose length no header tells
+
+
+def in_pieces(url: str, body: bytes, **environ: Any) -> Any:
+    """POST a body as a WSGI server hands it over that can tell where it ends."""
+    return post(
+        url,
+        body,
+        CONTENT_LENGTH="",
+        HTTP_TRANSFER_ENCODING="chunked",
+        **{"wsgi.input": Pieces(body), "wsgi.input_terminated": True, **environ},
+    )
+
+
+class Pieces(BytesIO):
+    """Gives a few bytes at a time, as a server does whose client is slow."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Return the next bytes."""
+        return super().read(min(size, 7) if size and size > 0 else size)
+
+
+def test_a_body_in_pieces_is_taken(charge: Charge) -> None:
+    job = charge.asked()
+
+    response = in_pieces(charge.urls[0], b'{"response": {"receipt": "R-1"}}')
+
+    assert (response.status_code, row(job)["result"]) == (200, {"receipt": "R-1"})
+
+
+def test_of_a_body_in_pieces_no_more_is_read_than_the_limit(charge: Charge) -> None:
+    job, pieces = charge.asked(), Pieces(b"x" * LIMIT * 3)
+
+    response = in_pieces(charge.urls[0], b"", **{"wsgi.input": pieces})
+
+    assert (response.status_code, pieces.tell()) == (413, LIMIT + 1)
+    assert row(job)["state"] == "running"
+
+
+def test_a_body_in_pieces_is_refused_where_the_server_cannot_tell_its_end(charge: Charge) -> None:
+    job = charge.asked()
+
+    response = in_pieces(charge.urls[0], b'{"response": 1}', **{"wsgi.input_terminated": False})
+
+    assert (response.status_code, row(job)["state"]) == (411, "running")
+    assert "Content-Length" in response.json()["error"]
+
+
+def test_a_byte_order_mark_is_passed_over(charge: Charge) -> None:
+    job = charge.asked()
+
+    assert post(charge.urls[0], '\ufeff{"response": "é"}').status_code == 200
+    assert row(job)["result"] == "é"
