@@ -11,7 +11,6 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from hipq_django import events
-from hipq_django.conf.instances import get_instance
 from hipq_django.database.locks import takes_writers_together
 from hipq_django.database.lookups import ids_in
 from hipq_django.domain.validation import aware_moment
@@ -39,9 +38,10 @@ class LockedPortError(Exception):
 
 
 class Item(NamedTuple):
-    """One value for one port."""
+    """One value for one port, or for those that subscribe to a channel."""
 
-    port: int
+    place: int | str
+    """The port, or the channel."""
     value: Any
     context: Mapping[str, Any] = {}
     as_default: bool = False
@@ -194,16 +194,19 @@ class Delivery:
         self._woken: set[int] = set()
 
     def write(self, item: Item) -> None:
-        """Write one value to its port, and to what is joined with it."""
-        way = self._routes.way(item.port)
+        """Write one value to its port, and to what is joined with it, or to its channel."""
+        if isinstance(item.place, str):
+            self._publish(item.place, item)
+            return
+        way = self._routes.way(item.place)
         for channel in way.channels:
-            self.publish(channel, item)
+            self._publish(channel, item)
         for target in way.targets:
             if target.type:
                 checked_message(item.value, PortOptions(target.name, target.type))
             self._lay(target, item)
 
-    def publish(self, channel: str, item: Item) -> None:
+    def _publish(self, channel: str, item: Item) -> None:
         """Write one value to all ports that subscribe to a channel, and are of its type.
 
         A publisher does not know its subscribers, so what they do not take is no error.
@@ -245,34 +248,20 @@ def _without_replaced(messages: Sequence[NewMessage]) -> Sequence[NewMessage]:
 def write(
     items: Sequence[Item], instance: str, using: str, now: datetime, *, skip_locked: bool = False
 ) -> None:
-    """Write values to ports, in the current transaction."""
+    """Write values to ports, and to those that subscribe to channels, in the current transaction.
+
+    They come to lie in their order.
+    """
     if not items:
         return
-    routes = Routes({item.port for item in items}, instance, using, skip_locked=skip_locked)
-    for item in items:
-        if item.port not in routes.places:
-            raise UnknownPortError(f"there is no port {item.port} any more.")
+    ports = {item.place for item in items if not isinstance(item.place, str)}
+    routes = Routes(ports, instance, using, skip_locked=skip_locked)
+    if gone := ports - routes.places.keys():
+        raise UnknownPortError(f"there is no port {min(gone)} any more.")
+    routes.subscribe({item.place for item in items if isinstance(item.place, str)})
     delivery = Delivery(routes, now)
     for item in items:
         delivery.write(item)
-    delivery.store(instance)
-
-
-def publish(
-    messages: Iterable[tuple[str, Item]],
-    instance: str,
-    now: datetime,
-    *,
-    skip_locked: bool = False,
-) -> None:
-    """Write values to the ports that subscribe to their channels, in the current transaction."""
-    using = get_instance(instance).database
-    wanted = list(messages)
-    routes = Routes((), instance, using, skip_locked=skip_locked)
-    routes.subscribe({channel for channel, _ in wanted})
-    delivery = Delivery(routes, now)
-    for channel, item in wanted:
-        delivery.publish(channel, item)
     delivery.store(instance)
 
 

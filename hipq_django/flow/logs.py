@@ -69,12 +69,11 @@ def _publish(
 ) -> None:
     observers = observers_among([pk for pk, _ in entries if pk is not None], using)
     items = [
-        (LOG_CHANNEL, delivering.Item(0, entry, log=False))
+        delivering.Item(LOG_CHANNEL, entry, log=False)
         for pk, entry in entries
         if pk not in observers
     ]
-    if items:
-        delivering.publish(items, instance, clock.now(using), skip_locked=skip_locked)
+    delivering.write(items, instance, using, clock.now(using), skip_locked=skip_locked)
 
 
 @naming_twin("flow.log")

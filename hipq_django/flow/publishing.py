@@ -58,10 +58,11 @@ def publish(channel: str, message: Any, *, instance: str = DEFAULT) -> None:
     most = flow_settings(instance).max_message_bytes
     value = checked_message(message, PortOptions(name), most)
     group = current_group()
-    item = delivering.Item(0, value, current_context(), group.as_default, group.notify, group.log)
+    how = group.as_default, group.notify, group.log
+    item = delivering.Item(name, value, current_context(), *how)
     using = get_instance(instance).database
     with write_transaction(using):
-        delivering.publish([(name, item)], instance, clock.now(using))
+        delivering.write([item], instance, using, clock.now(using))
 
 
 apublish = sync_to_async(publish)
@@ -78,11 +79,11 @@ def announce_components(worker: Worker) -> None:
         for queue in sorted(filter(worker.is_for, queues))
     ]
     items = [
-        (channel, delivering.Item(0, checked_message(told, PortOptions(channel)), log=False))
+        delivering.Item(channel, checked_message(told, PortOptions(channel)), log=False)
         for channel, told in said
     ]
     with write_transaction(using):
-        delivering.publish(items, instance, clock.now(using))
+        delivering.write(items, instance, using, clock.now(using))
 
 
 def announce(
@@ -102,12 +103,11 @@ def announce(
     wanted = list(said)
     observers = observers_among([pk for pk, _ in wanted], using)
     items = [
-        (f"/flow/node/{pk}", delivering.Item(0, dict(what), log=False))
+        delivering.Item(f"/flow/node/{pk}", dict(what), log=False)
         for pk, what in wanted
         if pk not in observers
     ]
-    if items:
-        delivering.publish(items, instance, clock.now(using), skip_locked=skip_locked)
+    delivering.write(items, instance, using, clock.now(using), skip_locked=skip_locked)
 
 
 def announce_status(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 from typing import Any, Final, NamedTuple
@@ -85,9 +85,10 @@ class PortName(NamedTuple):
 
 @dataclass(slots=True)
 class Write:
-    """One value that is to lie on a port."""
+    """One value that is to lie on a port, or on those that subscribe to a channel."""
 
-    port: PortName
+    place: PortName | str
+    """The port, or the channel."""
     value: Any
     context: dict[str, Any] = field(default_factory=dict)
     as_default: bool = False
@@ -95,6 +96,25 @@ class Write:
     log: bool = True
     text: str = ""
     """The value as `json_with_text` has made it; empty: it has to be encoded yet."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as it is stored."""
+        values = asdict(self)
+        del values["text"]
+        return values
+
+    @classmethod
+    def from_json(cls, stored: dict[str, Any]) -> Write:
+        """Return a stored one."""
+        place = stored["place"]
+        return cls(**{**stored, "place": place if isinstance(place, str) else PortName(*place)})
+
+
+Verb = tuple[str, list[Any], dict[str, Any]]
+"""What is done, with its arguments and options."""
+
+WRITE: Final = "write"
+"""The verb that is a value written after another verb."""
 
 
 @dataclass(slots=True)
@@ -107,27 +127,22 @@ class Effects:
     taken: list[int] = field(default_factory=list)
     """The ids of the messages that it has read."""
     writes: list[Write] = field(default_factory=list)
+    """What it has written and published before the first of its verbs, in its order."""
     state: dict[str, Any] = field(default_factory=dict)
     unset: list[str] = field(default_factory=list)
-    published: list[tuple[str, Any, dict[str, Any]]] = field(default_factory=list)
-    """Channel, message and context."""
     logs: list[dict[str, Any]] = field(default_factory=list)
-    verbs: list[tuple[str, list[Any], dict[str, Any]]] = field(default_factory=list)
-    """What it did to its family, aliases and connections, in its order."""
+    verbs: list[Verb] = field(default_factory=list)
+    """What it did to its family, aliases and connections, and wrote since, in its order."""
     started: bool = False
     """Whether it has called `startup`."""
 
     def __bool__(self) -> bool:
-        return any((self.taken, self.writes, self.state, self.unset, self.published)) or bool(
-            self.logs or self.verbs
-        )
+        return any((self.taken, self.writes, self.state, self.unset, self.logs, self.verbs))
 
     def as_json(self) -> dict[str, Any]:
         """Return the effects as they are stored."""
-        values = asdict(self)
-        for write in values["writes"]:
-            del write["text"]
-        return values
+        writes = [write.as_json() for write in self.writes]
+        return {**asdict(replace(self, writes=[])), "writes": writes}
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Effects:
@@ -135,20 +150,21 @@ class Effects:
         if not stored:
             return cls()
         values = dict(stored)
-        values["writes"] = [Write(**{**w, "port": PortName(*w["port"])}) for w in values["writes"]]
-        values["published"] = [tuple(entry) for entry in values["published"]]
+        values["writes"] = [Write.from_json(write) for write in values["writes"]]
         values["verbs"] = [tuple(entry) for entry in values["verbs"]]
         return cls(**values)
 
     def add(self, later: Effects) -> None:
         """Add what was done after this."""
         self.taken += later.taken
-        self.writes += later.writes
+        if self.verbs:
+            self.verbs += [_as_verb(write) for write in later.writes]
+        else:
+            self.writes += later.writes
         if later.unset:
             self.unset_state(tuple(later.unset))
         if later.state:
             self.set_state(later.state)
-        self.published += later.published
         self.logs += later.logs
         self.verbs += later.verbs
         self.started = self.started or later.started
@@ -157,6 +173,13 @@ class Effects:
         """Return this with what was done after it."""
         self.add(later)
         return self
+
+    def write(self, write: Write) -> None:
+        """Note that a value is written, or published."""
+        if self.verbs:
+            self.verbs.append(_as_verb(write))
+        else:
+            self.writes.append(write)
 
     def set_state(self, values: dict[str, Any]) -> None:
         """Note new values of the state."""
@@ -173,3 +196,7 @@ class Effects:
         """Return a state with the changes of this run."""
         kept = {key: value for key, value in state.items() if key not in self.unset}
         return kept | self.state
+
+
+def _as_verb(write: Write) -> Verb:
+    return WRITE, [write.as_json()], {}

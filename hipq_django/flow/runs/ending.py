@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
 from typing import Any
 
 from django.db import DatabaseError, transaction
@@ -20,7 +21,7 @@ from hipq_django import events, transitions
 from hipq_django.api.finishing import LOCK_SECONDS
 from hipq_django.database import clock
 from hipq_django.database.built_once import built_once
-from hipq_django.database.errors import is_locked_out, is_outage, is_refusal
+from hipq_django.database.errors import in_one_line, is_locked_out, is_outage, is_refusal
 from hipq_django.database.locks import locked
 from hipq_django.database.lookups import ids_in
 from hipq_django.database.transactions import worker_transaction
@@ -34,7 +35,7 @@ from hipq_django.flow.family import graphs_among
 from hipq_django.flow.lifecycle import end_rows, terminate
 from hipq_django.flow.models import Message, Node, NodePort
 from hipq_django.flow.ports import find_row
-from hipq_django.flow.publishing import LOG_CHANNEL, announce_heard
+from hipq_django.flow.publishing import announce_heard
 from hipq_django.flow.runs import verbs
 from hipq_django.flow.runs.failing import fail
 from hipq_django.flow.runs.relatives import RELATIVE
@@ -45,7 +46,7 @@ from hipq_django.flow.statements import (
     observers_among,
     update_nodes,
 )
-from hipq_django.flow.values import Effects, PortName, Rest, Write
+from hipq_django.flow.values import WRITE, Effects, PortName, Rest, Verb, Write
 from hipq_django.models import Job, Worker
 from hipq_django.models.base import no_error
 from hipq_django.scheduler.companions import Persist
@@ -178,13 +179,20 @@ def _write_refused(
         events.info("run_conflict", reason, **result.claim.fields)
         if result.claim.phase is Phase.RESPONSE:
             return _write_without_taken(result, worker, now, persist)
-        put_back = Snoozed(result.claim, 1, reason)
-        return _write_alone(put_back, worker, now, persist, counts=False)
+        return _write_instead(Snoozed(result.claim, 1, reason), result, worker, now, persist)
     if isinstance(error, DatabaseError) and not is_refusal(error):
         raise error
-    if not (run.done or run.doing) and not isinstance(error, HipqError):
-        raise error  # its effects are not at fault
-    return _write_alone(_refused(result, error), worker, now, persist, counts=False)
+    if not (run.done or run.doing or run.wants_end or isinstance(error, HipqError)):
+        raise error  # what it did and wants is not at fault
+    return _write_instead(_refused(result, error), result, worker, now, persist)
+
+
+def _write_instead(
+    other: Result, result: Result, worker: Worker, now: datetime, persist: Persist
+) -> Persisted:
+    """Write another result of a run, of which nothing counts; if it has to wait, try both anew."""
+    persisted = _write_alone(other, worker, now, persist, counts=False)
+    return Persisted([], [], [result]) if persisted.locked else persisted
 
 
 def _refused(result: Result, error: Exception) -> Result:
@@ -315,16 +323,16 @@ def _apply(ended: Sequence[_Ended], using: str, now: datetime) -> None:
         if isinstance(end.result, Waits | WaitsFor):
             _keep_pending(end, using)
             changes = _Changes([], using, now)
-            _go_on(end, changes)
+            _go_on(end, changes, using)
             changes.wake()
         elif effects is not None:
             applied.append((end, effects))
     taken = [pk for _, effects in applied for pk in set(effects.taken)]
     if not delete_messages(taken, using):
         raise ConflictError
-    _deliver(applied, using, now)
+    _deliver([(end, effects.writes) for end, effects in applied], using, now)
     for end, effects in applied:
-        _do_verbs(end, effects)
+        _do_verbs(end, effects.verbs, using, now)
     _end_all(applied, using, now)
 
 
@@ -355,34 +363,29 @@ def _ran_time(end: _Ended) -> datetime:
     return end.result.claim.snapshot.start_time
 
 
-def _deliver(applied: Sequence[tuple[_Ended, Effects]], using: str, now: datetime) -> None:
+def _deliver(written: Iterable[tuple[_Ended, Iterable[Write]]], using: str, now: datetime) -> None:
     """Write what the runs have written and published."""
     items: dict[str, list[delivering.Item]] = {}
-    said: dict[str, list[tuple[str, delivering.Item]]] = {}
-    for end, effects in applied:
-        instance = end.node.instance
-        if effects.writes:
-            items.setdefault(instance, []).extend(_items(end, effects.writes, using))
-        for channel, value, context in effects.published:
-            item = delivering.Item(0, value, context, log=channel != LOG_CHANNEL)
-            said.setdefault(instance, []).append((channel, item))
+    for end, writes in written:
+        items.setdefault(end.node.instance, []).extend(_items(end, writes, using))
     for instance, wanted in items.items():
         delivering.write(wanted, instance, using, now, skip_locked=True)
-    for instance, published in said.items():
-        delivering.publish(published, instance, now, skip_locked=True)
 
 
-def _items(end: _Ended, writes: Iterable[Write], using: str) -> Iterable[delivering.Item]:
-    place, row = None, 0
+def _items(end: _Ended, writes: Iterable[Write], using: str) -> Iterator[delivering.Item]:
+    before: PortName | str | None = None
+    place: int | str = 0
     for write in writes:
-        if write.port is not place:  # a run writes most to one port
-            place = write.port
-            row = (end.run.rows.get(place) or _row(place, end, using)).id
+        if write.place is not before:  # a run writes most to one port
+            before = write.place
+            place = before if isinstance(before, str) else _row(before, end, using).id
         how = write.as_default, write.notify, write.log
-        yield delivering.Item(row, write.value, write.context, *how, write.text)
+        yield delivering.Item(place, write.value, write.context, *how, write.text)
 
 
 def _row(place: PortName, end: _Ended, using: str) -> NodePort:
+    if place in end.run.rows:
+        return end.run.rows[place]
     node = Node.objects.using(using).filter(pk=place.node).first()
     if node is None:
         raise UnknownPortError(f"{end.node} wrote to a port of node {place.node}, which is gone.")
@@ -390,9 +393,15 @@ def _row(place: PortName, end: _Ended, using: str) -> NodePort:
     return row
 
 
-def _do_verbs(end: _Ended, effects: Effects) -> None:
-    for name, args, options in effects.verbs:
-        verbs.do(end.node, name, args, options)
+def _do_verbs(end: _Ended, noted: Sequence[Verb], using: str, now: datetime) -> None:
+    """Do what the run has done to others, and write what it wrote in between, in its order."""
+    for is_written, together in groupby(noted, lambda verb: verb[0] == WRITE):
+        if is_written:
+            writes = [Write.from_json(args[0]) for _, args, _ in together]
+            _deliver([(end, writes)], using, now)
+            continue
+        for name, args, options in together:
+            verbs.do(end.node, name, args, options)
 
 
 class _Changes:
@@ -496,7 +505,7 @@ def _end_all(applied: Sequence[tuple[_Ended, Effects]], using: str, now: datetim
     for end, values in others:
         _end_badly(end, values, using, now)
     for end, _ in applied:
-        _go_on(end, changes)
+        _go_on(end, changes, using)
     changes.wake()
 
 
@@ -558,10 +567,24 @@ def _write_defaults(end: _Ended, using: str) -> None:
         rows.update(has_default=True, value=message.data, value_context=message.context)
 
 
-def _go_on(end: _Ended, changes: _Changes) -> None:
-    """Do what the run asked for itself, also if it failed."""
-    if not end.counts:
-        return
+def _go_on(end: _Ended, changes: _Changes, using: str) -> None:
+    """Do what the run asked for itself, also if it failed, or was refused."""
+    if not (end.counts or isinstance(end.result, Failed)):
+        return  # it is put back, and asks anew
     if end.run.wants_end:
-        terminate(end.node, **end.run.wants_end)
+        _terminate(end, using)
     changes.go_on(end)
+
+
+def _terminate(end: _Ended, using: str) -> None:
+    if end.counts:
+        terminate(end.node, **end.run.wants_end)
+        return
+    try:
+        with transaction.atomic(using=using):
+            terminate(end.node, **end.run.wants_end)
+    except (HipqError, DatabaseError) as error:  # which may be what was refused before
+        if isinstance(error, DatabaseError) and not is_refusal(error):
+            raise
+        text = f"the node lives on: {type(error).__name__}: {in_one_line(error)}"
+        events.error("terminate_refused", text, node=end.node.pk, **end.result.claim.fields)

@@ -411,7 +411,9 @@ class Run:
         name = checked_channel(channel)
         value = checked_message(message, PortOptions(name), self.settings.max_message_bytes)
         self.learn(value)
-        self.doing.published.append((name, value, current_context()))
+        group = current_group()
+        how = group.as_default, group.notify, group.log
+        self.doing.write(Write(name, value, current_context(), *how))
 
     def log(self, entry: Any) -> None:
         """Note a log entry."""
@@ -431,7 +433,7 @@ class Run:
         if entry.is_stored:
             self.doing.logs.append(group_entry(entry))
         else:
-            self.doing.published.append((LOG_CHANNEL, group_entry(entry), {}))
+            self.doing.write(Write(LOG_CHANNEL, group_entry(entry), log=False))
 
 
 @names_twins("port")
@@ -474,7 +476,7 @@ class RunPort(Port):
         stored, text, size = message_with_text(value, self.options, run.settings.max_message_bytes)
         run.volume.bytes += size
         how = group.as_default, group.notify, group.log
-        run.doing.writes.append(Write(self.place, stored, context, *how, text))
+        run.doing.write(Write(self.place, stored, context, *how, text))
         run.learn({self.name: stored})
         self._note_in_run("written", stored)
 
@@ -557,7 +559,7 @@ class RunPort(Port):
             self._run.note("clear_default", list(self.place))
             return
         stored = checked_message(value, self.options, self._run.settings.max_message_bytes)
-        self._run.doing.writes.append(
+        self._run.doing.write(
             Write(self.place, stored, current_context(), as_default=True, notify=False)
         )
 
@@ -615,7 +617,7 @@ class RunPort(Port):
     ) -> None:
         group = current_group()
         write = Write(target.place, value, context, as_default, group.notify, log and group.log)
-        self._run.doing.writes.append(write)
+        self._run.doing.write(write)
         if isinstance(target, RunPort):
             target._note_in_run("written", value)
 
