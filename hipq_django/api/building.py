@@ -108,7 +108,8 @@ class Builder:
         values = {"job_data": data, "job_key": key, "time_windows": [*template.time_windows]}
         if self._unique or new.unique_key is not None or new.batch is not None:
             values |= self._rare_values(new, data, key)
-        if not own and not held:
+        # Tasks of Django always name a priority, mostly that of their type.
+        if own.items() <= {"priority": template.priority}.items() and not held:
             return copy_of(template, values)
         if "delay" in own:
             own["scheduled_run_time"] = self.now + own.pop("delay")

@@ -15,13 +15,13 @@ MAX_ERROR_CHARS = 10_000
 MAX_TRACEBACK_CHARS = 100_000
 
 
-def _encoder(make: Any) -> Callable[[Any], str]:
+def _encoder(make: Any, default: Callable[[Any], Any] | None = None) -> Callable[[Any], str]:
     """Return `JSONEncoder.encode` without the set-up that it repeats for each value.
 
     `make` makes Python's C encoder, if it has one. JSONEncoder makes one each time, which takes
-    longer than encoding the data of most jobs.
+    longer than encoding the data of most jobs. `default` is what it calls for other values.
     """
-    plain = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+    plain = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=default)
     if make is None:  # a Python without the C encoder
         return plain.encode
     escape = json.encoder.encode_basestring
@@ -35,8 +35,13 @@ def _encoder(make: Any) -> Callable[[Any], str]:
 
 _SAMPLE = {"text": "\u00e9", "list": [1, 1.5, True, None], "dict": {}}
 
-encode_json = _encoder(getattr(json.encoder, "c_make_encoder", None))
+_MAKE = getattr(json.encoder, "c_make_encoder", None)
+
+encode_json = _encoder(_MAKE)
 """Return a value as JSON text; raise `ValueError`, `TypeError` or `RecursionError`."""
+
+encode_parameters = _encoder(_MAKE, str)
+"""Do the same with parameters of a statement, of which some are no JSON: they become text."""
 
 
 def _number(text: str) -> float | int:

@@ -6,7 +6,6 @@ statements would do as well, but not behind a pooler that shares connections.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,12 +17,10 @@ from django.db import connections
 from django.utils.functional import cached_property
 
 from hipq_django.database.transactions import IDLE_LIMIT, LOCK_MILLISECONDS, READS_NO_TABLE
+from hipq_django.domain.serialization import encode_parameters
 from hipq_django.exceptions import ConfigurationError
 
 PREFIX = "hipq_"
-
-_document = json.JSONEncoder(default=str).encode
-"""Like `json.dumps`, which would make an encoder for each call."""
 
 KEEPS_PLAN = "SET plan_cache_mode = force_generic_plan"
 LOOKS_UP = "SET enable_hashjoin = off SET enable_mergejoin = off"
@@ -109,7 +106,7 @@ class ServerFunction:
 
     def params(self, values: Sequence[Any]) -> Sequence[Any]:
         """Return the parameters of the call from those of the statement."""
-        return [_document(values)] if self.is_single else values
+        return [encode_parameters(values)] if self.is_single else values
 
     @property
     def definition(self) -> str:

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from decimal import Decimal
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from django.db import OperationalError, connections, models, transaction
@@ -317,8 +318,13 @@ def _of_code(declared: Declaration) -> dict[str, Any]:
     }
 
 
+_stored_of_code = attrgetter(
+    "declared", "has_response_handler", "counted_answers", "sensitive", "signature", "kind"
+)
+
+
 def _is_outdated(job_type: JobType, declared: Declaration) -> bool:
-    return any(getattr(job_type, name) != value for name, value in _of_code(declared).items())
+    return _stored_of_code(job_type) != tuple(_of_code(declared).values())
 
 
 def _update(job_type: JobType, declared: Declaration) -> None:

@@ -12,13 +12,12 @@ from hipq_django.api.enqueueing import enqueue_new
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
 from hipq_django.domain.drafts import BoundJob, NewJob
-from hipq_django.domain.serialization import to_json
 from hipq_django.domain.validation import checked_name, id_from
 from hipq_django.exceptions import InvalidJobError, InvalidJobTypeError
 from hipq_django.models import Job
 from hipq_django.signals import finished_of_kind, send
 from hipq_django.tasks_backend.configured import instance_of
-from hipq_django.tasks_backend.finding import KIND, check_options, declare, task_at
+from hipq_django.tasks_backend.finding import KIND, check_options, declare, is_declared, task_at
 from hipq_django.tasks_backend.hipq_task import OF_THE_CODE, HipqTask
 from hipq_django.tasks_backend.names import (
     BaseTaskBackend,
@@ -78,23 +77,23 @@ class HipqBackend(BaseTaskBackend):
     def new_job(self, task: HipqTask, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NewJob:
         """Return the job of a task and its arguments, which is not stored yet.
 
-        Raise `InvalidTask`; `TypeError` or `ValueError` for arguments that are not JSON.
+        Raise `InvalidTask`; `TypeError` or `ValueError` for arguments that have no place in JSON.
+        The values of the others are checked, and copied, when the job is built.
         """
         if task is not self._valid:  # it is frozen, and mostly the one of the call before
             self.validate_task(task)
             self._valid = task
         path = task.module_path
-        declare(_found(task, path), self.instance)
+        if not is_declared(task, path, self.instance):
+            declare(_found(task, path), self.instance)
         after = task.run_after
         if task.delay is not None:
             after = clock.now(get_instance(self.instance).database) + task.delay
-        data = to_json(
-            {
-                "args": _normalized([*args]),
-                "kwargs": dict(zip(kwargs, _normalized([*kwargs.values()]), strict=True)),
-                "run_after": after.isoformat() if after else None,
-            }
-        )
+        data = {
+            "args": _normalized([*args]),
+            "kwargs": dict(zip(kwargs, _normalized([*kwargs.values()]), strict=True)),
+            "run_after": after.isoformat() if after else None,
+        }
         return BoundJob(
             path, data, queue=task.queue_name, priority=FIRST_PRIORITY - task.priority,
             scheduled_run_time=after, timeout=task.timeout, throttle_factor=task.throttle_factor,

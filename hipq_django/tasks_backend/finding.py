@@ -67,6 +67,12 @@ def declare(task: HipqTask, instance: str) -> Declaration:
     return register(declared)
 
 
+def is_declared(task: HipqTask, path: str, instance: str) -> bool:
+    """Return whether this process has declared this very task, as nearly always."""
+    known = get_declared(instance, path)
+    return isinstance(known, TaskOfDjango) and known.task is task and known.name == path
+
+
 class TaskOfDjango(Declaration):
     """The declaration of a task of `django.tasks`."""
 

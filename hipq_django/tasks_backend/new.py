@@ -6,6 +6,7 @@ import inspect
 from typing import Any
 
 from hipq_django.domain.drafts import NewJob
+from hipq_django.domain.serialization import to_json
 from hipq_django.exceptions import ArgumentsError
 from hipq_django.job_types.declaration import Declaration
 
@@ -36,9 +37,11 @@ def new(task: Any, /, *args: Any, **kwargs: Any) -> NewJob:
     except TypeError as error:
         raise ArgumentsError(f"{task.name}: {error}; it takes {_taken(task)}.") from None
     try:
-        return backend.new_job(task, args, kwargs)  # type: ignore[arg-type]  # one of its own
+        job = backend.new_job(task, args, kwargs)  # type: ignore[arg-type]  # one of its own
+        job.job_data = to_json(job.job_data)
     except (TypeError, ValueError) as error:
         raise ArgumentsError(f"{task.name}: the arguments are not JSON: {error}.") from error
+    return job
 
 
 def _taken(task: Any) -> str:

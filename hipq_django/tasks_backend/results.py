@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
+from operator import attrgetter
+from types import MappingProxyType
 from typing import Any
 
 from django.db.models import F, OuterRef, Subquery
@@ -41,24 +43,42 @@ def result_of(
     job: Job, task: HipqTask | None, alias: str, kind: type[HipqTask]
 ) -> TaskResult[Any, Any]:
     """Return the result of a job as it is now; `task` is the one at its path, or None."""
-    attempts = _attempts_of(job)
+    is_new = job.attempt == 0 and job.state in WAITING
     result: TaskResult[Any, Any] = TaskResult(
         task=_task_of(job, task, alias, kind),
         id=str(job.pk),
-        status=status_of(job),
         enqueued_at=job.create_time,
-        started_at=attempts[0].start_time if attempts else _began(job),
-        last_attempted_at=_began(job) or (attempts[-1].start_time if attempts else None),
-        finished_at=job.update_time if job.is_final else None,
         args=job.job_data["args"],
         kwargs=job.job_data["kwargs"],
         backend=alias,
-        errors=_errors(job, attempts),
-        worker_ids=_worker_ids(job, attempts),
+        **({**_NEW, "errors": [], "worker_ids": []} if is_new else _history(job)),
     )
     if result.status == TaskResultStatus.SUCCESSFUL:
         object.__setattr__(result, "_return_value", job.result)
     return result
+
+
+_NEW: Mapping[str, Any] = MappingProxyType(
+    {
+        "status": TaskResultStatus.READY,
+        "started_at": None,
+        "last_attempted_at": None,
+        "finished_at": None,
+    }
+)
+"""The history of a job that was never claimed, without its lists."""
+
+
+def _history(job: Job) -> dict[str, Any]:
+    attempts = _attempts_of(job)
+    return {
+        "status": status_of(job),
+        "started_at": attempts[0].start_time if attempts else _began(job),
+        "last_attempted_at": _began(job) or (attempts[-1].start_time if attempts else None),
+        "finished_at": job.update_time if job.is_final else None,
+        "errors": _errors(job, attempts),
+        "worker_ids": _worker_ids(job, attempts),
+    }
 
 
 def status_of(job: Job) -> TaskResultStatus:
@@ -113,23 +133,24 @@ def _worker_ids(job: Job, attempts: Sequence[Attempt]) -> list[str]:
 # The task
 
 
+_OF_ONE_JOB = ("priority", "queue_name", "run_after", "backend")
+_enqueued_as = attrgetter(*_OF_ONE_JOB)
+
+
 def _task_of(job: Job, task: HipqTask | None, alias: str, kind: type[HipqTask]) -> HipqTask:
     """Return the task as it was enqueued; nothing is checked, because it was."""
     after = job.job_data.get("run_after")
-    own = {
-        "priority": max(-MOST, min(FIRST_PRIORITY - job.priority, MOST)),
-        "queue_name": job.queue.name,
-        "run_after": datetime.fromisoformat(after) if after else None,
-        "backend": alias,
-    }
-    if task is not None and all(getattr(task, name) == value for name, value in own.items()):
+    moment = datetime.fromisoformat(after) if after else None
+    priority = max(-MOST, min(FIRST_PRIORITY - job.priority, MOST))
+    own = priority, job.queue.name, moment, alias
+    if task is not None and _enqueued_as(task) == own:
         return task
     values = {
         field.name: getattr(task, field.name) if task else field.default for field in fields(kind)
     }
     if task is None:
         values["func"] = _gone(job.job_type.name)
-    values |= own
+    values |= zip(_OF_ONE_JOB, own, strict=True)
     made = object.__new__(kind)
     for name, value in values.items():
         object.__setattr__(made, name, value)
