@@ -15,9 +15,9 @@ from hipq_django.api.building import Builder
 from hipq_django.api.enqueueing import (
     announce_new,
     check_batches,
+    check_on_conflict,
     checked_many,
     checked_new,
-    checked_on_conflict,
     create_following,
     create_many,
     create_member,
@@ -35,7 +35,7 @@ from hipq_django.domain.validation import checked_reason
 from hipq_django.engines.rows import take_place_of
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.models import Batch, Job, Link
-from hipq_django.models.catalog import get_job_type
+from hipq_django.models.catalog import cached_job_type, get_job_type
 
 MAX_BATCH_NAME_CHARS = 200
 PAGE = 300
@@ -115,7 +115,7 @@ async def abatch(
     """
     _check_callbacks(then, always)
     made = Batch(instance=instance, name=_checked_name(name))
-    collected: list[tuple[NewJob, OnConflict]] = []
+    collected: list[tuple[NewJob, OnConflict | None]] = []
     made.collected = collected
     try:
         yield made
@@ -124,12 +124,18 @@ async def abatch(
 
     def enqueue_all() -> None:
         with batch(name, then=then, always=always, instance=instance) as real:
-            for on_conflict, calls in groupby(collected, itemgetter(1)):
+            chosen = [(new, given or _usual(new, instance)) for new, given in collected]
+            for on_conflict, calls in groupby(chosen, itemgetter(1)):
                 _enqueue_collected([new for new, _ in calls], on_conflict, real)
         take_place_of(made, real)
         made.create_time = real.create_time
 
     await sync_to_async(enqueue_all)()
+
+
+def _usual(new: NewJob, instance: str) -> OnConflict:
+    """Return what is done where a key is taken, as the job type says."""
+    return "return" if cached_job_type(instance, new.job_type).unique else "raise"
 
 
 def _enqueue_collected(jobs: Sequence[NewJob], on_conflict: OnConflict, real: Batch) -> None:
@@ -159,8 +165,8 @@ def collect(made: Batch, jobs: Iterable[NewJob], on_conflict: OnConflict | None,
     """
     assert made.collected is not None  # noqa: S101 - for type checkers
     for new in checked_many(jobs, verb):
-        chosen = checked_on_conflict(new.job_type, on_conflict, made.instance, verb)
-        made.collected.append((new, chosen))
+        check_on_conflict(new.job_type, on_conflict, verb)
+        made.collected.append((new, on_conflict))
 
 
 @has_twin

@@ -14,7 +14,7 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
 from hipq_django.database.transactions import check_commits
 from hipq_django.domain.dependencies import HELD_UNTIL
-from hipq_django.domain.drafts import BoundJob, NewJob
+from hipq_django.domain.drafts import BoundJob, NewJob, OnConflict
 from hipq_django.domain.ordering import HELD_RANK
 from hipq_django.domain.states import NONE
 from hipq_django.domain.uniqueness import KEY_FIELDS, Unique, checked_unique_key
@@ -86,6 +86,10 @@ class Builder:
         """Return whether the jobs have values in columns that are NULL in most jobs."""
         return self._parent_id is not None or bool(self._unique) or self._has_links
 
+    def on_conflict(self, job_type: str) -> OnConflict:
+        """Return what is done on a conflict unless somebody says it; the type was looked up."""
+        return "return" if job_type in self._unique else "raise"
+
     def look_up(self, jobs: Iterable[NewJob]) -> None:
         """Read everything from the database that building the jobs needs."""
         jobs = list(jobs)
@@ -141,9 +145,10 @@ class Builder:
         if unique.scope == "live" and key != NONE:
             return {}  # its own key wins
         given = None if new.unique_key is None else checked_unique_key(new.unique_key)
-        is_of_task = new.job_type in self._tasks  # whose arguments were checked
+        row = self._types[new.job_type]
+        is_of_task = row.signature or row.kind  # whose arguments were checked
         if given is None and not is_of_task and not unique.compares(data):
-            shown = self._types[new.job_type].redactor.mask(data)
+            shown = row.redactor.mask(data)
             raise InvalidJobError(
                 f"job type {new.job_type!r}: unique_on names {', '.join(unique.on or ())}, and "
                 f"job_data {shown!r:.100} has none of them, so that all such jobs would count as "
@@ -201,8 +206,8 @@ class Builder:
             declared = find_declared(self.instance, name, row.kind)
             if declared is not None and (declared.signature or declared.checks_data):
                 self._tasks[name] = declared
-            if declared is not None and declared.unique:
-                self._unique[name] = declared.unique
+            if row.unique:
+                self._unique[name] = Unique.from_json(row.unique)
         return self._types[name]
 
     def _queue(self, name: str, job_type: str) -> Queue:

@@ -126,20 +126,20 @@ def enqueue_stored(
 
 
 def _enqueue_new(new: NewJob, on_conflict: OnConflict | None, instance: str) -> Job:
-    builder = Builder(instance, cached_job_type)
-    return _enqueue_built(new, checked_on_conflict(new.job_type, on_conflict, instance), builder)
+    check_on_conflict(new.job_type, on_conflict)
+    return _enqueue_built(new, on_conflict, Builder(instance, cached_job_type))
 
 
-def _enqueue_built(new: NewJob, chosen: OnConflict, builder: Builder) -> Job:
+def _enqueue_built(new: NewJob, on_conflict: OnConflict | None, builder: Builder) -> Job:
     if builder.batch is None and not _has_links(new):
-        job = _enqueue_one(new, chosen, builder)
+        job = _enqueue_one(new, on_conflict, builder)
         if not job.conflict:
             announce_new([job], builder.using)
         return job
     with transaction.atomic(using=builder.using):
         check_batches([new], builder)
         [follows] = following([new], builder.instance, builder.using)
-        job = _enqueue_one(new, chosen, builder, held=bool(follows and follows.is_held))
+        job = _enqueue_one(new, on_conflict, builder, held=bool(follows and follows.is_held))
         if job.conflict:
             check_stand_ins([(job, new, follows)], builder.using, builder.verb, builder.batch)
         else:
@@ -149,7 +149,7 @@ def _enqueue_built(new: NewJob, chosen: OnConflict, builder: Builder) -> Job:
 
 
 def _enqueue_one(
-    new: NewJob, on_conflict: OnConflict, builder: Builder, *, held: bool = False
+    new: NewJob, on_conflict: OnConflict | None, builder: Builder, *, held: bool = False
 ) -> Job:
     write = _replace if on_conflict == "replace" else insert
     while True:
@@ -160,7 +160,7 @@ def _enqueue_one(
         except StaleJobTypeError:
             builder = builder.reading(get_job_type)
         except DuplicateJobKeyError as error:
-            if on_conflict == "return":
+            if (on_conflict or builder.on_conflict(new.job_type)) == "return":
                 error.job.conflict = True
                 return error.job
             raise
@@ -204,9 +204,9 @@ def create_many(jobs: Iterable[NewJob], on_conflict: OnConflict, builder: Builde
 
 def create_member(new: NewJob, on_conflict: OnConflict | None, batch: Batch) -> Job:
     """Enqueue a job of a batch, whatever batch it names."""
+    check_on_conflict(new.job_type, on_conflict, "batch.enqueue")
     builder = Builder(batch.instance, cached_job_type, verb="batch.enqueue", batch=batch)
-    chosen = checked_on_conflict(new.job_type, on_conflict, batch.instance, "batch.enqueue")
-    return _enqueue_built(new, chosen, builder)
+    return _enqueue_built(new, on_conflict, builder)
 
 
 def _enqueue_many(wanted: Sequence[NewJob], on_conflict: OnConflict, builder: Builder) -> list[Job]:
@@ -402,19 +402,13 @@ def _cancel_holder(holder: Job, *, has_key: bool) -> bool:
 # Checking
 
 
-def checked_on_conflict(
-    job_type: str, on_conflict: OnConflict | None, instance: str, verb: str = "enqueue"
-) -> OnConflict:
-    """Return what is to be done on a conflict; jobs that are unique are returned by default."""
-    if on_conflict is None:
-        declared = get_declared(instance, job_type) if isinstance(job_type, str) else None
-        return "return" if declared and declared.unique else "raise"
-    if on_conflict not in ON_CONFLICT:
+def check_on_conflict(job_type: str, on_conflict: object, verb: str = "enqueue") -> None:
+    """Refuse what is not to be done on a conflict; None is what the job type says."""
+    if on_conflict is not None and on_conflict not in ON_CONFLICT:
         near = nearest_name(str(on_conflict), ON_CONFLICT)
         raise InvalidJobError(
             f"{verb} {job_type!r:.200}: on_conflict {on_conflict!r} is unknown{near}"
         )
-    return on_conflict
 
 
 def checked_many(jobs: object, verb: str) -> list[NewJob]:

@@ -10,7 +10,6 @@ from django.db import IntegrityError
 from hipq_django.domain.states import NONE
 from hipq_django.domain.uniqueness import KEY_FIELDS
 from hipq_django.exceptions import DuplicateJobKeyError
-from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Job
 
 TRIES = 5
@@ -97,8 +96,7 @@ WITH_ON_CONFLICT = (*ONE_BY_ONE, "enqueue_many", "batch.enqueue_many")
 
 def _is_of_arguments(row: Job, scope: str) -> bool:
     """Return whether a key is a digest of arguments, and not one that was given."""
-    declared = get_declared(row.job_type.instance, row.job_type.name)
-    unique = declared.unique if declared else None
+    unique = row.job_type.uniqueness
     key = getattr(row, KEY_FIELDS[scope])
     return unique is not None and unique.scope == scope and unique.key(row.job_data, None) == key
 

@@ -28,6 +28,15 @@ class Unique(NamedTuple):
     scope: Scope
     on: tuple[str, ...] | None = None
 
+    def as_json(self) -> dict[str, Any]:
+        """Return it as it is stored."""
+        return {"scope": self.scope, "on": self.on and list(self.on)}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Unique:
+        """Return a stored one."""
+        return cls(stored["scope"], stored["on"] and tuple(stored["on"]))
+
     def compares(self, job_data: Any) -> bool:
         """Return whether the data have anything that is compared."""
         return self.on is None or (isinstance(job_data, Mapping) and bool({*self.on} & {*job_data}))

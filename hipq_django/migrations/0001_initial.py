@@ -183,6 +183,10 @@ class Migration(migrations.Migration):
                 ),
                 ("sensitive", JsonField(default=list, editable=False, verbose_name="sensitive")),
                 (
+                    "unique",
+                    JsonField(blank=True, default=dict, editable=False, verbose_name="unique"),
+                ),
+                (
                     "signature",
                     models.TextField(
                         default="",

@@ -34,7 +34,7 @@ class Batch(Row):
     is_open: bool = False
     """Whether this is the batch of a `with hipq.batch(…)` that has not ended."""
 
-    collected: list[tuple[NewJob, OnConflict]] | None = None
+    collected: list[tuple[NewJob, OnConflict | None]] | None = None
     """The jobs of an `async with hipq.abatch(…)`, until it ends, each with its `on_conflict`."""
 
     if TYPE_CHECKING:

@@ -63,8 +63,9 @@ def get_job_type(instance: str, name: str) -> JobType:
     if found is None:
         return _create_job_type(config, name, declared)
     if declared is not None and _is_outdated(found, declared):
-        if (found.signature, found.kind) != (declared.signature, declared.kind):
-            _write_signature(config, found, declared)
+        code = _of_code(declared)
+        if any(getattr(found, name) != code[name] for name in _FOR_OTHERS):
+            _write_for_others(config, found, {name: code[name] for name in _FOR_OTHERS})
         _update(found, declared)
     return found
 
@@ -75,12 +76,15 @@ def stored_kind(instance: str, name: str) -> str:
     return rows.filter(instance=instance, name=name).values_list("kind", flat=True).first() or ""
 
 
+_FOR_OTHERS = ("signature", "kind", "unique")
+"""What others have to know of a type at its first job, before a worker with this code starts."""
+
 _written: set[tuple[str, str, str]] = set()
-"""The job types whose signature and kind this process has written: database, instance, name."""
+"""The job types of which this process has written that: database, instance, name."""
 
 
-def _write_signature(config: InstanceSettings, row: JobType, declared: Declaration) -> None:
-    """Tell workers of another release which arguments, and which kind, this type has now.
+def _write_for_others(config: InstanceSettings, row: JobType, code: dict[str, Any]) -> None:
+    """Tell workers of another release what arguments, kind and uniqueness this type has now.
 
     By its kind, workers find the code of a type that nobody declared before its first job. Once in
     a process, and not in the caller's transaction, which others would wait for. If that is rolled
@@ -95,7 +99,6 @@ def _write_signature(config: InstanceSettings, row: JobType, declared: Declarati
     def write() -> None:
         if key in _written:
             return
-        code = {"signature": declared.signature, "kind": declared.kind}
         with _unless_locked(config.database, []):
             rows.update(**code, update_time=clock.now(config.database))
             _written.add(key)
@@ -148,9 +151,9 @@ def sync(instance: str, *, creates: bool = True, is_newest: bool = True) -> list
     """Bring the queues and job types of an instance up to the setting and the code.
 
     Unless it `creates` rows, those that are missing stay so until a job needs them. Unless this
-    process `is_newest` of the workers, what tasks take stays as the newest worker has written it:
-    by that the workers of another release know which jobs are not theirs. Return what is left as it
-    is: somebody has locked the row, or is just creating it.
+    process `is_newest` of the workers, what tasks take, and which of them are unique, stays as the
+    newest worker has written it: by that the workers of another release know which jobs are not
+    theirs. Return what is left as it is: somebody has locked the row, or is just creating it.
     """
     config = get_instance(instance)
     left: list[str] = []
@@ -191,8 +194,8 @@ def _sync_job_type(
 
             def changes(now: JobType) -> dict[str, Any]:
                 values = _type_changes(now, declared, queue)
-                if not is_newest:
-                    values.pop("signature", None)
+                for name in () if is_newest else ("signature", "unique"):
+                    values.pop(name, None)
                 return values
 
             _write(_job_types(config), row, changes)
@@ -315,12 +318,14 @@ def _of_code(declared: Declaration) -> dict[str, Any]:
         "sensitive": list(declared.sensitive),
         "signature": declared.signature,
         "kind": declared.kind,
+        "unique": declared.unique.as_json() if declared.unique else {},
     }
 
 
 _stored_of_code = attrgetter(
-    "declared", "has_response_handler", "counted_answers", "sensitive", "signature", "kind"
-)
+    "declared", "has_response_handler", "counted_answers", "sensitive", "signature", "kind",
+    "unique",
+)  # fmt: skip
 
 
 def _is_outdated(job_type: JobType, declared: Declaration) -> bool:

@@ -14,6 +14,7 @@ from django.utils.functional import cached_property
 from django.utils.translation import gettext_lazy as _
 
 from hipq_django.domain.redaction import NOTHING_SENSITIVE, Redactor
+from hipq_django.domain.uniqueness import Unique
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.job_types.registry import get_declared
 from hipq_django.models.base import JsonField, RowManager, factor_field
@@ -61,6 +62,7 @@ class JobType(models.Model):
         editable=False,
         help_text=_("How workers find code that no module of jobs declares; empty: not at all."),
     )
+    unique = JsonField(_("unique"), default=dict, blank=True, editable=False)
     declared = JsonField(_("declared"), default=dict, editable=False)
     create_time = models.DateTimeField(_("create time"), default=timezone.now, editable=False)
     update_time = models.DateTimeField(_("update time"), default=timezone.now, editable=False)
@@ -107,6 +109,11 @@ class JobType(models.Model):
         if not self.sensitive and not in_code:
             return NOTHING_SENSITIVE
         return Redactor(tuple(sorted({*self.sensitive, *in_code})))
+
+    @property
+    def uniqueness(self) -> Unique | None:
+        """Which jobs may not be there twice, also for those who have no code for this type."""
+        return Unique.from_json(self.unique) if self.unique else None
 
     @property
     def zone_name(self) -> str:

@@ -591,3 +591,19 @@ def test_data_without_what_is_compared_do_not_all_count_as_one_job(
     first = hipq.enqueue("sync", data, unique_key="first")
     second = hipq.enqueue("sync", data, unique_key="second")
     assert first != second
+
+
+def test_a_process_without_its_code_returns_the_unique_job_that_there_is(
+    declare: Declare,
+) -> None:
+    declare("sync", unique="live", unique_on=["shop"])(lambda job: None)
+    first = hipq.enqueue("sync", {"shop": 1, "by": "a"})
+    declare.forget_all()
+
+    second = hipq.enqueue("sync", {"shop": 1, "by": "b"})
+    assert (second.pk, second.conflict) == (first.pk, True)
+    assert hipq.enqueue("sync", {"shop": 2}).pk != first.pk
+    with pytest.raises(hipq.DuplicateJobKeyError, match="the same arguments"):
+        hipq.enqueue("sync", {"shop": 1}, on_conflict="raise")
+    with pytest.raises(hipq.InvalidJobError, match="unique_on names shop"):
+        hipq.enqueue("sync", {"by": "b"})

@@ -19,6 +19,7 @@ from pytest_django import Settings
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
+from hipq_django.domain.uniqueness import Scope
 from hipq_django.exceptions import InvalidScheduleError
 from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Job, JobType, Queue, Schedule, ScheduleRun, Worker
@@ -292,6 +293,25 @@ def test_of_unique_jobs_that_are_caught_up_one_is_made(
     assert {run.job_id for run in ScheduleRun.objects.all()} == {job.pk}
     assert (job.due_time, backfilled, row("sync").problem) == (at(1), [], "NONE")
     assert row("sync").next_time == at(4)
+
+
+@pytest.mark.parametrize("scope", ["live", "waiting", "kept"])
+def test_a_worker_without_its_code_makes_one_job_of_a_unique_task(
+    declare: Declare, now: time_machine.Traveller, scope: Scope
+) -> None:
+    sync = declare.task("sync", unique=scope)(lambda shop=1: None)
+    spec = hipq.Cron("0 * * * *", "UTC", overlap="allow")
+    hipq.schedule("all", sync.new(), spec)
+    hipq.schedule("one", sync.using(unique_key="one").new(), spec)
+    hipq.schedule("same", sync.using(unique_key="one").new(), spec)
+    declare.forget_all()
+
+    for _ in range(2):
+        now.shift(HOUR)
+        fire()
+
+    assert Job.objects.count() == 2
+    assert sorted(run.kind for run in ScheduleRun.objects.all()) == ["fired"] * 2 + ["skipped"] * 4
 
 
 def test_two_schedules_of_one_unique_task_make_one_job(
