@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from hipq_django.domain.bounded_calls import DidNotReturnError, bounded
@@ -325,7 +326,8 @@ class KeyLimit:
 class RateLimit:
     """Lets at most `count` jobs start in any `per` seconds, over all workers of the queue.
 
-    The starts of the last `per` seconds are kept in the queue's row, written by the claim. With a
+    The starts of the last `per` seconds are kept in the queue's row, written by the claim; a limit
+    that takes the place of another one goes on from the starts that this one has kept. With a
     `count` above a hundred the moments are rounded up to hundredths of `per`, so that the row stays
     small: a start may come that much later than it could, but never sooner.
     """
@@ -381,14 +383,38 @@ class RateLimit:
 
     @property
     def _name(self) -> str:
-        return f"RateLimit({self.count}, {self.per:g})"
+        return f"{RATE_LIMIT}{self.count}, {self.per:g})"
 
     def _starts(self, queue: Queue, now: datetime) -> list[list[float]]:
         since = (now - timedelta(seconds=self.per)).timestamp()
         # Starts that no clock of today has noted: it was ahead, and has been set back since.
         until = now.timestamp() + self.per + MAX_DELAY_SECONDS
-        starts = queue.throttler_state.get(self._name, [])
-        return [start for start in starts if since < start[0] <= until]
+        return [s for s in self._kept(queue.throttler_state) if since < s[0] <= until]
+
+    def _kept(self, state: Mapping[str, Any]) -> list[list[float]]:
+        """Return the starts that are kept of the queue: where there are none, those of another one.
+
+        Each limit of a queue notes all its starts. A new one takes those of the longest time.
+        """
+        if self._name in state:
+            return state[self._name]  # type: ignore[no-any-return]  # as it was written
+        noted = [kept for name, kept in state.items() if name.startswith(RATE_LIMIT)]
+        return min(noted, key=lambda kept: kept[0][0] if kept else inf, default=[])
+
+
+RATE_LIMIT = "RateLimit("
+"""How the names begin under which the starts of a queue are kept."""
+
+
+def carried_over(state: Mapping[str, Any], throttlers: Sequence[Throttler]) -> dict[str, Any]:
+    """Return the state of a queue with the starts of its rate limits as they are now.
+
+    Those of limits that it had before are handed on, and dropped: with their numbers, a limit that
+    comes back later would begin where it ended.
+    """
+    limits = [one for one in throttlers if isinstance(one, RateLimit)]
+    others = {name: kept for name, kept in state.items() if not name.startswith(RATE_LIMIT)}
+    return others | {limit._name: limit._kept(state) for limit in limits}
 
 
 def may_query(throttlers: Sequence[Throttler]) -> bool:

@@ -34,6 +34,7 @@ from hipq_django.domain.throttling import (
     admit_by_weight,
     ask,
     candidate_of,
+    carried_over,
     may_query,
     running_job_of,
 )
@@ -432,6 +433,7 @@ class Admission:
         latest = self.now + timedelta(seconds=self.context.start_delay.seconds)
         try:
             with transaction.atomic(using=self.using), self._noting_hangs():
+                self.queue.throttler_state = carried_over(before, self.throttlers)
                 for admitted in self.counters:
                     bounded(partial(admitted, self.queue, self.now, count, latest))
                 if self.queue.throttler_state != before:

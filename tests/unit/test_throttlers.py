@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 import hipq_django as hipq
-from hipq_django.domain.throttling import Candidate, RunningJob, Throttler
+from hipq_django.domain.throttling import Candidate, RunningJob, Throttler, carried_over
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.models import Queue
 
@@ -173,6 +173,7 @@ class Starts:
         found = self.limit(self.queue, now, [], candidates(*[{}] * number))
         count = sum(isinstance(verdict, hipq.Run) for verdict in found)
         if count:
+            self.queue.throttler_state = carried_over(self.queue.throttler_state, [self.limit])
             self.limit.admitted(self.queue, now, count, now + latest)
         self.moments += [now] * (count // 2) + [now + latest] * (count - count // 2)
         return count
@@ -269,12 +270,29 @@ def test_the_starts_that_are_kept_do_not_grow_without_bound() -> None:
     assert len(str(starts.queue.throttler_state)) < 200
 
 
-def test_two_rates_on_one_queue_do_not_share_their_starts() -> None:
-    shared, fast, slow = queue(0), hipq.RateLimit(5, per=1), hipq.RateLimit(2, per=60)
+def test_a_limit_goes_on_from_the_starts_of_the_one_in_whose_place_it_comes() -> None:
+    starts, now = Starts(hipq.RateLimit(10, per=60)), NOON
+    assert starts.ask(now, 4) == 4
 
-    fast.admitted(shared, NOON, 2)
+    starts.limit = hipq.RateLimit(6, per=90)
+    assert starts.ask(now + timedelta(seconds=1), 10) == 2
 
-    assert slow(shared, NOON, [], candidates({})) == [hipq.Run()]
+    starts.limit = hipq.RateLimit(200, per=60)  # whose moments are rounded up
+    assert starts.ask(now + timedelta(seconds=2), 400) == 194
+
+
+def test_of_several_limits_a_new_one_takes_the_starts_of_the_longest_time() -> None:
+    shared, fast, slow = queue(0), hipq.RateLimit(5, per=1), hipq.RateLimit(9, per=60)
+    for second in range(3):
+        now = NOON + timedelta(seconds=second)
+        shared.throttler_state = carried_over(shared.throttler_state, [fast, slow])
+        for limit in (fast, slow):
+            limit.admitted(shared, now, 2)
+
+    state = carried_over(shared.throttler_state | {"own": 1}, [hipq.RateLimit(7, per=60)])
+
+    moments = [[(NOON + timedelta(seconds=second)).timestamp(), 2] for second in range(3)]
+    assert state == {"own": 1, "RateLimit(7, 60)": moments}
 
 
 # What may be written

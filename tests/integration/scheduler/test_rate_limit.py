@@ -150,3 +150,18 @@ def test_a_worker_that_is_held_up_starts_no_job_later_than_is_counted(
 
     [claim] = worker.claims
     assert claim.start_by <= told[0]
+
+
+def test_a_release_that_changes_the_limit_goes_on_from_the_starts_before(
+    configure_queue: ConfigureQueue, frozen_time: Any, start: Any
+) -> None:
+    enqueue(20)
+    counts = []
+    for limit in (hipq.RateLimit(6, per=60), hipq.RateLimit(8, per=90), hipq.RateLimit(6, per=60)):
+        configure_queue(limit)
+        start()
+        frozen_time.shift(1)
+        counts.append(started())
+
+    assert counts == [6, 8, 8]
+    assert list(Queue.objects.get(name="default").throttler_state) == ["RateLimit(8, 90)"]
