@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+import pytest
 from django.db import OperationalError, connection
 
 from hipq_django.processes.pool import ThreadPool
 from hipq_django.scheduler.batch import BatchScheduler
 from hipq_django.scheduler.current_batch import CurrentBatch
+from hipq_django.transitions import values
 from hipq_django.transitions.values import Claim
+from tests.concurrency.sessions import PATIENCE_SECONDS
 from tests.factories import WorkerFactory
 from tests.faults import breaking
 
@@ -49,9 +53,25 @@ AnyCrew = TypeVar("AnyCrew", bound=Crew)
 
 @contextmanager
 def working(crew: AnyCrew) -> Iterator[AnyCrew]:
-    """Let the threads run for as long as the context lasts."""
+    """Let the threads run for as long as the context lasts; what has not started then never does.
+
+    A thread that went on would run what the next test declares under the same name.
+    """
+    before = set(threading.enumerate())
     crew.pool.open()
+    threads = set(threading.enumerate()) - before
     try:
         yield crew
     finally:
+        crew.pool.take_backlog()
         crew.pool.close()
+        for thread in threads:
+            thread.join(PATIENCE_SECONDS)
+
+
+@contextmanager
+def reservations_last() -> Iterator[None]:
+    """Let what is claimed start without another look, however slow the machine is."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(values, "RESERVATION_SECONDS", PATIENCE_SECONDS)
+        yield

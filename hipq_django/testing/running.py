@@ -163,6 +163,7 @@ class Session:
         verb: str = "run_due_jobs",
     ) -> None:
         self._naming_twin = naming_twin(f"hipq_django.testing.{verb}")
+        self._verb = verb
         self.config = get_instance(instance)
         self.firing = Firing(self.config)
         # With one slot the job could be overlooked behind others that are not to run.
@@ -196,7 +197,7 @@ class Session:
         if self._worker is not None:
             _deregister(self._worker)
         if kind is None and self.runner.raised:
-            raise _with_notes(self.runner.raised)
+            raise _with_notes(self._verb, self.runner.raised)
 
     def run_due(self) -> None:
         """Run what is due, and what becomes due by that; partners answer meanwhile.
@@ -221,6 +222,8 @@ class Session:
             self.runner.until, self.runner.left = steady() + self._timeout, None
             partners.answer_due(self.config)  # some are early
             self._run_jobs()
+            if self.runner.left is not None:
+                raise self._not_drained(self.runner.left)
             self.run_due()
         finally:
             self._runs = False
@@ -276,7 +279,7 @@ class Session:
             "enqueue itself, or is it tried again, without end? If it only takes long, give a "
             "larger timeout."
         )
-        _add_notes(error, "a", self.runner.raised)
+        _add_notes(self._verb, error, "a", self.runner.raised)
         return error
 
 
@@ -326,7 +329,9 @@ def immediate(
     `NotDrainedError` if jobs are still due after `timeout` seconds.
     """
     seconds = checked_timeout("immediate", timeout)
-    session = Session(queues, instance=instance, raise_errors=raise_errors, timeout=seconds)
+    session = Session(
+        queues, instance=instance, raise_errors=raise_errors, timeout=seconds, verb="immediate"
+    )
     with ExitStack() as opened:
         with naming_twin(
             "hipq_django.testing.immediate", "async with"
@@ -350,7 +355,9 @@ def run_job(job: Job, *, raise_errors: bool = True) -> Job:
             scheduled_run_time=clock.now(using), time_windows=[], rank=-MAX_RANK, hold_time=None
         )
     queue = job.queue
-    session = Session([queue.name], instance=queue.instance, raise_errors=raise_errors, only=job)
+    session = Session(
+        [queue.name], instance=queue.instance, raise_errors=raise_errors, only=job, verb="run_job"
+    )
     with session:
         while not session.runner.ran and session.scheduler.run_once():
             pass
@@ -432,21 +439,23 @@ def _check_queues(names: Sequence[str], config: InstanceSettings) -> None:
             )
 
 
-def _with_notes(raised: Sequence[BaseException]) -> BaseException:
+def _with_notes(verb: str, raised: Sequence[BaseException]) -> BaseException:
     """Return the first exception of handlers; it names the others."""
     first, *others = raised
-    _add_notes(first, "another", others)
+    _add_notes(verb, first, "another", others)
     first.add_note(
-        "run_due_jobs: a handler raised this; all due jobs have run. To look at failed jobs, call "
-        "run_due_jobs(raise_errors=False)."
+        f"{verb}: a handler raised this; all that was to run has run. To look at failed jobs, call "
+        f"{verb}(raise_errors=False)."
     )
     return first
 
 
-def _add_notes(error: BaseException, which: str, raised: Iterable[BaseException]) -> None:
+def _add_notes(
+    verb: str, error: BaseException, which: str, raised: Iterable[BaseException]
+) -> None:
     """Let an exception name others; those that say the same once."""
     for said in list(dict.fromkeys(map(error_of, raised)))[:MOST_NOTES]:
-        error.add_note(f"run_due_jobs: {which} handler raised {said}")
+        error.add_note(f"{verb}: {which} handler raised {said}")
 
 
 def _deregister(worker: Worker) -> None:

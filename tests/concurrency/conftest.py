@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 
 import pytest
 from django.db import connection
 
-from hipq_django.scheduler import current_batch
+from hipq_django.scheduler import batch, current_batch
 from tests.concurrency.sessions import Session
 from tests.integration.conftest import configure_queue
 
@@ -25,6 +26,11 @@ def session(transactional_db: None) -> Iterator[Session]:
 @pytest.fixture(autouse=True)
 def _deferred_results_are_tried_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(current_batch, "DEFER_SECONDS", 0.0)
+
+
+@pytest.fixture(autouse=True)
+def _a_pass_writes_all_however_slow_the_machine_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "WRITE_SECONDS", inf)
 
 
 HOW = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -32,7 +31,7 @@ pytestmark = [
     pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has no locks of rows"),
 ]
 
-LIMIT_SECONDS = 2.0
+LIMIT_SECONDS = 20.0
 """Who waits for a row here waits until the test ends; who is only slow is done before."""
 
 
@@ -180,10 +179,8 @@ def test_it_passes_over_locked_rows_and_does_them_later(
     holder.begin()
     holder(lambda: list(rows.select_for_update(of=("self",))))
 
-    began = time.monotonic()
     doing = session.start(duty.do)
     doing.result(LIMIT_SECONDS)
-    assert time.monotonic() - began < LIMIT_SECONDS
     during = done()
     holder.roll_back()
     eventually(lambda: (duty.do(), done())[1], "it is done", seconds=PATIENCE_SECONDS)

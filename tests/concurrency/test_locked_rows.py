@@ -13,7 +13,7 @@ from django.db import connection
 
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
-from hipq_django.database import clock
+from hipq_django.database import clock, refused_rows
 from hipq_django.database.clock import steady
 from hipq_django.database.refused_rows import RefusedRows
 from hipq_django.database.transactions import worker_transaction
@@ -34,7 +34,7 @@ from tests.declaring import Declare
 from tests.factories import AnswerFactory
 from tests.hand_worker import HandWorker
 from tests.processes.conftest import eventually
-from tests.threads import Crew, working
+from tests.threads import Crew, reservations_last, working
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -652,8 +652,9 @@ def started_hot(
     for name, key in (("echo", "a"), ("echo", "b"), ("slow", "hot")):
         hipq.enqueue(name, job_key=key)
     with working(Crew(2)) as crew:
-        crew.scheduler.run_once()
-        assert started.wait(PATIENCE_SECONDS)
+        with reservations_last():
+            crew.scheduler.run_once()
+            assert started.wait(PATIENCE_SECONDS)
         assert Job.objects.get(job_key="hot").prefetched
         old = steady() + 2 * RESERVATION_SECONDS
         eventually(lambda: steady() > old, "the claim is old")
@@ -688,8 +689,10 @@ def test_a_start_whose_trigger_waits_for_a_lock_stops_no_queue(
 
 @pytest.mark.postgres
 def test_a_timeout_whose_trigger_waits_for_a_lock_stops_no_other(
-    counting: None, session: Session, caplog: pytest.LogCaptureFixture
-) -> None:
+    counting: None, session: Session, caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(refused_rows, "LOCKED_SECONDS", PATIENCE_SECONDS)
     count_when("NEW.state = 'error'")
     for key in ACCOUNTS:
         hipq.enqueue("ask", job_key=key, timeout=0.001)
@@ -706,7 +709,9 @@ def test_a_timeout_whose_trigger_waits_for_a_lock_stops_no_other(
     assert "event=row_refused" not in caplog.text
     assert shown.endswith(" left alone: OperationalError")
     session.roll_back()
-    eventually(lambda: recovery.time_out_overdue(get_instance(), refused), "it is tried again")
+    refused._left.clear()  # its time is over
+
+    assert recovery.time_out_overdue(get_instance(), refused) == 1
 
 
 @pytest.mark.postgres

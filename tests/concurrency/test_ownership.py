@@ -34,7 +34,7 @@ from tests.faults import breaking
 from tests.hand_worker import HandWorker
 from tests.integration.conftest import ConfigureQueue
 from tests.processes.conftest import eventually
-from tests.threads import Crew, working
+from tests.threads import Crew, reservations_last, working
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -260,13 +260,15 @@ def confirm(worker: Threads, kinds: Kinds, at: int, error: type[Exception]) -> s
     worker.breaks_at, worker.breaks_by = at, error
     kinds.gate.set()
     worker.execute()
+    worker.breaks_at = 0
     return worker.broke
 
 
 def mark(worker: Threads, kinds: Kinds, at: int, error: type[Exception]) -> str:
     """Break it while it is written that a job has started which was claimed ahead."""
-    ahead = worker.claim("plain", "stays")
-    eventually(lambda: (ahead.id, ahead.attempt) in kinds.runs, "the second one runs")
+    with reservations_last():
+        ahead = worker.claim("plain", "stays")
+        eventually(lambda: (ahead.id, ahead.attempt) in kinds.runs, "the second one runs")
     worker.scheduler.persist_batch()
     eventually(lambda: steady() > ahead.started_at + RESERVATION_SECONDS, "it runs for long")
     with breaking(at, error) as faults:

@@ -32,7 +32,7 @@ from tests.declaring import Declare
 from tests.faults import breaking
 from tests.hand_worker import HandWorker
 from tests.integration.conftest import ConfigureQueue
-from tests.threads import Crew, working
+from tests.threads import Crew, reservations_last, working
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -129,6 +129,10 @@ def test_what_no_thread_takes_is_given_back_to_everybody(stuck: Crew, ran: list[
 
 
 def test_a_fresh_reservation_is_kept(stuck: Crew) -> None:
+    for claim in stuck.batch:
+        claim.known_at = steady() + PATIENCE_SECONDS
+    stuck.pool._fresh_until = 0.0  # it looks at each
+
     stuck.pool.release_stale()
 
     assert stuck.pool.backlog == 1
@@ -243,13 +247,19 @@ def _ask(job: Job) -> Any:
     return hipq.WAIT if job.job_data == "response" else "yes"
 
 
+def run_claimed(worker: Crew | Process, slow: Slow) -> None:
+    """Claim, and wait until a slow job has started, without a look whether its claim holds."""
+    with reservations_last():
+        worker.scheduler.run_once()
+        slow.wait_for(1)
+
+
 def reserve_behind(
     slow: Slow, crew: Crew, reserve: Reserve, monkeypatch: pytest.MonkeyPatch
 ) -> Job:
     """Let a crew of one thread, which is at a slow job, claim something ahead."""
     hipq.enqueue("slow")
-    crew.scheduler.run_once()
-    slow.wait_for(1)
+    run_claimed(crew, slow)
     job = reserve(HandWorker("other"))
     with monkeypatch.context() as patch:
         patch.setattr(ThreadPool, "prefetch_slots", lambda self: 1)
@@ -304,8 +314,7 @@ def test_a_job_that_was_claimed_ahead_is_marked_once_it_has_started(
     hipq.enqueue("first")
     job = hipq.enqueue("slow")
     with working(Crew(1)) as crew:
-        crew.scheduler.run_once()
-        slow.wait_for(1)
+        run_claimed(crew, slow)
         job.refresh_from_db()
         claimed = (job.prefetched, job.deadline)
         wait_for_stale_claims(crew)
@@ -326,8 +335,7 @@ def test_a_started_job_that_somebody_has_locked_is_marked_later(
     hipq.enqueue("first")
     job = hipq.enqueue("slow")
     with working(Crew(1)) as crew:
-        crew.scheduler.run_once()
-        slow.wait_for(1)
+        run_claimed(crew, slow)
         wait_for_stale_claims(crew)
         session.begin()
         session(lambda: Job.objects.filter(pk=job.pk).update(priority=7))
@@ -396,10 +404,13 @@ def prefetched(job: Job) -> bool:
 
 def run_quick_jobs(crew: Crew) -> None:
     """Let the threads learn that jobs are quick, so that more are claimed ahead."""
-    hipq.enqueue_many([hipq.NewJob("swift")] * 50)
-    while Job.objects.live().exists():
-        crew.scheduler.run_once()
-        crew.pool.await_done(PATIENCE_SECONDS)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while crew.pool.prefetch_slots() < 2:
+        assert time.monotonic() < deadline, "they never were quick"
+        hipq.enqueue_many([hipq.NewJob("swift")] * 50)
+        while Job.objects.live().exists():
+            crew.scheduler.run_once()
+            crew.pool.await_done(PATIENCE_SECONDS)
 
 
 def test_threads_at_slow_jobs_claim_nothing_ahead(
@@ -408,7 +419,6 @@ def test_threads_at_slow_jobs_claim_nothing_ahead(
     """However quick those before them were."""
     with working(Crew(2)) as crew:
         run_quick_jobs(crew)
-        assert crew.pool.prefetch_slots() > 0
         hipq.enqueue_many([hipq.NewJob("slow")] * 2)
         while len(slow.started) < 2:
             crew.scheduler.run_once()
@@ -436,7 +446,6 @@ def test_no_more_is_claimed_ahead_than_results_may_wait(
     """Else a burst of quick jobs would be claimed, and keep all others from being claimed."""
     with working(Crew(2)) as crew:
         run_quick_jobs(crew)
-        assert crew.pool.prefetch_slots() > 1
         monkeypatch.setattr(current_batch, "MAX_UNWRITTEN", 3)
 
         assert crew.pool.free_slots() + crew.pool.prefetch_slots() == 3
@@ -478,22 +487,25 @@ def test_a_job_whose_counted_moment_is_over_does_not_start(counted: list[int]) -
 class SlowToConfirm(Crew):
     """Threads that learn only after the counted moment that a claim holds."""
 
+    holds = False
+
     def _confirm(self, claim: Claim) -> bool:
-        holds = super()._confirm(claim)
+        self.holds = super()._confirm(claim)
+        claim.start_by = steady()
         wait_until(lambda: steady() > claim.start_by)
-        return holds
+        return self.holds
 
 
 def test_nor_does_it_if_asking_whether_its_claim_holds_took_so_long(counted: list[int]) -> None:
     crew = SlowToConfirm(1)
-    crew.scheduler.start_delay.seconds = 3 * RESERVATION_SECONDS
     crew.scheduler.run_once()
     [claim] = crew.batch
     wait_for_stale_claims(crew)
-    assert steady() < claim.start_by
+    claim.start_by = steady() + PATIENCE_SECONDS
 
     is_released(claim, crew)
 
+    assert crew.holds
     assert counted == []
 
 
@@ -708,8 +720,7 @@ def draining(
     process.writer = ResultWriter(process.scheduler, lambda: None)
     process.pool.open()
     process.writer.open()
-    process.scheduler.run_once()
-    slow.wait_for(1)
+    run_claimed(process, slow)
     assert prefetched(Job.objects.get(job_key="slow"))
     process.stop()
     drained = session.start(process._drain)

@@ -35,7 +35,8 @@ class WritingCrew(Crew):
 
     def writer_has_failed(self) -> bool:
         """Whether the writer has put its results back."""
-        return not self.batch.unfinished and not self.batch.is_left_to_writer
+        is_left = self.batch.unfinished or self.batch.is_left_to_writer
+        return not self.writer._is_well and not is_left
 
     def _flush(self) -> None:
         self.writer.ask()

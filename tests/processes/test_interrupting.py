@@ -14,20 +14,23 @@ import pytest
 pytestmark = pytest.mark.embedded
 
 SECONDS = 1.5
-"""After this long a call is interrupted; it is looked at three times meanwhile."""
+"""After this long a call is interrupted."""
+
+LOOK_SECONDS = SECONDS / 3
+"""So often the process looks at its call."""
 
 CALLING = dedent(f"""
     import os, sys, threading
     from hipq_django.domain.bounded_calls import bounded
     from hipq_django.processes.interrupting import Interrupter
 
-    interrupter, ended = Interrupter({SECONDS}, {SECONDS / 3}), threading.Event()
+    interrupter, ended = Interrupter({SECONDS}, float(sys.argv[1])), threading.Event()
 
     def say(what):
         os.write(1, f"{{what}}\\n".encode())  # whole: two threads speak
 
     def look():
-        while not ended.wait({SECONDS / 3}):
+        while not ended.wait({LOOK_SECONDS}):
             interrupter.look()
             say("look")
 
@@ -42,10 +45,11 @@ CALLING = dedent(f"""
 
 
 @pytest.fixture
-def calling() -> Iterator[subprocess.Popen[str]]:
+def calling(request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[str]]:
     """A process that waits for a line in a call that is interrupted if it takes long."""
+    interval = getattr(request, "param", LOOK_SECONDS)
     with subprocess.Popen(
-        [sys.executable, "-c", CALLING],
+        [sys.executable, "-c", CALLING, str(interval)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -69,6 +73,8 @@ def test_a_call_that_does_not_return_is_interrupted(calling: subprocess.Popen[st
     assert _said_at_last(calling) == f"did not return within {SECONDS:g} s"
 
 
+# It counts ten looks for each, so that the process has many seconds to go on in.
+@pytest.mark.parametrize("calling", [LOOK_SECONDS / 10], indirect=True)
 def test_a_call_in_which_the_process_was_suspended_goes_on(calling: subprocess.Popen[str]) -> None:
     assert _said(calling) == "look"
     calling.send_signal(signal.SIGSTOP)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
@@ -35,6 +36,9 @@ TABLES = [
 AWAY_SECONDS = 10.0
 """So long a job may take while a table is locked, or after it was."""
 
+END_SECONDS = 60.0
+"""So long a worker may take to end."""
+
 
 @contextmanager
 def locked(table: str) -> Iterator[None]:
@@ -48,6 +52,13 @@ def locked(table: str) -> Iterator[None]:
         session.close()
 
 
+def started(workers: Workers, *queues: str) -> subprocess.Popen[bytes]:
+    """Start a worker, and wait until it works: how long Python takes for that does not count."""
+    worker = workers.start(*queues)
+    eventually(Worker.objects.filter(state="running").exists, "the worker works")
+    return worker
+
+
 def in_time(*jobs: Job) -> None:
     """Wait until these jobs have run, and a plain one."""
     ids = [job.pk for job in (*jobs, hipq.enqueue("quick", {"number": 1}))]
@@ -56,7 +67,7 @@ def in_time(*jobs: Job) -> None:
 
 
 def test_each_table_in_turn(workers: Workers) -> None:
-    worker = workers.start()
+    worker = started(workers)
     in_time()
 
     for table in TABLES:
@@ -78,7 +89,7 @@ def test_each_table_in_turn(workers: Workers) -> None:
 
 
 def test_a_table_of_links_that_is_locked_delays_only_what_is_linked(workers: Workers) -> None:
-    workers.start()
+    started(workers)
     in_time()
 
     def is_warned_of() -> bool:
@@ -97,7 +108,7 @@ def has_beaten_within(seconds: float) -> bool:
 
 def test_a_worker_whose_own_row_is_locked_goes_on(workers: Workers) -> None:
     """Nobody can declare it lost without that lock; its connections are well."""
-    workers.start()
+    started(workers)
     in_time()
 
     with closing(Session()) as session:
@@ -120,7 +131,7 @@ def test_a_worker_starts_while_a_queue_is_locked_and_changes_it_later(workers: W
     with closing(Session()) as session:
         session.begin()
         session(lambda: Queue.objects.select_for_update(no_key=True).get(pk=bank.pk))
-        workers.start("bank", "chaos")
+        started(workers, "bank", "chaos")
         in_time()
 
     def is_limited() -> bool:
@@ -131,13 +142,13 @@ def test_a_worker_starts_while_a_queue_is_locked_and_changes_it_later(workers: W
 
 @pytest.mark.parametrize("table", ["hipq_job", "hipq_worker", "hipq_schedule"])
 def test_a_worker_that_is_told_to_stop_ends(workers: Workers, table: str) -> None:
-    worker = workers.start()
+    worker = started(workers)
     in_time()
 
     with locked(table):
         wait_until_blocked()
         worker.send_signal(signal.SIGTERM)
-        worker.wait(timeout=AWAY_SECONDS)
+        worker.wait(timeout=END_SECONDS)
 
     assert worker.returncode == 0
 
@@ -156,7 +167,7 @@ def test_a_worker_that_is_told_to_stop_leaves_a_result_whose_row_stays_locked(
         session(lambda: Job.objects.select_for_update().get(pk=job.pk))
         worker.send_signal(signal.SIGTERM)
         gate.touch()
-        worker.wait(timeout=AWAY_SECONDS)
+        worker.wait(timeout=END_SECONDS)
     log = workers.log.read_text()
     workers.start("held")
     eventually(lambda: Job.objects.get(pk=job.pk).is_final, "the job has run again")

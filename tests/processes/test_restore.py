@@ -13,6 +13,7 @@ from django.db import connection, transaction
 import hipq_django as hipq
 from hipq_django.models import Answer, Attempt, Batch, Job, JobType, Link, Queue
 from tests.factories import insert_copy
+from tests.hand_worker import HandWorker
 from tests.plugin import renamed
 from tests.postgres import client_program
 from tests.running import run_due_jobs
@@ -120,17 +121,18 @@ def test_the_parents_of_jobs_are_found_whatever_the_search_path() -> None:
 
 @pytest.fixture
 def clerk() -> Iterator[str]:
-    """A role that may enqueue, and nothing more."""
+    """A role that may enqueue, and nothing more. Roles belong to the whole server."""
+    clerk = f"clerk_of_{connection.settings_dict['NAME']}"
     with connection.cursor() as cursor:
-        cursor.execute("CREATE ROLE clerk")
-        cursor.execute("GRANT SELECT ON hipq_queue, hipq_jobtype, hipq_job TO clerk")
-        cursor.execute("GRANT INSERT ON hipq_job TO clerk")
-        cursor.execute("GRANT USAGE ON SEQUENCE hipq_job_id_seq TO clerk")
-    yield "clerk"
+        cursor.execute(f"CREATE ROLE {clerk}")
+        cursor.execute(f"GRANT SELECT ON hipq_queue, hipq_jobtype, hipq_job TO {clerk}")
+        cursor.execute(f"GRANT INSERT ON hipq_job TO {clerk}")
+        cursor.execute(f"GRANT USAGE ON SEQUENCE hipq_job_id_seq TO {clerk}")
+    yield clerk
     with connection.cursor() as cursor:
         cursor.execute("RESET ROLE")
-        cursor.execute("DROP OWNED BY clerk")
-        cursor.execute("DROP ROLE clerk")
+        cursor.execute(f"DROP OWNED BY {clerk}")
+        cursor.execute(f"DROP ROLE {clerk}")
 
 
 def test_a_role_that_may_only_insert_jobs_enqueues(clerk: str) -> None:
@@ -144,6 +146,36 @@ def test_a_role_that_may_only_insert_jobs_enqueues(clerk: str) -> None:
         hipq.enqueue("echo", job_key="k")
 
     assert Job.objects.filter(pk__in=[job.pk for job in (one, *many)]).count() == 4
+
+
+@pytest.fixture
+def linking(clerk: str) -> str:
+    """A role that may also enqueue with `after`, `chain` and `batch`."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"GRANT SELECT, INSERT ON hipq_link, hipq_batch TO {clerk}")
+    return clerk
+
+
+def test_a_role_that_may_insert_links_and_batches_lets_jobs_follow(
+    linking: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = hipq.enqueue("echo")
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET ROLE {linking}")
+
+    hipq.enqueue("echo", after=[first])
+    hipq.chain(*[hipq.NewJob("echo") for _ in range(3)])
+    with hipq.batch("all", then=hipq.NewJob("echo")) as batch:
+        batch.enqueue(hipq.NewJob("echo"))
+        batch.enqueue_many([hipq.NewJob("echo")])
+    with connection.cursor() as cursor:
+        cursor.execute("RESET ROLE")
+    failed_after_commit = list(caplog.messages)
+    HandWorker().run_until_idle()
+
+    assert failed_after_commit == []
+    assert Job.objects.filter(outcome="succeeded").count() == 8
+    assert Job.objects.filter(batch=batch).count() == 2
 
 
 def test_what_a_role_cannot_read_is_still_checked(clerk: str) -> None:

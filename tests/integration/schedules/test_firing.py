@@ -373,7 +373,7 @@ def test_a_row_that_cannot_be_read_lets_no_other_skip_a_due_time(
     assert (row("a").next_time, row("b").next_time) == (at(2), at(2))
 
 
-def test_a_row_that_cannot_be_read_is_left_alone_for_a_minute(
+def test_a_row_that_cannot_be_read_is_left_alone_for_half_a_minute(
     hourly: Any, now: time_machine.Traveller
 ) -> None:
     hourly("broken")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import time
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -32,11 +31,14 @@ from hipq_django.testing import (
     immediate,
     run_due_jobs,
     run_for,
+    run_job,
+    run_until,
 )
 from hipq_django.testing.running import Session
 from tests.concurrency.test_duties import Process
 from tests.declaring import Declare
 from tests.noon import MONDAY_NOON
+from tests.passing import Passing
 
 pytestmark = pytest.mark.django_db
 
@@ -115,6 +117,43 @@ def test_what_a_handler_raised_is_raised_with_its_own_lines(declare: Declare) ->
     assert "run_due_jobs(raise_errors=False)" in notes
     good.refresh_from_db()
     assert good.outcome == "succeeded"
+
+
+MINUTE = timedelta(minutes=1)
+
+
+def charge_in_a_block() -> None:
+    with immediate():
+        hipq.enqueue("charge")
+        hipq.enqueue("charge")
+
+
+def charge_during(run: Callable[[], object]) -> None:
+    hipq.enqueue_many([hipq.NewJob("charge")] * 2)
+    run()
+
+
+@pytest.mark.parametrize(
+    ("verb", "run"),
+    [
+        ("run_for", partial(charge_during, lambda: run_for(minutes=1))),
+        ("run_until", partial(charge_during, lambda: run_until(clock.now("default") + MINUTE))),
+        ("immediate", charge_in_a_block),
+        ("run_job", lambda: run_job(hipq.enqueue("charge"))),
+    ],
+    ids=["run_for", "run_until", "immediate", "run_job"],
+)
+def test_the_notes_name_what_the_test_has_called(
+    declare: Declare, verb: str, run: Callable[[], object]
+) -> None:
+    declare("charge", retry=hipq.Never())(lambda job: 1 / 0)
+
+    with pytest.raises(ZeroDivisionError) as raised:
+        run()
+
+    notes = raised.value.__notes__
+    assert all(note.startswith(f"{verb}: ") for note in notes)
+    assert f"call {verb}(raise_errors=False)" in notes[-1]
 
 
 def test_what_a_retry_handler_raised_is_raised_too(declare: Declare) -> None:
@@ -264,6 +303,12 @@ def test_held_jobs_behind_a_page_that_cannot_go_on_are_found(declare: Declare) -
     assert last.outcome == "cancelled"
 
 
+@pytest.fixture
+def passing(monkeypatch: pytest.MonkeyPatch) -> Passing:
+    """The clock by which the kit knows how long jobs take."""
+    return Passing(monkeypatch)
+
+
 OF_NO_USE = {
     "recover_lost", "release_unconfirmed", "shut_dead_connections", "declare_schedules",
     "retire_schedules", "expire_early", "find_strays", "forget_workers", "warn_of_undeclared",
@@ -294,27 +339,36 @@ def test_a_job_that_enqueues_itself_for_ever_is_told(declare: Declare, frozen: b
     assert not Worker.objects.exists()
 
 
-def test_a_job_that_is_tried_again_for_ever_is_told_with_its_error(declare: Declare) -> None:
-    declare("charge", retry=hipq.Fixed(0, max_attempts=10**9))(lambda job: 1 / 0)
+def test_a_job_that_is_tried_again_for_ever_is_told_with_its_error(
+    declare: Declare, passing: Passing
+) -> None:
+    @declare("charge", retry=hipq.Fixed(0, max_attempts=10**9))
+    def charge(job: Job) -> None:
+        passing.seconds += 20
+        raise ZeroDivisionError("division by zero")
+
     hipq.enqueue("charge")
 
     with pytest.raises(NotDrainedError, match="or is it tried again, without end") as raised:
-        run_due_jobs(timeout=0.3)
+        run_due_jobs(timeout=60)
 
     [note] = raised.value.__notes__
     assert note == "run_due_jobs: a handler raised ZeroDivisionError: division by zero"
 
 
-def test_what_is_due_at_one_moment_of_a_journey_is_bounded_too(declare: Declare) -> None:
+def test_what_is_due_at_one_moment_of_a_journey_is_bounded_too(
+    declare: Declare, passing: Passing
+) -> None:
     @declare("poll")
     def poll(job: Job) -> None:
+        passing.seconds += 20
         hipq.enqueue("poll")
 
     hipq.enqueue("poll", delay=60)
 
     with pytest.raises(NotDrainedError):
-        run_for(minutes=2, timeout=0.3)
-    with immediate(timeout=0.3):
+        run_for(minutes=2, timeout=60)
+    with immediate(timeout=60):
         with pytest.raises(NotDrainedError):
             hipq.enqueue("poll")
         Job.objects.live().delete()
@@ -322,12 +376,29 @@ def test_what_is_due_at_one_moment_of_a_journey_is_bounded_too(declare: Declare)
 
 
 def test_jobs_that_end_are_not_held_against_a_test_however_long_they_take(
-    declare: Declare,
+    declare: Declare, passing: Passing
 ) -> None:
-    declare("long")(lambda job: time.sleep(0.2))
+    @declare("long")
+    def long(job: Job) -> None:
+        passing.seconds += 100
+
     hipq.enqueue("long")
 
-    assert run_due_jobs(timeout=0.1) == 1
+    assert run_due_jobs(timeout=60) == 1
+
+
+def test_what_a_new_job_makes_due_when_the_time_is_over_does_not_run(
+    declare: Declare, passing: Passing
+) -> None:
+    @declare("long")
+    def long(job: Job) -> None:
+        passing.seconds += 100
+        hipq.enqueue("echo")
+
+    with immediate(timeout=60), pytest.raises(NotDrainedError, match="of type 'echo'"):
+        hipq.enqueue("long")
+
+    assert Job.objects.waiting().get().job_type.name == "echo"
 
 
 # Errors of the database, in the one transaction of a test
