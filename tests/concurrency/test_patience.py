@@ -30,8 +30,6 @@ def lock_timeout() -> str:
 
 @pytest.fixture(autouse=True)
 def as_before() -> Iterator[None]:
-    patience.unbound_waits()
-    connection.close()  # an earlier test may have set a bound in its session
     get_queue("default", "default")
     usual = lock_timeout()
     yield
