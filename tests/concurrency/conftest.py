@@ -10,9 +10,9 @@ from django.db import connection
 
 from hipq_django.scheduler import batch, current_batch
 from tests.concurrency.sessions import Session
-from tests.integration.conftest import configure_queue
+from tests.integration.conftest import configure_queue, connections_are_the_projects
 
-__all__ = ["configure_queue"]
+__all__ = ["configure_queue", "connections_are_the_projects"]
 
 
 @pytest.fixture
