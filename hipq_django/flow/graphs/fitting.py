@@ -195,8 +195,8 @@ def _of_adoption(place: Place, path: str, init: int, facts: Facts) -> Iterator[P
     for key, value in wanted.items():
         if (has := getattr(node, key)) != value:
             differs = f"its {key} is {short(has)}, not {short(value)}"
-            if key == "args":  # what it has may be a secret of its own
-                differs = f"its args are not {short(value)}"
+            if key == "args":  # which may be secrets
+                differs = "its args are others"
             text = f"node {init} does not fit: {differs}."
             yield Problem(path, text, hint)
     if node.parent is not None:

@@ -270,7 +270,7 @@ def test_a_child_whose_arguments_break_their_check_fails_the_run_that_wants_it(
     assert (node.status, other.status) == ("failed", "completed")
     assert node.children == {}
     assert "t.picky" in str(flow.get(node.pk).error)
-    with pytest.raises(flow.FlowError, match=r"'t\.picky': check_args refused args="):
+    with pytest.raises(flow.FlowError, match=r"'t\.picky': check_args refused the arguments: "):
         flow.start(Picky, args=args)
     [problem] = flow.check({"nodes": {"a": {"component": "t.picky", "args": args}}})
     assert problem.path == "nodes.a.args"
