@@ -25,7 +25,7 @@ from hipq_django.flow.exceptions import (
     GraphError,
     UnknownPortError,
 )
-from hipq_django.flow.family import checked_node
+from hipq_django.flow.family import become_parent, checked_node
 from hipq_django.flow.graphs.check import problems_of
 from hipq_django.flow.graphs.knowing import facts_of
 from hipq_django.flow.graphs.locking import (
@@ -264,7 +264,7 @@ def _adopted(parent: Node, change: Change) -> Node:
     if node is None:
         raise GraphError([Problem(path, f"there is no node {change.wanted.init}.")])
     try:
-        parent.adopt(node, change.name)
+        become_parent(parent, node, change.name)
     except FamilyError as error:  # it is above the graph; or somebody was quicker
         raise GraphError([Problem(path, str(error))]) from error
     return _changed(node, change._replace(before=None))

@@ -246,6 +246,22 @@ def test_an_adopted_node_gets_the_ports_of_the_spec_and_keeps_its_others() -> No
     assert there.inputs["x"].channels == ["/mine"]
 
 
+@pytest.mark.parametrize("when", [{"run": False}, {"at": 4_000_000_000}])
+def test_a_graph_that_adopts_runs_no_earlier_than_it_is_to(when: dict[str, Any]) -> None:
+    there = flow.start("t.double", run=False)
+    graph = flow.start(of("t.double", init=there.pk), **when)
+
+    assert graph.children["x"] == there
+    assert testing.due(graph) == 0
+
+
+def test_a_graph_to_which_a_node_is_added_by_hand_looks_at_it() -> None:
+    graph, there = flow.start({"nodes": {}}, run=False), flow.start("t.double", run=False)
+    graph.adopt(there, "x")
+
+    assert testing.due(graph) == 1
+
+
 def test_first_messages_of_out_ports_go_where_these_lead() -> None:
     nodes = {
         "one": {"component": "t.double", "outputs": {"out": {"init": [5]}}},
