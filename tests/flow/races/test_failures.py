@@ -134,12 +134,9 @@ def ask_for_a_table_that_is_not_there() -> None:
 
 def ask_for_too_long() -> None:
     """Raise what PostgreSQL says after `statement_timeout`, each time anew."""
-    with connection.cursor() as cursor:
-        cursor.execute("SET statement_timeout = '10ms'")
-        try:
-            cursor.execute("SELECT pg_sleep(1)")
-        finally:
-            cursor.execute("RESET statement_timeout")
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL statement_timeout = '10ms'")
+        cursor.execute("SELECT pg_sleep(1)")
 
 
 WRONG = [
