@@ -90,7 +90,7 @@ def test_a_child_is_spawned_for_no_moment_that_is_none(script: Script, at: Any) 
 def test_what_is_written_after_a_port_is_disconnected_stays_on_it(
     script: Script, parent: flow.Node
 ) -> None:
-    parent.outputs["out"].connect(parent.child("child").inputs["number"])
+    parent.outputs["out"].connect(parent.children["child"].inputs["number"])
 
     def perform(run: Any) -> None:
         target = run.child("child").inputs["number"]
@@ -102,7 +102,7 @@ def test_what_is_written_after_a_port_is_disconnected_stays_on_it(
     parent.run()
     testing.drain()
 
-    assert parent.child("child").inputs["number"].peek(9) == [1]
+    assert parent.children["child"].inputs["number"].peek(9) == [1]
     assert parent.outputs["out"].peek(9) == [2]
 
 
@@ -122,7 +122,7 @@ def test_what_is_written_between_two_connections_comes_with_the_second(
     parent.run()
     testing.drain()
 
-    assert parent.child("child").inputs["number"].peek(9) == [1, 2, 3]
+    assert parent.children["child"].inputs["number"].peek(9) == [1, 2, 3]
 
 
 def test_what_is_published_after_a_port_subscribes_is_heard(script: Script) -> None:
@@ -176,7 +176,7 @@ def test_the_order_holds_over_marks_and_the_wait_for_an_answer(
     hipq.complete("t.scripted", "key", None)
     testing.drain()
 
-    assert parent.child("child").inputs["number"].peek(9) == [1, 2, 3]
+    assert parent.children["child"].inputs["number"].peek(9) == [1, 2, 3]
     assert parent.outputs["out"].peek(9) == [4]
 
 
