@@ -76,8 +76,8 @@ class Component:
             inspect.signature(cls.perform).bind(None, *args)
         except TypeError as error:
             raise FlowError(
-                f"component {cls.declaration.name!r}: perform cannot be called with args="
-                f"{list(args)!r:.200}: {error}."
+                f"component {cls.declaration.name!r}: perform cannot be called with the arguments: "
+                f"{error}."
             ) from error
 
     # What a component may have

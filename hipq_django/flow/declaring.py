@@ -88,8 +88,7 @@ class ComponentDeclaration(Declaration):
             raise
         except Exception as error:
             raise FlowError(
-                f"component {self.name!r}: check_args refused args={list(args)!r:.200}: "
-                f"{error_of(error)}"
+                f"component {self.name!r}: check_args refused the arguments: {error_of(error)}"
             ) from error
 
     def checked_data(self, job_data: Any) -> Any:

@@ -107,6 +107,16 @@ def name_taken(parent: int, name: str, using: str) -> NameTakenError | None:
 def adopt(parent: Node, orphan: Node, name: str) -> None:
     """Take a node without parent as a child; raise `FamilyError` where that cannot be.
 
+    A graph looks at its other children then.
+    """
+    with write_transaction(parent.using):
+        become_parent(parent, orphan, name)
+        _wake_graph(parent)
+
+
+def become_parent(parent: Node, orphan: Node, name: str) -> None:
+    """Do the same, but leave it to others to wake the parent.
+
     An orphan is a root. So it is above the parent exactly if it is the root of the parent's tree;
     both are locked in the order of their ids, and that is looked at again.
     """
@@ -126,7 +136,6 @@ def adopt(parent: Node, orphan: Node, name: str) -> None:
             raise FamilyError(f"{orphan} is {parent} itself, or above it; it cannot be its child.")
         check_depth(parent, len(list(_levels([orphan.pk], using))))
         _set_parent(orphan, parent, checked)
-        _wake_graph(parent)
 
 
 def _set_parent(orphan: Node, parent: Node, name: str) -> None:

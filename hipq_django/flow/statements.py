@@ -26,7 +26,7 @@ LEFT_OUT: Final = object()
 """Stands for data that is still in the database only, because it is large."""
 
 LARGE = 2_000
-"""Data of more bytes than these, as it is stored, is left out."""
+"""Data of more bytes than these is left out, and what is compressed, for it has had more."""
 
 
 class UnreadMessage(NamedTuple):
@@ -95,13 +95,40 @@ def _page(
     return _messages(_fetched(sql, [port, port, after, upto, given, size], using), using)
 
 
-def left_out(ids: Sequence[int], using: str) -> dict[int, str]:
-    """Return the data of those messages that are still there, as JSON text."""
-    condition, given = _among(ids, using)
-    return dict(_fetched(f"{_DATA} {condition}", [given], using))
+def left_out(ids: Sequence[int], most: int, using: str) -> dict[int, str | None]:
+    """Return the data of messages as JSON text, until that has `most` bytes; None: it is gone.
+
+    At least one is read, and none after the one that completes them.
+    """
+    sql = _text_for(using, _DATA_POSTGRESQL, _DATA_SQLITE)
+    rows = _fetched(sql, [_list(ids, using), most], using)
+    return {ids[place]: text for place, text in rows}
 
 
-_DATA = "SELECT id, data FROM hipq_flow_message WHERE id"
+# Row by row: how large data is tells only the data itself, and it may be compressed.
+_DATA = """
+    WITH RECURSIVE asked(ids) AS (SELECT {ids}), done(place, data, bytes) AS (
+        SELECT -1, '', 0
+        UNION ALL
+        SELECT d.place + 1, (SELECT {text} FROM hipq_flow_message WHERE id = {id}),
+            d.bytes + {size}
+        FROM done AS d, asked AS a WHERE d.place + 1 < {count} AND d.bytes + {size} < %s
+    )
+    SELECT place, data FROM done WHERE place >= 0"""
+_DATA_POSTGRESQL = _DATA.format(
+    ids="%s::bigint[]",
+    text="data::text",
+    id="a.ids[d.place + 2]",  # the first one has the number 1
+    size="coalesce(octet_length(d.data), 0)",
+    count="cardinality(a.ids)",
+)
+_DATA_SQLITE = _DATA.format(
+    ids="%s",
+    text="data",
+    id="json_extract(a.ids, '$[' || (d.place + 1) || ']')",
+    size="coalesce(length(d.data), 0)",
+    count="json_array_length(a.ids)",
+)
 
 
 def newest_defaults(ports: Sequence[int], using: str) -> dict[int, UnreadMessage]:
@@ -196,9 +223,12 @@ def _since_epoch(microseconds: int) -> datetime:
 
 _COLUMNS = "m.id, {0}, m.context, m.log, {1}"
 _MOMENT_POSTGRESQL = POSTGRESQL.moment.format("m.create_time")
-_SMALL = f"CASE WHEN {{}}(m.data) <= {LARGE} THEN m.data END"
-_COLUMNS_POSTGRESQL = _COLUMNS.format(_SMALL.format("pg_column_size"), _MOMENT_POSTGRESQL)
-_COLUMNS_SQLITE = _COLUMNS.format(_SMALL.format("length"), "m.create_time")
+_SMALL = f"CASE WHEN {{}}(m.data) <= {LARGE} {{}} THEN m.data END"
+_COLUMNS_POSTGRESQL = _COLUMNS.format(
+    _SMALL.format("pg_column_size", "AND pg_column_compression(m.data) IS NULL"),
+    _MOMENT_POSTGRESQL,
+)
+_COLUMNS_SQLITE = _COLUMNS.format(_SMALL.format("length", ""), "m.create_time")
 _WHOLE_POSTGRESQL = _COLUMNS.format("m.data", _MOMENT_POSTGRESQL)
 _WHOLE_SQLITE = _COLUMNS.format("m.data", "m.create_time")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -59,6 +60,31 @@ def test_what_is_written_before_and_after_a_child_is_spawned_keeps_its_order(
         run.out.write_many([2, 3])
 
     assert run_once(script, perform).outputs["out"].peek(9) == [1, 2, 3]
+
+
+def test_a_child_is_spawned_for_a_moment(script: Script) -> None:
+    moment = datetime(2100, 1, 1, tzinfo=timezone(timedelta(hours=2)))
+
+    def perform(run: Any) -> None:
+        run.spawn("child", Double, at=moment)
+
+    node = run_once(script, perform)
+    assert node.children["child"].run_time == moment
+
+
+@pytest.mark.parametrize("at", [datetime(2100, 1, 1), "soon", float("inf")])  # noqa: DTZ001 - it is refused
+def test_a_child_is_spawned_for_no_moment_that_is_none(script: Script, at: Any) -> None:
+    refused: list[str] = []
+
+    def perform(run: Any) -> None:
+        try:
+            run.spawn("child", Double, at=at)
+        except flow.FlowError as error:
+            refused.append(str(error))
+
+    node = run_once(script, perform)
+    assert [text[:8] for text in refused] == ["run: at="]
+    assert (node.status, node.children) == ("completed", {})
 
 
 def test_what_is_written_after_a_port_is_disconnected_stays_on_it(

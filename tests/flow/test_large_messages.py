@@ -11,8 +11,9 @@ import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.flow import testing
 from hipq_django.flow.models import Message, StagedJob
-from hipq_django.flow.runs import run as runs
-from hipq_django.flow.statements import LARGE
+from hipq_django.flow.runs import run as runs, unread
+from hipq_django.flow.runs.loading import FIRST_PAGE
+from hipq_django.flow.statements import LARGE, left_out
 from hipq_django.flow.values import MAX_VOLUME
 from tests.declaring import Declare
 from tests.testapp.flows import Script
@@ -135,6 +136,57 @@ def test_a_large_message_that_somebody_takes_meanwhile_is_passed_over(script: Sc
 
     assert read == [given[0], given[1], given[3]]
     assert not Message.objects.exists()
+
+
+def test_a_full_first_page_that_somebody_empties_is_passed_over(script: Script) -> None:
+    node, read = flow.start("t.scripted", run=False), list[Any]()
+    node.inputs["item"].write_many([text(n) for n in range(FIRST_PAGE + 1)])
+
+    def perform(run: Any) -> None:
+        Message.objects.all().delete()
+        read.extend(run.each("item"))
+
+    script.perform = perform
+    testing.drain()
+
+    assert (read, node.status) == ([], "completed")
+
+
+def repeated(number: int, size: int) -> str:
+    """Return a text that PostgreSQL makes much smaller."""
+    return str(number % 10) * size
+
+
+@pytest.mark.parametrize("made", [text, repeated])
+@pytest.mark.parametrize("gone", [0, 1])
+def test_however_sizes_differ_not_more_is_read_at_once(
+    gone: int, made: Any, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_at_once, size = list[int](), 200_000
+
+    def noted(*args: Any) -> dict[int, str | None]:
+        found = left_out(*args)
+        read_at_once.append(sum(len(each) for each in found.values() if each))
+        return found
+
+    monkeypatch.setattr(unread, "left_out", noted)
+    given = [text(0), *(made(n, size) for n in range(1, 30))]
+    read: list[Any] = []
+
+    def perform(run: Any) -> None:
+        for message in Message.objects.order_by("pk")[:gone]:
+            message.delete()
+        read.extend(run.each("item"))
+
+    script.perform = perform
+    node = flow.start("t.scripted", run=False)
+    node.inputs["item"].write_many(given)
+    monkeypatch.setattr(runs, "MAX_VOLUME", 30 * size)
+    testing.drain()
+
+    assert read == given[gone:]
+    assert max(read_at_once) <= unread.LARGE_AT_ONCE + size
+    assert sum(read_at_once) >= 29 * size
 
 
 @pytest.fixture

@@ -49,10 +49,12 @@ def sent_spec(form: SpecForm, stored: Any, redactor: Redactor) -> Any:
     return spec
 
 
-def told(problems: Sequence[Problem]) -> dict[str, Any]:
-    """Return problems as a page tells them."""
-    warnings = [problem for problem in problems if problem.level == WARNING]
-    return {"problems": errors_of(problems), "warnings": warnings}
+def told(problems: Sequence[Problem], spec: Any, redactor: Redactor) -> dict[str, Any]:
+    """Return problems of a spec as a page tells them; they may quote what is masked there."""
+    masked = redactor.knowing(spec).mask_text
+    shown = [p._replace(message=masked(p.message), hint=masked(p.hint)) for p in problems]
+    warnings = [problem for problem in shown if problem.level == WARNING]
+    return {"problems": errors_of(shown), "warnings": warnings}
 
 
 class GraphPages(PortPages):
@@ -115,7 +117,7 @@ class GraphPages(PortPages):
             "title": _("Edit the graph of %(node)s") % {"node": self.label(node)},
             "original": node,
             "form": form,
-            **told(problems),
+            **told(problems, spec, redactor_of(node.instance, self.database)),
             "is_checked": form.is_bound and spec is not NOTHING,
             "picture": None if spec is NOTHING else of_spec(spec, node.instance, node),
         }

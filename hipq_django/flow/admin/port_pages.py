@@ -43,7 +43,7 @@ from hipq_django.flow.admin.node_list import name_rows, shown_rows
 from hipq_django.flow.admin.standing import badges
 from hipq_django.flow.aliases import get
 from hipq_django.flow.declared_ports import ANY, PortOptions, checked_message
-from hipq_django.flow.exceptions import FlowError
+from hipq_django.flow.exceptions import FlowError, NodeDeletedError, UnknownPortError
 from hipq_django.flow.models import Connection, Message, Node, NodePort
 from hipq_django.flow.ports import Port, for_change
 from hipq_django.flow.settings import flow_settings
@@ -97,6 +97,16 @@ class PortPages(NodeActions):
         row = self._port(request, object_id, port_id)
         if row is None:
             return self.gone(request, object_id)
+        try:
+            return self._answer(request, row)
+        except NodeDeletedError:
+            return self.gone(request, object_id)
+        except UnknownPortError as error:  # it has gone since
+            self.message_user(request, str(error), messages.ERROR)
+            return HttpResponseRedirect(self.url(Node, "change", row.node_id))
+
+    def _answer(self, request: HttpRequest, row: NodePort) -> HttpResponse:
+        """Do what was sent, or show the port; raise an error where it is not there any more."""
         what = request.POST.get("do", "") if request.method == "POST" else ""
         forms = self._forms(row)
         if what:

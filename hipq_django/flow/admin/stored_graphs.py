@@ -182,7 +182,7 @@ class GraphAdmin(RowPages):
     ) -> HttpResponse:
         instance = self._instance if row is None else row.instance
         context = {
-            **told(problems),
+            **told(problems, spec, redactor_of(instance, self.database)),
             "title": _("Add graph") if row is None else row.name,
             "form": form,
             "is_checked": form.is_bound and spec is not NOTHING,
@@ -244,7 +244,8 @@ class GraphAdmin(RowPages):
                 node = start_graph(row, alias=form.cleaned_data["alias"] or None, by=by)
                 self.log_change(request, row, f"Started {node}.")
         except HipqError as error:
-            self.message_user(request, str(error), messages.ERROR)
+            redactor = redactor_of(row.instance, self.database).knowing(row.spec)
+            self.message_user(request, redactor.mask_text(str(error)), messages.ERROR)
             return None
         text = _("%(graph)s was started: %(node)s.") % {"graph": row.name, "node": title(node)}
         self.message_user(request, text, messages.SUCCESS)

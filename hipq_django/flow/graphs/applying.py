@@ -25,7 +25,7 @@ from hipq_django.flow.exceptions import (
     GraphError,
     UnknownPortError,
 )
-from hipq_django.flow.family import checked_node
+from hipq_django.flow.family import become_parent, checked_node
 from hipq_django.flow.graphs.check import problems_of
 from hipq_django.flow.graphs.knowing import facts_of
 from hipq_django.flow.graphs.locking import (
@@ -43,6 +43,7 @@ from hipq_django.flow.library.graph import GRAPH, SPEC, Graph
 from hipq_django.flow.lifecycle import locked_node
 from hipq_django.flow.models import Connection, Node
 from hipq_django.flow.ports import Port, declared_port, find_row
+from hipq_django.flow.values import is_same
 
 SIDES = ("in", "out")
 
@@ -264,7 +265,7 @@ def _adopted(parent: Node, change: Change) -> Node:
     if node is None:
         raise GraphError([Problem(path, f"there is no node {change.wanted.init}.")])
     try:
-        parent.adopt(node, change.name)
+        become_parent(parent, node, change.name)
     except FamilyError as error:  # it is above the graph; or somebody was quicker
         raise GraphError([Problem(path, str(error))]) from error
     return _changed(node, change._replace(before=None))
@@ -283,7 +284,7 @@ def _changed(child: Node, change: Change) -> Node:
 
 def _set_args(child: Node, wanted: NodeSpec) -> None:
     """Let the runs of a child from now on be called with other arguments."""
-    if list(wanted.args) == list(child.args):
+    if is_same(wanted.args, child.args):
         return
     Node.objects.using(child.using).filter(pk=child.pk).update(args=list(wanted.args))
     lifecycle.run_row(child)
@@ -292,7 +293,7 @@ def _set_args(child: Node, wanted: NodeSpec) -> None:
 def _follow(child: Node, change: Change) -> None:
     """Let the ports and the jobs of a child be as a spec says that differs from the one before."""
     before = change.before or NodeSpec(change.wanted.component)
-    if before.job_options != change.wanted.job_options:
+    if not is_same(before.job_options, change.wanted.job_options):
         creating.change_jobs(child, change.wanted.job_options)
     changed = {direction: _set_ports(child, before, change, direction) for direction in SIDES}
     if changed["in"]:

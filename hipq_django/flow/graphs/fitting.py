@@ -14,7 +14,7 @@ from hipq_django.flow.exceptions import FlowError
 from hipq_django.flow.graphs.facts import ComponentFacts, Facts
 from hipq_django.flow.graphs.problem import WARNING, Problem, short
 from hipq_django.flow.library.graph import GRAPH
-from hipq_django.flow.values import DEFAULT_LIMIT, STAGE
+from hipq_django.flow.values import DEFAULT_LIMIT, STAGE, is_same
 
 SIDES = {"in": "inputs", "out": "outputs"}
 ROUNDED = ("int", "float")
@@ -193,10 +193,10 @@ def _of_adoption(place: Place, path: str, init: int, facts: Facts) -> Iterator[P
     }
     hint = "It needs the same component, arguments and queue, and no parent."
     for key, value in wanted.items():
-        if (has := getattr(node, key)) != value:
+        if not is_same(has := getattr(node, key), value):
             differs = f"its {key} is {short(has)}, not {short(value)}"
-            if key == "args":  # what it has may be a secret of its own
-                differs = f"its args are not {short(value)}"
+            if key == "args":  # which may be secrets
+                differs = "its args are others"
             text = f"node {init} does not fit: {differs}."
             yield Problem(path, text, hint)
     if node.parent is not None:
@@ -206,10 +206,10 @@ def _of_adoption(place: Place, path: str, init: int, facts: Facts) -> Iterator[P
 def _is_same_call(component: str, has: Sequence[Any], wanted: Sequence[Any], facts: Facts) -> bool:
     """Whether a component is called with the same; a stage also by another name of its job type."""
     if component != STAGE:
-        return list(has) == list(wanted)
+        return is_same(has, wanted)
     job_type, *options = _args_of_stage(has)
     other, *others = _args_of_stage(wanted)
-    return options == others and other in facts.names_of_job(job_type)
+    return is_same(options, others) and other in facts.names_of_job(job_type)
 
 
 def _args_of_stage(args: Sequence[Any]) -> list[Any]:

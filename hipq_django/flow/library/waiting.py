@@ -154,15 +154,19 @@ class Delay(Component):
     def perform(self) -> None:
         now = clock.now(self.node.using).timestamp()
         held = self._handed_on(self.state.get("held", []), now)
-        held = self._handed_on([*held, *self._taken(size_of(held))], now)
+        held = self._handed_on([*held, *self._taken(size_of(held), now)], now)
         self.state.set(held=held)
         if held:
             self.run(at=datetime.fromtimestamp(held[0][0], UTC))
         if held or self.inputs["in"].peek():
             self.suspend()
 
-    def _taken(self, volume: int) -> Iterator[list[Any]]:
-        """Yield values, each with when it is due, until too many bytes are held."""
+    def _taken(self, volume: int, now: float) -> Iterator[list[Any]]:
+        """Yield values, each with when it is due, until too many bytes are held.
+
+        What is due already is not held. So whenever this ends for the bytes alone, something is
+        held, and the run that hands it on takes further values.
+        """
         values, delay = self.inputs["in"], self.inputs["delay"]
         for _ in self._run.turns():
             if volume > MAX_HELD or not (values.peek() and delay.has_data):
@@ -176,7 +180,8 @@ class Delay(Component):
                     "years)."
                 )
             entry = [packet.time.timestamp() + seconds, packet.value]
-            volume += size_of(entry)
+            if entry[0] > now:
+                volume += size_of(entry)
             yield entry
         self.run()
 

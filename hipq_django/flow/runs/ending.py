@@ -234,9 +234,11 @@ def _try_to_end(run: Run, worker: Worker) -> Persisted:
     except LockedPortError:
         return Persisted([], [], [result])
     except ConflictError as error:
-        if _leave_out_gone(run) and run.claim.phase is Phase.REQUEST:
-            raise Snooze(1) from error  # to read others; with an answer it goes on without those
-        return Persisted([], [], [result])
+        if not _leave_out_gone(run):
+            return Persisted([], [], [result])
+        if run.claim.phase is Phase.REQUEST:
+            raise Snooze(1) from error  # to read others
+    return _try_to_end(run, worker)  # with an answer it goes on without those: nobody is waited for
 
 
 def _write_without_taken(

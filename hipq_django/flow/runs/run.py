@@ -348,8 +348,8 @@ class Run:
         values = {**options, "job": checked_job(options.get("job"), self.node.instance)}
         data = (values.get("data") or {}).items()
         values["data"] = {port: list(messages) for port, messages in data}
-        if isinstance(values.get("at"), datetime):
-            values["at"] = values["at"].timestamp()
+        if at := moment_of(values.get("at"), None, clock.now(self.using)):
+            values["at"] = at.timestamp()
         return what, {**self.as_json("spawn", values), "name": child, "by": ""}
 
     def as_json(self, verb: str, options: Mapping[str, Any]) -> dict[str, Any]:

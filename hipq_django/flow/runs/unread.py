@@ -30,7 +30,7 @@ PAGE_SIZE = 800
 NO_PAGE = Page([], 0)
 
 LARGE_AT_ONCE = 1_000_000
-"""How many bytes of large data are read at once, by the sizes of those before."""
+"""How many bytes of large data are read at once, and the rest of the last one."""
 
 
 class Volume:
@@ -47,8 +47,6 @@ class UnreadMessages:
     the messages that were read already is read before those that follow them. Large data is read
     only when its turn has come.
     """
-
-    _largest = LARGE_AT_ONCE
 
     def __init__(
         self, row: NodePort, volume: Volume, first: Page | None = None, page_size: int = PAGE_SIZE
@@ -81,7 +79,7 @@ class UnreadMessages:
 
         Their writer may have written a later one, too, which is not to overtake them.
         """
-        last = max(known)
+        last = max(known, default=0)  # somebody may have taken all that were known
         page = next_page(self.row.pk, last, self._upto, PAGE_SIZE, self.row.using)
         if count_upto(self.row.pk, last, self.row.using) == len(known):
             return page
@@ -97,16 +95,13 @@ class UnreadMessages:
     @naming_twin("port.read")
     def _read_left_out(self) -> None:
         """Read the large data that comes next; those that are gone meanwhile are dropped."""
-        left = (message.id for message in self._page_read if message.data is LEFT_OUT)
-        asked = list(islice(left, max(1, LARGE_AT_ONCE // self._largest)))
-        texts = left_out(asked, self.row.using)
-        sizes = [len(text) for text in texts.values()]
-        self._largest = max(sizes, default=1)
-        self._volume.bytes += sum(sizes)
+        left = [message.id for message in self._page_read if message.data is LEFT_OUT]
+        texts = left_out(left, LARGE_AT_ONCE, self.row.using)
+        self._volume.bytes += sum(len(text) for text in texts.values() if text is not None)
         self._page_read = deque(
-            message._replace(data=json.loads(texts[message.id])) if message.id in texts else message
+            message._replace(data=json.loads(text)) if (text := texts.get(message.id)) else message
             for message in self._page_read
-            if message.id in texts or message.id not in asked
+            if texts.get(message.id, "") is not None
         )
 
     def pass_over(self, taken: Sequence[int]) -> None:

@@ -179,6 +179,26 @@ def test_secrets_of_a_spec_are_masked_and_stay(client: Client) -> None:
     assert stored == {"id": 1, "card": "4111-1111-1111-1111"}
 
 
+def test_problems_show_no_secrets_of_the_spec(client: Client) -> None:
+    card = "4111-1111-1111-1111"
+    order: dict[str, Any] = {"inputs": {"order": {"init": [{"card": card}]}}}
+    recorder = {"component": "t.recorder", "args": [{"card": card}]}
+    graph = flow.start({"nodes": {"one": recorder, "two": {"component": "flow.widget", **order}}})
+    log_in(client, "view_node", "edit_graph")
+    order = {"inputs": {"order": {"type": "int", "init": [{"card": MASK}]}}}
+    spec = {
+        "nodes": {
+            "one": {"component": "flow.each", "args": [{"card": MASK}]},
+            "two": {"component": "flow.widget", **order},
+        }
+    }
+    for button in ("_preview", "_apply"):
+        page = send(client, graph, spec, button).content.decode()
+        assert "nodes.one.args" in page
+        assert "nodes.two.inputs.order.init[0]" in page
+        assert card not in page
+
+
 def test_without_the_permission_nothing_happens(client: Client, graph: Node) -> None:
     log_in(client, "view_node", "edit_node", "run_node", "terminate_node")
     url = page_url(graph, "graph")

@@ -11,7 +11,8 @@ from django.test import Client
 from hipq_django import flow
 from hipq_django.domain.redaction import MASK
 from hipq_django.flow import testing
-from hipq_django.flow.models import Message, Node, Wake
+from hipq_django.flow.admin.port_pages import PortPages
+from hipq_django.flow.models import Message, Node, NodePort, Wake
 from tests.admin_pages import history, html, list_url, log_in, messages_of
 
 pytestmark = pytest.mark.django_db
@@ -101,6 +102,32 @@ def test_a_value_that_databases_refuse_is_refused(client: Client) -> None:
         response = send(client, node.inputs["number"], "write", value=value)
         assert "errorlist" in response.content.decode()
     assert node.inputs["number"].size == 0
+
+
+@pytest.mark.parametrize("goes", ["port", "node"])
+@pytest.mark.parametrize("what", ["", "write", "default", "clear", "move"])
+def test_a_port_that_goes_while_its_page_is_sent_is_told(
+    client: Client, node: Node, monkeypatch: pytest.MonkeyPatch, what: str, goes: str
+) -> None:
+    log_in(client, "view_node", "read_port", "write_port", "edit_node")
+    url = port_url(node.inputs["number"])
+
+    def shown(pages: PortPages, row: NodePort) -> Any:
+        found = forms(pages, row)
+        Message.objects.all().delete()
+        NodePort.objects.filter(name="number").delete()
+        if goes == "node":
+            NodePort.objects.all().delete()
+            Node.objects.all().delete()
+        return found
+
+    forms = PortPages._forms
+    monkeypatch.setattr(PortPages, "_forms", shown)
+    sent = {"value": "3", "default": "3", "node": node.pk, "direction": "out", "port": "out"}
+    response = client.post(url, {"do": what, **sent}, follow=True)
+
+    says = {"port": "has no in-port 'number'", "node": f"There is no node {node.pk}."}
+    assert says[goes] in " ".join(messages_of(response))
 
 
 # Defaults

@@ -262,3 +262,20 @@ def test_graphs_of_code_name_stored_ones(stored: Graph) -> None:
         "did you mean 'shop.parts'"
         in flow.check({"nodes": {"x": {"component": "shop.part"}}})[0].hint
     )
+
+
+def test_problems_show_no_secrets_of_the_spec(client: Client) -> None:
+    card = "4111-1111-1111-1111"
+    options: dict[str, Any] = {"type": "int", "init": [{"card": card}]}
+    nodes = {
+        "one": {"component": "flow.each", "args": [{"card": card}]},
+        "two": {"component": "flow.widget", "inputs": {"order": options}},
+    }
+    row = Graph.objects.create(name="shop.old", spec={"nodes": nodes})
+    log_in(client, "edit_graph", "start_node", "view_node")
+    masked = json.loads(json.dumps(row.spec).replace(card, json.dumps(MASK)[1:-1]))
+    for response in (edit(client, row, masked, button="_preview"), start(client, row)):
+        page = response.content.decode()
+        assert "nodes.one.args" in page
+        assert "nodes.two.inputs.order.init[0]" in page
+        assert card not in page

@@ -11,6 +11,7 @@ from hipq_django import flow
 from hipq_django.flow import testing
 from hipq_django.flow.graphs.problem import errors_of
 from hipq_django.flow.models import Channel, Connection, Node, NodePort
+from hipq_django.flow.values import as_text
 
 pytestmark = pytest.mark.django_db
 
@@ -234,7 +235,28 @@ def test_the_same_spec_changes_nothing() -> None:
     assert node.status == "completed"
 
 
+@pytest.mark.parametrize(
+    "change", [{"args": [True]}, {"job": {"data": {"x": True}}}], ids=["args", "job"]
+)
+def test_true_in_place_of_1_is_a_change(change: dict[str, Any]) -> None:
+    graph, child = started("t.recorder", args=[1], job={"data": {"x": 1}})
+    graph.apply(of("t.recorder", **{"args": [1], "job": {"data": {"x": 1}}, **change}))
+
+    row = Node.objects.get(pk=child.pk)
+    wanted = {"args": [1], "job": {"data": {"x": 1}}, **change}
+    assert as_text([row.args, row.job_options]) == as_text([wanted["args"], wanted["job"]])
+
+
 # Nodes that are adopted
+
+
+def test_a_node_that_has_1_is_not_adopted_where_the_spec_has_true() -> None:
+    there = flow.start("t.recorder", args=[1], run=False)
+    with pytest.raises(flow.GraphError, match="its args are others"):
+        flow.start(of("t.recorder", args=[True], init=there.pk))
+    graph = flow.start(of("t.recorder", args=[1], init=there.pk))
+
+    assert graph.children == {"x": there}
 
 
 def test_an_adopted_node_gets_the_ports_of_the_spec_and_keeps_its_others() -> None:
@@ -244,6 +266,22 @@ def test_an_adopted_node_gets_the_ports_of_the_spec_and_keeps_its_others() -> No
     assert there.inputs["y"].default == 9
     assert there.inputs["y"].peek() == [1]
     assert there.inputs["x"].channels == ["/mine"]
+
+
+@pytest.mark.parametrize("when", [{"run": False}, {"at": 4_000_000_000}])
+def test_a_graph_that_adopts_runs_no_earlier_than_it_is_to(when: dict[str, Any]) -> None:
+    there = flow.start("t.double", run=False)
+    graph = flow.start(of("t.double", init=there.pk), **when)
+
+    assert graph.children["x"] == there
+    assert testing.due(graph) == 0
+
+
+def test_a_graph_to_which_a_node_is_added_by_hand_looks_at_it() -> None:
+    graph, there = flow.start({"nodes": {}}, run=False), flow.start("t.double", run=False)
+    graph.adopt(there, "x")
+
+    assert testing.due(graph) == 1
 
 
 def test_first_messages_of_out_ports_go_where_these_lead() -> None:

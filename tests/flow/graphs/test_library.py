@@ -165,6 +165,30 @@ def test_a_delay_leaves_on_its_port_what_is_too_much_to_hold(
     assert node.status == "completed"
 
 
+def test_a_delay_hands_on_all_that_is_due_however_much_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waiting, "MAX_HELD", 100)
+    node = flow.start("flow.delay", inputs={"delay": {"default": 0}}, data={"in": [*range(10)]})
+    testing.drain()
+
+    assert list(node.outputs["out"]) == [*range(10)]
+    assert node.inputs["in"].size == 0
+
+
+def test_what_is_due_already_does_not_keep_a_delay_from_holding_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waiting, "MAX_HELD", 100)
+    node = flow.start("flow.delay", data={"delay": [0] * 9 + [60], "in": [*range(10)]})
+    testing.drain()
+    assert list(node.outputs["out"]) == [*range(9)]
+    with hipq.testing.travel(seconds=61):
+        testing.drain()
+
+    assert list(node.outputs["out"]) == [9]
+
+
 def test_what_has_come_shows_no_sensitive_values() -> None:
     node = flow.start("flow.wait_each", data={"each": [{"card": "4111", "id": 1}]})
     testing.drain()

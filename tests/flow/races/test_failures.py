@@ -134,12 +134,9 @@ def ask_for_a_table_that_is_not_there() -> None:
 
 def ask_for_too_long() -> None:
     """Raise what PostgreSQL says after `statement_timeout`, each time anew."""
-    with connection.cursor() as cursor:
-        cursor.execute("SET statement_timeout = '10ms'")
-        try:
-            cursor.execute("SELECT pg_sleep(1)")
-        finally:
-            cursor.execute("RESET statement_timeout")
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL statement_timeout = '10ms'")
+        cursor.execute("SELECT pg_sleep(1)")
 
 
 WRONG = [
@@ -270,7 +267,7 @@ def test_a_child_whose_arguments_break_their_check_fails_the_run_that_wants_it(
     assert (node.status, other.status) == ("failed", "completed")
     assert node.children == {}
     assert "t.picky" in str(flow.get(node.pk).error)
-    with pytest.raises(flow.FlowError, match=r"'t\.picky': check_args refused args="):
+    with pytest.raises(flow.FlowError, match=r"'t\.picky': check_args refused the arguments: "):
         flow.start(Picky, args=args)
     [problem] = flow.check({"nodes": {"a": {"component": "t.picky", "args": args}}})
     assert problem.path == "nodes.a.args"
