@@ -114,7 +114,9 @@ def is_heard(job: Job) -> bool:
 
 def tell_of_end(job: Job, **_: Any) -> None:
     """Send `task_finished` for a job that has ended."""
-    end = job.__dict__.pop(_END, None)  # it may keep an exception, with all its frames
+    end = getattr(job, _END, None)
+    if end is not None:
+        delattr(job, _END)  # it may keep an exception, with all its frames
     backend = configured.backend_of(job.queue.instance)
     if isinstance(end, TaskResult) and job.outcome == Outcome.SUCCEEDED:
         task_finished.send_robust(type(backend), task_result=end)
