@@ -75,7 +75,7 @@ class Firing:
         using, now = self._config.database, clock.now(self._config.database)
         began, next_time = time.monotonic(), self.next_time
         self._left = {pk: until for pk, until in self._left.items() if began < until}
-        fired, locked_out = 0, []
+        fired, locked_out = 0, list[int]()
         if next_time is None or next_time > now:
             next_time = self.next_time = self._next_time(now)
         if next_time is not None and next_time <= now:

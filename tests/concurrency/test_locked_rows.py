@@ -14,6 +14,7 @@ import pytest
 from django.db import OperationalError, connection
 
 import hipq_django as hipq
+from hipq_django.answers import early
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
 from hipq_django.database.clock import steady
@@ -417,6 +418,53 @@ def test_a_job_that_is_locked_keeps_no_other_from_its_early_answer(
 
     assert during == ["running", "final"]
     assert Job.objects.final().count() == 2
+
+
+def early_of(number: int) -> list[str]:
+    """Return the keys of so many jobs that wait, each with an early answer."""
+    keys = [f"k{n}" for n in range(number)]
+    for key in keys:
+        hipq.enqueue("asked", job_key=key)
+    HandWorker().work()
+    for key in keys:
+        AnswerFactory.create(job_type="asked", job_key=key)
+    return keys
+
+
+def match_until(answers: early_answers.EarlyAnswers, number: int) -> None:
+    """Give early answers to their jobs until so many have ended."""
+
+    def have_ended() -> bool:
+        answers.match()
+        return Job.objects.final().count() == number
+
+    eventually(have_ended, f"{number} jobs have their answers")
+
+
+@pytest.mark.parametrize("table", ["hipq_answer", "hipq_job"])
+def test_early_answers_wait_for_a_locked_table_a_few_times(
+    declare: Declare, session: Session, monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
+    declare("asked")(wait)
+    early_of(20)
+    match, tried = early.match, []
+
+    def note(answer: Answer, *args: Any, **kwargs: Any) -> bool:
+        tried.append(answer.pk)
+        return match(answer, *args, **kwargs)
+
+    monkeypatch.setattr(early, "match", note)
+    answers = early_answers.EarlyAnswers(get_instance())
+    session.begin()
+    session(lambda: connection.cursor().execute(f"LOCK TABLE {table} IN SHARE MODE"))
+
+    during = answers.match()
+    waits = len(tried)
+    session.roll_back()
+    match_until(answers, 20)
+
+    assert during == 0
+    assert waits <= 8
 
 
 def test_a_lock_that_lasts_is_named_once_and_its_end_too(
@@ -839,6 +887,28 @@ def test_a_suspect_waits_five_minutes_for_a_row_that_stays_locked(
 
     assert (at_first, at_last) == (0, 1)
     assert kinds_of(suspect) == ["worker_lost"] * 2
+
+
+@pytest.mark.postgres
+def test_early_answers_whose_triggers_wait_for_locks_hide_no_others(
+    counting: None, declare: Declare, session: Session
+) -> None:
+    """Not even many, which are tried again and again: each has its turn."""
+    declare("asked")(wait)
+    keys = early_of(16)
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO account (id) VALUES " + ", ".join(f"('{k}')" for k in keys[:8]))
+    count_when("NEW.state = 'final'")
+    session.begin()
+    session(lambda: connection.cursor().execute("UPDATE account SET done = done"))
+    answers = early_answers.EarlyAnswers(get_instance())
+
+    match_until(answers, 8)
+    during = ended_keys()
+    session.roll_back()
+    match_until(answers, 16)
+
+    assert during == sorted(keys[8:])
 
 
 @pytest.mark.postgres

@@ -341,7 +341,8 @@ def test_schedules_that_wait_for_a_lock_hide_none_behind_them(
     session: Session, now: time_machine.Traveller, tried: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(firing_module, "PAGE", 2)
-    monkeypatch.setattr(firing_module, "_locked_due", firing_module._locked_due.__wrapped__)
+    unbuilt = firing_module._locked_due.__wrapped__  # type: ignore[attr-defined]  # by `wraps`
+    monkeypatch.setattr(firing_module, "_locked_due", unbuilt)
     for number in range(2):
         hipq.schedule(f"waits{number}", hipq.NewJob("ask", job_key=f"k{number}"), HOURLY)
     hipq.schedule("behind", ECHO, HOURLY)
