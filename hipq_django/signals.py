@@ -42,8 +42,8 @@ job_finished = Signal()
 finished_of_kind: dict[str, Callable[[Sequence[Job], str], None]] = {}
 """Who is told of the ends of jobs, by the kind of their types: `tell(jobs, using)`, after a commit.
 
-It gets all jobs of the kind that became final by it, as they were read before: a call for each job
-would cost more than the job. It must not raise.
+It gets all jobs of the kind that became final by it, as they were read before, but each with its
+outcome: a call for each job would cost more than the job. It must not raise.
 """
 
 

@@ -49,6 +49,11 @@ class RefusedRows:
         return {pk for pk, (_, error) in self._left.items() if is_locked_out(error)}
 
     @property
+    def at_fault(self) -> set[int]:
+        """The ids of those whose own moves were refused, since the last look at `ids`."""
+        return self._left.keys() - self.waiting
+
+    @property
     def error(self) -> RefusedRowsError | None:
         """What to tell of the duty: which rows it leaves alone, if there are any."""
         first = next(iter(self.ids), None)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import random
 import time
-from collections import deque
-from collections.abc import Sequence
-from datetime import datetime, timedelta
+from collections import defaultdict, deque
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
 
-from django.db import OperationalError
 from django.db.models import Exists, Max, OuterRef, QuerySet
 
 from hipq_django.answers import early
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import clock
-from hipq_django.database.errors import is_locked_out
 from hipq_django.database.locks import locked
-from hipq_django.database.refused_rows import RefusedRows
+from hipq_django.database.refused_rows import MAX_WAITS, RefusedRows
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.states import AnswerStatus, State
 from hipq_django.engines import engine_for
@@ -110,13 +109,18 @@ class EarlyAnswers:
     def _match(self, ids: Sequence[int]) -> int:
         using, now = self._config.database, clock.now(self._config.database)
         fresh = early.fresh_early(self._config.name, now, using).filter(pk__in=ids)
-        fresh = fresh.exclude(pk__in=self.refused.ids)
-        by_id = {answer.pk: answer for answer in fresh.order_by("pk")}
+        by_id = {answer.pk: answer for answer in fresh.exclude(pk__in=self.refused.ids)}
 
         def match(one: Sequence[int]) -> int:
-            return int(_match(by_id[one[0]], now, using))
+            with worker_transaction(using):
+                return early.match(by_id[one[0]], now, using, skip_locked=True)
 
-        return sum(self.refused.move([pk], match) for pk in by_id)
+        matched, before = 0, self.refused.waiting
+        for pk in _in_turn(by_id.values()):
+            if len(self.refused.waiting - before) >= MAX_WAITS:
+                break  # if a table is locked, each of the others would wait as well
+            matched += self.refused.move([pk], match)
+        return matched
 
     @property
     def is_at_the_beginning(self) -> bool:
@@ -124,15 +128,14 @@ class EarlyAnswers:
         return self._after == EarlyPlace() and not any(self._after_other.values())
 
 
-def _match(answer: Answer, now: datetime, using: str) -> bool:
-    """Give an early answer to its job; later, if another transaction has locked one of them."""
-    try:
-        with worker_transaction(using):
-            return early.match(answer, now, using, skip_locked=True)
-    except OperationalError as error:
-        if not is_locked_out(error):
-            raise
-        return False
+def _in_turn(answers: Iterable[Answer]) -> list[int]:
+    """Return the ids in any order of the keys, so that each has its turn; of one key as they came.
+
+    The first answer to a job settles it.
+    """
+    turns: dict[str, float] = defaultdict(random.random)
+    ordered = sorted(answers, key=lambda answer: (turns[answer.job_key], answer.pk))
+    return [answer.pk for answer in ordered]
 
 
 def match_early(config: InstanceSettings) -> int:

@@ -29,6 +29,8 @@ from hipq_django.models.job import JobQuerySet
 BATCH = 500
 """How many jobs are moved in one transaction, whose locks others meet."""
 WORKERS_KEPT = timedelta(days=1)
+BLAME = timedelta(minutes=5)
+"""How long after a worker's silence its suspects wait, at most, for the jobs that it had beside."""
 
 _HARMLESS_TIMEOUT = "JobTimeout: the handler was still executing after the answer came"
 
@@ -131,24 +133,26 @@ def recover_lost(
         if worker.is_silent(now):
             _declare_lost(worker)
     refused = refused or RefusedRows("recover_lost")
-    dead = [rows.exclude(pk__in=refused.ids) for rows in _orphaned(config)]
-    return _take_over(config, dead, refused) if any(rows.exists() for rows in dead) else 0
+    left = set(refused.ids)  # read once: a leave that ends meanwhile ends with the next call
+    dead = [rows.exclude(pk__in=left) for rows in _orphaned(config)]
+    return _take_over(config, dead, left, refused) if any(rows.exists() for rows in dead) else 0
 
 
-def _take_over(config: InstanceSettings, dead: Sequence[JobQuerySet], refused: RefusedRows) -> int:
-    """Take over the next of the jobs, suspects last.
+def _take_over(
+    config: InstanceSettings, dead: Sequence[JobQuerySet], left: set[int], refused: RefusedRows
+) -> int:
+    """Take over the next of the jobs, but for those left alone; suspects last.
 
     Who was killed by whom shows only as long as these are owned.
     """
-    using, left = config.database, set(refused.ids)
     owners = {pk for rows in dead for pk in rows.values_list("worker", flat=True).distinct()}
-    suspects = _suspects_of(owners, using)
+    suspects = _suspects_of(owners, config.database)
     others = [job for rows in dead for job in rows.exclude(pk__in=suspects).only(*_LOST)[:BATCH]]
     recover = partial(_recover, config, beside=_bystanders(others, suspects))
     moved = refused.move([job.pk for job in others], recover)
     if len(others) >= BATCH:
         return moved
-    free = _without_others(suspects, refused, using) - left
+    free = _without_others(config, suspects, refused.at_fault) - left
     return moved + refused.move(sorted(free), recover)
 
 
@@ -172,12 +176,24 @@ def _bystanders(jobs: Sequence[Job], suspects: Mapping[int, int]) -> set[int]:
     return {job.pk for job in lost if job.worker_id in killed}
 
 
-def _without_others(suspects: Mapping[int, int], refused: RefusedRows, using: str) -> set[int]:
-    """Return the suspects beside which no other job waits for its takeover, because of a lock."""
-    waiting = refused.waiting - suspects.keys()
-    rows = Job.objects.using(using).filter(pk__in=waiting)
-    workers = set(rows.values_list("worker", flat=True)) if waiting else set()
-    return {pk for pk, worker in suspects.items() if worker not in workers}
+def _without_others(
+    config: InstanceSettings, suspects: Mapping[int, int], refused: Collection[int]
+) -> set[int]:
+    """Return the suspects beside which no other job waits for its takeover.
+
+    Others may have locked the row of such a job, or what its trigger needs, but not for ever. For
+    one that the database refuses no suspect waits.
+    """
+    if not suspects:
+        return set()
+    killed = set(suspects.values())
+    beside = [rows.exclude(pk__in={*suspects, *refused}) for rows in _orphaned(config)]
+    owners = [rows.filter(worker__in=killed).values_list("worker", flat=True) for rows in beside]
+    having = {pk for rows in owners for pk in rows.distinct()}
+    workers = Worker.objects.using(config.database).in_bulk(having)
+    now = clock.now(config.database)
+    waits = {pk for pk, one in workers.items() if now - one.heartbeat_time < one.silence + BLAME}
+    return {pk for pk, worker in suspects.items() if worker not in waits}
 
 
 def _declare_lost(worker: Worker) -> None:

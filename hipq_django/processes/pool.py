@@ -55,6 +55,7 @@ class ThreadPool:
         self._flush = flush
         self._confirm = confirm
         self._backlog: deque[Claim] = deque()
+        self._taking = iter(self._backlog.popleft, None)
         self._fresh_until = 0.0
         """Until when no claim in the backlog has waited too long, by the steady clock."""
         self._current: dict[int, Claim] = {}
@@ -181,36 +182,48 @@ class ThreadPool:
         claim: Claim | None = None
         try:
             own = self._connections[number] = connections.all()
-            while (claim := self._next(own)) is not None:
+            while self._take_next(number, own):
+                claim = self._current[number]
                 self._work_on(claim, number, own)
         except BaseException as error:
-            self._current.pop(number, None)
+            claim = self._current.pop(number, claim)
             if claim is not None:
-                self.batch.deliver(undone(claim, error))  # only the first result counts
+                with suppress(Exception):  # whoever is to be woken may be what has failed
+                    self._deliver(_cut_short(claim, error))  # only the first result counts
             events.error("thread_hit", "it goes on", thread_name=f"hipq-{number}", exception=error)
             return False
         return True
 
-    def _next(self, own: Sequence[BaseDatabaseWrapper]) -> Claim | None:
+    def _take_next(self, number: int, own: Sequence[BaseDatabaseWrapper]) -> bool:
+        """Let the next claim be the thread's; return False if the thread is to end instead."""
+        current = self._current
         while True:
             try:
-                return self._backlog.popleft()
+                # CPython lets nothing hit a thread while a loop takes a value and stores it: only
+                # where something is called.
+                for current[number] in self._taking:
+                    return True
             except IndexError:
-                with self._work:
-                    if self._stopping:
-                        return None
-                    if not self._backlog:
-                        self._work.wait()
-                    # One wakes the next: woken together they would wait for each other.
-                    if len(self._backlog) > 1:
-                        self._work.notify()
-                with suppress(Exception):  # then Django opens a new one
-                    close_old(own)  # some may have grown too old meanwhile
+                if not self._await_next(own):
+                    return False
+
+    def _await_next(self, own: Sequence[BaseDatabaseWrapper]) -> bool:
+        """Wait until there is a claim; return False if the thread is to end."""
+        with self._work:
+            if self._stopping:
+                return False
+            if not self._backlog:
+                self._work.wait()
+            # One wakes the next: woken together they would wait for each other.
+            if len(self._backlog) > 1:
+                self._work.notify()
+        with suppress(Exception):  # then Django opens a new one
+            close_old(own)  # some may have grown too old meanwhile
+        return True
 
     def _work_on(self, claim: Claim, number: int, own: Sequence[BaseDatabaseWrapper]) -> None:
         """Execute a claim and deliver its result; whatever the handler does, the thread goes on."""
         began = claim.started_at = steady()
-        self._current[number] = claim
         try:
             # Nearly always it is fresh.
             if not claim.is_fresh and (hindrance := self._hindrance(claim)):
@@ -258,10 +271,16 @@ class ThreadPool:
             self._all_done.set()
 
 
+def _cut_short(claim: Claim, error: BaseException) -> Result:
+    """Return the result of a claim that `error` took from its thread."""
+    return undone(claim, error) if claim.started_at else Released(claim, CUT_SHORT)
+
+
 def _queue_of(claim: Claim) -> int:
     return claim.snapshot.queue.id
 
 
 NO_THREAD = "Released: no thread was free to start it"
 TOO_LATE = "Released: it could not start in time, or its claim did not hold any more"
+CUT_SHORT = "Released: something hit its thread before it started"
 NOT_ASKED = "Released: whether its claim still held could not be asked: "

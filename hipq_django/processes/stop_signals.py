@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
+from itertools import count
 from math import inf
 from select import select
 from typing import Any
@@ -19,24 +20,35 @@ from hipq_django import events
 from hipq_django.processes.interrupting import SIGNAL
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""The last one comes when a terminal closes, or as a word to read the settings anew."""
+"""The last one comes when a terminal closes, or as a word to read the settings anew.
+
+It counts only as the first of all. A terminal that closes often sends it twice: the shell passes it
+on, and then it comes from the system.
+"""
 
 LAST_RESORT_SECONDS = 8.0
 """How long a process that was told to stop for the second time may take."""
 
 
 def on_stop_signals(stop: Callable[[], None]) -> None:
-    """Call `stop` at each of these signals; only the main thread may ask for that."""
+    """Call `stop` at each of these signals that counts; only the main thread may ask for that."""
     if threading.current_thread() is not threading.main_thread():
         return
+    before = count()
 
-    def receive(_number: int, _frame: Any) -> None:
-        stop()
+    def receive(number: int, _frame: Any) -> None:
+        if counts(number, next(before)):  # in one step: another signal may interrupt this
+            stop()
 
     for number in STOP_SIGNALS:
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # as by `nohup`
             signal.signal(number, receive)
     _let_go_of_forks()
+
+
+def counts(number: int, before: int) -> bool:
+    """Return whether a signal is one more word to stop, after so many others."""
+    return number in STOP_SIGNALS and not (number == signal.SIGHUP and before)
 
 
 @cache
@@ -97,7 +109,8 @@ def _listen(reader: int, drain_seconds: float | None) -> None:
         is_told, _, _ = select([reader], [], [], None if seconds == inf else max(0.0, seconds))
         if not is_told:
             break
-        stops += sum(number in STOP_SIGNALS for number in os.read(reader, 64))
+        for number in os.read(reader, 64):
+            stops += counts(number, stops)
         if stops and ends == inf:
             note_told(drain_seconds)
             ends = inf if drain_seconds is None else time.monotonic() + drain_seconds

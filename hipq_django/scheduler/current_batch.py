@@ -186,11 +186,15 @@ class CurrentBatch:
         its job back: only the first one counts. This takes no lock, because it is done for each
         job; each of its steps is atomic.
         """
-        if self._without_result.pop(id(result.claim), None) is None:
-            return False
+        claim = id(result.claim)
         if not self._results:
             self._first_result = steady()
-        self._results.append(result)
+        try:
+            # CPython lets nothing hit a thread between these two: neither calls anything.
+            del self._without_result[claim]
+            self._results += (result,)
+        except KeyError:
+            return False
         return len(self._results) >= FLUSH_RESULTS and not self._is_writers
 
     # Who writes the results

@@ -8,7 +8,7 @@ the commit has done nothing, and one after it has done everything.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import inf
@@ -28,12 +28,13 @@ from hipq_django.database.built_once import built_once
 from hipq_django.database.errors import in_one_line, is_locked_out, is_outage
 from hipq_django.database.locks import locked
 from hipq_django.database.lookups import ids_in
+from hipq_django.database.refused_rows import MAX_WAITS
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.dependencies.following import store
 from hipq_django.domain.drafts import BoundJob, NewJob
 from hipq_django.domain.schedules import jitter_of, plan
 from hipq_django.domain.states import NONE
-from hipq_django.domain.waits import pause_after
+from hipq_django.domain.waits import LOCKED_SECONDS, pause_after
 from hipq_django.engines import engine_for
 from hipq_django.job_types.registry import find_declared
 from hipq_django.models import Job, JobType, Link, Schedule, ScheduleRun
@@ -66,16 +67,20 @@ class Firing:
         """When a schedule is due, by the same clock, if that is before the next look."""
         self.next_time: datetime | None = None
         """When the first one is due that is not fired, by the last look; None if nobody knows."""
+        self._left: dict[int, float] = {}
+        """Until when schedules are left alone that waited for a lock of others, by that clock."""
 
     def run(self) -> int:
         """Fire what is due; return how many schedules were."""
         using, now = self._config.database, clock.now(self._config.database)
         began, next_time = time.monotonic(), self.next_time
-        fired = locked_out = 0
+        self._left = {pk: until for pk, until in self._left.items() if began < until}
+        fired, locked_out = 0, list[int]()
         if next_time is None or next_time > now:
             next_time = self.next_time = self._next_time(now)
         if next_time is not None and next_time <= now:
-            (fired, locked_out), self.next_time = fire_page(self._config, now), None
+            fired, locked_out = fire_page(self._config, now, self._left)
+            self.next_time = None
         left = inf
         if fired:
             left = 0.0  # the next call finds out when the next one is due
@@ -85,34 +90,44 @@ class Firing:
         ended = time.monotonic()
         pause = pause_after(ended - began, LOOK_SHARE, least=LOOK_SECONDS, most=MAX_LOOK_SECONDS)
         self.due_at = ended + min(left, pause)
+        # So the next look finds those behind them, and later ones have fewer to look for.
+        self._left |= dict.fromkeys(locked_out, self.due_at + LOCKED_SECONDS)
         # For a mere look nobody needs to wake: it is done at the next pass.
         self.wake_at = self.due_at if left < pause else inf
         return fired
 
     def _next_time(self, now: datetime) -> datetime | None:
-        config = self._config
-        return next(iter(_next_times(config.name, now - TRY_AGAIN, config.database)), None)
+        config, left = self._config, self._left or NOBODY
+        return next(iter(_next_times(config.name, left, now - TRY_AGAIN, config.database)), None)
 
 
-def _armed(instance: str, again: datetime, using: str) -> QuerySet[Schedule]:
+NOBODY = (0,)
+"""No schedule has this id; a query that is built once needs one."""
+
+
+def _armed(instance: str, left: Collection[int], again: datetime, using: str) -> QuerySet[Schedule]:
     """Return the schedules that are fired when they are due, the first ones first.
 
-    One with a problem is one of them if that was found before the moment `again`.
+    But for those that are left alone. One with a problem is one of them if that was found before
+    the moment `again`.
     """
     rows = Schedule.objects.using(using).filter(instance=instance).order_by("next_time")
+    rows = rows.exclude(ids_in("pk", left))
     rows = rows.filter(paused=False, retired=False, next_time__isnull=False)
     return rows.filter(Q(problem=NONE) | Q(update_time__lte=again))
 
 
 @built_once
-def _next_times(instance: str, again: datetime, using: str) -> Any:
-    return _armed(instance, again, using).values_list("next_time", flat=True)[:1]
+def _next_times(instance: str, left: Collection[int], again: datetime, using: str) -> Any:
+    return _armed(instance, left, again, using).values_list("next_time", flat=True)[:1]
 
 
 @built_once
-def _locked_due(instance: str, again: datetime, now: datetime, using: str) -> QuerySet[Schedule]:
+def _locked_due(
+    instance: str, left: Collection[int], again: datetime, now: datetime, using: str
+) -> QuerySet[Schedule]:
     # Without a join and another order, so that the planner always uses the index of due times.
-    due = _armed(instance, again, using).filter(next_time__lte=now)
+    due = _armed(instance, left, again, using).filter(next_time__lte=now)
     return locked(due, skip_locked=True)[:PAGE]
 
 
@@ -121,43 +136,51 @@ def _types_of(ids: Sequence[int], using: str) -> QuerySet[JobType]:
     return JobType.objects.using(using).filter(ids_in("pk", ids)).select_related("queue")
 
 
-def fire_page(config: InstanceSettings, now: datetime) -> tuple[int, int]:
-    """Fire the first due schedules that nobody else is firing.
+def fire_page(
+    config: InstanceSettings, now: datetime, left: Collection[int] = ()
+) -> tuple[int, list[int]]:
+    """Fire the first due schedules that nobody else is firing, but for those `left` alone.
 
-    Return how many were, and how many were not because others have locked what they need.
+    Return how many were, and the ids of those that were not because others have locked what they
+    need.
     """
     using = config.database
     with worker_transaction(using):
-        rows = _locked_due(config.name, now - TRY_AGAIN, now, using)
+        rows = _locked_due(config.name, left or NOBODY, now - TRY_AGAIN, now, using)
         types = {row.pk: row for row in _types_of([row.job_type_id for row in rows], using)}
         for row in rows:
             row.job_type = types[row.job_type_id]
         locked_out = _fire(rows, now, using)
-    return len(rows) - locked_out, locked_out
+    return len(rows) - len(locked_out), locked_out
 
 
-def _fire(rows: Sequence[Schedule], now: datetime, using: str) -> int:
+def _fire(rows: Sequence[Schedule], now: datetime, using: str) -> list[int]:
     """Fire locked schedules together; where that fails each half by itself, down to the culprit.
 
-    Return how many are left as they are, because others have locked what they need, such as a key:
-    that is no fault of theirs, and the next look may find them free.
+    Return the ids of those that are left as they are, because others have locked what they need,
+    such as a key: that is no fault of theirs, and a later look may find them free. A wait takes its
+    time: after some of them what waits is not looked at any closer.
     """
-    if not rows:
-        return 0
-    try:
-        # Somebody may just be taking the key of a job.
-        under_key(_fire_in_savepoint, _look_again, rows, now, using)
-    except Exception as error:  # a row that cannot be read stops nobody else
-        if isinstance(error, Error) and is_outage(error):
-            raise
-        if len(rows) == 1:
-            if is_locked_out(error):
-                return 1
-            _note_problem(rows[0], error, now, using)
-            return 0
-        middle = len(rows) // 2
-        return _fire(rows[:middle], now, using) + _fire(rows[middle:], now, using)
-    return 0
+    locked_out: list[int] = []
+    parts, waits = [rows] if rows else [], 0
+    while parts:
+        part = parts.pop()
+        try:
+            # Somebody may just be taking the key of a job.
+            under_key(_fire_in_savepoint, _look_again, part, now, using)
+        except Exception as error:  # a row that cannot be read stops nobody else
+            if isinstance(error, Error) and is_outage(error):
+                raise
+            is_wait = is_locked_out(error)
+            waits += is_wait
+            if len(part) > 1 and not (is_wait and waits >= MAX_WAITS):
+                middle = len(part) // 2
+                parts += [part[middle:], part[:middle]]
+            elif is_wait:
+                locked_out += [row.pk for row in part]
+            else:
+                _note_problem(part[0], error, now, using)
+    return locked_out
 
 
 def _note_problem(row: Schedule, error: Exception, now: datetime, using: str) -> None:

@@ -27,7 +27,7 @@ from hipq_django.tasks_backend.names import (
     normalize_json,
     task_enqueued,
 )
-from hipq_django.tasks_backend.results import FIRST_PRIORITY, find_job, result_of
+from hipq_django.tasks_backend.results import FIRST_PRIORITY, Ends, find_job, result_of
 from hipq_django.tasks_backend.running import is_heard, tell_of_end
 
 
@@ -109,6 +109,10 @@ class HipqBackend(BaseTaskBackend):
             raise TaskResultDoesNotExist(
                 f"There is no task result {result_id!r:.100}: it was pruned, or never existed."
             )
+        return self.result_of(job)
+
+    def result_of(self, job: Job) -> TaskResult[Any, Any]:
+        """Return the result of a task by its job, as that was read."""
         return result_of(job, _task_or_none(job.job_type.name), self.alias, self.task_class)
 
     def check(self, **kwargs: Any) -> list[Any]:
@@ -153,11 +157,17 @@ _ended = Signal()
 _ended.connect(tell_of_end)
 
 
+PAGE = 100
+"""The ends of how many tasks are read at once: each may be large."""
+
+
 def _tell(jobs: Sequence[Job], using: str) -> None:
-    del using
-    for job in jobs:
-        if is_heard(job):
-            send(_ended, job)
+    heard = [job for job in jobs if is_heard(job)]
+    for start in range(0, len(heard), PAGE):
+        page = heard[start : start + PAGE]
+        ends = Ends(page, using)
+        for job in page:
+            send(_ended, job, ends=ends)
 
 
 finished_of_kind[KIND] = _tell

@@ -9,8 +9,9 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
-from django.db.models import F, OuterRef, Subquery
+from django.db.models import F, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
+from django.utils.functional import cached_property
 
 from hipq_django.domain.states import NONE, WAITING, Outcome, State
 from hipq_django.exceptions import JobCancelled
@@ -33,10 +34,30 @@ MOST = 100
 
 def find_job(pk: int, instance: str, kind: str, using: str) -> Job | None:
     """Return a job of the backend, with the name of the worker that claimed it last."""
+    return _jobs(using).filter(pk=pk, queue__instance=instance, job_type__kind=kind).first()
+
+
+def _jobs(using: str) -> QuerySet[Job]:
     names = Worker.objects.using(using).filter(pk=OuterRef("last_worker_id")).values("name")
-    jobs = Job.objects.using(using).filter(pk=pk, queue__instance=instance, job_type__kind=kind)
-    jobs = jobs.annotate(last_worker=Coalesce(Subquery(names[:1]), F("worker__name")))
-    return jobs.select_related("queue", "job_type").first()
+    last_worker = Coalesce(Subquery(names[:1]), F("worker__name"))
+    jobs = Job.objects.using(using).annotate(last_worker=last_worker)
+    return jobs.select_related("queue", "job_type")
+
+
+class Ends:
+    """What jobs have ended with: all is read when the first of them is asked for."""
+
+    def __init__(self, jobs: Sequence[Job], using: str) -> None:
+        self._jobs, self._using = jobs, using
+
+    def of(self, job: Job) -> Job | None:
+        """Return a job as it is stored, with all that its result tells; None if it was deleted."""
+        return self._stored.get(job.pk)
+
+    @cached_property
+    def _stored(self) -> dict[int, Job]:
+        ids = [job.pk for job in self._jobs]
+        return _jobs(self._using).prefetch_related("attempts").in_bulk(ids)
 
 
 def result_of(
@@ -95,7 +116,7 @@ def _attempts_of(job: Job) -> Sequence[Attempt]:
     """Return the failed attempts; there is none while the first one runs, or if it succeeded."""
     has_not_failed = job.state == State.RUNNING or job.outcome == Outcome.SUCCEEDED
     none = job.attempt == 0 or (job.attempt == 1 and has_not_failed)
-    return [] if none else list(job.attempts.order_by("attempt"))
+    return [] if none else sorted(job.attempts.all(), key=lambda attempt: attempt.attempt)
 
 
 def _began(job: Job) -> datetime | None:

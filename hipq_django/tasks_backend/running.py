@@ -19,6 +19,7 @@ from django.utils import timezone
 
 from hipq_django.domain.parts import WAIT_FOR
 from hipq_django.domain.retries import WAIT, Snooze
+from hipq_django.domain.states import Outcome
 from hipq_django.domain.validation import checked_result
 from hipq_django.models import Job
 from hipq_django.tasks_backend import configured
@@ -32,12 +33,13 @@ from hipq_django.tasks_backend.names import (
     task_finished,
     task_started,
 )
-from hipq_django.tasks_backend.results import result_of
+from hipq_django.tasks_backend.results import Ends, result_of
 
 _END = "_end_of_task"
 """What a job that ran here is told to have ended with, once that is committed.
 
-The exception, the finished result, or True where nobody need be told. Of a job that is cancelled,
+The exception, the finished result, or True where nobody need be told. What the function returned
+counts only if the job succeeded by it: the database may refuse it, say. Of a job that is cancelled,
 answered or given to another worker meanwhile others tell, who have a copy of their own.
 """
 
@@ -107,20 +109,23 @@ def _succeeded(result: TaskResult[Any, Any], value: Any) -> TaskResult[Any, Any]
 
 def is_heard(job: Job) -> bool:
     """Return whether somebody is to be told that this job has ended."""
-    return getattr(job, _END, None) is not True
+    return getattr(job, _END, None) is not True or job.outcome != Outcome.SUCCEEDED
 
 
-def tell_of_end(job: Job, **_: Any) -> None:
-    """Send `task_finished` for a job that has ended."""
+def tell_of_end(job: Job, ends: Ends, **_: Any) -> None:
+    """Send `task_finished` for a job that has ended; `ends` reads how, together with others."""
     end = getattr(job, _END, None)
     if end is not None:
         delattr(job, _END)  # it may keep an exception, with all its frames
     backend = configured.backend_of(job.queue.instance)
-    if isinstance(end, TaskResult):
+    if isinstance(end, TaskResult) and job.outcome == Outcome.SUCCEEDED:
         task_finished.send_robust(type(backend), task_result=end)
         return
-    result = backend.get_result(str(job.pk))
-    _send_handling(end, partial(task_finished.send_robust, type(backend), task_result=result))
+    error = end if isinstance(end, BaseException) else None
+    stored = ends.of(job)
+    # One that was deleted meanwhile has no result, which the second way says.
+    result = backend.result_of(stored) if stored else backend.get_result(str(job.pk))
+    _send_handling(error, partial(task_finished.send_robust, type(backend), task_result=result))
 
 
 def _send_handling(error: BaseException | None, send: Callable[[], Any]) -> None:

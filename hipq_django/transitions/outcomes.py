@@ -205,7 +205,11 @@ def announce(
             jobs.append(job)
         send_after_commit(signal, jobs, using, raised)
     elif signal is job_finished and finished_of_kind:
-        tell_after_commit([job for job, _ in written], using)
+        ended = []
+        for job, values in written:
+            job.outcome = values["outcome"]  # all that is told of the end itself
+            ended.append(job)
+        tell_after_commit(ended, using)
 
 
 Follower = Callable[[Collection[int], str], None]

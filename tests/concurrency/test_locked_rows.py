@@ -6,23 +6,26 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
+import psycopg
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 
 import hipq_django as hipq
+from hipq_django.answers import early
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock, refused_rows
 from hipq_django.database.clock import steady
 from hipq_django.database.refused_rows import RefusedRows
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.parts import WAIT_FOR
-from hipq_django.domain.waits import LastingLocks
+from hipq_django.domain.waits import LOCKED_SECONDS, LastingLocks
 from hipq_django.engines import engine_for, postgres
 from hipq_django.engines.values import ClaimRequest
 from hipq_django.maintenance import early_answers, recovery, reranking
-from hipq_django.models import Answer, Attempt, Job, JobType, Queue
+from hipq_django.models import Answer, Attempt, Job, JobType, Queue, Worker
 from hipq_django.models.catalog import get_queue
 from hipq_django.processes.own_threads import Listener
 from hipq_django.processes.pool import ThreadPool
@@ -33,6 +36,7 @@ from tests.concurrency.test_duties import Process
 from tests.declaring import Declare
 from tests.factories import AnswerFactory
 from tests.hand_worker import HandWorker
+from tests.passing import Passing
 from tests.processes.conftest import eventually
 from tests.threads import Crew, reservations_last, working
 
@@ -416,6 +420,53 @@ def test_a_job_that_is_locked_keeps_no_other_from_its_early_answer(
     assert Job.objects.final().count() == 2
 
 
+def early_of(number: int) -> list[str]:
+    """Return the keys of so many jobs that wait, each with an early answer."""
+    keys = [f"k{n}" for n in range(number)]
+    for key in keys:
+        hipq.enqueue("asked", job_key=key)
+    HandWorker().work()
+    for key in keys:
+        AnswerFactory.create(job_type="asked", job_key=key)
+    return keys
+
+
+def match_until(answers: early_answers.EarlyAnswers, number: int) -> None:
+    """Give early answers to their jobs until so many have ended."""
+
+    def have_ended() -> bool:
+        answers.match()
+        return Job.objects.final().count() == number
+
+    eventually(have_ended, f"{number} jobs have their answers")
+
+
+@pytest.mark.parametrize("table", ["hipq_answer", "hipq_job"])
+def test_early_answers_wait_for_a_locked_table_a_few_times(
+    declare: Declare, session: Session, monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
+    declare("asked")(wait)
+    early_of(20)
+    match, tried = early.match, []
+
+    def note(answer: Answer, *args: Any, **kwargs: Any) -> bool:
+        tried.append(answer.pk)
+        return match(answer, *args, **kwargs)
+
+    monkeypatch.setattr(early, "match", note)
+    answers = early_answers.EarlyAnswers(get_instance())
+    session.begin()
+    session(lambda: connection.cursor().execute(f"LOCK TABLE {table} IN SHARE MODE"))
+
+    during = answers.match()
+    waits = len(tried)
+    session.roll_back()
+    match_until(answers, 20)
+
+    assert during == 0
+    assert waits <= 8
+
+
 def test_a_lock_that_lasts_is_named_once_and_its_end_too(
     declare: Declare, session: Session, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -744,16 +795,26 @@ def test_a_takeover_whose_triggers_wait_for_a_lock_takes_little_time_and_stops_n
     assert list(Job.objects.running().values_list("job_key", flat=True)) == ["hot"]
 
 
-@pytest.mark.postgres
-def test_who_is_to_blame_does_not_depend_on_a_trigger_that_waits_for_a_lock(
-    counting: None, session: Session
-) -> None:
+@pytest.fixture
+def suspect(transactional_db: None) -> Job:
+    """A job that has lost its worker, and may run again."""
     suspect = hipq.enqueue("echo", job_key="suspect")
     HandWorker.crashed()
     recovery.recover_lost(get_instance())
     Queue.objects.update(paused=True)
     HandWorker().work()  # it decides
     Queue.objects.update(paused=False)
+    return suspect
+
+
+def kinds_of(job: Job) -> list[str]:
+    return list(job.attempts.order_by("attempt").values_list("kind", flat=True))
+
+
+@pytest.mark.postgres
+def test_who_is_to_blame_does_not_depend_on_a_trigger_that_waits_for_a_lock(
+    counting: None, suspect: Job, session: Session
+) -> None:
     for key in ACCOUNTS:
         hipq.enqueue("echo", job_key=key)
     HandWorker.crashed()
@@ -772,7 +833,87 @@ def test_who_is_to_blame_does_not_depend_on_a_trigger_that_waits_for_a_lock(
     kinds = dict(Attempt.objects.exclude(job=suspect).values_list("job__job_key", "kind"))
     assert moved == [4, 0]
     assert kinds == dict.fromkeys(ACCOUNTS, "bystander")
-    assert [one.kind for one in suspect.attempts.order_by("attempt")] == ["worker_lost"] * 2
+    assert kinds_of(suspect) == ["worker_lost"] * 2
+
+
+def test_who_is_to_blame_does_not_depend_on_a_row_that_somebody_has_locked(
+    suspect: Job, session: Session
+) -> None:
+    jobs = [hipq.enqueue("echo") for _ in range(2)]
+    HandWorker.crashed()
+    lock(session, jobs[0])
+
+    during = recovery.recover_lost(get_instance())
+    session.roll_back()
+    after = recovery.recover_lost(get_instance())
+
+    assert (during, after) == (1, 2)
+    assert [kinds_of(job) for job in jobs] == [["bystander"]] * 2
+    assert kinds_of(suspect) == ["worker_lost"] * 2
+
+
+def test_who_is_to_blame_does_not_depend_on_when_a_leave_ends(
+    suspect: Job, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row that was left alone may be free again while the others are taken over."""
+    job, left = hipq.enqueue("echo"), RefusedRows("recover_lost")
+    HandWorker.crashed()
+    passing = Passing(monkeypatch)
+    left.move([job.pk], _locked_out)
+    take_over = recovery._take_over
+
+    def let_it_end(*args: Any) -> Any:
+        passing.seconds += LOCKED_SECONDS
+        return take_over(*args)
+
+    monkeypatch.setattr(recovery, "_take_over", let_it_end)
+    during = recovery.recover_lost(get_instance(), refused=left)
+    after = recovery.recover_lost(get_instance(), refused=left)
+
+    assert (during, after) == (0, 2)
+    assert (kinds_of(job), kinds_of(suspect)) == (["bystander"], ["worker_lost"] * 2)
+
+
+def _locked_out(_: object) -> int:
+    raise OperationalError from psycopg.errors.LockNotAvailable()
+
+
+def test_a_suspect_waits_five_minutes_for_a_row_that_stays_locked(
+    suspect: Job, session: Session
+) -> None:
+    job = hipq.enqueue("echo")
+    HandWorker.crashed()
+    lock(session, job)
+
+    at_first = recovery.recover_lost(get_instance())
+    long_ago = clock.now("default") - recovery.BLAME - timedelta(minutes=1)
+    Worker.objects.filter(state=Worker.State.LOST).update(heartbeat_time=long_ago)
+    at_last = recovery.recover_lost(get_instance())
+
+    assert (at_first, at_last) == (0, 1)
+    assert kinds_of(suspect) == ["worker_lost"] * 2
+
+
+@pytest.mark.postgres
+def test_early_answers_whose_triggers_wait_for_locks_hide_no_others(
+    counting: None, declare: Declare, session: Session
+) -> None:
+    """Not even many, which are tried again and again: each has its turn."""
+    declare("asked")(wait)
+    keys = early_of(16)
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO account (id) VALUES " + ", ".join(f"('{k}')" for k in keys[:8]))
+    count_when("NEW.state = 'final'")
+    session.begin()
+    session(lambda: connection.cursor().execute("UPDATE account SET done = done"))
+    answers = early_answers.EarlyAnswers(get_instance())
+
+    match_until(answers, 8)
+    during = ended_keys()
+    session.roll_back()
+    match_until(answers, 16)
+
+    assert during == sorted(keys[8:])
 
 
 @pytest.mark.postgres

@@ -114,6 +114,29 @@ def test_who_is_to_blame_does_not_depend_on_the_parts_of_a_takeover(refuse: Refu
     assert [one.kind for one in suspect.attempts.order_by("attempt")] == ["worker_lost"] * 2
 
 
+def test_who_is_to_blame_does_not_depend_on_how_many_are_refused(
+    refuse: Refuse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of very many not all are looked for at once."""
+    monkeypatch.setattr(refused_rows, "MAX_FOUND", 2)
+    suspect = hipq.enqueue("echo")
+    HandWorker.crashed()
+    recovery.recover_lost(get_instance())
+    decide()
+    for number in range(3):
+        hipq.enqueue("echo", job_key=f"refused {number}")
+    innocent = hipq.enqueue("echo", job_key="innocent")
+    HandWorker.crashed()
+    refuse("NEW.state = 'error' AND NEW.job_key LIKE 'refused%'")
+    left = RefusedRows("recover_lost")
+
+    moved = [recovery.recover_lost(get_instance(), refused=left) for _ in range(2)]
+
+    assert moved == [0, 2]
+    assert [one.kind for one in innocent.attempts.all()] == ["bystander"]
+    assert [one.kind for one in suspect.attempts.order_by("attempt")] == ["worker_lost"] * 2
+
+
 def test_a_job_that_may_not_be_put_back_keeps_no_other_unconfirmed_claim(
     refuse: Refuse, caplog: pytest.LogCaptureFixture
 ) -> None:

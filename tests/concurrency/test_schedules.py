@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
@@ -18,12 +18,13 @@ import hipq_django as hipq
 from hipq_django.admin.row_actions import RowActions
 from hipq_django.conf.instances import get_instance
 from hipq_django.models import Job, Link, Schedule, ScheduleRun
-from hipq_django.schedules import declared
+from hipq_django.schedules import declared, firing as firing_module
 from hipq_django.schedules.firing import LOOK_SECONDS, TRY_AGAIN, Firing
 from tests.admin_pages import act, history, messages_of, press
 from tests.concurrency.sessions import Session, errors_of, run_together, wait_until_blocked
 from tests.declaring import Declare
 from tests.faults import breaking
+from tests.processes.conftest import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -295,6 +296,71 @@ def test_a_due_time_whose_key_another_just_takes_is_not_put_off_for_long(
 
     assert Schedule.objects.get(name="keyed").problem == "NONE"
     assert kinds("keyed") == [("fired", at(1))]
+
+
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many schedules were fired together, or were to be, each time."""
+    tried: list[int] = []
+    fire_all = firing_module.fire
+
+    def note(rows: Sequence[Schedule], *args: Any) -> None:
+        tried.append(len(rows))
+        fire_all(rows, *args)
+
+    monkeypatch.setattr(firing_module, "fire", note)
+    return tried
+
+
+def lock_runs(session: Session) -> None:
+    """Lock the table of runs, as one does who builds an index."""
+    session.begin()
+    session(lambda: connection.cursor().execute("LOCK TABLE hipq_schedulerun IN SHARE MODE"))
+
+
+@pytest.mark.postgres
+def test_a_locked_table_holds_a_look_for_a_few_waits(
+    session: Session, now: time_machine.Traveller, tried: list[int]
+) -> None:
+    for number in range(32):
+        hipq.schedule(f"s{number}", ECHO, HOURLY)
+    now.move_to(at(1))
+    lock_runs(session)
+
+    fired = fire()
+    waits = len(tried)
+    session.roll_back()
+
+    assert fired == 0
+    assert waits <= 8
+    assert fire() == 32
+
+
+@pytest.mark.postgres
+def test_schedules_that_wait_for_a_lock_hide_none_behind_them(
+    session: Session, now: time_machine.Traveller, tried: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(firing_module, "PAGE", 2)
+    unbuilt = firing_module._locked_due.__wrapped__  # type: ignore[attr-defined]  # by `wraps`
+    monkeypatch.setattr(firing_module, "_locked_due", unbuilt)
+    for number in range(2):
+        hipq.schedule(f"waits{number}", hipq.NewJob("ask", job_key=f"k{number}"), HOURLY)
+    hipq.schedule("behind", ECHO, HOURLY)
+    Schedule.objects.filter(name="behind").update(next_time=at(1) + timedelta(seconds=1))
+    now.move_to(at(1.5))
+    session.begin()
+    for number in range(2):
+        session(partial(hipq.enqueue, "ask", job_key=f"k{number}"))
+    firing = Firing(get_instance())
+
+    fired = [firing.run(), firing.run()]
+    passed_over = firing.run()
+    session.roll_back()
+
+    assert (fired, passed_over) == ([0, 1], 0)
+    assert tried == [2, 1, 1, 1]
+    assert len(kinds("behind")) == 1
+    eventually(lambda: firing.run() == 2, "both are tried again")
 
 
 def test_what_cannot_be_fired_for_a_moment_is_still_on_time(now: time_machine.Traveller) -> None:

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -80,29 +81,50 @@ def test_workers_survive_the_end_of_all_their_connections(workers: Workers) -> N
     assert_all_succeeded(JOBS)
 
 
+def let_it_only_read() -> None:
+    """Let the server only read, for all connections but the test's own."""
+    name = connection.ops.quote_name(connection.settings_dict["NAME"])
+    with connection.cursor() as cursor:
+        cursor.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+
+
+def let_it_write() -> None:
+    """Let the server write again; on a fresh connection, since the test's own may be gone."""
+    connection.close()
+    name = connection.ops.quote_name(connection.settings_dict["NAME"])
+    with connection.cursor() as cursor:
+        cursor.execute("SET default_transaction_read_only = off")
+        cursor.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only")
+
+
+@pytest.fixture
+def writes_again(transactional_db: None) -> Iterator[None]:
+    """Later tests find a server that writes, however this one ends."""
+    yield
+    let_it_write()
+
+
 @pytest.mark.postgres
+@pytest.mark.usefixtures("writes_again")
 def test_a_worker_keeps_its_results_while_the_server_only_reads(
     workers: Workers, tmp_path: Path
 ) -> None:
     """As a standby does, or a server whose disk is full, or that is about to move."""
-    notes, gate, database = tmp_path / "notes", tmp_path / "gate", connection.settings_dict["NAME"]
+    notes, gate = tmp_path / "notes", tmp_path / "gate"
     job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)})
     worker = workers.start("held", "-v0")
     eventually(lambda: begun(notes) == 1, "the handler runs")
-    with connection.cursor() as cursor:
-        cursor.execute(f'ALTER DATABASE "{database}" SET default_transaction_read_only = on')
-        try:
-            cursor.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            )
-            gate.touch()
-            eventually(
-                lambda: "database: cannot execute UPDATE in a read-only" in workers.log.read_text(),
-                "the result cannot be written",
-            )
-        finally:
-            cursor.execute(f'ALTER DATABASE "{database}" RESET default_transaction_read_only')
+    let_it_only_read()
+    gate.touch()
+    eventually(
+        lambda: "database: cannot execute UPDATE in a read-only" in workers.log.read_text(),
+        "the result cannot be written",
+    )
+    let_it_write()
 
     eventually(lambda: Job.objects.get(pk=job.pk).is_final, "the job is final")
     eventually(lambda: "event=database_back" in workers.log.read_text(), "the outage is over")

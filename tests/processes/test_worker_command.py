@@ -336,7 +336,10 @@ def hangups(handled: signal.Handlers) -> Iterator[None]:
 def test_a_hangup_lets_a_worker_finish_what_is_running(
     workers: Workers, tmp_path: Path, processes: str
 ) -> None:
-    """It comes from a terminal that closes, to all processes of the group."""
+    """It comes from a terminal that closes, to all processes of the group.
+
+    Often twice: from the shell, which passes it on, and from the system.
+    """
     notes, gate = tmp_path / "notes", tmp_path / "gate"
     job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)})
     with hangups(signal.SIG_DFL):
@@ -345,12 +348,36 @@ def test_a_hangup_lets_a_worker_finish_what_is_running(
 
     os.killpg(worker.pid, signal.SIGHUP)
     eventually(lambda: "event=told_to_stop" in log_of(workers), "it was told")
-    assert worker.poll() is None
+    os.killpg(worker.pid, signal.SIGHUP)
+    last = Worker.objects.latest("heartbeat_time").heartbeat_time
+    live = Worker.objects.filter(state__in=Worker.LIVE)
+    eventually(live.filter(heartbeat_time__gt=last).exists, "it has lived on")
     gate.touch()
 
     assert worker.wait(timeout=60) == 0
     job.refresh_from_db()
     assert (job.outcome, job.attempt) == ("succeeded", 1)
+    assert "event=jobs_put_back" not in log_of(workers)
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_signal_after_a_hangup_counts_as_the_second(
+    workers: Workers, tmp_path: Path, processes: str
+) -> None:
+    notes, gate = tmp_path / "notes", tmp_path / "gate"
+    job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)})
+    with hangups(signal.SIG_DFL):
+        worker = workers.start("held", "--processes", processes)
+    eventually(notes.exists, "the handler runs")
+
+    worker.send_signal(signal.SIGHUP)
+    eventually(lambda: "event=told_to_stop" in log_of(workers), "it was told")
+    worker.send_signal(signal.SIGTERM)
+
+    assert worker.wait(timeout=60) == 0
+    assert "event=jobs_put_back" in log_of(workers)
+    job.refresh_from_db()
+    assert job.state == "retry"
 
 
 def test_a_hangup_is_ignored_by_a_worker_that_was_started_so(workers: Workers) -> None:

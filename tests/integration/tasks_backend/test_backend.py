@@ -814,6 +814,39 @@ def test_the_ends_of_a_batch_are_told_together(
 
 
 @pytest.mark.django_db(transaction=True)
+def test_the_failures_of_a_batch_are_looked_up_together(finished: list[Any]) -> None:
+    results = [tasks.fail.enqueue(f"no {number}") for number in range(20)]
+    worker = HandWorker()
+    worker.run_pass()
+    worker.execute()
+
+    with CaptureQueriesContext(connection) as queries:
+        worker.save()
+
+    assert len(queries) <= 12
+    assert [(r.id, r.status) for r in finished] == [(r.id, "FAILED") for r in results]
+    for number, result in enumerate(finished):
+        assert f"no {number}" in result.errors[0].traceback
+        assert result == task_backends["default"].get_result(result.id)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_end_of_a_task_that_is_deleted_meanwhile_hides_no_other(
+    finished: list[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    gone, kept = tasks.fail.enqueue(), tasks.fail.enqueue()
+    delete = lambda job, **_: job.pk == int(gone.id) and Job.objects.filter(pk=job.pk).delete()  # noqa: E731 - signals hold it weakly
+    signals.job_failed.connect(delete)
+    try:
+        HandWorker().work()
+    finally:
+        signals.job_failed.disconnect(delete)
+
+    assert [r.id for r in finished] == [kept.id]
+    assert "TaskResultDoesNotExist" in caplog.text
+
+
+@pytest.mark.django_db(transaction=True)
 def test_a_receiver_that_raises_hides_no_other_end(finished: list[Any]) -> None:
     """Of tasks that end otherwise than by their function."""
     results = [tasks.tell.enqueue(number) for number in range(2)]
