@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
+from functools import cache, partial
 from itertools import groupby, pairwise
 from operator import itemgetter
 
@@ -31,11 +32,11 @@ from hipq_django.database.twins import has_twin, naming_twin
 from hipq_django.dependencies.following import Following, find_batch, following, in_block, store
 from hipq_django.domain.drafts import NewJob, OnConflict
 from hipq_django.domain.states import NONE
-from hipq_django.domain.validation import checked_reason
+from hipq_django.domain.validation import checked_reason, checked_type_name
 from hipq_django.engines.rows import take_place_of
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.models import Batch, Job, Link
-from hipq_django.models.catalog import cached_job_type, get_job_type
+from hipq_django.models.catalog import get_job_type
 
 MAX_BATCH_NAME_CHARS = 200
 PAGE = 300
@@ -124,7 +125,10 @@ async def abatch(
 
     def enqueue_all() -> None:
         with batch(name, then=then, always=always, instance=instance) as real:
-            chosen = [(new, given or _usual(new, instance)) for new, given in collected]
+            usual = cache(partial(_usual, instance))
+            chosen = [
+                (new, given or usual(checked_type_name(new.job_type))) for new, given in collected
+            ]
             for on_conflict, calls in groupby(chosen, itemgetter(1)):
                 _enqueue_collected([new for new, _ in calls], on_conflict, real)
         take_place_of(made, real)
@@ -133,9 +137,11 @@ async def abatch(
     await sync_to_async(enqueue_all)()
 
 
-def _usual(new: NewJob, instance: str) -> OnConflict:
+def _usual(instance: str, job_type: str) -> OnConflict:
     """Return what is done where a key is taken, as the job type says."""
-    return "return" if cached_job_type(instance, new.job_type).unique else "raise"
+    builder = Builder(instance, get_job_type, verb="batch.enqueue")
+    builder.look_up([NewJob(job_type)])
+    return builder.on_conflict(job_type)
 
 
 def _enqueue_collected(jobs: Sequence[NewJob], on_conflict: OnConflict, real: Batch) -> None:

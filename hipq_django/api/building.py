@@ -206,8 +206,8 @@ class Builder:
             declared = find_declared(self.instance, name, row.kind)
             if declared is not None and (declared.signature or declared.checks_data):
                 self._tasks[name] = declared
-            if row.unique:
-                self._unique[name] = Unique.from_json(row.unique)
+            if unique := _unique(row, declared):
+                self._unique[name] = unique
         return self._types[name]
 
     def _queue(self, name: str, job_type: str) -> Queue:
@@ -219,6 +219,13 @@ class Builder:
             else:
                 self._queues[name] = get_named_queue(self.instance, name, self.verb)
         return self._queues[name]
+
+
+def _unique(row: JobType, declared: Declaration | None) -> Unique | None:
+    """Return which jobs of a type are unique: as the code says, or where there is none the row."""
+    if declared is not None and declared.signature == row.signature:
+        return declared.unique
+    return row.uniqueness  # the code is of another release, or that of another service
 
 
 _CHECKS: dict[str, Callable[[Any], Any]] = {

@@ -406,15 +406,24 @@ RATE_LIMIT = "RateLimit("
 """How the names begin under which the starts of a queue are kept."""
 
 
+RATE_LIMITS = "RateLimits"
+"""Under this name the state of a queue has the names of its own rate limits."""
+
+
 def carried_over(state: Mapping[str, Any], throttlers: Sequence[Throttler]) -> dict[str, Any]:
     """Return the state of a queue with the starts of its rate limits as they are now.
 
-    Those of limits that it had before are handed on, and dropped: with their numbers, a limit that
-    comes back later would begin where it ended.
+    Those of limits that it had before are handed on, and dropped: a limit that came back later with
+    the same numbers would begin where it ended. Those of limits inside of throttlers of the project
+    stay.
     """
-    limits = [one for one in throttlers if isinstance(one, RateLimit)]
-    others = {name: kept for name, kept in state.items() if not name.startswith(RATE_LIMIT)}
-    return others | {limit._name: limit._kept(state) for limit in limits}
+    limits = {limit._name: limit for limit in throttlers if isinstance(limit, RateLimit)}
+    if not limits and RATE_LIMITS not in state:
+        return {**state}
+    gone = set(state.get(RATE_LIMITS, ())) - limits.keys()
+    others = {name: kept for name, kept in state.items() if name not in gone}
+    starts = {name: limit._kept(state) for name, limit in limits.items()}
+    return {**others, **starts, RATE_LIMITS: [*limits]}
 
 
 def may_query(throttlers: Sequence[Throttler]) -> bool:

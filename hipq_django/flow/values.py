@@ -114,7 +114,10 @@ Verb = tuple[str, list[Any], dict[str, Any]]
 """What is done, with its arguments and options."""
 
 WRITE: Final = "write"
-"""The verb that is a value written after another verb."""
+"""The verb that is a value written after one that may change where it goes."""
+
+CHANGES_NO_WAY: Final = frozenset({"enqueue", "stage"})
+"""The verbs that do not change where anything goes that is written or published."""
 
 
 @dataclass(slots=True)
@@ -127,12 +130,14 @@ class Effects:
     taken: list[int] = field(default_factory=list)
     """The ids of the messages that it has read."""
     writes: list[Write] = field(default_factory=list)
-    """What it has written and published before the first of its verbs, in its order."""
+    """What it has written and published before a verb that may change its way, in its order."""
     state: dict[str, Any] = field(default_factory=dict)
     unset: list[str] = field(default_factory=list)
     logs: list[dict[str, Any]] = field(default_factory=list)
     verbs: list[Verb] = field(default_factory=list)
     """What it did to its family, aliases and connections, and wrote since, in its order."""
+    has_changed_ways: bool = False
+    """Whether one of the verbs may change where anything goes that is written or published."""
     started: bool = False
     """Whether it has called `startup`."""
 
@@ -157,7 +162,7 @@ class Effects:
     def add(self, later: Effects) -> None:
         """Add what was done after this."""
         self.taken += later.taken
-        if self.verbs:
+        if self.has_changed_ways:
             self.verbs += [_as_verb(write) for write in later.writes]
         else:
             self.writes += later.writes
@@ -167,6 +172,7 @@ class Effects:
             self.set_state(later.state)
         self.logs += later.logs
         self.verbs += later.verbs
+        self.has_changed_ways = self.has_changed_ways or later.has_changed_ways
         self.started = self.started or later.started
 
     def joined(self, later: Effects) -> Effects:
@@ -176,10 +182,15 @@ class Effects:
 
     def write(self, write: Write) -> None:
         """Note that a value is written, or published."""
-        if self.verbs:
+        if self.has_changed_ways:
             self.verbs.append(_as_verb(write))
         else:
             self.writes.append(write)
+
+    def note(self, verb: str, args: list[Any], options: dict[str, Any]) -> None:
+        """Note a verb."""
+        self.verbs.append((verb, args, options))
+        self.has_changed_ways = self.has_changed_ways or verb not in CHANGES_NO_WAY
 
     def set_state(self, values: dict[str, Any]) -> None:
         """Note new values of the state."""

@@ -76,15 +76,18 @@ def stored_kind(instance: str, name: str) -> str:
     return rows.filter(instance=instance, name=name).values_list("kind", flat=True).first() or ""
 
 
-_FOR_OTHERS = ("signature", "kind", "unique")
-"""What others have to know of a type at its first job, before a worker with this code starts."""
+_FOR_OTHERS = ("signature", "kind")
+"""What others have to know of a type at its first job, before a worker with this code starts.
+
+Which jobs are unique only workers write: an enqueue of a release that ends would undo it.
+"""
 
 _written: set[tuple[str, str, str]] = set()
 """The job types of which this process has written that: database, instance, name."""
 
 
 def _write_for_others(config: InstanceSettings, row: JobType, code: dict[str, Any]) -> None:
-    """Tell workers of another release what arguments, kind and uniqueness this type has now.
+    """Tell workers of another release which arguments, and which kind, this type has now.
 
     By its kind, workers find the code of a type that nobody declared before its first job. Once in
     a process, and not in the caller's transaction, which others would wait for. If that is rolled

@@ -6,10 +6,13 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.flow import testing
+from hipq_django.models import Job
 from tests.concurrency.conftest import Refuse, refuse
 from tests.testapp.flows import CodeError, Double, Script
 
@@ -178,6 +181,29 @@ def test_the_order_holds_over_marks_and_the_wait_for_an_answer(
 
     assert parent.children["child"].inputs["number"].peek(9) == [1, 2, 3]
     assert parent.outputs["out"].peek(9) == [4]
+
+
+def test_what_is_written_between_jobs_that_are_enqueued_is_stored_at_once(
+    script: Script, parent: flow.Node
+) -> None:
+    target = parent.children["child"].inputs["number"]
+
+    def perform(run: Any) -> None:
+        run.out.write(0)
+        run.out.connect(target)
+        for number in range(1, 20):
+            run.enqueue("echo", {"n": number})
+            run.out.write(number)
+
+    script.perform = perform
+    parent.run()
+    with CaptureQueriesContext(connection) as asked:
+        testing.drain()
+
+    assert target.peek(99) == [*range(20)]
+    stored = [one for one in asked if "hipq_flow_message" in one["sql"] and "INSERT" in one["sql"]]
+    assert 1 < len(stored) <= 4
+    assert Job.objects.filter(job_type__name="echo").count() == 19
 
 
 @pytest.mark.parametrize("attempts", [1, 2])

@@ -256,7 +256,7 @@ def test_of_many_starts_about_a_hundred_moments_are_kept() -> None:
     for tenth in range(1_000):
         starts.ask(NOON + timedelta(seconds=tenth / 10), 7)
 
-    (kept,) = starts.queue.throttler_state.values()
+    kept = starts.queue.throttler_state["RateLimit(100000, 60)"]
     assert 90 < len(kept) <= 102
     assert sum(number for _, number in kept) >= starts.since(NOON + timedelta(seconds=39.9))
 
@@ -292,7 +292,29 @@ def test_of_several_limits_a_new_one_takes_the_starts_of_the_longest_time() -> N
     state = carried_over(shared.throttler_state | {"own": 1}, [hipq.RateLimit(7, per=60)])
 
     moments = [[(NOON + timedelta(seconds=second)).timestamp(), 2] for second in range(3)]
-    assert state == {"own": 1, "RateLimit(7, 60)": moments}
+    names = ["RateLimit(7, 60)"]
+    assert state == {"own": 1, "RateLimit(7, 60)": moments, "RateLimits": names}
+
+
+def test_a_limit_that_comes_back_goes_on_from_the_starts_meanwhile() -> None:
+    starts, often = Starts(hipq.RateLimit(10, per=3_600)), hipq.RateLimit(8, per=3_600)
+    assert starts.ask(NOON, 4) == 4
+    starts.limit, first = often, starts.limit
+    assert starts.ask(NOON + timedelta(seconds=1), 4) == 4
+
+    starts.limit = first
+    assert starts.ask(NOON + timedelta(seconds=2), 10) == 2
+
+
+def test_the_starts_of_a_limit_inside_of_another_throttler_stay() -> None:
+    shared, inner = queue(0), hipq.RateLimit(2, per=60)
+    for second in range(2):
+        shared.throttler_state = carried_over(shared.throttler_state, [hipq.RateLimit(9, per=5)])
+        inner.admitted(shared, NOON + timedelta(seconds=second), 1)
+
+    state = carried_over(shared.throttler_state, [hipq.RateLimit(8, per=5)])
+
+    assert len(state["RateLimit(2, 60)"]) == 2
 
 
 # What may be written

@@ -196,7 +196,7 @@ def _of_adoption(place: Place, path: str, init: int, facts: Facts) -> Iterator[P
         if not is_same(has := getattr(node, key), value):
             differs = f"its {key} is {short(has)}, not {short(value)}"
             if key == "args":  # which may be secrets
-                differs = "its args are others"
+                differs = "its args differ"
             text = f"node {init} does not fit: {differs}."
             yield Problem(path, text, hint)
     if node.parent is not None:

@@ -11,7 +11,6 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import groupby
 from typing import Any
 
 from django.db import DatabaseError, transaction
@@ -46,7 +45,7 @@ from hipq_django.flow.statements import (
     observers_among,
     update_nodes,
 )
-from hipq_django.flow.values import WRITE, Effects, PortName, Rest, Verb, Write
+from hipq_django.flow.values import CHANGES_NO_WAY, WRITE, Effects, PortName, Rest, Verb, Write
 from hipq_django.models import Job, Worker
 from hipq_django.models.base import no_error
 from hipq_django.scheduler.companions import Persist
@@ -397,13 +396,16 @@ def _row(place: PortName, end: _Ended, using: str) -> NodePort:
 
 def _do_verbs(end: _Ended, noted: Sequence[Verb], using: str, now: datetime) -> None:
     """Do what the run has done to others, and write what it wrote in between, in its order."""
-    for is_written, together in groupby(noted, lambda verb: verb[0] == WRITE):
-        if is_written:
-            writes = [Write.from_json(args[0]) for _, args, _ in together]
-            _deliver([(end, writes)], using, now)
+    written: list[Write] = []
+    for name, args, options in noted:
+        if name == WRITE:
+            written.append(Write.from_json(args[0]))
             continue
-        for name, args, options in together:
-            verbs.do(end.node, name, args, options)
+        if name not in CHANGES_NO_WAY:
+            _deliver([(end, written)], using, now)
+            written = []
+        verbs.do(end.node, name, args, options)
+    _deliver([(end, written)], using, now)
 
 
 class _Changes:

@@ -387,7 +387,7 @@ class Run:
 
     def note(self, verb: str, *args: Any, **options: Any) -> None:
         """Note something that is done when the run ends."""
-        self.doing.verbs.append((verb, list(args), options))
+        self.doing.note(verb, list(args), options)
 
     # Its own future
 

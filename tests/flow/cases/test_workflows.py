@@ -238,7 +238,7 @@ def test_g14_a_node_is_adopted_only_if_it_is_as_the_spec_says() -> None:
         ({"init": 999_999}, "there is no node 999999"),
         ({"queue": "another"}, "its queue is 'default', not 'another'"),
         ({"component": "flow.graph", "args": []}, "its component is 'g.power', not 'flow.graph'"),
-        ({"args": [3]}, "its args are others"),
+        ({"args": [3]}, "its args differ"),
     ):
         with pytest.raises(flow.GraphError, match=said):
             flow.start({"nodes": {"power": spec | wrong}})

@@ -129,7 +129,7 @@ def test_each_problem_is_said(spec: Any, said: str) -> None:
             of("number", init=6),
             [
                 "its queue is 'other', not 'q'",
-                "its args are others",
+                "its args differ",
                 "it has a parent, node 1",
             ],
         ),

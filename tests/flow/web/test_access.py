@@ -292,7 +292,7 @@ def test_a_node_that_cannot_be_adopted_does_not_tell_its_arguments(
     api = user_with("start_node", "edit_graph")
 
     said = api.refused("nodes", 422, component=spec)["error"]
-    assert f"node {node.pk} does not fit: its args are others." in said
+    assert f"node {node.pk} does not fit: its args differ." in said
     assert "4111" not in said
 
 

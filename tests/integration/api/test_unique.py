@@ -9,7 +9,7 @@ import pytest
 from asgiref.sync import async_to_sync
 
 import hipq_django as hipq
-from hipq_django.models import Job, Link
+from hipq_django.models import Job, JobType, Link
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
 from tests.running import run_due_jobs
@@ -607,3 +607,42 @@ def test_a_process_without_its_code_returns_the_unique_job_that_there_is(
         hipq.enqueue("sync", {"shop": 1}, on_conflict="raise")
     with pytest.raises(hipq.InvalidJobError, match="unique_on names shop"):
         hipq.enqueue("sync", {"by": "b"})
+
+
+def test_an_enqueue_of_an_old_release_leaves_the_row_as_workers_wrote_it(declare: Declare) -> None:
+    declare.task("index", unique="live")(index).enqueue("berlin")
+    stored = JobType.objects.get().unique
+    declare.forget_all()
+
+    old = declare.task("index")(index)
+
+    assert old.enqueue("berlin").pk != old.enqueue("berlin").pk
+    assert JobType.objects.get().unique == stored != {}
+
+
+def test_an_async_batch_returns_the_unique_jobs_that_there_are(
+    declare: Declare, django_assert_max_num_queries: Any
+) -> None:
+    task = declare.task("index", unique="live")(index)
+    job = task.enqueue("berlin")
+
+    async def add() -> None:
+        async with hipq.abatch() as batch:
+            for page in range(100):
+                await batch.aenqueue(task.new("paris", page))
+            await batch.aenqueue(task.new("paris", 5))
+            await batch.aenqueue(hipq.NewJob("echo"))
+
+    with django_assert_max_num_queries(40):
+        async_to_sync(add)()
+    assert Job.objects.count() == 102
+    assert job.pk == task.enqueue("berlin").pk
+
+
+def test_an_async_batch_refuses_what_is_no_name() -> None:
+    async def add() -> None:
+        async with hipq.abatch() as batch:
+            await batch.aenqueue(hipq.NewJob(["x"]))  # type: ignore[arg-type]  # as users may
+
+    with pytest.raises(hipq.InvalidJobError, match="job type"):
+        async_to_sync(add)()

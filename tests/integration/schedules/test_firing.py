@@ -314,6 +314,21 @@ def test_a_worker_without_its_code_makes_one_job_of_a_unique_task(
     assert sorted(run.kind for run in ScheduleRun.objects.all()) == ["fired"] * 2 + ["skipped"] * 4
 
 
+def test_a_worker_with_the_code_makes_one_job_whatever_an_old_release_has_written(
+    declare: Declare, now: time_machine.Traveller
+) -> None:
+    sync = declare.task("sync", unique="live")(lambda: None)
+    hipq.schedule("sync", sync.new(), hipq.Cron("0 * * * *", "UTC", overlap="allow"))
+    job = sync.enqueue()
+    JobType.objects.update(unique={})
+    now.shift(HOUR)
+
+    fire()
+
+    run = ScheduleRun.objects.get()
+    assert (run.kind, run.job_id, Job.objects.count()) == ("skipped", job.pk, 1)
+
+
 def test_two_schedules_of_one_unique_task_make_one_job(
     declare: Declare, hourly: Any, now: time_machine.Traveller
 ) -> None:
