@@ -36,7 +36,7 @@ from tests.processes.conftest import eventually
 
 PAGE = Document(ROOT / "docs" / "production.md")
 FILES = ROOT / "docs" / "production"
-LANGUAGES = {"python", "sh", "console", "sql"}
+LANGUAGES = {"python", "py", "sh", "console", "sql"}
 
 WORKER = ["python", "manage.py", "hipq_worker", "--drain-seconds", "80"]
 ALIVE = ["python", "worker_alive.py"]
@@ -382,6 +382,18 @@ def test_the_figures_of_the_page_are_printed(shop: FreshProject) -> None:
     )
 
     assert 'hipq_oldest_due_seconds{queue="bank"} 0' in printed.stdout
+
+
+@pytest.mark.processes
+def test_a_shell_pauses_a_queue_and_cancels_what_waits(shop: FreshProject) -> None:
+    [typed] = [block.text for block in PAGE.blocks() if block.language == "py"]
+    enqueue(shop, "sleepy")
+    printed = shop.manage("shell", "-c", typed)
+
+    assert "'sleepy', 'NONE', 'initial')" in printed
+    assert printed.strip().endswith("1 done")
+    [bank] = status(shop)["queues"]
+    assert (bank["paused"], bank["due"]) == (True, 0)
 
 
 @pytest.mark.processes
