@@ -19,7 +19,7 @@ from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.states import AnswerStatus, State
 from hipq_django.engines import engine_for
 from hipq_django.engines.values import EarlyPlace
-from hipq_django.job_types.registry import get_all_declared
+from hipq_django.job_types.registry import get_all_declared, names_of
 from hipq_django.models import Answer, Job, JobType
 
 BATCH = 500
@@ -108,18 +108,23 @@ class EarlyAnswers:
 
     def _match(self, ids: Sequence[int]) -> int:
         using, now = self._config.database, clock.now(self._config.database)
-        fresh = early.fresh_early(self._config.name, now, using).filter(pk__in=ids)
-        by_id = {answer.pk: answer for answer in fresh.exclude(pk__in=self.refused.ids)}
+        left, before = set(self.refused.ids), self.refused.waiting
+        fresh = early.fresh_early(self._config.name, now, using).filter(pk__in={*ids, *before})
+        by_id = {answer.pk: answer for answer in fresh.exclude(pk__in=left - before)}
 
         def match(one: Sequence[int]) -> int:
             with worker_transaction(using):
                 return early.match(by_id[one[0]], now, using, skip_locked=True)
 
-        matched, before = 0, self.refused.waiting
+        matched, waiting = 0, set()
         for pk in _in_turn(by_id.values()):
             if len(self.refused.waiting - before) >= MAX_WAITS:
                 break  # if a table is locked, each of the others would wait as well
-            matched += self.refused.move([pk], match)
+            job = _job_of(by_id[pk])
+            if pk not in before and job not in waiting:
+                matched += self.refused.move([pk], match)
+            if pk in self.refused.waiting:
+                waiting.add(job)  # and those behind it, which must not settle the job before it
         return matched
 
     @property
@@ -136,6 +141,11 @@ def _in_turn(answers: Iterable[Answer]) -> list[int]:
     turns: dict[str, float] = defaultdict(random.random)
     ordered = sorted(answers, key=lambda answer: (turns[answer.job_key], answer.pk))
     return [answer.pk for answer in ordered]
+
+
+def _job_of(answer: Answer) -> tuple[frozenset[str], str]:
+    """Return what the answers to one job have in common."""
+    return frozenset(names_of(answer.instance, answer.job_type)), answer.job_key
 
 
 def match_early(config: InstanceSettings) -> int:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
-from itertools import count
+from itertools import takewhile
 from math import inf
 from select import select
 from typing import Any
@@ -26,6 +26,13 @@ It counts only as the first of all. A terminal that closes often sends it twice:
 on, and then it comes from the system.
 """
 
+TOGETHER_SECONDS = 1.0
+"""Within which time after a hangup another signal is the same word.
+
+Some service managers send both, the hangup last, but Python calls its handler first: of signals
+that wait, the one with the lowest number.
+"""
+
 LAST_RESORT_SECONDS = 8.0
 """How long a process that was told to stop for the second time may take."""
 
@@ -34,10 +41,10 @@ def on_stop_signals(stop: Callable[[], None]) -> None:
     """Call `stop` at each of these signals that counts; only the main thread may ask for that."""
     if threading.current_thread() is not threading.main_thread():
         return
-    before = count()
+    told = Told()
 
     def receive(number: int, _frame: Any) -> None:
-        if counts(number, next(before)):  # in one step: another signal may interrupt this
+        if told.counts(number, time.monotonic()):
             stop()
 
     for number in STOP_SIGNALS:
@@ -46,9 +53,24 @@ def on_stop_signals(stop: Callable[[], None]) -> None:
     _let_go_of_forks()
 
 
-def counts(number: int, before: int) -> bool:
-    """Return whether a signal is one more word to stop, after so many others."""
-    return number in STOP_SIGNALS and not (number == signal.SIGHUP and before)
+class Told:
+    """The stop signals that a process has got."""
+
+    def __init__(self) -> None:
+        self._signals: list[tuple[int, float]] = []
+
+    def counts(self, number: int, now: float) -> bool:
+        """Note a signal; return whether it is one more word to stop."""
+        if number not in STOP_SIGNALS:
+            return False
+        this = (number, now)
+        self._signals.append(this)  # in one step: another signal may interrupt this
+        before = list(takewhile(lambda one: one is not this, self._signals))
+        if not before:
+            return True
+        only_hangups = all(earlier == signal.SIGHUP for earlier, _ in before)
+        is_same = only_hangups and now - before[0][1] < TOGETHER_SECONDS
+        return number != signal.SIGHUP and not is_same
 
 
 @cache
@@ -103,14 +125,14 @@ def end_at_the_second(drain_seconds: float | None) -> None:
 
 
 def _listen(reader: int, drain_seconds: float | None) -> None:
-    stops, ends = 0, inf
+    told, stops, ends = Told(), 0, inf
     while stops < 2:
         seconds = ends - time.monotonic()  # other signals come too, and must not prolong it
         is_told, _, _ = select([reader], [], [], None if seconds == inf else max(0.0, seconds))
         if not is_told:
             break
         for number in os.read(reader, 64):
-            stops += counts(number, stops)
+            stops += told.counts(number, time.monotonic())
         if stops and ends == inf:
             note_told(drain_seconds)
             ends = inf if drain_seconds is None else time.monotonic() + drain_seconds

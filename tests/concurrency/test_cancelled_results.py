@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -32,23 +31,26 @@ def slow() -> Iterator[Refuse]:
     slow.end()
 
 
+MANY = """
+CREATE FUNCTION refuse_many() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    IF (SELECT count(*) FROM changed WHERE outcome = 'succeeded') > 3 THEN
+        PERFORM pg_cancel_backend(pg_backend_pid()), pg_sleep(60);
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER refuse_many AFTER UPDATE ON hipq_job REFERENCING NEW TABLE AS changed
+FOR EACH STATEMENT EXECUTE FUNCTION refuse_many()
+"""
+
+
 @pytest.fixture
-def tiring() -> Iterator[Refuse]:
-    """Let each change of some rows take a fifth of a second."""
-    tiring = Refuse("PERFORM pg_sleep(0.2); RETURN NEW")
-    yield tiring
-    tiring.end()
-
-
-@contextmanager
-def statement_timeout(seconds: float) -> Iterator[None]:
-    """Let the server cancel what takes longer."""
+def tiring() -> Iterator[None]:
+    """Let the server cancel each statement by which more than three jobs succeed, and no other."""
     with connection.cursor() as cursor:
-        cursor.execute(f"SET statement_timeout = '{seconds} s'")
-        try:
-            yield
-        finally:
-            cursor.execute("RESET statement_timeout")
+        cursor.execute(MANY)
+    yield
+    with connection.cursor() as cursor:
+        cursor.execute("DROP FUNCTION refuse_many() CASCADE")
 
 
 def executed(keys: list[str]) -> HandWorker:
@@ -107,18 +109,18 @@ def test_a_result_that_is_cancelled_alone_fails_alone(
     assert not worker.batch
 
 
+@pytest.mark.usefixtures("tiring")
 def test_results_that_take_too_long_together_are_written_in_smaller_parts(
-    tiring: Refuse, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     numbers = [str(number) for number in range(12)]
     worker, cancelled = executed(numbers), Cancelled()
-    tiring("NEW.outcome = 'succeeded'")
 
-    with statement_timeout(1), connection.execute_wrapper(cancelled):
+    with connection.execute_wrapper(cancelled):
         for _ in range(12):
             worker.save()
 
-    assert cancelled.count >= 2  # a dozen take 2.4 s, and six 1.2 s
+    assert cancelled.count >= 2  # of a dozen, and of six
     assert keys(outcome="succeeded") == set(numbers)
     assert named(caplog) == []
 

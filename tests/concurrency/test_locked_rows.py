@@ -467,6 +467,47 @@ def test_early_answers_wait_for_a_locked_table_a_few_times(
     assert waits <= 8
 
 
+def lock_answers_for_a_try(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lock all answers until one has been tried to be matched."""
+    match, tried = early.match, []
+
+    def note(answer: Answer, *args: Any, **kwargs: Any) -> bool:
+        tried.append(answer.pk)
+        try:
+            return match(answer, *args, **kwargs)
+        finally:
+            if len(tried) == 1:
+                session.roll_back()
+
+    monkeypatch.setattr(early, "match", note)
+    session.begin()
+    session(lambda: connection.cursor().execute("LOCK TABLE hipq_answer IN SHARE MODE"))
+
+
+@pytest.mark.parametrize("name", ["asked", "bill"])
+@pytest.mark.parametrize("waits", [1, refused_rows.MAX_WAITS])
+def test_the_second_early_answer_to_a_job_does_not_overtake_the_first_that_waits(
+    declare: Declare, session: Session, monkeypatch: pytest.MonkeyPatch, waits: int, name: str
+) -> None:
+    """The lock is gone when the second has its turn: in the same look, or in the next."""
+    declare("asked", aliases=["bill"])(wait)
+    job = hipq.enqueue("asked", job_key="k")
+    HandWorker().work()
+    AnswerFactory.create(job_type="asked", job_key="k", payload="first")
+    AnswerFactory.create(job_type=name, job_key="k", payload="second")
+    monkeypatch.setattr(early_answers, "MAX_WAITS", waits)
+    answers, passing = early_answers.EarlyAnswers(get_instance()), Passing(monkeypatch)
+    lock_answers_for_a_try(session, monkeypatch)
+
+    answers.match()
+    answers.match()
+    passing.seconds += LOCKED_SECONDS
+    answers.match()
+
+    job.refresh_from_db()
+    assert job.result == "first"
+
+
 def test_a_lock_that_lasts_is_named_once_and_its_end_too(
     declare: Declare, session: Session, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -18,6 +19,7 @@ from django.utils import timezone
 
 import hipq_django as hipq
 from hipq_django.models import Attempt, Job, Queue, Worker
+from hipq_django.processes.stop_signals import TOGETHER_SECONDS
 from tests.processes.conftest import Workers, eventually
 
 pytestmark = pytest.mark.processes
@@ -372,6 +374,7 @@ def test_a_signal_after_a_hangup_counts_as_the_second(
 
     worker.send_signal(signal.SIGHUP)
     eventually(lambda: "event=told_to_stop" in log_of(workers), "it was told")
+    time.sleep(2 * TOGETHER_SECONDS)  # nothing happens then that could be awaited
     worker.send_signal(signal.SIGTERM)
 
     assert worker.wait(timeout=60) == 0
