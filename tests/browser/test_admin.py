@@ -381,9 +381,9 @@ def test_a_schedule_is_caught_up(page: Page) -> None:
     page.goto(page_url(Schedule.objects.get()))
     page.get_by_role("link", name="Backfill").click()
     expect(page.get_by_role("button", name="Make the jobs")).to_be_visible()
-    now = clock.now("default")
-    page.get_by_label("From").fill(f"{now - timedelta(days=2):%Y-%m-%dT%H:%M}")
-    page.get_by_label("Until").fill(f"{now - timedelta(minutes=1):%Y-%m-%dT%H:%M}")
+    today = clock.now("default")
+    page.get_by_label("From").fill(f"{today - timedelta(days=3):%Y-%m-%dT01:00}")
+    page.get_by_label("Until").fill(f"{today - timedelta(days=1):%Y-%m-%dT01:00}")
     look_at_widths(page, "schedule-backfill")
     page.get_by_role("button", name="Make the jobs").click()
 

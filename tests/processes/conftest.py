@@ -71,9 +71,15 @@ class Workers:
 
 @pytest.fixture
 def workers(process_environment: dict[str, str], tmp_path: Path) -> Iterator[Workers]:
-    """Real worker processes on the test's database, with a quick heartbeat."""
+    """Real worker processes on the test's database; 1.5 s of silence count as the loss of one."""
     environment = process_environment | {"HIPQ_TEST_HEARTBEAT_SECONDS": "0.5"}
     workers = Workers(environment, tmp_path / "workers.log")
     yield workers
     workers.end()
     print(workers.log.read_text()[-20_000:] if workers.log.exists() else "")  # noqa: T201 - shown where a test fails
+
+
+@pytest.fixture
+def no_silence(workers: Workers) -> None:
+    """However long the machine keeps a worker from its heartbeat, it is not declared lost."""
+    workers.environment["HIPQ_TEST_HEARTBEAT_SECONDS"] = "600"

@@ -26,6 +26,7 @@ def loads(notes: Path) -> list[float]:
     return history
 
 
+@pytest.mark.usefixtures("no_silence")
 def test_four_worker_processes_never_exceed_the_limit(workers: Workers, tmp_path: Path) -> None:
     """T22: limit 10, 1,000 jobs of mixed factors, four processes."""
     notes = tmp_path / "notes"

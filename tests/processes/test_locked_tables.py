@@ -33,8 +33,11 @@ TABLES = [
     for model in apps.get_app_config(label).get_models()
 ]
 
-AWAY_SECONDS = 10.0
-"""So long a job may take while a table is locked, or after it was."""
+AWAY_SECONDS = 25.0
+"""So long a job may take while a table is locked, or after it was.
+
+A slow machine is done before that; what is left alone for its longest pause, 30 s or more, is not.
+"""
 
 END_SECONDS = 60.0
 """So long a worker may take to end."""

@@ -13,7 +13,7 @@ import pytest
 
 import hipq_django as hipq
 from hipq_django.models import Job
-from tests.processes.conftest import Workers, eventually
+from tests.processes.conftest import DEADLINE_SECONDS, Workers, eventually
 
 pytestmark = pytest.mark.processes
 
@@ -76,7 +76,7 @@ def sentry(workers: Workers, tmp_path: Path) -> Sentry:
 
 def test_each_job_that_failed_is_one_event_with_its_exception(sentry: Sentry) -> None:
     hipq.enqueue("killer", queue="heard")
-    assert sentry.start().wait(30) == -signal.SIGKILL
+    assert sentry.start().wait(DEADLINE_SECONDS) == -signal.SIGKILL
     hipq.fail("refused", "k", {"code": 51})
     for kind in (*RAISED, *OTHERS.keys() - {"killer"}):
         hipq.enqueue(kind, queue="heard", job_key="k")

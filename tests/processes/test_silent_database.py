@@ -16,6 +16,7 @@ from django.db import OperationalError, connection, connections
 from django.db.models import F
 
 import hipq_django as hipq
+from hipq_django.conf.instances import LOST_AFTER_BEATS
 from hipq_django.database import clock
 from hipq_django.models import Attempt, Job, Worker
 from hipq_django.processes.connections import look_after_own, shut_all
@@ -61,12 +62,12 @@ def has_beaten() -> bool:
     return Worker.objects.filter(heartbeat_time__gt=F("create_time")).exists()
 
 
-def await_silence() -> None:
+def await_silence(silence: timedelta) -> None:
     """Wait until nobody could beat for twice the time after which a worker is lost."""
 
     def are_silent() -> bool:
         beats = Worker.objects.values_list("heartbeat_time", flat=True)
-        return clock.now("default") - max(beats) > 2 * SILENCE
+        return clock.now("default") - max(beats) > 2 * silence
 
     eventually(are_silent, "no worker has beaten for long")
 
@@ -179,7 +180,12 @@ def test_whoever_waits_for_an_answer_is_woken(how: str, monkeypatch: pytest.Monk
 
 
 def test_an_outage_is_nobodys_death(workers: Workers, wire: Proxy, tmp_path: Path) -> None:
-    """The first worker that is back finds the others silent, because none could beat."""
+    """The first worker that is back finds the others silent, because none could beat.
+
+    The beats are slower here, so that a busy machine makes nobody silent before or after that.
+    """
+    beat = timedelta(seconds=2)
+    workers.environment["HIPQ_TEST_HEARTBEAT_SECONDS"] = f"{beat.total_seconds():g}"
     held = [hold(tmp_path, name) for name in ("a", "b", "c")]
     running = [workers.start("held", "--threads", "1") for _ in held]
     eventually(lambda: all(begun(notes) for _, notes, _ in held), "all handlers run")
@@ -188,7 +194,7 @@ def test_an_outage_is_nobodys_death(workers: Workers, wire: Proxy, tmp_path: Pat
     wire.cut()
     ended, _, gate = held[0]
     gate.touch()  # a result that can only be written when the outage is over
-    await_silence()
+    await_silence(LOST_AFTER_BEATS * beat)
     wire.new = "pass"
     eventually(lambda: is_final(ended), "the result of a handler that ended meanwhile is there")
     for _, _, gate in held:

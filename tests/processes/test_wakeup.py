@@ -6,12 +6,20 @@ import pytest
 from django.db import connection, transaction
 
 import hipq_django as hipq
+from hipq_django.database import notify
 from hipq_django.models import Job
 from tests.processes.conftest import Workers, eventually
 
 pytestmark = [pytest.mark.processes, pytest.mark.postgres]
 
 SELDOM = ("--interval", "3600", "-v0")
+
+
+@pytest.fixture(autouse=True)
+def _each_commit_wakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit just after another one wakes nobody: workers look often then, but not for long."""
+    monkeypatch.setattr(notify, "SHORTEST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(notify, "_debounces", {})
 
 
 def is_final(job: Job) -> bool:

@@ -20,7 +20,7 @@ from django.utils import timezone
 import hipq_django as hipq
 from hipq_django.models import Attempt, Job, Queue, Worker
 from hipq_django.processes.stop_signals import TOGETHER_SECONDS
-from tests.processes.conftest import Workers, eventually
+from tests.processes.conftest import DEADLINE_SECONDS, Workers, eventually
 
 pytestmark = pytest.mark.processes
 
@@ -201,6 +201,7 @@ def test_the_level_that_the_project_has_set_counts_unless_v_is_given(
     assert "event=job_failed" in log_of(workers)
 
 
+@pytest.mark.usefixtures("no_silence")
 def test_several_processes_share_the_work_and_stop_together(workers: Workers) -> None:
     """A child that is killed is replaced; SIGTERM ends all."""
     supervisor = workers.start("chaos", "--processes", "2")
@@ -214,15 +215,16 @@ def test_several_processes_share_the_work_and_stop_together(workers: Workers) ->
 
     supervisor.terminate()
 
-    assert supervisor.wait(timeout=30) == 0
+    assert supervisor.wait(timeout=DEADLINE_SECONDS) == 0
     eventually(lambda: not running.exclude(pk=victim.pk).exists(), "no worker is running")
 
 
+@pytest.mark.usefixtures("no_silence")
 def test_a_child_that_ends_unasked_is_replaced_and_its_jobs_taken_over_at_once(
     workers: Workers,
 ) -> None:
     """Whatever its exit code; the beats are so slow that nobody could find it silent."""
-    supervisor = workers.start("--processes", "2", HIPQ_TEST_HEARTBEAT_SECONDS="600")
+    supervisor = workers.start("--processes", "2")
     running = Worker.objects.filter(state=Worker.State.RUNNING)
     eventually(lambda: running.count() == 2, "two workers have registered")
 
@@ -239,13 +241,14 @@ def test_a_child_that_ends_unasked_is_replaced_and_its_jobs_taken_over_at_once(
     assert "event=process_died " in workers.log.read_text()
 
 
+@pytest.mark.usefixtures("no_silence")
 def test_the_job_of_a_killed_child_is_run_again_at_once_and_status_forgets_it(
     workers: Workers, tmp_path: Path
 ) -> None:
     """Nobody could find it silent: the beats are ten minutes apart."""
     notes, gate = tmp_path / "notes", tmp_path / "gate"
     job = hipq.enqueue("held", {"notes": str(notes), "gate": str(gate)})
-    workers.start("held", "--processes", "2", HIPQ_TEST_HEARTBEAT_SECONDS="600")
+    workers.start("held", "--processes", "2")
     eventually(notes.exists, "a child runs it")
     job.refresh_from_db()
     victim = job.worker
@@ -266,6 +269,7 @@ def test_the_job_of_a_killed_child_is_run_again_at_once_and_status_forgets_it(
     assert victim.name not in names
 
 
+@pytest.mark.usefixtures("no_silence")
 def test_a_child_that_has_nothing_left_to_do_is_not_replaced(workers: Workers) -> None:
     quick(5)
 
@@ -293,6 +297,7 @@ def test_a_worker_that_has_run_its_jobs_finishes_what_is_running_and_says_why(
     assert sorted(attempts) == [("final", 1), ("final", 1), ("initial", 0)]
 
 
+@pytest.mark.usefixtures("no_silence")
 def test_a_child_that_has_run_its_jobs_is_replaced_at_once(workers: Workers) -> None:
     quick(60)
 
@@ -363,6 +368,7 @@ def test_a_hangup_lets_a_worker_finish_what_is_running(
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.usefixtures("no_silence")
 def test_a_signal_after_a_hangup_counts_as_the_second(
     workers: Workers, tmp_path: Path, processes: str
 ) -> None:

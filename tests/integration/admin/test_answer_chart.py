@@ -85,6 +85,7 @@ def test_an_empty_inbox_has_no_chart(admin_client: Client) -> None:
     assert "<rect" not in page
 
 
+@pytest.mark.usefixtures("frozen_time")  # the day is the same all through the test
 def test_the_page_draws_it_without_scripts_and_styles(admin_client: Client) -> None:
     add(2, "unmatched")
 
