@@ -254,11 +254,12 @@ def write(
     """
     if not items:
         return
-    ports = {item.place for item in items if not isinstance(item.place, str)}
+    places = {item.place for item in items}
+    ports = {place for place in places if not isinstance(place, str)}
     routes = Routes(ports, instance, using, skip_locked=skip_locked)
     if gone := ports - routes.places.keys():
         raise UnknownPortError(f"there is no port {min(gone)} any more.")
-    routes.subscribe({item.place for item in items if isinstance(item.place, str)})
+    routes.subscribe({place for place in places if isinstance(place, str)})
     delivery = Delivery(routes, now)
     for item in items:
         delivery.write(item)
