@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
 from operator import attrgetter
-from types import MappingProxyType
 from typing import Any
 
 from django.db.models import F, OuterRef, QuerySet, Subquery
@@ -72,22 +71,23 @@ def result_of(
         args=job.job_data["args"],
         kwargs=job.job_data["kwargs"],
         backend=alias,
-        **({**_NEW, "errors": [], "worker_ids": []} if is_new else _history(job)),
+        **(_no_history() if is_new else _history(job)),
     )
     if result.status == TaskResultStatus.SUCCESSFUL:
         object.__setattr__(result, "_return_value", job.result)
     return result
 
 
-_NEW: Mapping[str, Any] = MappingProxyType(
-    {
+def _no_history() -> dict[str, Any]:
+    """Return what `_history` does of a job that was never claimed, in a fraction of its time."""
+    return {
         "status": TaskResultStatus.READY,
         "started_at": None,
         "last_attempted_at": None,
         "finished_at": None,
+        "errors": [],
+        "worker_ids": [],
     }
-)
-"""The history of a job that was never claimed, without its lists."""
 
 
 def _history(job: Job) -> dict[str, Any]:

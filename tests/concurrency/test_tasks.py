@@ -10,12 +10,15 @@ import pytest
 
 from hipq_django.models import Job
 from hipq_django.signals import job_finished
-from hipq_django.tasks_backend.names import logger, task_finished
+from hipq_django.tasks_backend.names import logger
 from tests.concurrency.conftest import Refuse
 from tests.concurrency.sessions import PATIENCE_SECONDS
 from tests.hand_worker import HandWorker
+from tests.integration.tasks_backend.conftest import finished
 from tests.testapp import tasks as module
 from tests.threads import Crew, working
+
+__all__ = ["finished"]
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -23,19 +26,6 @@ tasks: Any = module
 """Of whichever backend, for type checkers."""
 
 REFUSED = "NEW.outcome = 'succeeded'"
-
-
-@pytest.fixture
-def finished() -> Iterator[list[Any]]:
-    """The results with which `task_finished` was sent."""
-    sent: list[Any] = []
-
-    def note(task_result: Any, **_: Any) -> None:
-        sent.append(task_result)
-
-    task_finished.connect(note)
-    yield sent
-    task_finished.disconnect(note)
 
 
 @pytest.fixture(params=[False, True], ids=["alone", "beside"])

@@ -507,18 +507,24 @@ def test_an_hour_after_it_was_put_back_first_it_fails(declare: Declare) -> None:
     assert Attempt.objects.get().error == row(job).error
 
 
-def test_a_decision_whose_handler_does_not_take_the_arguments_ends_the_job(
-    declare: Declare,
-) -> None:
-    """The arguments were stored by another release, and an error came as the answer."""
-    task = declare.task("shop.send")(lambda invoice_id: hipq.WAIT)
-    task.on_error(lambda invoice_id: hipq.RetryIn(0))
+def declined_with_other_arguments() -> tuple[HandWorker, Job]:
+    """Let a job be answered by an error, with arguments as another release has stored them."""
     sync("default")
     job = stored({"invoice_id": 7}, hours=1)
     worker = HandWorker()
     worker.work()
     hipq.fail(row(job), "declined")
     Job.objects.filter(pk=job.pk).update(job_data={"invoce_id": 7})
+    return worker, job
+
+
+def test_a_decision_whose_handler_does_not_take_the_arguments_ends_the_job(
+    declare: Declare,
+) -> None:
+    """The arguments were stored by another release, and an error came as the answer."""
+    task = declare.task("shop.send")(lambda invoice_id: hipq.WAIT)
+    task.on_error(lambda invoice_id: hipq.RetryIn(0))
+    worker, job = declined_with_other_arguments()
 
     worker.work()
 
@@ -530,12 +536,7 @@ def test_a_decision_whose_handler_does_not_take_the_arguments_ends_the_job(
 def test_a_decision_that_only_another_release_can_make_is_left_to_it(declare: Declare) -> None:
     task = declare.task("shop.send")(lambda invoice_id: hipq.WAIT)
     task.on_error(lambda invoice_id: hipq.GiveUp())
-    sync("default")
-    job = stored({"invoice_id": 7}, hours=1)
-    worker = HandWorker()
-    worker.work()
-    hipq.fail(row(job), "declined")
-    Job.objects.filter(pk=job.pk).update(job_data={"invoce_id": 7})
+    _, job = declined_with_other_arguments()
     JobType.objects.filter(name="shop.send").update(signature="(invoce_id)")
 
     HandWorker().work()
