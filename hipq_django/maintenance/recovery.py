@@ -149,7 +149,7 @@ def _take_over(
     suspects = _suspects_of(owners, config.database)
     others = [job for rows in dead for job in rows.exclude(pk__in=suspects).only(*_LOST)[:BATCH]]
     recover = partial(_recover, config, beside=_bystanders(others, suspects))
-    moved = refused.move([job.pk for job in others], recover)
+    moved = refused.move(sorted(job.pk for job in others), recover)
     if len(others) >= BATCH:
         return moved
     free = _without_others(config, suspects, refused.at_fault) - left
