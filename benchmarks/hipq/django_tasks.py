@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 def measure(runner: HipqRunner, sizes: dict[str, Any]) -> Figures:
-    """Yield the rates of both faces: of `enqueue` in turns, then of a drain; and `get_result`."""
+    """Yield the rates of both faces: of a drain, then of `enqueue` in turns; and `get_result`."""
+    of_tasks, of_types = drained_beside(runner, "task", "noop", sizes["drained"])
+    yield "drain_per_second", of_tasks
+    yield "drain_share", of_tasks / of_types
     handle.enqueue("noop", 0)
     seconds = {"jobs": 0.0, "tasks": 0.0}
     for _ in range(sizes["turns"]):
@@ -34,9 +37,6 @@ def measure(runner: HipqRunner, sizes: dict[str, Any]) -> Figures:
     yield "enqueues_per_second", sizes["turns"] * sizes["jobs"] / seconds["tasks"]
     yield "share", seconds["jobs"] / seconds["tasks"]
     runner.finish_all()
-    of_tasks, of_types = drained_beside(runner, "task", "noop", sizes["drained"])
-    yield "drain_per_second", of_tasks
-    yield "drain_share", of_tasks / of_types
     yield from _results(runner, sizes["results"])
 
 
