@@ -81,7 +81,7 @@ HANGING = [
 
 
 @pytest.mark.parametrize("throttler", HANGING)
-def test_it_holds_its_queue_and_is_left_alone_for_a_while(
+def test_it_holds_its_queue_and_no_other(
     throttler: Callable[..., Any], configure_queue: ConfigureQueue, caplog: pytest.LogCaptureFixture
 ) -> None:
     configure_queue(throttler)
@@ -90,8 +90,6 @@ def test_it_holds_its_queue_and_is_left_alone_for_a_while(
 
     worker.run_pass()
     blocked = Queue.objects.get().throttler_problem
-    hipq.enqueue("echo")  # which lets the queue be looked at again at once
-    worker.scheduler.rotation.put_first("default")
     hipq.enqueue("echo", queue="other")
     claimed = worker.run_pass()
 
@@ -100,6 +98,24 @@ def test_it_holds_its_queue_and_is_left_alone_for_a_while(
     [record] = [r for r in caplog.records if getattr(r, "event", "") == "queue_blocked"]
     assert "test_hanging_code.py" in str(record.exc_text)
     assert "4111" not in f"{record.exc_text} {caplog.text}"
+
+
+def test_it_is_left_alone_for_a_while(configure_queue: ConfigureQueue) -> None:
+    asked = []
+
+    def throttler(*_: Any) -> Any:
+        asked.append("once")
+        hang()
+
+    configure_queue(throttler)
+    hipq.enqueue("echo")
+    worker = HandWorker()
+    worker.run_pass()
+    hipq.enqueue("echo")  # which would let any other queue be looked at again at once
+    worker.scheduler.rotation.put_first("default")
+    worker.run_pass()
+
+    assert asked == ["once"]
 
 
 def test_it_is_asked_again_and_the_queue_goes_on(configure_queue: ConfigureQueue) -> None:
