@@ -32,7 +32,7 @@ WORKERS_KEPT = timedelta(days=1)
 BLAME = timedelta(minutes=5)
 """How long after a worker's silence its suspects wait, at most, for the jobs that it had beside."""
 
-_HARMLESS_TIMEOUT = "JobTimeout: the handler was still executing after the answer came"
+_HARMLESS_TIMEOUT = "JobTimeout: before the job had started, or after its answer came"
 
 
 def time_out_overdue(config: InstanceSettings, refused: RefusedRows | None = None) -> int:
@@ -40,6 +40,7 @@ def time_out_overdue(config: InstanceSettings, refused: RefusedRows | None = Non
 
     A job whose response has come does not time out before its response handler runs: the other
     system was in time. If the handler that sent the request still hangs, another worker goes on.
+    Nor does a job time out that a worker has claimed ahead and not started: it is released.
     `refused` are the jobs that are left alone, known from the calls before.
     """
     using, refused = config.database, refused or RefusedRows("time_out_overdue")
@@ -55,10 +56,10 @@ def _time_out(overdue: JobQuerySet, using: str) -> int:
     with worker_transaction(using):
         jobs = list(locked(overdue, skip_locked=True))
         _name_workers(jobs, using)
-        answered, late = _split(jobs, _has_sent_in_time)
+        harmless, late = _split(jobs, lambda job: job.prefetched or _has_sent_in_time(job))
         errors = {job.pk: _timeout_text(job) for job in late}
         transitions.fail(late, Attempt.Kind.TIMED_OUT, errors, now, using)
-        transitions.release_for_retry(answered, _HARMLESS_TIMEOUT, now, using)
+        transitions.release_for_retry(harmless, _HARMLESS_TIMEOUT, now, using)
     return len(jobs)
 
 

@@ -283,3 +283,32 @@ def test_a_queued_job_does_not_time_out(charge: JobTypeSpec, frozen_time: Any) -
 
     job.refresh_from_db()
     assert job.state == "initial"
+
+
+def test_a_job_that_was_claimed_ahead_and_not_started_is_released(
+    charge: JobTypeSpec, frozen_time: Any
+) -> None:
+    jobs = [charge.enqueue(job_key=key) for key in "ab"]
+    HandWorker.crashed(threads=1, ahead=1)
+
+    frozen_time.shift(61)
+    recovery.time_out_overdue(get_instance())
+
+    assert [Job.objects.get(pk=job.pk).state for job in jobs] == ["error", "retry"]
+    assert [job.attempts.count() for job in jobs] == [1, 0]
+
+
+def test_a_response_that_was_claimed_ahead_and_not_started_is_released(
+    charge: JobTypeSpec, frozen_time: Any
+) -> None:
+    charge.on_response(lambda job, response: response)
+    job = waiting(charge)
+    hipq.complete("charge", "k", response="in time")
+    HandWorker.crashed(threads=0, ahead=1)
+
+    frozen_time.shift(61)
+    recovery.time_out_overdue(get_instance())
+    run_due_jobs()
+
+    job.refresh_from_db()
+    assert (job.outcome, job.result, job.attempts.count()) == ("succeeded", "in time", 0)
