@@ -25,14 +25,16 @@ class HipqConfig(AppConfig):
         """Connect what must run in every process."""
         from hipq_django import checks
         from hipq_django.database import clock
+        from hipq_django.database.refused_rows import quote_nothing_if
         from hipq_django.dependencies.unholding import unhold_after
-        from hipq_django.job_types.registry import add_finder, read_kinds_by
+        from hipq_django.job_types.registry import add_finder, has_sensitive, read_kinds_by
         from hipq_django.models.catalog import stored_kind
         from hipq_django.transitions.outcomes import watch
 
         checks.register()
         add_finder("django.tasks", _find_task)
         read_kinds_by(stored_kind)
+        quote_nothing_if(has_sensitive)
         watch(unhold_after)
         connection_created.connect(clock.measure_on_connect)
         for module in _modules_of_jobs():

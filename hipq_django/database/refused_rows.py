@@ -21,6 +21,14 @@ MAX_WAITS = 4
 """After how many waits for locks of others a call does not look closer at what waits."""
 
 
+_hides: list[Callable[[], bool]] = []
+
+
+def quote_nothing_if(hides: Callable[[], bool]) -> None:
+    """Let the log quote nothing of a refusal while `hides()`: it may be about any row."""
+    _hides[:] = [hides]
+
+
 class RefusedRows:
     """The rows that one duty leaves alone, because their moves were refused.
 
@@ -95,9 +103,14 @@ class RefusedRows:
         how_long = "" if self._seconds == inf else f" for {self._seconds:g} s"
         sentence = f"left alone{how_long}; the others go on"
         row: dict[str, Any] = {self._field: pk}
-        # The first line alone: behind it PostgreSQL may quote the values of the row.
-        refusal = f"{type(error).__name__}: {in_one_line(error)}"
-        events.error("row_refused", sentence, duty=self._duty, **row, error=refusal)
+        events.error("row_refused", sentence, duty=self._duty, **row, error=_said_of(error))
+
+
+def _said_of(error: Exception) -> str:
+    name = type(error).__name__
+    if any(hides() for hides in _hides):
+        return name
+    return f"{name}: {in_one_line(error)}"  # behind it PostgreSQL may quote values of the row
 
 
 class RefusedRowsError(Exception):

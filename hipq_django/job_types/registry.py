@@ -96,6 +96,16 @@ def get_all_declared(instance: str) -> list[Declaration]:
     return [declared for (inst, _), declared in _declared.items() if inst == instance]
 
 
+def has_sensitive(instance: str | None = None) -> bool:
+    """Return whether this process knows a job type, of an instance or any, with sensitive fields.
+
+    Then nothing is quoted of an error that may be about any job.
+    """
+    return any(
+        declared.sensitive for (inst, _), declared in _declared.items() if instance in (None, inst)
+    )
+
+
 def declared_instances() -> set[str]:
     """Return the names of the instances for which something is declared."""
     return {instance for instance, _ in _declared}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hipq_django.database import clock
 from hipq_django.database.refused_rows import RefusedRowsError
 from hipq_django.domain.serialization import error_of, storable_text
-from hipq_django.job_types.registry import get_all_declared
+from hipq_django.job_types.registry import has_sensitive
 
 
 class Troubles:
@@ -45,6 +45,6 @@ class Troubles:
     def _reason(self, error: Exception) -> str:
         if isinstance(error, RefusedRowsError):
             return f"{error}, see the worker's log"
-        if any(declared.sensitive for declared in get_all_declared(self._instance)):
+        if has_sensitive(self._instance):
             return f"{type(error).__name__}, see the worker's log"
         return error_of(error).partition("\n")[0]  # the rest may quote a row

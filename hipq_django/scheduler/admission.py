@@ -17,7 +17,7 @@ from hipq_django.answers import early, effects
 from hipq_django.conf.instances import get_throttlers
 from hipq_django.database import clock
 from hipq_django.database.clock import steady
-from hipq_django.database.errors import in_one_line, is_outage
+from hipq_django.database.errors import in_one_line, is_cut_off, is_outage
 from hipq_django.database.transactions import worker_transaction, write_transaction
 from hipq_django.domain.bounded_calls import DidNotReturnError, bounded, where
 from hipq_django.domain.ordering import MAX_RANK
@@ -299,7 +299,7 @@ class Admission:
             if len(self.admitted) + len(chosen) < (self.slots if is_lost else self.places):
                 chosen.append(job)
         chosen = self._locked(chosen)
-        if self.counters and chosen and not self._tell_throttlers(len(chosen)):
+        if self.counters and chosen and not self._tell_throttlers(chosen):
             return
         self.admitted += chosen
         self.has_suspect = self.has_suspect or bool(_suspects(chosen))
@@ -427,7 +427,7 @@ class Admission:
             problem = redactors[load.job_type].knowing(load.job_data).mask_text(problem)
         return problem
 
-    def _tell_throttlers(self, count: int) -> bool:
+    def _tell_throttlers(self, chosen: Sequence[Job]) -> bool:
         """Let throttlers record how many jobs start; return whether they could."""
         before = self.queue.throttler_state
         latest = self.now + timedelta(seconds=self.context.start_delay.seconds)
@@ -435,15 +435,16 @@ class Admission:
             with transaction.atomic(using=self.using), self._noting_hangs():
                 self.queue.throttler_state = carried_over(before, self.throttlers)
                 for admitted in self.counters:
-                    bounded(partial(admitted, self.queue, self.now, count, latest))
+                    bounded(partial(admitted, self.queue, self.now, len(chosen), latest))
                 if self.queue.throttler_state != before:
                     self._update_queue(throttler_state=self.queue.throttler_state)
         except BaseException as error:  # it is code of the project: it may call sys.exit()
-            if is_outage(error) or type(error) is KeyboardInterrupt:
+            if is_cut_off(error, self.using) or type(error) is KeyboardInterrupt:
                 raise
             hangs = isinstance(error, DidNotReturnError)
             what = str(error) if hangs else f"raised {error_of(error)}"
-            self._block(f"the hook admitted of a throttler {what}", where(error))
+            problem = self._masked(f"the hook admitted of a throttler {what}", chosen)
+            self._block(problem, where(error))
             return False
         return True
 

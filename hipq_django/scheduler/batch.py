@@ -30,6 +30,7 @@ from hipq_django.domain.serialization import error_of, storable_text
 from hipq_django.domain.states import NONE, Phase
 from hipq_django.domain.waits import LastingLocks
 from hipq_django.engines.values import ClaimRequest, DeclaredLostError, QueueWork, ScanBounds
+from hipq_django.job_types.registry import has_sensitive
 from hipq_django.models import Job, Queue, Worker
 from hipq_django.models.job import JobQuerySet
 from hipq_django.scheduler import companions
@@ -437,14 +438,16 @@ class BatchScheduler(SchedulerContext):
                 self._hold(queue, error)
 
     def _hold(self, queue: Queue, error: Exception) -> None:
-        problem = storable_text(error_of(error).partition("\n")[0])  # the rest may quote a row
+        is_hidden = has_sensitive(queue.instance)  # nobody knows which job it is about
+        said = f"exception {type(error).__name__}" if is_hidden else error_of(error)
+        problem = storable_text(said.partition("\n")[0])  # the rest may quote a row
         with worker_transaction(self.using):
             rows = Queue.objects.using(self.using).filter(pk=queue.id)
             row = locked(rows, skip_locked=True).first()
             if row is not None and row.throttler_problem != problem:
                 rows.update(throttler_problem=problem)
         if row is not None and self.note_problem(row, problem):
-            raised = None if isinstance(error, Error) else error  # it may quote a row
+            raised = None if is_hidden or isinstance(error, Error) else error
             events.error("queue_blocked", problem, queue=queue.name, exception=raised)
 
     # 4 and 5

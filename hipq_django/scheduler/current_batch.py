@@ -15,7 +15,7 @@ from hipq_django import events
 from hipq_django.database.clock import steady
 from hipq_django.database.errors import CANCELLED_SECONDS
 from hipq_django.domain.waits import LastingLocks
-from hipq_django.transitions.values import Claim, Result
+from hipq_django.transitions.values import Claim, Result, refusal
 
 FLUSH_RESULTS = 500
 """When this many results wait, they are written at once, whatever the scheduler is doing."""
@@ -305,7 +305,8 @@ class CurrentBatch:
             self._deferred.append((steady() + min(pause, REFUSED_SECONDS), result))
         if is_new:
             sentence = "the result is kept, and tried again later"
-            events.error("result_not_written", sentence, **claim.fields, exception=error)
+            _, shown = refusal(result, error)
+            events.error("result_not_written", sentence, **claim.fields, exception=shown)
 
     def put_off(self, result: Result, error: Exception, *, anew: bool) -> None:
         """Keep a result for a later try that the server has cancelled alone; ever more seldom."""
@@ -319,7 +320,8 @@ class CurrentBatch:
                 f"the server cancels the statement that writes it; if it still does so in "
                 f"{CANCELLED_SECONDS:.0f} s, the attempt fails"
             )
-            events.warning("result_cancelled", sentence, **claim.fields, exception=error)
+            _, shown = refusal(result, error)
+            events.warning("result_cancelled", sentence, **claim.fields, exception=shown)
 
     def waited(self, result: Result) -> float:
         """Return how long ago a result was deferred for the first time; 0 if it never was."""

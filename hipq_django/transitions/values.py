@@ -249,14 +249,20 @@ class PartlyWrittenError(Exception):
 def refused(result: Result, error: Exception) -> Result:
     """Return the result of a job whose own result the database refuses."""
     claim = result.claim
+    text, masked = refusal(result, error)
+    if claim.phase is Phase.DECISION:
+        return Decided(claim, GiveUp(), why=f"the database refuses what was decided: {text}")
+    return Failed(claim, text, "", class_names(type(error)), masked)
+
+
+def refusal(result: Result, error: BaseException) -> tuple[str, BaseException]:
+    """Return what may be said of why a result is not written, and what logs may have of it."""
     value = result.value if isinstance(result, Succeeded) else None
-    redactor = claim.snapshot.redactor.knowing(value)
+    redactor = result.claim.snapshot.redactor.knowing(value)
     text = error_of(error, redactor)
     if redactor.fields:
         text = text.partition("\n")[0]  # the rest may quote the row, with a part of a value
-    if claim.phase is Phase.DECISION:
-        return Decided(claim, GiveUp(), why=f"the database refuses what was decided: {text}")
-    return Failed(claim, text, "", class_names(type(error)), shown(error, text, redactor))
+    return text, shown(error, text, redactor)
 
 
 class MaskedError(HipqError):

@@ -14,7 +14,9 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 import hipq_django as hipq
+from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
+from hipq_django.maintenance import recovery
 from hipq_django.models import Job, Queue
 from hipq_django.models.catalog import get_queue
 from hipq_django.scheduler import context
@@ -681,3 +683,44 @@ def test_what_was_written_before_a_refusal_is_told(
     told = [one for one in caplog.records if getattr(one, "event", "") == "job_failed"]
     assert sorted(one.__dict__["job_id"] for one in told) == [jobs[0].pk, jobs[2].pk]
     assert worker.batch.ids == [jobs[1].pk]
+
+
+BLOCKED = {
+    "postgresql": "RAISE EXCEPTION 'card 41111111 is blocked'",
+    "sqlite": "SELECT RAISE(ABORT, 'card 41111111 is blocked')",
+}[connection.vendor]
+
+
+@pytest.mark.parametrize("when", ["NEW.state = 'running'", "OLD.state = 'running'"])
+def test_what_the_database_says_of_a_job_that_it_refuses_is_masked(
+    declare: Declare, caplog: pytest.LogCaptureFixture, when: str
+) -> None:
+    declare("charge", sensitive=["card"])(lambda job: None)
+    hipq.enqueue("charge", {"card": "41111111"})
+    refuse, worker = Refuse(BLOCKED), HandWorker()
+    refuse(when)
+    try:
+        worker.work()
+        said = Queue.objects.get().throttler_problem
+        worker.work()
+    finally:
+        refuse.end()
+
+    assert "41111111" not in said + caplog.text
+
+
+def test_what_the_database_says_of_a_takeover_that_it_refuses_is_not_quoted(
+    declare: Declare, caplog: pytest.LogCaptureFixture
+) -> None:
+    declare("charge", sensitive=["card"])(lambda job: None)
+    hipq.enqueue("charge", {"card": "41111111"})
+    HandWorker.crashed()
+    refuse = Refuse(BLOCKED)
+    refuse("NEW.state = 'error'")
+    try:
+        recovery.recover_lost(get_instance())
+    finally:
+        refuse.end()
+
+    assert "event=row_refused" in caplog.text
+    assert "41111111" not in caplog.text

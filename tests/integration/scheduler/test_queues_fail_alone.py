@@ -7,6 +7,7 @@ from asyncio import CancelledError
 from typing import Any, NoReturn
 
 import pytest
+from django.db import OperationalError
 
 import hipq_django as hipq
 from hipq_django.exceptions import ConfigurationError
@@ -123,7 +124,15 @@ class Hook:
         raise self._error
 
 
-@pytest.mark.parametrize("error", [ZeroDivisionError("oops"), SystemExit(3), CancelledError("a")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        ZeroDivisionError("oops"),
+        SystemExit(3),
+        CancelledError("a"),
+        OperationalError("another database is away"),
+    ],
+)
 def test_an_admitted_hook_that_raises_holds_its_queue(
     configure_queue: ConfigureQueue,
     healthy: Job,
