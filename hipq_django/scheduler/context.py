@@ -170,7 +170,10 @@ class SchedulerContext:
         """What blocks queues, as far as this worker knows; by their ids."""
 
     def refused(self, queue: Queue) -> Mapping[int, str]:
-        """Return the jobs of a queue that the database does not let start, each with the error."""
+        """Return the jobs of a queue that are left alone for a while, each with the reason.
+
+        The database does not let them start, or another release has to decide about them.
+        """
         return self._refused.of(queue.id, steady())
 
     def note_problem(self, queue: Queue, problem: str) -> bool:
@@ -260,6 +263,10 @@ class SchedulerContext:
         for job in part if self._lasting else ():
             if seconds := self._lasting.end(job.id, steady()):
                 events.warning("job_unlocked", **events.fields_of(job), seconds=round(seconds))
+
+    def leave(self, job: Job, reason: str) -> None:
+        """Leave a job alone for a while, so that a worker of another release takes it up."""
+        self._refused.note(job.queue_id, job.id, f"job {job.id}: {reason}", steady())
 
     def _note_refused(self, queue: Queue, job: Job, error: Exception) -> None:
         reason = job.masked(error_of(error).partition("\n")[0])

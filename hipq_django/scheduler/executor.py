@@ -1,6 +1,6 @@
 """Runs the code of one claimed job: the one place where handlers of a project are called.
 
-Nothing here touches the queue's tables, so a handler never runs inside one of our transactions.
+Nothing here writes to the queue's tables, so a handler never runs inside one of our transactions.
 """
 
 from __future__ import annotations
@@ -8,12 +8,14 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from contextlib import suppress
+from datetime import datetime, timedelta
 from pathlib import Path
 from traceback import clear_frames
 from typing import Any
 
 from asgiref.sync import async_to_sync
+from django.db import Error
 
 from hipq_django import events
 from hipq_django.conf.instances import get_instance
@@ -73,6 +75,7 @@ from hipq_django.transitions.values import (
     Decided,
     Ended,
     Failed,
+    Released,
     Result,
     Snoozed,
     Succeeded,
@@ -265,16 +268,29 @@ def _waiting(claim: Claim, declared: Declaration, value: Any) -> Result:
 def _misfit(claim: Claim, declared: Declaration, error: StoredArgumentsError) -> Result:
     """Put a job back whose arguments the code of another release may take; else end the claim.
 
-    The row of its type says whether there is another release. A job may be quicker than that.
+    The row of its type says whether there is another release. A job may be quicker than that. A
+    decision is left to the other release: to run the job again would be one.
     """
     now = clock.now(claim.snapshot.queue.using)
     is_new = now - claim.job.create_time < timedelta(seconds=NEWS_SECONDS)
-    since = put_back_since(claim.job.last_error) or now
+    since = _waits_since(claim) or now
     same_release = claim.snapshot.job_type.signature == declared.signature
     if (same_release and not is_new) or now - since > RELEASE_PATIENCE:
         return undone(claim, error)
-    seconds = NEWS_SECONDS if same_release else RELEASE_SECONDS
-    return Snoozed(claim, seconds, put_back_text(shown_text(str(error), _redactor(claim)), since))
+    said = put_back_text(shown_text(str(error), _redactor(claim)), since)
+    if claim.phase is Phase.DECISION:
+        return Released(claim, said)
+    return Snoozed(claim, NEWS_SECONDS if same_release else RELEASE_SECONDS, said)
+
+
+def _waits_since(claim: Claim) -> datetime | None:
+    """Return since when a job waits for another release; one in error, since it failed."""
+    if claim.phase is not Phase.DECISION:
+        return put_back_since(claim.job.last_error)
+    with suppress(Error):  # it is asked again
+        failed = claim.job.attempts.filter(attempt=claim.attempt)
+        return failed.values_list("end_time", flat=True).first()
+    return None
 
 
 def _snoozed(claim: Claim, snooze: Snooze) -> Result:

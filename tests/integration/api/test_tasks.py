@@ -538,11 +538,24 @@ def test_a_decision_that_only_another_release_can_make_is_left_to_it(declare: De
     task.on_error(lambda invoice_id: hipq.GiveUp())
     _, job = declined_with_other_arguments()
     JobType.objects.filter(name="shop.send").update(signature="(invoce_id)")
+    worker = HandWorker()
 
-    HandWorker().work()
+    worker.work()
 
-    assert row(job).state == "retry"
-    assert row(job).error.startswith("Waits for another release since ")
+    assert (row(job).state, row(job).error, row(job).worker) == ("error", "declined", None)
+    assert worker.work() == []
+
+
+def test_a_decision_that_no_release_makes_for_an_hour_ends_the_job(declare: Declare) -> None:
+    task = declare.task("shop.send")(lambda invoice_id: hipq.WAIT)
+    task.on_error(lambda invoice_id: hipq.RetryIn(0))
+    worker, job = declined_with_other_arguments()
+    JobType.objects.filter(name="shop.send").update(signature="(invoce_id)")
+    row(job).attempts.update(end_time=timezone.now() - timedelta(hours=2))
+
+    worker.work()
+
+    assert (row(job).outcome, row(job).error) == ("failed", "declined")
 
 
 def run_due_jobs_as_started() -> None:
