@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db import connections
 
@@ -45,14 +45,12 @@ def persist(results: Sequence[Result], worker: Worker, now: datetime) -> Persist
     The results that they leave are written row by row in one transaction; if that is not possible,
     raise `PartlyWrittenError`.
     """
-    newest = {r.claim.id: r for r in results}
-    if len(newest) < len(results):
-        newest = {r.claim.id: r for r in sorted(results, key=_attempt)}
-    batch = _Batch(list(newest.values()))
+    newest = _newest(results)
+    batch = _Batch(newest)
     ids = _finish(batch, worker, now) | _fail(batch, worker, now)
     if len(ids) == len(results):
         return Persisted(results, [], [], batch.at_once, batch.finished)
-    written = [r for r in newest.values() if r.claim.id in ids]
+    written = [r for r in newest if r.claim.id in ids]
     done = set(map(id, written))
     try:
         rest = persist_row_by_row([r for r in results if id(r) not in done], worker, now)
@@ -63,6 +61,17 @@ def persist(results: Sequence[Result], worker: Worker, now: datetime) -> Persist
         raise PartlyWrittenError(persisted, error) from error
     both = [*written, *rest.written]
     return Persisted(both, rest.lost, rest.locked, batch.at_once, batch.finished)
+
+
+R = TypeVar("R", bound=Result)
+
+
+def _newest(results: Sequence[R]) -> Sequence[R]:
+    """Return the results, of several attempts of a job only that of the newest one."""
+    newest = {r.claim.id: r for r in results}
+    if len(newest) == len(results):  # as nearly always
+        return results
+    return list({r.claim.id: r for r in sorted(results, key=_attempt)}.values())
 
 
 def _attempt(result: Result) -> int:
@@ -76,7 +85,7 @@ def finish_and_claim(
 
     See `Engine.finish_and_claim`. Return the written results, and the claimed jobs.
     """
-    path = engine_for(worker.using)
+    path, done = engine_for(worker.using), _newest(done)
     finished, jobs = path.finish_and_claim(_finished(done), queue, worker, now, wanted)
     written = [r for r in done if r.claim.id in finished]
     _announce_succeeded(written, finished, worker.using, now)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
 
@@ -15,6 +17,8 @@ from hipq_django.conf.instances import get_instance
 from hipq_django.database.locks import locked
 from hipq_django.maintenance import recovery
 from hipq_django.models import Attempt, Job, Queue, Worker
+from hipq_django.scheduler.executor import execute
+from hipq_django.signals import job_finished
 from tests.concurrency.sessions import Session, errors_of, run_together
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
@@ -54,6 +58,46 @@ class Gauge:
         threading.Event().wait(0.005)  # the work itself
         with self._lock:
             self._now -= job.throttle_factor
+
+
+@contextmanager
+def results_told() -> Iterator[list[Any]]:
+    """Yield a list that gets the result of each job that is said to have finished."""
+    told: list[Any] = []
+
+    def note(job: Job, **_: Any) -> None:
+        told.append(job.result)
+
+    job_finished.connect(note)
+    try:
+        yield told
+    finally:
+        job_finished.disconnect(note)
+
+
+@pytest.mark.postgres
+def test_of_two_attempts_that_end_together_only_the_newest_is_told_of(
+    declare: Declare, configure_queue: ConfigureQueue
+) -> None:
+    """Where a full queue gets its results written and the next jobs claimed at once."""
+    configure_queue(THROTTLE_LIMIT=1)
+    declare("slow", timeout=0.001, retry=hipq.Fixed(0))(lambda job: job.attempt)
+    hipq.enqueue("slow")
+    worker = HandWorker()
+    worker.run_pass()
+    first = worker.claims.pop()
+    while not recovery.time_out_overdue(get_instance()):
+        pass
+    worker.work()
+    worker.run_pass()
+    for claim in (first, *worker.claims):
+        worker.batch.deliver(execute(claim))
+    worker.claims.clear()
+
+    with results_told() as told:
+        worker.run_pass()
+
+    assert (told, Job.objects.get().result) == ([2], 2)
 
 
 @pytest.mark.parametrize("limit", [1, 10])
