@@ -393,8 +393,13 @@ class WorkerProcess(RegisteredProcess):
             self._try(self._persist)
         if self._is_cut_off():
             self._report_unwritten()
+        self._try(self._release_unconfirmed)
         self._put_back(self.pool.executing())
         self._try(self._persist)
+
+    def _release_unconfirmed(self) -> bool:
+        """Release what it owns without knowing: others would take it for started, and so lost."""
+        return bool(self.scheduler.release_unconfirmed())
 
     def _put_back(self, claims: list[Claim]) -> None:
         """Put back the executing jobs; the results of their handlers are dropped."""

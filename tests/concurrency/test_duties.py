@@ -15,6 +15,7 @@ from hipq_django.database import clock
 from hipq_django.models import Answer, Job, Queue, Schedule, Worker
 from hipq_django.processes.heartbeat import Heartbeat, Witness
 from hipq_django.processes.options import WorkerOptions
+from hipq_django.processes.own_threads import ResultWriter
 from hipq_django.processes.worker import WorkerProcess
 from hipq_django.scheduler import companions
 from hipq_django.scheduler.batch import BatchScheduler
@@ -186,6 +187,20 @@ def test_it_passes_over_locked_rows_and_does_them_later(
     eventually(lambda: (duty.do(), done())[1], "it is done", seconds=PATIENCE_SECONDS)
 
     assert (during, done()) == (0, 1)
+
+
+def test_a_worker_that_stops_puts_back_what_it_owns_without_knowing(
+    process: Process, declare: Declare
+) -> None:
+    """The claim was committed, and the reply to that commit was lost."""
+    release_unconfirmed(process, declare)
+    process.writer = ResultWriter(process.scheduler, lambda: None)
+    process.writer.open()
+
+    process._drain()
+
+    job = Job.objects.get()
+    assert (job.state, job.worker, job.attempts.count()) == ("retry", None, 0)
 
 
 # Companions
