@@ -65,13 +65,18 @@ class Lease:
             del self._left[key]
         self._batch.forget(claims)
 
-    def waited(self, result: Result) -> float:
-        """Return for how many seconds writing the result has been tried."""
-        return self._batch.waited(result)
+    def short_for(self, result: Result) -> float:
+        """Return since how many seconds the server has been short of what writing it needs."""
+        return self._batch.short_for(result)
 
     def defer(self, results: Iterable[Result]) -> None:
         """Keep results for later that cannot be written now, for example because of a lock."""
         self._batch.defer([self._left.pop(id(result.claim)) for result in results])
+
+    def note_short(self, result: Result) -> None:
+        """Keep a result for later for which the server is short of memory, say."""
+        self._batch.note_short(result)
+        self.defer([result])
 
     def refuse(self, result: Result, error: Exception) -> None:
         """Keep a result for later that the database refuses, also as a failure."""
@@ -323,10 +328,15 @@ class CurrentBatch:
             _, shown = refusal(result, error)
             events.warning("result_cancelled", sentence, **claim.fields, exception=shown)
 
-    def waited(self, result: Result) -> float:
-        """Return how long ago a result was deferred for the first time; 0 if it never was."""
+    def note_short(self, result: Result) -> None:
+        """Note that the server is short of what writing a result needs."""
         with self._lock:
-            return self._stuck.seconds(result.claim)
+            self._stuck.note_short(result.claim)
+
+    def short_for(self, result: Result) -> float:
+        """Return since how many seconds that has been so; 0 if it is not."""
+        with self._lock:
+            return self._stuck.short_for(result.claim)
 
     def take_back(self, results: Iterable[Result]) -> None:
         """Keep unwritten results for the next try, before those that came since."""
@@ -401,6 +411,7 @@ class StuckResults:
     def __init__(self, patience_seconds: float) -> None:
         self._locks = LastingLocks(patience_seconds)
         self._refused: set[int] = set()
+        self._short: dict[int, float] = {}
 
     def wait(self, claims: Sequence[Claim]) -> list[tuple[Claim, float]]:
         """Note that results could not be written; return the claims to be named, since when."""
@@ -418,6 +429,15 @@ class StuckResults:
         self._refused.add(claim.id)
         return is_new
 
+    def note_short(self, claim: Claim) -> None:
+        """Note that the server is short of what writing the result of a claim needs."""
+        self._short.setdefault(claim.id, steady())
+
+    def short_for(self, claim: Claim) -> float:
+        """Return since how many seconds that has been so; 0 if it is not. Locks do not count."""
+        now = steady()
+        return now - self._short.get(claim.id, now)
+
     def seconds(self, claim: Claim) -> float:
         """Return how long ago the result of a claim could not be written for the first time."""
         return self._locks.seconds(claim.id, steady())
@@ -430,5 +450,7 @@ class StuckResults:
         if not self._locks:  # as nearly always
             return []
         self._refused.difference_update(claim.id for claim in claims)
+        for claim in claims if self._short else ():
+            self._short.pop(claim.id, None)
         waited = [(claim, self._locks.end(claim.id, steady())) for claim in claims]
         return [known for known in waited if known[1]]

@@ -178,6 +178,10 @@ def _defer(lease: Lease, result: Result, _: Exception) -> None:
     lease.defer([result])
 
 
+def _note_short(lease: Lease, result: Result, _: Exception) -> None:
+    lease.note_short(result)
+
+
 class _Kept(NamedTuple):
     """When a result that was not written alone is kept for a later try, and how."""
 
@@ -190,8 +194,8 @@ class _Kept(NamedTuple):
 
 
 _KEPT = (
-    _Kept(is_locked_out, Lease.waited, inf, _defer),
-    _Kept(may_pass, Lease.waited, PASSING_SECONDS, _defer),
+    _Kept(is_locked_out, Lease.short_for, inf, _defer),
+    _Kept(may_pass, Lease.short_for, PASSING_SECONDS, _note_short),
     _Kept(is_cancelled, Lease.cancelled_for, CANCELLED_SECONDS, Lease.put_off),
 )
 """The first that applies counts. If none does, the result is at fault, and its attempt fails."""

@@ -365,6 +365,32 @@ def test_a_result_whose_refusal_does_not_pass_fails_in_the_end(
     assert (job.outcome, job.error) == ("failed", "OperationalError: out of memory")
 
 
+class RefusingOnce(Refusing):
+    """Does so the first time only."""
+
+    def __call__(self, run: Any, sql: str, params: Any, *arguments: Any) -> Any:
+        if self.times:
+            return run(sql, params, *arguments)
+        return super().__call__(run, sql, params, *arguments)
+
+
+def test_a_wait_for_a_lock_is_no_shortage(monkeypatch: pytest.MonkeyPatch) -> None:
+    (job,) = enqueue(1)
+    worker, time = HandWorker(), Passing(monkeypatch)
+    worker.run_pass()
+    worker.execute()
+    with worker.batch.lease() as lease:
+        lease.defer(lease.results)  # as for a lock
+    time.seconds += PASSING_SECONDS + 1
+
+    with connection.execute_wrapper(RefusingOnce()):
+        worker.save()
+    time.seconds += 1
+    worker.save()
+
+    assert Job.objects.get(pk=job.pk).outcome == "succeeded"
+
+
 @pytest.mark.parametrize("limit", [0, 5])
 def test_a_fault_of_the_fast_path_fails_no_job(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, limit: int
