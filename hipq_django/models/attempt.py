@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, ClassVar
 
 from django.db import models
-from django.db.models import F
+from django.db.models import Exists, F, OuterRef
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
@@ -20,11 +20,15 @@ class AttemptQuerySet(models.QuerySet["Attempt"]):
     """The questions that are asked about failed attempts."""
 
     def of_suspects(self, workers: Collection[int | None]) -> AttemptQuerySet:
-        """The losses that make suspects of jobs which these workers are executing."""
+        """The losses that make suspects of jobs which these workers are executing.
+
+        Each is the last of its job: one that was only released since is still a suspect.
+        """
         running = Job.objects.using(self.db).running()
         executing = running.filter(worker__in=workers, prefetched=False)
         kinds = (Attempt.Kind.WORKER_LOST, Attempt.Kind.BYSTANDER)
-        return self.filter(job__in=executing, attempt=F("job__attempt") - 1, kind__in=kinds)
+        later = Attempt.objects.filter(job=OuterRef("job"), attempt__gt=OuterRef("attempt"))
+        return self.filter(~Exists(later), job__in=executing, kind__in=kinds)
 
     def of_suspect_decisions(self, workers: Collection[int | None]) -> AttemptQuerySet:
         """The failures about which these workers are deciding, as others were when they died."""

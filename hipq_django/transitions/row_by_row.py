@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -14,7 +15,9 @@ from hipq_django.database.locks import locked
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.parts import Expects
 from hipq_django.domain.retries import GiveUp, RetryAt, RetryIn, retry_time
+from hipq_django.domain.signature import put_back_since
 from hipq_django.domain.states import Outcome, Phase, State
+from hipq_django.domain.suspects import was_lost
 from hipq_django.engines.values import SkippedRowError
 from hipq_django.models import Job, Worker
 from hipq_django.signals import job_failed, job_finished
@@ -187,13 +190,21 @@ def _release(results: Sequence[Released], using: str, now: datetime) -> None:
     A request goes through error to retry, as the states demand, without an Attempt.
     """
     release([r.claim.id for r in results if r.claim.phase is not Phase.REQUEST], using, now)
-    requests = [r for r in results if r.claim.phase is Phase.REQUEST]
-    for reason in {r.reason for r in requests}:
-        ids = [r.claim.id for r in requests if r.reason == reason]
+    requests = defaultdict[str, list[int]](list)
+    for r in results:
+        if r.claim.phase is Phase.REQUEST:
+            requests[_error_while_waiting(r)].append(r.claim.id)
+    for error, ids in requests.items():
         for rows in chunks(using, ids):
-            rows.update(state=State.ERROR, error=reason, update_time=now, **UNOWNED)
+            rows.update(state=State.ERROR, error=error, update_time=now, **UNOWNED)
         for rows in chunks(using, ids):
             rows.update(state=State.RETRY)
+
+
+def _error_while_waiting(result: Released) -> str:
+    """Return the error of a released job: what makes it a suspect, say, it still is."""
+    last = result.claim.job.last_error
+    return last if was_lost(last) or put_back_since(last) else result.reason
 
 
 def _fail(results: Sequence[Failed], worker: Worker, now: datetime) -> None:
@@ -220,6 +231,7 @@ def _apply_decision(result: Decided, using: str, now: datetime) -> None:
 
 def _retry(result: Decided, decision: RetryIn | RetryAt, using: str, now: datetime) -> bool:
     job = result.claim.job
+    before = {name: getattr(job, name) for name in result.changes}
     set_values(job, result.changes)
     answered = job.has_pending_answer and not decision.resend
     values = {
@@ -227,8 +239,7 @@ def _retry(result: Decided, decision: RetryIn | RetryAt, using: str, now: dateti
         **next_time(job, retry_time(decision, now), has_pending_answer=answered),
     }
     values |= {"state": State.RETRY, "update_time": now, **UNOWNED}
-    if decision.resend:
-        values["has_pending_answer"] = False
+    values |= {"has_pending_answer": False} if decision.resend else {}
     try:
         with transaction.atomic(using=using, savepoint="job_key" in result.changes):
             rows_of(using, [result.claim.id]).update(**values)
@@ -238,6 +249,7 @@ def _retry(result: Decided, decision: RetryIn | RetryAt, using: str, now: dateti
         key = result.changes["job_key"]
         result.why = f"a live job has the key {key!r}, which its retry handler set"
         result.decision = GiveUp()
+        set_values(job, before)
         return False
     if decision.resend:
         discard_answers([job.pk], using)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 from asyncio import CancelledError
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import transaction
+from django.utils import timezone
 
 import hipq_django as hipq
 from hipq_django import signals
@@ -290,3 +292,27 @@ def test_a_receiver_that_exits_harms_nobody(
     assert (job.outcome, behind.outcome) == ("succeeded", "succeeded")
     said = f"a receiver raised {type(error).__name__}: {error}; those behind it were not called"
     assert sum(said in message for message in caplog.messages) == 6
+
+
+def test_a_job_whose_new_key_was_taken_is_told_as_it_is_stored(declare: Declare) -> None:
+    charge = declare("charge")(lambda job: 1 / 0)
+
+    @charge.on_error
+    def take(job: Job) -> hipq.RetryIn:
+        job.job_key = "taken"
+        return hipq.RetryIn(0)
+
+    charge.enqueue(job_key="taken", scheduled_run_time=timezone.now() + timedelta(days=1))
+    charge.enqueue(job_key="mine")
+    told: list[str] = []
+
+    def look(job: Job, **_: Any) -> None:
+        told.append(job.job_key)
+
+    signals.job_finished.connect(look)
+    try:
+        run_due_jobs()
+    finally:
+        signals.job_finished.disconnect(look)
+
+    assert told == ["mine"]

@@ -13,6 +13,7 @@ from hipq_django.domain.retries import RetryPolicy
 from hipq_django.exceptions import WorkerLost
 from hipq_django.maintenance import recovery
 from hipq_django.models import Job, Queue, Worker
+from hipq_django.transitions.values import Released
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
 from tests.integration.conftest import ConfigureQueue
@@ -56,6 +57,29 @@ def kinds(job: Job) -> list[str]:
 
 
 # What is claimed
+
+
+def test_a_suspect_that_was_released_is_still_one() -> None:
+    suspects("a", "b")
+    worker = HandWorker()
+    worker.run_pass()
+    worker.batch.deliver(Released(worker.claims.pop(), "Released: the worker stopped"))
+    worker.save()
+
+    assert len(HandWorker().run_pass()) == 1
+
+
+def test_a_suspect_that_was_released_is_to_blame_for_the_next_loss() -> None:
+    [suspect] = suspects("a")
+    worker = HandWorker()
+    worker.run_pass()
+    worker.batch.deliver(Released(worker.claims.pop(), "Released: the worker stopped"))
+    worker.save()
+    other = hipq.enqueue("echo", "b")
+
+    recover_all(HandWorker.crashed())
+
+    assert (kinds(suspect), kinds(other)) == (["worker_lost"] * 2, ["bystander"])
 
 
 def test_a_worker_executes_one_suspect_at_a_time() -> None:
