@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
-from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from hipq_django.domain.bounded_calls import DidNotReturnError, bounded
 from hipq_django.domain.serialization import error_of, repr_of
-from hipq_django.domain.validation import aware_moment
+from hipq_django.domain.validation import ABOVE_ZERO, MAX_SECONDS, aware_moment, number_in
 from hipq_django.exceptions import ConfigurationError, HipqError, InvalidJobError
 
 if TYPE_CHECKING:
@@ -339,10 +338,11 @@ class RateLimit:
     """Up to this many starts are kept exactly; for more, `per` is divided into this many spans."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.count, int) or not _is_positive(self.count, self.per):
+        is_whole = isinstance(self.count, int) and _is_positive(self.count)
+        if not is_whole or number_in(self.per, ABOVE_ZERO, MAX_SECONDS) is None:
             raise ConfigurationError(
                 f"RateLimit({self.count!r}, per={self.per!r}): give a whole number of jobs of at "
-                "least 1 and seconds above 0."
+                "least 1 and seconds above 0, at most ten years."
             )
 
     def __call__(
@@ -392,14 +392,18 @@ class RateLimit:
         return [s for s in self._kept(queue.throttler_state) if since < s[0] <= until]
 
     def _kept(self, state: Mapping[str, Any]) -> list[list[float]]:
-        """Return the starts that are kept of the queue: where there are none, those of another one.
+        """Return the starts that are kept of the queue.
 
-        Each limit of a queue notes all its starts. A new one takes those of the longest time.
+        Each limit of a queue notes all its starts. One that is new, or that only another release
+        had meanwhile, takes those of the longest time, and from their end on those of the others.
         """
-        if self._name in state:
+        if self._name in state and self._name not in state.get(RATE_LIMITS_BEFORE, ()):
             return state[self._name]  # type: ignore[no-any-return]  # as it was written
-        noted = [kept for name, kept in state.items() if name.startswith(RATE_LIMIT)]
-        return min(noted, key=lambda kept: kept[0][0] if kept else inf, default=[])
+        starts: list[list[float]] = []
+        noted = [kept for name, kept in state.items() if name.startswith(RATE_LIMIT) and kept]
+        for kept in sorted(noted, key=lambda kept: kept[0][0]):
+            starts += [start for start in kept if not starts or start[0] > starts[-1][0]]
+        return starts
 
 
 RATE_LIMIT = "RateLimit("
@@ -409,21 +413,35 @@ RATE_LIMIT = "RateLimit("
 RATE_LIMITS = "RateLimits"
 """Under this name the state of a queue has the names of its own rate limits."""
 
+RATE_LIMITS_BEFORE = "RateLimits before"
+"""Under this one the names of those that it had before, as long as their starts count."""
 
-def carried_over(state: Mapping[str, Any], throttlers: Sequence[Throttler]) -> dict[str, Any]:
+
+def carried_over(
+    state: Mapping[str, Any], throttlers: Sequence[Throttler], now: datetime
+) -> dict[str, Any]:
     """Return the state of a queue with the starts of its rate limits as they are now.
 
-    Those of limits that it had before are handed on, and dropped: a limit that came back later with
-    the same numbers would begin where it ended. Those of limits inside of throttlers of the project
-    stay.
+    Those of limits that it had before are handed on, and kept for as long as they count: another
+    release may still have such a limit, or it may come back. Those of limits inside of throttlers
+    of the project stay.
     """
     limits = {limit._name: limit for limit in throttlers if isinstance(limit, RateLimit)}
     if not limits and RATE_LIMITS not in state:
         return {**state}
-    gone = set(state.get(RATE_LIMITS, ())) - limits.keys()
-    others = {name: kept for name, kept in state.items() if name not in gone}
+    known = {*state.get(RATE_LIMITS, ()), *state.get(RATE_LIMITS_BEFORE, ())}
+    before = sorted(name for name in known - limits.keys() if _still_counts(state, name, now))
+    dropped = {RATE_LIMITS_BEFORE, *known}.difference(before)
+    others = {name: kept for name, kept in state.items() if name not in dropped}
     starts = {name: limit._kept(state) for name, limit in limits.items()}
-    return {**others, **starts, RATE_LIMITS: [*limits]}
+    names = {RATE_LIMITS: [*limits], **({RATE_LIMITS_BEFORE: before} if before else {})}
+    return {**others, **starts, **names}
+
+
+def _still_counts(state: Mapping[str, Any], name: str, now: datetime) -> bool:
+    """Return whether a limit that the queue had before would still hold a job for a start."""
+    kept, per = state.get(name) or [], float(name.removesuffix(")").rpartition(", ")[2])
+    return bool(kept) and kept[-1][0] + per > now.timestamp()
 
 
 def may_query(throttlers: Sequence[Throttler]) -> bool:

@@ -173,7 +173,7 @@ class Starts:
         found = self.limit(self.queue, now, [], candidates(*[{}] * number))
         count = sum(isinstance(verdict, hipq.Run) for verdict in found)
         if count:
-            self.queue.throttler_state = carried_over(self.queue.throttler_state, [self.limit])
+            self.queue.throttler_state = carried_over(self.queue.throttler_state, [self.limit], now)
             self.limit.admitted(self.queue, now, count, now + latest)
         self.moments += [now] * (count // 2) + [now + latest] * (count - count // 2)
         return count
@@ -285,15 +285,28 @@ def test_of_several_limits_a_new_one_takes_the_starts_of_the_longest_time() -> N
     shared, fast, slow = queue(0), hipq.RateLimit(5, per=1), hipq.RateLimit(9, per=60)
     for second in range(3):
         now = NOON + timedelta(seconds=second)
-        shared.throttler_state = carried_over(shared.throttler_state, [fast, slow])
+        shared.throttler_state = carried_over(shared.throttler_state, [fast, slow], now)
         for limit in (fast, slow):
             limit.admitted(shared, now, 2)
 
-    state = carried_over(shared.throttler_state | {"own": 1}, [hipq.RateLimit(7, per=60)])
+    later = NOON + timedelta(seconds=30)
+    state = carried_over(shared.throttler_state | {"own": 1}, [hipq.RateLimit(7, per=60)], later)
 
     moments = [[(NOON + timedelta(seconds=second)).timestamp(), 2] for second in range(3)]
+    before = {"RateLimit(9, 60)": moments, "RateLimits before": ["RateLimit(9, 60)"]}
     names = ["RateLimit(7, 60)"]
-    assert state == {"own": 1, "RateLimit(7, 60)": moments, "RateLimits": names}
+    assert state == {"own": 1, "RateLimit(7, 60)": moments, "RateLimits": names, **before}
+
+
+def test_what_a_limit_of_before_has_kept_is_dropped_once_it_counts_no_more() -> None:
+    shared, limit = queue(0), hipq.RateLimit(7, per=60)
+    shared.throttler_state = carried_over({}, [hipq.RateLimit(9, per=60)], NOON)
+    hipq.RateLimit(9, per=60).admitted(shared, NOON, 2)
+    kept = carried_over(shared.throttler_state, [limit], NOON + timedelta(seconds=59))
+    state = carried_over(kept, [limit], NOON + timedelta(seconds=60))
+
+    assert "RateLimit(9, 60)" in kept
+    assert sorted(state) == ["RateLimit(7, 60)", "RateLimits"]
 
 
 def test_a_limit_that_comes_back_goes_on_from_the_starts_meanwhile() -> None:
@@ -306,13 +319,25 @@ def test_a_limit_that_comes_back_goes_on_from_the_starts_meanwhile() -> None:
     assert starts.ask(NOON + timedelta(seconds=2), 10) == 2
 
 
+def test_a_limit_that_comes_back_knows_what_a_shorter_one_has_forgotten() -> None:
+    starts = Starts(hipq.RateLimit(10, per=3_600))
+    assert starts.ask(NOON, 6) == 6
+    starts.limit, first = hipq.RateLimit(8, per=1), starts.limit
+    assert starts.ask(NOON + timedelta(seconds=60), 3) == 3
+
+    starts.limit = first
+    assert starts.ask(NOON + timedelta(seconds=70), 10) == 1
+
+
 def test_the_starts_of_a_limit_inside_of_another_throttler_stay() -> None:
     shared, inner = queue(0), hipq.RateLimit(2, per=60)
     for second in range(2):
-        shared.throttler_state = carried_over(shared.throttler_state, [hipq.RateLimit(9, per=5)])
+        shared.throttler_state = carried_over(
+            shared.throttler_state, [hipq.RateLimit(9, per=5)], NOON
+        )
         inner.admitted(shared, NOON + timedelta(seconds=second), 1)
 
-    state = carried_over(shared.throttler_state, [hipq.RateLimit(8, per=5)])
+    state = carried_over(shared.throttler_state, [hipq.RateLimit(8, per=5)], NOON)
 
     assert len(state["RateLimit(2, 60)"]) == 2
 
@@ -338,6 +363,8 @@ NAN, INFINITE = float("nan"), float("inf")
         (hipq.RateLimit, (5, "60"), "seconds above 0"),
         (hipq.RateLimit, (5, NAN), "seconds above 0"),
         (hipq.RateLimit, (5, INFINITE), "seconds above 0"),
+        (hipq.RateLimit, (5, Decimal(1)), "seconds above 0"),
+        (hipq.RateLimit, (5, 1e13), "seconds above 0"),
     ],
 )
 def test_a_throttler_that_makes_no_sense_is_refused(
