@@ -102,8 +102,7 @@ class Admission:
         """Leased results of jobs that succeeded in the queue, to be written with the claim."""
         self.resume_after = resume_after
         """Where the last pass ended that found only jobs that are held back."""
-        # In this order: what must start within a time after `now` starts before it is over.
-        self.began, self.now = steady(), clock.now(self.using)
+        self._begin()
         self.throttlers: list[Throttler] = []
         self.running: list[RunningJob] = []
         """What throttlers see of the jobs that are running already."""
@@ -171,7 +170,7 @@ class Admission:
         claims = admitted.claims
         if self.counters and claims:
             for claim in claims:
-                claim.start_by = self.began + self.context.start_delay.seconds
+                claim.start_by = self.began + self.start_seconds
             self.context.start_delay.record(steady() - self.began)
         return admitted
 
@@ -199,9 +198,15 @@ class Admission:
         if row is None:
             return False
         self.queue = row
-        # Starts are counted from here: the way to the lock may have been long.
-        self.began, self.now = steady(), clock.now(self.using)
+        self._begin()  # starts are counted from here: the way to the lock may have been long
         return True
+
+    def _begin(self) -> None:
+        """Note when this begins, and within how many seconds counted starts have to be."""
+        # In this order: what must start within a time after `now` starts before it is over.
+        self.began, self.now = steady(), clock.now(self.using)
+        # Read once: the thread that writes results may change it between its two uses.
+        self.start_seconds = self.context.start_delay.seconds
 
     # Choosing
 
@@ -430,10 +435,10 @@ class Admission:
     def _tell_throttlers(self, chosen: Sequence[Job]) -> bool:
         """Let throttlers record how many jobs start; return whether they could."""
         before = self.queue.throttler_state
-        latest = self.now + timedelta(seconds=self.context.start_delay.seconds)
+        latest = self.now + timedelta(seconds=self.start_seconds)
         try:
             with transaction.atomic(using=self.using), self._noting_hangs():
-                self.queue.throttler_state = carried_over(before, self.throttlers)
+                self.queue.throttler_state = carried_over(before, self.throttlers, self.now)
                 for admitted in self.counters:
                     bounded(partial(admitted, self.queue, self.now, len(chosen), latest))
                 if self.queue.throttler_state != before:

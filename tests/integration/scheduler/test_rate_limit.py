@@ -164,5 +164,38 @@ def test_a_release_that_changes_the_limit_goes_on_from_the_starts_before(
         counts.append(started())
 
     assert counts == [6, 8, 8]
-    names = ["RateLimit(8, 90)", "RateLimits"]
+    names = ["RateLimit(6, 60)", "RateLimit(8, 90)", "RateLimits", "RateLimits before"]
     assert sorted(Queue.objects.get(name="default").throttler_state) == names
+
+
+def test_a_delay_that_grows_meanwhile_counts_from_the_next_claim(
+    configure_queue: ConfigureQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that writes results may find it too short beside a claim."""
+    moments: dict[Any, float] = {}
+    told: list[float] = []
+    worker, real = HandWorker(), clock.now
+
+    def now(using: str) -> Any:
+        moment, found = clock.steady(), real(using)
+        moments[found] = moment
+        return found
+
+    class Counting:
+        """A throttler that counts starts."""
+
+        def __call__(self, queue: Queue, now: Any, running: Any, asked: Any) -> Any:
+            return [hipq.Run() for _ in asked]
+
+        def admitted(self, queue: Queue, now: Any, count: int, latest: Any) -> None:
+            """Note until when the starts are counted, and change that for the next ones."""
+            told.append(moments[now] + (latest - now).total_seconds())
+            worker.scheduler.start_delay.too_short()
+
+    configure_queue(Counting())
+    enqueue(1)
+    monkeypatch.setattr(clock, "now", now)
+    worker.run_pass()
+
+    [claim] = worker.claims
+    assert claim.start_by <= told[0]
