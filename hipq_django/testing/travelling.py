@@ -158,6 +158,7 @@ def _events_of(live: JobQuerySet, now: datetime, step: timedelta) -> list[dateti
     found = live.aggregate(
         held_back=Count("pk", filter=due),
         next=Min("scheduled_run_time", filter=later),
-        deadline=Min("deadline", filter=Q(state=State.RUNNING)),
+        deadline=Min("deadline", filter=Q(state=State.RUNNING, deadline__gte=now)),
     )
-    return [now + step if found["held_back"] else None, found["next"], found["deadline"]]
+    overdue = found["deadline"] and found["deadline"] + timedelta(microseconds=1)
+    return [now + step if found["held_back"] else None, found["next"], overdue]

@@ -934,3 +934,24 @@ def test_a_job_that_does_nothing_asks_little(
 
     with django_assert_max_num_queries(100 * of_a_job + of_the_rest):
         testing.drain()
+
+
+def test_a_frozen_time_comes_past_deadlines_too(declare: Declare) -> None:
+    declare("quote", timeout=60, retry=hipq.Fixed(10, max_attempts=3))(lambda job: hipq.WAIT)
+    with time_machine.travel(datetime(2025, 1, 6, 12, tzinfo=UTC), tick=False):
+        job = hipq.enqueue("quote")
+        testing.run_for(minutes=10)
+
+        assert testing.assert_finished(job, "timed_out").attempt == 3
+        testing.reset()
+
+
+def test_a_partner_may_be_late_for_a_job_that_has_ended(declare: Declare) -> None:
+    declare("quote", timeout=60)(lambda job: hipq.WAIT)
+    testing.partner("quote", "paid").late()
+    job = hipq.enqueue("quote")
+
+    testing.run_for(hours=1)
+
+    testing.assert_finished(job, "timed_out")
+    assert Answer.objects.get().status == "late"
