@@ -251,7 +251,7 @@ class Exponential(_Limited):
         try:
             delay = self.first_seconds * self.factor ** max(failures - 1, 0)
         except OverflowError:
-            return self.cap_seconds
+            return self.cap_seconds if self.first_seconds else 0.0
         return min(delay, self.cap_seconds)
 
 

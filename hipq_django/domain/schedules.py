@@ -1,9 +1,10 @@
 """When a schedule is due, and what is to be made of due times that have passed. Pure.
 
 Rules of daylight saving time, as Debian's cron has them: a text whose minute or hour begins with
-`*` is in real time, both passes of the repeated hour and nothing in the skipped one. All others
-are at fixed times: what falls into the skipped hour is due once, at the first moment after it, and
-what falls into the repeated hour at its first pass.
+`*` is in real time, both passes of the repeated hour and nothing in the skipped one, and so is one
+of six fields whose second is not a single number. All others are at fixed times: what falls into
+the skipped hour is due once, at the first moment after it, and what falls into the repeated hour at
+its first pass.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from functools import cached_property, lru_cache
 from itertools import islice, pairwise, takewhile
 from typing import Any, Final, Literal, NamedTuple
@@ -206,7 +207,7 @@ def _is_day_of_another_month(parts: Sequence[str]) -> bool:
 def _least_interval(expression: str) -> int | None:
     """Return the seconds between the nearest due times of a day; None where each has only one.
 
-    If all days have due times, the first one of the next day counts too.
+    If two days that follow each other have due times, the first one of the next day counts too.
     """
     line = CronSim(expression, datetime(2024, 1, 1))  # noqa: DTZ001 - a wall clock
     seconds = sorted(line.seconds)
@@ -214,9 +215,16 @@ def _least_interval(expression: str) -> int | None:
     length = seconds[-1] - seconds[0]
     found = [later - earlier for earlier, later in pairwise(seconds)]
     found += [later - earlier - length for earlier, later in pairwise(minutes)]
-    if expression.split()[-3:] == ["*", "*", "*"]:
+    if _has_adjacent_days(line):
         found.append(86_400 + minutes[0] - minutes[-1] - length)
     return min(found, default=None)
+
+
+def _has_adjacent_days(line: CronSim) -> bool:
+    """Return whether two days that follow each other ever have due times."""
+    days = [date(2024, 1, 1) + timedelta(days=number) for number in range(4 * 366)]
+    due = [day.month in line.months and line.match_day(day) for day in days]
+    return any(both == (True, True) for both in pairwise(due))
 
 
 def _check_known(what: str, name: str, value: object, known: tuple[str, ...]) -> None:
@@ -620,12 +628,14 @@ def in_zone(moment: datetime, zone: str) -> datetime:
 
 def jitter_of(name: str, seconds: float) -> timedelta:
     """Return by how much the jobs of a schedule are put off: the same each time."""
-    return timedelta(seconds=zlib.crc32(name.encode()) % seconds if seconds else 0)
+    return timedelta(seconds=zlib.crc32(name.encode()) / 2**32 * seconds)
 
 
 def values_of(spec: Cron | Every) -> dict[str, Any]:
-    """Return the values of a spec as they are stored."""
+    """Return the values of a spec as they are stored, so that they compare with those of rows."""
     shared = {name: getattr(spec, name) for name in SHARED}
+    for name in ("start_time", "end_time"):
+        shared[name] = shared[name] and shared[name].astimezone(UTC)
     if isinstance(spec, Cron):
         return {"cron": spec.text, "time_zone": spec.zone, "every_seconds": None, **shared}
     return {"cron": "", "time_zone": "", "every_seconds": float(spec.every_seconds), **shared}

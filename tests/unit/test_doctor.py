@@ -388,3 +388,10 @@ def test_a_connection_by_tcp_must_be_told_when_its_peer_is_gone(
     parameters: dict[str, Any], notices: bool
 ) -> None:
     assert notices_dead_peer(parameters) is notices
+
+
+def test_skipped_due_times_are_not_laid_to_a_live_job_alone() -> None:
+    found = said(replace(WELL, schedules=(ScheduleState("s", skipped=5),)))
+
+    assert "still live" not in found.what
+    assert "reasons" in found.what_to_do

@@ -291,3 +291,7 @@ def test_a_fixed_delay_that_is_none_is_refused() -> None:
 def test_wait_is_one_value_even_after_pickling() -> None:
     assert pickle.loads(pickle.dumps(hipq.WAIT)) is hipq.WAIT
     assert repr(hipq.WAIT) == "hipq_django.WAIT"
+
+
+def test_no_delay_stays_none_however_often_it_failed() -> None:
+    assert hipq.Exponential(first_seconds=0, max_attempts=9_999).delay(5_000) == 0

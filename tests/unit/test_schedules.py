@@ -300,6 +300,7 @@ def test_start_and_end_are_inclusive() -> None:
         (lambda: Cron("@hourly", jitter=3_601), "Cron('@hourly'): jitter 3601 is longer than the"),
         (lambda: Cron("0 8,9 1 * *", jitter=3_601, overlap="wait"), "longer than the 3600 seconds"),
         (lambda: Cron("1,59 23,0 * * *", jitter=121), "longer than the 120 seconds"),
+        (lambda: Cron("30 23,0 * * mon-fri", jitter=7_200), "7200 is longer than the 3600 seconds"),
         (lambda: Cron("5,50 */2 * * * *", jitter=46), "longer than the 45 seconds"),
         (lambda: Cron("5,50 * * * * *", jitter=16), "longer than the 15 seconds"),
         (lambda: Cron("* * * * *", catch_up_seconds=ANY * NAN), "catch_up_seconds nan: give"),
@@ -527,3 +528,7 @@ def test_a_start_in_the_hour_that_comes_again_is_the_second_one() -> None:
     first = Every(minutes=10, start_time=start).next(datetime(2026, 10, 1, tzinfo=UTC))
 
     assert first == start.astimezone(UTC)
+
+
+def test_a_short_jitter_spreads_too() -> None:
+    assert len({jitter_of(str(number), 1) for number in range(100)}) > 90

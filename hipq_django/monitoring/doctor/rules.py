@@ -401,9 +401,11 @@ def _in_vain(row: ScheduleState, where: str) -> Iterator[Finding]:
         yield warning(
             "schedule_skipping",
             where,
-            f"its last {row.skipped} due times were skipped: a job of it was still live.",
+            f"its last {row.skipped} due times were skipped: a job was in the way each time, or "
+            "its times were edited.",
             "It runs less often than its times say.",
-            "See why that job does not end, or choose another overlap.",
+            "Read the reasons on its page. See why that job does not end, or choose another "
+            "overlap, or another key.",
         )
     if row.retired:
         yield warning(

@@ -464,3 +464,16 @@ def test_jobs_of_one_batch_are_due_in_their_own_pass() -> None:
 
     times = Job.objects.order_by("pk").values_list("scheduled_run_time", flat=True)
     assert list(times) == [moment.astimezone(UTC) for moment in passes]
+
+
+@pytest.mark.parametrize("day", ["2024-10-27", "2024-03-31"])
+def test_a_start_that_the_clocks_repeat_or_skip_is_no_change(
+    day: str, now: time_machine.Traveller
+) -> None:
+    wall = datetime.fromisoformat(f"{day} 02:30").replace(tzinfo=ZoneInfo("Europe/Paris"))
+    spec = hipq.Every(hours=1, start_time=wall)
+    hipq.schedule("s", ECHO, spec)
+    now.shift(timedelta(hours=2))
+    hipq.schedule("s", ECHO, spec)
+
+    assert kinds() == []
