@@ -86,6 +86,7 @@ VERBS = {
             "requeue", _("Requeue"), "requeue_job", requeueing.requeue, done=_("Requeued"),
             is_possible=lambda job: job.is_final,
             among=_not_requeued,
+            is_locked=True,
             is_dangerous=False,
             warning=_was_requeued,
             choice=Choice(
