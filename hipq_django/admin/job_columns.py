@@ -21,6 +21,7 @@ from hipq_django.admin.display import (
     when_short,
     windows,
 )
+from hipq_django.admin.job_edit import wanted_time
 from hipq_django.admin.job_panel import progress_text, standing
 from hipq_django.domain.states import NONE, WAITING, State
 from hipq_django.models import Job, JobType, Queue
@@ -73,7 +74,7 @@ class JobColumns(HipqAdmin):
     @admin.display(description=_("scheduled"))
     def scheduled_short(self, job: Job) -> str:
         """When the job is, or was, to run; of one that waits for others, from when on."""
-        return when_short(job.hold_time or job.scheduled_run_time, self.now)
+        return when_short(wanted_time(job), self.now)
 
     updated_short = column(_("updated"), lambda self, job: when_short(job.update_time, self.now))
 
@@ -86,9 +87,7 @@ class JobColumns(HipqAdmin):
 
     to_queue = column(_("queue"), lambda self, job: self.link(Queue, job.queue_id, job.queue))
     key = column(_("key"), lambda self, job: or_dash(job.job_key))
-    scheduled = column(
-        _("scheduled"), lambda self, job: when(job.hold_time or job.scheduled_run_time, self.now)
-    )
+    scheduled = column(_("scheduled"), lambda self, job: when(wanted_time(job), self.now))
     factor = column(_("throttle factor"), lambda self, job: plain(job.throttle_factor))
     tries = column(_("attempt"), lambda self, job: str(job.attempt or gettext("none yet")))
 
