@@ -30,7 +30,7 @@ from tests.admin_pages import (
     warned_of,
 )
 from tests.declaring import Declare
-from tests.factories import JobFactory
+from tests.factories import JobFactory, JobTypeFactory
 from tests.hand_worker import HandWorker
 from tests.running import run_due_jobs
 
@@ -250,6 +250,22 @@ def test_of_very_many_jobs_the_first_are_taken_in_turn(
     assert [len(history(job)) for job in jobs] == [1] * 5
     nothing = "Nothing was done: this list has no jobs to which it can be done."
     assert messages_of(all_of(admin_client, action)) == [nothing]
+
+
+@pytest.mark.parametrize("field", ["job_key", "waiting_key"])
+def test_jobs_whose_key_is_in_use_keep_no_others_from_being_requeued(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch, field: str
+) -> None:
+    monkeypatch.setattr(row_actions, "MAX_ROWS", 2)
+    kind = JobTypeFactory.create()
+    jobs = [job_in("final", job_type=kind, **{field: f"k{number}"}) for number in range(4)]
+    for job in jobs[:2]:
+        job_in("initial", job_type=kind, **{field: getattr(job, field)})
+
+    said = messages_of(all_of(admin_client, "requeue", state="final"))
+
+    assert said == ["Requeued: 2 jobs."]
+    assert [job.successors.count() for job in jobs] == [0, 0, 1, 1]
 
 
 def test_all_jobs_of_a_filtered_list_are_those_that_it_shows(
