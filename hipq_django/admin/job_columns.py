@@ -24,7 +24,7 @@ from hipq_django.admin.display import (
 from hipq_django.admin.job_edit import wanted_time
 from hipq_django.admin.job_panel import progress_text, standing
 from hipq_django.domain.states import NONE, WAITING, State
-from hipq_django.models import Job, JobType, Queue
+from hipq_django.models import Job, JobType, Queue, Worker
 
 
 class JobColumns(HipqAdmin):
@@ -109,6 +109,11 @@ class JobColumns(HipqAdmin):
     windows = column(
         _("time windows"), lambda self, job: windows(job.time_windows, job.job_type.zone_name)
     )
+
+    @admin.display(description=_("worker"))
+    def to_worker(self, job: Job) -> str:
+        """The worker whose handler executes it."""
+        return NOTHING if job.worker is None else self.link(Worker, job.worker_id, job.worker)
 
     @admin.display(description=_("origin"))
     def to_origin(self, job: Job) -> str:

@@ -47,7 +47,7 @@ SECTIONS = (
             "time_limit",
             "done",
             "windows",
-            "worker",
+            "to_worker",
             "to_origin",
             "to_successors",
         ),
