@@ -16,6 +16,7 @@ from hipq_django.admin.display import (
     block,
     or_dash,
     plain,
+    read_head,
     span,
     when,
     when_short,
@@ -144,6 +145,6 @@ class JobColumns(HipqAdmin):
 
 
 def _first_line(error: str) -> str:
-    """Return the first line of an error that was cut out of its JSON."""
-    text = error.strip('"').partition("\\n")[0]
+    """Return the first line of an error, of which the head of its JSON is given."""
+    text = read_head(error).partition("\n")[0]
     return NOTHING if text == NONE else text

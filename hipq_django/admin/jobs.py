@@ -15,6 +15,7 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from hipq_django.admin.base import RowList
+from hipq_django.admin.display import read_head
 from hipq_django.admin.filters import (
     BatchFilter,
     JobTypeFilter,
@@ -113,7 +114,7 @@ def _last_successors(jobs: list[Any]) -> dict[int, int]:
 
 
 def _has_secrets(job: Any) -> bool:
-    return bool(job.job_type.redactor.fields) and job.error_head.strip('"') != NONE
+    return bool(job.job_type.redactor.fields) and read_head(job.error_head) != NONE
 
 
 @admin.register(Job)
