@@ -262,7 +262,7 @@ class SchedulerContext:
                 events.warning("job_unlocked", **events.fields_of(job), seconds=round(seconds))
 
     def _note_refused(self, queue: Queue, job: Job, error: Exception) -> None:
-        reason = job.masked(error_of(error).partition("\n")[0])
+        reason = job.masked(error_of(error)).partition("\n")[0]
         problem = f"the database does not let job {job.id} start: {reason}"
         self._refused.note(queue.id, job.id, problem, steady())
 

@@ -208,6 +208,23 @@ def test_a_throttler_that_quotes_the_data_is_masked(
     assert shows_nothing(f"{queue.throttler_problem} {reasons} {caplog.text}")
 
 
+def test_a_value_of_two_lines_is_masked_before_one_line_of_a_throttlers_error_is_shown(
+    charge: Charge, configure_queue: ConfigureQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    def throttler(queue: Any, now: Any, running: Any, candidates: Any) -> Any:
+        raise ValueError(f"cannot read {candidates[0].job_data['card']}\nat all")
+
+    queue = configure_queue(throttler)
+    job = charge(waits).enqueue({"card": "BEGIN S3CRET\nS3CRET END"})
+    run_due_jobs()
+
+    queue.refresh_from_db()
+    reasons = str([reason.text for reason in hipq.explain(job)])
+    assert queue.throttler_problem.endswith("raised ValueError: cannot read •••")
+    assert "raised ValueError: cannot read •••" in reasons
+    assert "S3CRET" not in queue.throttler_problem + reasons + caplog.text
+
+
 LIMITS: dict[str, Callable[[str], Any]] = {
     "KeyLimit": lambda name: hipq.KeyLimit(name, 1),
     "ShareLimit": lambda name: hipq.ShareLimit(name, {}),
