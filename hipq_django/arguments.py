@@ -24,6 +24,7 @@ from django.core.files import File
 from django.db.models import QuerySet
 from django.utils.functional import Promise
 
+from hipq_django.domain.redaction import quoted
 from hipq_django.domain.round_trips import difference
 from hipq_django.domain.serialization import NotJsonError, places_in, to_json
 from hipq_django.domain.signature import FILLED_IN
@@ -138,9 +139,10 @@ def _validated(adapter: Any, arguments: dict[str, Any]) -> dict[str, Any]:
         return adapter.validate_python(arguments)  # type: ignore[no-any-return]  # a dict
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        value = "" if isinstance(first["input"], dict) else f", not {first['input']!r:.100}"
-        raise ValueError(f"argument {place}: {first['msg']}{value}.") from error
+    # Not from pydantic's own error: it quotes parts of values, which nothing could mask.
+    place = ".".join(map(str, first["loc"]))
+    value = "" if isinstance(first["input"], dict) else f", not {quoted(first['input'])}"
+    raise ValueError(f"argument {place}: {first['msg']}{value}.")
 
 
 def _without_type(arguments: dict[str, Any]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from html import unescape
 from html.parser import HTMLParser
 from typing import Any
 
@@ -91,19 +93,44 @@ def save(client: Client, row: Model, values: dict[str, str] | None = None, /, **
 
 
 def act(client: Client, action: str, *rows: Model, **more: Any) -> Any:
-    """Choose an action of the list for some rows."""
+    """Choose an action of the list for some rows; where `confirmed` is given, say yes if asked."""
+    url = list_url(type(rows[0]))
     sent = {"action": action, ACTION_BOX: [row.pk for row in rows], **more}
-    return client.post(list_url(type(rows[0])), sent, follow=True)
+    confirmed = {"confirmed": sent.pop("confirmed")} if "confirmed" in sent else {}
+    response = client.post(url, sent, follow=True)
+    if not confirmed or response.redirect_chain or response.status_code != 200:
+        return response
+    warned = warned_of(response.content.decode())
+    return client.post(url, {**sent, **confirmed, **warned}, follow=True)
+
+
+def warned_of(page: str) -> dict[str, str]:
+    """Return what a confirmation sends of its warning."""
+    return {name: unescape(text) for name, text in _WARNED.findall(page)}
+
+
+_WARNED = re.compile(r'name="(warned)" value="([^"]*)"')
+
+
+def button_values(client: Client, button: str, row: Model) -> dict[str, str]:
+    """Return what a button on a row's page sends, where it warns that below the warning.
+
+    Where the page has no such button, what an old page or another program may send.
+    """
+    form = _Form(f"hipq-{button}")
+    form.feed(client.get(page_url(row)).content.decode())
+    return form.values or {"confirmed": "1"}
 
 
 def press(client: Client, button: str, row: Model) -> Any:
     """Press a button on a row's page; where it warns, the one below the warning."""
-    return client.post(page_url(row, button), {"confirmed": "1"}, follow=True)
+    return confirm(client, button, row)
 
 
 def confirm(client: Client, button: str, row: Model, **sent: Any) -> Any:
-    """Press a button that asks first, and say yes."""
-    return client.post(page_url(row, button), {"confirmed": "1", **sent}, follow=True)
+    """Press a button that asks first, with something chosen, and say yes."""
+    values = button_values(client, button, row)
+    return client.post(page_url(row, button), {**values, **sent}, follow=True)
 
 
 def messages_of(response: Any) -> list[str]:

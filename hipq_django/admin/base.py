@@ -344,10 +344,12 @@ class HipqAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the s
         return ""
 
     def refused(self, request: HttpRequest, object_id: str | None, reason: str) -> HttpResponse:
-        """Say why nothing was saved, and show the row as it is now."""
+        """Say why nothing was saved, and show the row as it is now, or else the list."""
         self.message_user(request, reason, messages.ERROR)
         page = ("change", object_id) if object_id else ("add",)
-        return HttpResponseRedirect(self.url(self.model, *page))
+        url = self.url(self.model, *page)
+        is_asked_for = request.method == "GET" and request.path == url
+        return HttpResponseRedirect(self.url(self.model, "changelist") if is_asked_for else url)
 
     created = column(_("created"), lambda self, row: when(row.create_time, self.now))
     updated = column(_("updated"), lambda self, row: when(row.update_time, self.now))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -27,6 +28,19 @@ _UNITS = (
     (pgettext_lazy("unit of time", "min"), 60),
     (pgettext_lazy("unit of time", "s"), 1),
 )
+
+
+_WHOLE = re.compile(r'"(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])*')
+"""What of the JSON of a text, which may have been cut anywhere, can be read."""
+
+
+def read_head(head: str) -> str:
+    """Return the text that the head of its JSON says; the JSON itself of any other value."""
+    found = _WHOLE.match(head)
+    if found is None:
+        return head
+    text: str = json.loads(f'{found[0]}"', strict=False)
+    return text.encode(errors="ignore").decode()  # the cut may have halved the last character
 
 
 def badge(text: str, tone: str) -> str:

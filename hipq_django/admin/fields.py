@@ -106,8 +106,7 @@ class EditForm(forms.ModelForm):  # type: ignore[type-arg]  # generic in the stu
         outdated = [
             name
             for name in self.edited
-            if self.was_outdated(name)
-            or self._row_field(name).value_from_object(row) != self.initial[name]
+            if self.was_outdated(name) or self.stored(row, name) != self.initial[name]
         ]
         if outdated:
             text = _(
@@ -117,6 +116,10 @@ class EditForm(forms.ModelForm):  # type: ignore[type-arg]  # generic in the stu
             names = [str(self._row_field(name).verbose_name) for name in outdated]
             values = {"row": title(row), "fields": get_text_list(names, gettext("and"))}
             raise OutdatedFormError(text % values)
+
+    def stored(self, row: Any, name: str) -> Any:
+        """Return the value of a row that a field edits."""
+        return self._row_field(name).value_from_object(row)
 
     def _row_field(self, name: str) -> Field[Any, Any]:
         return self.instance._meta.get_field(name)  # type: ignore[no-any-return]  # a concrete field

@@ -13,6 +13,7 @@ from django.utils.translation import gettext, gettext_lazy as _
 from hipq_django.admin.row_actions import Choice, RowActions, Verb
 from hipq_django.api import control, requeueing
 from hipq_django.domain.states import WAITING
+from hipq_django.domain.uniqueness import KEY_FIELDS
 from hipq_django.models import Job
 
 if TYPE_CHECKING:
@@ -27,9 +28,15 @@ def _put_off(jobs: Any, now: datetime) -> Any:
     return jobs.waiting().filter(Q(scheduled_run_time__gt=now) | ~Q(time_windows=[]))
 
 
-def _not_requeued(jobs: Any, now: datetime) -> Any:
-    successors = Job.objects.using(jobs.db).filter(origin=OuterRef("pk"))
-    return jobs.final().filter(~Exists(successors))
+def _to_requeue(jobs: Any, now: datetime) -> Any:
+    """Leave out what was requeued, and what is refused: it would stay the first for ever."""
+    others = Job.objects.using(jobs.db)
+    jobs = jobs.final().filter(~Exists(others.filter(origin=OuterRef("pk"))))
+    for scope in ("live", "waiting"):  # a new job does not take the place of a kept one
+        key, kind = KEY_FIELDS[scope], OuterRef("job_type")
+        holders = others.holding(scope).filter(job_type=kind, **{key: OuterRef(key)})
+        jobs = jobs.filter(~Exists(holders))
+    return jobs
 
 
 def _drops_links(job: Job) -> _StrOrPromise:
@@ -85,7 +92,8 @@ VERBS = {
         Verb(
             "requeue", _("Requeue"), "requeue_job", requeueing.requeue, done=_("Requeued"),
             is_possible=lambda job: job.is_final,
-            among=_not_requeued,
+            among=_to_requeue,
+            is_locked=True,
             is_dangerous=False,
             warning=_was_requeued,
             choice=Choice(

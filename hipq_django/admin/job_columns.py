@@ -16,14 +16,16 @@ from hipq_django.admin.display import (
     block,
     or_dash,
     plain,
+    read_head,
     span,
     when,
     when_short,
     windows,
 )
+from hipq_django.admin.job_edit import wanted_time
 from hipq_django.admin.job_panel import progress_text, standing
 from hipq_django.domain.states import NONE, WAITING, State
-from hipq_django.models import Job, JobType, Queue
+from hipq_django.models import Job, JobType, Queue, Worker
 
 
 class JobColumns(HipqAdmin):
@@ -73,7 +75,7 @@ class JobColumns(HipqAdmin):
     @admin.display(description=_("scheduled"))
     def scheduled_short(self, job: Job) -> str:
         """When the job is, or was, to run; of one that waits for others, from when on."""
-        return when_short(job.hold_time or job.scheduled_run_time, self.now)
+        return when_short(wanted_time(job), self.now)
 
     updated_short = column(_("updated"), lambda self, job: when_short(job.update_time, self.now))
 
@@ -86,9 +88,7 @@ class JobColumns(HipqAdmin):
 
     to_queue = column(_("queue"), lambda self, job: self.link(Queue, job.queue_id, job.queue))
     key = column(_("key"), lambda self, job: or_dash(job.job_key))
-    scheduled = column(
-        _("scheduled"), lambda self, job: when(job.hold_time or job.scheduled_run_time, self.now)
-    )
+    scheduled = column(_("scheduled"), lambda self, job: when(wanted_time(job), self.now))
     factor = column(_("throttle factor"), lambda self, job: plain(job.throttle_factor))
     tries = column(_("attempt"), lambda self, job: str(job.attempt or gettext("none yet")))
 
@@ -110,6 +110,11 @@ class JobColumns(HipqAdmin):
     windows = column(
         _("time windows"), lambda self, job: windows(job.time_windows, job.job_type.zone_name)
     )
+
+    @admin.display(description=_("worker"))
+    def to_worker(self, job: Job) -> str:
+        """The worker whose handler executes it."""
+        return NOTHING if job.worker is None else self.link(Worker, job.worker_id, job.worker)
 
     @admin.display(description=_("origin"))
     def to_origin(self, job: Job) -> str:
@@ -140,6 +145,6 @@ class JobColumns(HipqAdmin):
 
 
 def _first_line(error: str) -> str:
-    """Return the first line of an error that was cut out of its JSON."""
-    text = error.strip('"').partition("\\n")[0]
+    """Return the first line of an error, of which the head of its JSON is given."""
+    text = read_head(error).partition("\n")[0]
     return NOTHING if text == NONE else text

@@ -23,6 +23,11 @@ from hipq_django.models.base import title
 EDITABLE = ("scheduled_run_time", "priority", "throttle_factor")
 
 
+def wanted_time(job: Job) -> datetime:
+    """Return when the job is to run; of one that waits for others, from when on."""
+    return job.hold_time or job.scheduled_run_time
+
+
 class SeenAttempt(forms.IntegerField):
     """The attempt that the page showed: carried along, never edited."""
 
@@ -47,6 +52,11 @@ class JobForm(EditForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.initial["seen_attempt"] = self.instance.attempt
+        self.initial["scheduled_run_time"] = wanted_time(self.instance)
+
+    def stored(self, row: Any, name: str) -> Any:
+        """Return the value of a row that a field edits."""
+        return wanted_time(row) if name == "scheduled_run_time" else super().stored(row, name)
 
     def clean(self) -> dict[str, Any]:
         """Refuse an edit of a job that has run meanwhile, until that was seen."""

@@ -23,6 +23,7 @@ from hipq_django.domain.validation import (
     checked_timeout,
     checked_zone,
 )
+from hipq_django.exceptions import ConfigurationError
 from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Job, JobType, Queue
 from hipq_django.monitoring.endings import Trends
@@ -165,9 +166,12 @@ class JobTypeAdmin(HipqAdmin):
         """What the function of a task takes, and what converts its arguments."""
         if not job_type.signature:
             return gettext("the whole job")
-        converter = get_arguments(job_type.instance)
-        name = f"{type(converter).__module__}.{type(converter).__qualname__}"
-        return format_html("<code>{}</code> ({})", job_type.signature, name)
+        try:
+            converter = get_arguments(job_type.instance)
+            said = f"{type(converter).__module__}.{type(converter).__qualname__}"
+        except ConfigurationError as error:
+            said = str(error)
+        return format_html("<code>{}</code> ({})", job_type.signature, said)
 
     @admin.display(description=_("aliases"))
     def names(self, job_type: JobType) -> str:

@@ -15,6 +15,7 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from hipq_django.admin.base import RowList
+from hipq_django.admin.display import read_head
 from hipq_django.admin.filters import (
     BatchFilter,
     JobTypeFilter,
@@ -24,7 +25,7 @@ from hipq_django.admin.filters import (
 )
 from hipq_django.admin.job_actions import JobActions
 from hipq_django.admin.job_columns import JobColumns
-from hipq_django.admin.job_edit import JobForm, edit, refusal
+from hipq_django.admin.job_edit import JobForm, edit, refusal, wanted_time
 from hipq_django.admin.job_panel import answers_panel, panel
 from hipq_django.admin.job_relations import candidates, relations
 from hipq_django.domain.states import NONE, WAITING
@@ -47,7 +48,7 @@ SECTIONS = (
             "time_limit",
             "done",
             "windows",
-            "worker",
+            "to_worker",
             "to_origin",
             "to_successors",
         ),
@@ -113,7 +114,7 @@ def _last_successors(jobs: list[Any]) -> dict[int, int]:
 
 
 def _has_secrets(job: Any) -> bool:
-    return bool(job.job_type.redactor.fields) and job.error_head.strip('"') != NONE
+    return bool(job.job_type.redactor.fields) and read_head(job.error_head) != NONE
 
 
 @admin.register(Job)
@@ -191,10 +192,10 @@ class JobAdmin(JobColumns, JobActions):
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """Write the edited values unless a worker was first."""
-        row = edit(obj, form)
-        if row.scheduled_run_time != obj.scheduled_run_time and "scheduled_run_time" in form.edited:
-            opening = timezone.localtime(row.scheduled_run_time)
+        moment = wanted_time(edit(obj, form))
+        if moment != obj.scheduled_run_time and "scheduled_run_time" in form.edited:
+            opening = timezone.localtime(moment)
             text = _("Its time windows moved it to %(time)s.")
             values = {"time": f"{opening:%Y-%m-%d %H:%M:%S %Z}"}
             self.message_user(request, text % values, messages.WARNING)
-        obj.scheduled_run_time = row.scheduled_run_time
+        obj.scheduled_run_time = moment

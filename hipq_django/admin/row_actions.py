@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from django.contrib import messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import model_ngettext, unquote
-from django.db import transaction
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.decorators import method_decorator
@@ -22,6 +21,7 @@ from django.views.decorators.http import require_POST
 from hipq_django.admin.display import format_number
 from hipq_django.admin.row_pages import MAX_SHOWN, RowPages
 from hipq_django.database.locks import locked
+from hipq_django.database.transactions import write_transaction
 from hipq_django.exceptions import HipqError
 from hipq_django.models.base import title
 from hipq_django.monitoring.counts import capped_count, format_count
@@ -79,7 +79,8 @@ class Verb:
     """Whether it is one transaction, with its line in the history; not what works in pages."""
     is_locked: bool = False
     """Whether the row is locked, and looked at once more, before it is done: of two operators who
-    do it in the same instant the second changes nothing."""
+    do it in the same instant the second changes nothing, and so does one whose page did not warn
+    of what there is to be warned of by now."""
     is_dangerous: bool = True
     """Whether the button that does it is red, after a confirmation."""
     choice: Choice | None = None
@@ -94,8 +95,8 @@ class Verb:
         return self.choice if self.choice and self.choice.name in request.POST else None
 
 
-class _UselessError(HipqError):
-    """Another operator has just done it; the text says so."""
+class _LeftError(HipqError):
+    """Another operator has just done something to the row, which is left; the text says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,20 +170,29 @@ class RowActions(RowPages):
         def said() -> str:
             return str(chosen.done) if chosen else self.said(verb, before, result)
 
-        with transaction.atomic(using=self.database) if is_atomic else nullcontext():
+        with write_transaction(self.database) if is_atomic else nullcontext():
             if verb.is_locked:
-                self._check_once_more(row, verb)
+                self._check_once_more(request, row, verb)
             result = verb.perform(row, **({chosen.name: True} if chosen else {}))
             with override(None):  # the history is English
                 self.write_down(request, row, result, said())
         return self.target(row, result), said()
 
-    def _check_once_more(self, row: Any, verb: Verb) -> None:
-        """Lock the row; raise `_UselessError` if it is of no use any more."""
+    def _check_once_more(self, request: HttpRequest, row: Any, verb: Verb) -> None:
+        """Lock the row; raise `_LeftError` if it is of no use any more, or warns of something new.
+
+        The page sends the whole text of its warnings: of several rows, that of all of them.
+        """
         rows = self.model._default_manager.using(self.database)
         current = locked(rows.filter(pk=row.pk)).first()
-        if current is not None and self._is_useless(current, verb):
-            raise _UselessError(self._left(self.called(row), verb))
+        if current is None:
+            return
+        if self._is_useless(current, verb):
+            raise _LeftError(self._left(self.called(row), verb))
+        warning = str(verb.warning(current))
+        if warning not in request.POST.get("warned", ""):
+            text = _("%(row)s was left as it is. Your page did not say this yet: %(warning)s")
+            raise _LeftError(text % {"row": self.called(row), "warning": warning})
 
     # From the list
 
@@ -255,7 +265,7 @@ class RowActions(RowPages):
             return self._left(what, verb)
         try:
             self._perform(request, row, verb)
-        except _UselessError as error:
+        except _LeftError as error:
             return str(error)
         except HipqError as error:
             return _("%(row)s: %(error)s") % {"row": what, "error": error}

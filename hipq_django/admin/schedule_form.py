@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django import forms
+from django.db.models import QuerySet
 from django.utils.translation import gettext_lazy as _
 
 from hipq_django.admin.fields import EditForm
@@ -123,17 +124,20 @@ class ScheduleForm(TimesForm):
         """Return the names to choose from: those with code, and the one that the schedule has."""
         names = {self.instance.job_type.name} if not self.is_new else set()
         for place in self.places if self.is_new else (self.place,):
-            rows = JobType.objects.using(get_instance(place).database).filter(instance=place)
             names |= {declared.name for declared in get_all_declared(place)}
-            names |= set(rows.exclude(kind="").values_list("name", flat=True))
+            names |= set(self._rows_of(place).exclude(kind="").values_list("name", flat=True))
         return [("", "---------"), *((name, name) for name in sorted(names))]
+
+    def _rows_of(self, place: str) -> QuerySet[JobType]:
+        """Return the job types of an instance, also of one that the setting lost."""
+        using = get_instance(place).database if self.is_new else self.instance.using
+        return JobType.objects.using(using).filter(instance=place)
 
     def clean_type_name(self) -> str:
         """Return the name; raise `ValidationError` where no code is found for it."""
         given: str = self.cleaned_data["type_name"]
         name = given if self._is_given("type_name") else self.instance.job_type.name
-        rows = JobType.objects.using(get_instance(self.place).database)
-        kinds = rows.filter(instance=self.place, name=name).values_list("kind", flat=True)
+        kinds = self._rows_of(self.place).filter(name=name).values_list("kind", flat=True)
         if find_declared(self.place, name, kinds.first() or "") is None:
             raise forms.ValidationError(_("No code declares this job type."))
         return name
@@ -167,8 +171,7 @@ class ScheduleForm(TimesForm):
 
     def _redactor(self, type_name: str) -> Redactor:
         """Return what masks the sensitive fields of a job type, which may have no row yet."""
-        rows = JobType.objects.using(get_instance(self.place).database)
-        found = rows.filter(instance=self.place, name=type_name).first()
+        found = self._rows_of(self.place).filter(name=type_name).first()
         return (found or JobType(instance=self.place, name=type_name, sensitive=[])).redactor
 
     def check(self, values: dict[str, Any]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from django.db import (
     DatabaseError,
     DataError,
@@ -100,7 +102,10 @@ def may_pass(error: BaseException) -> bool:
     return getattr(error.__cause__, "sqlstate", None) in _AMBIGUOUS
 
 
-def in_one_line(error: Exception) -> str:
-    """Return a driver's message of an error in one line, without hints and repetitions."""
-    lines = str(error).strip().splitlines()
+def in_one_line(error: Exception, mask: Callable[[str], str] = str) -> str:
+    """Return a driver's message of an error in one line, without hints and repetitions.
+
+    It is masked whole: of a value of several lines the first alone would not be found.
+    """
+    lines = mask(str(error).strip()).splitlines()
     return lines[0] if lines else type(error).__name__

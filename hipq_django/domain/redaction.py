@@ -27,6 +27,9 @@ MIN_CHARS = 3
 MIN_CHARS_ANYWHERE = 6
 """Shorter values are searched for as whole words only."""
 
+MAX_QUOTED_CHARS = 200
+"""A longer value is not quoted in an error that may be masked."""
+
 
 _ADDRESS = re.compile(r"callback\S+")
 _SIGNATURE = re.compile(r"(?:\.|%2[Ee])[\w-]{43,}")
@@ -59,6 +62,17 @@ class WithoutTokens(logging.Filter):
 
 def _without_tokens(value: Any) -> Any:
     return without_tokens(str(value)) if isinstance(value, str | Fields) else value
+
+
+def quoted(value: object) -> str:
+    """Return a value as an error quotes it: whole or not at all.
+
+    A part of a sensitive value would not be found where the error is masked.
+    """
+    text = repr(value)
+    if len(text) <= MAX_QUOTED_CHARS:
+        return text
+    return f"<{type(value).__name__}, too long to be shown>"
 
 
 def checked_fields(names: object) -> tuple[str, ...]:

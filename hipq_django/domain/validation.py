@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, TypeGuard
 from zoneinfo import ZoneInfo
 
 from hipq_django.domain.ordering import MAX_PRIORITY, MIN_PRIORITY
+from hipq_django.domain.redaction import quoted
 from hipq_django.domain.serialization import sized_json
 from hipq_django.domain.states import NONE
 from hipq_django.domain.windows import parse_windows
@@ -48,7 +49,7 @@ def checked_name(what: str, name: object) -> str:
     if isinstance(name, str) and len(name) <= MAX_NAME_CHARS and _NAME.fullmatch(name):
         return str.__str__(name)
     raise InvalidJobError(
-        f"{what} {name!r:.200}: a name consists of lower-case letters, digits and underscores, "
+        f"{what} {quoted(name)}: a name consists of lower-case letters, digits and underscores, "
         f"begins with a letter and has at most {MAX_NAME_CHARS} characters."
     )
 
@@ -76,7 +77,7 @@ def checked_type_name(name: object) -> str:
     if isinstance(name, str) and 0 < len(name) <= MAX_TYPE_NAME_CHARS and name.isprintable():
         return str.__str__(name)
     raise InvalidJobError(
-        f"job type {name!r:.200}: the name must be text of 1 to {MAX_TYPE_NAME_CHARS} printable "
+        f"job type {quoted(name)}: the name must be text of 1 to {MAX_TYPE_NAME_CHARS} printable "
         "characters."
     )
 
@@ -92,7 +93,7 @@ def checked_key(key: object) -> str:
         )
     if not isinstance(key, str) or not key:
         raise InvalidJobError(
-            f"job_key {key!r:.200}: a key is text that is not empty; use str(…) or leave it out."
+            f"job_key {quoted(key)}: a key is text that is not empty; use str(…) or leave it out."
         )
     if len(key) > MAX_KEY_CHARS:
         raise InvalidJobError(
@@ -173,7 +174,7 @@ def checked_number(name: str, value: object, low: float, high: float, rule: str 
     if number is not None:
         return number
     rule = rule or f"give a number from {low:,} to {high:,}."
-    raise InvalidJobError(f"{name} {value!r:.200}: {rule}")
+    raise InvalidJobError(f"{name} {quoted(value)}: {rule}")
 
 
 def checked_seconds(name: str, seconds: object) -> float:
@@ -227,7 +228,7 @@ def checked_message(message: object) -> str:
     """Return the message of a progress report."""
     if isinstance(message, str):
         return str.__str__(message)
-    raise InvalidJobError(f"message {message!r:.200}: give text, or leave it out.")
+    raise InvalidJobError(f"message {quoted(message)}: give text, or leave it out.")
 
 
 def checked_factor(factor: object) -> Decimal:
@@ -257,7 +258,7 @@ def checked_reason(reason: object) -> str:
     if isinstance(reason, str) and len(reason) <= MAX_REASON_CHARS and "\0" not in reason:
         return str.__str__(reason)
     raise InvalidJobError(
-        f"reason {reason!r:.100}: give text of at most {MAX_REASON_CHARS:,} characters."
+        f"reason {quoted(reason)}: give text of at most {MAX_REASON_CHARS:,} characters."
     )
 
 
@@ -265,7 +266,7 @@ def checked_counted(counted: object) -> bool:
     """Return whether the answers of a job type have no names and are counted."""
     if isinstance(counted, bool):
         return counted
-    raise InvalidJobError(f"counted_answers={counted!r:.200}: give True or False.")
+    raise InvalidJobError(f"counted_answers={quoted(counted)}: give True or False.")
 
 
 def checked_windows(windows: object) -> list[str]:

@@ -292,14 +292,15 @@ def _enqueue(node: Node, staged: Sequence[Staged]) -> Iterator[tuple[Staged, str
             yield from _enqueue(node, staged[:middle])
             yield from _enqueue(node, staged[middle:])
             return
-        yield staged[0], _masked(in_one_line(error), staged[0], node.instance)
+        yield staged[0], _masked(error, staged[0], node.instance)
 
 
-def _masked(error: str, given: Staged, instance: str) -> str:
+def _masked(error: Error, given: Staged, instance: str) -> str:
     """Mask an error of the database, which may quote the row of the job."""
     own = get_job_type(instance, given.job.job_type).redactor
     redactor = Redactor((*sensitive_fields(instance).fields, *own.fields))
-    return storable_text(redactor.knowing(given.data, given.job.job_data).mask_text(error))
+    knowing = redactor.knowing(given.data, given.job.job_data)
+    return storable_text(in_one_line(error, knowing.mask_text))
 
 
 def _enqueue_together(node: Node, staged: Sequence[Staged]) -> None:

@@ -167,7 +167,8 @@ class Task(Declaration, Generic[P, R]):
         try:
             return get_arguments(self.instance).dump(self._function, arguments)
         except (ValueError, TypeError) as error:
-            raise ArgumentsError(self._said(error, arguments)) from error
+            cause = None if self.sensitive else error  # it may quote a sensitive value
+            raise ArgumentsError(self._said(error, arguments)) from cause
 
     def _loaded(self, job: Job) -> dict[str, Any]:
         """Return the arguments of a job; raise `StoredArgumentsError` if they do not fit."""

@@ -219,7 +219,7 @@ def _held(job: Job, now: datetime) -> Iterator[Reason]:
             verdict = throttling.ask(throttlers, queue, now, loads, candidates)[job.pk]
     except (throttling.ThrottlerError, ConfigurationError, DatabaseError) as error:
         text = _("The queue is blocked, because %(error)s")
-        shown = _masked(in_one_line(error), job, running)
+        shown = in_one_line(error, lambda said: _masked(said, job, running))
         yield Reason("throttler_error", text % {"error": shown})
         return
     if isinstance(verdict, throttling.Hold | throttling.Reschedule):

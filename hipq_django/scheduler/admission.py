@@ -386,7 +386,7 @@ class Admission:
                 raise
             hung = error.__cause__
             self._block(
-                self._masked(in_one_line(error), asked),
+                in_one_line(error, lambda said: self._masked(said, asked)),
                 hung.traceback if isinstance(hung, DidNotReturnError) else "",
             )
             return [job for job in jobs if job.has_pending_answer]

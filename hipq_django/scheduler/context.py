@@ -269,7 +269,7 @@ class SchedulerContext:
         self._refused.note(job.queue_id, job.id, f"job {job.id}: {reason}", steady())
 
     def _note_refused(self, queue: Queue, job: Job, error: Exception) -> None:
-        reason = job.masked(error_of(error).partition("\n")[0])
+        reason = job.masked(error_of(error)).partition("\n")[0]
         problem = f"the database does not let job {job.id} start: {reason}"
         self._refused.note(queue.id, job.id, problem, steady())
 

@@ -185,7 +185,7 @@ def _fire(rows: Sequence[Schedule], now: datetime, using: str) -> list[int]:
 
 def _note_problem(row: Schedule, error: Exception, now: datetime, using: str) -> None:
     redactor = row.job_type.redactor.knowing(row.job_data)
-    problem = redactor.mask_text(in_one_line(error))
+    problem = in_one_line(error, redactor.mask_text)
     events.error(
         "schedule_not_fired", "tried again in half a minute", schedule=row.name, error=problem
     )

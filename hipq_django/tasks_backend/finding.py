@@ -89,8 +89,7 @@ class TaskOfDjango(Declaration):
         if not isinstance(args, list) or not isinstance(kwargs, dict) or given.keys() - _DATA:
             raise ArgumentsError(
                 f"{self.name} is a task of django.tasks, whose jobs have data like "
-                f'{{"args": [5], "kwargs": {{}}}}, not {job_data!r:.100}; use its enqueue(…), or '
-                "hipq_django.new(task, …)."
+                '{"args": [5], "kwargs": {}}; use its enqueue(…), or hipq_django.new(task, …).'
             )
         context = [None] if self.task.takes_context else []
         signature = inspect.signature(self.task.func)
@@ -98,8 +97,7 @@ class TaskOfDjango(Declaration):
             signature.bind(*context, *args, **kwargs)
         except TypeError as error:
             raise ArgumentsError(
-                f"{self.name}{signature} cannot be called with args={args!r:.100} and "
-                f"kwargs={kwargs!r:.100}: {error}."
+                f"{self.name}{signature} cannot be called with these args and kwargs: {error}."
             ) from error
         return {"run_after": None, **given}
 

@@ -22,7 +22,7 @@ from hipq_django.models.catalog import get_queue
 from hipq_django.scheduler import context
 from hipq_django.scheduler.current_batch import REFUSED_SECONDS
 from hipq_django.scheduler.polling import REFUSED_SECONDS as REFUSED_START_SECONDS
-from tests.concurrency.conftest import Refuse
+from tests.concurrency.conftest import HOW, Refuse
 from tests.concurrency.sessions import PATIENCE_SECONDS
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
@@ -483,6 +483,25 @@ def test_a_result_about_which_nothing_can_be_logged_is_kept(
 
     job.refresh_from_db()
     assert job.outcome == "succeeded"
+
+
+def test_a_sensitive_value_of_two_lines_is_masked_before_one_line_of_a_refusal_is_shown(
+    declare: Declare,
+) -> None:
+    pem = "BEGIN S3CRET\nS3CRET END"
+    declare("pay", sensitive=["pem"])(lambda job: None)
+    refuse = Refuse(HOW[0].replace("too much", f"cannot read {pem}"))
+    refuse("NEW.state = 'running'")
+    hipq.enqueue("pay", {"pem": pem})
+    worker = HandWorker()
+
+    for _ in range(5):
+        worker.work()
+    refuse.end()
+
+    problem = Queue.objects.get().throttler_problem
+    assert problem.endswith("cannot read •••")
+    assert "S3CRET" not in problem
 
 
 # What the database passes over without an error

@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Decimal
 from functools import partial
+from itertools import count
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
+from django.test import Client
 
 import hipq_django as hipq
 from hipq_django import transitions
+from hipq_django.admin.row_actions import RowActions
 from hipq_django.database import clock
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import write_transaction
 from hipq_django.domain.states import WAITING
 from hipq_django.models import Job, Queue
+from tests.admin_pages import act, history, messages_of, press
 from tests.concurrency.sessions import Session, errors_of, run_together
+from tests.factories import JobFactory
 from tests.hand_worker import HandWorker
 from tests.integration.conftest import ConfigureQueue
 from tests.running import run_due_jobs
@@ -144,3 +150,44 @@ def test_a_pause_that_is_not_committed_yet_holds_no_worker_up(
 
     assert (during, after) == ([], [])
     assert Job.objects.get().attempt == 0
+
+
+# In the admin
+
+
+def test_of_operators_who_requeue_the_same_jobs_each_is_requeued_by_one(
+    admin_client: Client,
+) -> None:
+    jobs = [JobFactory.create(state="final") for _ in range(5)]
+    clients = [Client() for _ in range(4)]
+    for client in clients:
+        client.force_login(User.objects.get())
+
+    results = run_together(*[partial(act, client, "requeue", *jobs) for client in clients])
+
+    assert errors_of(results) == []
+    assert [job.successors.count() for job in jobs] == [1] * len(jobs)
+
+
+@pytest.mark.parametrize("do", [press, act], ids=["button", "list"])
+def test_of_two_operators_who_requeue_a_job_in_the_same_instant_the_second_is_told(
+    do: Callable[..., Any], admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = JobFactory.create(state="final")
+    other, looked_at, questions = Session(), count(), RowActions._questions
+
+    def look(self: RowActions, *args: Any) -> Any:
+        asked = questions(self, *args)
+        if next(looked_at) == 0:
+            other(partial(hipq.requeue, job))
+        return asked
+
+    monkeypatch.setattr(RowActions, "_questions", look)
+    response = do(admin_client, "requeue", job)
+    other.close()
+
+    fresh = Job.objects.get(origin=job)
+    said = f"job {job.pk} was left as it is. Your page did not say this yet: It was requeued"
+    assert said in messages_of(response)[0]
+    assert f"the last time as job {fresh.pk}." in messages_of(response)[0]
+    assert history(job) == []

@@ -420,6 +420,18 @@ def test_a_restored_queue_starts_paused_and_with_new_ids(shop: FreshProject) -> 
     assert int(shop.manage("shell", "-c", code).split()[-1]) > 10_000_000
 
 
+def test_after_a_restore_answers_are_asked_for_before_a_worker_lets_jobs_time_out() -> None:
+    _, steps = " ".join(PAGE.text.split()).split("A restore sets your database back", 1)
+
+    asked, started = (
+        steps.index(said)
+        for said in ("send again the answers of the lost time", "Start the workers")
+    )
+
+    assert asked < started
+    assert steps.count("send again the answers") == 1
+
+
 def execute_lines(shop: FreshProject, console: str) -> None:
     for line in console.splitlines():
         shop.manage(*shlex.split(line.removeprefix("$ python manage.py ")))

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from hipq_django.admin.display import MAX_BLOCK_CHARS, age, badge, block, plain, span, when
+from hipq_django.admin.display import (
+    MAX_BLOCK_CHARS,
+    age,
+    badge,
+    block,
+    plain,
+    read_head,
+    span,
+    when,
+)
 
 NOON = datetime(2025, 1, 6, 12, tzinfo=UTC)
 
@@ -107,3 +117,18 @@ def test_a_badge_says_in_words_what_its_colour_says() -> None:
     assert badge("final: failed", "failed") == (
         '<span class="hipq-badge hipq-failed">final: failed</span>'
     )
+
+
+@pytest.mark.parametrize("ensure_ascii", [True, False])
+def test_of_json_that_was_cut_anywhere_the_text_is_read(ensure_ascii: bool) -> None:
+    text = '"\\n" ü\n\t🎉\\u00e4\\'
+    written = json.dumps(text, ensure_ascii=ensure_ascii)
+
+    read = [read_head(written[:length]) for length in range(1, len(written) + 1)]
+
+    assert set(read) == {text[:length] for length in range(len(text) + 1)}
+    assert read == sorted(read, key=len)
+
+
+def test_json_that_is_no_text_is_shown_as_it_is() -> None:
+    assert read_head('{"code": "decl') == '{"code": "decl'

@@ -26,6 +26,7 @@ from hipq_django.domain.validation import (
     checked_key,
     checked_message,
     checked_name,
+    checked_number,
     checked_priority,
     checked_reason,
     checked_timeout,
@@ -117,6 +118,20 @@ def test_a_key_is_any_printable_text(key: str) -> None:
 def test_any_other_key_is_refused_with_the_way_out(key: Any, message: str) -> None:
     with pytest.raises(InvalidJobError, match=message):
         checked_key(key)
+
+
+# What is quoted
+
+
+@pytest.mark.parametrize(
+    "check", [checked_reason, checked_message, partial(checked_number, "n", low=0, high=1)]
+)
+def test_a_value_is_quoted_whole_or_not_at_all(check: Callable[[Any], Any]) -> None:
+    """Of a part nobody could tell that it is sensitive."""
+    with pytest.raises(InvalidJobError, match="'short'"):
+        check({"card": "short"})
+    with pytest.raises(InvalidJobError, match="<dict, too long to be shown>"):
+        check({"card": "4111" * 50})
 
 
 # Numbers

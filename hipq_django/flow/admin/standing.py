@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from django.utils.html import format_html
 from django.utils.translation import gettext as _, gettext_lazy
 
-from hipq_django.admin.display import age, badge, format_number, span
+from hipq_django.admin.display import age, badge, format_number, read_head, span
 from hipq_django.admin.job_panel import HINTS as JOB_HINTS
 from hipq_django.domain.states import State
 from hipq_django.flow.admin.filters import STATUS_NAMES
@@ -124,7 +124,7 @@ def unread(node: Any, now: datetime) -> str:
 
 def _short_error(node: Any) -> str:
     """Return the head of an error; its class alone where it may quote a sensitive value."""
-    text = first_line(node.error_head.strip('"').partition("\\n")[0])
+    text = first_line(read_head(node.error_head))
     return text.partition(":")[0] if node.is_sensitive else text
 
 

@@ -18,6 +18,7 @@ from hipq_django.models import Job
 from tests.admin_pages import (
     ACTION_BOX,
     act,
+    button_values,
     confirm,
     history,
     html,
@@ -26,9 +27,10 @@ from tests.admin_pages import (
     messages_of,
     page_url,
     press,
+    warned_of,
 )
 from tests.declaring import Declare
-from tests.factories import JobFactory
+from tests.factories import JobFactory, JobTypeFactory
 from tests.hand_worker import HandWorker
 from tests.running import run_due_jobs
 
@@ -139,7 +141,7 @@ def test_to_cancel_jobs_has_to_be_confirmed_in_the_list(client: Client) -> None:
     asked = act(client, "cancel", *jobs).content.decode()
 
     assert "Cancel: 2 jobs?" in asked
-    assert asked.count("The job becomes final.") == 1
+    assert asked.count("<p>The job becomes final.") == 1
     assert all(page_url(job) in asked for job in jobs)
     assert Job.objects.live().count() == 2
     said = messages_of(act(client, "cancel", *jobs, confirmed="1"))
@@ -165,7 +167,7 @@ def test_to_requeue_once_more_has_to_be_confirmed(client: Client, from_page: boo
     assert f"the last time as job {fresh.pk}." in asked.content.decode()
     assert Job.objects.filter(origin=job).count() == 1
     if from_page:
-        client.post(url, {"confirmed": "1"})
+        press(client, "requeue", job)
     else:
         act(client, "requeue", job, confirmed="1")
     assert Job.objects.filter(origin=job).count() == 2
@@ -250,6 +252,22 @@ def test_of_very_many_jobs_the_first_are_taken_in_turn(
     assert messages_of(all_of(admin_client, action)) == [nothing]
 
 
+@pytest.mark.parametrize("field", ["job_key", "waiting_key"])
+def test_jobs_whose_key_is_in_use_keep_no_others_from_being_requeued(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch, field: str
+) -> None:
+    monkeypatch.setattr(row_actions, "MAX_ROWS", 2)
+    kind = JobTypeFactory.create()
+    jobs = [job_in("final", job_type=kind, **{field: f"k{number}"}) for number in range(4)]
+    for job in jobs[:2]:
+        job_in("initial", job_type=kind, **{field: getattr(job, field)})
+
+    said = messages_of(all_of(admin_client, "requeue", state="final"))
+
+    assert said == ["Requeued: 2 jobs."]
+    assert [job.successors.count() for job in jobs] == [0, 0, 1, 1]
+
+
 def test_all_jobs_of_a_filtered_list_are_those_that_it_shows(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -321,7 +339,7 @@ def test_run_now_of_a_page_that_is_out_of_date_says_that_the_job_is_due(
 def test_a_button_of_a_pruned_job_leads_to_the_list(admin_client: Client) -> None:
     job = JobFactory.build(pk=4711)
 
-    response = press(admin_client, "cancel", job)
+    response = admin_client.post(page_url(job, "cancel"), follow=True)
 
     assert response.status_code == 200
     assert messages_of(response) == ["There is no job 4711."]
@@ -556,6 +574,29 @@ def test_what_was_requeued_with_its_dependents_offers_them_no_more(
     hipq.requeue(broken_chain[0], dependents=True)
 
     assert "dependents" not in html(client, page_url(broken_chain[0]))
+
+
+@pytest.mark.parametrize("from_page", [True, False])
+def test_what_a_page_did_not_warn_of_is_not_done(
+    client: Client, broken_chain: list[Job], from_page: bool
+) -> None:
+    log_in(client, "view_job", "requeue_job")
+    failed = broken_chain[0]
+    choice: dict[str, Any] = {"action": "requeue", ACTION_BOX: [failed.pk]}
+    if from_page:
+        url, sent = page_url(failed, "requeue"), button_values(client, "requeue", failed)
+    else:
+        url = list_url(Job)
+        sent = {**choice, "confirmed": "1", **warned_of(client.post(url, choice).content.decode())}
+    assert sent["confirmed"] == "1"
+
+    for number in (1, 2):
+        fresh = hipq.requeue(failed)
+        said = messages_of(client.post(url, sent, follow=True))
+
+        assert f"the last time as job {fresh.pk}." in said[0]
+        assert Job.objects.filter(origin=failed).count() == number
+    assert history(failed) == []
 
 
 @pytest.fixture

@@ -242,6 +242,31 @@ def test_an_edit_of_the_priority_leaves_the_time_as_it_is(admin_client: Client) 
     assert (job.scheduled_run_time, job.priority) == (moment, 1)
 
 
+@pytest.mark.parametrize("windows", [[], ["22:00-23:00"]])
+def test_of_a_job_that_waits_for_others_the_time_after_them_is_edited(
+    admin_client: Client, windows: list[str]
+) -> None:
+    job = held(time_windows=windows)
+
+    shown = html(admin_client, page_url(job))
+    response = save(admin_client, job, **TOMORROW)
+
+    job.refresh_from_db()
+    moment = datetime(2030, 5, 1, 22 if windows else 12, 0 if windows else 30, tzinfo=UTC)
+    assert job.hold_time == moment
+    moved = [said for said in messages_of(response) if "moved it" in said]
+    assert moved == ["Its time windows moved it to 2030-05-01 22:00:00 UTC."] * bool(windows)
+    [entry] = history(job)
+    assert entry.endswith(f" to {moment:%Y-%m-%d %H:%M:%S}+00:00.")
+    assert "9000" not in shown + entry + html(admin_client, page_url(job))
+
+
+def held(**options: Any) -> Job:
+    """A job that waits for another one."""
+    first = hipq.enqueue("ask")
+    return hipq.enqueue("echo", after=[first], **options)
+
+
 def test_a_large_answer_is_not_read_for_the_page_of_its_job(admin_client: Client) -> None:
     job = JobFactory.create(state="running")
     large, small = (
@@ -352,6 +377,18 @@ def test_an_edit_of_what_somebody_else_changed_meanwhile_is_shown_beside_theirs(
     [name] = theirs
     row = Job.objects.get(pk=job.pk)
     assert (getattr(row, name) == getattr(before, name), row.throttle_factor) == (False, 3)
+
+
+def test_an_edit_of_a_held_job_is_shown_beside_that_of_somebody_else(admin_client: Client) -> None:
+    job = held()
+    opened = form_values(admin_client, job)
+    theirs = datetime(2031, 1, 1, tzinfo=UTC)
+    Job.objects.filter(pk=job.pk).update(hold_time=theirs)
+
+    page = save(admin_client, job, opened, **TOMORROW).content.decode()
+
+    assert "Somebody else has changed this since you opened the page" in page
+    assert Job.objects.get(pk=job.pk).hold_time == theirs
 
 
 def test_an_edit_is_refused_when_a_worker_claimed_the_job_meanwhile(admin_client: Client) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from html import unescape
 from typing import Any
 
 import pytest
@@ -65,6 +66,18 @@ def test_jobs_are_filtered_by_where_they_stand_the_longest_living_first(
     admin_client: Client, jobs: dict[str, Job], query: dict[str, str], names: list[str]
 ) -> None:
     assert found(admin_client, **query) == [jobs[name] for name in names]
+
+
+@pytest.mark.parametrize("sensitive", [[], ["card"]])
+def test_an_error_is_listed_as_it_reads(admin_client: Client, sensitive: list[str]) -> None:
+    kind = JobTypeFactory.create(sensitive=sensitive)
+    job_in("retry", job_type=kind, error='ValueError: "geprüft" in C:\\new\nand more')
+    job_in("error", job_type=kind, error={"code": "declined"})
+
+    page = unescape(html(admin_client, list_url(Job)))
+
+    assert 'after ValueError: "geprüft" in C:\\new<' in page
+    assert '{"code": "declined"}<' in page
 
 
 def test_without_a_filter_the_newest_job_is_first(admin_client: Client) -> None:

@@ -168,6 +168,19 @@ def test_name_and_instance_are_never_edited(admin_client: Client, model: type[Mo
     assert fresh == {"name": row.name, "instance": "default"}  # type: ignore[attr-defined]  # it has a name
 
 
+@pytest.mark.parametrize("may_follow", [False, True])
+def test_a_job_leads_to_its_worker_only_who_may_see_workers(
+    client: Client, may_follow: bool
+) -> None:
+    log_in(client, "view_job", *(["view_worker"] if may_follow else []))
+    worker = WorkerFactory.create(name="shop-1:4711")
+
+    page = html(client, page_url(JobFactory.create(state="running", worker=worker)))
+
+    assert "shop-1:4711" in page
+    assert (page_url(worker) in page) == may_follow
+
+
 # Who is shown what of a job, wherever it stands
 
 MARKS = {

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from datetime import timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from django.test import Client
 
 import hipq_django as hipq
+from hipq_django.admin.queues import QueueAdmin
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
 from hipq_django.domain.ordering import Order
 from hipq_django.maintenance import reranking
-from hipq_django.models import Job, Queue
+from hipq_django.models import Job, JobType, Queue, Schedule
 from hipq_django.monitoring import counts
 from tests.admin_pages import (
     act,
@@ -23,10 +24,13 @@ from tests.admin_pages import (
     history,
     html,
     list_url,
+    log_in,
     messages_of,
     page_url,
+    press,
     save,
 )
+from tests.declaring import Declare
 from tests.factories import JobFactory, JobTypeFactory, QueueFactory, WorkerFactory
 from tests.hand_worker import HandWorker
 from tests.integration.conftest import ConfigureQueue
@@ -154,6 +158,63 @@ def test_rows_of_an_instance_that_the_setting_lost_can_still_be_seen(
     assert "HIPQ has no instance &#x27;gone&#x27;" in html(admin_client, page_url(queue))
     assert "gone.bank" in listed(admin_client, queue)
     assert "gone.bank" in html(admin_client, page_url(job))
+
+
+def test_a_schedule_of_an_instance_that_the_setting_lost_leads_nowhere_for_ever(
+    client: Client,
+) -> None:
+    log_in(client, *(f"{verb}_schedule" for verb in ("view", "change", "delete", "run")))
+    row = lost(hipq.schedule("nightly", hipq.NewJob("echo"), "0 2 * * *"))
+
+    answers = [
+        client.get(page_url(row)),
+        press(client, "run_now", row),
+        client.post(page_url(row, "delete"), {"post": "yes"}, follow=True),
+    ]
+
+    assert [answer.status_code for answer in answers] == [200] * 3
+    said = [messages_of(answer) for answer in answers[1:]]
+    assert all(text.startswith("HIPQ has no instance 'gone'") for [text] in said)
+    assert "No code declares this job type." in save(client, row, cron="1 2 * * *").content.decode()
+
+
+def test_a_task_of_an_instance_that_the_setting_lost_can_still_be_seen(
+    admin_client: Client, declare: Declare
+) -> None:
+    @declare.task("pay")
+    def pay(amount: int) -> None: ...
+
+    pay.enqueue(1)
+    row = lost(JobType.objects.get(name="pay"))
+
+    page = html(admin_client, page_url(row))
+
+    assert "(amount: int)" in page
+    assert "HIPQ has no instance &#x27;gone&#x27;" in page
+
+
+def test_a_page_that_cannot_be_shown_leads_to_the_list(
+    admin_client: Client, bank: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def get_form(*args: Any, **kwargs: Any) -> Any:
+        raise hipq.ConfigurationError("no such thing")
+
+    monkeypatch.setattr(QueueAdmin, "get_form", get_form)
+
+    response = admin_client.get(page_url(bank), follow=True)
+
+    assert response.redirect_chain == [(list_url(Queue), 302)]
+    assert messages_of(response) == ["no such thing"]
+
+
+Row = TypeVar("Row", Schedule, JobType)
+
+
+def lost(row: Row) -> Row:
+    """Put a row into an instance that the setting does not have any more."""
+    type(row)._default_manager.filter(pk=row.pk).update(instance="gone")
+    row.refresh_from_db()
+    return row
 
 
 # Editing

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from threading import Barrier
 from typing import Any
 
@@ -139,6 +140,30 @@ def test_an_edit_waits_for_another_one_of_the_same_value_and_is_then_refused(
     assert "somebody else changed throttle limit" in messages_of(response)[0]
     assert Queue.objects.get(pk=queue.pk).throttle_limit == 20
     assert history(queue) == []
+
+
+def test_an_edit_of_a_held_job_waits_for_another_one_and_is_then_refused(
+    admin_client: Client,
+) -> None:
+    job = hipq.enqueue("echo", after=[hipq.enqueue("ask")])
+    opened, edited = form_values(admin_client, job), Barrier(2, timeout=20)
+    theirs = datetime(2031, 1, 1, tzinfo=UTC)
+
+    def edit() -> None:
+        with transaction.atomic():
+            Job.objects.filter(pk=job.pk).update(hold_time=theirs)
+            edited.wait()
+            wait_until_blocked()
+
+    editing = in_thread(edit)
+    edited.wait()
+    when = {"scheduled_run_time_0": "2030-05-01", "scheduled_run_time_1": "12:30:00"}
+    response = save(admin_client, job, opened, **when)
+    editing.result(timeout=20)
+
+    assert "somebody else changed scheduled run time" in messages_of(response)[0]
+    assert Job.objects.get(pk=job.pk).hold_time == theirs
+    assert history(job) == []
 
 
 def test_an_edit_of_a_schedule_waits_for_another_one_and_is_then_refused(

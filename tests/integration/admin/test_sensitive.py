@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from html import unescape
+from traceback import format_exception
 from typing import Any
 
 import pytest
@@ -205,6 +206,23 @@ def test_a_throttler_that_quotes_the_data_is_masked(
     reasons = [reason.text for reason in hipq.explain(job)]
     assert "Ada" in queue.throttler_problem
     assert shows_nothing(f"{queue.throttler_problem} {reasons} {caplog.text}")
+
+
+def test_a_value_of_two_lines_is_masked_before_one_line_of_a_throttlers_error_is_shown(
+    charge: Charge, configure_queue: ConfigureQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    def throttler(queue: Any, now: Any, running: Any, candidates: Any) -> Any:
+        raise ValueError(f"cannot read {candidates[0].job_data['card']}\nat all")
+
+    queue = configure_queue(throttler)
+    job = charge(waits).enqueue({"card": "BEGIN S3CRET\nS3CRET END"})
+    run_due_jobs()
+
+    queue.refresh_from_db()
+    reasons = str([reason.text for reason in hipq.explain(job)])
+    assert queue.throttler_problem.endswith("raised ValueError: cannot read •••")
+    assert "raised ValueError: cannot read •••" in reasons
+    assert "S3CRET" not in queue.throttler_problem + reasons + caplog.text
 
 
 LIMITS: dict[str, Callable[[str], Any]] = {
@@ -492,6 +510,41 @@ def test_what_is_said_of_stored_arguments_that_do_not_fit_is_masked(
     assert job.state == ("retry" if is_new else "final")
     assert "pay: argument pin: Input should be a valid integer" in job.error
     assert "secretpin99" not in job.error + caplog.text
+
+
+LONG = "S3CR" + "0123456789" * 12
+
+
+@pytest.mark.parametrize(
+    "value", [LONG, 2 * LONG, ["S3CRET-0", LONG]], ids=["long", "longer", "list"]
+)
+def test_no_part_of_a_long_argument_is_quoted(
+    declare: Declare,
+    settings: Settings,
+    caplog: pytest.LogCaptureFixture,
+    admin_client: Client,
+    value: Any,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    settings.HIPQ = {"default": {"ARGUMENTS": "hipq_django.arguments.PydanticArguments"}}
+
+    @declare.task("pay", sensitive=["token"], retry=hipq.Never())
+    def pay(token: int) -> None: ...
+
+    with pytest.raises(hipq.ArgumentsError, match="argument token: Input should be") as raised:
+        pay.enqueue(value)
+    job = pay.enqueue(1)
+    Job.objects.filter(pk=job.pk).update(job_data={"token": value})
+    with travel(hours=1):
+        run_due_jobs()
+
+    job.refresh_from_db()
+    attempt = Attempt.objects.get()
+    stored = f"{job.error}{attempt.error}{attempt.traceback}"
+    assert "argument token: Input should be a valid integer" in job.error
+    assert "event=job_failed" in caplog.text
+    assert "S3CR" not in "".join(format_exception(raised.value))
+    assert "S3CR" not in stored + caplog.text + html(admin_client, page_url(job))
 
 
 def test_why_a_job_is_put_back_is_masked(charge: Charge, caplog: pytest.LogCaptureFixture) -> None:

@@ -17,6 +17,7 @@ from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
 import hipq_django as hipq
+from hipq_django.api.building import Builder
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
 from hipq_django.domain.uniqueness import Scope
@@ -820,6 +821,28 @@ def test_what_keeps_a_schedule_from_being_fired_quotes_no_sensitive_value(
     assert "argument iban: Input should be a valid integer" in row("report").problem
     assert "DE02120300" not in row("report").problem
     assert "DE02120300" not in caplog.text
+
+
+def test_a_sensitive_value_of_two_lines_is_masked_before_one_line_is_shown(
+    declare: Declare,
+    now: time_machine.Traveller,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def build(builder: Builder, new: hipq.NewJob, *args: Any, **kwargs: Any) -> Job:
+        raise ValueError(f"cannot read {new.job_data['pem']}\nat all")
+
+    pem = "BEGIN S3CRET\nS3CRET END"
+    declare("report", sensitive=["pem"])(lambda job: None)
+    hipq.schedule("report", hipq.NewJob("report", {"pem": pem}), hipq.Cron("0 * * * *", "UTC"))
+    monkeypatch.setattr(Builder, "build", build)
+    now.move_to(at(1))
+
+    fire()
+
+    assert row("report").problem == "cannot read •••"
+    assert "event=schedule_not_fired" in caplog.text
+    assert "S3CRET" not in caplog.text
 
 
 def test_one_that_is_due_costs_few_queries(hourly: Any, now: time_machine.Traveller) -> None:

@@ -918,6 +918,16 @@ def test_data_that_no_worker_could_give_to_the_function_is_refused(data: Any, pr
         hipq.schedule("nightly", hipq.NewJob(name, data), "0 2 * * *")
 
 
+@pytest.mark.parametrize("data", [{"token": "S3CRET"}, {"args": [], "kwargs": {"it": "S3CRET"}}])
+def test_data_that_are_refused_are_not_quoted(data: Any) -> None:
+    """They may be sensitive."""
+    tasks.tell.enqueue(1)
+
+    with pytest.raises(hipq.ArgumentsError) as raised:
+        hipq.enqueue(tasks.tell.module_path, data)
+    assert "S3CRET" not in str(raised.value)
+
+
 def test_data_that_fit_the_function_are_taken() -> None:
     name = tasks.tell.module_path
     tasks.tell.enqueue(1)
