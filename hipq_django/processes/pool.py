@@ -13,6 +13,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from hipq_django import events
 from hipq_django.database.clock import steady
+from hipq_django.database.errors import in_one_line
 from hipq_django.processes.connections import close_old, end_transactions_and_close_old
 from hipq_django.processes.stop_signals import leave_fork
 from hipq_django.scheduler.context import PAGE_SIZE
@@ -257,8 +258,7 @@ class ThreadPool:
             if steady() > claim.start_by or not self._confirm(claim):
                 return TOO_LATE
         except Exception as error:
-            said = claim.snapshot.redactor.mask_text(str(error).strip() or type(error).__name__)
-            return NOT_ASKED + said.partition("\n")[0]
+            return NOT_ASKED + in_one_line(error, claim.snapshot.redactor.mask_text)
         claim.started_at = steady()
         return TOO_LATE if claim.started_at > claim.start_by else ""
 
