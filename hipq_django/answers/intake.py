@@ -15,7 +15,13 @@ from typing import Any
 from hipq_django import events
 from hipq_django.answers.api import incoming_from, malformed_message, receive_messages
 from hipq_django.conf.instances import InstanceSettings
-from hipq_django.database.errors import PASSING_SECONDS, is_outage, is_refusal, may_pass
+from hipq_django.database.errors import (
+    PASSING_SECONDS,
+    is_locked_out,
+    is_outage,
+    is_refusal,
+    may_pass,
+)
 from hipq_django.database.transactions import bounded_transaction
 from hipq_django.domain.drafts import IncomingAnswer, NewAnswer
 from hipq_django.domain.serialization import error_of, storable_text
@@ -68,7 +74,7 @@ class Intake:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # sys.exit() in it ends no consumer
-            if is_outage(error):
+            if is_outage(error) or is_locked_out(error):
                 raise  # it queried the database
             return self._malformed(received, error)
         return None if answer is IGNORE else self._answer_of(received, answer)

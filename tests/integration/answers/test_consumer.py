@@ -363,17 +363,19 @@ def test_a_consumer_without_messages_says_that_the_database_is_back(
     ]
 
 
-def test_a_map_function_that_finds_the_database_away_is_called_again(
-    mailbox: Mailbox, consume: Consume, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("sqlstate", [None, "55P03"], ids=["away", "locked"])
+def test_a_map_function_that_finds_the_database_away_or_locked_is_called_again(
+    sqlstate: str | None, mailbox: Mailbox, consume: Consume, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked(1)
     mailbox.put(response(0))
-    outages = [OperationalError("away")] * 2
-    real = module.read
+    error = OperationalError("not now")
+    error.__cause__ = OfStateError(sqlstate) if sqlstate else None
+    failures, real = [error] * 2, module.read
 
     def read(message: Received) -> Any:
-        if outages:
-            raise outages.pop()
+        if failures:
+            raise failures.pop()
         return real(message)
 
     monkeypatch.setattr(module, "read", read)
