@@ -128,9 +128,9 @@ def _no_answer(verb: str, given: object) -> InvalidAnswerError:
 
 
 def incoming_from(
-    answer: NewAnswer, instance: str, message_id: str | None = None
+    answer: NewAnswer, instance: str, source: str = NONE, broker_id: str | None = None
 ) -> IncomingAnswer:
-    """Return the checked message of an answer; `message_id` is used if it has no id of its own.
+    """Return the checked message of an answer; without an id of its own it gets the broker's.
 
     Raise `InvalidAnswerError` if it cannot be stored.
     """
@@ -142,30 +142,34 @@ def incoming_from(
                 f"answer for {answer.job_type!r:.200}: it has a response and an error; give one."
             )
     if answer.message_id is None:
-        answer = replace(answer, message_id=message_id)
+        answer = replace(answer, message_id=_id_within(source, broker_id))
     return _message(instance, answer, kind, payload)
 
 
 def malformed_message(
-    instance: str, source: str, raw: Any, problem: str, message_id: object
+    instance: str, source: str, raw: Any, problem: str, broker_id: object
 ) -> IncomingAnswer:
     """Return a malformed message, to be kept: `raw` is its content, `problem` says what is wrong.
 
-    A message id that cannot be stored is dropped.
+    An id that cannot be stored is dropped.
     """
     try:
-        known_id = _checked_message_id(message_id)
+        known_id = _id_within(source, broker_id)
     except InvalidAnswerError:
         known_id = NONE
-    if known_id != NONE:
-        known_id = _id_within(source, known_id)
     kind = Answer.Kind.MALFORMED
     return IncomingAnswer(instance, NONE, NONE, kind, to_json(raw), known_id, problem=problem)
 
 
-def _id_within(source: str, message_id: str) -> str:
-    """Return an id that differs from those of other sources; two may number alike."""
-    own = f"{source}: {message_id}"
+def _id_within(source: str, broker_id: object) -> str:
+    """Return a broker's id such that it differs from those of other sources; two may number alike.
+
+    Raise `InvalidAnswerError` if it cannot be stored.
+    """
+    known_id = _checked_message_id(broker_id)
+    if known_id == NONE:
+        return NONE
+    own = f"{source}: {known_id}"
     return own if len(own) <= MAX_MESSAGE_ID_CHARS else sha256(own.encode()).hexdigest()
 
 

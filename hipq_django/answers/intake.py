@@ -81,7 +81,9 @@ class Intake:
 
     def _answer_of(self, received: Received, answer: object) -> IncomingAnswer:
         try:
-            return incoming_from(_checked(answer), self._instance, received.message_id)
+            return incoming_from(
+                _checked(answer), self._instance, self._source, received.message_id
+            )
         except Exception as error:
             if not _is_its_fault(error):
                 raise

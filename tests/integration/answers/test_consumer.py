@@ -90,7 +90,9 @@ def test_messages_settle_their_jobs_in_batches(mailbox: Mailbox, consume: Consum
     assert results() == [0, 1, 2, 3, 4]
     assert mailbox.batches == [2, 2, 1, 0]
     assert mailbox.unacknowledged == []
-    assert set(Answer.objects.values_list("message_id", flat=True)) == {f"m-{n}" for n in range(5)}
+    assert set(Answer.objects.values_list("message_id", flat=True)) == {
+        f"post: m-{n}" for n in range(5)
+    }
 
 
 def test_an_error_of_the_partner_fails_the_job(mailbox: Mailbox, consume: Consume) -> None:
@@ -261,6 +263,19 @@ def test_malformed_messages_of_two_sources_with_the_same_id_are_both_kept(messag
 
 def refuse(message: Received) -> Any:
     raise ValueError("no answer")
+
+
+@pytest.mark.parametrize("message_id", ["17", "x" * 255])
+def test_answers_of_two_sources_with_the_same_id_are_both_taken(message_id: str) -> None:
+    asked(2)
+    config = get_instance()
+    for number, name in enumerate(("bank", "post", "bank")):
+        settings = source_settings(name, {"SOURCE": "a.b", "MAP": "tests.mailbox.read"})
+        received = Received(response(number % 2), message_id)
+        intake.Intake(config, settings).take_all([received])
+
+    assert results() == [0, 1]
+    assert Answer.objects.count() == 2
 
 
 @pytest.mark.parametrize("message_id", [None, "x" * 300, 5, "a\nb"])
