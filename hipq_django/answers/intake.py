@@ -115,17 +115,24 @@ def _checked(answer: object) -> NewAnswer:
 
 def _kept(received: Received) -> dict[str, Any]:
     """Return what is kept of a message: its content, up to a maximum size."""
-    headers = list(dict(received.headers).items())[:MAX_KEPT_HEADERS]
+    headers = list(dict(received.headers or {}).items())[:MAX_KEPT_HEADERS]
     return {
-        **_kept_bytes("body", received.body, MAX_KEPT_BYTES),
-        **_kept_bytes("key", received.key, MAX_KEPT_CHARS),
+        **_kept_bytes("body", _bytes(received.body), MAX_KEPT_BYTES),
+        **_kept_bytes("key", _bytes(received.key), MAX_KEPT_CHARS),
         "headers": {_text(name): _text(value) for name, value in headers},
     }
 
 
+def _bytes(data: object) -> bytes:
+    """Return what a source has given as bytes; whatever it is, the message must be kept."""
+    if isinstance(data, bytes | bytearray | memoryview):
+        return bytes(data)
+    return b"" if data is None else str(data).encode(errors="replace")
+
+
 def _kept_bytes(name: str, data: bytes, limit: int) -> dict[str, Any]:
     """Return the bytes as text if they are text, else in base64; if cut, with their length."""
-    start = bytes(data[:limit])
+    start = data[:limit]
     kept: dict[str, Any] = {name: _decoded(start, cut=len(data) > limit)}
     if kept[name] is None:
         kept = {f"{name}_base64": base64.b64encode(start).decode()}

@@ -289,6 +289,34 @@ def test_a_malformed_message_without_a_usable_id_is_kept_too(
     assert malformed().message_id == "NONE"
 
 
+@pytest.mark.parametrize(
+    ("body", "values"),
+    [
+        (b"{", {"headers": None}),
+        (b"{", {"key": None}),
+        (b"{", {"key": "a"}),
+        (b"{", {"key": bytearray(b"a")}),
+        ("{", {}),
+        ("\ud800", {}),
+        (None, {}),
+        ({"not": "bytes"}, {}),
+    ],
+    ids=repr,
+)
+def test_a_malformed_message_with_parts_of_other_types_is_kept_too(
+    body: Any, values: dict[str, Any], mailbox: Mailbox, consume: Consume
+) -> None:
+    """As clients of brokers give them: NATS has None for no headers, SQS a body that is text."""
+    asked(1)
+    mailbox.put(body, **values)
+    mailbox.put(response(0))
+
+    consume()
+
+    assert malformed().payload["source"] == "post"
+    assert results() == [0]
+
+
 def test_a_map_function_that_returns_nothing_loses_nothing(
     mailbox: Mailbox, consume: Consume
 ) -> None:
