@@ -27,6 +27,10 @@ class Mailbox:
         """How often the consumer finds nothing before it is stopped."""
         self.when_empty: Callable[[], None] = lambda: None
         """Called before the consumer is stopped because nothing is left."""
+        self.before_receiving: Callable[[], object] = lambda: None
+        """Called by the source, which may query a database."""
+        self.before_reading: Callable[[], object] = lambda: None
+        """Called by the map function, which may query a database."""
 
     def put(self, *bodies: bytes, **values: Any) -> None:
         """Let messages wait."""
@@ -54,6 +58,7 @@ class MailboxSource:
     def receive(self, max_messages: int, timeout: float) -> Sequence[Received]:
         """Take messages out; what was not acknowledged of the last ones is delivered again."""
         mailbox.fail("receive")
+        mailbox.before_receiving()
         while mailbox.unacknowledged:
             mailbox.waiting.appendleft(mailbox.unacknowledged.pop())
         number = min(max_messages, len(mailbox.waiting))
@@ -93,6 +98,7 @@ def headless(greeting: str = "") -> Headless:
 
 def read(message: Received) -> Any:
     """Read `{"type": …, "key": …, "response" or "error": …}`; what has a "topic" is not ours."""
+    mailbox.before_reading()
     body = message.json()
     if "topic" in body:
         return IGNORE

@@ -105,6 +105,17 @@ def shut(connection: BaseDatabaseWrapper) -> bool:
     return True
 
 
+def close_broken_of_project(using: str) -> None:
+    """Close this thread's broken connections to databases that only the project's code queries.
+
+    Throttlers, receivers, sources and map functions may do so, and what they raise may be caught.
+    Django opens a connection anew only after it was closed, which it does around a request.
+    """
+    for connection in connections.all(initialized_only=True):
+        if connection.alias != using and connection.errors_occurred:
+            connection.close_if_unusable_or_obsolete()
+
+
 # Handlers' connections, which are the project's
 
 _WITHOUT_TRANSACTION = (0, 4)

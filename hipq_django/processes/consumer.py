@@ -14,6 +14,7 @@ from hipq_django.database.clock import steady
 from hipq_django.database.errors import in_one_line, is_outage
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.models import Worker
+from hipq_django.processes.connections import close_broken_of_project
 from hipq_django.processes.patience import bound_waits
 from hipq_django.processes.registered import RegisteredProcess
 from hipq_django.processes.stop_signals import leave
@@ -63,6 +64,7 @@ class ConsumerProcess(RegisteredProcess):
     def _step(self) -> None:
         """Receive, store, acknowledge; unacknowledged messages are delivered again."""
         try:
+            close_broken_of_project(self.using)
             source = self._source = self._source or self.settings.open()
             received = source.receive(self.settings.batch_size, RECEIVE_SECONDS)
             self._back_off.reset()
@@ -114,6 +116,7 @@ class ConsumerProcess(RegisteredProcess):
     def _guarded(self, store: Callable[[], None], *, wait: bool) -> bool:
         """Run a step with the database; return whether it succeeded, after a wait if it did not."""
         try:
+            close_broken_of_project(self.using)
             self._ensure_registered(after_outage=self._outage.is_on)
             store()
         except Exception as error:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, TypeVar
 
 from django.db import connection, connections, transaction
@@ -76,10 +77,27 @@ class Session:
         self(connections.close_all)
         self._thread.shutdown()
 
+    def end_that_of_the_test(self, using: str) -> None:
+        """Let the server end the session of the calling thread, as when it is started again."""
+        with connections[using].cursor() as cursor:
+            cursor.execute("SELECT pg_backend_pid()")
+            [pid] = cursor.fetchone()
+        self(lambda: connection.cursor().execute("SELECT pg_terminate_backend(%s)", [pid]))
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while self(partial(is_connected, pid)):
+            assert time.monotonic() < deadline, "the session does not end"
+
     def _end(self, error: type[Exception] | None) -> None:
         opened, self._transaction = self._transaction, None
         assert opened is not None
         self(lambda: opened.__exit__(error, error() if error else None, None))
+
+
+def is_connected(pid: int) -> bool:
+    """Whether a session of this PostgreSQL server goes on."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE pid = %s", [pid])
+        return bool(cursor.fetchone()[0])
 
 
 def wait_until_blocked(count: int = 1) -> None:

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from typing import Any
 
 import pytest
+from django.contrib.contenttypes.models import ContentType
 from django.db import connection
 from pytest_django import Settings
 
@@ -17,7 +18,7 @@ from hipq_django.answers import bulk
 from hipq_django.models import Answer, Job, Worker
 from hipq_django.processes.consumer import ConsumerProcess
 from tests import mailbox as module
-from tests.concurrency.sessions import PATIENCE_SECONDS, Session
+from tests.concurrency.sessions import PATIENCE_SECONDS, Session, is_connected
 from tests.mailbox import Mailbox
 from tests.running import run_due_jobs
 
@@ -79,6 +80,39 @@ def test_a_job_that_somebody_has_locked_is_waited_for_aloud(
     assert settled() == ["succeeded", "succeeded"]
 
 
+def test_a_map_function_that_waits_for_a_locked_table_loses_no_answer(
+    consumer: ConsumerProcess, session: Session, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It reads a table of the project's own, which a migration changes at this moment."""
+    module.mailbox.before_reading = ContentType.objects.exists
+    other = Session()
+    session.begin()
+    session(lambda: connection.cursor().execute("LOCK TABLE django_content_type"))
+
+    run = other.start(consumer.run)
+
+    wait_for(lambda: "back_off" in caplog.text and "lock timeout" in caplog.text)
+    session.roll_back()
+    run.result(PATIENCE_SECONDS)
+    other.close()
+    assert settled() == ["succeeded", "succeeded"]
+    assert not Answer.objects.filter(kind="malformed").exists()
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+@pytest.mark.parametrize("asking", ["before_receiving", "before_reading"])
+def test_a_database_that_only_the_project_reads_is_reached_again_after_its_restart(
+    asking: str, consumer: ConsumerProcess, session: Session
+) -> None:
+    session.end_that_of_the_test("other")
+    setattr(module.mailbox, asking, ContentType.objects.using("other").exists)
+
+    consumer.run()
+
+    assert settled() == ["succeeded", "succeeded"]
+    assert not Answer.objects.filter(kind="malformed").exists()
+
+
 def test_a_transaction_that_the_server_ends_costs_no_answer(
     consumer: ConsumerProcess, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,12 +136,6 @@ def test_a_transaction_that_the_server_ends_costs_no_answer(
 
     assert settled() == ["succeeded", "succeeded"]
     assert not Answer.objects.filter(kind="malformed").exists()
-
-
-def is_connected(pid: int) -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE pid = %s", [pid])
-        return bool(cursor.fetchone()[0])
 
 
 def test_an_idle_consumer_that_was_declared_lost_registers_again(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.db.models import F
+from pytest_django import Settings
 
 import hipq_django as hipq
 from hipq_django.database import clock
@@ -244,3 +245,30 @@ def test_a_companion_that_raises_stops_no_queue_and_no_other_companion(
     assert said[0].exc_info is not None
     assert "no such node" in str(said[0].exc_info[1])
     assert len(said) == bad.calls < good.calls  # it is left out for a while
+
+
+# What only the project's code queries
+
+
+def reads_other(*args: Any) -> list[Any]:
+    Queue.objects.using("other").exists()
+    return [hipq.Run() for _ in args[-1]]
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_a_database_that_only_a_throttler_reads_is_reached_again_after_its_restart(
+    process: Process, session: Session, settings: Settings
+) -> None:
+    throttlers = {"THROTTLERS": [f"{__name__}.reads_other"]}
+    settings.HIPQ = {"default": {"QUEUES": {"default": throttlers}}}
+    job = hipq.enqueue("echo")
+    session.end_that_of_the_test("other")
+
+    def has_admitted() -> bool:
+        process._guarded(lambda: bool(process.scheduler.run_once()))
+        return bool(process.scheduler.admitted)
+
+    assert not has_admitted()
+    eventually(has_admitted, "the throttler lets it run")
+    job.refresh_from_db()
+    assert job.state == "running"
