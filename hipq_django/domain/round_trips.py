@@ -27,18 +27,18 @@ def difference(given: Any, read: Any) -> Difference | None:
 
 def _search(given: Any, read: Any) -> Difference | None:
     """Return the first difference, from the top down."""
-    seen: set[int] = set()
+    seen: set[tuple[int, int]] = set()
     left: list[Difference] = [("", given, read)]
     while left:
         place, one, other = left.pop()
-        if id(one) in seen:
-            continue
-        seen.add(id(one))
         inside = _inside(one)
         if inside is None:
             if not _same(one, other):
                 return place, one, other
             continue
+        if (id(one), id(other)) in seen:
+            continue
+        seen.add((id(one), id(other)))
         others = _inside(other)
         if not _alike(one, other) or others is None or inside.keys() != others.keys():
             return place, one, other

@@ -248,9 +248,9 @@ READ_AGAIN = "An argument must be read again from its JSON as it was given: anno
 
 
 def taking(kind: Any) -> Any:
-    """Return a function with one argument of this type."""
+    """Return a function whose argument v has this type."""
 
-    def function(v: Any) -> None:
+    def function(note: Any = None, *, v: Any) -> None:
         """Take a value."""
 
     function.__annotations__["v"] = kind
@@ -418,6 +418,15 @@ def test_what_is_private_is_not_lost_in_silence(pydantic: Arguments) -> None:
         (Iterator[int], r"Iterator\[int\]; annotate it with a type that pydantic knows"),
         (Queue, r"hipq_django\.models\.queue\.Queue; take v_id: int, and read the row in the func"),
     ],
+def test_what_is_lost_at_one_place_is_refused_although_it_is_given_at_another(
+    pydantic: Arguments,
+) -> None:
+    excluding, note = models().Excluding, "b"
+
+    with pytest.raises(ValueError, match=r"^argument v\.note is of type str, and the function"):
+        pydantic.dump(taking(excluding), {"note": note, "v": excluding(street="a", note=note)})
+
+
     ids=["iterator", "model of Django"],
 )
 def test_an_annotation_that_pydantic_does_not_know_is_told(
