@@ -196,13 +196,18 @@ def _hints(function: Callable[..., Any], given: Sequence[inspect.Parameter]) -> 
     try:
         return get_type_hints(
             SimpleNamespace(__annotations__=annotated),
-            globalns=getattr(function, "__globals__", {}),
+            globalns=getattr(_annotated(function), "__globals__", {}),
             include_extras=True,
         )
     except NameError as error:
         raise TypeError(
             f"an annotation cannot be read: {error}; import it for all code."
         ) from error
+
+
+def _annotated(function: Callable[..., Any]) -> Any:
+    """Return the function within decorators whose signature `inspect.signature` returns."""
+    return inspect.unwrap(function, stop=lambda one: hasattr(one, "__signature__"))
 
 
 def _of_others(annotation: Any) -> Any:

@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from django.core.files.base import ContentFile
+from django.db import transaction
 from django.utils.translation import gettext_lazy
 from typing_extensions import TypedDict
 
@@ -168,6 +169,11 @@ def test_pydantic_stores_json_and_gives_back_what_was_given(pydantic: Arguments)
     assert "copies" not in stored
     assert JsonArguments().dump(typed, stored) == stored
     assert pydantic.load(typed, stored) == GIVEN
+
+
+def test_pydantic_reads_annotations_of_a_decorated_function(pydantic: Arguments) -> None:
+    """They are text here, with names of this module, and the decorator is of another one."""
+    assert pydantic.dump(transaction.atomic(typed), dict(GIVEN)) == pydantic.dump(typed, GIVEN)
 
 
 def test_pydantic_says_which_argument_is_wrong(pydantic: Arguments) -> None:
@@ -412,12 +418,6 @@ def test_what_is_private_is_not_lost_in_silence(pydantic: Arguments) -> None:
         pydantic.dump(taking(private), {"v": value})
 
 
-@pytest.mark.parametrize(
-    ("kind", "said"),
-    [
-        (Iterator[int], r"Iterator\[int\]; annotate it with a type that pydantic knows"),
-        (Queue, r"hipq_django\.models\.queue\.Queue; take v_id: int, and read the row in the func"),
-    ],
 def test_what_is_lost_at_one_place_is_refused_although_it_is_given_at_another(
     pydantic: Arguments,
 ) -> None:
@@ -427,6 +427,12 @@ def test_what_is_lost_at_one_place_is_refused_although_it_is_given_at_another(
         pydantic.dump(taking(excluding), {"note": note, "v": excluding(street="a", note=note)})
 
 
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (Iterator[int], r"Iterator\[int\]; annotate it with a type that pydantic knows"),
+        (Queue, r"hipq_django\.models\.queue\.Queue; take v_id: int, and read the row in the func"),
+    ],
     ids=["iterator", "model of Django"],
 )
 def test_an_annotation_that_pydantic_does_not_know_is_told(
