@@ -328,7 +328,11 @@ INSTANCE_VALUES: _Values = {
     "HEARTBEAT_SECONDS": _above_zero(MAX_SECONDS),
     "ANSWER_TTL_SECONDS": _above_zero(MAX_SECONDS),
     "ANSWER_RETENTION_DAYS": _above_zero(36_500),
-    "CALLBACK_MAX_BYTES": _above_zero(MAX_SECONDS),
+    "CALLBACK_MAX_BYTES": (
+        "hipq.E005",
+        f"Give a whole number above 0, at most {MAX_SECONDS:,}.",
+        lambda value: type(value) is int and 0 < value <= MAX_SECONDS,
+    ),
     "NOTIFY": ("hipq.E016", "Give True or False.", _is_bool),
     "STRICT": (
         "hipq.E016",

@@ -171,6 +171,8 @@ WRONG = [
     ("E005", {"default": {"ANSWER_TTL_SECONDS": NAN}}, "['ANSWER_TTL_SECONDS'] is nan."),
     ("E005", {"default": {"ANSWER_TTL_SECONDS": GOOGOL}}, "['ANSWER_TTL_SECONDS'] is 1000"),
     ("E005", {"default": {"CALLBACK_MAX_BYTES": -1}}, "['CALLBACK_MAX_BYTES'] is -1."),
+    ("E005", {"default": {"CALLBACK_MAX_BYTES": 5e6}}, "['CALLBACK_MAX_BYTES'] is 5000000.0."),
+    ("E005", {"default": {"CALLBACK_MAX_BYTES": True}}, "['CALLBACK_MAX_BYTES'] is True."),
     ("E006", {"default": {"CALLBACK_BASE_URL": "shop.example"}}, "is 'shop.example'."),
     ("E006", {"default": {"CALLBACK_BASE_URL": None}}, "['CALLBACK_BASE_URL'] is None."),
     ("E006", base_url("ftp://shop.example"), "is 'ftp://shop.example'."),
