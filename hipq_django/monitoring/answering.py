@@ -9,14 +9,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 
-from django.db.models import Case, Exists, OuterRef, Subquery, When
+from django.db.models import Case, OuterRef, Subquery, When
 
 from hipq_django.database.lookups import AsJson, CountedPairs
-from hipq_django.domain.dependencies import PART
 from hipq_django.domain.states import AnswerStatus
 from hipq_django.domain.validation import started
-from hipq_django.models import Answer, Job, Link, Queue
-from hipq_django.monitoring.counts import COUNT_LIMIT, newest_ended
+from hipq_django.models import Answer, Job, Queue
+from hipq_django.monitoring.counts import COUNT_LIMIT, awaiting_answer, newest_ended
 
 LONG_SECONDS = 900.0
 """No shorter wait is called long, however quickly answers usually come."""
@@ -120,12 +119,10 @@ def unanswered(
 def _waits(*is_long: When) -> CountedPairs:
     """Count the waiting jobs of a queue, those first whose deadline comes first.
 
-    A job's `update_time` is when it began to wait, or when its deadline was moved since. Jobs that
-    wait for the ends of other jobs are left out: no other system is to answer them.
+    A job's `update_time` is when it began to wait, or when its deadline was moved since.
     """
-    gathered = Link.objects.filter(job=OuterRef("pk"), needs_job__isnull=False, on=PART)
-    waiting = Job.objects.running().filter(queue=OuterRef("pk"), worker=None)
-    waiting = waiting.filter(~Exists(gathered), has_pending_answer=False).order_by("deadline")
+    running = Job.objects.running().filter(queue=OuterRef("pk"))
+    waiting = awaiting_answer(running).order_by("deadline")
     first = waiting.annotate(is_long=Case(*is_long, default=0))[: COUNT_LIMIT + 1]
     return CountedPairs(first, "job_type_id", "is_long")
 

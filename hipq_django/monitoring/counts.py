@@ -10,8 +10,9 @@ from django.db import models
 from django.db.models import QuerySet
 
 from hipq_django.database import clock
+from hipq_django.domain.dependencies import PART
 from hipq_django.domain.ordering import MAX_RANK
-from hipq_django.models import Job, Queue, Worker
+from hipq_django.models import Job, Link, Queue, Worker
 
 COUNT_LIMIT = 10_000
 """Counting stops here; a count of one more means that there are more."""
@@ -41,6 +42,15 @@ class OverFirst(models.Subquery):
         return cls("COUNT(*)", rows, "pk", models.IntegerField())
 
 
+def awaiting_answer(running: QuerySet[Job]) -> QuerySet[Job]:
+    """Return those of running jobs that another system is to answer.
+
+    Not those that wait for the ends of other jobs, which they gather.
+    """
+    gathered = Link.objects.filter(job=models.OuterRef("pk"), needs_job__isnull=False, on=PART)
+    return running.filter(~models.Exists(gathered), worker=None, has_pending_answer=False)
+
+
 def with_figures(queues: QuerySet[Any], now: datetime) -> QuerySet[Any]:
     """Return the queues with the numbers of their jobs.
 
@@ -68,7 +78,7 @@ def with_figures(queues: QuerySet[Any], now: datetime) -> QuerySet[Any]:
         due_count=OverFirst.count(due),
         scheduled_count=OverFirst.count(future),
         running_count=OverFirst.count(running),
-        awaiting_count=OverFirst.count(running.filter(worker=None, has_pending_answer=False)),
+        awaiting_count=OverFirst.count(awaiting_answer(running)),
         error_count=OverFirst.count(jobs.in_error().order_by("id")),
         oldest_due=OverFirst(
             "MIN(scheduled_run_time)", due, "scheduled_run_time", models.DateTimeField()

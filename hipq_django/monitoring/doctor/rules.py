@@ -123,7 +123,8 @@ def _full(queue: QueueCounts) -> Finding:
         f"queue {queue.name}",
         f"its limit is reached, {queue.load:g} of {queue.throttle_limit:g}; {_due(queue)}.",
         f"{format_count(queue.awaiting_answer)} of its running jobs wait for an answer, and count.",
-        "Raise the limit if the other system allows it; check whether its answers still come.",
+        "Raise the limit if the other system allows it; check whether its answers still come. Jobs "
+        "that gather others count too: enqueue into another queue what they gather.",
     )
 
 

@@ -28,6 +28,7 @@ from hipq_django.monitoring.doctor.measurements import PostgreSQL
 from tests.declaring import Declare
 from tests.factories import AnswerFactory, JobFactory, JobTypeFactory, WorkerFactory
 from tests.integration.conftest import ConfigureQueue
+from tests.running import run_due_jobs
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("vacuumed")]
 postgres = pytest.mark.postgres
@@ -186,6 +187,24 @@ def test_a_full_queue_that_does_not_move() -> None:
     hipq.enqueue("ask", queue="q", scheduled_run_time=long_ago(minutes=2))
 
     assert found() == {"limit_reached": "queue q"}
+
+
+def test_no_other_system_is_to_blame_for_jobs_that_gather_others(
+    declare: Declare, settings: Settings
+) -> None:
+    """Here no gathered job starts: their parents fill the limit of their queue."""
+    source = {"SOURCE": "tests.mailbox.MailboxSource", "MAP": "tests.mailbox.read"}
+    settings.HIPQ = {"default": {"SOURCES": {"post": source}}}
+    WorkerFactory.create()
+    Queue.objects.create(name="q", throttle_limit=1)
+    declare("parent")(lambda job: job.gather([hipq.NewJob("echo", queue="q")]))
+    hipq.enqueue("parent", queue="q")
+    run_due_jobs()
+    Job.objects.waiting().update(scheduled_run_time=long_ago(minutes=20))
+
+    assert found() == {"limit_reached": "queue q", "no_consumer": "source post"}
+    code, text = examined()
+    assert (code, "0 jobs wait for an answer" in text) == (3, True)
 
 
 def test_a_worker_without_heartbeat() -> None:
