@@ -71,16 +71,23 @@ def _reasons(job: Job, now: datetime) -> Iterator[Reason]:
 
 
 def _running(job: Job, now: datetime) -> Iterator[Reason]:
-    if job.worker_id is not None:
-        if job.prefetched:
-            text = _("Worker %(worker)s claimed it ahead and starts it next.")
-            yield Reason("prefetched", text % {"worker": job.worker})
+    if job.worker is not None:
+        yield from _taken(job, job.worker, now)
         return
     if job.has_pending_answer:
         yield from _unserved(job, _serving(job), now)
         yield Reason("answered", _("Its answer has come; a worker will run the response handler."))
         return
     yield Reason("waiting_for_answer", _waits_for_answer(job, now))
+
+
+def _taken(job: Job, worker: Worker, now: datetime) -> Iterator[Reason]:
+    if worker.state not in Worker.LIVE or worker.is_silent(now):
+        text = _("Worker %(worker)s, which has it, has sent no heartbeat lately.")
+        yield Reason("silent_workers", text % {"worker": worker})
+    elif job.prefetched:
+        text = _("Worker %(worker)s claimed it ahead and starts it next.")
+        yield Reason("prefetched", text % {"worker": worker})
 
 
 def _waits_for_answer(job: Job, now: datetime) -> str:

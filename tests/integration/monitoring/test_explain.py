@@ -104,6 +104,20 @@ def test_a_job_that_was_claimed_ahead_says_by_whom() -> None:
     assert worker.row.name in text(jobs[1])
 
 
+@pytest.mark.parametrize("state", ["running", "stopping", "lost"])
+def test_a_job_whose_worker_is_dead_says_which(state: str, frozen_time: Any) -> None:
+    """One that executes, and one that was claimed ahead."""
+    jobs = hipq.enqueue_many([hipq.NewJob("echo") for _ in range(2)])
+    worker = HandWorker(threads=1, ahead=1)
+    worker.run_pass()
+    Worker.objects.filter(pk=worker.row.pk).update(state=state)
+    frozen_time.shift(3_600)
+
+    said = f"Worker {worker.row.name}, which has it, has sent no heartbeat lately."
+    for job in jobs:
+        assert (codes(job), text(job)) == (["silent_workers"], said)
+
+
 def test_a_job_of_the_future_says_when() -> None:
     job = hipq.enqueue("echo", scheduled_run_time=clock.now("default") + timedelta(hours=2))
 
