@@ -255,6 +255,8 @@ SICK: dict[str, Measured] = {
     "old_transaction problem, prepared": transaction(900, pid=""),
     "lock_wait problem": in_server(waits=(Wait(1, 5, (2, 3)),)),
     "storage warning": in_server(storage={"fillfactor": (85, None)}),
+    "lock_wait problem, prepared": in_server(waits=(Wait(1, 5, (0,)),)),
+    "lock_wait problem, nobody any more": in_server(waits=(Wait(1, 5, ()),)),
     "dead_rows warning": in_table(dead=60_001),
     "stale_statistics warning": in_table(changed=60_001),
     "journal_mode warning": replace(WELL, sqlite=SQLite(journal_mode="delete")),
@@ -335,6 +337,24 @@ def said(measured: Measured) -> Finding:
 
 
 def test_an_operator_reads_what_to_type() -> None:
+@pytest.mark.parametrize(
+    ("blockers", "held_by", "command"),
+    [
+        ((2, 3), "process 2, process 3", "SELECT pg_terminate_backend(2);"),
+        ((0,), "a prepared transaction", "ROLLBACK PREPARED …;"),
+        ((0, 2), "a prepared transaction, process 2", "ROLLBACK PREPARED …;"),
+    ],
+)
+def test_an_operator_reads_who_holds_a_lock(
+    blockers: tuple[int, ...], held_by: str, command: str
+) -> None:
+    """To PostgreSQL, prepared transactions are of process 0."""
+    wait = said(in_server(waits=(Wait(1, 5, blockers),)))
+
+    assert wait.what.endswith(f"it is held by {held_by}.")
+    assert wait.what_to_do.endswith(command)
+
+
     unserved = said(in_queue(served=False, due=1_204, oldest_due_seconds=7_451))
     old = said(transaction(3_600))
     storage = said(in_server(storage={"fillfactor": (85, None), "x": (1, 2)}))

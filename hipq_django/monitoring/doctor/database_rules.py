@@ -146,32 +146,39 @@ def _transactions(measured: Measured) -> Iterator[Finding]:
         if found.seconds < OLD_TRANSACTION_SECONDS:
             continue
         is_very_old = found.seconds >= VERY_OLD_TRANSACTION_SECONDS
-        what = f"process {found.pid}" if found.pid else "a prepared transaction"
-        end = f"SELECT pg_terminate_backend({found.pid});" if found.pid else "ROLLBACK PREPARED …;"
         yield Finding(
             Level.PROBLEM if is_very_old else Level.WARNING,
             "old_transaction",
             f"database {measured.database}",
-            f"{what} ({found.application or 'no name'}, {found.state}) has a transaction open for "
-            f"{span(found.seconds)}.",
+            f"{_holder(found.pid)} ({found.application or 'no name'}, {found.state}) has a "
+            f"transaction open for {span(found.seconds)}.",
             "While it is open, dead rows cannot be removed from any table, and queues get slower.",
-            f"End the program that runs it, or the session: {end}",
+            f"End the program that runs it, or the session: {_how_to_end(found.pid)}",
         )
 
 
 def _waits(measured: Measured) -> Iterator[Finding]:
     for found in measured.postgresql.waits if measured.postgresql else ():
         if found.seconds >= LONG_WAIT_SECONDS:
-            blockers = ", ".join(str(pid) for pid in found.blockers)
+            held_by = ", ".join(map(_holder, found.blockers)) or "nobody any more"
             yield problem(
                 "lock_wait",
                 f"database {measured.database}",
                 f"process {found.pid} has waited for a lock for {span(found.seconds)}; "
-                f"process {blockers} holds it.",
+                f"it is held by {held_by}.",
                 "If it is a worker or a request that enqueues, it stands still.",
-                "See in pg_stat_activity what that process does; if necessary, end it: "
-                f"SELECT pg_terminate_backend({found.blockers[0] if found.blockers else 'pid'});",
+                "See in pg_stat_activity, or pg_prepared_xacts, what it does; if needed, end it: "
+                f"{_how_to_end(found.blockers[0] if found.blockers else 'pid')}",
             )
+
+
+def _holder(pid: int | str) -> str:
+    """Name a session by its process; a prepared transaction has none."""
+    return f"process {pid}" if pid else "a prepared transaction"
+
+
+def _how_to_end(pid: int | str) -> str:
+    return f"SELECT pg_terminate_backend({pid});" if pid else "ROLLBACK PREPARED …;"
 
 
 def _storage(measured: Measured) -> Iterator[Finding]:
