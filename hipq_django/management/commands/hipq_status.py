@@ -27,6 +27,10 @@ def _queue_state(queue: QueueCounts) -> str:
     return f"{state}, not answered" if queue.is_unanswered else state
 
 
+def _process_state(process: ProcessState) -> str:
+    return "silent" if process.silent else process.state
+
+
 QUEUE_COLUMNS: Columns[QueueCounts] = {
     "queue": lambda queue: queue.name,
     "limit": lambda queue: f"{queue.throttle_limit:g}" if queue.throttle_limit >= 1 else "none",
@@ -42,7 +46,7 @@ QUEUE_COLUMNS: Columns[QueueCounts] = {
 }
 WORKER_COLUMNS: Columns[ProcessState] = {
     "worker": lambda worker: worker.name,
-    "state": lambda worker: "silent" if worker.silent else worker.state,
+    "state": _process_state,
     "queues": lambda worker: describe_queues(worker.queues, worker.excluded_queues),
     "threads": lambda worker: str(worker.threads),
     "executing": lambda worker: str(worker.in_flight),
@@ -57,7 +61,7 @@ TROUBLE_COLUMNS: Columns[tuple[str, Trouble]] = {
 CONSUMER_COLUMNS: Columns[ProcessState] = {
     "consumer": lambda consumer: consumer.name,
     "source": lambda consumer: consumer.source,
-    "state": lambda consumer: consumer.state,
+    "state": _process_state,
     "in flight": lambda consumer: str(consumer.in_flight),
     "last heartbeat": lambda consumer: f"{consumer.heartbeat_age_seconds:.0f} s ago",
 }

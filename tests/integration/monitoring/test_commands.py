@@ -211,6 +211,7 @@ def test_status_says_where_nobody_serves_a_queue() -> None:
         Queue.objects.create(name=name)
     WorkerFactory.create(name="shop:7", queues=["r"])
     WorkerFactory.create(name="shop:8", queues=["s"], silent=True)
+    WorkerFactory.create(name="shop:9", source="post", silent=True)
 
     lines = {line.split()[0]: line for line in said("hipq_status").splitlines() if line}
 
@@ -219,6 +220,7 @@ def test_status_says_where_nobody_serves_a_queue() -> None:
     assert lines["s"].endswith("no worker")
     assert lines["shop:7"].split()[1] == "running"
     assert lines["shop:8"].split()[1] == "silent"
+    assert lines["shop:9"].split()[1:3] == ["post", "silent"]
 
 
 def test_status_says_what_is_in_trouble() -> None:
