@@ -232,6 +232,7 @@ SICK: dict[str, Measured] = {
     "early_answers warning": replace(WELL, inbox=Inbox(early=1_001)),
     "early_answers warning, old": replace(WELL, inbox=Inbox(early=1, oldest_early_seconds=50_000)),
     "unmatched_answers warning": replace(WELL, inbox=Inbox(unmatched=1)),
+    "malformed_messages warning": replace(WELL, inbox=Inbox(malformed=1)),
     "not_pruned warning": replace(WELL, unpruned=("bank",)),
     "schedule_late problem": replace(WELL, schedules=(ScheduleState("s", late_seconds=61),)),
     "schedule_problem problem": replace(WELL, schedules=(ScheduleState("s", problem="bad"),)),
@@ -254,9 +255,9 @@ SICK: dict[str, Measured] = {
     "old_transaction problem": transaction(900),
     "old_transaction problem, prepared": transaction(900, pid=""),
     "lock_wait problem": in_server(waits=(Wait(1, 5, (2, 3)),)),
-    "storage warning": in_server(storage={"fillfactor": (85, None)}),
     "lock_wait problem, prepared": in_server(waits=(Wait(1, 5, (0,)),)),
     "lock_wait problem, nobody any more": in_server(waits=(Wait(1, 5, ()),)),
+    "storage warning": in_server(storage={"fillfactor": (85, None)}),
     "dead_rows warning": in_table(dead=60_001),
     "stale_statistics warning": in_table(changed=60_001),
     "journal_mode warning": replace(WELL, sqlite=SQLite(journal_mode="delete")),
@@ -336,7 +337,6 @@ def said(measured: Measured) -> Finding:
     return finding
 
 
-def test_an_operator_reads_what_to_type() -> None:
 @pytest.mark.parametrize(
     ("blockers", "held_by", "command"),
     [
@@ -355,6 +355,7 @@ def test_an_operator_reads_who_holds_a_lock(
     assert wait.what_to_do.endswith(command)
 
 
+def test_an_operator_reads_what_to_type() -> None:
     unserved = said(in_queue(served=False, due=1_204, oldest_due_seconds=7_451))
     old = said(transaction(3_600))
     storage = said(in_server(storage={"fillfactor": (85, None), "x": (1, 2)}))

@@ -10,12 +10,14 @@ from hipq_django.monitoring.overview import Overview
 
 @dataclass(frozen=True, slots=True)
 class Inbox:
-    """Answers that no job has; `unmatched` are those of the last day."""
+    """Answers that no job has; `unmatched` and `malformed` are those of the last day."""
 
     early: int = 0
     oldest_early_seconds: float = 0
     ttl_seconds: float = 86_400
     unmatched: int = 0
+    malformed: int = 0
+    """Messages of sources that are no answers."""
 
 
 @dataclass(frozen=True, slots=True)

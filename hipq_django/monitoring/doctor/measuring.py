@@ -120,14 +120,13 @@ def _inbox(config: InstanceSettings, now: datetime) -> Inbox:
     rows = Answer.objects.using(config.database).filter(instance=config.name, job=None)
     early = rows.filter(status=Answer.Status.EARLY)
     oldest = early.aggregate(oldest=Min("receive_time"))["oldest"]
-    unmatched = rows.filter(
-        status=Answer.Status.UNMATCHED, receive_time__gt=now - timedelta(days=1)
-    )
+    in_vain = rows.filter(status=Answer.Status.UNMATCHED, receive_time__gt=now - timedelta(days=1))
     return Inbox(
         early=capped_count(early),
         oldest_early_seconds=(now - oldest).total_seconds() if oldest else 0,
         ttl_seconds=config.answer_ttl_seconds,
-        unmatched=capped_count(unmatched),
+        unmatched=capped_count(in_vain.exclude(kind=Answer.Kind.MALFORMED)),
+        malformed=capped_count(in_vain.filter(kind=Answer.Kind.MALFORMED)),
     )
 
 

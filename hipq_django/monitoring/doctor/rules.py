@@ -11,7 +11,7 @@ from hipq_django.monitoring.commands import command
 from hipq_django.monitoring.counts import format_count
 from hipq_django.monitoring.doctor.database_rules import DATABASE_RULES
 from hipq_django.monitoring.doctor.findings import Finding, Level, problem, span, warning
-from hipq_django.monitoring.doctor.measurements import Measured, ScheduleState
+from hipq_django.monitoring.doctor.measurements import Inbox, Measured, ScheduleState
 from hipq_django.monitoring.endings import Trend
 from hipq_django.monitoring.overview import JobTypeEndings, QueueCounts
 
@@ -361,13 +361,27 @@ def _inbox(measured: Measured) -> Iterator[Finding]:
             f"After {span(inbox.ttl_seconds)} they count as unmatched, and their jobs time out.",
             "Compare the keys of the answers with those of the running jobs in the admin.",
         )
+    yield from _without_job(inbox, f"instance {measured.instance}")
+
+
+def _without_job(inbox: Inbox, where: str) -> Iterator[Finding]:
     if inbox.unmatched:
         yield warning(
             "unmatched_answers",
-            f"instance {measured.instance}",
+            where,
             f"{format_count(inbox.unmatched)} answers of the last day never found a job.",
             "The jobs that they were meant for, if any, time out.",
             "Look at them in the admin: is the key or the job type wrong, or are they irrelevant?",
+        )
+    if inbox.malformed:
+        yield warning(
+            "malformed_messages",
+            where,
+            f"{format_count(inbox.malformed)} messages of the last day were no answers.",
+            "They are kept; the jobs that they were meant for, if any, time out.",
+            "Look at them in the admin, under Answers: each shows its problem. Correct the map "
+            "function, and let the broker deliver them again; for messages that are not for this "
+            "project, let it return IGNORE.",
         )
 
 

@@ -292,6 +292,15 @@ def test_only_the_unmatched_answers_of_the_last_day_are_told() -> None:
     assert found() == {"unmatched_answers": "instance default"}
 
 
+def test_malformed_messages_are_told_of_as_such() -> None:
+    malformed = {"status": "unmatched", "kind": "malformed", "problem": "KeyError: 'order'"}
+    AnswerFactory.create(**malformed, receive_time=long_ago(hours=25))
+    assert found() == {}
+
+    AnswerFactory.create(**malformed)
+    assert found() == {"malformed_messages": "instance default"}
+
+
 def test_final_jobs_that_nobody_prunes() -> None:
     queue = Queue.objects.create(name="q", retention_days=1)
     JobFactory.create(
