@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
-from django.db import connections
+from django.db import OperationalError, connections
 
 from hipq_django import events
 from hipq_django.answers.intake import Intake
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database.clock import steady
-from hipq_django.database.errors import in_one_line, is_outage
+from hipq_django.database.errors import in_one_line, is_locked_out, is_outage
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.models import Worker
 from hipq_django.processes.connections import close_broken_of_project
@@ -82,18 +83,17 @@ class ConsumerProcess(RegisteredProcess):
     def _store(self) -> bool:
         """Store the messages in flight; return False if a stop came first.
 
-        All at once; if that fails one by one, until each is stored: one that the database refuses
-        must not stop the others.
+        All at once; if that fails one by one, until each is stored: one that the database refuses,
+        or that waits for a lock, must not stop the others.
         """
-        if self._guarded(lambda: self._intake.take_all(self.in_flight), wait=False):
+        if self._guarded(lambda: self._intake.take_all(self.in_flight)):
             return True
-        began = steady()
+        first, began = None, 0.0
         while self.in_flight:
-            waited = steady() - began
-            if self._guarded(partial(self._intake.take_one, self.in_flight[0], waited), wait=True):
-                del self.in_flight[0]
-                began = steady()
-            elif self._stops:
+            if first is not self.in_flight[0]:
+                first, began = self.in_flight[0], steady()
+            is_stored = self._guarded(partial(self._store_first, steady() - began), first)
+            if self._stops and not is_stored:
                 events.warning(
                     "messages_given_up",
                     "stopped while the database was away; the broker delivers them again",
@@ -103,18 +103,31 @@ class ConsumerProcess(RegisteredProcess):
                 return False
         return True
 
+    def _store_first(self, waited: float) -> None:
+        """Store the first message, or put it last if it waits for a lock."""
+        try:
+            self._intake.take_one(self.in_flight[0], waited)
+        except OperationalError as error:
+            if is_locked_out(error):
+                self.in_flight.append(self.in_flight.pop(0))
+            raise
+        del self.in_flight[0]
+
     def _look_at_database(self) -> None:
         """Note whether the database is away; without messages only the heartbeat queries it.
 
         It may also have found that this consumer was declared lost.
         """
         if self.heartbeat.goes_through():
-            self._guarded(lambda: None, wait=False)
+            self._guarded(lambda: None)
         else:
             self._outage.begin()
 
-    def _guarded(self, store: Callable[[], None], *, wait: bool) -> bool:
-        """Run a step with the database; return whether it succeeded, after a wait if it did not."""
+    def _guarded(self, store: Callable[[], None], alone: Received | None = None) -> bool:
+        """Run a step with the database; return whether it succeeded.
+
+        After a failure of one message that is tried alone, wait.
+        """
         try:
             close_broken_of_project(self.using)
             self._ensure_registered(after_outage=self._outage.is_on)
@@ -123,16 +136,24 @@ class ConsumerProcess(RegisteredProcess):
             if is_outage(error):
                 self._outage.begin()
             connections[self.using].close()
-            seconds = self._back_off.next_seconds() if wait else 0.0
-            events.warning(
-                "back_off", f"database: {in_one_line(error)}",
-                source=self.settings.name, messages=len(self.in_flight), seconds=round(seconds, 2),
-            )  # fmt: skip
+            seconds = self._back_off.next_seconds() if alone else 0.0
+            self._note_failure(error, alone, seconds)
             self._sleep(seconds)
             return False
         self._back_off.reset()
         self._outage.end()
         return True
+
+    def _note_failure(self, error: Exception, alone: Received | None, seconds: float) -> None:
+        named: dict[str, Any] = {"message_id": alone.message_id} if alone else {}
+        events.warning(
+            "back_off",
+            f"database: {in_one_line(error)}",
+            source=self.settings.name,
+            messages=len(self.in_flight),
+            **named,
+            seconds=round(seconds, 2),
+        )
 
     def _sleep(self, seconds: float) -> None:
         if not self._stops:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -71,9 +72,13 @@ def waiting(
 
 
 def test_a_job_that_somebody_has_locked_is_waited_for_aloud(
-    waiting: Future[None], session: Session
+    waiting: Future[None], session: Session, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert settled() == ["NONE", "NONE"]
+    """Those that were received with it are stored; all of them are acknowledged together."""
+    wait_for(lambda: settled() == ["NONE", "succeeded"])
+    assert len(module.mailbox.unacknowledged) == 2
+    named = re.compile(r"event=back_off .* message_id=m-0 .*lock timeout")
+    wait_for(lambda: named.search(caplog.text))
     session.roll_back()
 
     waiting.result(PATIENCE_SECONDS)
@@ -172,4 +177,5 @@ def test_a_consumer_that_waits_for_a_locked_job_ends_when_it_is_told_to(
     waiting.result(PATIENCE_SECONDS)
     session.roll_back()
     assert "messages_given_up" in caplog.text
-    assert settled() == ["NONE", "NONE"]
+    assert settled()[0] == "NONE"
+    assert len(module.mailbox.unacknowledged) == 2

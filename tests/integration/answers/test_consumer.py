@@ -429,6 +429,29 @@ def test_a_map_function_that_finds_the_database_away_or_locked_is_called_again(
     assert not Answer.objects.filter(kind="malformed").exists()
 
 
+def test_a_map_function_that_waits_for_a_lock_does_not_stop_the_other_messages(
+    mailbox: Mailbox, consume: Consume, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked(3)
+    mailbox.put(*[response(n) for n in range(3)])
+    locked, seen, real = OperationalError("lock timeout"), list[Any](), module.read
+    locked.__cause__ = OfStateError("55P03")
+
+    def read(message: Received) -> Any:
+        if message.message_id == "m-1" and len(seen) < 4:
+            seen.append(results())
+            raise locked
+        return real(message)
+
+    monkeypatch.setattr(module, "read", read)
+
+    consume()
+
+    assert seen[-1] == [0, None, 2]
+    assert results() == [0, 1, 2]
+    assert mailbox.batches == [3, 0]
+
+
 @pytest.mark.parametrize(
     "error",
     [
