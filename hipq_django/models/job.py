@@ -503,8 +503,8 @@ class Job(Row):
         Written at once, in a transaction of its own unless one is open, so that an answer finds
         it; one that came before under this key is taken now. Return whether it was written:
         False where this attempt was answered already and needs no key any more. Raise
-        `InvalidJobError` where the job does not run this attempt, `DuplicateJobKeyError` where
-        another live job of the type has the key.
+        `InvalidJobError` where the job does not run this attempt, or its type is unique by "live",
+        `DuplicateJobKeyError` where another live job of the type has the key.
         """
         from hipq_django.api.reporting import set_key  # it stands above the models
 
