@@ -566,7 +566,8 @@ class Job(Row):
         The response handler gets a dict by their `names`, "1", "2", … if none are given: of each
         `{"result": …}`, or `{"error": …}` if it ended without success. A later attempt finds the
         jobs that an earlier one has enqueued. Raise `InvalidJobError` for none, or for more than
-        1,000, jobs and for names that do not fit; `StaleAttemptError` if the attempt is over.
+        1,000, jobs, for names that do not fit, and for jobs with a sensitive field that this type
+        would show; `StaleAttemptError` if the attempt is over.
         """
         from hipq_django.api.gathering import gather  # it stands above the models
 
