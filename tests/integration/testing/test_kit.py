@@ -558,6 +558,23 @@ def test_travelling_moves_the_clock_for_a_block() -> None:
     assert clock.now("default") - before < timedelta(minutes=1)
 
 
+def test_travelling_begins_and_ends_where_the_clock_stands() -> None:
+    with time_machine.travel(datetime(2025, 1, 6, 12, tzinfo=UTC), tick=False):
+        begin = clock.now("default")
+        testing.run_for(hours=1)
+        moved = [clock.now("default") - begin]
+        with testing.travel(days=1):
+            moved.append(clock.now("default") - begin)
+            with testing.travel(days=1):
+                moved.append(clock.now("default") - begin)
+            moved.append(clock.now("default") - begin)
+        moved.append(clock.now("default") - begin)
+    testing.reset()
+
+    hour, day = timedelta(hours=1), timedelta(days=1)
+    assert moved == [hour, hour + day, hour + 2 * day, hour + day, hour]
+
+
 def test_a_frozen_time_moves_too() -> None:
     with time_machine.travel(datetime(2025, 1, 6, 12, tzinfo=UTC), tick=False):
         job = hipq.enqueue("echo", delay=60)
