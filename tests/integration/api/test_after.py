@@ -416,6 +416,19 @@ def test_an_empty_batch_calls_back_at_once(step: Any) -> None:
     assert ran == [("then", [])]
 
 
+def test_then_is_cancelled_where_the_block_has_cancelled_the_only_member(step: Any) -> None:
+    with hipq.batch(then=step.new("then"), always=step.new("always")) as batch:
+        hipq.cancel(batch.enqueue(step.new("a")))
+    run_due_jobs()
+
+    assert ran == [("always", [None])]
+    assert set(Job.objects.values_list("job_data__name", "outcome")) == {
+        ("a", "cancelled"),
+        ("then", "cancelled"),
+        ("always", "succeeded"),
+    }
+
+
 def test_a_block_that_raises_creates_nothing(step: Any) -> None:
     with pytest.raises(ZeroDivisionError), hipq.batch(then=step.new("then")) as batch:  # noqa: PT012 - the block is what is tested
         batch.enqueue(step.new("a"))
