@@ -791,6 +791,21 @@ def test_what_the_test_before_declared_is_gone() -> None:
     assert get_declared("default", "before") is None
 
 
+@pytest.mark.django_db(databases=["default", "other"])
+def test_partners_answer_jobs_of_two_databases_with_the_same_id(
+    declare: Declare, hipq_jobs: Any
+) -> None:
+    for instance in ("default", "other"):
+        asked = declare("ask_there", instance=instance)(lambda job: hipq.WAIT)
+        asked.enqueue()
+        Job.objects.using(instance).update(id=4711)
+        hipq_jobs.partner("ask_there", f"from {instance}", instance=instance)
+        hipq_jobs.run_due_jobs(instance=instance)
+
+    results = [Job.objects.using(using).get(pk=4711).result for using in ("default", "other")]
+    assert results == ["from default", "from other"]
+
+
 class MixinTest(HipqTestCase, TestCase):
     """With unittest; the second test finds neither the partner nor the moved clock."""
 
