@@ -654,10 +654,11 @@ def test_new_makes_a_job_of_a_task() -> None:
         (lambda: hipq.new(tasks.add, 1, c=2), "add: got an unexpected keyword argument 'c'"),
         (lambda: hipq.new(tasks.attempt, 1), "attempt: too many positional arguments; it takes ()"),
         (lambda: hipq.new(tasks.tell, object()), "tell: the arguments are not JSON"),
+        (lambda: hipq.new(tasks.tell.using(unique=True), 1), "unique=True is given, but the task"),
         (lambda: hipq.new(len, 1), "new: <built-in function len> is no task of a backend"),
         (lambda: hipq.new(tasks.tell.using(backend="dummy"), 1), "no task of a backend of hipq"),
     ],
-    ids=range(6),
+    ids=range(7),
 )
 def test_new_says_what_does_not_fit(make: Any, text: str) -> None:
     with pytest.raises(ArgumentsError) as caught:
