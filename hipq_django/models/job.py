@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from asgiref.sync import sync_to_async
 from django.db import models
 from django.db.models import Q
+from django.db.models.fields.related_descriptors import ForwardManyToOneDescriptor
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
@@ -577,6 +578,10 @@ class Job(Row):
         """Return the same in async code."""
         return await sync_to_async(lambda: self.answers_so_far)()
 
+    async def abatch(self) -> Batch | None:
+        """Return its batch in async code, where `job.batch` cannot ask the database."""
+        return await sync_to_async(lambda: self.batch)()
+
     async def ainputs(self) -> AsyncIterator[tuple[Job, Any]]:
         """Yield the same in async code: `async for needed, result in job.ainputs()`."""
         rows = self.inputs()
@@ -605,3 +610,14 @@ class Job(Row):
     async def aset_key(self, job_key: str) -> bool:
         """Do the same in async code."""
         return await sync_to_async(self.set_key)(job_key)
+
+
+class _BatchOfJob(ForwardManyToOneDescriptor):  # type: ignore[type-arg]  # none at run time
+    """Names its twin: a handler's copy of a job has neither the batch nor its id."""
+
+    def __get__(self, job: models.Model | None, cls: type[models.Model] | None = None) -> Any:
+        with naming_twin("job.batch"):
+            return super().__get__(job, cls)
+
+
+Job.batch = _BatchOfJob(Job._meta.get_field("batch"))

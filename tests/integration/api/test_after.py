@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import time_machine
 from asgiref.sync import async_to_sync
+from django.core.exceptions import SynchronousOnlyOperation
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -458,6 +459,29 @@ def test_a_member_may_add_to_its_batch(step: Any, declare: Declare) -> None:
 
     assert [name for name, _ in ran] == ["part 0", "part 1", "then"]
     assert batch.jobs.count() == 3
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_member_may_add_to_its_batch_in_async_code(step: Any, declare: Declare) -> None:
+    seen: list[Any] = []
+
+    @declare("lead")
+    async def lead(job: Job) -> None:
+        with pytest.raises(SynchronousOnlyOperation, match=r"job\.batch .* await job\.abatch\("):
+            assert job.batch
+        batch = await job.abatch()
+        if batch is None:
+            seen.append(batch)
+        else:
+            await batch.aenqueue(step.new("member"))
+
+    hipq.enqueue("lead")
+    with hipq.batch(then=step.new("then")) as batch:
+        batch.enqueue(hipq.NewJob("lead"))
+    run_due_jobs()
+
+    assert seen == [None]
+    assert ran == [("member", []), ("then", [None, "MEMBER"])]
 
 
 def test_a_member_belongs_to_the_batch_that_enqueues_it(step: Any) -> None:
