@@ -485,7 +485,9 @@ class Job(Row):
     def inputs(self) -> Iterator[tuple[Job, Any]]:
         """Yield the jobs that this one waited for, in order, each with its result.
 
-        The result of one that did not succeed is None. Asks the database, page by page.
+        The result of one that did not succeed is None, and so is that of one that was pruned before
+        this one was requeued, of which only the `pk` is left: all else raises `Job.DoesNotExist`.
+        Asks the database, page by page.
         """
         from hipq_django.dependencies.needs import inputs  # it stands above the models
 

@@ -808,6 +808,27 @@ def test_a_requeued_job_has_the_inputs_of_its_origin(step: Any) -> None:
     assert ran == [("b", ["A"])] * 2
 
 
+def test_an_input_that_was_pruned_keeps_its_place(step: Any, declare: Declare) -> None:
+    seen: list[Any] = []
+
+    @declare("collect")
+    def collect(job: Job) -> None:
+        seen.append([(needed.pk, str(needed), result) for needed, result in job.inputs()])
+        seen.append(job.first_inputs())
+        with pytest.raises(Job.DoesNotExist):
+            assert next(job.inputs())[0].state
+
+    a, b = step.enqueue("a"), step.enqueue("b")
+    done = hipq.enqueue("collect", after=[a, b])
+    hipq.cancel(done)
+    run_due_jobs()
+    row(a).delete()
+    hipq.requeue(row(done))
+    run_due_jobs()
+
+    assert seen == [[(a.pk, f"job {a.pk}", None), (b.pk, f"job {b.pk}", "B")], [None, "B"]]
+
+
 def test_many_requeued_jobs_have_the_inputs_of_their_origins(step: Any) -> None:
     a = step.enqueue("a")
     jobs = [step.using(after=[a]).enqueue(name, fails=True) for name in ("b", "c")]
