@@ -220,7 +220,8 @@ def _check_callbacks(*callbacks: NewJob | None) -> None:
 
 
 def _add_callbacks(made: Batch, callbacks: Iterable[tuple[NewJob | None, str]], using: str) -> None:
-    is_held = Job.objects.using(using).live().filter(batch=made).exists()
+    # Whether there are any: those that have ended already may have failed.
+    is_held = Job.objects.using(using).filter(batch=made).exists()
     builder = Builder(made.instance, get_job_type, verb="batch")
     for new, on in callbacks:
         if new is None:

@@ -154,7 +154,7 @@ class Builder:
                 f"job_data {shown!r:.100} has none of them, so that all such jobs would count as "
                 "one; correct the data, or give unique_key."
             )
-        return {KEY_FIELDS[unique.scope]: unique.key(data, given)}
+        return {KEY_FIELDS[unique.scope]: unique.key(row.compared(data), given)}
 
     def _arguments(self, new: NewJob, data: Any) -> Any:
         """Return the checked data of a job; of a task, its arguments."""

@@ -274,9 +274,10 @@ def _with_holders(rows: Sequence[Job], using: str) -> list[Job]:
     chosen: list[Job] = []
     for row in rows:
         places = places_of(row)
-        found = next((by_place[place] for place in places if place in by_place), row)
-        by_place |= dict.fromkeys(places, found)
-        chosen.append(found)
+        found = next((by_place[place] for place in places if place in by_place), None)
+        if found is None:
+            by_place |= dict.fromkeys(places, row)
+        chosen.append(found or row)
     return chosen
 
 

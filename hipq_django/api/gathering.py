@@ -16,7 +16,7 @@ from hipq_django.domain.drafts import NewJob
 from hipq_django.domain.parts import WaitFor
 from hipq_django.exceptions import InvalidJobError
 from hipq_django.job_types.registry import get_declared
-from hipq_django.models import Job, Link
+from hipq_django.models import Job, JobType, Link
 from hipq_django.models.catalog import get_job_type
 from hipq_django.transitions.outcomes import be_told
 
@@ -39,6 +39,7 @@ def gather(job: Job, jobs: Iterable[NewJob], names: Sequence[str] | None) -> Wai
         missing = {part: one for part, one in zip(named, new, strict=True) if part not in known}
         builder = Builder(row.job_type.instance, get_job_type, verb="gather")
         children = create_many(missing.values(), "raise", builder)
+        _check_masked(row.job_type, {child.job_type for child in children})
         Link.objects.using(job.using).bulk_create(
             Link(job=row, needs_job=child, on=PART, part=part)
             for part, child in zip(missing, children, strict=True)
@@ -46,6 +47,17 @@ def gather(job: Job, jobs: Iterable[NewJob], names: Sequence[str] | None) -> Wai
         _tell_again(row, [known[part] for part in named if part in known])
         be_told(job.using)
     return waits
+
+
+def _check_masked(job_type: JobType, gathered: Iterable[JobType]) -> None:
+    """Raise `InvalidJobError` for what is masked in results, but would not be in their answers."""
+    for other in gathered:
+        for name in other.redactor.fields:
+            if not job_type.redactor.covers(name):
+                raise InvalidJobError(
+                    f"gather: jobs of type {other.name!r} have the sensitive field {name!r}, which "
+                    f"{job_type.name!r} would show with their results; add it to its sensitive=."
+                )
 
 
 def _links(job: Job) -> Iterable[Link]:

@@ -97,8 +97,10 @@ WITH_ON_CONFLICT = (*ONE_BY_ONE, "enqueue_many", "batch.enqueue_many")
 def _is_of_arguments(row: Job, scope: str) -> bool:
     """Return whether a key is a digest of arguments, and not one that was given."""
     unique = row.job_type.uniqueness
-    key = getattr(row, KEY_FIELDS[scope])
-    return unique is not None and unique.scope == scope and unique.key(row.job_data, None) == key
+    if unique is None or unique.scope != scope:
+        return False
+    key: str | None = getattr(row, KEY_FIELDS[scope])
+    return unique.key(row.job_type.compared(row.job_data), None) == key
 
 
 def _shown(row: Job, scope: str) -> str:

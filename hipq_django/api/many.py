@@ -181,9 +181,10 @@ def _with_taken_keys(copies: Mapping[int, Job], using: str) -> set[int]:
     found = set()
     for pk, copy in reversed(list(copies.items())):
         wanted = places_of(copy)
-        if not places.isdisjoint(wanted):
+        if places.isdisjoint(wanted):
+            places.update(wanted)
+        else:
             found.add(pk)
-        places.update(wanted)
     return found
 
 

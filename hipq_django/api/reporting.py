@@ -24,6 +24,7 @@ from hipq_django.database.locks import locked
 from hipq_django.database.transactions import bounded_transaction
 from hipq_django.domain.serialization import storable_text
 from hipq_django.domain.states import NONE, State
+from hipq_django.domain.uniqueness import check_key_may_change
 from hipq_django.domain.validation import (
     MAX_SECONDS,
     checked_extension,
@@ -202,6 +203,7 @@ def _set_key(job: Job, key: str) -> bool:
         row = _lock_attempt(job)
         if row is None:
             return False
+        check_key_may_change(row.job_type.uniqueness, row.job_type.name, "set_key")
         old, now = row.job_key, clock.now(job.using)
         transitions.set_key(row, key, now)
         early.match_by_key(row, now)

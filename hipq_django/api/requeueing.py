@@ -68,7 +68,7 @@ def _requeue_with_dependents(origin: Job) -> Job:
             copies[job.pk] = fresh
             held = [] if job is origin else [fresh.pk]
             store(links_as_before({job.pk: fresh}, copies, using), held, using)
-        announce_new([copies[origin.pk]], using)
+        announce_new(list(copies.values()), using)
     return copies[origin.pk]
 
 

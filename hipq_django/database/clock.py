@@ -86,10 +86,10 @@ def follow_process(*, follows: bool = True) -> None:
     _follows_process = follows
 
 
-def shift(by: timedelta | None = None) -> timedelta:
+def shift(by: timedelta | None = timedelta()) -> timedelta:
     """Move the clock of a process that uses its own, on by `by`; return how far it is moved.
 
-    None sets it back.
+    Without `by` nothing moves; None sets it back.
     """
     global _shift  # noqa: PLW0603 - the clock of this process
     _shift = timedelta() if by is None else _shift + by

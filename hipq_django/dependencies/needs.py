@@ -120,13 +120,16 @@ def dependents_of(ids: Collection[int], using: str) -> Dependents:
 def inputs(job: Job) -> Iterator[tuple[Job, Any]]:
     """Yield the jobs that a job waited for, in order, each with its result; None without one.
 
-    Those of a batch come in the order of their ids, without jobs that were requeued.
+    Those of a batch come in the order of their ids, without jobs that were requeued. One that was
+    deleted keeps its place: of its copy only the id is known.
     """
     links = job.needs.exclude(on=PART).order_by("pk")
     for link in links.iterator(chunk_size=INPUTS_PAGE):
         rows = Job.objects.using(job.using).select_related("queue", "job_type")
         if link.needs_job_id:
             found: Iterable[Job] = rows.filter(pk=link.needs_job_id)
+            if not found:
+                yield Job.from_db(job.using, ["id", "job_key"], [link.needs_job_id, NONE]), None
         else:
             found = _members_in_order(rows, link.needs_batch_id, job.using)
         for needed in found:

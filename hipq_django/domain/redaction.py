@@ -99,6 +99,10 @@ class Redactor:
     fields: tuple[str, ...] = ()
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
 
+    def covers(self, name: str) -> bool:
+        """Return whether all that a sensitive field of another job type names is masked."""
+        return self._is_sensitive(f".{name}")
+
     def knowing(self, *values: Any) -> Redactor:
         """Return a redactor that also masks, in texts, the sensitive values of `values`."""
         if not self.fields:

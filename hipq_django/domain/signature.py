@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -25,6 +26,9 @@ NEWS_SECONDS: Final = 5.0
 
 PUT_BACK: Final = "Waits for another release"
 """The beginning of the error of such a job."""
+
+_ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
+"""Where an object lies in memory, which its `repr` may say: elsewhere in each process."""
 
 _REFUSED = {
     Parameter.VAR_POSITIONAL: (
@@ -170,7 +174,8 @@ def _annotation(parameter: Parameter) -> str:
     kind = parameter.annotation
     if kind is parameter.empty:
         return ""
-    return f": {kind if isinstance(kind, str) else inspect.formatannotation(kind)}"
+    shown = kind if isinstance(kind, str) else inspect.formatannotation(kind)
+    return f": {_ADDRESS.sub('', shown)}"
 
 
 def _asking(near: str) -> str:

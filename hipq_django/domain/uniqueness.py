@@ -76,6 +76,16 @@ def _checked_on(on: object) -> tuple[str, ...] | None:
     return names
 
 
+def check_key_may_change(unique: Unique | None, job_type: str, said: str) -> None:
+    """Raise `InvalidJobError` if the keys of a type's live jobs keep others away."""
+    if unique is not None and KEY_FIELDS[unique.scope] == "job_key":
+        raise InvalidJobError(
+            f"{said}: job type {job_type!r} has unique={unique.scope!r}: the key of a job keeps "
+            "others with its arguments away. Let the other system answer by callback_url(job), or "
+            "declare unique='kept'."
+        )
+
+
 def checked_unique_key(key: object) -> str:
     """Return a key that is given instead of the arguments."""
     if isinstance(key, str) and 0 < len(key) <= MAX_KEY_CHARS and key.isprintable():

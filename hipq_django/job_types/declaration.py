@@ -145,6 +145,10 @@ class Declaration(VerbsByKey):
         """Return the data of a new job as it is stored; for a task, its arguments."""
         return job_data
 
+    def compared(self, job_data: Any) -> Any:
+        """Return the data of a job in the form in which those of unique jobs are compared."""
+        return job_data
+
     def set_response_handler(self, handler: Handler) -> None:
         """Set the response handler, as a worker calls it; there can be only one."""
         self._check_free("on_response", self.response_handler)

@@ -35,7 +35,7 @@ def register(declared: D) -> D:
     """
     for name in (declared.name, *declared.aliases):
         other = get_declared(declared.instance, name)
-        if other is not None and _path_of(other.handler) != _path_of(declared.handler):
+        if other is not None and not _is_again(other, declared):
             raise InvalidJobTypeError(_conflict(name, other, declared))
     if declared.name in declared.aliases:
         raise InvalidJobTypeError(
@@ -256,6 +256,11 @@ def _check_schedules(declared: Declaration) -> None:
                     f"type {other.name!r} ({_path_of(other.handler)}) and job type "
                     f"{declared.name!r} ({_path_of(declared.handler)}); rename one of them."
                 )
+
+
+def _is_again(known: Declaration, declared: Declaration) -> bool:
+    """Return whether this is the known declaration, whose module was imported again."""
+    return known.name == declared.name and _path_of(known.handler) == _path_of(declared.handler)
 
 
 def _path_of(handler: Callable[..., Any]) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from asgiref.sync import sync_to_async
 from django.db import models
 from django.db.models import Q
+from django.db.models.fields.related_descriptors import ForwardManyToOneDescriptor
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
@@ -484,7 +485,9 @@ class Job(Row):
     def inputs(self) -> Iterator[tuple[Job, Any]]:
         """Yield the jobs that this one waited for, in order, each with its result.
 
-        The result of one that did not succeed is None. Asks the database, page by page.
+        The result of one that did not succeed is None, and so is that of one that was pruned before
+        this one was requeued, of which only the `pk` is left: all else raises `Job.DoesNotExist`.
+        Asks the database, page by page.
         """
         from hipq_django.dependencies.needs import inputs  # it stands above the models
 
@@ -503,8 +506,8 @@ class Job(Row):
         Written at once, in a transaction of its own unless one is open, so that an answer finds
         it; one that came before under this key is taken now. Return whether it was written:
         False where this attempt was answered already and needs no key any more. Raise
-        `InvalidJobError` where the job does not run this attempt, `DuplicateJobKeyError` where
-        another live job of the type has the key.
+        `InvalidJobError` where the job does not run this attempt, or its type is unique by "live",
+        `DuplicateJobKeyError` where another live job of the type has the key.
         """
         from hipq_django.api.reporting import set_key  # it stands above the models
 
@@ -566,7 +569,8 @@ class Job(Row):
         The response handler gets a dict by their `names`, "1", "2", … if none are given: of each
         `{"result": …}`, or `{"error": …}` if it ended without success. A later attempt finds the
         jobs that an earlier one has enqueued. Raise `InvalidJobError` for none, or for more than
-        1,000, jobs and for names that do not fit; `StaleAttemptError` if the attempt is over.
+        1,000, jobs, for names that do not fit, and for jobs with a sensitive field that this type
+        would show; `StaleAttemptError` if the attempt is over.
         """
         from hipq_django.api.gathering import gather  # it stands above the models
 
@@ -575,6 +579,10 @@ class Job(Row):
     async def aanswers_so_far(self) -> Any:
         """Return the same in async code."""
         return await sync_to_async(lambda: self.answers_so_far)()
+
+    async def abatch(self) -> Batch | None:
+        """Return its batch in async code, where `job.batch` cannot ask the database."""
+        return await sync_to_async(lambda: self.batch)()
 
     async def ainputs(self) -> AsyncIterator[tuple[Job, Any]]:
         """Yield the same in async code: `async for needed, result in job.ainputs()`."""
@@ -604,3 +612,14 @@ class Job(Row):
     async def aset_key(self, job_key: str) -> bool:
         """Do the same in async code."""
         return await sync_to_async(self.set_key)(job_key)
+
+
+class _BatchOfJob(ForwardManyToOneDescriptor):  # type: ignore[type-arg]  # none at run time
+    """Names its twin: a handler's copy of a job has neither the batch nor its id."""
+
+    def __get__(self, job: models.Model | None, cls: type[models.Model] | None = None) -> Any:
+        with naming_twin("job.batch"):
+            return super().__get__(job, cls)
+
+
+Job.batch = _BatchOfJob(Job._meta.get_field("batch"))

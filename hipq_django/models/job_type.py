@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import tzinfo
-from typing import ClassVar
+from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
 from django.conf import settings
@@ -114,6 +114,11 @@ class JobType(models.Model):
     def uniqueness(self) -> Unique | None:
         """Which jobs may not be there twice, also for those who have no code for this type."""
         return Unique.from_json(self.unique) if self.unique else None
+
+    def compared(self, job_data: Any) -> Any:
+        """Return the data of a job in the form in which those of unique jobs are compared."""
+        declared = get_declared(self.instance, self.name)
+        return declared.compared(job_data) if declared else job_data
 
     @property
     def zone_name(self) -> str:

@@ -52,6 +52,7 @@ from hipq_django.domain.signature import (
     put_back_text,
 )
 from hipq_django.domain.states import NONE, Phase
+from hipq_django.domain.uniqueness import check_key_may_change
 from hipq_django.domain.validation import (
     NULL_BYTES,
     CheckedResult,
@@ -378,6 +379,9 @@ def _ask_retry_handler(
     if claim.failure is not None:
         decision = with_max_attempts(declared.policy, claim.failure, decision)
     changed = {n: getattr(working, n) for n in CHANGEABLE if getattr(working, n) != getattr(job, n)}
+    if "job_key" in changed:
+        job_type = claim.snapshot.job_type
+        check_key_may_change(job_type.uniqueness, job_type.name, "retry handler: job_key")
     checked = {n: CHANGEABLE[n](value) for n, value in changed.items()}
     if "job_data" in changed:
         bound = get_instance(claim.snapshot.job_type.instance).max_data_bytes

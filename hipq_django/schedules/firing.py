@@ -255,11 +255,11 @@ def _live_of(schedules: Sequence[int], using: str) -> QuerySet[Job]:
 
 @dataclass(slots=True)
 class New:
-    """A job that is made of a due time, the run that says so, and the job that it comes after."""
+    """A job that is made of a due time, the run that says so, and the jobs that it comes after."""
 
     job: Job
     run: ScheduleRun
-    after: Job | None
+    after: Sequence[Job]
 
 
 @dataclass(slots=True)
@@ -298,14 +298,14 @@ class Made:
         before = list(live)
         for at in due:
             run = ScheduleRun(schedule=row, due_time=at, kind=self.kind, create_time=self.now)
-            after = before[-1] if self._waits(row, before, in_turn=in_turn) else None
+            after = before if self._waits(row, before, in_turn=in_turn) else []
             if before and not after and row.overlap == "replace":
                 reason = f"Replaced by the job of {at:%Y-%m-%d %H:%M:%S %Z}"
                 _cancel(before, reason, self.builder.using)
             elif before and not after and row.overlap != "allow":
                 self.runs.append(_skipped(run, before[-1]))
                 continue
-            job = self._job(row, at, held=after is not None)
+            job = self._job(row, at, held=bool(after))
             self.new.append(New(job, run, after))
             before = [job] if in_turn else [*before, job]
 
@@ -361,9 +361,9 @@ class Made:
         for new in self.new:  # not before: both passes of a repeated hour would be stored as one
             new.job.due_time = new.run.schedule.shown(new.run.due_time)
         links = [
-            Link(job=new.job, needs_job=new.after, on="final") for new in self.new if new.after
+            Link(job=new.job, needs_job=job, on="final") for new in self.new for job in new.after
         ]
-        store(links, [link.job.pk for link in links], using)
+        store(links, [new.job.pk for new in self.new if new.after], using)
         announce_new(jobs, using)
         for new in self.new:
             new.run.job_id = new.job.pk

@@ -91,15 +91,27 @@ class TaskOfDjango(Declaration):
                 f"{self.name} is a task of django.tasks, whose jobs have data like "
                 '{"args": [5], "kwargs": {}}; use its enqueue(…), or hipq_django.new(task, …).'
             )
-        context = [None] if self.task.takes_context else []
-        signature = inspect.signature(self.task.func)
         try:
-            signature.bind(*context, *args, **kwargs)
+            self._bind(args, kwargs)
         except TypeError as error:
             raise ArgumentsError(
-                f"{self.name}{signature} cannot be called with these args and kwargs: {error}."
+                f"{self.name}{inspect.signature(self.task.func)} cannot be called with these args "
+                f"and kwargs: {error}."
             ) from error
         return {"run_after": None, **given}
+
+    def compared(self, job_data: Any) -> Any:
+        """Return the arguments by position, where the function takes them so: also named ones."""
+        try:
+            bound = self._bind(job_data["args"], job_data["kwargs"])
+        except (TypeError, KeyError):  # what the function cannot take, its worker will refuse
+            return job_data
+        args = bound.args[1:] if self.task.takes_context else bound.args
+        return {"args": args, "kwargs": bound.kwargs}
+
+    def _bind(self, args: list[Any], kwargs: dict[str, Any]) -> inspect.BoundArguments:
+        context = [None] if self.task.takes_context else []
+        return inspect.signature(self.task.func).bind(*context, *args, **kwargs)
 
 
 _DATA = {"args", "kwargs", "run_after"}

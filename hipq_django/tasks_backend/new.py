@@ -16,10 +16,11 @@ def new(task: Any, /, *args: Any, **kwargs: Any) -> NewJob:
 
     For `enqueue_many`, `chain`, `batch` and `schedule`; the task's own options, as given by its
     decorator and `using`, count. Raise `ArgumentsError` where the arguments do not fit or are not
-    JSON, and where the task is none of the backend `hipq_django.tasks_backend.HipqBackend`.
+    JSON, where workers cannot find the task by its path, and where it is none of the backend
+    `hipq_django.tasks_backend.HipqBackend`.
     """
     from hipq_django.tasks_backend.backend import HipqBackend
-    from hipq_django.tasks_backend.names import Task
+    from hipq_django.tasks_backend.names import InvalidTask, Task
 
     if isinstance(task, Declaration):
         raise ArgumentsError(
@@ -39,6 +40,8 @@ def new(task: Any, /, *args: Any, **kwargs: Any) -> NewJob:
     try:
         job = backend.new_job(task, args, kwargs)  # type: ignore[arg-type]  # one of its own
         job.job_data = to_json(job.job_data)
+    except InvalidTask as error:
+        raise ArgumentsError(f"{task.name}: {error}") from error
     except (TypeError, ValueError) as error:
         raise ArgumentsError(f"{task.name}: the arguments are not JSON: {error}.") from error
     return job

@@ -88,8 +88,11 @@ class _Answer:
 
 _partners: list[Partner] = []
 _on_the_way: list[_Answer] = []
-_seen: set[tuple[int, int]] = set()
-"""Job and attempt that were asked already; attempt 0 for early answers."""
+_seen: set[tuple[str, int, datetime, int]] = set()
+"""Database, job and attempt that were asked already; attempt 0 for early answers.
+
+After a rollback another job may have the same id, but it was created at another time.
+"""
 
 
 def partner(
@@ -170,7 +173,7 @@ def _take_note(known: Partner, config: InstanceSettings, now: datetime) -> int:
 
 
 def _is_new(job: Job, attempt: int) -> bool:
-    key = (job.pk, attempt)
+    key = (job.using, job.pk, job.create_time, attempt)
     is_new = key not in _seen
     _seen.add(key)
     return is_new

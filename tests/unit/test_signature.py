@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -125,6 +125,30 @@ def test_the_text_says_what_is_taken_and_nothing_that_changes_from_start_to_star
     )
     assert signature(with_all).text == "(invoice_id: int, **more)"
     assert signature(without_any).text == "()"
+
+
+class Check:
+    """Is shown with its address, as functions are in a list."""
+
+
+def test_the_text_has_no_addresses() -> None:
+    """Each process would be another release."""
+
+    def checked(number: Any, *, shop: Any = 1) -> None:
+        """Take what has metadata of its own."""
+
+    checked.__annotations__ |= {
+        "number": Annotated[int, Check()],
+        "shop": Annotated[str, [without_any, Check()]],
+    }
+
+    said = signature(checked).text.replace("typing.", "")  # which some Pythons leave out
+
+    check = "<tests.unit.test_signature.Check object>"
+    assert said == (
+        f"(number: Annotated[int, {check}], *, "
+        f"shop: Annotated[str, [<function without_any>, {check}]] = …)"
+    )
 
 
 NAMES = st.sampled_from(["invoice_id", "copy_to", "urgent", "job", "other"])

@@ -592,3 +592,36 @@ def test_what_refuses_data_without_what_is_compared_quotes_no_sensitive_field(
     with pytest.raises(hipq.InvalidJobError, match="unique_on names order") as raised:
         hipq.enqueue("charge", {"card": CARD})
     assert CARD not in str(raised.value)
+
+
+def test_jobs_with_a_field_that_the_gathering_job_would_show_are_not_gathered(
+    charge: Charge, declare: Declare
+) -> None:
+    """They answer it with their results, which are masked as its own."""
+    new = charge(lambda job: job.job_data)
+    order = declare("order", retry=hipq.Never())(lambda job: job.gather([new.new(DATA)]))
+    job = order.enqueue({"order": 42})
+
+    run_due_jobs()
+
+    job.refresh_from_db()
+    assert job.error == (
+        "InvalidJobError: gather: jobs of type 'charge' have the sensitive field 'card', which "
+        "'order' would show with their results; add it to its sensitive=."
+    )
+    assert list(Job.objects.all()) == [job]
+
+
+@pytest.mark.parametrize("fields", [["CARD", "iban"], ["card", "customer.iban", "pin"]])
+def test_a_gathering_job_with_their_sensitive_fields_masks_what_it_has_gathered(
+    charge: Charge, declare: Declare, fields: list[str], admin_client: Client
+) -> None:
+    new = charge(lambda job: job.job_data)
+    order = declare("order", sensitive=fields)(lambda job: job.gather([new.new(DATA)]))
+    job = order.enqueue({"order": 42})
+
+    run_due_jobs()
+
+    job.refresh_from_db()
+    assert job.result["1"]["result"] == DATA
+    assert shows_nothing(every_page(admin_client, job))

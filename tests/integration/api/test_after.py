@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import time_machine
 from asgiref.sync import async_to_sync
+from django.core.exceptions import SynchronousOnlyOperation
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -416,6 +417,19 @@ def test_an_empty_batch_calls_back_at_once(step: Any) -> None:
     assert ran == [("then", [])]
 
 
+def test_then_is_cancelled_where_the_block_has_cancelled_the_only_member(step: Any) -> None:
+    with hipq.batch(then=step.new("then"), always=step.new("always")) as batch:
+        hipq.cancel(batch.enqueue(step.new("a")))
+    run_due_jobs()
+
+    assert ran == [("always", [None])]
+    assert set(Job.objects.values_list("job_data__name", "outcome")) == {
+        ("a", "cancelled"),
+        ("then", "cancelled"),
+        ("always", "succeeded"),
+    }
+
+
 def test_a_block_that_raises_creates_nothing(step: Any) -> None:
     with pytest.raises(ZeroDivisionError), hipq.batch(then=step.new("then")) as batch:  # noqa: PT012 - the block is what is tested
         batch.enqueue(step.new("a"))
@@ -445,6 +459,29 @@ def test_a_member_may_add_to_its_batch(step: Any, declare: Declare) -> None:
 
     assert [name for name, _ in ran] == ["part 0", "part 1", "then"]
     assert batch.jobs.count() == 3
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_member_may_add_to_its_batch_in_async_code(step: Any, declare: Declare) -> None:
+    seen: list[Any] = []
+
+    @declare("lead")
+    async def lead(job: Job) -> None:
+        with pytest.raises(SynchronousOnlyOperation, match=r"job\.batch .* await job\.abatch\("):
+            assert job.batch
+        batch = await job.abatch()
+        if batch is None:
+            seen.append(batch)
+        else:
+            await batch.aenqueue(step.new("member"))
+
+    hipq.enqueue("lead")
+    with hipq.batch(then=step.new("then")) as batch:
+        batch.enqueue(hipq.NewJob("lead"))
+    run_due_jobs()
+
+    assert seen == [None]
+    assert ran == [("member", []), ("then", [None, "MEMBER"])]
 
 
 def test_a_member_belongs_to_the_batch_that_enqueues_it(step: Any) -> None:
@@ -769,6 +806,27 @@ def test_a_requeued_job_has_the_inputs_of_its_origin(step: Any) -> None:
     run_due_jobs()
 
     assert ran == [("b", ["A"])] * 2
+
+
+def test_an_input_that_was_pruned_keeps_its_place(step: Any, declare: Declare) -> None:
+    seen: list[Any] = []
+
+    @declare("collect")
+    def collect(job: Job) -> None:
+        seen.append([(needed.pk, str(needed), result) for needed, result in job.inputs()])
+        seen.append(job.first_inputs())
+        with pytest.raises(Job.DoesNotExist):
+            assert next(job.inputs())[0].state
+
+    a, b = step.enqueue("a"), step.enqueue("b")
+    done = hipq.enqueue("collect", after=[a, b])
+    hipq.cancel(done)
+    run_due_jobs()
+    row(a).delete()
+    hipq.requeue(row(done))
+    run_due_jobs()
+
+    assert seen == [[(a.pk, f"job {a.pk}", None), (b.pk, f"job {b.pk}", "B")], [None, "B"]]
 
 
 def test_many_requeued_jobs_have_the_inputs_of_their_origins(step: Any) -> None:

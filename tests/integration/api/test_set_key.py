@@ -140,6 +140,39 @@ def test_an_early_answer_of_another_type_stays_where_it_is(charge: Charge) -> No
     assert (early.status, row(job).state) == ("early", "running")
 
 
+UNIQUE = (
+    "job type 'charge' has unique='live': the key of a job keeps others with its arguments away. "
+    "Let the other system answer by callback_url(job), or declare unique='kept'."
+)
+
+
+@pytest.mark.parametrize("own", [{}, {"job_key": "order-42"}, {"unique_key": "order-42"}])
+def test_the_key_that_keeps_others_away_is_not_given_away(
+    charge: Charge, own: dict[str, Any]
+) -> None:
+    declared = charge(set_bank_key, unique="live", retry=hipq.Never())
+    job = declared.enqueue({"order": 42}, **own)
+
+    run_due_jobs(raise_errors=False)
+
+    assert (row(job).error, row(job).job_key) == (
+        f"InvalidJobError: set_key: {UNIQUE}",
+        job.job_key,
+    )
+
+
+@pytest.mark.parametrize("scope", ["waiting", "kept"])
+def test_a_key_that_keeps_nobody_away_may_be_set(charge: Charge, scope: Any) -> None:
+    declared = charge(set_bank_key, unique=scope)
+    job = declared.enqueue({"order": 42})
+
+    run_due_jobs()
+
+    assert (row(job).state, row(job).job_key) == ("running", "bank-77")
+    again = declared.enqueue({"order": 42})
+    assert again.conflict is (scope == "kept")
+
+
 def test_the_key_that_is_there_already_may_be_set_again(charge: Charge) -> None:
     job = charge(set_bank_key, set_bank_key).enqueue()
 

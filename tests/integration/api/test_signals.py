@@ -133,6 +133,19 @@ def test_many_jobs_and_a_requeued_one_are_told(heard: list[Any]) -> None:
     assert told == [*(job.pk for job in jobs), fresh.pk]
 
 
+def test_all_jobs_that_are_requeued_with_one_are_told(heard: list[Any]) -> None:
+    failed, *_ = hipq.chain(hipq.NewJob("boom"), hipq.NewJob("echo"), hipq.NewJob("echo"))
+    run_due_jobs()
+    heard.clear()
+
+    hipq.requeue(failed, dependents=True)
+
+    fresh = Job.objects.filter(origin__isnull=False).order_by("pk")
+    told = [pk for pk, *_ in sent(heard, "job_enqueued")]
+    assert len(told) == 3
+    assert told == [job.pk for job in fresh]
+
+
 def test_a_timeout_is_a_failure(heard: list[Any], declare: Declare) -> None:
     declare("charge", timeout=0.001)(lambda job: hipq.WAIT)
     job = hipq.enqueue("charge")

@@ -751,6 +751,29 @@ def test_two_declarations_of_one_name_are_refused(declare: Declare) -> None:
             declare(name, aliases=aliases)(send)
 
 
+@pytest.mark.parametrize(
+    ("name", "aliases", "said"),
+    [
+        ("other", ["quiz"], "'quiz' is declared, and an alias of 'other'"),
+        ("asked", [], "'asked' is declared, and an alias of 'quiz'"),
+        ("other", ["asked"], "'asked' is declared as an alias twice"),
+    ],
+)
+def test_functions_that_one_factory_makes_share_no_name(
+    declare: Declare, name: str, aliases: list[str], said: str
+) -> None:
+    """They have the same module and qualified name."""
+
+    def make(name: str, aliases: list[str]) -> None:
+        declare(name, aliases=aliases)(lambda job: name)
+
+    make("quiz", ["asked"])
+
+    with pytest.raises(hipq.InvalidJobTypeError, match=said):
+        make(name, aliases)
+    make("quiz", ["asked"])  # as where its module is imported again
+
+
 def test_a_module_that_is_reloaded_may_drop_an_alias(declare: Declare) -> None:
     declare("quiz", aliases=["asked"])(send)
     declare("quiz", aliases=[])(send)

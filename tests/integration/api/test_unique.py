@@ -275,6 +275,38 @@ def test_many_with_keys_may_return(declare: Declare) -> None:
     assert jobs[0] == jobs[2]
 
 
+@pytest.mark.parametrize("scope", ["waiting", "kept"])
+def test_of_many_the_job_that_has_a_key_takes_no_other_place(declare: Declare, scope: Any) -> None:
+    task = declare.task("index", unique=scope)(index)
+    paris = task.using(job_key="k").enqueue("paris")
+    rome = task.enqueue("rome")
+    new = [task.using(job_key="k").new(shop) for shop in ("berlin", "rome")]
+
+    with_key, with_both, *made = hipq.enqueue_many(
+        [*new, task.new("berlin"), task.new("rome")], on_conflict="return"
+    )
+
+    assert with_key == with_both == paris
+    assert [job.job_data["shop"] for job in made] == ["berlin", "rome"]
+    assert [job.conflict for job in made] == [False, True]
+    assert made[1] == rome
+
+
+def test_of_many_that_are_requeued_one_that_is_left_out_takes_no_place(declare: Declare) -> None:
+    """The second has the key of a live job, and the arguments of the first."""
+    task = declare.task("index", unique="waiting")(index)
+    first = task.enqueue("berlin")
+    run_due_jobs()
+    task.using(job_key="k").enqueue("berlin")
+    run_due_jobs()
+    task.using(job_key="k").enqueue("paris")
+
+    result = hipq.requeue_many(Job.objects.filter(state="final"))
+
+    assert (result.done, result.skipped) == (1, {"its key is in use": 1})
+    assert first.successors.get().job_data == {"shop": "berlin"}
+
+
 # Together with after and batch
 
 

@@ -255,6 +255,22 @@ def test_a_key_that_another_job_has_is_not_taken_over(charge: JobTypeSpec) -> No
     assert other.state == "initial"
 
 
+def test_a_key_that_keeps_others_with_its_arguments_away_is_not_changed(
+    declare: Declare, caplog: pytest.LogCaptureFixture
+) -> None:
+    charge = declare("charge", unique="live")(decline)
+
+    @charge.on_error
+    def change_key(job: Job) -> hipq.RetryIn:
+        job.job_key = "other"
+        return hipq.RetryIn(60)
+
+    job = run(charge)
+
+    assert (job.state, job.error) == ("final", ERROR)
+    assert "retry handler: job_key: job type 'charge' has unique='live'" in caplog.text
+
+
 @pytest.mark.parametrize("windows", [[], ["00:00-24:00"]])
 @pytest.mark.parametrize("hours", [-12, 0, 12])
 def test_a_moment_that_no_calendar_reaches_harms_no_other_job(

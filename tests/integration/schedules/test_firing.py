@@ -278,6 +278,31 @@ def test_a_key_that_is_taken_is_skipped(now: time_machine.Traveller) -> None:
     assert ScheduleRun.objects.get(schedule__name="two").kind == "fired"
 
 
+@pytest.mark.parametrize("catch_up", ["last", "all"])
+def test_one_that_waits_comes_after_all_that_are_live(
+    hourly: Any,
+    now: time_machine.Traveller,
+    catch_up: Any,
+    django_capture_on_commit_callbacks: Any,
+) -> None:
+    """Two are, where the schedule allowed that before it was edited."""
+    hourly(overlap="allow")
+    for hours in (1, 2):
+        now.move_to(at(hours))
+        fire()
+    hourly(overlap="wait", catch_up=catch_up)
+    now.move_to(at(4))
+    fire()
+
+    one, other, *held = Job.objects.order_by("pk")
+    for live in (other, one):
+        assert {*Job.objects.held()} == {*held}
+        with django_capture_on_commit_callbacks(execute=True):
+            hipq.cancel(live)
+    assert [*Job.objects.held()] == held[1:]
+    assert len(held) == (2 if catch_up == "all" else 1)
+
+
 @pytest.mark.parametrize("scope", ["live", "waiting", "kept"])
 def test_of_unique_jobs_that_are_caught_up_one_is_made(
     declare: Declare, now: time_machine.Traveller, scope: str

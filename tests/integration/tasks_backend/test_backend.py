@@ -274,6 +274,59 @@ def test_a_unique_task_returns_the_one_that_is_there() -> None:
     assert first.id == second.id != other.id
 
 
+def test_a_unique_task_is_the_same_however_its_argument_is_given() -> None:
+    first = tasks.stubborn.enqueue(1)
+    named = {"args": [], "kwargs": {"number": 1}}
+
+    assert tasks.stubborn.enqueue(number=1).id == first.id
+    assert str(hipq.enqueue(tasks.stubborn.module_path, named).pk) == first.id
+    new = [hipq.new(tasks.stubborn, 1), hipq.new(tasks.stubborn, number=1)]
+    assert [str(job.pk) for job in hipq.enqueue_many(new, on_conflict="return")] == [first.id] * 2
+    with pytest.raises(hipq.DuplicateJobKeyError, match="the same arguments"):
+        hipq.enqueue(tasks.stubborn.module_path, named, on_conflict="raise")
+    assert first.args == [1]
+    assert job_of(first).job_data["args"] == [1]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "alike"),
+    [
+        (([1, 2], {"c": 3}), ([1], {"c": 3, "b": 2}), True),
+        (([1], {"c": 3}), ([], {"a": 1, "c": 3}), True),
+        (([1, 2, 3], {}), ([1, 2], {}), False),
+        (([1], {"d": 4}), ([1], {"d": 5}), False),
+        (([1], {}), ([1, 0], {}), False),  # a default that is given counts
+    ],
+)
+def test_arguments_are_compared_as_the_function_takes_them(
+    monkeypatch: pytest.MonkeyPatch, one: Any, other: Any, alike: bool
+) -> None:
+    decorator: Any = task
+    taken = decorator(unique=True, takes_context=True)(_taken)
+    monkeypatch.setattr(tasks, "_taken", taken, raising=False)
+
+    ids = {taken.enqueue(*args, **kwargs).id for args, kwargs in (one, other)}
+
+    assert len(ids) == (1 if alike else 2)
+
+
+def _taken(context: Any, a: int, b: int = 0, *rest: int, c: int = 0, **more: int) -> None:
+    """Take arguments in every way."""
+
+
+_taken.__module__, _taken.__qualname__ = tasks.__name__, "_taken"
+
+
+def test_a_unique_task_that_cannot_be_called_fails_in_its_worker() -> None:
+    """As one that is not unique."""
+    result = tasks.stubborn.enqueue(1, 2)
+
+    assert tasks.stubborn.enqueue(1, 2).id == result.id
+    run_due_jobs(raise_errors=False)
+    result.refresh()
+    assert result.status == TaskResultStatus.FAILED
+
+
 def test_a_snoozed_task_is_ready_again(finished: list[Any]) -> None:
     result = tasks.put_back.enqueue()
     run_due_jobs()
@@ -601,10 +654,11 @@ def test_new_makes_a_job_of_a_task() -> None:
         (lambda: hipq.new(tasks.add, 1, c=2), "add: got an unexpected keyword argument 'c'"),
         (lambda: hipq.new(tasks.attempt, 1), "attempt: too many positional arguments; it takes ()"),
         (lambda: hipq.new(tasks.tell, object()), "tell: the arguments are not JSON"),
+        (lambda: hipq.new(tasks.tell.using(unique=True), 1), "unique=True is given, but the task"),
         (lambda: hipq.new(len, 1), "new: <built-in function len> is no task of a backend"),
         (lambda: hipq.new(tasks.tell.using(backend="dummy"), 1), "no task of a backend of hipq"),
     ],
-    ids=range(6),
+    ids=range(7),
 )
 def test_new_says_what_does_not_fit(make: Any, text: str) -> None:
     with pytest.raises(ArgumentsError) as caught:

@@ -89,6 +89,23 @@ def test_what_follows_a_job_runs_after_it_with_its_result(declare: Declare) -> N
     assert Job.objects.get(batch=None, job_data={"number": 10}).result == 19
 
 
+def test_what_follows_a_batch_whose_member_has_failed_does_not_run(declare: Declare) -> None:
+    @declare("refused")
+    def refused(job: Job) -> None:
+        raise ValueError("no")
+
+    then, always = hipq.NewJob("echo", "then"), hipq.NewJob("echo", "always")
+    with testing.immediate(raise_errors=False), hipq.batch(then=then, always=always) as batch:
+        batch.enqueue_many([hipq.NewJob("echo"), hipq.NewJob("refused")])
+
+    ends = {job.job_data: job for job in Job.objects.filter(batch=None)}
+    assert {data: job.outcome for data, job in ends.items()} == {
+        "then": "cancelled",
+        "always": "succeeded",
+    }
+    assert ends["then"].error == f"{batch} has 1 job without success, which this job was to follow"
+
+
 def test_what_follows_a_job_that_fails_or_is_for_later_does_not_run(declare: Declare) -> None:
     @declare("fails", retry=hipq.Never())
     def fails(job: Job) -> Any:

@@ -558,6 +558,23 @@ def test_travelling_moves_the_clock_for_a_block() -> None:
     assert clock.now("default") - before < timedelta(minutes=1)
 
 
+def test_travelling_begins_and_ends_where_the_clock_stands() -> None:
+    with time_machine.travel(datetime(2025, 1, 6, 12, tzinfo=UTC), tick=False):
+        begin = clock.now("default")
+        testing.run_for(hours=1)
+        moved = [clock.now("default") - begin]
+        with testing.travel(days=1):
+            moved.append(clock.now("default") - begin)
+            with testing.travel(days=1):
+                moved.append(clock.now("default") - begin)
+            moved.append(clock.now("default") - begin)
+        moved.append(clock.now("default") - begin)
+    testing.reset()
+
+    hour, day = timedelta(hours=1), timedelta(days=1)
+    assert moved == [hour, hour + day, hour + 2 * day, hour + day, hour]
+
+
 def test_a_frozen_time_moves_too() -> None:
     with time_machine.travel(datetime(2025, 1, 6, 12, tzinfo=UTC), tick=False):
         job = hipq.enqueue("echo", delay=60)
@@ -772,6 +789,21 @@ def test_what_a_test_declares_ends_with_it(
 
 def test_what_the_test_before_declared_is_gone() -> None:
     assert get_declared("default", "before") is None
+
+
+@pytest.mark.django_db(databases=["default", "other"])
+def test_partners_answer_jobs_of_two_databases_with_the_same_id(
+    declare: Declare, hipq_jobs: Any
+) -> None:
+    for instance in ("default", "other"):
+        asked = declare("ask_there", instance=instance)(lambda job: hipq.WAIT)
+        asked.enqueue()
+        Job.objects.using(instance).update(id=4711)
+        hipq_jobs.partner("ask_there", f"from {instance}", instance=instance)
+        hipq_jobs.run_due_jobs(instance=instance)
+
+    results = [Job.objects.using(using).get(pk=4711).result for using in ("default", "other")]
+    assert results == ["from default", "from other"]
 
 
 class MixinTest(HipqTestCase, TestCase):

@@ -133,6 +133,7 @@ def charge_during(run: Callable[[], object]) -> None:
     run()
 
 
+@pytest.mark.usefixtures("hipq_jobs")  # puts the clock back
 @pytest.mark.parametrize(
     ("verb", "run"),
     [
@@ -356,6 +357,7 @@ def test_a_job_that_is_tried_again_for_ever_is_told_with_its_error(
     assert note == "run_due_jobs: a handler raised ZeroDivisionError: division by zero"
 
 
+@pytest.mark.usefixtures("hipq_jobs")  # puts the clock back
 def test_what_is_due_at_one_moment_of_a_journey_is_bounded_too(
     declare: Declare, passing: Passing
 ) -> None:
