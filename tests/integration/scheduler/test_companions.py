@@ -93,7 +93,7 @@ class Toy:
 
 
 def noted() -> list[str]:
-    return list(Group.objects.order_by("name").values_list("name", flat=True))
+    return list(Group.objects.order_by("pk").values_list("name", flat=True))
 
 
 @pytest.fixture
