@@ -75,6 +75,8 @@ class Run:
     waits_for_lock = False
     """Whether it is put back because somebody has locked the node."""
     is_suspended = False
+    _open_tuples = 0
+    """How many loops over `each` the code is in, one inside the other."""
     rest = ""
     """What its node is to be afterwards, if the code says so."""
     entry: Entry | None = None
@@ -94,7 +96,7 @@ class Run:
         self.end: Callable[[], None] = _nothing
         """Ends the run at once, in the open transaction; set by what calls its code."""
         self.in_flight: list[int] | None = None
-        """The ids of the messages of the tuple that `each` has given."""
+        """The ids of the messages of the tuple that `each` has given, with those of loops in it."""
         self.again: list[datetime | None] = []
         self.wants_end: dict[str, bool] = {}
         self.rows: dict[PortName, NodePort] = {}
@@ -218,20 +220,33 @@ class Run:
             self.done, self._doing, self.in_flight = before
             raise
 
-    def begin_tuple(self) -> None:
-        """Note that the messages read from now on belong together, also in the log."""
+    @contextmanager
+    def one_tuple(self) -> Iterator[None]:
+        """Note that the messages read in the block belong together, also in the log.
+
+        The code may leave it, with its loop, before the tuple is complete.
+        """
         self.log_data()
-        self.in_flight = []
+        if not self._open_tuples:
+            self.in_flight = []
+        self._open_tuples += 1
+        try:
+            yield
+        finally:
+            self._open_tuples -= 1
 
     def end_tuple(self) -> bool:
-        """Set a mark, but not after an answer: what was done with that counts as a whole.
+        """Set a mark, but not inside another tuple, which is not complete yet.
 
-        Another attempt begins with the same answer, and would do once more what is before a mark.
-        Return whether the run goes on: with this tuple the code may have ended it by `finishing`.
+        Nor after an answer: what was done with that counts as a whole. Another attempt begins with
+        the same answer, and would do once more what is before a mark. Return whether the run goes
+        on: with this tuple the code may have ended it by `finishing`.
         """
         if self.claim.job.has_finished:
             return False
         self.log_data()
+        if self._open_tuples:
+            return True
         self.in_flight = None
         if self.claim.phase is not Phase.RESPONSE:
             self.mark()
