@@ -1,11 +1,11 @@
 """What the ends of runs decide, one connection at a time: on both databases."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from django.db import OperationalError, connection, transaction
+from django.db import DatabaseError, OperationalError, connection, transaction
 
 import hipq_django as hipq
 from hipq_django import flow, transitions
@@ -21,6 +21,7 @@ from hipq_django.flow.models import Message, NodePort, Wake
 from hipq_django.flow.runs import dispatching, ending, loading
 from hipq_django.maintenance import recovery
 from hipq_django.models import Attempt, Batch, Job
+from tests.concurrency.conftest import HOW, Refuse
 from tests.concurrency.sessions import Session
 from tests.flow.conftest import in_status
 from tests.flow.life.scripts import ask, hand_on
@@ -503,6 +504,61 @@ def test_a_node_that_cannot_run_stops_no_other(dispatch: Callable[[], int]) -> N
     assert (node.status, other.status) == ("failed", "queued")
     assert "priority" in flow.get(node.pk).error
     assert dispatch() == 0
+
+
+@pytest.fixture
+def refuse() -> Iterator[Refuse]:
+    refuse = Refuse(HOW[0])
+    yield refuse
+    refuse.end()
+
+
+def sweep() -> int:
+    return dispatching.sweep(get_instance("default"))
+
+
+@pytest.mark.parametrize("crashes", [False, True], ids=["dispatcher", "sweep"])
+def test_a_tree_that_cannot_be_deleted_stops_no_other(
+    crashes: bool, dispatch: Callable[[], int], refuse: Refuse, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept, other = flow.start(Sum, run=False), flow.start(Sum, run=False)
+    refuse(f"OLD.id = {kept.pk}", "hipq_flow_node", "DELETE")
+    for node in (kept, other):
+        node.terminate(delete=True, force=True)
+    if crashes:
+        Wake.objects.all().delete()
+    for _ in range(2):
+        dispatch()
+        sweep()
+
+    assert [*flow.Node.objects.all()] == [kept]
+    assert not Wake.objects.exists()
+    assert caplog.text.count("event=") == caplog.text.count("event=node_not_deleted") == 1
+    with pytest.raises(DatabaseError, match="too much"):
+        kept.delete()
+    refuse.end()
+    assert kept.delete()
+
+
+@pytest.mark.postgres
+@pytest.mark.usefixtures("nobody_waits")
+def test_a_locked_listener_of_one_node_keeps_no_other_from_being_swept(
+    session: Session, dispatch: Callable[[], int]
+) -> None:
+    node, other = flow.start(Sum), flow.start(Sum)
+    channels = {"channels": [f"/flow/node/{node.pk}"]}
+    listener = flow.start(Sum, run=False, inputs={"number": channels})
+    dispatch()
+    for job in Job.objects.all():
+        hipq.cancel(job)
+    Wake.objects.all().delete()
+    session.begin()
+    session(lambda: list(NodePort.objects.select_for_update().filter(node=listener)))
+    assert sweep() == 1
+    session.commit()
+    assert sweep() == 1
+
+    assert (node.status, other.status) == ("failed", "failed")
 
 
 def test_a_run_that_is_requeued_forces_its_node(worker: FlowWorker) -> None:
