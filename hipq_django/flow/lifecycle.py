@@ -155,8 +155,11 @@ def _end_without_code(rows: list[Node], using: str) -> None:
     end_rows(rows, using)
 
 
-def end_rows(rows: list[Node], using: str) -> None:
-    """Note that locked nodes are terminated, and tell their parents."""
+def end_rows(rows: list[Node], using: str, *, skip_locked: bool = False) -> None:
+    """Note that locked nodes are terminated, and tell their parents.
+
+    With `skip_locked` raise `LockedPortError` instead of waiting for who hears of it.
+    """
     ids = [row.pk for row in rows]
     Node.objects.using(using).filter(ids_in("pk", ids)).update(
         rest=Rest.TERMINATED, job_id=None, run_time=None, alarm=None, pending={}
@@ -164,7 +167,7 @@ def end_rows(rows: list[Node], using: str) -> None:
     now = clock.now(using)
     for row in rows:
         row.rest, row.job_id = Rest.TERMINATED, None
-        announce_status([(row, Rest.TERMINATED)], using)
+        announce_status([(row, Rest.TERMINATED)], using, skip_locked=skip_locked)
         wake([row.pk], row.instance, using, now)
         if row.parent_id is not None:
             wake([row.parent_id], row.instance, using, now)

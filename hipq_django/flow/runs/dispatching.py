@@ -45,7 +45,7 @@ from hipq_django.flow.models import Node, Wake
 from hipq_django.flow.publishing import announce_heard, announce_status
 from hipq_django.flow.rate import take_run, turn_of
 from hipq_django.flow.runs.doomed import delete_doomed
-from hipq_django.flow.runs.failing import fail_ended, fail_without_run
+from hipq_django.flow.runs.failing import end_without_shutdown, fail_ended, fail_without_run
 from hipq_django.flow.statements import (
     PageOfWakes,
     delete_wakes,
@@ -103,7 +103,7 @@ def _dispatch_page(page: PageOfWakes, config: InstanceSettings, using: str) -> i
 
 
 def _dispatch_one(node: int, page: PageOfWakes, config: InstanceSettings, using: str) -> int:
-    """Make a run of one node; one that cannot have a run is failed, and stops no other."""
+    """Make a run of one node; one that cannot have a run is failed or ended, and stops no other."""
     try:
         return _dispatch(page, config, using)
     except LockedPortError:
@@ -124,10 +124,13 @@ def _dispatch_one(node: int, page: PageOfWakes, config: InstanceSettings, using:
 def _fail_alone(pk: int, page: PageOfWakes, error: str, using: str) -> int:
     rows = Node.objects.using(using).filter(pk=pk, job_id=None)
     node = locked(rows.select_related("job_type"), skip_locked=True).first()
-    if node is None or not runs_by_itself(node.rest, node.job_type.name):
-        return 0
     now = clock.now(using)
-    fail_without_run(node, error, using, now)
+    if node is not None and node.rest == Rest.TERMINATING:
+        end_without_shutdown(node, error, using)
+    elif node is not None and runs_by_itself(node.rest, node.job_type.name):
+        fail_without_run(node, error, using, now)
+    else:
+        return 0
     wakes = lock_wakes(page, using)
     _keep_for_later([_Woken(node, wanted((due for *_, due in wakes), now), None)], using, now)
     delete_wakes([wake for wake, _, _ in wakes], using)

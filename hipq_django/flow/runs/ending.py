@@ -502,7 +502,7 @@ def _end_all(applied: Sequence[tuple[_Ended, Effects]], using: str, now: datetim
             others.append((end, values))
         elif end.run.is_shutdown and end.run.has_run and end.node.rest == Rest.TERMINATING:
             Node.objects.using(using).filter(pk=end.node.pk).update(**values)
-            end_rows([end.node], using)
+            end_rows([end.node], using, skip_locked=True)
         else:
             changes.end_well(end, values)
     changes.write()

@@ -17,7 +17,7 @@ from hipq_django.database.locks import locked
 from hipq_django.domain.retries import MAX_LOSSES
 from hipq_django.domain.states import State
 from hipq_django.flow import testing
-from hipq_django.flow.models import Message, NodePort, Wake
+from hipq_django.flow.models import LogEntry, Message, NodePort, Wake
 from hipq_django.flow.runs import dispatching, ending, loading
 from hipq_django.maintenance import recovery
 from hipq_django.models import Attempt, Batch, Job
@@ -504,6 +504,20 @@ def test_a_node_that_cannot_run_stops_no_other(dispatch: Callable[[], int]) -> N
     assert (node.status, other.status) == ("failed", "queued")
     assert "priority" in flow.get(node.pk).error
     assert dispatch() == 0
+
+
+def test_a_node_that_cannot_run_is_terminated_without_its_shutdown(
+    dispatch: Callable[[], int],
+) -> None:
+    node = flow.start(Sum)
+    flow.Node.objects.filter(pk=node.pk).update(job_options={"priority": "high"})
+    node.terminate()
+    dispatch()
+
+    assert node.status == "terminated"
+    assert "priority" in LogEntry.objects.get(node=node).entry["error"]
+    dispatch()
+    assert not Wake.objects.exists()
 
 
 @pytest.fixture
