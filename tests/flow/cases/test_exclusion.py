@@ -408,6 +408,21 @@ def test_a_tree_is_deleted_once_it_is_terminated() -> None:
     assert not flow.Node.objects.exists()
 
 
+@pytest.mark.parametrize("what", [Double, {"nodes": {"a": {"component": "t.double"}}}])
+def test_a_child_that_comes_later_ends_with_its_doomed_tree(what: Any, script: Script) -> None:
+    root = flow.start("t.scripted", run=False)
+
+    def perform(run: Any) -> None:
+        root.terminate(delete=True)
+        run.spawn("child", what)
+
+    script.perform = perform
+    root.spawn("spawns", "t.scripted")
+    testing.drain()
+
+    assert not flow.Node.objects.exists()
+
+
 def test_a_tree_is_deleted_when_the_last_one_below_it_is_terminated() -> None:
     """Of a grandchild the root is told by nobody: its parent is woken, which has ended before."""
     root = flow.start(Double)
