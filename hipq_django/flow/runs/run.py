@@ -205,7 +205,8 @@ class Run:
     def go_on_from(self, effects: Effects) -> None:
         """Let what an earlier part of the run has done count with what is done now."""
         self._doing = effects
-        self.learn(effects.state)
+        written = [[write.value, write.context] for write in effects.writes]
+        self.learn(effects.state, effects.verbs, written)
         self.read_before = tuple(effects.taken)
         for unread in self.unread.values():
             unread.pass_over(self.read_before)
@@ -425,10 +426,10 @@ class Run:
         """Note a message for a channel."""
         name = checked_channel(channel)
         value = checked_message(message, PortOptions(name), self.settings.max_message_bytes)
-        self.learn(value)
-        group = current_group()
+        group, context = current_group(), current_context()
+        self.learn(value, context)
         how = group.as_default, group.notify, group.log
-        self.doing.write(Write(name, value, current_context(), *how))
+        self.doing.write(Write(name, value, context, *how))
 
     def log(self, entry: Any) -> None:
         """Note a log entry."""
@@ -492,7 +493,7 @@ class RunPort(Port):
         run.volume.bytes += size
         how = group.as_default, group.notify, group.log
         run.doing.write(Write(self.place, stored, context, *how, text))
-        run.learn({self.name: stored})
+        run.learn({self.name: stored}, context)
         self._note_in_run("written", stored)
 
     def _read(self, *, or_default: bool) -> Packet | None:
@@ -510,7 +511,7 @@ class RunPort(Port):
             return None
         self._run.doing.taken.append(message.id)
         self._note_in_flight(message)
-        self._run.learn({self.name: message.data})
+        self._run.learn({self.name: message.data}, message.context)
         if self.options.type:  # which may have been narrowed since it was written
             checked_message(message.data, self.options)
         if message.log:
@@ -559,7 +560,7 @@ class RunPort(Port):
         """Return the default, which the code sees now."""
         packet = self._default_packet()
         if packet is not None:
-            self._run.learn({self.name: packet.value})
+            self._run.learn({self.name: packet.value}, packet.context)
         return packet
 
     @property
@@ -573,10 +574,10 @@ class RunPort(Port):
         if value is NOTHING:
             self._run.note("clear_default", list(self.place))
             return
+        context = current_context()
         stored = checked_message(value, self.options, self._run.settings.max_message_bytes)
-        self._run.doing.write(
-            Write(self.place, stored, current_context(), as_default=True, notify=False)
-        )
+        self._run.learn({self.name: stored}, context)
+        self._run.doing.write(Write(self.place, stored, context, as_default=True, notify=False))
 
     @default.deleter
     def default(self) -> None:
@@ -615,7 +616,7 @@ class RunPort(Port):
             moved.append(message.data)
             for target in given:
                 self._pass_on(target, message.data, {**message.context}, log=message.log)
-        default = self._default_packet()
+        default = self._known_default()
         for target in given if default else ():
             if not is_same(target.default, default.value):  # type: ignore[union-attr]  # there is one
                 self._pass_on(target, default.value, default.context, as_default=True)  # type: ignore[union-attr]  # there is one
