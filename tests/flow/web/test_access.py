@@ -284,6 +284,26 @@ def test_sensitive_fields_are_masked(user_with: Callable[..., Api]) -> None:
     assert whole["inputs"]["card"]["default"] == "4711-0815"
 
 
+@flow.component("t.has_a_token", sensitive=["token"], public=True)
+class HasAToken(flow.Component):
+    """Has a secret as a default, and one in a default."""
+
+    token = flow.In(default="sesame-4711")
+    how = flow.In(default={"token": "sesame-0815", "wait": 3})
+
+    def perform(self) -> None:
+        """Do nothing."""
+
+
+def test_sensitive_defaults_of_components_are_masked(user_with: Callable[..., Api]) -> None:
+    told = user_with("view_node").get("components")["components"]
+    [inputs] = [one["inputs"] for one in told if one["name"] == "t.has_a_token"]
+
+    assert "sesame" not in str(told) + str(flow.components())
+    assert inputs["token"]["default"] == "•••"
+    assert inputs["how"]["default"] == {"token": "•••", "wait": 3}
+
+
 def test_a_node_that_cannot_be_adopted_does_not_tell_its_arguments(
     user_with: Callable[..., Api],
 ) -> None:
