@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from hipq_django import flow
+from hipq_django.domain.unmasking import unmask
+from hipq_django.exceptions import InvalidJobError
+from hipq_django.flow.exceptions import FlowError
 from hipq_django.flow.family import ancestors_of, tree_of
 from hipq_django.flow.graphs.applying import apply
-from hipq_django.flow.graphs.locking import nodes_of_change
+from hipq_django.flow.graphs.locking import lock_tree, nodes_of_change
 from hipq_django.flow.graphs.problem import errors_of
 from hipq_django.flow.graphs.publicity import check_public
 from hipq_django.flow.web.call import Call
 from hipq_django.flow.web.fields import read_moment
-from hipq_django.flow.web.refusals import RefusedCallError
+from hipq_django.flow.web.refusals import RefusedCallError, refusal_of
 from hipq_django.flow.web.showing import (
     first_packets,
     masking,
@@ -201,8 +204,15 @@ def graph(call: Call) -> Answer:
 
 
 def edit_graph(call: Call) -> Answer:
-    """Let a graph be as a new spec says."""
-    apply(call.node, call.fields["spec"], only_public=True)
+    """Let a graph be as a new spec says; what `graph` has masked, and is sent back, stays."""
+    sent, redactor = call.fields["spec"], masking(call)
+    lock_tree(call.node, sent)
+    stored = call.node.graph
+    spec = unmask(sent, stored, redactor.mask(stored))
+    try:
+        apply(call.node, spec, only_public=True)
+    except (FlowError, InvalidJobError) as error:  # which may quote what is masked
+        raise refusal_of(error).masked(redactor.knowing(spec)) from error
     return _family(call)
 
 

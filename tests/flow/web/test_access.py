@@ -304,6 +304,31 @@ def test_sensitive_defaults_of_components_are_masked(user_with: Callable[..., Ap
     assert inputs["how"]["default"] == {"token": "•••", "wait": 3}
 
 
+def test_what_is_masked_in_a_graph_stays_when_it_is_sent_back(
+    user_with: Callable[..., Api],
+) -> None:
+    ports = {"order": {"default": SECRETS}}
+    spec: dict[str, Any] = {
+        "nodes": {"a": {"component": "t.pays", "args": [SECRETS], "inputs": ports}}
+    }
+    node = flow.start(spec, run=False)
+    api, path = user_with("view_node", "edit_graph"), f"nodes/{node.pk}/graph"
+    sent = api.get(path)["spec"]
+    sent["nodes"]["b"] = {"component": "t.pays"}
+    api.post(path, spec=sent)
+    assert node.graph == {"nodes": {**spec["nodes"], "b": {"component": "t.pays"}}}
+    assert node.children["a"].args == [SECRETS]
+
+    sent["nodes"]["b"]["args"] = ["•••"]
+    assert "leave it where it is" in api.refused(path, 422, spec=sent)["error"]
+    del sent["nodes"]["b"]["args"]
+    sent["nodes"]["a"]["inputs"]["order"]["type"] = "int"
+    refusal = api.refused(path, 422, spec=sent)
+    assert "was given" in refusal["problems"][0]["message"]
+    assert "DE00" not in str(refusal)
+    assert "4711" not in str(refusal)
+
+
 def test_a_node_that_cannot_be_adopted_does_not_tell_its_arguments(
     user_with: Callable[..., Api],
 ) -> None:
