@@ -551,10 +551,13 @@ def _job_of(end: _Ended, using: str) -> Job:
 
 
 def _messages_at_fault(end: _Ended) -> Any:
-    """Return the ids of the messages at which the last failed attempt raised, with its error."""
+    """Return the ids of the messages at which the last failed attempt raised, with its error.
+
+    None are at fault where nothing counts, because what the run did before is refused.
+    """
     if not isinstance(end.result, Failed):
         return end.node.error
-    if not end.run.in_flight:
+    if not (end.counts and end.run.in_flight):
         return no_error()
     claim = end.result.claim
     return {"ids": end.run.in_flight, "error": end.result.error, "attempt": claim.attempt}

@@ -496,6 +496,21 @@ def test_runs_of_a_batch_set_values_of_each_other(
     assert two.state.all() == {"own": "two", "other": "one"}
 
 
+def test_a_message_is_not_to_blame_for_what_an_earlier_one_has_written(
+    worker: FlowWorker,
+) -> None:
+    """The run raises at the second one, but what was done before is refused: no port takes it."""
+    node, target = flow.start("t.poisoned", run=False), flow.start(Double, run=False)
+    node.outputs["out"].connect(target.inputs["number"])
+    node.inputs["x"].write_many(["text", "bad"])
+    worker.run_until_idle()
+
+    assert node.status == "failed"
+    assert "PortTypeError" in flow.get(node.pk).error
+    assert node.inputs["x"].peek(9) == ["text", "bad"]
+    assert not node.outputs["error"].size
+
+
 def test_a_node_that_cannot_run_stops_no_other(dispatch: Callable[[], int]) -> None:
     node, other = flow.start(Sum), flow.start(Sum)
     flow.Node.objects.filter(pk=node.pk).update(job_options={"priority": "high"})
