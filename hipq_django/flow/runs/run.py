@@ -18,6 +18,7 @@ from hipq_django.domain.redaction import Redactor
 from hipq_django.domain.serialization import to_json
 from hipq_django.domain.states import Phase
 from hipq_django.exceptions import InvalidJobError
+from hipq_django.flow.connecting import has_default
 from hipq_django.flow.contexts import Entry, current_context, current_group
 from hipq_django.flow.creating import check_given, checked_job
 from hipq_django.flow.declared_ports import (
@@ -55,7 +56,7 @@ from hipq_django.flow.runs.verbs import kept_options
 from hipq_django.flow.settings import flow_settings
 from hipq_django.flow.state import StateValues, check_keys, checked_state, own_values
 from hipq_django.flow.statements import UnreadMessage
-from hipq_django.flow.values import MAX_VOLUME, NOTHING, Effects, Packet, PortName, Write, is_same
+from hipq_django.flow.values import MAX_VOLUME, NOTHING, Effects, Packet, PortName, Write
 from hipq_django.models.catalog import get_job_type
 from hipq_django.transitions.values import Claim
 
@@ -616,11 +617,16 @@ class RunPort(Port):
             moved.append(message.data)
             for target in given:
                 self._pass_on(target, message.data, {**message.context}, log=message.log)
-        default = self._known_default()
-        for target in given if default else ():
-            if not is_same(target.default, default.value):  # type: ignore[union-attr]  # there is one
-                self._pass_on(target, default.value, default.context, as_default=True)  # type: ignore[union-attr]  # there is one
+        self._pass_default_on(given)
         return moved
+
+    def _pass_default_on(self, targets: Iterable[Port]) -> None:
+        packet = self._known_default()
+        if packet is None:
+            return
+        for target in targets:
+            if not has_default(target.row.pk, packet.value, self._run.using):
+                self._pass_on(target, packet.value, packet.context, as_default=True)
 
     def _pass_on(
         self,
