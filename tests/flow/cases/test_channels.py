@@ -418,7 +418,7 @@ def test_an_observer_does_not_run_its_parent_for_ever() -> None:
     assert parent.children["listener"].state["heard"] > 0
 
 
-@pytest.mark.parametrize("channel", ["a/b", "", None, "x" * 300])
+@pytest.mark.parametrize("channel", ["a/b", "", None, "x" * 300, "//a", "/a//b"])
 def test_channels_begin_with_a_slash(channel: Any) -> None:
     with pytest.raises(flow.InvalidPortError, match="begins with /"):
         flow.publish(channel, 1)
