@@ -73,8 +73,7 @@ def checked_spec(spec: object, **options: Any) -> Spec:
     """Return a spec; raise `GraphError` with all its problems. Options are those of `check`."""
     if problems := errors_of(check(spec, **options)):
         raise GraphError(problems)
-    assert isinstance(spec, Mapping)  # noqa: S101 - it was checked
-    return read_spec(spec)
+    return read_spec(to_json(spec))  # as it was checked: its keys are text
 
 
 @naming_twin("flow.start")
@@ -181,7 +180,7 @@ def _apply(node: Node, spec: Spec, given: Any, at: datetime | float | None = Non
     """Make the children, ports and connections of a graph, whose row is locked or new."""
     stored = _keep_spec(node, given)
     before = read_spec(stored)
-    lock_ports(node, stored, given, spec)
+    lock_ports(node, stored, to_json(given), spec)
     there = children_of(node)
     gone = [there[name] for name in there if name not in spec.nodes]
     _let_go(node, gone, spec)
