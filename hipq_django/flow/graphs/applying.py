@@ -84,9 +84,10 @@ def start(component: Any, *, instance: str = DEFAULT, **options: Unpack[StartOpt
     component's class or function, or the spec of a graph as a dict. Options are `args`, what
     `perform` is called with; `parent` and `name`, its place in a tree; `alias`, a name by which it
     is found, and with `on_conflict="return"` the node that has it is returned; `at`, when it runs
-    first; `by`, who created it; `inputs` and `outputs`, options of ports; `data`, first messages by
-    port; `job`, options of its runs' jobs: priority, throttle_factor, timeout, time_windows, queue,
-    data; and `run=False` if it is to wait for messages.
+    instead of now, though messages such as `data` let it run before, too; `by`, who created it;
+    `inputs` and `outputs`, options of ports; `data`, first messages by port; `job`, options of its
+    runs' jobs: priority, throttle_factor, timeout, time_windows, queue, data; and `run=False` if it
+    is to wait for messages.
     """
     creating.check_given(options)
     given: dict[str, Any] = {**options}
