@@ -564,13 +564,18 @@ def _messages_at_fault(end: _Ended) -> Any:
 
 
 def _write_defaults(end: _Ended, using: str) -> None:
-    """Let messages that became defaults be the defaults of their ports."""
+    """Let messages that became defaults be the defaults of their ports.
+
+    Where somebody has locked one, or its port, it stays as it is, and a later run does that.
+    """
     for pk, message in end.run.defaults.items():
-        defaults = Message.objects.using(using).filter(port=pk, as_default=True)
-        if not defaults.filter(pk=message.id).delete()[0]:
-            continue  # somebody has removed it, or set another one
-        defaults.filter(pk__lt=message.id).delete()
         rows = NodePort.objects.using(using).filter(pk=pk)
+        if not locked(rows.only("pk"), skip_locked=True):
+            continue
+        if not delete_messages([message.id], using):
+            continue  # or somebody has removed it, or set another one
+        older = Message.objects.using(using).filter(port=pk, as_default=True, pk__lt=message.id)
+        delete_messages(list(older.values_list("pk", flat=True)), using)
         rows.update(has_default=True, value=message.data, value_context=message.context)
 
 

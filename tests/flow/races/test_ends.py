@@ -535,6 +535,54 @@ def test_a_node_that_cannot_run_is_terminated_without_its_shutdown(
     assert not Wake.objects.exists()
 
 
+def lock_port(node: flow.Node, name: str) -> None:
+    rows = NodePort.objects.filter(node=node, name=name)
+    assert list(locked(rows, to_delete=True))
+
+
+@pytest.mark.postgres
+def test_a_node_that_cannot_run_is_terminated_later_where_its_listener_is_locked(
+    session: Session, dispatch: Callable[[], int]
+) -> None:
+    node, other = flow.start(Sum), flow.start(Sum)
+    channels = {"channels": [f"/flow/node/{node.pk}"]}
+    listener = flow.start(Sum, run=False, inputs={"number": channels})
+    flow.Node.objects.filter(pk=node.pk).update(job_options={"priority": "high"})
+    node.terminate()
+    session.begin()
+    session(lambda: lock_port(listener, "number"))
+    dispatch()
+    assert (node.status, other.status) == ("terminating", "queued")
+    session.roll_back()
+    dispatch()
+
+    assert node.status == "terminated"
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("what", ["message", "port"])
+def test_an_end_does_not_wait_for_who_has_locked_a_default(
+    what: str, session: Session, worker: FlowWorker
+) -> None:
+    """It stays where it is, and the next run makes it the default of its port."""
+    node = flow.start(Recorder, run=False)
+    node.inputs["a"].default = 7
+    node.run()
+    worker.run_pass()
+    worker.execute()
+    session.begin()
+    session(HELD["message"] if what == "message" else lambda: lock_port(node, "a"))
+    worker.save()
+    assert node.status == "completed"
+    session.roll_back()
+    assert node.inputs["a"].default == 7
+    node.run()
+    worker.run_until_idle()
+
+    assert not Message.objects.exists()
+    assert node.inputs["a"].default == 7
+
+
 @pytest.fixture
 def refuse() -> Iterator[Refuse]:
     refuse = Refuse(HOW[0])
