@@ -329,6 +329,29 @@ def test_what_is_masked_in_a_graph_stays_when_it_is_sent_back(
     assert "4711" not in str(refusal)
 
 
+def test_what_is_masked_in_a_node_stays_when_it_is_sent_back(
+    user_with: Callable[..., Api],
+) -> None:
+    inputs: dict[str, Any] = {"card": {"default": "4711-0815"}, "order": {"default": SECRETS}}
+    node = flow.start("t.pays", inputs=inputs, run=False)
+    node.state.set(SECRETS)
+    api, path = user_with("view_node", "edit_node"), f"nodes/{node.pk}"
+    told = api.get(path)
+    customer = {**told["state"]["customer"], "name": "Anna"}
+    api.post(f"{path}/state", set={"customer": customer, "card": told["state"]["card"]})
+    assert node.state.all() == {"card": "4711-0815", "customer": {"iban": "DE00", "name": "Anna"}}
+
+    defaults = {name: {"default": told["inputs"][name]["default"]} for name in inputs}
+    api.post(f"{path}/ports", inputs=defaults)
+    assert [node.inputs[name].default for name in inputs] == ["4711-0815", SECRETS]
+    said = api.refused(f"{path}/state", 422, set={"note": "•••"})["error"]
+    assert "leave it where it is" in said
+    defaults["order"]["type"] = "int"
+    said = api.refused(f"{path}/ports", 422, inputs=defaults)["error"]
+    assert "was given" in said
+    assert "DE00" not in said
+
+
 def test_a_node_that_cannot_be_adopted_does_not_tell_its_arguments(
     user_with: Callable[..., Api],
 ) -> None:
