@@ -162,7 +162,8 @@ class Component:
         others have messages. If a port lacks its value the run suspends, and nothing of the others
         is taken. If all have defaults only, these are yielded once until one of them changes, and
         what is written then becomes a default. What a completed tuple did is kept if a later one
-        raises, but not in `on_response`: that counts as a whole.
+        raises, but not in `on_response`: that counts as a whole. A loop in a loop belongs to the
+        tuple of the outer one.
         """
         run = self._run
         ports = _each_once([run.port("in", name) for name in names])
@@ -174,9 +175,9 @@ class Component:
             step = _next(lies, defaults)
             if step is not Next.TAKE:
                 break
-            run.begin_tuple()
-            values = [port.read() for port in ports]
-            yield tuple(values) if len(names) > 1 else values[0]
+            with run.one_tuple():
+                values = [port.read() for port in ports]
+                yield tuple(values) if len(names) > 1 else values[0]
             if not run.end_tuple():
                 return
         else:
@@ -207,15 +208,14 @@ class Component:
             yield value
 
     def _defaults(self, names: Sequence[str], ports: Sequence[Port]) -> Iterator[Any]:
-        key = f"flow.each:{','.join(names)}"
+        run, key = self._run, f"flow.each:{','.join(names)}"
         values = [port.default for port in ports]
-        if is_same(self._run.remembered(key), values):
+        if is_same(run.remembered(key), values):
             return
-        self._run.remember(key, values)
-        self._run.log_data()
-        with set_group(as_default=True):
+        run.remember(key, values)
+        with run.one_tuple(), set_group(as_default=True):
             yield tuple(values) if len(names) > 1 else values[0]
-        self._run.end_tuple()
+        run.end_tuple()
 
     def suspend(self) -> NoReturn:
         """End this run at once; the node waits for something. What was done counts."""

@@ -112,13 +112,22 @@ def _move(source: Port, row: int, targets: Sequence[int]) -> list[Any]:
 
 def _default_for(source: Port, target: int) -> list[delivering.Item]:
     packet, using = source._default_packet(), source.node.using
-    if packet is None:
-        return []
-    other = defaults_of([target], using).get(target)
-    if other is not None and is_same(other.value, packet.value):
+    if packet is None or has_default(target, packet.value, using):
         return []
     group = current_group()
     return [delivering.Item(target, packet.value, packet.context, True, group.notify, group.log)]
+
+
+def has_default(port: int, value: Any, using: str) -> bool:
+    """Return whether a value is the default of all ports on which one for this port comes to lie.
+
+    Of a port that is connected these are others, and its own default says nothing of them.
+    """
+    passed = statements.reached([port], using)
+    connected = Connection.objects.using(using).filter(ids_in("source", passed))
+    ends = passed - set(connected.values_list("source", flat=True))
+    defaults = defaults_of(list(ends), using)
+    return all(end in defaults and is_same(defaults[end].value, value) for end in ends)
 
 
 def _log(source: Port, targets: Sequence[int], values: list[Any]) -> None:

@@ -23,8 +23,14 @@ from hipq_django.flow.aliases import alias_taken, checked_alias, find
 from hipq_django.flow.declared_ports import ANY, PortOptions, are_messages, port_options
 from hipq_django.flow.declaring import ComponentDeclaration, find_component
 from hipq_django.flow.exceptions import FamilyError, FlowError
-from hipq_django.flow.family import MAX_NAME_CHARS, check_depth, checked_child_name, name_taken
-from hipq_django.flow.lifecycle import locked_node, moment_of, run_row
+from hipq_django.flow.family import (
+    MAX_NAME_CHARS,
+    check_depth,
+    checked_child_name,
+    is_doomed,
+    name_taken,
+)
+from hipq_django.flow.lifecycle import locked_node, moment_of, run_row, terminate
 from hipq_django.flow.models import Message, Node, NodePort
 from hipq_django.flow.models.node import deleted
 from hipq_django.flow.ports import lock_against_deletion, set_channels
@@ -188,12 +194,15 @@ def _lock_parent(parent: Node, name: str, instance: str) -> None:
 
 
 def _insert(node: Node) -> None:
+    """Save a node; in a tree that is to be deleted it shuts down, as all others do."""
     try:
         with transaction.atomic(using=node.using):
             node.save(using=node.using, force_insert=True)
     except IntegrityError as error:
         taken = node.parent_id and name_taken(node.parent_id, node.name, node.using)
         raise taken or error from error
+    if node.parent_id and is_doomed(node):
+        terminate(node)
 
 
 def checked_job(job: Mapping[str, Any] | None, instance: str) -> dict[str, Any]:

@@ -441,14 +441,18 @@ def logging_components(instance: str) -> frozenset[str]:
 
 
 def components(queue: str | None = None, *, instance: str = DEFAULT) -> list[dict[str, Any]]:
-    """Return the declared components, or those of a queue, as data; graphs are not among them."""
+    """Return the declared components, or those of a queue, as data; graphs are not among them.
+
+    Sensitive fields are masked, as everywhere where people read them.
+    """
+    redactor = sensitive_fields(instance)
     return [
         {
             "name": declared.name,
             "queue": declared.queue,
             "description": inspect.cleandoc(declared.component.__doc__ or ""),  # not a base's
-            "inputs": _as_data(declared.inputs),
-            "outputs": _as_data(declared.outputs),
+            "inputs": _as_data(declared.inputs, redactor),
+            "outputs": _as_data(declared.outputs, redactor),
             "public": declared.public,
             **declared.meta,
         }
@@ -457,14 +461,20 @@ def components(queue: str | None = None, *, instance: str = DEFAULT) -> list[dic
     ]
 
 
-def _as_data(ports: Mapping[str, PortOptions]) -> dict[str, dict[str, Any]]:
+def _as_data(ports: Mapping[str, PortOptions], redactor: Redactor) -> dict[str, dict[str, Any]]:
     return {
         name: {
             "type": port.type,
             "mode": port.mode,
             "channels": list(port.channels),
-            **({} if port.default is NOTHING else {"default": port.default}),
+            **_default_as_data(port, redactor),
             **port.meta,
         }
         for name, port in ports.items()
     }
+
+
+def _default_as_data(port: PortOptions, redactor: Redactor) -> dict[str, Any]:
+    if port.default is NOTHING:
+        return {}
+    return {"default": redactor.mask({port.name: port.default})[port.name]}

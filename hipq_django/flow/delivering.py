@@ -71,7 +71,8 @@ class Routes:
         self._skip_locked = skip_locked
         self.places: dict[int, Place] = {}
         self._next: dict[int, list[int]] = {}
-        self._subscribers: dict[str, list[int]] = {}
+        self._subscribers: dict[str, dict[int, None]] = {}
+        """The ports by channel, as keys: a channel may be read twice, for different ones below."""
         self._channels: dict[int, list[str]] = {}
         self._ways: dict[int, Way] = {}
         self._follow(ports if skip_locked else with_listeners(ports, instance, using))
@@ -113,7 +114,7 @@ class Routes:
     def subscribe(self, channels: Collection[str]) -> None:
         """Read who gets what is published on these channels."""
         for name, port in _listening(channels, self._instance, self.using):
-            self._subscribers.setdefault(name, []).append(port)
+            self._subscribers.setdefault(name, {})[port] = None
         self._follow({port for ports in self._subscribers.values() for port in ports})
 
     def way(self, port: int) -> Way:

@@ -56,6 +56,12 @@ def ancestors_of(node: Node) -> list[int]:
     return found
 
 
+def is_doomed(node: Node) -> bool:
+    """Return whether a tree that a node is in is deleted once all of it is terminated."""
+    rows = Node.objects.using(node.using).filter(pk__in=ancestors_of(node))
+    return rows.filter(doomed=True).exists()
+
+
 def lock_nodes(ids: Iterable[int], using: str) -> None:
     """Lock nodes in the order of their ids, as everybody does who locks several of them."""
     list(locked(Node.objects.using(using).filter(ids_in("pk", set(ids))).order_by("pk")))

@@ -119,12 +119,7 @@ def terminate(
     """Let nodes shut down; a run that executes ends first, unless `force` is given."""
     using = node.using
     with write_transaction(using):
-        nodes = Node.objects.using(using)
-        is_tree = recursive or delete
-        whole = nodes.filter(ids_in("pk", tree_of(node))) if is_tree else nodes.row_of(node)
-        rows = list(locked(whole.order_by("pk")))
-        if node not in rows:
-            raise deleted(node)
+        rows = _locked_tree(node) if recursive or delete else [locked_node(node)]
         if delete:
             Node.objects.using(using).filter(pk=node.pk).update(doomed=True)
         alive = [row for row in rows if row.rest != Rest.TERMINATED]
@@ -135,6 +130,18 @@ def terminate(
         if not alive and delete:
             wake([node.pk], node.instance, using, clock.now(using))
     return node
+
+
+def _locked_tree(node: Node) -> list[Node]:
+    """Return the rows of a node and all below it under their locks; raise `NodeDeletedError`.
+
+    While somebody is waited for, a child may be spawned.
+    """
+    found: dict[int, Node] = {}
+    while new := [pk for pk in tree_of(node) if pk not in found]:
+        rows = Node.objects.using(node.using).filter(ids_in("pk", new)).order_by("pk")
+        found |= {row.pk: row for row in locked(rows)}
+    return list(found.values())
 
 
 def _let_shut_down(rows: list[Node], using: str) -> None:
@@ -155,8 +162,11 @@ def _end_without_code(rows: list[Node], using: str) -> None:
     end_rows(rows, using)
 
 
-def end_rows(rows: list[Node], using: str) -> None:
-    """Note that locked nodes are terminated, and tell their parents."""
+def end_rows(rows: list[Node], using: str, *, skip_locked: bool = False) -> None:
+    """Note that locked nodes are terminated, and tell their parents.
+
+    With `skip_locked` raise `LockedPortError` instead of waiting for who hears of it.
+    """
     ids = [row.pk for row in rows]
     Node.objects.using(using).filter(ids_in("pk", ids)).update(
         rest=Rest.TERMINATED, job_id=None, run_time=None, alarm=None, pending={}
@@ -164,7 +174,7 @@ def end_rows(rows: list[Node], using: str) -> None:
     now = clock.now(using)
     for row in rows:
         row.rest, row.job_id = Rest.TERMINATED, None
-        announce_status([(row, Rest.TERMINATED)], using)
+        announce_status([(row, Rest.TERMINATED)], using, skip_locked=skip_locked)
         wake([row.pk], row.instance, using, now)
         if row.parent_id is not None:
             wake([row.parent_id], row.instance, using, now)

@@ -11,6 +11,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
+import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.domain.redaction import MASK
 from hipq_django.flow import testing
@@ -74,26 +75,77 @@ def kept(run: Any) -> str:
     return CARD
 
 
-@pytest.mark.parametrize("seen", [read, peeked, popped, written, kept])
+def carried(run: Any) -> str:
+    return str(run.item.packet().context["card"])
+
+
+def handed_on(run: Any) -> str:
+    with flow.context(card="3400-0000-0000-0009"):
+        run.out.write(1)
+    return "3400-0000-0000-0009"
+
+
+def set_as_default(run: Any) -> str:
+    run.out.default = {"card": "3600-0000-0000-0008"}
+    return "3600-0000-0000-0008"
+
+
+def of_a_default(run: Any) -> str:
+    return str(run.inputs["usual"].packet().context["card"])
+
+
+def state_of_the_parent(run: Any) -> str:
+    return str(run.parent.state["card"])
+
+
+def argument_of_the_parent(run: Any) -> str:
+    return str(run.parent.args[0]["card"])
+
+
+SEEN = [
+    read, peeked, popped, written, kept, carried, handed_on, set_as_default, of_a_default,
+    state_of_the_parent, argument_of_the_parent,
+]  # fmt: skip
+
+
+@pytest.fixture
+def surrounded() -> flow.Node:
+    """Return a node around which there are cards, each with a number of its own."""
+    parent = flow.start("t.recorder", args=[{"card": "6011-0000-0000-0004"}], run=False)
+    parent.state.set(card="5500-0000-0000-0004")
+    node = parent.spawn("child", Scripted, run=False, inputs={"item": {}, "usual": {}})
+    with flow.context(card="3000-0000-0000-0004"):
+        node.inputs["item"].write({"card": CARD})
+    with flow.context(card="3000-0000-0000-0005"):
+        node.inputs["usual"].default = 1
+    return node
+
+
+@pytest.mark.parametrize("seen", SEEN)
 def test_whatever_the_code_has_seen(
-    seen: Callable[[Any], str], script: Script, caplog: pytest.LogCaptureFixture
+    seen: Callable[[Any], str],
+    surrounded: flow.Node,
+    script: Script,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The field is that of another component: messages go from one to the other."""
+    cards = []
 
     def perform(run: Any) -> None:
         card = seen(run)
+        cards.append(card)
         run.log(f"in the run: {card}")
         flow.log({"at once": f"at once: {card}"})
         flow.log(CodeError(f"as an error: {card}"))
         raise CodeError(f"raised: {card}")
 
-    script.perform = perform
     caplog.set_level(logging.INFO)
-    node = flow.start(Scripted, data={"item": [{"card": CARD}]})
+    script.perform = perform
     testing.drain(errors=False)
 
-    stored = all_that_is_stored(node)
-    assert CARD not in stored + caplog.text
+    stored = all_that_is_stored(surrounded)
+    assert cards
+    assert not [card for card in cards if card in stored + caplog.text]
     for text in ("at once", "as an error", "raised"):
         assert f"{text}: {MASK}" in stored
 
@@ -163,14 +215,28 @@ def test_what_is_raised_after_finishing(script: Script, caplog: pytest.LogCaptur
     assert CARD not in caplog.text
 
 
-def test_a_target_that_refuses_the_value(script: Script, caplog: pytest.LogCaptureFixture) -> None:
-    script.perform = lambda run: run.out.write({"card": run.item.read()["card"]})
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_target_that_refuses_the_value(
+    waits: bool, script: Script, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also when the run has waited for an answer since, which may be in another process."""
+
+    def perform(run: Any) -> Any:
+        run.out.write({"card": run.item.read()["card"]})
+        run.job.set_key("waits")
+        return hipq.WAIT if waits else None
+
+    script.perform = perform
     node = flow.start(Scripted, data={"item": [{"card": CARD}]}, run=False)
     target = flow.start("t.double", run=False, inputs={"number": {}})
     node.outputs["out"].connect(target.inputs["number"])
     target.set_ports(inputs={"number": {"type": "int"}})
     node.run()
     testing.drain(errors=False)
+    script.perform = None
+    if waits:
+        hipq.complete("t.scripted", "waits")
+        testing.drain(errors=False)
 
     stored = all_that_is_stored(node)
     assert "PortTypeError" in stored

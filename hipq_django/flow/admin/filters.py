@@ -53,7 +53,8 @@ def in_status(nodes: QuerySet[Any], status: str) -> QuerySet[Any]:
         port__node=OuterRef("pk"), port__direction="in", as_default=False
     )
     wakes = Wake.objects.using(nodes.db).filter(node=OuterRef("pk"))
-    waits = Q(Exists(wakes)) | (Q(paused=True) & Q(Exists(unread)))
+    has_work = Q(Exists(unread)) | Q(alarm__isnull=False)
+    waits = Q(Exists(wakes)) | (Q(paused=True) & has_work)
     rows = nodes.exclude(rest__in=ENDING)
     if status == "running":
         return rows.filter(runs)

@@ -73,8 +73,7 @@ def checked_spec(spec: object, **options: Any) -> Spec:
     """Return a spec; raise `GraphError` with all its problems. Options are those of `check`."""
     if problems := errors_of(check(spec, **options)):
         raise GraphError(problems)
-    assert isinstance(spec, Mapping)  # noqa: S101 - it was checked
-    return read_spec(spec)
+    return read_spec(to_json(spec))  # as it was checked: its keys are text
 
 
 @naming_twin("flow.start")
@@ -85,9 +84,10 @@ def start(component: Any, *, instance: str = DEFAULT, **options: Unpack[StartOpt
     component's class or function, or the spec of a graph as a dict. Options are `args`, what
     `perform` is called with; `parent` and `name`, its place in a tree; `alias`, a name by which it
     is found, and with `on_conflict="return"` the node that has it is returned; `at`, when it runs
-    first; `by`, who created it; `inputs` and `outputs`, options of ports; `data`, first messages by
-    port; `job`, options of its runs' jobs: priority, throttle_factor, timeout, time_windows, queue,
-    data; and `run=False` if it is to wait for messages.
+    instead of now, though messages such as `data` let it run before, too; `by`, who created it;
+    `inputs` and `outputs`, options of ports; `data`, first messages by port; `job`, options of its
+    runs' jobs: priority, throttle_factor, timeout, time_windows, queue, data; and `run=False` if it
+    is to wait for messages.
     """
     creating.check_given(options)
     given: dict[str, Any] = {**options}
@@ -181,7 +181,7 @@ def _apply(node: Node, spec: Spec, given: Any, at: datetime | float | None = Non
     """Make the children, ports and connections of a graph, whose row is locked or new."""
     stored = _keep_spec(node, given)
     before = read_spec(stored)
-    lock_ports(node, stored, given, spec)
+    lock_ports(node, stored, to_json(given), spec)
     there = children_of(node)
     gone = [there[name] for name in there if name not in spec.nodes]
     _let_go(node, gone, spec)

@@ -518,6 +518,8 @@ class Node(NodeRow):
 def read_by(run: Any, node: Node) -> Node:
     """Return a node as a run has reached it, or as it is outside of runs if that is None."""
     node.of_run = run
+    if run is not None:
+        run.learn(node.args)
     return node
 
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from django.db import transaction
+from django.db import DatabaseError, transaction
 from django.db.models import F, QuerySet
 
 from hipq_django import events, transitions
@@ -40,12 +40,12 @@ from hipq_django.flow.alarms import (
 from hipq_django.flow.declaring import find_component
 from hipq_django.flow.delivering import LockedPortError, wake
 from hipq_django.flow.exceptions import UnknownComponentError
-from hipq_django.flow.family import delete_rows, ids_of_tree
 from hipq_django.flow.lifecycle import runs_by_itself
 from hipq_django.flow.models import Node, Wake
-from hipq_django.flow.publishing import announce, announce_heard, announce_status
+from hipq_django.flow.publishing import announce_heard, announce_status
 from hipq_django.flow.rate import take_run, turn_of
-from hipq_django.flow.runs.failing import fail_ended, fail_without_run
+from hipq_django.flow.runs.doomed import delete_doomed
+from hipq_django.flow.runs.failing import end_without_shutdown, fail_ended, fail_without_run
 from hipq_django.flow.statements import (
     PageOfWakes,
     delete_wakes,
@@ -103,7 +103,7 @@ def _dispatch_page(page: PageOfWakes, config: InstanceSettings, using: str) -> i
 
 
 def _dispatch_one(node: int, page: PageOfWakes, config: InstanceSettings, using: str) -> int:
-    """Make a run of one node; one that cannot have a run is failed, and stops no other."""
+    """Make a run of one node; one that cannot have a run is failed or ended, and stops no other."""
     try:
         return _dispatch(page, config, using)
     except LockedPortError:
@@ -124,10 +124,13 @@ def _dispatch_one(node: int, page: PageOfWakes, config: InstanceSettings, using:
 def _fail_alone(pk: int, page: PageOfWakes, error: str, using: str) -> int:
     rows = Node.objects.using(using).filter(pk=pk, job_id=None)
     node = locked(rows.select_related("job_type"), skip_locked=True).first()
-    if node is None or not runs_by_itself(node.rest, node.job_type.name):
-        return 0
     now = clock.now(using)
-    fail_without_run(node, error, using, now)
+    if node is not None and node.rest == Rest.TERMINATING:
+        end_without_shutdown(node, error, using)
+    elif node is not None and runs_by_itself(node.rest, node.job_type.name):
+        fail_without_run(node, error, using, now)
+    else:
+        return 0
     wakes = lock_wakes(page, using)
     _keep_for_later([_Woken(node, wanted((due for *_, due in wakes), now), None)], using, now)
     delete_wakes([wake for wake, _, _ in wakes], using)
@@ -137,12 +140,15 @@ def _fail_alone(pk: int, page: PageOfWakes, error: str, using: str) -> int:
 def _dispatch(page: PageOfWakes, config: InstanceSettings, using: str) -> int:
     # If a crash loses it the wakes are there again; a claim of its runs is durable with them.
     with worker_transaction(using, is_durable=False):
-        return _dispatch_locked(lock_wakes(page, using), config, using)
+        deleted, woken = _dispatch_locked(lock_wakes(page, using), config, using)
+    delete_doomed([w.node.pk for w in woken if w.node.rest == Rest.TERMINATED], using)
+    return deleted
 
 
 def _dispatch_locked(
     wakes: Sequence[tuple[int, int, datetime | None]], config: InstanceSettings, using: str
-) -> int:
+) -> tuple[int, list[_Woken]]:
+    """Make runs of these wakes; return how many were deleted, and the nodes that were woken."""
     ids = {node for _, node, _ in wakes}
     got: dict[int, Any] = {row.pk: row for row in _locked_nodes(ids, using)}
     there = ids
@@ -152,14 +158,12 @@ def _dispatch_locked(
     done = {pk: (node, due) for pk, node, due in wakes if node in got or node not in there}
     now = clock.now(using)
     woken = _woken(got, done.values(), using, now)
-    deleted = _run(woken, {pk: node for pk, (node, _) in done.items()}, config, using, now)
-    _delete_doomed([w.node for w in woken if w.node.doomed], using)
-    return deleted
+    return _run(woken, {pk: node for pk, (node, _) in done.items()}, config, using, now), woken
 
 
 NODE = (
-    "id", "instance", "queue", "job_type", "rest", "paused", "doomed", "job_id", "run_time",
-    "alarm", "wakes", "rate_time", "job_options",
+    "id", "instance", "queue", "job_type", "rest", "paused", "job_id", "run_time", "alarm",
+    "wakes", "rate_time", "job_options",
 )  # fmt: skip
 """What the dispatcher needs of a node; Django reads the rest when it is asked for."""
 
@@ -405,22 +409,6 @@ def _run_away(node: Node, using: str, now: datetime) -> None:
     wake([node.pk], node.instance, using, now)
 
 
-def _delete_doomed(nodes: Sequence[Node], using: str) -> None:
-    """Delete trees that are wholly terminated and are to be deleted then.
-
-    One whose nodes or ports somebody has locked is left to the sweep.
-    """
-    for node in nodes:
-        ids = ids_of_tree(node.pk, using)
-        rows = Node.objects.using(using).filter(ids_in("pk", ids)).order_by("pk")
-        tree = list(locked(rows, skip_locked=True, to_delete=True))
-        is_whole = len(tree) == len(ids) and ids_of_tree(node.pk, using) == ids
-        is_terminated = is_whole and all(row.rest == Rest.TERMINATED for row in tree)
-        if is_terminated and delete_rows(ids, using, skip_locked=True):
-            gone = [(pk, {"deleted": True}) for pk in ids]
-            announce(gone, node.instance, using, skip_locked=True)
-
-
 # Runs that have ended otherwise than by their own end
 
 
@@ -450,13 +438,20 @@ def sweep(config: InstanceSettings) -> int:
     left = nodes.exclude(job_id__in=jobs.values("pk")).order_by("pk")
     ids = list(left.values_list("pk", flat=True)[:SWEEP_SIZE])
     doomed = Node.objects.using(using).filter(instance=config.name, doomed=True)
-    again = list(doomed.filter(rest=Rest.TERMINATED).values_list("pk", flat=True)[:SWEEP_SIZE])
-    if not (ids or again):
+    ended = doomed.filter(rest=Rest.TERMINATED).values_list("pk", flat=True)[:SWEEP_SIZE]
+    delete_doomed(list(ended), using)
+    return sum(_fail_ended_alone(pk, using) for pk in ids)
+
+
+def _fail_ended_alone(pk: int, using: str) -> int:
+    """Clear the run of one node; one that somebody's lock holds up stops no other."""
+    try:
+        with worker_transaction(using):
+            rows = Node.objects.using(using).filter(pk=pk).select_related("job_type")
+            return fail_ended(list(locked(rows, skip_locked=True)), using, clock.now(using))
+    except LockedPortError:
         return 0
-    with worker_transaction(using):
-        rows = Node.objects.using(using).filter(pk__in=ids).order_by("pk")
-        got = list(locked(rows.select_related("job_type"), skip_locked=True))
-        moved = fail_ended(got, using, clock.now(using))
-        found = Node.objects.using(using).filter(pk__in=again).order_by("pk")
-        _delete_doomed(list(locked(found, skip_locked=True)), using)
-    return moved
+    except DatabaseError as error:
+        if is_locked_out(error):
+            return 0
+        raise

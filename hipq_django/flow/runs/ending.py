@@ -502,7 +502,7 @@ def _end_all(applied: Sequence[tuple[_Ended, Effects]], using: str, now: datetim
             others.append((end, values))
         elif end.run.is_shutdown and end.run.has_run and end.node.rest == Rest.TERMINATING:
             Node.objects.using(using).filter(pk=end.node.pk).update(**values)
-            end_rows([end.node], using)
+            end_rows([end.node], using, skip_locked=True)
         else:
             changes.end_well(end, values)
     changes.write()
@@ -551,23 +551,31 @@ def _job_of(end: _Ended, using: str) -> Job:
 
 
 def _messages_at_fault(end: _Ended) -> Any:
-    """Return the ids of the messages at which the last failed attempt raised, with its error."""
+    """Return the ids of the messages at which the last failed attempt raised, with its error.
+
+    None are at fault where nothing counts, because what the run did before is refused.
+    """
     if not isinstance(end.result, Failed):
         return end.node.error
-    if not end.run.in_flight:
+    if not (end.counts and end.run.in_flight):
         return no_error()
     claim = end.result.claim
     return {"ids": end.run.in_flight, "error": end.result.error, "attempt": claim.attempt}
 
 
 def _write_defaults(end: _Ended, using: str) -> None:
-    """Let messages that became defaults be the defaults of their ports."""
+    """Let messages that became defaults be the defaults of their ports.
+
+    Where somebody has locked one, or its port, it stays as it is, and a later run does that.
+    """
     for pk, message in end.run.defaults.items():
-        defaults = Message.objects.using(using).filter(port=pk, as_default=True)
-        if not defaults.filter(pk=message.id).delete()[0]:
-            continue  # somebody has removed it, or set another one
-        defaults.filter(pk__lt=message.id).delete()
         rows = NodePort.objects.using(using).filter(pk=pk)
+        if not locked(rows.only("pk"), skip_locked=True):
+            continue
+        if not delete_messages([message.id], using):
+            continue  # or somebody has removed it, or set another one
+        older = Message.objects.using(using).filter(port=pk, as_default=True, pk__lt=message.id)
+        delete_messages(list(older.values_list("pk", flat=True)), using)
         rows.update(has_default=True, value=message.data, value_context=message.context)
 
 

@@ -58,11 +58,11 @@ def fail(node: Node, job: Job, using: str, now: datetime) -> None:
     One that shuts down goes on with that, or is terminated if its `shutdown` has failed for good.
     """
     if node.rest == Rest.TERMINATING:
-        clear(node, using)
-        _log(node, job.error, using, run=job.pk)
         if job.job_data.get("shutdown"):
-            end_rows([node], using)
+            end_without_shutdown(node, job.error, using, run=job.pk)
         else:
+            clear(node, using)
+            _log(node, job.error, using, run=job.pk)
             wake([node.pk], node.instance, using, now)
         return
     if _goes_to_error_port(node, job, using, now):
@@ -70,6 +70,13 @@ def fail(node: Node, job: Job, using: str, now: datetime) -> None:
         wake([node.pk], node.instance, using, now)
         return
     fail_without_run(node, job.error, using, now, run=job.pk)
+
+
+def end_without_shutdown(node: Node, error: Any, using: str, **fields: Any) -> None:
+    """Let a locked node be terminated whose `shutdown` cannot be called, or has failed for good."""
+    clear(node, using)
+    _log(node, error, using, **fields)
+    end_rows([node], using, skip_locked=True)
 
 
 def fail_without_run(node: Node, error: Any, using: str, now: datetime, **fields: Any) -> None:

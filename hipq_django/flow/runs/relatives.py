@@ -54,8 +54,12 @@ class Relative:
 
     def note(self, verb: str, *args: Any, **options: Any) -> None:
         """Note what is done to this node when the run ends."""
-        self._run.learn(args, options)
+        self.learn(args, options)
         self._run.note(RELATIVE, self._node.pk, verb, *args, **options)
+
+    def learn(self, *values: Any) -> None:
+        """Note the sensitive values of what the code has read of this node, or made itself."""
+        self._run.learn(*values)
 
     def noted(self) -> list[tuple[str, list[Any]]]:
         """Return what is noted of this node, in its order, with the arguments."""
@@ -184,6 +188,7 @@ class RelativeState(State):
                 values |= args[0]
             elif verb == "state.unset":
                 values = {key: value for key, value in values.items() if key not in args}
+        self._relative.learn(values)
         return values
 
     def set(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> None:

@@ -18,6 +18,7 @@ from hipq_django.domain.redaction import Redactor
 from hipq_django.domain.serialization import to_json
 from hipq_django.domain.states import Phase
 from hipq_django.exceptions import InvalidJobError
+from hipq_django.flow.connecting import has_default
 from hipq_django.flow.contexts import Entry, current_context, current_group
 from hipq_django.flow.creating import check_given, checked_job
 from hipq_django.flow.declared_ports import (
@@ -55,7 +56,7 @@ from hipq_django.flow.runs.verbs import kept_options
 from hipq_django.flow.settings import flow_settings
 from hipq_django.flow.state import StateValues, check_keys, checked_state, own_values
 from hipq_django.flow.statements import UnreadMessage
-from hipq_django.flow.values import MAX_VOLUME, NOTHING, Effects, Packet, PortName, Write, is_same
+from hipq_django.flow.values import MAX_VOLUME, NOTHING, Effects, Packet, PortName, Write
 from hipq_django.models.catalog import get_job_type
 from hipq_django.transitions.values import Claim
 
@@ -75,6 +76,8 @@ class Run:
     waits_for_lock = False
     """Whether it is put back because somebody has locked the node."""
     is_suspended = False
+    _open_tuples = 0
+    """How many loops over `each` the code is in, one inside the other."""
     rest = ""
     """What its node is to be afterwards, if the code says so."""
     entry: Entry | None = None
@@ -94,7 +97,7 @@ class Run:
         self.end: Callable[[], None] = _nothing
         """Ends the run at once, in the open transaction; set by what calls its code."""
         self.in_flight: list[int] | None = None
-        """The ids of the messages of the tuple that `each` has given."""
+        """The ids of the messages of the tuple that `each` has given, with those of loops in it."""
         self.again: list[datetime | None] = []
         self.wants_end: dict[str, bool] = {}
         self.rows: dict[PortName, NodePort] = {}
@@ -203,7 +206,8 @@ class Run:
     def go_on_from(self, effects: Effects) -> None:
         """Let what an earlier part of the run has done count with what is done now."""
         self._doing = effects
-        self.learn(effects.state)
+        written = [[write.value, write.context] for write in effects.writes]
+        self.learn(effects.state, effects.verbs, written)
         self.read_before = tuple(effects.taken)
         for unread in self.unread.values():
             unread.pass_over(self.read_before)
@@ -218,20 +222,33 @@ class Run:
             self.done, self._doing, self.in_flight = before
             raise
 
-    def begin_tuple(self) -> None:
-        """Note that the messages read from now on belong together, also in the log."""
+    @contextmanager
+    def one_tuple(self) -> Iterator[None]:
+        """Note that the messages read in the block belong together, also in the log.
+
+        The code may leave it, with its loop, before the tuple is complete.
+        """
         self.log_data()
-        self.in_flight = []
+        if not self._open_tuples:
+            self.in_flight = []
+        self._open_tuples += 1
+        try:
+            yield
+        finally:
+            self._open_tuples -= 1
 
     def end_tuple(self) -> bool:
-        """Set a mark, but not after an answer: what was done with that counts as a whole.
+        """Set a mark, but not inside another tuple, which is not complete yet.
 
-        Another attempt begins with the same answer, and would do once more what is before a mark.
-        Return whether the run goes on: with this tuple the code may have ended it by `finishing`.
+        Nor after an answer: what was done with that counts as a whole. Another attempt begins with
+        the same answer, and would do once more what is before a mark. Return whether the run goes
+        on: with this tuple the code may have ended it by `finishing`.
         """
         if self.claim.job.has_finished:
             return False
         self.log_data()
+        if self._open_tuples:
+            return True
         self.in_flight = None
         if self.claim.phase is not Phase.RESPONSE:
             self.mark()
@@ -410,10 +427,10 @@ class Run:
         """Note a message for a channel."""
         name = checked_channel(channel)
         value = checked_message(message, PortOptions(name), self.settings.max_message_bytes)
-        self.learn(value)
-        group = current_group()
+        group, context = current_group(), current_context()
+        self.learn(value, context)
         how = group.as_default, group.notify, group.log
-        self.doing.write(Write(name, value, current_context(), *how))
+        self.doing.write(Write(name, value, context, *how))
 
     def log(self, entry: Any) -> None:
         """Note a log entry."""
@@ -477,7 +494,7 @@ class RunPort(Port):
         run.volume.bytes += size
         how = group.as_default, group.notify, group.log
         run.doing.write(Write(self.place, stored, context, *how, text))
-        run.learn({self.name: stored})
+        run.learn({self.name: stored}, context)
         self._note_in_run("written", stored)
 
     def _read(self, *, or_default: bool) -> Packet | None:
@@ -495,7 +512,7 @@ class RunPort(Port):
             return None
         self._run.doing.taken.append(message.id)
         self._note_in_flight(message)
-        self._run.learn({self.name: message.data})
+        self._run.learn({self.name: message.data}, message.context)
         if self.options.type:  # which may have been narrowed since it was written
             checked_message(message.data, self.options)
         if message.log:
@@ -544,7 +561,7 @@ class RunPort(Port):
         """Return the default, which the code sees now."""
         packet = self._default_packet()
         if packet is not None:
-            self._run.learn({self.name: packet.value})
+            self._run.learn({self.name: packet.value}, packet.context)
         return packet
 
     @property
@@ -558,10 +575,10 @@ class RunPort(Port):
         if value is NOTHING:
             self._run.note("clear_default", list(self.place))
             return
+        context = current_context()
         stored = checked_message(value, self.options, self._run.settings.max_message_bytes)
-        self._run.doing.write(
-            Write(self.place, stored, current_context(), as_default=True, notify=False)
-        )
+        self._run.learn({self.name: stored}, context)
+        self._run.doing.write(Write(self.place, stored, context, as_default=True, notify=False))
 
     @default.deleter
     def default(self) -> None:
@@ -600,11 +617,16 @@ class RunPort(Port):
             moved.append(message.data)
             for target in given:
                 self._pass_on(target, message.data, {**message.context}, log=message.log)
-        default = self._default_packet()
-        for target in given if default else ():
-            if not is_same(target.default, default.value):  # type: ignore[union-attr]  # there is one
-                self._pass_on(target, default.value, default.context, as_default=True)  # type: ignore[union-attr]  # there is one
+        self._pass_default_on(given)
         return moved
+
+    def _pass_default_on(self, targets: Iterable[Port]) -> None:
+        packet = self._known_default()
+        if packet is None:
+            return
+        for target in targets:
+            if not has_default(target.row.pk, packet.value, self._run.using):
+                self._pass_on(target, packet.value, packet.context, as_default=True)
 
     def _pass_on(
         self,

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.db import DataError, IntegrityError
 
+from hipq_django.domain.redaction import Redactor
 from hipq_django.exceptions import HipqError
 from hipq_django.flow.exceptions import (
     AliasTakenError,
@@ -38,6 +39,11 @@ class RefusedCallError(RefusedError):
     def __init__(self, status: int, reason: str, **more: Any) -> None:
         super().__init__(status, reason)
         self.more: Mapping[str, Any] = more
+
+    def masked(self, redactor: Redactor) -> RefusedCallError:
+        """Return the same without the sensitive values that are known."""
+        more = redactor.mask({**self.more})
+        return RefusedCallError(self.status, redactor.mask_text(str(self)), **more)
 
 
 def refusal_of(error: HipqError | DataError | IntegrityError) -> RefusedCallError:

@@ -137,7 +137,10 @@ def test_the_filter_finds_the_nodes_whose_status_it_is(admin_client: Client, sta
     paused = flow.start("t.double", run=False)
     paused.pause()
     paused.inputs["number"].write(1)
-    testing.due(paused)
+    later = flow.start("t.double", run=False)
+    later.pause()
+    later.run(wait=3_600)
+    testing.due(later)
 
     wanted = [node.pk for node in Node.objects.all() if node.status == status]
     assert wanted

@@ -301,6 +301,22 @@ def test_a_port_on_two_levels_gets_two_copies(node: flow.Node) -> None:
     assert node.inputs["number"].peek(9) == [5, 5, 5]
 
 
+def test_what_a_run_publishes_by_a_port_and_by_name_comes_once(
+    script: Script, hear: Callable[[str], Callable[[], list[Any]]]
+) -> None:
+    heard = hear("/orders")
+
+    def perform(run: Any) -> None:
+        run.out.write(1)
+        run.publish(2, "/orders/paid")
+
+    script.perform = perform
+    flow.start("t.scripted", outputs={"out": {"channels": ["/orders/new"]}})
+    testing.drain()
+
+    assert heard() == [1, 2]
+
+
 def test_case_097(node: flow.Node) -> None:
     gone = flow.start(Sum, inputs={"number": {"channels": ["/n"]}}, run=False)
     gone.terminate()
@@ -402,7 +418,7 @@ def test_an_observer_does_not_run_its_parent_for_ever() -> None:
     assert parent.children["listener"].state["heard"] > 0
 
 
-@pytest.mark.parametrize("channel", ["a/b", "", None, "x" * 300])
+@pytest.mark.parametrize("channel", ["a/b", "", None, "x" * 300, "//a", "/a//b"])
 def test_channels_begin_with_a_slash(channel: Any) -> None:
     with pytest.raises(flow.InvalidPortError, match="begins with /"):
         flow.publish(channel, 1)

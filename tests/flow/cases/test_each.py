@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.flow import testing
 from tests.testapp.flows import Both, CodeError, Recorder, Script, Sum
@@ -159,6 +160,45 @@ def test_long_queues_are_read_page_by_page() -> None:
     numbers = list(node.outputs["out"])
     assert sum(numbers) == sum(range(2500))
     assert all(one < two for one, two in pairwise(numbers))
+
+
+@flow.component("t.nested_each", retry=hipq.Fixed(0, max_attempts=2))
+class NestedEach(flow.Component):
+    """Writes each item of an order; raises at a bad one."""
+
+    order, item = flow.In(), flow.In()
+    out = flow.Out()
+
+    def perform(self) -> None:
+        for order in self.each("order"):
+            for item in self.each("item"):
+                if item == "bad":
+                    raise CodeError(item)
+                self.out.write([order, item])
+                if item == "last":
+                    break
+
+
+@pytest.mark.parametrize("order", [{}, {"default": "o"}])
+def test_a_tuple_is_complete_when_all_in_it_are(order: Any) -> None:
+    """Neither the order nor what was done for it counts, whichever item raises."""
+    data = {"order": [] if order else ["o"], "item": ["a", "bad"]}
+    node = flow.start(NestedEach, inputs={"order": order}, data=data)
+    testing.drain(errors=False)
+
+    assert {port: node.inputs[port].peek(9) for port in data} == data
+    assert not node.outputs["out"].has_data
+    assert flow.Node.objects.get(pk=node.pk).state_values == {}
+
+
+def test_a_tuple_is_complete_although_a_loop_in_it_was_left() -> None:
+    data = {"order": ["o", "p"], "item": ["a", "last", "b", "bad"]}
+    node = flow.start(NestedEach, data=data)
+    testing.drain(errors=False)
+
+    assert list(node.outputs["out"]) == [["o", "a"], ["o", "last"]]
+    assert node.inputs["order"].peek(9) == ["p"]
+    assert node.inputs["item"].peek(9) == ["b", "bad"]
 
 
 def test_case_101() -> None:

@@ -14,7 +14,7 @@ from hipq_django.flow import testing
 from hipq_django.flow.models import Graph
 from hipq_django.models import Job
 from tests.flow.conftest import Hear, in_status
-from tests.testapp.flows import CannotTakeItsAnswer, CodeError, Double, Recorder, Script
+from tests.testapp.flows import Asks, CannotTakeItsAnswer, CodeError, Double, Recorder, Script
 
 pytestmark = pytest.mark.django_db
 Start = Callable[..., flow.Node]
@@ -403,6 +403,35 @@ def test_a_tree_is_deleted_once_it_is_terminated() -> None:
     parent.spawn("child", Double)
     parent.terminate(delete=True)
     assert parent.exists()
+    testing.drain()
+
+    assert not flow.Node.objects.exists()
+
+
+@pytest.mark.parametrize("what", [Double, {"nodes": {"a": {"component": "t.double"}}}])
+def test_a_child_that_comes_later_ends_with_its_doomed_tree(what: Any, script: Script) -> None:
+    root = flow.start("t.scripted", run=False)
+
+    def perform(run: Any) -> None:
+        root.terminate(delete=True)
+        run.spawn("child", what)
+
+    script.perform = perform
+    root.spawn("spawns", "t.scripted")
+    testing.drain()
+
+    assert not flow.Node.objects.exists()
+
+
+def test_a_tree_is_deleted_when_the_last_one_below_it_is_terminated() -> None:
+    """Of a grandchild the root is told by nobody: its parent is woken, which has ended before."""
+    root = flow.start(Double)
+    last = root.spawn("child", Double).spawn("grandchild", Asks, data={"question": ["why"]})
+    testing.drain()
+    root.terminate(delete=True)
+    testing.drain()
+    assert [node.status for node in (root, last)] == ["terminated", "terminating"]
+    hipq.complete("t.asks", "question-why", "because")
     testing.drain()
 
     assert not flow.Node.objects.exists()

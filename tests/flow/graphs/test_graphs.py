@@ -326,6 +326,17 @@ def test_a_node_above_the_graph_cannot_be_adopted() -> None:
         root.spawn("graph", {"nodes": {"x": {"component": "t.add", "init": root.pk}}})
 
 
+def test_names_that_are_numbers_are_text_as_in_json() -> None:
+    spec: dict[Any, Any] = {"nodes": {1: {"component": "t.double"}}}
+    node = flow.start(spec, run=False)
+    assert sorted(node.children) == ["1"]
+    child = node.children["1"]
+    node.apply({"nodes": {1: {"component": "t.double"}, 2: {"component": "t.double"}}})
+
+    assert (node.children["1"], sorted(node.children)) == (child, ["1", "2"])
+    assert sorted(node.graph["nodes"]) == ["1", "2"]
+
+
 def test_a_change_that_is_invalid_changes_nothing() -> None:
     node = flow.start(TWICE)
     for wrong in (

@@ -15,6 +15,7 @@ from hipq_django.flow import testing
 from hipq_django.flow.declaring import sensitive_fields
 from hipq_django.flow.library import filtering, shaping, sizes, waiting
 from hipq_django.flow.models import Message
+from tests.testapp.flows import Script
 
 pytestmark = pytest.mark.django_db
 
@@ -82,6 +83,32 @@ def test_a_variable_is_a_default_that_goes_along() -> None:
     testing.drain()
 
     assert list(user.outputs["out"]) == [11]
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_a_default_is_handed_on_once(moves: bool, script: Script) -> None:
+    """Also round a ring, and from outside: where it comes to lie, it lies already."""
+
+    def perform(run: Any) -> None:
+        run.item.move_to(run.out)
+
+    one, two = (flow.start("t.scripted" if moves else "flow.connect", run=False) for _ in range(2))
+    name = "item" if moves else "in"
+    script.perform = perform
+    one.outputs["out"].connect(two.inputs[name])
+    two.outputs["out"].connect(one.inputs[name])
+    one.inputs[name].default = 7
+    for _ in range(2):
+        one.run()
+        testing.drain(timeout=10)
+    one.inputs[name].move_to(one.outputs["out"])
+    testing.drain(timeout=10)
+
+    assert [flow.Node.objects.get(pk=node.pk).runs for node in (one, two)] == [2, 1]
+    assert two.inputs[name].default == 7
+    one.inputs[name].default = 8
+    one.inputs[name].move_to(one.outputs["out"])
+    assert two.inputs[name].default == 8
 
 
 def test_map_waits_for_what_comes_back() -> None:

@@ -1,11 +1,11 @@
 """What the ends of runs decide, one connection at a time: on both databases."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from django.db import OperationalError, connection, transaction
+from django.db import DatabaseError, OperationalError, connection, transaction
 
 import hipq_django as hipq
 from hipq_django import flow, transitions
@@ -17,10 +17,11 @@ from hipq_django.database.locks import locked
 from hipq_django.domain.retries import MAX_LOSSES
 from hipq_django.domain.states import State
 from hipq_django.flow import testing
-from hipq_django.flow.models import Message, NodePort, Wake
+from hipq_django.flow.models import LogEntry, Message, NodePort, Wake
 from hipq_django.flow.runs import dispatching, ending, loading
 from hipq_django.maintenance import recovery
 from hipq_django.models import Attempt, Batch, Job
+from tests.concurrency.conftest import HOW, Refuse
 from tests.concurrency.sessions import Session
 from tests.flow.conftest import in_status
 from tests.flow.life.scripts import ask, hand_on
@@ -495,6 +496,21 @@ def test_runs_of_a_batch_set_values_of_each_other(
     assert two.state.all() == {"own": "two", "other": "one"}
 
 
+def test_a_message_is_not_to_blame_for_what_an_earlier_one_has_written(
+    worker: FlowWorker,
+) -> None:
+    """The run raises at the second one, but what was done before is refused: no port takes it."""
+    node, target = flow.start("t.poisoned", run=False), flow.start(Double, run=False)
+    node.outputs["out"].connect(target.inputs["number"])
+    node.inputs["x"].write_many(["text", "bad"])
+    worker.run_until_idle()
+
+    assert node.status == "failed"
+    assert "PortTypeError" in flow.get(node.pk).error
+    assert node.inputs["x"].peek(9) == ["text", "bad"]
+    assert not node.outputs["error"].size
+
+
 def test_a_node_that_cannot_run_stops_no_other(dispatch: Callable[[], int]) -> None:
     node, other = flow.start(Sum), flow.start(Sum)
     flow.Node.objects.filter(pk=node.pk).update(job_options={"priority": "high"})
@@ -503,6 +519,123 @@ def test_a_node_that_cannot_run_stops_no_other(dispatch: Callable[[], int]) -> N
     assert (node.status, other.status) == ("failed", "queued")
     assert "priority" in flow.get(node.pk).error
     assert dispatch() == 0
+
+
+def test_a_node_that_cannot_run_is_terminated_without_its_shutdown(
+    dispatch: Callable[[], int],
+) -> None:
+    node = flow.start(Sum)
+    flow.Node.objects.filter(pk=node.pk).update(job_options={"priority": "high"})
+    node.terminate()
+    dispatch()
+
+    assert node.status == "terminated"
+    assert "priority" in LogEntry.objects.get(node=node).entry["error"]
+    dispatch()
+    assert not Wake.objects.exists()
+
+
+def lock_port(node: flow.Node, name: str) -> None:
+    rows = NodePort.objects.filter(node=node, name=name)
+    assert list(locked(rows, to_delete=True))
+
+
+@pytest.mark.postgres
+def test_a_node_that_cannot_run_is_terminated_later_where_its_listener_is_locked(
+    session: Session, dispatch: Callable[[], int]
+) -> None:
+    node, other = flow.start(Sum), flow.start(Sum)
+    channels = {"channels": [f"/flow/node/{node.pk}"]}
+    listener = flow.start(Sum, run=False, inputs={"number": channels})
+    flow.Node.objects.filter(pk=node.pk).update(job_options={"priority": "high"})
+    node.terminate()
+    session.begin()
+    session(lambda: lock_port(listener, "number"))
+    dispatch()
+    assert (node.status, other.status) == ("terminating", "queued")
+    session.roll_back()
+    dispatch()
+
+    assert node.status == "terminated"
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("what", ["message", "port"])
+def test_an_end_does_not_wait_for_who_has_locked_a_default(
+    what: str, session: Session, worker: FlowWorker
+) -> None:
+    """It stays where it is, and the next run makes it the default of its port."""
+    node = flow.start(Recorder, run=False)
+    node.inputs["a"].default = 7
+    node.run()
+    worker.run_pass()
+    worker.execute()
+    session.begin()
+    session(HELD["message"] if what == "message" else lambda: lock_port(node, "a"))
+    worker.save()
+    assert node.status == "completed"
+    session.roll_back()
+    assert node.inputs["a"].default == 7
+    node.run()
+    worker.run_until_idle()
+
+    assert not Message.objects.exists()
+    assert node.inputs["a"].default == 7
+
+
+@pytest.fixture
+def refuse() -> Iterator[Refuse]:
+    refuse = Refuse(HOW[0])
+    yield refuse
+    refuse.end()
+
+
+def sweep() -> int:
+    return dispatching.sweep(get_instance("default"))
+
+
+@pytest.mark.parametrize("crashes", [False, True], ids=["dispatcher", "sweep"])
+def test_a_tree_that_cannot_be_deleted_stops_no_other(
+    crashes: bool, dispatch: Callable[[], int], refuse: Refuse, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept, other = flow.start(Sum, run=False), flow.start(Sum, run=False)
+    refuse(f"OLD.id = {kept.pk}", "hipq_flow_node", "DELETE")
+    for node in (kept, other):
+        node.terminate(delete=True, force=True)
+    if crashes:
+        Wake.objects.all().delete()
+    for _ in range(2):
+        dispatch()
+        sweep()
+
+    assert [*flow.Node.objects.all()] == [kept]
+    assert not Wake.objects.exists()
+    assert caplog.text.count("event=") == caplog.text.count("event=node_not_deleted") == 1
+    with pytest.raises(DatabaseError, match="too much"):
+        kept.delete()
+    refuse.end()
+    assert kept.delete()
+
+
+@pytest.mark.postgres
+@pytest.mark.usefixtures("nobody_waits")
+def test_a_locked_listener_of_one_node_keeps_no_other_from_being_swept(
+    session: Session, dispatch: Callable[[], int]
+) -> None:
+    node, other = flow.start(Sum), flow.start(Sum)
+    channels = {"channels": [f"/flow/node/{node.pk}"]}
+    listener = flow.start(Sum, run=False, inputs={"number": channels})
+    dispatch()
+    for job in Job.objects.all():
+        hipq.cancel(job)
+    Wake.objects.all().delete()
+    session.begin()
+    session(lambda: list(NodePort.objects.select_for_update().filter(node=listener)))
+    assert sweep() == 1
+    session.commit()
+    assert sweep() == 1
+
+    assert (node.status, other.status) == ("failed", "failed")
 
 
 def test_a_run_that_is_requeued_forces_its_node(worker: FlowWorker) -> None:

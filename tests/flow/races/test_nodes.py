@@ -291,6 +291,29 @@ def test_a_tree_is_deleted_while_a_child_is_spawned(holds: bool, steps: Steps) -
     assert sorted(node.children) == ["child"]
 
 
+@decided_by("creating.locked")
+@pytest.mark.parametrize("how", [{"recursive": True}, {"delete": True}])
+def test_a_tree_is_terminated_while_a_child_is_spawned(
+    how: dict[str, bool], holds: bool, steps: Steps
+) -> None:
+    node = flow.start(Double, run=False)
+    steps.begin("spawn", lambda: node.spawn("child", Double), COMMIT)
+    steps.begin("terminate", partial(node.terminate, **how), END)
+    end_all(steps)
+
+    assert (node.children["child"].status == "terminating") == holds
+
+
+@decided_by("creating.locked")
+def test_a_child_is_spawned_while_its_doomed_tree_is_terminated(holds: bool, steps: Steps) -> None:
+    node = flow.start(Double, run=False)
+    steps.begin("terminate", partial(node.terminate, delete=True), COMMIT)
+    steps.begin("spawn", lambda: node.spawn("child", Double), END)
+    end_all(steps)
+
+    assert (node.children["child"].status == "terminating") == holds
+
+
 def loser_of_an_alias(steps: Steps) -> Step:
     """Let two nodes take the same alias; return who does not get it."""
     first, second = flow.start(Double, run=False), flow.start(Double, run=False)

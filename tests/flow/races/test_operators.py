@@ -217,7 +217,7 @@ def test_a_graph_is_changed_in_the_admin_while_its_tree_is_terminated(
     assert root.status == "terminating"
 
 
-@decided_by("runs.dispatching.locked")
+@decided_by("runs.doomed.locked")
 def test_a_node_is_run_by_force_while_its_doomed_tree_is_deleted(
     holds: bool, steps: Steps, dispatch: Dispatch
 ) -> None:

@@ -284,6 +284,74 @@ def test_sensitive_fields_are_masked(user_with: Callable[..., Api]) -> None:
     assert whole["inputs"]["card"]["default"] == "4711-0815"
 
 
+@flow.component("t.has_a_token", sensitive=["token"], public=True)
+class HasAToken(flow.Component):
+    """Has a secret as a default, and one in a default."""
+
+    token = flow.In(default="sesame-4711")
+    how = flow.In(default={"token": "sesame-0815", "wait": 3})
+
+    def perform(self) -> None:
+        """Do nothing."""
+
+
+def test_sensitive_defaults_of_components_are_masked(user_with: Callable[..., Api]) -> None:
+    told = user_with("view_node").get("components")["components"]
+    [inputs] = [one["inputs"] for one in told if one["name"] == "t.has_a_token"]
+
+    assert "sesame" not in str(told) + str(flow.components())
+    assert inputs["token"]["default"] == "•••"
+    assert inputs["how"]["default"] == {"token": "•••", "wait": 3}
+
+
+def test_what_is_masked_in_a_graph_stays_when_it_is_sent_back(
+    user_with: Callable[..., Api],
+) -> None:
+    ports = {"order": {"default": SECRETS}}
+    spec: dict[str, Any] = {
+        "nodes": {"a": {"component": "t.pays", "args": [SECRETS], "inputs": ports}}
+    }
+    node = flow.start(spec, run=False)
+    api, path = user_with("view_node", "edit_graph"), f"nodes/{node.pk}/graph"
+    sent = api.get(path)["spec"]
+    sent["nodes"]["b"] = {"component": "t.pays"}
+    api.post(path, spec=sent)
+    assert node.graph == {"nodes": {**spec["nodes"], "b": {"component": "t.pays"}}}
+    assert node.children["a"].args == [SECRETS]
+
+    sent["nodes"]["b"]["args"] = ["•••"]
+    assert "leave it where it is" in api.refused(path, 422, spec=sent)["error"]
+    del sent["nodes"]["b"]["args"]
+    sent["nodes"]["a"]["inputs"]["order"]["type"] = "int"
+    refusal = api.refused(path, 422, spec=sent)
+    assert "was given" in refusal["problems"][0]["message"]
+    assert "DE00" not in str(refusal)
+    assert "4711" not in str(refusal)
+
+
+def test_what_is_masked_in_a_node_stays_when_it_is_sent_back(
+    user_with: Callable[..., Api],
+) -> None:
+    inputs: dict[str, Any] = {"card": {"default": "4711-0815"}, "order": {"default": SECRETS}}
+    node = flow.start("t.pays", inputs=inputs, run=False)
+    node.state.set(SECRETS)
+    api, path = user_with("view_node", "edit_node"), f"nodes/{node.pk}"
+    told = api.get(path)
+    customer = {**told["state"]["customer"], "name": "Anna"}
+    api.post(f"{path}/state", set={"customer": customer, "card": told["state"]["card"]})
+    assert node.state.all() == {"card": "4711-0815", "customer": {"iban": "DE00", "name": "Anna"}}
+
+    defaults = {name: {"default": told["inputs"][name]["default"]} for name in inputs}
+    api.post(f"{path}/ports", inputs=defaults)
+    assert [node.inputs[name].default for name in inputs] == ["4711-0815", SECRETS]
+    said = api.refused(f"{path}/state", 422, set={"note": "•••"})["error"]
+    assert "leave it where it is" in said
+    defaults["order"]["type"] = "int"
+    said = api.refused(f"{path}/ports", 422, inputs=defaults)["error"]
+    assert "was given" in said
+    assert "DE00" not in said
+
+
 def test_a_node_that_cannot_be_adopted_does_not_tell_its_arguments(
     user_with: Callable[..., Api],
 ) -> None:

@@ -1,0 +1,73 @@
+"""Deletes trees that are to be deleted once they are wholly terminated.
+
+Each in a transaction of its own: one that cannot be deleted stops neither other trees nor runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from hipq_django import events
+from hipq_django.database.errors import is_locked_out, is_outage
+from hipq_django.database.locks import locked
+from hipq_django.database.lookups import ids_in
+from hipq_django.database.transactions import worker_transaction
+from hipq_django.flow.delivering import LockedPortError
+from hipq_django.flow.family import delete_rows, ids_of_tree
+from hipq_django.flow.models import Node
+from hipq_django.flow.publishing import announce
+from hipq_django.flow.values import Rest
+
+
+def delete_doomed(terminated: Collection[int], using: str) -> None:
+    """Delete the doomed trees to which terminated nodes belong, where all others are that, too.
+
+    One whose nodes or ports somebody has locked is left to the sweep.
+    """
+    for root in _doomed_among(terminated, using):
+        try:
+            with worker_transaction(using):
+                _delete(root, using)
+        except LockedPortError:
+            continue
+        except Exception as error:
+            if is_outage(error):
+                raise
+            if not is_locked_out(error):
+                _spare(root, error, using)
+
+
+def _doomed_among(nodes: Collection[int], using: str) -> list[int]:
+    """Return which of some nodes, and of those above them, are doomed."""
+    doomed, seen, level = set[int](), set[int](), set(nodes)
+    while level:
+        seen |= level
+        rows = Node.objects.using(using).filter(ids_in("pk", level))
+        found = list(rows.values_list("pk", "parent_id", "doomed"))
+        doomed |= {pk for pk, _, is_doomed in found if is_doomed}
+        level = {parent for _, parent, _ in found if parent is not None} - seen
+    return sorted(doomed)
+
+
+def _delete(root: int, using: str) -> None:
+    ids = ids_of_tree(root, using)
+    rows = Node.objects.using(using).filter(ids_in("pk", ids)).order_by("pk")
+    if rows.exclude(rest=Rest.TERMINATED).exists():
+        return
+    tree = {row.pk: row for row in locked(rows, skip_locked=True, to_delete=True)}
+    if len(tree) < len(ids) or ids_of_tree(root, using) != ids:
+        return
+    is_terminated = all(row.rest == Rest.TERMINATED for row in tree.values())
+    if tree[root].doomed and is_terminated and delete_rows(ids, using, skip_locked=True):
+        gone = [(pk, {"deleted": True}) for pk in ids]
+        announce(gone, tree[root].instance, using, skip_locked=True)
+
+
+def _spare(root: int, error: Exception, using: str) -> None:
+    """Let a tree be that the database, or the project, keeps: it would be refused again."""
+    with worker_transaction(using):
+        row = locked(Node.objects.using(using).filter(pk=root), skip_locked=True).first()
+        if row is not None:
+            Node.objects.using(using).filter(pk=root).update(doomed=False)
+    text = "it stays with all below it; node.delete() says why"
+    events.error("node_not_deleted", text, node=root, exception=error)
