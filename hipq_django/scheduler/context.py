@@ -337,7 +337,8 @@ def emit_started(jobs: Sequence[Job], using: str) -> None:
 
 def response_claim(job: Job, answer: Answer) -> Claim:
     """Return the claim of a job whose answer has come: its response handler is to run."""
+    response = response_of(answer, job)
     return Claim(
-        job.id, job.attempt, Phase.RESPONSE, job, snapshot(job), response_of(answer, job),
+        job.id, job.attempt, Phase.RESPONSE, job, snapshot(job, response), response,
         is_known_as_started=not job.prefetched,
     )  # fmt: skip

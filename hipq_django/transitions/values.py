@@ -35,6 +35,7 @@ class JobSnapshot(NamedTuple):
     timeout: float
     extended_seconds: float
     redactor: Redactor
+    """Knows the secrets that the code is given, which it may take out of its data or response."""
     worker_id: int | None
     """Its owner when it was claimed, perhaps an earlier row of this process."""
 
@@ -44,8 +45,11 @@ class JobSnapshot(NamedTuple):
         return started(self.deadline, self.timeout, self.extended_seconds)
 
 
-def snapshot(job: Job) -> JobSnapshot:
-    """Return the values of a claimed job for later writes; its queue and type were read already."""
+def snapshot(job: Job, response: Any = None) -> JobSnapshot:
+    """Return the values of a claimed job for later writes; its queue and type were read already.
+
+    `response` is what its response handler gets.
+    """
     values, related = raw_values(job)
     job_type = related["job_type"]
     redactor = job_type.redactor
@@ -58,7 +62,7 @@ def snapshot(job: Job) -> JobSnapshot:
         values["deadline"],
         values["timeout"],
         values["extended_seconds"],
-        redactor.knowing(values["job_data"]) if redactor.fields else redactor,
+        redactor.knowing(values["job_data"], response) if redactor.fields else redactor,
         values["worker_id"],
     )
 

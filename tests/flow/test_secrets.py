@@ -180,6 +180,32 @@ def test_what_shutdown_raises() -> None:
     assert LogEntry.objects.get().entry["error"] == f"CodeError: {MASK} is locked"
 
 
+@flow.component("t.takes_out")
+class TakesOut(flow.Component):
+    """Quotes what it takes out of what it was given."""
+
+    def perform(self, order: dict[str, Any]) -> Any:
+        if order:
+            raise CodeError(order.pop("card"))
+        self.job.set_key("asked")
+        return hipq.WAIT
+
+    def on_response(self, response: dict[str, Any]) -> None:
+        raise CodeError(response.pop("card"))
+
+
+@pytest.mark.parametrize("order", [{"card": CARD}, {}], ids=["argument", "response"])
+def test_what_the_code_takes_out_of_what_it_was_given(order: dict[str, Any]) -> None:
+    node = flow.start(TakesOut, args=[order])
+    testing.drain(errors=False)
+    if not order:
+        hipq.complete("t.takes_out", "asked", {"card": CARD})
+        testing.drain(errors=False)
+
+    assert flow.Node.objects.get(pk=node.pk).error == f"CodeError: {MASK}"
+    assert CARD not in all_that_is_stored(node)
+
+
 def test_what_a_group_has_read_and_written(settings: Any) -> None:
     default = {**settings.HIPQ["default"], "FLOW": {"LOG": "all"}}
     settings.HIPQ = {**settings.HIPQ, "default": default}

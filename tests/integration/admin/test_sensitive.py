@@ -67,6 +67,17 @@ def waits(job: Job) -> Any:
     return hipq.WAIT
 
 
+class InUseError(hipq.Snooze):
+    """Says which card."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(60)
+        self.said = said
+
+    def __str__(self) -> str:
+        return self.said
+
+
 def shows_nothing(text: str) -> bool:
     return CARD not in text and IBAN not in text
 
@@ -145,6 +156,33 @@ def test_what_a_response_handler_raises_is_masked_by_the_response_too(charge: Ch
 
     job.refresh_from_db()
     assert job.error == "ValueError: no such receipt: {'card': '•••', 'receipt': 1}"
+
+
+@pytest.mark.parametrize("is_task", [False, True])
+@pytest.mark.parametrize("kind", [ValueError, InUseError])
+def test_what_a_response_handler_takes_out_of_the_response_is_masked(
+    declare: Declare, caplog: pytest.LogCaptureFixture, kind: type[Exception], is_task: bool
+) -> None:
+    caplog.set_level(logging.DEBUG)
+
+    def taken(response: Any) -> None:
+        raise kind(f"cannot charge {response.pop('card')}")
+
+    if is_task:
+        pay = declare.task("charge", sensitive=["card"])(lambda: hipq.WAIT)
+        pay.on_response(taken)
+        pay.using(job_key="k").enqueue()
+    else:
+        charge = declare("charge", sensitive=["card"])(waits)
+        charge.on_response(lambda job, response: taken(response))
+        charge.enqueue(job_key="k")
+    run_due_jobs()
+    hipq.complete("charge", "k", {"card": CARD})
+    run_due_jobs()
+
+    stored = f"{Job.objects.get().error}{list(Attempt.objects.values('error', 'traceback'))}"
+    assert "cannot charge •••" in stored
+    assert CARD not in stored + caplog.text
 
 
 @pytest.mark.parametrize(
@@ -550,14 +588,8 @@ def test_no_part_of_a_long_argument_is_quoted(
 def test_why_a_job_is_put_back_is_masked(charge: Charge, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
 
-    class InUseError(hipq.Snooze):
-        """Says which card."""
-
-        def __str__(self) -> str:
-            return f"{CARD} is in use"
-
     def later(job: Job) -> None:
-        raise InUseError(60)
+        raise InUseError(f"{CARD} is in use")
 
     job = run(charge(later))
 
