@@ -7,6 +7,7 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from functools import cache, partial
 from itertools import groupby, pairwise
 from operator import itemgetter
+from threading import get_ident
 
 from asgiref.sync import sync_to_async
 from django.db import transaction
@@ -92,12 +93,12 @@ def batch(
             opened.enter_context(transaction.atomic(using=using))
         made = Batch(instance=instance, name=_checked_name(name), create_time=clock.now(using))
         made.save(using=using, force_insert=True)
-        made.is_open = True
+        made.open_in = get_ident()
         in_block.set((*in_block.get(), made))
         try:
             yield made
         finally:
-            made.is_open = False
+            made.open_in = None
             in_block.set(tuple(each for each in in_block.get() if each is not made))
         _add_callbacks(made, [(then, "succeeded"), (always, "final")], using)
 

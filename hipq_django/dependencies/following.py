@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
 from itertools import chain
+from threading import get_ident
 from typing import Any, NamedTuple
 
 from django.db import transaction
@@ -204,12 +205,13 @@ in_block: ContextVar[tuple[Batch, ...]] = ContextVar("hipq_batches", default=())
 """The batches in whose `with` block this code is, so that an id of theirs is recognised."""
 
 
-def _is_in_own_block(batch: Batch | int, instance: str) -> bool:
-    """Return whether this is the batch, or the id of one, whose `with` block has not ended."""
+def _thread_of_block(batch: Batch | int, instance: str) -> int | None:
+    """Return the thread whose `with` block creates this batch, if that has not ended."""
     pk = batch.pk if isinstance(batch, Batch) else batch
     own = [batch] if isinstance(batch, Batch) else []
     known = [*own, *(open_one for open_one in in_block.get() if open_one.pk == pk)]
-    return any(each.is_open and each.instance == instance for each in known)
+    threads = (each.open_in for each in known if each.instance == instance)
+    return next((thread for thread in threads if thread is not None), None)
 
 
 def check_may_add(batch: Batch | int, instance: str, using: str) -> None:
@@ -218,8 +220,14 @@ def check_may_add(batch: Batch | int, instance: str, using: str) -> None:
     The `with` block that creates the batch may, and its own jobs while they run: then the batch has
     not ended. The job is locked, so that this stays true until the commit.
     """
-    if _is_in_own_block(batch, instance):
+    thread = _thread_of_block(batch, instance)
+    if thread == get_ident():
         return
+    if thread is not None:
+        raise InvalidJobError(
+            "batch: its block is in another thread, and what this one enqueues would not be in its "
+            "transaction; enqueue the jobs in the thread of the block."
+        )
     if isinstance(batch, Batch) and batch.collected is not None:
         raise InvalidJobError(
             "batch: its jobs are enqueued at the end of `async with hipq_django.abatch(…)`; add "

@@ -31,8 +31,8 @@ class Batch(Row):
 
     objects = RowManager()
 
-    is_open: bool = False
-    """Whether this is the batch of a `with hipq.batch(…)` that has not ended."""
+    open_in: int | None = None
+    """The thread of its `with hipq.batch(…)`, until that ends: only there is its transaction."""
 
     collected: list[tuple[NewJob, OnConflict | None]] | None = None
     """The jobs of an `async with hipq.abatch(…)`, until it ends, each with its `on_conflict`."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from contextvars import copy_context
 from functools import partial
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
+from django.db import connection
 
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
 from hipq_django.dependencies import needs, unholding
 from hipq_django.dependencies.unholding import Sweep
-from hipq_django.models import Job
+from hipq_django.models import Batch, Job
 from tests.concurrency.sessions import Session, errors_of, run_together
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
@@ -258,3 +261,32 @@ def test_what_follows_a_batch_is_left_while_a_member_is_being_requeued(session: 
     hipq.complete(Job.objects.get(pk=fresh.pk), 1)
 
     assert Job.objects.live().get(job_type__name="echo").hold_time is None
+
+
+@pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite lets others wait for the block")
+def test_another_thread_cannot_add_to_a_batch_whose_block_is_open(session: Session) -> None:
+    """What it adds would be committed at once, and stay if the block raises."""
+    new = hipq.NewJob("echo")
+
+    with hipq.batch() as batch:
+        other = copy_context()  # as threads get it from `asyncio.to_thread`
+        for add in (
+            lambda: batch.enqueue(new),
+            lambda: batch.enqueue_many([new]),
+            lambda: hipq.enqueue("echo", batch=batch),
+            lambda: other.run(hipq.enqueue, "echo", batch=batch.pk),
+        ):
+            with pytest.raises(hipq.InvalidJobError, match="its block is in another thread"):
+                session(add)
+
+    assert not Job.objects.exists()
+
+
+def test_code_that_awaits_in_a_block_adds_to_the_batch() -> None:
+    async def add(batch: Batch) -> None:
+        await batch.aenqueue(hipq.NewJob("echo"))
+
+    with hipq.batch() as batch:
+        async_to_sync(add)(batch)
+
+    assert [job.batch for job in Job.objects.all()] == [batch]
