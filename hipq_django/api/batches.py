@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import replace
 from functools import cache, partial
 from itertools import groupby, pairwise
 from operator import itemgetter
 from threading import get_ident
+from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.db import transaction
 
 from hipq_django.answers.cancelling import cancel_with_reason
-from hipq_django.api.building import Builder
+from hipq_django.api.building import Builder, stored_data
 from hipq_django.api.enqueueing import (
     announce_new,
     check_batches,
@@ -173,7 +175,16 @@ def collect(made: Batch, jobs: Iterable[NewJob], on_conflict: OnConflict | None,
     assert made.collected is not None  # noqa: S101 - for type checkers
     for new in checked_many(jobs, verb):
         check_on_conflict(new.job_type, on_conflict, verb)
-        made.collected.append((new, on_conflict))
+        made.collected.append((_as_given(new), on_conflict))
+
+
+def _as_given(new: NewJob) -> NewJob:
+    """Return a copy of a job, which is the same however its caller changes what it has given."""
+    copies: dict[str, Any] = {"job_data": stored_data(new)}
+    for name in ("after", "time_windows"):
+        if isinstance(value := getattr(new, name), list):
+            copies[name] = [*value]
+    return replace(new, **copies)
 
 
 @has_twin

@@ -102,10 +102,7 @@ class Builder:
 
         Raise `InvalidJobError` before anything is written.
         """
-        try:
-            data = checked_data(new.job_data, self._max_bytes)
-        except InvalidJobError as error:
-            raise _of_task(new, error) from error.__cause__
+        data = stored_data(new, self._max_bytes)
         key, own = checked_key(new.job_key), given_values(new)
         template = self._template(new.job_type, new.queue)
         data = self._arguments(new, data)
@@ -251,6 +248,14 @@ def given_values(new: NewJob) -> dict[str, Any]:
         )
     given = zip(_CHECKS.items(), values, strict=True)
     return {name: check(value) for (name, check), value in given if value is not None}
+
+
+def stored_data(new: NewJob, max_bytes: int | None = None) -> Any:
+    """Return the copy of a job's data that is stored; raise as `checked_data` does."""
+    try:
+        return checked_data(new.job_data, max_bytes)
+    except InvalidJobError as error:
+        raise _of_task(new, error) from error.__cause__
 
 
 def _of_task(new: NewJob, error: InvalidJobError) -> InvalidJobError:

@@ -609,6 +609,38 @@ def test_what_an_async_batch_cannot_take_is_refused_where_it_is_added() -> None:
     assert not reached
 
 
+@pytest.mark.django_db(transaction=True)
+def test_an_async_batch_enqueues_what_its_jobs_were_when_they_were_added(step: Any) -> None:
+    async def load() -> None:
+        chunk, windows = [1, 2], ["mon 08:00-09:00"]
+        first = await step.aenqueue("a")
+        after = [first]
+        async with hipq.abatch() as batch:
+            new = step.using(after=after, time_windows=windows).new(chunk)
+            await batch.aenqueue(new)
+            await batch.aenqueue_many([hipq.NewJob("step", {"name": chunk})])
+            new.priority = 7
+            for given in (chunk, windows, after):
+                given.clear()
+
+    async_to_sync(load)()
+
+    bound, plain = Job.objects.exclude(batch=None).order_by("pk")
+    assert bound.job_data == plain.job_data == {"name": [1, 2]}
+    assert (bound.time_windows, bound.priority) == (["mon 08:00-09:00"], 100)
+    assert bound.hold_time
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_an_async_batch_cannot_store_is_refused_where_it_is_added(step: Any) -> None:
+    async def load() -> None:
+        async with hipq.abatch() as batch:
+            with pytest.raises(hipq.InvalidJobError, match=r"^job_data is not JSON: \['name'\]"):
+                await batch.aenqueue(hipq.NewJob("step", {"name": object()}))
+
+    async_to_sync(load)()
+
+
 @pytest.mark.parametrize("over", [hipq.cancel, time_out])
 def test_a_handler_whose_attempt_is_over_adds_nothing(
     step: Any, declare: Declare, over: Callable[[Job], object]
