@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from django.core.exceptions import SynchronousOnlyOperation
@@ -57,13 +58,15 @@ def ending(job: Job) -> Iterator[None]:
     _check_outermost(job)
     try:
         with write_transaction(job.using):
+            # Before what the block wants to be done after the commit, which may raise.
+            transaction.on_commit(partial(setattr, job, "has_finished", True), using=job.using)
             bound_lock_waits(job.using, LOCK_SECONDS)
             yield
     except OperationalError as error:
-        if is_locked_out(error):
+        if is_locked_out(error) and not job.has_finished:
             raise Snooze(SNOOZE_SECONDS) from error
         raise
-    job.has_finished = True
+    job.has_finished = True  # also in a transaction of a test, which is not committed
 
 
 def _check_outermost(job: Job) -> None:

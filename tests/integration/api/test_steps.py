@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from asgiref.sync import sync_to_async
-from django.db import transaction
+from django.db import OperationalError, transaction
+from psycopg.errors import LockNotAvailable
 
 import hipq_django as hipq
 from hipq_django.conf.instances import get_instance
@@ -36,6 +38,14 @@ def charge(amount: int, *, fails: bool = False) -> dict[str, int]:
 
 def row(job: Job) -> Job:
     return Job.objects.get(pk=job.pk)
+
+
+def fails_after_the_commit() -> None:
+    raise ConnectionError("no mail server")
+
+
+def waits_after_the_commit() -> None:
+    raise OperationalError("lock timeout") from LockNotAvailable()
 
 
 def test_a_step_is_called_once_however_often_the_job_is_tried(declare: Declare) -> None:
@@ -329,6 +339,25 @@ def test_what_comes_after_finishing_does_not_count(
     assert not Attempt.objects.exists()
     said = {"raises": "raised_after_finishing", "returns": "result_ignored"}[how]
     assert said in caplog.text
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("raises", [fails_after_the_commit, waits_after_the_commit])
+def test_what_raises_on_the_commit_of_finishing_comes_after_the_end(
+    declare: Declare, raises: Callable[[], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    @declare("order")
+    def order(job: Job) -> None:
+        with hipq.finishing(job, 7):
+            transaction.on_commit(raises)
+
+    job = hipq.enqueue("order")
+    run_due_jobs()
+
+    assert (row(job).outcome, row(job).result) == ("succeeded", 7)
+    assert "event=raised_after_finishing" in caplog.text
+    assert f"in {raises.__name__}" in caplog.text
+    assert "event=result_dropped" not in caplog.text
 
 
 def test_finishing_is_refused_where_it_would_mean_something_else(declare: Declare) -> None:
