@@ -234,6 +234,8 @@ class ThreadPool:
                     result = left_open(claim, aliases)
         except BaseException as error:
             result = self._of_this_process(undone(claim, error))
+            with suppress(Exception):  # the thread goes on whatever becomes of its connections
+                end_transactions_and_close_old(own)
         del self._current[number]
         self._mean_seconds += (steady() - began - self._mean_seconds) / 16
         self._deliver(result)

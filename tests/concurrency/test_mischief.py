@@ -270,6 +270,28 @@ def test_a_transaction_that_a_handler_leaves_open_is_rolled_back_and_fails_its_j
     assert set(Queue.objects.exclude(name="default").values_list("name", flat=True)) == {"written"}
 
 
+def begin_and_interrupt(job: Job) -> NoReturn:
+    transaction.atomic().__enter__()
+    Queue.objects.create(name="left_open")
+    raise KeyboardInterrupt
+
+
+def test_a_transaction_that_an_interrupted_handler_leaves_open_is_rolled_back(
+    crew: Crew, declare: Declare
+) -> None:
+    declare("interrupted")(begin_and_interrupt)
+    declare("writes")(lambda job: Queue.objects.create(name="written").pk)
+    job, other = hipq.enqueue("interrupted"), hipq.enqueue("writes")
+
+    apply_by_status(crew)
+
+    job.refresh_from_db()
+    other.refresh_from_db()
+    assert (job.outcome, job.error) == ("failed", "exception KeyboardInterrupt")
+    assert other.outcome == "succeeded"
+    assert set(Queue.objects.exclude(name="default").values_list("name", flat=True)) == {"written"}
+
+
 def test_a_result_that_is_too_large_fails_its_job(crew: Crew, declare: Declare) -> None:
     declare("large")(lambda job: "x" * 16_000_000)
     job, innocent = hipq.enqueue("large"), hipq.enqueue("echo")
