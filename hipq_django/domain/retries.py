@@ -141,6 +141,13 @@ def dotted_name(kind: type) -> str:
     return _dotted_name(kind)
 
 
+def sole(error: BaseException) -> BaseException:
+    """Return what a group holds if that is one exception, as of a task group; else the error."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
 def class_names(kind: type) -> tuple[str, ...]:
     """Return the names of an exception class and of all its bases."""
     return _class_names(kind)

@@ -36,6 +36,7 @@ from hipq_django.domain.retries import (
     decide,
     decide_interrupted,
     is_hopeless,
+    sole,
     with_max_attempts,
 )
 from hipq_django.domain.serialization import (
@@ -104,9 +105,6 @@ OWN_CODE = str(Path(__file__).parent.parent)
 UNSHOWABLE = "an exception that cannot be shown"
 """Made beforehand: the exception may refuse anything, its name too, or memory may be short."""
 
-MAX_CAUSES = 20
-"""The chain of causes of an exception may be circular."""
-
 
 class OpenTransactionError(HipqError):
     """A handler ended and left a transaction open."""
@@ -125,7 +123,7 @@ def execute(claim: Claim) -> Result:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # sys.exit() in a handler ends the job, not the worker
-        return _raised(claim, declared, error)
+        return _raised(claim, declared, sole(error))
 
 
 def _raised(claim: Claim, declared: Declaration, error: BaseException) -> Result:
@@ -321,14 +319,22 @@ def _redactor(claim: Claim) -> Redactor:
     return claim.snapshot.redactor.knowing(claim.response, claim.job.job_data)
 
 
-def _drop_locals(error: BaseException | None) -> None:
-    """Clear the frames of an exception, which is kept until its result is written."""
-    for _ in range(MAX_CAUSES):
-        if error is None:
-            return
-        clear_frames(error.__traceback__)
+def _drop_locals(error: BaseException) -> None:
+    """Clear the frames of an exception, which is kept until its result is written.
+
+    And of those that led to it, and those of a group. They may be circular, or unhashable.
+    """
+    seen: set[int] = set()
+    left: list[BaseException | None] = [error]
+    while left:
+        one = left.pop()
         # Never ask whether an exception is true: it may have a length.
-        error = error.__context__ if error.__cause__ is None else error.__cause__
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        clear_frames(one.__traceback__)
+        left.append(one.__context__ if one.__cause__ is None else one.__cause__)
+        left += one.exceptions if isinstance(one, BaseExceptionGroup) else ()
 
 
 def _leave_out_own_steps(error: BaseException) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from django.utils import timezone
 
 from hipq_django.domain.parts import WAIT_FOR
-from hipq_django.domain.retries import WAIT, Snooze
+from hipq_django.domain.retries import WAIT, Snooze, sole
 from hipq_django.domain.states import Outcome
 from hipq_django.domain.validation import checked_result
 from hipq_django.models import Job
@@ -63,7 +63,7 @@ def _run(task: HipqTask, call: Callable[..., Any], job: Job) -> Any:
     except (KeyboardInterrupt, Snooze):
         raise
     except BaseException as error:
-        setattr(job, _END, error)
+        setattr(job, _END, sole(error))
         raise
     if value is WAIT or isinstance(value, WAIT_FOR):
         return value  # the answer ends it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import weakref
@@ -258,6 +259,32 @@ def test_what_a_handler_held_is_let_go_of(
 
     assert heard.records[0].exc_info is not None
     assert seen[0]() is None
+
+
+def test_what_the_tasks_of_a_group_held_is_let_go_of(
+    declare: Declare, heard: pytest.LogCaptureFixture
+) -> None:
+    class Large:
+        pass
+
+    seen: list[weakref.ref[Large]] = []
+
+    async def hold() -> None:
+        held = Large()
+        seen.append(weakref.ref(held))
+        raise DeclinedError
+
+    @declare("large")
+    async def large(job: Job) -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(2):
+                group.create_task(hold())
+
+    run(large)
+    gc.collect()
+
+    assert heard.records[0].exc_info is not None
+    assert [held() for held in seen] == [None, None]
 
 
 def test_the_signal_carries_the_exception(

@@ -102,6 +102,45 @@ def test_an_async_handler_may_wait_fail_and_snooze(declare: Declare) -> None:
     assert states == ["running", "retry", "final"]
 
 
+async def in_a_group(*raised: Exception) -> None:
+    async def raises(error: Exception) -> None:
+        raise error
+
+    async with asyncio.TaskGroup() as group:
+        for error in raised:
+            group.create_task(raises(error))
+
+
+def test_what_one_task_of_a_group_raises_counts_as_if_it_were_raised_alone(
+    declare: Declare,
+) -> None:
+    @declare("later", retry=hipq.Fixed(60, max_attempts=2, only=(OSError,)))
+    async def later(job: Job) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(in_a_group(hipq.Snooze(60) if job.job_data else OSError("no route")))
+
+    snoozed, failed = run("later", job_data="snooze"), run("later", job_data="")
+
+    assert (snoozed.state, snoozed.attempts.count()) == ("retry", 0)
+    assert (failed.state, failed.error) == ("retry", "OSError: no route")
+    assert "in raises" in failed.attempts.get().traceback
+
+
+def test_of_a_group_of_several_all_are_written_down(declare: Declare) -> None:
+    @declare("later", retry=hipq.Fixed(60, max_attempts=2, only=(OSError,)))
+    async def later(job: Job) -> None:
+        await in_a_group(OSError("no route"), KeyError("Ada"))
+
+    job = run("later")
+
+    assert (job.outcome, job.error) == (
+        "failed", "ExceptionGroup: unhandled errors in a TaskGroup (2 sub-exceptions)",
+    )  # fmt: skip
+    traceback = job.attempts.get().traceback
+    assert "OSError: no route" in traceback
+    assert "KeyError: 'Ada'" in traceback
+
+
 # Errors
 
 
