@@ -44,7 +44,9 @@ async def astep(job: Job, name: str, call: Call, *, atomic: bool) -> Any:
         return found.result
     function = getattr(call, "func", call)
     is_async = inspect.iscoroutinefunction(function)
-    value = await call() if is_async else await sync_to_async(call)()
+    value = call() if is_async else await sync_to_async(call)()
+    if inspect.isawaitable(value):  # a task of hipq, or a lambda, may call an `async def`, too
+        value = await value
     return await sync_to_async(_store)(job, name, value)
 
 

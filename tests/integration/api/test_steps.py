@@ -186,6 +186,31 @@ def test_steps_in_async_code(declare: Declare) -> None:
     assert row(job).result == ["yes", {"charged": 7}, {"charged": 8}]
 
 
+def test_whatever_returns_an_awaitable_is_a_step_of_async_code(declare: Declare) -> None:
+    @declare.task("ask_bank")
+    async def ask(name: str) -> str:
+        called.append(name)
+        return name.upper()
+
+    class Asks:
+        async def __call__(self, name: str) -> Any:
+            return await ask(name)
+
+    @declare("order")
+    async def order(job: Job) -> list[Any]:
+        return [
+            await job.astep("task", ask, "a"),
+            await job.astep("lambda", lambda: ask("b")),
+            await job.astep("object", Asks(), "c"),
+        ]
+
+    job = hipq.enqueue("order")
+    run_due_jobs()
+
+    assert (row(job).error, row(job).result) == ("NONE", ["A", "B", "C"])
+    assert called == ["a", "b", "c"]
+
+
 def test_an_async_function_is_no_step_of_sync_code(declare: Declare) -> None:
     async def ask() -> str:
         return "yes"
