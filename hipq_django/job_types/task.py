@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
@@ -109,9 +109,18 @@ class Task(Declaration, Generic[P, R]):
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function; `job` and `inputs` are the current job's, or None and [] outside of
         one."""
-        given = self._signature.names[: len(args)]
-        filled_in = {n: v for n, v in self._filled_in(current_job()).items() if n not in given}
-        return self._function(*args, **{**filled_in, **kwargs})  # type: ignore[no-any-return]  # it is R
+        given = {*self._signature.names[: len(args)], *kwargs}
+        left = [name for name in self._signature.filled_in if name not in given]
+        job = current_job()
+        if job is not None and "inputs" in left and inspect.iscoroutinefunction(self._function):
+            return self._called_with_inputs(job, args, kwargs)  # type: ignore[return-value]  # it is R
+        return self._function(*args, **kwargs, **_filled_in(left, job))  # type: ignore[no-any-return]  # it is R
+
+    async def _called_with_inputs(
+        self, job: Job, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        inputs = await job.afirst_inputs()
+        return await self(*args, **kwargs, inputs=inputs)  # type: ignore[arg-type,misc]  # it takes them
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job:
         """Enqueue a job that calls the function with these arguments; return it.
@@ -184,21 +193,13 @@ class Task(Declaration, Generic[P, R]):
         redactor = Redactor(self.sensitive).knowing_all(arguments)
         return redactor.mask_text(f"{self._signature.short_name}: {error}")
 
-    def _filled_in(self, job: Job | None) -> dict[str, Any]:
-        names = self._signature.filled_in
-        if not names:  # as for most
-            return {}
-        values: dict[str, Any] = {"job": job, "inputs": []}
-        if "inputs" in names and job is not None:
-            values["inputs"] = job.first_inputs()
-        return {name: values[name] for name in names}
-
     def _called_by_worker(self, function: Callable[..., Any]) -> Callable[[Job], Any]:
         """Return the handler of a task's jobs."""
+        names = self._signature.filled_in
 
         @wraps(function)
         def handler(job: Job) -> Any:
-            return function(**self._loaded(job), **self._filled_in(job))
+            return function(**self._loaded(job), **_filled_in(names, job))
 
         return handler
 
@@ -251,6 +252,16 @@ class TaskWithOptions(Generic[P, R]):
     def _new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BoundJob:
         data = self._task.bound(args, kwargs)
         return BoundJob(self._task.name, data, instance=self._task.instance, **self._of_jobs)
+
+
+def _filled_in(names: Collection[str], job: Job | None) -> dict[str, Any]:
+    """Return what a function gets beside its arguments."""
+    if not names:  # as most
+        return {}
+    values: dict[str, Any] = {"job": job, "inputs": []}
+    if "inputs" in names and job is not None:
+        values["inputs"] = job.first_inputs()
+    return {name: values[name] for name in names}
 
 
 def _check_is_plain(function: Any) -> None:

@@ -181,6 +181,50 @@ def test_calling_a_task_calls_the_function_and_nothing_else(declare: Declare) ->
     assert not Job.objects.exists()
 
 
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_task_that_is_called_gets_the_inputs_that_are_given_or_else_those_of_the_job(
+    declare: Declare, is_async: bool
+) -> None:
+    @declare.task("total")
+    def total(inputs: list[int] = hipq.INPUTS, job: Job = hipq.JOB) -> Any:
+        return [sum(inputs), job.pk]
+
+    @declare.task("atotal")
+    async def atotal(inputs: list[int] = hipq.INPUTS, job: Job = hipq.JOB) -> Any:
+        return total(inputs, job=job)
+
+    @declare("calls")
+    def calls(job: Job) -> Any:
+        return [total(), total([7]), total(inputs=[8])]
+
+    @declare("acalls")
+    async def acalls(job: Job) -> Any:
+        return [await atotal(), await atotal([7]), await atotal(inputs=[8])]
+
+    job = hipq.enqueue("acalls" if is_async else "calls", after=[hipq.enqueue("echo", 5)])
+    run_due_jobs()
+
+    assert row(job).result == [[5, job.pk], [7, job.pk], [8, job.pk]]
+
+
+def test_inputs_that_are_given_are_not_read(
+    declare: Declare, django_assert_num_queries: Any
+) -> None:
+    @declare.task("total")
+    def total(inputs: list[int] = hipq.INPUTS) -> int:
+        return sum(inputs)
+
+    @declare("calls")
+    def calls(job: Job) -> Any:
+        with django_assert_num_queries(0):
+            return total([3]) + total(inputs=[4])
+
+    job = hipq.enqueue("calls")
+    run_due_jobs()
+
+    assert row(job).result == 7
+
+
 def test_job_is_passed_because_it_is_asked_for(declare: Declare) -> None:
     @declare.task("whoami")
     def whoami(name: str, *, job: Job = hipq.JOB) -> Any:
