@@ -35,7 +35,7 @@ from hipq_django.exceptions import (
 from hipq_django.job_types.verbs import VerbsByKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from hipq_django.domain.retries import RetryPolicy
 
@@ -243,9 +243,11 @@ def _checked_schedules(name: str, given: Any) -> dict[str, Cron | Every]:
     return {checked_schedule_name(key): spec_of(spec) for key, spec in named.items()}
 
 
-def _checked_aliases(aliases: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(aliases, str):
-        raise InvalidJobError(f"aliases={aliases!r}: give a list of names, [{aliases!r}].")
+def _checked_aliases(aliases: object) -> tuple[str, ...]:
+    # What can be read only once would be none where the options are looked at again.
+    if not isinstance(aliases, list | tuple):
+        example = aliases if isinstance(aliases, str) else "former_name"
+        raise InvalidJobError(f"aliases={aliases!r:.100}: give a list of names, [{example!r}].")
     return tuple(map(checked_type_name, aliases))
 
 

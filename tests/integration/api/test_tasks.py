@@ -784,13 +784,16 @@ def test_answers_and_verbs_find_jobs_of_either_name(declare: Declare) -> None:
 def test_two_declarations_of_one_name_are_refused(declare: Declare) -> None:
     declare("quiz", aliases=["asked"])(lambda job: 1)
 
-    for name, aliases, said in [
+    cases: list[tuple[str, Any, str]] = [
         ("asked", [], "'asked' is declared, and an alias of 'quiz'"),
         ("other", ["quiz"], "'quiz' is declared, and an alias of 'other'"),
         ("other", ["asked"], "'asked' is declared as an alias twice"),
         ("other", ["other"], "has its own name as an alias"),
         ("other", "asked", r"give a list of names, \['asked'\]"),
-    ]:
+        ("other", iter(["first"]), r"give a list of names, \['former_name'\]"),
+        ("other", None, r"aliases=None: give a list of names"),
+    ]
+    for name, aliases, said in cases:
         with pytest.raises(hipq.InvalidJobTypeError, match=said):
             declare(name, aliases=aliases)(send)
 
