@@ -6,6 +6,8 @@ and harms neither the job nor the worker. Without a receiver nothing is done.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -18,7 +20,7 @@ from hipq_django.domain.bounded_calls import DidNotReturnError, bounded, where
 from hipq_django.domain.serialization import error_of, repr_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from hipq_django.models import Job
 
@@ -76,9 +78,20 @@ def tell_after_commit(jobs: Sequence[Job], using: str) -> None:
             transaction.on_commit(partial(tell, ended, using), using=using)
 
 
+_around: Callable[[str], AbstractContextManager[object]] = nullcontext
+
+
+def call_receivers_in(around: Callable[[str], AbstractContextManager[object]]) -> None:
+    """Let receivers be called inside of `around(using)`; it must not raise."""
+    global _around  # noqa: PLW0603 - a process has one kind of connections
+    _around = around
+
+
 def send(signal: Signal, job: Job, **more: Any) -> None:
     """Call the receivers of a signal; what they do harms nobody else."""
-    for receiver, result in _called(signal, job, more):
+    with _around(job.using):
+        called = _called(signal, job, more)
+    for receiver, result in called:
         if isinstance(result, Exception):
             raised = job.masked(error_of(result))
             shown = repr_of(receiver)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
 
 import pytest
-from django.db import OperationalError, connection
+from django.db import OperationalError, connection, transaction
 
+import hipq_django as hipq
 from hipq_django.database.errors import is_locked_out
 from hipq_django.database.transactions import write_transaction
+from hipq_django.domain.bounded_calls import DidNotReturnError
 from hipq_django.engines import engine_for
-from hipq_django.models import Queue
+from hipq_django.models import Job, Queue
 from hipq_django.models.catalog import get_queue
 from hipq_django.processes import patience
+from hipq_django.signals import job_finished, send
 from tests.concurrency.sessions import Session
 from tests.factories import WorkerFactory
 
@@ -63,6 +68,80 @@ def test_new_connections_are_bounded_too(bounded: None, session: Session) -> Non
     connection.close()
 
     test_no_statement_waits_for_a_locked_table(bounded, session)
+
+
+def as_it_is(job: Job, **_: Any) -> None:
+    seen.append(lock_timeout())
+
+
+def in_transactions(job: Job, **_: Any) -> None:
+    """What is set in a transaction is undone with it."""
+    for _time in range(2):
+        with suppress(ZeroDivisionError), transaction.atomic():
+            with suppress(ZeroDivisionError), transaction.atomic():
+                as_it_is(job)
+                raise ZeroDivisionError
+            as_it_is(job)
+            raise ZeroDivisionError
+    as_it_is(job)
+
+
+def on_a_new_connection(job: Job, **_: Any) -> None:
+    connection.close()
+    as_it_is(job)
+
+
+def that_raises(job: Job, **_: Any) -> None:
+    as_it_is(job)
+    raise ZeroDivisionError
+
+
+def that_is_interrupted(job: Job, **_: Any) -> None:
+    as_it_is(job)
+    raise DidNotReturnError
+
+
+seen: list[str] = []
+
+
+@pytest.mark.parametrize(
+    "receiver",
+    [as_it_is, in_transactions, on_a_new_connection, that_raises, that_is_interrupted],
+)
+def test_receivers_wait_for_locks_as_the_project_has_it(
+    bounded: None, session: Session, receiver: Callable[..., None]
+) -> None:
+    """The heartbeat bounds them; a row that a view has locked must not cost their writes."""
+    seen.clear()
+    job = hipq.enqueue("echo")
+    job_finished.connect(receiver)
+    try:
+        for _ in range(2):
+            send(job_finished, job)
+            assert lock_timeout() == "100ms"
+    finally:
+        job_finished.disconnect(receiver)
+
+    assert {*seen} == {session(lock_timeout)}
+    test_no_statement_waits_for_a_locked_table(bounded, session)
+
+
+def test_a_receiver_without_queries_costs_none(
+    bounded: None, django_assert_num_queries: Any
+) -> None:
+    job, called = hipq.enqueue("echo"), []
+
+    def receiver(job: Job, **_: Any) -> None:
+        called.append(job.pk)
+
+    job_finished.connect(receiver)
+    try:
+        with django_assert_num_queries(0):
+            send(job_finished, job)
+    finally:
+        job_finished.disconnect(receiver)
+
+    assert called == [job.pk]
 
 
 def test_a_connection_that_breaks_at_that_moment_ends_nobody(session: Session) -> None:
