@@ -10,7 +10,8 @@ from math import ceil
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from django.db import Error, connections
+from asgiref.sync import SyncToAsync
+from django.db import Error, close_old_connections, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from hipq_django import events
@@ -127,6 +128,18 @@ def close_old(own: Sequence[BaseDatabaseWrapper]) -> None:
     for connection in own:
         if connection.connection is not None:
             connection.close_if_unusable_or_obsolete()
+
+
+def close_old_of_loops() -> None:
+    """Close the old connections of handlers that begin a loop of their own, as by `asyncio.run`.
+
+    asgiref sends what they ask the database in one thread of the process, in which nobody else
+    closes any.
+    """
+    executor = SyncToAsync.single_thread_executor
+    if executor._threads:  # else no handler has used it, as in most processes
+        with suppress(RuntimeError):  # the process is ending
+            executor.submit(close_old_connections)
 
 
 def end_transactions_and_close_old(own: Sequence[BaseDatabaseWrapper]) -> list[str]:

@@ -14,7 +14,11 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from hipq_django import events
 from hipq_django.database.clock import steady
 from hipq_django.database.errors import in_one_line
-from hipq_django.processes.connections import close_old, end_transactions_and_close_old
+from hipq_django.processes.connections import (
+    close_old,
+    close_old_of_loops,
+    end_transactions_and_close_old,
+)
 from hipq_django.processes.stop_signals import leave_fork
 from hipq_django.scheduler.context import PAGE_SIZE
 from hipq_django.scheduler.current_batch import CurrentBatch
@@ -236,6 +240,8 @@ class ThreadPool:
             result = self._of_this_process(undone(claim, error))
             with suppress(Exception):  # the thread goes on whatever becomes of its connections
                 end_transactions_and_close_old(own)
+        if isinstance(result, Failed):
+            close_old_of_loops()
         del self._current[number]
         self._mean_seconds += (steady() - began - self._mean_seconds) / 16
         self._deliver(result)

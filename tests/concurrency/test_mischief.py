@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import logging
 import threading
@@ -10,7 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import pytest
-from django.db import connection, transaction
+from asgiref.sync import SyncToAsync, sync_to_async
+from django.db import connection, connections, transaction
 from django.test.utils import CaptureQueriesContext
 
 import hipq_django as hipq
@@ -290,6 +292,37 @@ def test_a_transaction_that_an_interrupted_handler_leaves_open_is_rolled_back(
     assert (job.outcome, job.error) == ("failed", "exception KeyboardInterrupt")
     assert other.outcome == "succeeded"
     assert set(Queue.objects.exclude(name="default").values_list("name", flat=True)) == {"written"}
+
+
+def my_session() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        return int(cursor.fetchone()[0])
+
+
+@pytest.fixture
+def _threads_of_async_code_leave_no_connection() -> Iterator[None]:
+    yield
+    SyncToAsync.single_thread_executor.submit(connections.close_all).result(PATIENCE_SECONDS)
+
+
+@pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has no server")
+@pytest.mark.usefixtures("_threads_of_async_code_leave_no_connection")
+def test_a_handler_with_a_loop_of_its_own_gets_a_new_connection_after_a_restart(
+    crew: Crew, declare: Declare
+) -> None:
+    """Its statements are sent in a thread that all such handlers share."""
+    declare("loops")(lambda job: asyncio.run(sync_to_async(my_session)()))
+    jobs = []
+    for _ in range(3):
+        jobs.append(hipq.enqueue("loops"))
+        apply_by_status(crew)
+        jobs[-1].refresh_from_db()
+        if len(jobs) == 1:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_terminate_backend(%s)", [jobs[0].result])
+
+    assert [job.outcome for job in jobs] == ["succeeded", "failed", "succeeded"]
 
 
 def test_a_result_that_is_too_large_fails_its_job(crew: Crew, declare: Declare) -> None:
