@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -153,16 +154,21 @@ class Redactor:
             yield from ((index, path) for index in range(len(copied)))
             return
         for key in copied:
-            inner = f"{path}.{key}"
+            inner = self._below(path, key)
             if self._is_sensitive(inner):
                 copied[key] = MASK
             else:
                 yield key, inner
 
+    def _below(self, path: str, key: Any) -> str:
+        """Return the keys from the top, each with a dot before it: as much of their end as counts.
+
+        The whole of each place in a deep value would be many times longer than the value.
+        """
+        return f"{path}.{key}"[-_longest(self.fields) :]
+
     def _is_sensitive(self, path: str) -> bool:
-        """`path` are the keys from the top, each with a dot before it."""
-        folded = path.casefold()
-        return any(folded.endswith(f".{name.casefold()}") for name in self.fields)
+        return path.casefold().endswith(_endings(self.fields))
 
     def _secrets(self, value: Any) -> Iterator[Any]:
         """Yield the values of sensitive fields.
@@ -183,10 +189,20 @@ class Redactor:
     def _inside(self, value: Any, path: str, sensitive: bool) -> Iterable[tuple[Any, str, bool]]:
         if not isinstance(value, dict):
             return [(element, path, sensitive) for element in value]
-        return [
-            (element, f"{path}.{key}", sensitive or self._is_sensitive(f"{path}.{key}"))
-            for key, element in value.items()
-        ]
+        inner = [(element, self._below(path, key)) for key, element in value.items()]
+        return [(e, below, sensitive or self._is_sensitive(below)) for e, below in inner]
+
+
+@lru_cache
+def _endings(fields: tuple[str, ...]) -> tuple[str, ...]:
+    """Return how the path of a sensitive field ends, in the case that all are compared in."""
+    return tuple(f".{name.casefold()}" for name in fields)
+
+
+@lru_cache
+def _longest(fields: tuple[str, ...]) -> int:
+    """Return how much of a path can count: no character becomes less than one by its case."""
+    return max(map(len, _endings(fields)))
 
 
 NOTHING_SENSITIVE = Redactor()

@@ -12,6 +12,7 @@ from hypothesis import given, strategies as st
 from hipq_django.domain.redaction import MASK, Redactor, checked_fields
 from hipq_django.domain.serialization import error_of, traceback_of
 from hipq_django.exceptions import InvalidJobError
+from tests.memory import deep, peak_of
 
 CARD = "4111 1111 1111 1111"
 
@@ -132,6 +133,22 @@ def test_data_as_deep_as_can_be_stored_are_masked() -> None:
     for _ in range(499):
         shown = shown[0]
     assert shown == {"card": MASK}
+
+
+def test_deep_data_are_masked_in_little_memory() -> None:
+    value = deep({str(number): number for number in range(2_000)})
+
+    assert peak_of(lambda: mask(value, "card")) < 20_000_000
+
+
+@pytest.mark.parametrize("key", ["xcustomer", "STRASSE", "stra\u00dfe"])
+def test_a_name_matches_whole_keys_only_whatever_is_above_them(key: str) -> None:
+    value = {"a" * 50: {key: {"iban": "DE02"}, "other": {"strasse": {"iban": "FR76"}}}}
+
+    shown = mask(value, "customer.iban", "stra\u00dfe.iban")["a" * 50]
+
+    assert shown[key]["iban"] == ("DE02" if key == "xcustomer" else MASK)
+    assert shown["other"]["strasse"]["iban"] == MASK
 
 
 def test_data_that_contains_itself_is_walked_once() -> None:
