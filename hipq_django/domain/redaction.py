@@ -125,22 +125,25 @@ class Redactor:
 
     def mask_text(self, text: str) -> str:
         """Return a text without the known values, however the text quotes them."""
-        if not self.secrets:
-            return text
-        spellings = {spelling for secret in self.secrets for spelling in _spellings(secret)}
-        for spelling in sorted(spellings, key=len, reverse=True):
-            text = _without(text, spelling)
-        return text
+        return _without_any(text, self._spelled())
+
+    def _spelled(self) -> dict[int, set[str]]:
+        """Return the known values as they are spelled in texts, by length, the longest first."""
+        found: dict[int, set[str]] = {}
+        for secret in self.secrets:
+            for spelling in _spellings(secret):
+                found.setdefault(len(spelling), set()).add(spelling)
+        return dict(sorted(found.items(), reverse=True))
 
     def _masked(self, value: Any) -> Any:
         """Without recursion: Python's own limit is lower than that of stored values."""
-        root = [value]
+        root, spelled = [value], self._spelled()
         left: list[tuple[Any, Any, str, int]] = [(root, 0, "", 0)]
         while left:
             inside, key, path, depth = left.pop()
             shown = inside[key]
             if isinstance(shown, str):
-                inside[key] = self.mask_text(shown)
+                inside[key] = _without_any(shown, spelled)
             elif isinstance(shown, list | dict):
                 if depth > MAX_DEPTH:
                     raise RecursionError("the value contains itself")
@@ -225,6 +228,25 @@ def _spellings(secret: str) -> set[str]:
         quote(secret, safe="", errors="replace"),
         quote_plus(secret, errors="replace"),
     }
+
+
+def _without_any(text: str, spelled: dict[int, set[str]]) -> str:
+    for size, spellings in spelled.items():
+        if size <= len(text):
+            for spelling in _found(text, size, spellings):
+                text = _without(text, spelling)
+    return text
+
+
+def _found(text: str, size: int, spellings: set[str]) -> Iterable[str]:
+    """Return which of the spellings of one length are in a text; of many, by all of its parts.
+
+    Else rows that each have a value of their own would be searched for those of all others.
+    """
+    if len(spellings) <= len(text):
+        return [spelling for spelling in spellings if spelling in text]
+    parts = (text[start : start + size] for start in range(len(text) - size + 1))
+    return spellings.intersection(parts)
 
 
 def _without(text: str, secret: str) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import pytest
 from hypothesis import given, strategies as st
 
+from hipq_django.domain import redaction
 from hipq_django.domain.redaction import MASK, Redactor, checked_fields
 from hipq_django.domain.serialization import error_of, traceback_of
 from hipq_django.exceptions import InvalidJobError
@@ -149,6 +151,22 @@ def test_a_name_matches_whole_keys_only_whatever_is_above_them(key: str) -> None
 
     assert shown[key]["iban"] == ("DE02" if key == "xcustomer" else MASK)
     assert shown["other"]["strasse"]["iban"] == MASK
+
+
+def test_each_known_value_is_spelled_once_for_all_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    spelled, spellings = Counter[str](), redaction._spellings
+
+    def count(secret: str) -> set[str]:
+        spelled[secret] += 1
+        return spellings(secret)
+
+    monkeypatch.setattr(redaction, "_spellings", count)
+    rows = [{"card": f"4111-{number:04}", "name": f"Ada {number}"} for number in range(100)]
+
+    shown = Redactor(("card",)).mask([*rows, "charge 4111-0007"])
+
+    assert shown[-2:] == [{"card": MASK, "name": "Ada 99"}, f"charge {MASK}"]
+    assert spelled == dict.fromkeys((row["card"] for row in rows), 1)
 
 
 def test_data_that_contains_itself_is_walked_once() -> None:
