@@ -17,6 +17,8 @@ from django.test import Client
 from pytest_django import Settings
 
 import hipq_django as hipq
+from hipq_django.answers.api import answer_callback
+from hipq_django.answers.callback_urls import Token
 from hipq_django.domain.throttling import candidate_of, running_job_of
 from hipq_django.exceptions import InvalidJobTypeError
 from hipq_django.job_types.job_type import JobTypeSpec
@@ -455,6 +457,37 @@ def test_what_an_answer_quotes_of_its_own_fields_is_masked(
 
     assert "charged •••" in page
     assert "5500000000000004" not in page
+
+
+def test_an_answer_whose_job_was_pruned_is_masked(charge: Charge, admin_client: Client) -> None:
+    job = run(charge(waits))
+    pk = job.pk
+    job.delete()
+
+    answer = answer_callback(Token("default", pk, 1), Answer.Kind.RESPONSE, DATA)
+
+    assert answer.job_type == "pruned job"
+    page = html(admin_client, page_url(answer))
+    assert "Ada" in page
+    assert shows_nothing(page)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_an_answer_of_an_unknown_type_may_have_the_fields_of_any(
+    declare: Declare, admin_client: Client, is_known: bool
+) -> None:
+    charge = declare("charge", sensitive=["card"])(waits)
+    if not is_known:  # but its row is
+        run(charge)
+        declare.forget_all()
+    answer = AnswerFactory.create(
+        job_type="chrage", status="unmatched", payload={"card": CARD, "note": f"for {CARD}"}
+    )
+
+    page = html(admin_client, page_url(answer))
+
+    assert "for •••" in page
+    assert shows_nothing(page)
 
 
 def test_the_row_follows_the_code(declare: Declare) -> None:
