@@ -19,7 +19,7 @@ from django.views import View
 from django.views.decorators.csrf import csrf_exempt
 
 from hipq_django import events
-from hipq_django.database.errors import in_one_line
+from hipq_django.database.errors import said_of
 from hipq_django.exceptions import ConfigurationError, InvalidAnswerError
 
 RETRY_AFTER_SECONDS = 30
@@ -82,7 +82,7 @@ class ReceivingView(View):
 
     def put_off(self, reason: str, error: Exception) -> JsonResponse:
         """Ask the sender to try again, because the fault is on this side."""
-        sentence = f"{reason}: {in_one_line(error)}"
+        sentence = f"{reason}: {said_of(error)}"
         events.error("request_put_off", sentence, route=self.route, status=503)
         headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
         return JsonResponse({"error": f"{reason}; try again."}, status=503, headers=headers)

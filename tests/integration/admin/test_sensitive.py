@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
-from django.db import DataError
+from django.db import DataError, IntegrityError
 from django.test import Client
 from pytest_django import Settings
 
@@ -28,6 +28,7 @@ from hipq_django.scheduler.executor import execute
 from hipq_django.signals import job_finished
 from hipq_django.testing import assert_enqueued, travel
 from hipq_django.transitions.values import Failed, refused
+from hipq_django.web import callback_view
 from tests.admin_pages import html, list_url, page_url
 from tests.declaring import Declare
 from tests.factories import AnswerFactory, JobFactory
@@ -193,6 +194,26 @@ def test_what_the_database_refuses_is_masked(charge: Charge) -> None:
     assert result.error == "DataError: out of range: ••• •••"
     # What the log gets as its cause, and a receiver of `job_failed`.
     assert str(result.exception) == result.error
+
+
+def test_what_the_database_says_of_an_answer_is_not_in_the_log(
+    charge: Charge,
+    client: Client,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuses(*_: Any) -> Any:
+        raise IntegrityError(f"refused: card {CARD}")
+
+    url = f"/hipq/callback/{Token('default', run(charge(waits)).pk, 1).sign()}/"
+    monkeypatch.setattr(callback_view, "answer_callback", refuses)
+
+    response = client.post(url, {"response": 1}, content_type="application/json")
+
+    assert response.status_code == 503
+    assert "event=request_put_off" in caplog.text
+    assert "the database failed: IntegrityError" in caplog.text
+    assert shows_nothing(caplog.text)
 
 
 def test_a_throttler_that_quotes_the_data_is_masked(
