@@ -123,6 +123,11 @@ class Redactor:
         """Return a copy of JSON, or of a text, that may be shown."""
         return self.knowing(value)._masked(value) if self.fields else value
 
+    def mask_field(self, name: str, value: Any) -> Any:
+        """Return a copy of what the field `name` has that may be shown without the name."""
+        [shown] = self.mask({name: value}).values()
+        return shown
+
     def mask_text(self, text: str) -> str:
         """Return a text without the known values, however the text quotes them."""
         return _without_any(text, self._spelled())
@@ -142,26 +147,31 @@ class Redactor:
         while left:
             inside, key, path, depth = left.pop()
             shown = inside[key]
-            if isinstance(shown, str):
-                inside[key] = _without_any(shown, spelled)
-            elif isinstance(shown, list | dict):
-                if depth > MAX_DEPTH:
-                    raise RecursionError("the value contains itself")
-                inside[key] = copied = copy(shown)
-                left += ((copied, *place, depth + 1) for place in self._places(copied, path))
+            if not isinstance(shown, list | dict):
+                inside[key] = self._without_known(shown, spelled)
+                continue
+            if depth > MAX_DEPTH:
+                raise RecursionError("the value contains itself")
+            inside[key] = copied = _copied(shown, spelled)
+            left += ((copied, *place, depth + 1) for place in self._places(shown, copied, path))
         return root[0]
 
-    def _places(self, copied: Any, path: str) -> Iterator[tuple[Any, str]]:
+    def _without_known(self, value: Any, spelled: dict[int, set[str]]) -> Any:
+        if isinstance(value, str):
+            return _without_any(value, spelled)
+        return MASK if self.secrets and _text_of(value) in self.secrets else value
+
+    def _places(self, stored: Any, copied: Any, path: str) -> Iterator[tuple[Any, str]]:
         """Yield where in a list or dict there may be something to mask; mask what is sensitive."""
-        if isinstance(copied, list):
-            yield from ((index, path) for index in range(len(copied)))
+        if isinstance(stored, list):
+            yield from ((index, path) for index in range(len(stored)))
             return
-        for key in copied:
+        for key, shown in zip(stored, copied, strict=True):
             inner = self._below(path, key)
             if self._is_sensitive(inner):
-                copied[key] = MASK
+                copied[shown] = MASK
             else:
-                yield key, inner
+                yield shown, inner
 
     def _below(self, path: str, key: Any) -> str:
         """Return the keys from the top, each with a dot before it: as much of their end as counts.
@@ -228,6 +238,19 @@ def _spellings(secret: str) -> set[str]:
         quote(secret, safe="", errors="replace"),
         quote_plus(secret, errors="replace"),
     }
+
+
+def _copied(value: Any, spelled: dict[int, set[str]]) -> Any:
+    """Return a copy of a list or dict, whose keys may be shown: the same number, in their order."""
+    if isinstance(value, list):
+        return copy(value)
+    copied: dict[Any, Any] = {}
+    for key, element in value.items():
+        shown = _without_any(key, spelled) if isinstance(key, str) else key
+        while shown in copied:
+            shown = f"{shown} {len(copied) + 1}"
+        copied[shown] = element
+    return copied
 
 
 def _without_any(text: str, spelled: dict[int, set[str]]) -> str:

@@ -71,6 +71,41 @@ def test_a_value_that_is_known_is_masked_in_other_fields_too() -> None:
     assert mask(value, "card")["note"] == f"please charge {MASK} today"
 
 
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ({"card": CARD, "by": {CARD: 1}}, {"card": MASK, "by": {MASK: 1}}),
+        ({CARD: {"card": CARD}}, {MASK: {"card": MASK}}),
+        ({"card": 4711, "n": [4711, 47110]}, {"card": MASK, "n": [MASK, 47110]}),
+        ({"card": "4711", "n": [4711, 4711.5]}, {"card": MASK, "n": [MASK, 4711.5]}),
+        ({"card": 4711, "by": {"4711": 1}}, {"card": MASK, "by": {MASK: 1}}),
+        ({"card": 12, "n": 12, "by": {"12": 12}}, {"card": MASK, "n": 12, "by": {"12": 12}}),
+        ({"card": [1, True], "n": [1, True]}, {"card": MASK, "n": [1, True]}),
+        (
+            {"card": ["4111", "5500"], "by": {"5500": 5, MASK: 0, "of 4111": 4, "x": 1}},
+            {"card": MASK, "by": {MASK: 5, f"{MASK} 2": 0, f"of {MASK}": 4, "x": 1}},
+        ),
+        ({"card": "cards", "cards": {"card": 1}}, {"card": MASK, MASK: {"card": MASK}}),
+        ({"card": "card"}, {MASK: MASK}),
+    ],
+)
+def test_a_value_that_is_known_is_masked_as_a_key_and_as_a_number(value: Any, shown: Any) -> None:
+    before = json.dumps(value)
+
+    masked = mask(value, "card")
+
+    assert masked == shown
+    assert json.dumps(value) == before
+
+
+def test_what_a_field_has_is_masked_by_its_name_whatever_that_is() -> None:
+    redactor = Redactor(("card",)).knowing({"card": "4711"})
+
+    assert redactor.mask_field("card", [1]) == MASK
+    assert redactor.mask_field("4711", {"card": 1, "n": 2}) == {"card": MASK, "n": 2}
+    assert Redactor().mask_field("card", [1]) == [1]
+
+
 def test_without_sensitive_fields_everything_is_shown() -> None:
     value = {"card": CARD}
 
