@@ -210,6 +210,13 @@ def shown_text(text: str, redactor: Redactor | None = None) -> str:
     return storable_text(without_tokens(redactor.mask_text(text) if redactor else text))
 
 
+def json_without_tokens(value: Any) -> Any:
+    """Return JSON without the signatures of the callback URLs that it quotes."""
+    text = encode_json(value)
+    shown = without_tokens(text)
+    return value if shown == text else _DECODER.raw_decode(shown)[0]
+
+
 def error_of(exception: BaseException, redactor: Redactor | None = None) -> str:
     """Return the text of an exception for a job's `error`: its class and message."""
     name = type(exception).__name__
