@@ -25,7 +25,7 @@ class HipqConfig(AppConfig):
         """Connect what must run in every process."""
         from hipq_django import checks
         from hipq_django.database import clock
-        from hipq_django.database.refused_rows import quote_nothing_if
+        from hipq_django.database.errors import quote_nothing_if
         from hipq_django.dependencies.unholding import unhold_after
         from hipq_django.job_types.registry import add_finder, has_sensitive, read_kinds_by
         from hipq_django.models.catalog import stored_kind

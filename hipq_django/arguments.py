@@ -15,6 +15,7 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from functools import cache
+from math import isfinite
 from pathlib import PurePath
 from types import SimpleNamespace
 from typing import Any, Protocol
@@ -277,7 +278,7 @@ def _check_numbers(arguments: dict[str, Any]) -> None:
     for name, value in arguments.items():
         if isinstance(value, float | list | tuple | dict):
             for place, part in places_in(value):
-                if isinstance(part, float):
+                if isinstance(part, float) and not isfinite(part):
                     _check_json(f"{name}{place}", part)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from hipq_django.admin.display import badge
+from hipq_django.domain.redaction import Redactor
 from hipq_django.domain.states import STATUS_MEANINGS, STATUS_WORDS
+from hipq_django.job_types.registry import get_all_declared, get_declared
 from hipq_django.models import Answer, JobType
 
 TONES = {
@@ -40,7 +42,19 @@ def masked(answer: Answer, value: Any) -> Any:
     """Return JSON or text about an answer without the values of its sensitive fields."""
     if answer.job is not None:
         return answer.job.job_type.redactor.knowing(answer.job.job_data, answer.payload).mask(value)
-    types = JobType.objects.using(answer.using)
-    row = types.filter(instance=answer.instance, name=answer.job_type).first()
-    job_type = row or JobType(instance=answer.instance, name=answer.job_type)
-    return job_type.redactor.knowing(answer.payload).mask(value)
+    return _redactor_of(answer).knowing(answer.payload).mask(value)
+
+
+def _redactor_of(answer: Answer) -> Redactor:
+    """Return what masks an answer without a job.
+
+    Of a type that nobody knows, as if its job was pruned, it may have the fields of any.
+    """
+    types = JobType.objects.using(answer.using).filter(instance=answer.instance)
+    row = types.filter(name=answer.job_type).first()
+    is_known = row is not None or get_declared(answer.instance, answer.job_type) is not None
+    if is_known or answer.kind == Answer.Kind.MALFORMED:
+        return (row or JobType(instance=answer.instance, name=answer.job_type)).redactor
+    stored = types.values_list("sensitive", flat=True)
+    in_code = (declared.sensitive for declared in get_all_declared(answer.instance))
+    return Redactor(tuple(sorted({name for names in (*stored, *in_code) for name in names})))

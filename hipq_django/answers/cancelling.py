@@ -8,6 +8,7 @@ from typing import Any
 from hipq_django import transitions
 from hipq_django.answers import early
 from hipq_django.database import clock
+from hipq_django.domain.redaction import without_tokens
 from hipq_django.domain.states import Outcome, State
 from hipq_django.models import Job
 from hipq_django.signals import job_finished, send_after_commit
@@ -18,7 +19,7 @@ def cancel_with_reason(jobs: Sequence[Job], reason: str, using: str) -> None:
     """Make locked live jobs final; `reason`, which somebody wrote, may quote sensitive values."""
     alike: dict[str, list[Job]] = {}
     for job in jobs:
-        alike.setdefault(job.masked(reason), []).append(job)
+        alike.setdefault(without_tokens(job.masked(reason)), []).append(job)
     for said, those in alike.items():
         cancel_locked(those, said, using)
 

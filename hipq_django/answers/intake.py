@@ -12,6 +12,8 @@ import codecs
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from django.db import Error
+
 from hipq_django import events
 from hipq_django.answers.api import incoming_from, malformed_message, receive_messages
 from hipq_django.conf.instances import InstanceSettings
@@ -21,6 +23,7 @@ from hipq_django.database.errors import (
     is_outage,
     is_refusal,
     may_pass,
+    said_of,
 )
 from hipq_django.database.transactions import bounded_transaction
 from hipq_django.domain.drafts import IncomingAnswer, NewAnswer
@@ -91,9 +94,9 @@ class Intake:
 
     def _malformed(self, received: Received, error: BaseException) -> IncomingAnswer:
         problem = error_of(error)
-        events.warning(
-            "malformed_message", problem, source=self._source, message_id=received.message_id
-        )
+        said = said_of(error) if isinstance(error, Error) else problem
+        fields: dict[str, Any] = {"source": self._source, "message_id": received.message_id}
+        events.warning("malformed_message", said, **fields)
         raw = {"source": self._source, **_kept(received)}
         return malformed_message(self._instance, self._source, raw, problem, received.message_id)
 

@@ -22,6 +22,7 @@ from hipq_django.conf.rules import DEFAULT
 from hipq_django.database import clock
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import bounded_transaction
+from hipq_django.domain.redaction import without_tokens
 from hipq_django.domain.serialization import storable_text
 from hipq_django.domain.states import NONE, State
 from hipq_django.domain.uniqueness import check_key_may_change
@@ -101,7 +102,7 @@ def _report(using: str, lock: Lock, percent: Any, message: Any) -> bool:
         job = lock("progress")
         if job is None:
             return False
-        text = storable_text(job.masked(message), MAX_MESSAGE_CHARS) or NONE
+        text = storable_text(without_tokens(job.masked(message)), MAX_MESSAGE_CHARS) or NONE
         transitions.set_progress(job, percent, text)
     return True
 

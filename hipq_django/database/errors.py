@@ -14,6 +14,8 @@ from django.db import (
     connections,
 )
 
+from hipq_django.exceptions import ConfigurationError
+
 _LOCK_NOT_AVAILABLE = "55P03"
 _CANCELED = "57014"
 
@@ -109,3 +111,23 @@ def in_one_line(error: Exception, mask: Callable[[str], str] = str) -> str:
     """
     lines = mask(str(error).strip()).splitlines()
     return lines[0] if lines else type(error).__name__
+
+
+_hides: list[Callable[[], bool]] = []
+
+
+def quote_nothing_if(hides: Callable[[], bool]) -> None:
+    """Let the log quote nothing of a refusal while `hides()`: it may be about any row."""
+    _hides[:] = [hides]
+
+
+def said_of(error: Exception) -> str:
+    """Return what the log quotes of an error about rows that nobody knows: of a refusal, its kind.
+
+    And what the database says, if no row has anything to hide.
+    """
+    line = in_one_line(error)  # behind it PostgreSQL may quote values of the row
+    if isinstance(error, ConfigurationError) or not is_refusal(error):
+        return line
+    name = type(error).__name__
+    return name if any(hides() for hides in _hides) else f"{name}: {line}"

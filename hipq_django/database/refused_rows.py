@@ -8,7 +8,7 @@ from typing import Any
 
 from hipq_django import events
 from hipq_django.database.clock import steady
-from hipq_django.database.errors import in_one_line, is_locked_out, is_refusal
+from hipq_django.database.errors import is_locked_out, is_refusal, said_of
 from hipq_django.domain.waits import LOCKED_SECONDS
 
 LEFT_SECONDS = 60.0
@@ -19,14 +19,6 @@ MAX_FOUND = 20
 
 MAX_WAITS = 4
 """After how many waits for locks of others a call does not look closer at what waits."""
-
-
-_hides: list[Callable[[], bool]] = []
-
-
-def quote_nothing_if(hides: Callable[[], bool]) -> None:
-    """Let the log quote nothing of a refusal while `hides()`: it may be about any row."""
-    _hides[:] = [hides]
 
 
 class RefusedRows:
@@ -103,14 +95,7 @@ class RefusedRows:
         how_long = "" if self._seconds == inf else f" for {self._seconds:g} s"
         sentence = f"left alone{how_long}; the others go on"
         row: dict[str, Any] = {self._field: pk}
-        events.error("row_refused", sentence, duty=self._duty, **row, error=_said_of(error))
-
-
-def _said_of(error: Exception) -> str:
-    name = type(error).__name__
-    if any(hides() for hides in _hides):
-        return name
-    return f"{name}: {in_one_line(error)}"  # behind it PostgreSQL may quote values of the row
+        events.error("row_refused", sentence, duty=self._duty, **row, error=said_of(error))
 
 
 class RefusedRowsError(Exception):

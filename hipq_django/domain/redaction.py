@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -122,47 +123,65 @@ class Redactor:
         """Return a copy of JSON, or of a text, that may be shown."""
         return self.knowing(value)._masked(value) if self.fields else value
 
+    def mask_field(self, name: str, value: Any) -> Any:
+        """Return a copy of what the field `name` has that may be shown without the name."""
+        [shown] = self.mask({name: value}).values()
+        return shown
+
     def mask_text(self, text: str) -> str:
         """Return a text without the known values, however the text quotes them."""
-        if not self.secrets:
-            return text
-        spellings = {spelling for secret in self.secrets for spelling in _spellings(secret)}
-        for spelling in sorted(spellings, key=len, reverse=True):
-            text = _without(text, spelling)
-        return text
+        return _without_any(text, self._spelled())
+
+    def _spelled(self) -> dict[int, set[str]]:
+        """Return the known values as they are spelled in texts, by length, the longest first."""
+        found: dict[int, set[str]] = {}
+        for secret in self.secrets:
+            for spelling in _spellings(secret):
+                found.setdefault(len(spelling), set()).add(spelling)
+        return dict(sorted(found.items(), reverse=True))
 
     def _masked(self, value: Any) -> Any:
         """Without recursion: Python's own limit is lower than that of stored values."""
-        root = [value]
+        root, spelled = [value], self._spelled()
         left: list[tuple[Any, Any, str, int]] = [(root, 0, "", 0)]
         while left:
             inside, key, path, depth = left.pop()
             shown = inside[key]
-            if isinstance(shown, str):
-                inside[key] = self.mask_text(shown)
-            elif isinstance(shown, list | dict):
-                if depth > MAX_DEPTH:
-                    raise RecursionError("the value contains itself")
-                inside[key] = copied = copy(shown)
-                left += ((copied, *place, depth + 1) for place in self._places(copied, path))
+            if not isinstance(shown, list | dict):
+                inside[key] = self._without_known(shown, spelled)
+                continue
+            if depth > MAX_DEPTH:
+                raise RecursionError("the value contains itself")
+            inside[key] = copied = _copied(shown, spelled)
+            left += ((copied, *place, depth + 1) for place in self._places(shown, copied, path))
         return root[0]
 
-    def _places(self, copied: Any, path: str) -> Iterator[tuple[Any, str]]:
+    def _without_known(self, value: Any, spelled: dict[int, set[str]]) -> Any:
+        if isinstance(value, str):
+            return _without_any(value, spelled)
+        return MASK if self.secrets and _text_of(value) in self.secrets else value
+
+    def _places(self, stored: Any, copied: Any, path: str) -> Iterator[tuple[Any, str]]:
         """Yield where in a list or dict there may be something to mask; mask what is sensitive."""
-        if isinstance(copied, list):
-            yield from ((index, path) for index in range(len(copied)))
+        if isinstance(stored, list):
+            yield from ((index, path) for index in range(len(stored)))
             return
-        for key in copied:
-            inner = f"{path}.{key}"
+        for key, shown in zip(stored, copied, strict=True):
+            inner = self._below(path, key)
             if self._is_sensitive(inner):
-                copied[key] = MASK
+                copied[shown] = MASK
             else:
-                yield key, inner
+                yield shown, inner
+
+    def _below(self, path: str, key: Any) -> str:
+        """Return the keys from the top, each with a dot before it: as much of their end as counts.
+
+        The whole of each place in a deep value would be many times longer than the value.
+        """
+        return f"{path}.{key}"[-_longest(self.fields) :]
 
     def _is_sensitive(self, path: str) -> bool:
-        """`path` are the keys from the top, each with a dot before it."""
-        folded = path.casefold()
-        return any(folded.endswith(f".{name.casefold()}") for name in self.fields)
+        return path.casefold().endswith(_endings(self.fields))
 
     def _secrets(self, value: Any) -> Iterator[Any]:
         """Yield the values of sensitive fields.
@@ -183,10 +202,20 @@ class Redactor:
     def _inside(self, value: Any, path: str, sensitive: bool) -> Iterable[tuple[Any, str, bool]]:
         if not isinstance(value, dict):
             return [(element, path, sensitive) for element in value]
-        return [
-            (element, f"{path}.{key}", sensitive or self._is_sensitive(f"{path}.{key}"))
-            for key, element in value.items()
-        ]
+        inner = [(element, self._below(path, key)) for key, element in value.items()]
+        return [(e, below, sensitive or self._is_sensitive(below)) for e, below in inner]
+
+
+@lru_cache
+def _endings(fields: tuple[str, ...]) -> tuple[str, ...]:
+    """Return how the path of a sensitive field ends, in the case that all are compared in."""
+    return tuple(f".{name.casefold()}" for name in fields)
+
+
+@lru_cache
+def _longest(fields: tuple[str, ...]) -> int:
+    """Return how much of a path can count: no character becomes less than one by its case."""
+    return max(map(len, _endings(fields)))
 
 
 NOTHING_SENSITIVE = Redactor()
@@ -209,6 +238,38 @@ def _spellings(secret: str) -> set[str]:
         quote(secret, safe="", errors="replace"),
         quote_plus(secret, errors="replace"),
     }
+
+
+def _copied(value: Any, spelled: dict[int, set[str]]) -> Any:
+    """Return a copy of a list or dict, whose keys may be shown: the same number, in their order."""
+    if isinstance(value, list):
+        return copy(value)
+    copied: dict[Any, Any] = {}
+    for key, element in value.items():
+        shown = _without_any(key, spelled) if isinstance(key, str) else key
+        while shown in copied:
+            shown = f"{shown} {len(copied) + 1}"
+        copied[shown] = element
+    return copied
+
+
+def _without_any(text: str, spelled: dict[int, set[str]]) -> str:
+    for size, spellings in spelled.items():
+        if size <= len(text):
+            for spelling in _found(text, size, spellings):
+                text = _without(text, spelling)
+    return text
+
+
+def _found(text: str, size: int, spellings: set[str]) -> Iterable[str]:
+    """Return which of the spellings of one length are in a text; of many, by all of its parts.
+
+    Else rows that each have a value of their own would be searched for those of all others.
+    """
+    if len(spellings) <= len(text):
+        return [spelling for spelling in spellings if spelling in text]
+    parts = (text[start : start + size] for start in range(len(text) - size + 1))
+    return spellings.intersection(parts)
 
 
 def _without(text: str, secret: str) -> str:

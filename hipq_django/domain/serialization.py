@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 from hipq_django.domain.redaction import Redactor, without_tokens
 from hipq_django.domain.tracebacks import format_exception
@@ -127,18 +127,35 @@ _JSON = "use None, bool, int, float, str, list and dict"
 def _check_parts(value: Any) -> None:
     for place, part in places_in(value):
         if reason := _fault(part):
-            raise NotJsonError(reason, place, part)
+            raise NotJsonError(reason, str(place), part)
 
 
-def places_in(value: Any) -> Iterator[tuple[str, Any]]:
+class Place(NamedTuple):
+    """Where a part is in a value; as text such as `['lines'][3]`, which is made only to be told.
+
+    The texts of all places in a deep value would be many times longer than the value.
+    """
+
+    above: Place | None = None
+    key: Any = None
+
+    def __str__(self) -> str:
+        keys, place = [], self
+        while place.above is not None:
+            keys.append(f"[{place.key!r:.100}]")
+            place = place.above
+        return "".join(reversed(keys))
+
+
+def places_in(value: Any) -> Iterator[tuple[Place, Any]]:
     """Yield a value and all that is in it, each with its place, in the order of its text."""
-    stack = [("", value)]
+    stack: list[tuple[Place, Any]] = [(Place(), value)]
     while stack:
         place, part = stack.pop()
         yield place, part
         keys = part.keys() if isinstance(part, dict) else count()
         inside = zip(keys, _children(part), strict=False)
-        stack += reversed([(f"{place}[{key!r:.100}]", child) for key, child in inside])
+        stack += reversed([(Place(place, key), child) for key, child in inside])
 
 
 def _fault(value: Any) -> str:
@@ -191,6 +208,13 @@ def storable_text(text: str, limit: int = MAX_ERROR_CHARS) -> str:
 def shown_text(text: str, redactor: Redactor | None = None) -> str:
     """Return what may be stored, and read by people, of a text from a project's code."""
     return storable_text(without_tokens(redactor.mask_text(text) if redactor else text))
+
+
+def json_without_tokens(value: Any) -> Any:
+    """Return JSON without the signatures of the callback URLs that it quotes."""
+    text = encode_json(value)
+    shown = without_tokens(text)
+    return value if shown == text else _DECODER.raw_decode(shown)[0]
 
 
 def error_of(exception: BaseException, redactor: Redactor | None = None) -> str:

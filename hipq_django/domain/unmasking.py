@@ -28,8 +28,11 @@ def _restored(edited: Any, stored: Any, shown: Any) -> Any:
     if edited == shown and type(edited) is type(shown):
         return stored
     if isinstance(edited, dict) and isinstance(stored, dict) and isinstance(shown, dict):
+        names = dict(zip(shown, stored, strict=True))  # which may be masked, too
         return {
-            key: _restored(value, stored[key], shown[key]) if key in stored else value
+            names.get(key, key): (
+                _restored(value, stored[names[key]], shown[key]) if key in names else value
+            )
             for key, value in edited.items()
         }
     if isinstance(edited, list) and isinstance(shown, list) and not _is_moved(edited, shown):
@@ -50,7 +53,10 @@ def _changed(value: Any, stored: Any) -> Any:
     if value == stored:
         return None
     if isinstance(value, dict) and isinstance(stored, dict):
-        return {key: _changed(element, stored.get(key)) for key, element in value.items()}
+        return [
+            _changed(element, stored[key]) if key in stored else {key: element}
+            for key, element in value.items()
+        ]
     if isinstance(value, list) and isinstance(stored, list) and len(value) == len(stored):
         return [_changed(*pair) for pair in zip(value, stored, strict=True)]
     return value

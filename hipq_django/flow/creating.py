@@ -238,7 +238,11 @@ def change_jobs(node: Node, job: Mapping[str, Any]) -> None:
 def _checked_job_data(data: Any, instance: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise InvalidJobError(f"flow.start: job's data {data!r:.100} is no dict.")
-    of_run = {"node": MAX_ID, "shutdown": True}  # what each run adds
+    of_run = {"node": MAX_ID, "shutdown": True}  # what each run sets
+    for key in of_run.keys() & data.keys():
+        raise InvalidJobError(
+            f"flow.start: job's data has the key {key!r}, which each run sets; use another name."
+        )
     checked_data({**data, **of_run}, get_instance(instance).max_data_bytes)
     return data
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from hipq_django.domain.redaction import quoted
 from hipq_django.domain.serialization import json_with_text, storable_text, to_json
 from hipq_django.domain.validation import MAX_ID, number_in
 from hipq_django.exceptions import alike, nearest_name
@@ -142,11 +143,19 @@ def message_with_text(
             "taken (setting FLOW: MAX_MESSAGE_BYTES); store it elsewhere and write a reference."
         )
     if not is_of(port.type, stored):
-        raise PortTypeError(
-            f"port {port.name!r} takes {port.type}, and was given {type(value).__name__} "
-            f"{value!r:.100}."
-        )
+        raise wrong_type(port.name, port.type, _told(value))
     return stored, text, size
+
+
+def wrong_type(port: str, kind: str, given: str) -> PortTypeError:
+    """Return how a message is refused that is not of the type of a port."""
+    return PortTypeError(f"port {port!r} takes {kind}, and was given {given}.")
+
+
+def _told(value: Any) -> str:
+    """Return the type of a value, with the value if it is a plain one."""
+    name = type(value).__name__
+    return name if isinstance(value, list | tuple | dict) else f"{name} {quoted(value)}"
 
 
 def are_messages(values: object) -> bool:

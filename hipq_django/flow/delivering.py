@@ -15,7 +15,7 @@ from hipq_django.database.locks import takes_writers_together
 from hipq_django.database.lookups import ids_in
 from hipq_django.domain.validation import aware_moment
 from hipq_django.engines import engine_for
-from hipq_django.flow.declared_ports import PortOptions, ancestors, checked_message, is_of
+from hipq_django.flow.declared_ports import ancestors, is_of, wrong_type
 from hipq_django.flow.exceptions import FlowError, UnknownPortError
 from hipq_django.flow.models import Channel, NodePort
 from hipq_django.flow.statements import (
@@ -203,8 +203,9 @@ class Delivery:
         for channel in way.channels:
             self._publish(channel, item)
         for target in way.targets:
-            if target.type:
-                checked_message(item.value, PortOptions(target.name, target.type))
+            if not is_of(target.type, item.value):
+                # Who connects ports, or moves messages, need not be allowed to see them.
+                raise wrong_type(target.name, target.type, type(item.value).__name__)
             self._lay(target, item)
 
     def _publish(self, channel: str, item: Item) -> None:

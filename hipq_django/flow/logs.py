@@ -164,22 +164,35 @@ def masked_entry(entry: Any, redactor: Redactor) -> Any:
     """Return a log entry that may be shown: what was read and written is named by its ports."""
     if not redactor.fields or not isinstance(entry, dict):
         return redactor.mask(entry)
-    lines = {
-        side: [_masked_line(line, redactor) for line in entry[side]]
-        for side in ("read", "write")
-        if isinstance(entry.get(side), list)
-    }
-    rest = redactor.mask({key: value for key, value in entry.items() if key not in lines})
-    return {**rest, **lines}
+    lines = {side: entry[side] for side in ("read", "write") if _are_lines(entry.get(side))}
+    rest = {key: value for key, value in entry.items() if key not in lines}
+    apart = [[_apart(line) for line in side] for side in lines.values()]
+    shown, *sides = redactor.mask([rest, *apart])  # all at once: each may quote another
+    for name, side in zip(lines, sides, strict=True):
+        shown[name] = [_together(*line) for line in side]
+    return shown
 
 
-def _masked_line(line: Any, redactor: Redactor) -> Any:
-    if not isinstance(line, dict):
-        return redactor.mask(line)
-    port = str(line.get("input") or line.get("output") or "")
-    data = line.get("data")
-    values = data if isinstance(data, list) else [data]
-    return {**line, "data": [redactor.mask({port: value})[port] for value in values]}
+def _are_lines(value: Any) -> bool:
+    """Return whether these are lines of a group, and not what code has logged by such a key."""
+    return isinstance(value, list) and all(map(_is_line, value))
+
+
+def _is_line(value: Any) -> bool:
+    if not (isinstance(value, dict) and "node" in value and isinstance(value.get("data"), list)):
+        return False
+    return isinstance(value.get("input", value.get("output")), str)
+
+
+def _apart(line: dict[str, Any]) -> list[Any]:
+    """Return a line without its values, and these, each by the name of its port."""
+    port = line.get("input", line.get("output"))
+    rest = {key: value for key, value in line.items() if key != "data"}
+    return [rest, [{port: value} for value in line["data"]]]
+
+
+def _together(line: dict[str, Any], values: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    return {**line, "data": [value for named in values for value in named.values()]}
 
 
 def stamp() -> dict[str, str]:

@@ -12,7 +12,7 @@ from hipq_django import events
 from hipq_django.answers.intake import Intake
 from hipq_django.conf.rules import DEFAULT
 from hipq_django.database.clock import steady
-from hipq_django.database.errors import in_one_line, is_locked_out, is_outage
+from hipq_django.database.errors import in_one_line, is_locked_out, is_outage, said_of
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.models import Worker
 from hipq_django.processes.connections import close_broken_of_project
@@ -148,7 +148,7 @@ class ConsumerProcess(RegisteredProcess):
         named: dict[str, Any] = {"message_id": alone.message_id} if alone else {}
         events.warning(
             "back_off",
-            f"database: {in_one_line(error)}",
+            f"database: {said_of(error)}",
             source=self.settings.name,
             messages=len(self.in_flight),
             **named,

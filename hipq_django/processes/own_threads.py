@@ -14,7 +14,7 @@ from django.db import Error, connections
 from hipq_django import events
 from hipq_django.conf.instances import InstanceSettings
 from hipq_django.database import notify
-from hipq_django.database.errors import in_one_line
+from hipq_django.database.errors import said_of
 from hipq_django.models import Worker
 from hipq_django.processes.connections import (
     close_broken_of_project,
@@ -60,7 +60,7 @@ class OwnThread(ABC):
 def log_failure(event: str, error: Exception, **fields: Any) -> None:
     """Log why a thread could not do its work this time; it goes on whatever that was."""
     if isinstance(error, Error):
-        events.warning(event, in_one_line(error), **fields)
+        events.warning(event, said_of(error), **fields)
     else:  # a fault of the code
         events.error(event, exception=error, **fields)
 

@@ -14,7 +14,7 @@ from django.db import Error, connections
 
 from hipq_django import events
 from hipq_django.database.clock import steady
-from hipq_django.database.errors import in_one_line, is_outage
+from hipq_django.database.errors import in_one_line, is_outage, said_of
 from hipq_django.database.locks import takes_writers_together
 from hipq_django.database.refused_rows import RefusedRows
 from hipq_django.dependencies.unholding import Sweep
@@ -346,7 +346,7 @@ class WorkerProcess(RegisteredProcess):
             return f"database: {in_one_line(error)}"
         self.troubles.tell("pass", error)
         if isinstance(error, Error):
-            return f"database: {in_one_line(error)}"
+            return f"database: {said_of(error)}"
         events.error("pass_failed", worker=self.name, exception=error)
         return f"pass: {error!r}"
 

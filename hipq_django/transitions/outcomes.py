@@ -17,6 +17,7 @@ from django.dispatch import Signal
 from hipq_django import events
 from hipq_django.database.errors import is_locked_out
 from hipq_django.domain.retries import MAX_LOSSES, class_names
+from hipq_django.domain.serialization import json_without_tokens
 from hipq_django.domain.states import NONE, Outcome, State, steps_between
 from hipq_django.domain.waits import pause_after
 from hipq_django.engines.values import SUCCEEDED
@@ -127,10 +128,11 @@ def fail(
 ) -> None:
     """Move locked running jobs to error; their retry handlers decide in the next batch.
 
-    An error answer may quote sensitive fields: it is masked here, but not in the inbox.
+    An error answer may quote sensitive fields, and the callback URL: it is masked here, but not in
+    the inbox.
     """
     if kind == Attempt.Kind.ANSWERED:
-        errors = {job.pk: job.masked(errors[job.pk]) for job in jobs}
+        errors = {job.pk: json_without_tokens(job.masked(errors[job.pk])) for job in jobs}
     rows = {job.pk: {"error": errors[job.pk]} for job in jobs}
     update_each(using, rows, state=State.ERROR, update_time=now, **UNOWNED)
     record_attempts([_attempt(job, kind, errors[job.pk], now) for job in jobs], using)

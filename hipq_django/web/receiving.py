@@ -8,8 +8,8 @@ from pathlib import PurePath
 from traceback import extract_tb
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
-from django.core.exceptions import RequestDataTooBig
 from django.core.handlers.wsgi import WSGIRequest
 from django.db import DataError, Error, connections, transaction
 from django.http import HttpRequest, JsonResponse
@@ -19,7 +19,7 @@ from django.views import View
 from django.views.decorators.csrf import csrf_exempt
 
 from hipq_django import events
-from hipq_django.database.errors import in_one_line
+from hipq_django.database.errors import said_of
 from hipq_django.exceptions import ConfigurationError, InvalidAnswerError
 
 RETRY_AFTER_SECONDS = 30
@@ -82,7 +82,7 @@ class ReceivingView(View):
 
     def put_off(self, reason: str, error: Exception) -> JsonResponse:
         """Ask the sender to try again, because the fault is on this side."""
-        sentence = f"{reason}: {in_one_line(error)}"
+        sentence = f"{reason}: {said_of(error)}"
         events.error("request_put_off", sentence, route=self.route, status=503)
         headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
         return JsonResponse({"error": f"{reason}; try again."}, status=503, headers=headers)
@@ -107,15 +107,18 @@ def _cause(error: BaseException) -> dict[str, Any]:
 
 
 def read_body(request: HttpRequest, limit: int) -> bytes:
-    """Return the raw body of a request; raise `RefusedError` beyond `limit` bytes."""
+    """Return the raw body of a request; raise `RefusedError` beyond `limit` bytes.
+
+    Or beyond what Django takes, which itself looks only at the length that a header tells.
+    """
+    if settings.DATA_UPLOAD_MAX_MEMORY_SIZE is not None:
+        limit = min(limit, settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
     too_large = f"the body is larger than {limit} bytes."
     try:
         length = int(request.META.get("CONTENT_LENGTH") or 0)
         if not length:
             _read_pieces(request, limit)
         body = request.body if length <= limit else b""
-    except RequestDataTooBig as error:
-        raise RefusedError(413, too_large) from error
     except (RawPostDataException, OSError, ValueError) as error:  # such as `UnreadablePostError`
         raise RefusedError(400, "the body could not be read.") from error
     if length > limit or len(body) > limit:

@@ -226,6 +226,33 @@ def test_what_a_group_has_read_and_written(settings: Any) -> None:
     assert CARD not in said
 
 
+@pytest.mark.parametrize(
+    ("lines", "stored"),
+    [
+        ([{"card": CARD, "data": 5}], [{"card": MASK, "data": 5}]),
+        ([{"card": CARD, "n": 1}], [{"card": MASK, "n": 1}]),
+        ([{"note": f"of {CARD}"}, {"card": CARD}], [{"note": f"of {MASK}"}, {"card": MASK}]),
+        (
+            [{"input": "order", "data": {"card": CARD}}],
+            [{"input": "order", "data": {"card": MASK}}],
+        ),
+        ([[{"card": CARD}], CARD], [[{"card": MASK}], MASK]),
+        (
+            [{"node": 1, "input": "card", "data": [CARD, 2], "card": CARD, "note": CARD}],
+            [{"node": 1, "input": "card", "data": [MASK, MASK], "card": MASK, "note": MASK}],
+        ),
+    ],
+    ids=["data", "other", "text", "no node", "lists", "more"],
+)
+@pytest.mark.parametrize("key", ["read", "write"])
+def test_an_entry_with_lists_of_its_own(key: str, lines: list[Any], stored: list[Any]) -> None:
+    flow.log({key: lines, "note": f"for {CARD}"})
+
+    entry = LogEntry.objects.get().entry
+    assert entry[key] == stored
+    assert entry["note"] == f"for {MASK}"
+
+
 def test_what_is_raised_after_finishing(script: Script, caplog: pytest.LogCaptureFixture) -> None:
     def perform(run: Any) -> None:
         card = run.item.read()["card"]

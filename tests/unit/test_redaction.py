@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import pytest
 from hypothesis import given, strategies as st
 
+from hipq_django.domain import redaction
 from hipq_django.domain.redaction import MASK, Redactor, checked_fields
 from hipq_django.domain.serialization import error_of, traceback_of
 from hipq_django.exceptions import InvalidJobError
+from tests.memory import deep, peak_of
 
 CARD = "4111 1111 1111 1111"
 
@@ -66,6 +69,41 @@ def test_a_value_that_is_known_is_masked_in_other_fields_too() -> None:
     value = {"card": CARD, "note": f"please charge {CARD} today"}
 
     assert mask(value, "card")["note"] == f"please charge {MASK} today"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ({"card": CARD, "by": {CARD: 1}}, {"card": MASK, "by": {MASK: 1}}),
+        ({CARD: {"card": CARD}}, {MASK: {"card": MASK}}),
+        ({"card": 4711, "n": [4711, 47110]}, {"card": MASK, "n": [MASK, 47110]}),
+        ({"card": "4711", "n": [4711, 4711.5]}, {"card": MASK, "n": [MASK, 4711.5]}),
+        ({"card": 4711, "by": {"4711": 1}}, {"card": MASK, "by": {MASK: 1}}),
+        ({"card": 12, "n": 12, "by": {"12": 12}}, {"card": MASK, "n": 12, "by": {"12": 12}}),
+        ({"card": [1, True], "n": [1, True]}, {"card": MASK, "n": [1, True]}),
+        (
+            {"card": ["4111", "5500"], "by": {"5500": 5, MASK: 0, "of 4111": 4, "x": 1}},
+            {"card": MASK, "by": {MASK: 5, f"{MASK} 2": 0, f"of {MASK}": 4, "x": 1}},
+        ),
+        ({"card": "cards", "cards": {"card": 1}}, {"card": MASK, MASK: {"card": MASK}}),
+        ({"card": "card"}, {MASK: MASK}),
+    ],
+)
+def test_a_value_that_is_known_is_masked_as_a_key_and_as_a_number(value: Any, shown: Any) -> None:
+    before = json.dumps(value)
+
+    masked = mask(value, "card")
+
+    assert masked == shown
+    assert json.dumps(value) == before
+
+
+def test_what_a_field_has_is_masked_by_its_name_whatever_that_is() -> None:
+    redactor = Redactor(("card",)).knowing({"card": "4711"})
+
+    assert redactor.mask_field("card", [1]) == MASK
+    assert redactor.mask_field("4711", {"card": 1, "n": 2}) == {"card": MASK, "n": 2}
+    assert Redactor().mask_field("card", [1]) == [1]
 
 
 def test_without_sensitive_fields_everything_is_shown() -> None:
@@ -132,6 +170,38 @@ def test_data_as_deep_as_can_be_stored_are_masked() -> None:
     for _ in range(499):
         shown = shown[0]
     assert shown == {"card": MASK}
+
+
+def test_deep_data_are_masked_in_little_memory() -> None:
+    value = deep({str(number): number for number in range(2_000)})
+
+    assert peak_of(lambda: mask(value, "card")) < 20_000_000
+
+
+@pytest.mark.parametrize("key", ["xcustomer", "STRASSE", "stra\u00dfe"])
+def test_a_name_matches_whole_keys_only_whatever_is_above_them(key: str) -> None:
+    value = {"a" * 50: {key: {"iban": "DE02"}, "other": {"strasse": {"iban": "FR76"}}}}
+
+    shown = mask(value, "customer.iban", "stra\u00dfe.iban")["a" * 50]
+
+    assert shown[key]["iban"] == ("DE02" if key == "xcustomer" else MASK)
+    assert shown["other"]["strasse"]["iban"] == MASK
+
+
+def test_each_known_value_is_spelled_once_for_all_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    spelled, spellings = Counter[str](), redaction._spellings
+
+    def count(secret: str) -> set[str]:
+        spelled[secret] += 1
+        return spellings(secret)
+
+    monkeypatch.setattr(redaction, "_spellings", count)
+    rows = [{"card": f"4111-{number:04}", "name": f"Ada {number}"} for number in range(100)]
+
+    shown = Redactor(("card",)).mask([*rows, "charge 4111-0007"])
+
+    assert shown[-2:] == [{"card": MASK, "name": "Ada 99"}, f"charge {MASK}"]
+    assert spelled == dict.fromkeys((row["card"] for row in rows), 1)
 
 
 def test_data_that_contains_itself_is_walked_once() -> None:

@@ -12,12 +12,14 @@ from hipq_django.domain import serialization
 from hipq_django.domain.serialization import (
     MAX_DEPTH,
     MAX_ERROR_CHARS,
+    NotJsonError,
     error_of,
     storable_text,
     to_json,
     traceback_of,
 )
 from hipq_django.domain.states import NONE
+from tests.memory import deep, peak_of
 
 texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
 numbers = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
@@ -85,6 +87,16 @@ def circle() -> list[Any]:
 def test_what_a_database_cannot_hold_is_refused_with_the_reason(value: Any, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         to_json(value)
+
+
+def test_to_find_what_is_refused_takes_no_more_memory_the_deeper_it_is() -> None:
+    value = deep([*range(5_000), "\0"])
+
+    def find() -> None:
+        with pytest.raises(NotJsonError, match=r"\[5000\] holds the NUL"):
+            to_json(value)
+
+    assert peak_of(find) < 20_000_000
 
 
 def test_brackets_in_a_text_are_no_levels() -> None:

@@ -52,3 +52,36 @@ def test_a_mask_in_another_place_is_refused(edited: Any) -> None:
     """Else a value would get into the hands, or the place, of another."""
     with pytest.raises(InvalidJobError, match="leave it where it is, or replace it"):
         unmasked(edited)
+
+
+BY: Any = {"card": ["4711", "4712"], "by": {"4711": {"card": 1}, "4712": {"n": 2}, "other": 3}}
+SHOWN_BY: Any = {"•••": {"card": "•••"}, "••• 2": {"n": 2}, "other": 3}
+
+
+@pytest.mark.parametrize(
+    ("edited", "stored"),
+    [
+        (SHOWN_BY, BY["by"]),
+        ({**SHOWN_BY, "other": 4}, {**BY["by"], "other": 4}),
+        ({"••• 2": {"n": 5}}, {"4712": {"n": 5}}),
+        ({"•••": {"card": "•••", "n": 1}, "new": 4}, {"4711": {"card": 1, "n": 1}, "new": 4}),
+    ],
+    ids=["all", "beside", "below", "added"],
+)
+def test_a_masked_key_stands_for_the_stored_one(edited: Any, stored: Any) -> None:
+    shown = Redactor(("card",)).mask(BY)
+    assert shown["by"] == SHOWN_BY
+
+    assert unmask({**shown, "by": edited}, BY, shown) == {**BY, "by": stored}
+
+
+@pytest.mark.parametrize("by", [{"••• 3": 1}, {"x•••": 1}, {"other": {"•••": 1}}])
+def test_a_masked_key_in_another_place_is_refused(by: Any) -> None:
+    with pytest.raises(InvalidJobError, match="leave it where it is, or replace it"):
+        unmask({"by": by}, BY, Redactor(("card",)).mask(BY))
+
+
+def test_a_stored_key_that_has_the_characters_of_the_mask_may_stay() -> None:
+    stored = {"•••": {"n": 1}, "m": 2}
+
+    assert unmask({"•••": {"n": 3}, "m": 4}, stored, stored) == {"•••": {"n": 3}, "m": 4}

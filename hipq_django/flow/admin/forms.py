@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import Any, NoReturn
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.utils.crypto import salted_hmac
 from django.utils.translation import gettext as _, gettext_lazy
 
 from hipq_django.exceptions import HipqError
@@ -128,8 +128,11 @@ class MoveForm(forms.Form):
 
 
 def fingerprint(value: Any) -> str:
-    """Return what tells whether a value is still the one that a page showed."""
+    """Return what tells whether a value is still the one that a page showed.
+
+    The page may mask it: without the key of the site nobody finds it by trying.
+    """
     if value is NOTHING:
         return "nothing"
     text = json.dumps(value, sort_keys=True, ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return salted_hmac("hipq_flow.seen", text, algorithm="sha256").hexdigest()

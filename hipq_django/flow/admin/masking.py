@@ -31,7 +31,7 @@ def redactor_of(instance: str, using: str) -> Redactor:
 
 def masked(value: Any, redactor: Redactor, port: str = "") -> Any:
     """Return a JSON value that may be shown; what lies on a port may be sensitive by its name."""
-    return redactor.mask({port: value})[port] if port else redactor.mask(value)
+    return redactor.mask_field(port, value) if port else redactor.mask(value)
 
 
 def preview(value: Any, size: int) -> str:

@@ -6,6 +6,7 @@ Source: the worker Filter of SideJob's workers-core.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from contextlib import suppress
@@ -21,6 +22,9 @@ from hipq_django.flow.exceptions import FilterError
 from hipq_django.flow.library import filter_process
 
 MAX_SECONDS = 10.0
+
+_CUT = re.compile(r"""\(.{1,200}\.\.\.["\]}]?\)""")
+"""A value that jq quotes only the beginning of, in which nobody would know a sensitive one."""
 
 
 class FilterProcess:
@@ -59,7 +63,8 @@ class FilterProcess:
             raise FilterError(f"flow.filter: {program!r:.200} {self._why_it_died()}")
         found = json.loads(answer)
         if "error" in found:
-            raise FilterError(f"flow.filter: {program!r:.200}: {found['error']:.500}")
+            said = _CUT.sub("(…)", found["error"])
+            raise FilterError(f"flow.filter: {program!r:.200}: {said}")
         values: list[Any] = found["values"]
         return values
 

@@ -356,11 +356,9 @@ def _new_job(woken: _Woken, using: str, now: datetime) -> BoundJob | None:
     if node.run_time is not None and at > node.run_time:
         node.run_time = None  # it waits for its turn, which nothing brings forward
     options = {**node.job_options}
-    data = {
-        **options.pop("data", {}),
-        "node": node.pk,
-        **({"shutdown": True} if shuts_down else {}),
-    }
+    data = {**options.pop("data", {}), "node": node.pk, "shutdown": True}
+    if not shuts_down:
+        del data["shutdown"]
     new = BoundJob(node.component, data, **options)
     new.scheduled_run_time = None if at <= now else at
     return new

@@ -47,7 +47,7 @@ def shown_ports(node: Node, masked: Redactor) -> dict[str, dict[str, Any]]:
         port: dict[str, Any] = {"size": row.queued}
         if row.pk in defaults:
             value = defaults[row.pk].value
-            port["default"] = masked.mask({row.name: value})[row.name]
+            port["default"] = masked.mask_field(row.name, value)
         sides[row.direction][row.name] = port
     return {"inputs": sides["in"], "outputs": sides["out"]}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import Any
 
@@ -553,3 +554,16 @@ def test_a_mask_elsewhere_is_refused(admin_client: Client, order: Message, edite
 
     assert "stands for a value that is not shown" in page.content.decode()
     assert Message.objects.get(pk=order.pk).data == order.data
+
+
+@pytest.mark.parametrize("page", ["message", "drop"])
+def test_a_short_masked_value_cannot_be_found_by_trying(
+    admin_client: Client, order: Message, page: str
+) -> None:
+    Message.objects.filter(pk=order.pk).update(data={"card": "4711"})
+
+    seen = seen_of(admin_client, message_url(order, page))
+
+    tried = (f'{{"card": "{number:04}"}}' for number in range(10_000))
+    assert seen
+    assert seen not in {hashlib.sha256(text.encode()).hexdigest() for text in tried}

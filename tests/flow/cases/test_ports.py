@@ -396,6 +396,26 @@ def test_a_message_of_another_type_than_the_port_takes_now_fails_the_run(node: f
     assert node.outputs["out"].read() == 1
 
 
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ({"card": "4711"}, "dict"),
+        (["4711"], "list"),
+        ("4711" * 60, "str <str, too long to be shown>"),
+    ],
+)
+def test_of_a_message_of_another_type_no_part_is_quoted(
+    node: flow.Node, value: Any, told: str
+) -> None:
+    """A part of a sensitive value would not be found to be masked."""
+    node.set_ports(inputs={"number": {"type": "int"}})
+
+    with pytest.raises(flow.PortTypeError) as raised:
+        node.inputs["number"].write(value)
+
+    assert str(raised.value) == f"port 'number' takes int, and was given {told}."
+
+
 def test_messages_that_cannot_be_stored_are_refused(node: flow.Node, settings: Any) -> None:
     port = node.inputs["number"]
     for wrong in (object(), float("nan"), "\0", "\ud800", {1, 2}):

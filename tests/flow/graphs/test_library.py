@@ -507,6 +507,25 @@ def test_a_filter_that_cannot_be_used_or_does_not_end_fails_its_node(
 
 
 @pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        (". + 1", "object (…) and number (1) cannot be added"),
+        (". + [.]", "object (…) cannot be added"),
+        (".card + 1", 'string ("•••") and number (1) cannot be added'),
+        (".card * 2 | . + 1", "string (…) and number (1) cannot be added"),
+        ('error("x" * 490 + .card)', "x" * 490 + "•••"),
+    ],
+)
+def test_no_part_of_a_sensitive_value_stays_in_what_jq_says(program: str, said: str) -> None:
+    node = filtered(program, {"card": "4111-1111-1111-1111", "n": 1})
+    testing.drain(errors=False)
+
+    assert flow.Node.objects.get(pk=node.pk).error == (
+        f"FilterError: flow.filter: {program!r}: {said}"
+    )
+
+
+@pytest.mark.parametrize(
     "program",
     [
         'import "secret" as $x {search: "DIR"}; $x',

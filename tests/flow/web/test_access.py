@@ -352,6 +352,23 @@ def test_what_is_masked_in_a_node_stays_when_it_is_sent_back(
     assert "DE00" not in said
 
 
+@pytest.mark.parametrize("secret", [SECRETS, "4711-0815"])
+def test_an_edge_that_does_not_fit_tells_no_messages(
+    user_with: Callable[..., Api], secret: Any
+) -> None:
+    a = {"component": "t.pays", "outputs": {"out": {}}}
+    node = flow.start({"nodes": {"a": a}}, run=False)
+    node.children["a"].outputs["out"].write(secret)
+    b = {"component": "t.pays", "inputs": {"order": {"type": "float"}}}
+    spec = {"nodes": {"a": a, "b": b}, "edges": ["a.out -> b.order"]}
+
+    said = user_with("edit_graph").refused(f"nodes/{node.pk}/graph", 422, spec=spec)
+
+    kind = type(secret).__name__
+    assert said["error"] == f"port 'order' takes float, and was given {kind}."
+    assert node.children["a"].outputs["out"].size == 1
+
+
 def test_a_node_that_cannot_be_adopted_does_not_tell_its_arguments(
     user_with: Callable[..., Api],
 ) -> None:

@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
-from django.db import DataError
+from django.db import DataError, IntegrityError
 from django.test import Client
 from pytest_django import Settings
 
 import hipq_django as hipq
+from hipq_django.answers.api import answer_callback
+from hipq_django.answers.callback_urls import Token
 from hipq_django.domain.throttling import candidate_of, running_job_of
 from hipq_django.exceptions import InvalidJobTypeError
 from hipq_django.job_types.job_type import JobTypeSpec
@@ -26,6 +28,7 @@ from hipq_django.scheduler.executor import execute
 from hipq_django.signals import job_finished
 from hipq_django.testing import assert_enqueued, travel
 from hipq_django.transitions.values import Failed, refused
+from hipq_django.web import callback_view
 from tests.admin_pages import html, list_url, page_url
 from tests.declaring import Declare
 from tests.factories import AnswerFactory, JobFactory
@@ -229,6 +232,26 @@ def test_what_the_database_refuses_is_masked(charge: Charge) -> None:
     assert result.error == "DataError: out of range: ••• •••"
     # What the log gets as its cause, and a receiver of `job_failed`.
     assert str(result.exception) == result.error
+
+
+def test_what_the_database_says_of_an_answer_is_not_in_the_log(
+    charge: Charge,
+    client: Client,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuses(*_: Any) -> Any:
+        raise IntegrityError(f"refused: card {CARD}")
+
+    url = f"/hipq/callback/{Token('default', run(charge(waits)).pk, 1).sign()}/"
+    monkeypatch.setattr(callback_view, "answer_callback", refuses)
+
+    response = client.post(url, {"response": 1}, content_type="application/json")
+
+    assert response.status_code == 503
+    assert "event=request_put_off" in caplog.text
+    assert "the database failed: IntegrityError" in caplog.text
+    assert shows_nothing(caplog.text)
 
 
 def test_a_throttler_that_quotes_the_data_is_masked(
@@ -493,6 +516,37 @@ def test_what_an_answer_quotes_of_its_own_fields_is_masked(
 
     assert "charged •••" in page
     assert "5500000000000004" not in page
+
+
+def test_an_answer_whose_job_was_pruned_is_masked(charge: Charge, admin_client: Client) -> None:
+    job = run(charge(waits))
+    pk = job.pk
+    job.delete()
+
+    answer = answer_callback(Token("default", pk, 1), Answer.Kind.RESPONSE, DATA)
+
+    assert answer.job_type == "pruned job"
+    page = html(admin_client, page_url(answer))
+    assert "Ada" in page
+    assert shows_nothing(page)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_an_answer_of_an_unknown_type_may_have_the_fields_of_any(
+    declare: Declare, admin_client: Client, is_known: bool
+) -> None:
+    charge = declare("charge", sensitive=["card"])(waits)
+    if not is_known:  # but its row is
+        run(charge)
+        declare.forget_all()
+    answer = AnswerFactory.create(
+        job_type="chrage", status="unmatched", payload={"card": CARD, "note": f"for {CARD}"}
+    )
+
+    page = html(admin_client, page_url(answer))
+
+    assert "for •••" in page
+    assert shows_nothing(page)
 
 
 def test_the_row_follows_the_code(declare: Declare) -> None:

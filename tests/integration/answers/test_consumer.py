@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from django.db import DataError, OperationalError, ProgrammingError
+from django.db import DataError, IntegrityError, OperationalError, ProgrammingError
 from pytest_django import Settings
 
 import hipq_django as hipq
@@ -22,6 +22,7 @@ from hipq_django.processes.heartbeat import Heartbeat
 from hipq_django.sources import Received
 from hipq_django.sources.settings import source_settings
 from tests import mailbox as module
+from tests.declaring import Declare
 from tests.mailbox import Mailbox
 from tests.running import run_due_jobs
 
@@ -477,6 +478,26 @@ def test_what_is_not_the_fault_of_a_message_leaves_it_to_the_broker_until_it_is_
     assert results() == [0, 1]
     assert not Answer.objects.filter(kind="malformed").exists()
     assert caplog.text.count("event=back_off") == 3
+
+
+def test_what_the_database_refuses_is_not_quoted_where_something_is_sensitive(
+    mailbox: Mailbox,
+    consume: Consume,
+    declare: Declare,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    declare("charge", sensitive=["card"])(lambda job: None)
+    asked(1)
+    mailbox.put(response(0))
+    fail_three_times(monkeypatch, IntegrityError("refused: card 4111111111111111"))
+
+    consume()
+
+    lines = [line for line in caplog.messages if "event=back_off" in line]
+    assert lines
+    assert all(line.endswith(": database: IntegrityError") for line in lines)
+    assert "4111" not in caplog.text
 
 
 def test_a_refusal_that_may_pass_is_tried_again(

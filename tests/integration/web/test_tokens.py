@@ -20,6 +20,7 @@ from django.core.handlers.asgi import ASGIHandler
 from django.core.handlers.wsgi import WSGIHandler
 from django.core.servers.basehttp import ThreadedWSGIServer, WSGIRequestHandler
 from django.db import OperationalError
+from django.test import Client
 from django.urls import include, path
 from django.utils.log import AdminEmailHandler
 from django.views.debug import ExceptionReporter
@@ -313,6 +314,43 @@ def test_an_error_that_quotes_the_url_is_stored_and_logged_without_the_token(
     stored = f"{job.error}{attempt.error}{attempt.traceback}{caplog.text}"
     assert re.search(rf"https://shop\.example/hipq/callback/default-{job.pk}\w*-1\.•••/", job.error)
     assert tokens[0].rpartition(".")[2] not in stored
+
+
+@pytest.mark.parametrize(
+    ("error", "stored"),
+    [
+        ("no answer at URL", "no answer at SHOWN"),
+        ({"at": ["URL", 1e23], "URL": None}, {"at": ["SHOWN", int(1e23)], "SHOWN": None}),
+        (["callback", 0.5, {"why": 'é "x"'}], ["callback", 0.5, {"why": 'é "x"'}]),
+    ],
+)
+def test_what_a_partner_says_of_the_url_is_stored_and_logged_without_the_token(
+    job: Job, caplog: pytest.LogCaptureFixture, error: Any, stored: Any
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    token = token_of(job)
+    url, head = f"/hipq/callback/{token}/", token.rpartition(".")[0]
+    error = json.loads(json.dumps(error).replace("URL", url))
+    stored = json.loads(json.dumps(stored).replace("SHOWN", f"/hipq/callback/{head}.•••/"))
+
+    progress = {"progress": {"percent": 4, "message": f"called {url}"}}
+    assert Client().post(url, progress, content_type="application/json").status_code == 200
+    job.refresh_from_db()
+    assert job.progress_message == f"called /hipq/callback/{head}.•••/"
+
+    assert Client().post(url, {"error": error}, content_type="application/json").status_code == 200
+    job.refresh_from_db()
+    assert job.error == Attempt.objects.get().error == stored
+    assert token.rpartition(".")[2] not in caplog.text
+
+
+def test_why_a_job_was_cancelled_has_no_token(job: Job) -> None:
+    token = token_of(job)
+
+    hipq.cancel(job, f"/hipq/callback/{token}/ is gone")
+
+    job.refresh_from_db()
+    assert job.error == f"/hipq/callback/{token.rpartition('.')[0]}.•••/ is gone"
 
 
 def test_a_url_that_cannot_be_made_shows_no_token(job: Job, settings: Settings) -> None:
