@@ -120,6 +120,8 @@ def execute(claim: Claim) -> Result:
     try:
         if claim.phase is _DECISION:
             return _decide(claim, declared)
+        if claim.phase is _RESPONSE and declared.response_handler is None:
+            return _unhandled(claim, declared)
         return _returned(claim, declared, _call(declared, claim))
     except KeyboardInterrupt:
         raise
@@ -177,8 +179,6 @@ def left_open(claim: Claim, aliases: Sequence[str]) -> Result:
 
 
 def _call(declared: Declaration, claim: Claim) -> Any:
-    if claim.phase is _RESPONSE and declared.response_handler is None:
-        return claim.response
     running = RUNNING.set(claim.job)
     try:
         # By the row, as everywhere: who calls the code writes its result.
@@ -191,6 +191,20 @@ def _call(declared: Declaration, claim: Claim) -> Any:
         return _await(declared.response_handler(claim.job, claim.response))
     finally:
         RUNNING.reset(running)
+
+
+def _unhandled(claim: Claim, declared: Declaration) -> Result:
+    """Put a response back for the release that has a handler for it; else it is the result.
+
+    The row of its type says whether there is such a release.
+    """
+    if claim.snapshot.job_type.has_response_handler:
+        now = clock.now(claim.snapshot.queue.using)
+        since = _waits_since(claim) or now
+        if now - since <= RELEASE_PATIENCE:
+            said = put_back_text("its response handler is of that one", since)
+            return Snoozed(claim, RELEASE_SECONDS, said)
+    return _returned(claim, declared, claim.response)
 
 
 def _await(value: Any) -> Any:
