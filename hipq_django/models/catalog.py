@@ -154,9 +154,9 @@ def sync(instance: str, *, creates: bool = True, is_newest: bool = True) -> list
     """Bring the queues and job types of an instance up to the setting and the code.
 
     Unless it `creates` rows, those that are missing stay so until a job needs them. Unless this
-    process `is_newest` of the workers, what tasks take, and which of them are unique, stays as the
-    newest worker has written it: by that the workers of another release know which jobs are not
-    theirs. Return what is left as it is: somebody has locked the row, or is just creating it.
+    process `is_newest` of the workers, rows stay as the newest one has written them, because it may
+    be of a newer release; only sensitive fields are added. Return what is left as it is: somebody
+    has locked the row, or is just creating it.
     """
     config = get_instance(instance)
     left: list[str] = []
@@ -165,7 +165,7 @@ def sync(instance: str, *, creates: bool = True, is_newest: bool = True) -> list
     missing = [one for one in get_all_declared(instance) if creates and one.name not in found]
     for name in dict.fromkeys([*config.queues, *(declared.queue for declared in missing)]):
         if name in queues and name in config.queues:
-            _sync_queue(config, queues[name], left)
+            _sync_queue(config, queues[name], left, is_newest=is_newest)
         elif creates and name not in queues:
             with _unless_locked(config.database, left, f"queue {name}"):
                 queues[name] = _create_queue(config, name)
@@ -175,9 +175,11 @@ def sync(instance: str, *, creates: bool = True, is_newest: bool = True) -> list
     return left
 
 
-def _sync_queue(config: InstanceSettings, queue: Queue, left: list[str]) -> None:
+def _sync_queue(
+    config: InstanceSettings, queue: Queue, left: list[str], *, is_newest: bool
+) -> None:
     wanted = _queue_values(config, queue.name)
-    if queue.declared != wanted:
+    if is_newest and queue.declared != wanted:
         with _unless_locked(config.database, left, f"queue {queue.name}"):
             _write(Queue.objects.using(config.database), queue, partial(_changes, wanted=wanted))
 
@@ -193,14 +195,10 @@ def _sync_job_type(
     declared = get_declared(config.name, row.name)
     if declared is not None and _is_outdated(row, declared):
         with _unless_locked(config.database, left, f"job type {row.name}"):
-            queue = queues.get(declared.queue) or get_queue(config.name, declared.queue)
-
-            def changes(now: JobType) -> dict[str, Any]:
-                values = _type_changes(now, declared, queue)
-                for name in () if is_newest else ("signature", "unique"):
-                    values.pop(name, None)
-                return values
-
+            changes = partial(_added_sensitive, declared=declared)
+            if is_newest:
+                queue = queues.get(declared.queue) or get_queue(config.name, declared.queue)
+                changes = partial(_type_changes, declared=declared, queue=queue)
             _write(_job_types(config), row, changes)
 
 
@@ -353,6 +351,12 @@ def _type_changes(job_type: JobType, declared: Declaration, queue: Queue) -> dic
     if job_type.queue.name == job_type.declared.get("queue", DEFAULT_QUEUE):
         values["queue"] = queue
     return {name: value for name, value in values.items() if getattr(job_type, name) != value}
+
+
+def _added_sensitive(job_type: JobType, declared: Declaration) -> dict[str, Any]:
+    """Return the sensitive fields of a job type if some are added to those of the row."""
+    added = [name for name in declared.sensitive if name not in job_type.sensitive]
+    return {"sensitive": [*job_type.sensitive, *added]} if added else {}
 
 
 def _changes(row: Queue | JobType, wanted: dict[str, Any]) -> dict[str, Any]:
