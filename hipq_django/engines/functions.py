@@ -211,7 +211,7 @@ def _look_for_functions(using: str) -> bool:
         missing = min(wanted - there)
         raise ConfigurationError(
             f"database {using!r} lacks function {missing}: it was migrated for another version "
-            f"of hipq_django. Run `manage.py migrate hipq --database {using}`, or start this "
+            f"of hipq_django. Run `manage.py migrate --database {using}`, or start this "
             "process with the code that the database was migrated for."
         )
     return False
