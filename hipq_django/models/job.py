@@ -31,7 +31,7 @@ from hipq_django.domain.states import (
     State,
 )
 from hipq_django.domain.validation import started
-from hipq_django.models.base import JsonField, Row, RowManager, factor_field, no_error
+from hipq_django.models.base import JsonField, Row, RowKey, RowManager, factor_field, no_error
 from hipq_django.models.batch import Batch
 from hipq_django.models.constraints import IsValidCombination
 from hipq_django.models.job_type import JobType
@@ -167,10 +167,10 @@ class Job(Row):
 
     # Values of a fixed size first, those that may be NULL last: PostgreSQL keeps the columns in
     # this order, and finds one faster that has the same place in each row.
-    queue = models.ForeignKey(
+    queue = RowKey(
         Queue, models.PROTECT, verbose_name=_("queue"), related_name="jobs", db_index=False
     )
-    job_type = models.ForeignKey(
+    job_type = RowKey(
         JobType, models.PROTECT, verbose_name=_("job type"), related_name="jobs", db_index=False
     )
     rank = models.BigIntegerField(_("rank"), default=0, editable=False)
@@ -233,7 +233,7 @@ class Job(Row):
     progress_message = models.TextField(_("progress message"), default=NONE)
     # Without a constraint in the database, which would check the worker's row once for each job
     # of a claim. A worker's row is only deleted when no job names it.
-    worker = models.ForeignKey(
+    worker = RowKey(
         Worker,
         models.PROTECT,
         verbose_name=_("worker"),
@@ -244,7 +244,7 @@ class Job(Row):
         db_constraint=False,
     )
     # The origin may be pruned before its successor, and a final row may not be written any more.
-    origin = models.ForeignKey(
+    origin = RowKey(
         "self",
         models.DO_NOTHING,
         verbose_name=_("origin"),
@@ -257,7 +257,7 @@ class Job(Row):
 
     # What most jobs do not have is NULL, without a default or a check: to add such a column touches
     # no row, and older releases that do not name it go on working.
-    parent = models.ForeignKey(
+    parent = RowKey(
         "self",
         models.DO_NOTHING,
         verbose_name=_("parent"),
@@ -269,7 +269,7 @@ class Job(Row):
         db_constraint=False,
     )
 
-    batch = models.ForeignKey(
+    batch = RowKey(
         Batch,
         models.DO_NOTHING,
         verbose_name=_("batch"),
