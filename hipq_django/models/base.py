@@ -99,3 +99,11 @@ class Row(models.Model):
     def using(self) -> str:
         """The alias of the database this row is in."""
         return self._state.db or "default"
+
+    def stand_for_row_in(self, using: str) -> None:
+        """Let a copy that was read from a replica stand for the row itself, in its database.
+
+        What it refers to was read from the replica too, and is read again when it is needed.
+        """
+        self._state.db = using
+        self._state.fields_cache.clear()

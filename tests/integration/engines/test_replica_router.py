@@ -7,6 +7,7 @@ The tests of this file go through everything once. `HIPQ_TEST_ROUTER=replica` ru
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from io import StringIO
 from typing import Any
@@ -33,6 +34,11 @@ from tests.running import run_due_jobs
 pytestmark = pytest.mark.django_db(databases=["default", "other"], transaction=True)
 
 INSTANCES = ("default", "other")
+
+READ_ONLY = {
+    "postgresql": {"options": "-c default_transaction_read_only=on"},
+    "sqlite": {"init_command": "PRAGMA query_only=ON"},
+}
 
 
 @pytest.fixture(autouse=True, params=["ReplicaRouter", "PrimaryRouter"])
@@ -124,6 +130,41 @@ def test_operators_move_jobs(instance: str) -> None:
     hipq.enqueue_many([hipq.NewJob("seeing", job_key="k")], instance=instance)
 
     assert (same, fresh(again).outcome, fresh(instead).outcome) == (again, *["cancelled"] * 2)
+
+
+@pytest.fixture
+def standby(instance: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The alias of a replica of the instance's database, which can be read."""
+    primary = connections[get_instance(instance).database]
+    options = READ_ONLY[primary.vendor]
+    settings = primary.settings_dict | {"OPTIONS": primary.settings_dict["OPTIONS"] | options}
+    monkeypatch.setitem(connections.settings, "standby", settings)
+    connections["standby"].connect()
+    yield "standby"
+    connections["standby"].close()
+    del connections["standby"]
+
+
+def test_jobs_that_were_read_from_a_replica_are_moved(instance: str, standby: str) -> None:
+    def read(job: Job, *related: str) -> Job:
+        return Job.objects.using(standby).select_related(*related).get(pk=job.pk)
+
+    later = clock.now(get_instance(instance).database).replace(year=2100)
+    jobs = [hipq.enqueue("seeing", instance=instance, scheduled_run_time=later) for _ in range(3)]
+    answered = sent(instance, "send", "k1")
+
+    hipq.reprioritize(read(jobs[0]), 5)
+    hipq.run_now(read(jobs[0], "queue"))
+    hipq.cancel(read(jobs[1]), instance=instance)
+    again = hipq.requeue(read(jobs[1], "queue", "job_type"))
+    hipq.progress(read(answered), 50)
+    hipq.complete(read(answered), "yes")
+
+    assert fresh(jobs[0]).priority == 5
+    assert fresh(jobs[0]).scheduled_run_time < later
+    assert [fresh(jobs[1]).outcome, fresh(answered).result] == ["cancelled", "yes"]
+    assert again.using == answered.using
+    assert hipq.explain(read(jobs[2]))
 
 
 def test_jobs_follow_others_and_schedules(instance: str, declare: Declare) -> None:
