@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from io import StringIO
 from typing import Any
 
@@ -467,6 +467,35 @@ def test_a_job_of_another_release_is_put_back_for_its_workers(declare: Declare) 
     assert row(job).scheduled_run_time - row(job).update_time > timedelta(seconds=20)
     assert row(job).error.startswith("Waits for another release since ")
     assert not Attempt.objects.exists()
+
+
+OLDER = {"create_time": datetime(2025, 1, 1, tzinfo=UTC)}
+"""A worker that began before the signature was written, and may be of the release before."""
+
+
+@pytest.mark.parametrize(
+    ("worker", "state"),
+    [
+        (OLDER, "retry"),
+        ({}, "final"),
+        (OLDER | {"state": "stopped"}, "final"),
+        (OLDER | {"instance": "other"}, "final"),
+        (OLDER | {"source": "broker"}, "final"),
+    ],
+)
+def test_while_a_worker_of_the_release_before_may_be_live_its_jobs_are_put_back(
+    worker: dict[str, Any], state: str, declare: Declare
+) -> None:
+    """A process of it enqueues, and the newer release wrote the signature last."""
+    declare.task("shop.send")(send)
+    sync("default")
+    job = stored({"invoce_id": 7}, hours=1)
+    WorkerFactory.create(**worker)
+
+    run_due_jobs()
+
+    assert row(job).state == state
+    assert row(job).error != "NONE"
 
 
 @pytest.mark.parametrize("is_newer_there", [True, False])
