@@ -16,14 +16,14 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from django.db import OperationalError, connections, models, transaction
+from django.db import Error, OperationalError, connections, models, transaction
 from django.db.models import QuerySet
 
 from hipq_django import events
 from hipq_django.conf.instances import InstanceSettings, get_instance
 from hipq_django.database import clock
 from hipq_django.database.built_once import built_once
-from hipq_django.database.errors import is_locked_out
+from hipq_django.database.errors import is_locked_out, is_refusal
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.validation import checked_name, checked_type_name
@@ -102,9 +102,14 @@ def _write_for_others(config: InstanceSettings, row: JobType, code: dict[str, An
     def write() -> None:
         if key in _written:
             return
-        with _unless_locked(config.database, []):
-            rows.update(**code, update_time=clock.now(config.database))
-            _written.add(key)
+        try:
+            with _unless_locked(config.database, []):
+                rows.update(**code, update_time=clock.now(config.database))
+                _written.add(key)
+        except Error as error:
+            if not is_refusal(error):
+                raise
+            _written.add(key)  # this role may only enqueue: workers write it when they start
 
     transaction.on_commit(write, using=config.database, robust=True)
 
