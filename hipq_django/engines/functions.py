@@ -182,7 +182,7 @@ class ServerFunction:
 
 
 _found: dict[tuple[Any, ...], bool] = {}
-"""Which databases have the functions."""
+"""Which databases have the functions: by alias, which may make another schema visible."""
 
 
 def has_functions(using: str) -> bool:
@@ -191,7 +191,7 @@ def has_functions(using: str) -> bool:
     Raise `ConfigurationError` if they belong to another version of the code.
     """
     settings = connections[using].settings_dict
-    database = (settings["HOST"], settings["PORT"], settings["NAME"])
+    database = (using, settings["HOST"], settings["PORT"], settings["NAME"])
     if database not in _found:
         _found[database] = _look_for_functions(using)
     return _found[database]
