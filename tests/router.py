@@ -37,6 +37,20 @@ class ReplicaRouter:
         return True
 
 
+class PrimaryRouter(ReplicaRouter):
+    """Knows its own databases alone, as in Django's documentation, and none of an instance."""
+
+    def db_for_write(self, model: type[Model], **hints: Any) -> str | None:
+        """Return the primary for our rows, those of flows too."""
+        if model._meta.app_label not in ("hipq", "hipq_flow"):
+            return None
+        return "default" if _is_ours() else _of(hints)
+
+    def allow_relation(self, one: Model, other: Model, **_: Any) -> bool | None:  # type: ignore[override]  # as Django calls it
+        """Allow it between its own databases; of others it says nothing."""
+        return True if {one._state.db, other._state.db} <= {"default", "replica"} else None
+
+
 def _of(hints: dict[str, Any]) -> str | None:
     state = getattr(hints.get("instance"), "_state", None)
     return state.db if state else None

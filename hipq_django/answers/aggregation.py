@@ -24,9 +24,14 @@ KEPT = (AnswerStatus.EARLY, AnswerStatus.ACCEPTED)
 
 
 def counts_answers(job_type: JobType) -> bool:
-    """Return whether a response to a job of this type, named or not, is only one of several."""
+    """Return whether a response to a job of this type, named or not, is only one of several.
+
+    By the row or by this process's code: each may be ahead of the other while a new version is
+    rolled out.
+    """
     declared = get_declared(job_type.instance, job_type.name)
-    return declared.counted_answers if declared else job_type.counted_answers
+    in_code = declared is not None and declared.counted_answers
+    return in_code or job_type.counted_answers
 
 
 def is_part(answer: IncomingAnswer | Answer, job: Job) -> bool:
@@ -34,7 +39,13 @@ def is_part(answer: IncomingAnswer | Answer, job: Job) -> bool:
     if answer.kind != AnswerKind.RESPONSE:
         return False
     expects = _is_known(job) and job.expects
-    return bool(answer.part or counts_answers(job.job_type) or expects)
+    counts = counts_answers(job.job_type) and not _waits_for_one(job)
+    return bool(answer.part or counts or expects)
+
+
+def _waits_for_one(job: Job) -> bool:
+    """Whether its handler has returned `WAIT`: that of a release that counted no answers."""
+    return job.state == State.RUNNING and job.phase == Phase.NONE and not job.expects
 
 
 def parts_of(job: Job) -> Q:

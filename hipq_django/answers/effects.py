@@ -42,9 +42,14 @@ def apply(answer: Answer, job: Job, now: datetime) -> None:
 
 
 def has_response_handler(job: Job) -> bool:
-    """Return whether a response handler gets the job's response; otherwise it is the result."""
+    """Return whether a response handler gets the job's response; otherwise it is the result.
+
+    That of the row or of this process's code: each may be ahead of the other while a new version is
+    rolled out.
+    """
     declared = get_declared(job.job_type.instance, job.job_type.name)
-    return bool(declared.response_handler if declared else job.job_type.has_response_handler)
+    in_code = declared is not None and declared.response_handler is not None
+    return in_code or job.job_type.has_response_handler
 
 
 def _fail(job: Job, error: Any, now: datetime) -> None:

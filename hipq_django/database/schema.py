@@ -5,6 +5,9 @@ from __future__ import annotations
 from django.db import connections
 from django.db.migrations.executor import MigrationExecutor
 
+_migrated = ["hipq"]
+"""The labels of the apps that are migrated with the queue."""
+
 TABLE = "hipq_job"
 TRIGGER = "hipq_job_guard"
 
@@ -24,11 +27,18 @@ STORAGE = {
 }
 
 
+def also_migrated(label: str) -> None:
+    """Let workers need the migrations of one more app, whose tables stand beside the queue's."""
+    if label not in _migrated:
+        _migrated.append(label)
+
+
 def missing_migrations(using: str) -> list[str]:
     """Return the migrations of hipq_django that the database lacks, in their order."""
     executor = MigrationExecutor(connections[using])
-    plan = executor.migration_plan(list(executor.loader.graph.leaf_nodes("hipq")))
-    return [migration.name for migration, _ in plan if migration.app_label == "hipq"]
+    graph = executor.loader.graph
+    plan = executor.migration_plan([leaf for app in _migrated for leaf in graph.leaf_nodes(app)])
+    return [f"{one.app_label}.{one.name}" for one, _ in plan if one.app_label in _migrated]
 
 
 def has_tables(using: str) -> bool:

@@ -267,7 +267,8 @@ class Engine:
         """Store responses as accepted, and settle by them the jobs that wait for exactly these.
 
         Those are jobs without an owner that wait for one answer and never got any. They become
-        final or, with `handled`, wait for their response handler. The messages are for one job type
+        final or, with `handled`, wait for their response handler. Without it, those are left of
+        whose type the row says that it has one. The messages are for one job type
         and have different keys; or there is one, for its attempt of the job with an id. Return the
         settled jobs, not necessarily all; a message whose id is known raises `IntegrityError`.
         The workers of the jobs' queues are woken as by `wake_workers`.

@@ -182,7 +182,7 @@ class ServerFunction:
 
 
 _found: dict[tuple[Any, ...], bool] = {}
-"""Which databases have the functions."""
+"""Which databases have the functions: by alias, which may make another schema visible."""
 
 
 def has_functions(using: str) -> bool:
@@ -191,7 +191,7 @@ def has_functions(using: str) -> bool:
     Raise `ConfigurationError` if they belong to another version of the code.
     """
     settings = connections[using].settings_dict
-    database = (settings["HOST"], settings["PORT"], settings["NAME"])
+    database = (using, settings["HOST"], settings["PORT"], settings["NAME"])
     if database not in _found:
         _found[database] = _look_for_functions(using)
     return _found[database]
@@ -211,7 +211,7 @@ def _look_for_functions(using: str) -> bool:
         missing = min(wanted - there)
         raise ConfigurationError(
             f"database {using!r} lacks function {missing}: it was migrated for another version "
-            f"of hipq_django. Run `manage.py migrate hipq --database {using}`, or start this "
+            f"of hipq_django. Run `manage.py migrate --database {using}`, or start this "
             "process with the code that the database was migrated for."
         )
     return False

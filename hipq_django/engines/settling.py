@@ -37,11 +37,14 @@ BY_KEYS = (
 BY_ATTEMPT = "j.id = %s AND j.attempt = %s"
 """The attempt of the job with this id."""
 
-# The last condition is not NOT EXISTS: the planner would make a join of it, which takes longer to
-# plan than to run. No answer that counts can be added while the row fulfils the first four.
+# The condition on answers is not NOT EXISTS: the planner would make a join of it, which takes
+# longer to plan than to run. No answer that counts can be added while the row fulfils the first
+# four. The handler of the last one is of a newer release than this process: the response is for it.
 _WAITS = (
     "j.state || '' = 'running' AND j.phase = 'NONE' AND NOT j.has_pending_answer "
-    "AND j.expects = '[]' AND (SELECT 1 FROM hipq_answer a WHERE a.job_id = j.id LIMIT 1) IS NULL"
+    "AND j.expects = '[]' AND (SELECT 1 FROM hipq_answer a WHERE a.job_id = j.id LIMIT 1) IS NULL "
+    "AND (v.handled OR NOT (SELECT t.has_response_handler FROM hipq_jobtype t "
+    "WHERE t.id = j.job_type_id))"
 )
 
 _COLUMNS = (

@@ -25,10 +25,6 @@ class FlowConfig(AppConfig):
         from hipq_django.flow.publishing import announce_components
         from hipq_django.flow.runs.companion import RUNS
         from hipq_django.flow.stages import wake_stages
-        from hipq_django.flow.upkeep import count, examine, needed_by_stages, old_log
-        from hipq_django.maintenance.retention import also_prune
-        from hipq_django.monitoring.doctor import also_examine
-        from hipq_django.monitoring.overview import also_count
         from hipq_django.scheduler.companions import also_at_start, register
         from hipq_django.transitions.outcomes import watch
 
@@ -36,10 +32,22 @@ class FlowConfig(AppConfig):
         register(KIND, RUNS)
         also_at_start(announce_components)
         watch(wake_stages)
-        also_prune("flow log", old_log, needed_by_stages)
-        also_count("flows", count)
-        also_examine(examine)
+        _show_to_operators(self.label)
         _declare_components()
+
+
+def _show_to_operators(label: str) -> None:
+    """Let migrations, status, doctor and pruning see the tables of flows, too."""
+    from hipq_django.database.schema import also_migrated
+    from hipq_django.flow.upkeep import count, examine, needed_by_stages, old_log
+    from hipq_django.maintenance.retention import also_prune
+    from hipq_django.monitoring.doctor import also_examine
+    from hipq_django.monitoring.overview import also_count
+
+    also_migrated(label)
+    also_prune("flow log", old_log, needed_by_stages)
+    also_count("flows", count)
+    also_examine(examine)
 
 
 def _declare_components() -> None:

@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy as _
 
 from hipq_django.domain.parts import UNNAMED
 from hipq_django.domain.states import NONE, AnswerKind, AnswerStatus
-from hipq_django.models.base import JsonField, Row, RowManager
+from hipq_django.models.base import JsonField, Row, RowKey, RowManager
 from hipq_django.models.job import Job
 
 
@@ -24,7 +24,7 @@ class Answer(Row):
     instance = models.CharField(_("instance"), max_length=100, default="default")
     job_type = models.CharField(_("job type"), max_length=200)
     job_key = models.CharField(_("job key"), max_length=255, default=NONE)
-    job = models.ForeignKey(
+    job = RowKey(
         Job,
         models.CASCADE,
         verbose_name=_("job"),

@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy as _
 
 from hipq_django.domain.states import NONE
 from hipq_django.exceptions import ErrorAnswer, JobTimeout, WorkerLost
-from hipq_django.models.base import JsonField, RowManager
+from hipq_django.models.base import JsonField, RowKey, RowManager
 from hipq_django.models.job import Job
 
 
@@ -51,7 +51,7 @@ class Attempt(models.Model):
 
     # Written beside the job's own change, by who has locked its row. A constraint in the database
     # would look for that row once more for each failure.
-    job = models.ForeignKey(
+    job = RowKey(
         Job,
         models.CASCADE,
         verbose_name=_("job"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import QuerySet
+from django.db.models.fields.related_descriptors import ForwardManyToOneDescriptor
 from django.utils.translation import override
 
 from hipq_django.domain.states import NONE
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from django.utils.functional import _StrOrPromise
 
 AnyRow = TypeVar("AnyRow", bound=models.Model)
+Set = TypeVar("Set")
+Get = TypeVar("Get")
 
 
 class JsonField(models.JSONField):
@@ -35,6 +38,30 @@ def factor_field(default: int, verbose_name: _StrOrPromise) -> models.DecimalFie
 def no_error() -> str:
     """Return the value of an error field where there is no error."""
     return NONE
+
+
+class InOneDatabase(ForwardManyToOneDescriptor):  # type: ignore[type-arg]  # it takes none
+    """A reference between rows of one database, whatever a router says."""
+
+    def __set__(self, instance: models.Model, value: models.Model | None) -> None:
+        """Let a new row be in the database of the one that it refers to.
+
+        Django would ask the router, which may name a database that it knows, and refuse the other.
+        """
+        if value is not None and instance._state.db is None:
+            instance._state.db = value._state.db
+        super().__set__(instance, value)
+
+
+class RowKey(models.ForeignKey[Set, Get]):
+    """A reference to a row of ours, which is in the same database."""
+
+    forward_related_accessor_class = InOneDatabase
+
+    def deconstruct(self) -> Any:
+        """Return what migrations have: in the database it is any foreign key."""
+        name, _, args, kwargs = super().deconstruct()
+        return name, "django.db.models.ForeignKey", args, kwargs
 
 
 class RowManager(models.Manager[AnyRow]):
@@ -72,3 +99,11 @@ class Row(models.Model):
     def using(self) -> str:
         """The alias of the database this row is in."""
         return self._state.db or "default"
+
+    def stand_for_row_in(self, using: str) -> None:
+        """Let a copy that was read from a replica stand for the row itself, in its database.
+
+        What it refers to was read from the replica too, and is read again when it is needed.
+        """
+        self._state.db = using
+        self._state.fields_cache.clear()

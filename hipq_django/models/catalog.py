@@ -16,14 +16,14 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from django.db import OperationalError, connections, models, transaction
+from django.db import Error, OperationalError, connections, models, transaction
 from django.db.models import QuerySet
 
 from hipq_django import events
 from hipq_django.conf.instances import InstanceSettings, get_instance
 from hipq_django.database import clock
 from hipq_django.database.built_once import built_once
-from hipq_django.database.errors import is_locked_out
+from hipq_django.database.errors import is_locked_out, is_refusal
 from hipq_django.database.locks import locked
 from hipq_django.database.transactions import worker_transaction
 from hipq_django.domain.validation import checked_name, checked_type_name
@@ -102,9 +102,14 @@ def _write_for_others(config: InstanceSettings, row: JobType, code: dict[str, An
     def write() -> None:
         if key in _written:
             return
-        with _unless_locked(config.database, []):
-            rows.update(**code, update_time=clock.now(config.database))
-            _written.add(key)
+        try:
+            with _unless_locked(config.database, []):
+                rows.update(**code, update_time=clock.now(config.database))
+                _written.add(key)
+        except Error as error:
+            if not is_refusal(error):
+                raise
+            _written.add(key)  # this role may only enqueue: workers write it when they start
 
     transaction.on_commit(write, using=config.database, robust=True)
 
@@ -154,9 +159,9 @@ def sync(instance: str, *, creates: bool = True, is_newest: bool = True) -> list
     """Bring the queues and job types of an instance up to the setting and the code.
 
     Unless it `creates` rows, those that are missing stay so until a job needs them. Unless this
-    process `is_newest` of the workers, what tasks take, and which of them are unique, stays as the
-    newest worker has written it: by that the workers of another release know which jobs are not
-    theirs. Return what is left as it is: somebody has locked the row, or is just creating it.
+    process `is_newest` of the workers, rows stay as the newest one has written them, because it may
+    be of a newer release; only sensitive fields are added. Return what is left as it is: somebody
+    has locked the row, or is just creating it.
     """
     config = get_instance(instance)
     left: list[str] = []
@@ -165,7 +170,7 @@ def sync(instance: str, *, creates: bool = True, is_newest: bool = True) -> list
     missing = [one for one in get_all_declared(instance) if creates and one.name not in found]
     for name in dict.fromkeys([*config.queues, *(declared.queue for declared in missing)]):
         if name in queues and name in config.queues:
-            _sync_queue(config, queues[name], left)
+            _sync_queue(config, queues[name], left, is_newest=is_newest)
         elif creates and name not in queues:
             with _unless_locked(config.database, left, f"queue {name}"):
                 queues[name] = _create_queue(config, name)
@@ -175,9 +180,11 @@ def sync(instance: str, *, creates: bool = True, is_newest: bool = True) -> list
     return left
 
 
-def _sync_queue(config: InstanceSettings, queue: Queue, left: list[str]) -> None:
+def _sync_queue(
+    config: InstanceSettings, queue: Queue, left: list[str], *, is_newest: bool
+) -> None:
     wanted = _queue_values(config, queue.name)
-    if queue.declared != wanted:
+    if is_newest and queue.declared != wanted:
         with _unless_locked(config.database, left, f"queue {queue.name}"):
             _write(Queue.objects.using(config.database), queue, partial(_changes, wanted=wanted))
 
@@ -193,14 +200,10 @@ def _sync_job_type(
     declared = get_declared(config.name, row.name)
     if declared is not None and _is_outdated(row, declared):
         with _unless_locked(config.database, left, f"job type {row.name}"):
-            queue = queues.get(declared.queue) or get_queue(config.name, declared.queue)
-
-            def changes(now: JobType) -> dict[str, Any]:
-                values = _type_changes(now, declared, queue)
-                for name in () if is_newest else ("signature", "unique"):
-                    values.pop(name, None)
-                return values
-
+            changes = partial(_added_sensitive, declared=declared)
+            if is_newest:
+                queue = queues.get(declared.queue) or get_queue(config.name, declared.queue)
+                changes = partial(_type_changes, declared=declared, queue=queue)
             _write(_job_types(config), row, changes)
 
 
@@ -353,6 +356,12 @@ def _type_changes(job_type: JobType, declared: Declaration, queue: Queue) -> dic
     if job_type.queue.name == job_type.declared.get("queue", DEFAULT_QUEUE):
         values["queue"] = queue
     return {name: value for name, value in values.items() if getattr(job_type, name) != value}
+
+
+def _added_sensitive(job_type: JobType, declared: Declaration) -> dict[str, Any]:
+    """Return the sensitive fields of a job type if some are added to those of the row."""
+    added = [name for name in declared.sensitive if name not in job_type.sensitive]
+    return {"sensitive": [*job_type.sensitive, *added]} if added else {}
 
 
 def _changes(row: Queue | JobType, wanted: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from asgiref.sync import sync_to_async
 from django.db import models
 from django.db.models import Q
-from django.db.models.fields.related_descriptors import ForwardManyToOneDescriptor
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
@@ -32,7 +31,15 @@ from hipq_django.domain.states import (
     State,
 )
 from hipq_django.domain.validation import started
-from hipq_django.models.base import JsonField, Row, RowManager, factor_field, no_error
+from hipq_django.models.base import (
+    InOneDatabase,
+    JsonField,
+    Row,
+    RowKey,
+    RowManager,
+    factor_field,
+    no_error,
+)
 from hipq_django.models.batch import Batch
 from hipq_django.models.constraints import IsValidCombination
 from hipq_django.models.job_type import JobType
@@ -168,10 +175,10 @@ class Job(Row):
 
     # Values of a fixed size first, those that may be NULL last: PostgreSQL keeps the columns in
     # this order, and finds one faster that has the same place in each row.
-    queue = models.ForeignKey(
+    queue = RowKey(
         Queue, models.PROTECT, verbose_name=_("queue"), related_name="jobs", db_index=False
     )
-    job_type = models.ForeignKey(
+    job_type = RowKey(
         JobType, models.PROTECT, verbose_name=_("job type"), related_name="jobs", db_index=False
     )
     rank = models.BigIntegerField(_("rank"), default=0, editable=False)
@@ -234,7 +241,7 @@ class Job(Row):
     progress_message = models.TextField(_("progress message"), default=NONE)
     # Without a constraint in the database, which would check the worker's row once for each job
     # of a claim. A worker's row is only deleted when no job names it.
-    worker = models.ForeignKey(
+    worker = RowKey(
         Worker,
         models.PROTECT,
         verbose_name=_("worker"),
@@ -245,7 +252,7 @@ class Job(Row):
         db_constraint=False,
     )
     # The origin may be pruned before its successor, and a final row may not be written any more.
-    origin = models.ForeignKey(
+    origin = RowKey(
         "self",
         models.DO_NOTHING,
         verbose_name=_("origin"),
@@ -258,7 +265,7 @@ class Job(Row):
 
     # What most jobs do not have is NULL, without a default or a check: to add such a column touches
     # no row, and older releases that do not name it go on working.
-    parent = models.ForeignKey(
+    parent = RowKey(
         "self",
         models.DO_NOTHING,
         verbose_name=_("parent"),
@@ -270,7 +277,7 @@ class Job(Row):
         db_constraint=False,
     )
 
-    batch = models.ForeignKey(
+    batch = RowKey(
         Batch,
         models.DO_NOTHING,
         verbose_name=_("batch"),
@@ -614,7 +621,7 @@ class Job(Row):
         return await sync_to_async(self.set_key)(job_key)
 
 
-class _BatchOfJob(ForwardManyToOneDescriptor):  # type: ignore[type-arg]  # none at run time
+class _BatchOfJob(InOneDatabase):
     """Names its twin: a handler's copy of a job has neither the batch nor its id."""
 
     def __get__(self, job: models.Model | None, cls: type[models.Model] | None = None) -> Any:

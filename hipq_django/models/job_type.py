@@ -17,7 +17,7 @@ from hipq_django.domain.redaction import NOTHING_SENSITIVE, Redactor
 from hipq_django.domain.uniqueness import Unique
 from hipq_django.exceptions import ConfigurationError
 from hipq_django.job_types.registry import get_declared
-from hipq_django.models.base import JsonField, RowManager, factor_field
+from hipq_django.models.base import JsonField, RowKey, RowManager, factor_field
 from hipq_django.models.queue import Queue
 
 
@@ -26,9 +26,7 @@ class JobType(models.Model):
 
     instance = models.CharField(_("instance"), max_length=100, default="default")
     name = models.CharField(_("name"), max_length=200)
-    queue = models.ForeignKey(
-        Queue, models.PROTECT, verbose_name=_("queue"), related_name="job_types"
-    )
+    queue = RowKey(Queue, models.PROTECT, verbose_name=_("queue"), related_name="job_types")
     default_timeout = models.FloatField(
         _("default timeout"), default=86_400, help_text=_("Seconds.")
     )

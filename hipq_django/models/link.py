@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from hipq_django.domain.dependencies import ON, PART
 from hipq_django.domain.parts import MAX_PART_CHARS, UNNAMED
-from hipq_django.models.base import Row, RowManager
+from hipq_django.models.base import Row, RowKey, RowManager
 from hipq_django.models.batch import Batch
 from hipq_django.models.job import Job
 
@@ -25,7 +25,7 @@ class Link(Row):
     """
 
     # A constraint in the database would cost each update of any job a look at its old row.
-    job = models.ForeignKey(
+    job = RowKey(
         Job,
         models.CASCADE,
         verbose_name=_("job"),
@@ -34,7 +34,7 @@ class Link(Row):
         db_index=False,
     )
     # What was waited for may be pruned before the job that followed it.
-    needs_job = models.ForeignKey(
+    needs_job = RowKey(
         Job,
         models.DO_NOTHING,
         verbose_name=_("needs job"),
@@ -43,7 +43,7 @@ class Link(Row):
         db_constraint=False,
         db_index=False,
     )
-    needs_batch = models.ForeignKey(
+    needs_batch = RowKey(
         Batch,
         models.DO_NOTHING,
         verbose_name=_("needs batch"),

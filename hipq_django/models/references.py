@@ -20,7 +20,7 @@ from typing import (
 from asgiref.sync import sync_to_async
 from django.core.exceptions import SynchronousOnlyOperation
 
-from hipq_django.conf.instances import get_instance
+from hipq_django.conf.instances import get_instance, get_instances
 from hipq_django.database.twins import in_async_code
 from hipq_django.domain.states import NONE
 from hipq_django.domain.validation import checked_key, checked_type_name
@@ -57,11 +57,11 @@ def verb(core: Callable[Concatenate[Job | Keyed, P], R]) -> Verb[P, R]:
 
     @wraps(core)
     def call(*args: Any, **options: Any) -> R:
-        if not (args and isinstance(args[0], Job)):
-            args = _with_key(core, args, options)
-        else:
-            _check_job(core.__name__, args[0], options)
         try:
+            if not (args and isinstance(args[0], Job)):
+                args = _with_key(core, args, options)
+            else:
+                _check_job(core.__name__, args[0], options)
             with refusing(core.__name__):
                 return core(*args, **options)
         except SynchronousOnlyOperation as error:
@@ -161,6 +161,14 @@ def _check_job(name: str, job: Job, options: dict[str, Any]) -> None:
             f"{name}: {job} is of instance {job.queue.instance!r}, and instance={instance!r} is "
             "given; leave that out, it belongs to a job type and a key."
         )
+    _leave_replica(job)
+
+
+def _leave_replica(job: Job) -> None:
+    """Let a verb write to the database of the job's instance, where a router reads elsewhere."""
+    databases = {config.name: config.database for config in get_instances()}
+    if job.using not in databases.values() and job.queue.instance in databases:
+        job.stand_for_row_in(databases[job.queue.instance])
 
 
 def live_job(which: Job | Keyed, name: str, instance: str) -> Job:

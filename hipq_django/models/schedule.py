@@ -20,7 +20,7 @@ from hipq_django.domain.schedules import (
     in_zone,
 )
 from hipq_django.domain.states import NONE
-from hipq_django.models.base import JsonField, Row, RowManager
+from hipq_django.models.base import JsonField, Row, RowKey, RowManager
 from hipq_django.models.job_type import JobType
 
 if TYPE_CHECKING:
@@ -40,9 +40,7 @@ class Schedule(Row):
 
     instance = models.CharField(_("instance"), max_length=100, default="default")
     name = models.CharField(_("name"), max_length=200)
-    job_type = models.ForeignKey(
-        JobType, models.PROTECT, verbose_name=_("job type"), related_name="schedules"
-    )
+    job_type = RowKey(JobType, models.PROTECT, verbose_name=_("job type"), related_name="schedules")
     job_data = JsonField(_("job data"), default=dict, blank=True)
     options = JsonField(
         _("options"),
@@ -167,7 +165,7 @@ class ScheduleRun(Row):
         SKIPPED = "skipped", _("skipped")
         MISSED = "missed", _("missed")
 
-    schedule = models.ForeignKey(
+    schedule = RowKey(
         Schedule, models.CASCADE, verbose_name=_("schedule"), related_name="runs", db_index=False
     )
     due_time = models.DateTimeField(_("due time"))

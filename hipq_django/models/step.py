@@ -8,7 +8,7 @@ from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from hipq_django.models.base import JsonField, Row, RowManager
+from hipq_django.models.base import JsonField, Row, RowKey, RowManager
 from hipq_django.models.job import Job
 
 MAX_STEP_CHARS = 200
@@ -18,7 +18,7 @@ class Step(Row):
     """One step of a job's handler, with its result: later attempts do not call it again."""
 
     # A constraint in the database would cost each update of any job a look at its old row.
-    job = models.ForeignKey(
+    job = RowKey(
         Job,
         models.CASCADE,
         verbose_name=_("job"),

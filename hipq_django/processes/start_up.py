@@ -89,7 +89,7 @@ def _missing(config: InstanceSettings) -> str:
     using = config.database
     flag = "" if using == DEFAULT_DB_ALIAS else f" --database {using}"
     if missing := missing_migrations(using):
-        return f"database {using!r} lacks migration hipq.{missing[0]}: run manage.py migrate{flag}."
+        return f"database {using!r} lacks migration {missing[0]}: run manage.py migrate{flag}."
     if has_tables(using):
         return ""
     # `migrate` records a migration also where a router lets it make nothing.

@@ -22,8 +22,9 @@ from hipq_django.engines.values import DeclaredLostError
 from hipq_django.maintenance import early_answers, recovery, reranking
 from hipq_django.maintenance.duties import OFTEN_SECONDS, SELDOM_SECONDS, Duties, Duty
 from hipq_django.maintenance.undeclared import UndeclaredTypes
-from hipq_django.models import Worker, catalog
+from hipq_django.models import Worker
 from hipq_django.processes.connections import DeadConnections, close_broken_of_project
+from hipq_django.processes.declaring import Declaring
 from hipq_django.processes.heartbeat import LOOKS_IN_A_BEAT, Witness
 from hipq_django.processes.options import WorkerOptions
 from hipq_django.processes.outage import Standstill
@@ -35,7 +36,6 @@ from hipq_django.processes.registered import RegisteredProcess
 from hipq_django.scheduler import companions
 from hipq_django.scheduler.batch import BatchScheduler
 from hipq_django.scheduler.current_batch import CurrentBatch
-from hipq_django.schedules import declared
 from hipq_django.schedules.firing import Firing
 from hipq_django.transitions.values import Claim, Released
 
@@ -88,10 +88,7 @@ class WorkerProcess(RegisteredProcess):
         self._claimed = 0
         self.recycled = ""
         """Why it ends without being told to; a supervisor starts another one."""
-        self._has_rows = False
-        """Whether the rows of queues and job types say what the setting and this code say."""
-        self._is_declared = False
-        """Whether the rows of schedules say what this worker's code declares."""
+        self.declaring = Declaring(self.config)
         self._woken_at = 0.0
         self._began_pass = steady()
         self._is_asleep = False
@@ -102,7 +99,7 @@ class WorkerProcess(RegisteredProcess):
         )
 
     def _run(self) -> None:
-        self._write_rows(is_newest=True)
+        self.declaring.start()
         self._begin()
         self.listener = Listener(self.worker, self.config, self._wake_up)
         self.scheduler = BatchScheduler(self.worker, self.pool)
@@ -229,9 +226,9 @@ class WorkerProcess(RegisteredProcess):
         return [
             *self._duties_of_running_jobs(often, beat),
             Duty("shut_dead_connections", beat, dead.shut),
-            Duty("declare_schedules", beat, self._declare),
+            Duty("declare_schedules", beat, self.declaring.declare),
             Duty("fire_schedules", often, self._firing.run, lambda: self._firing.due_at),
-            Duty("retire_schedules", beat, self._retire),
+            Duty("retire_schedules", beat, self.declaring.retire),
             Duty("unhold_jobs", often, sweep.run, refused=sweep.refused),
             Duty("sweep_companions", often, lambda: companions.sweep(config)),
             Duty("expire_early", beat, expire_early, refused=not_expired),
@@ -253,30 +250,6 @@ class WorkerProcess(RegisteredProcess):
             Duty("recover_lost", look, witness.recover_lost, refused=witness.not_recovered),
             Duty("release_unconfirmed", beat, release, refused=scheduler.not_released),
         ]
-
-    def _write_rows(self, *, is_newest: bool) -> None:
-        """Bring queues and job types up to the code; those that are left, at the next beat."""
-        left = catalog.sync(self.options.instance, is_newest=is_newest)
-        self._has_rows = not left
-        if left:
-            events.warning("rows_not_written", "somebody has locked them", rows=left)
-
-    def _is_newest(self) -> bool:
-        """Whether no live worker of this instance has begun after this one."""
-        workers = Worker.objects.using(self.using).filter(instance=self.options.instance)
-        return not workers.filter(state__in=Worker.LIVE, pk__gt=self.worker.pk).exists()
-
-    def _declare(self) -> int:
-        """Declare the code's schedules after a start; those that are left, at the next beat."""
-        if not self._has_rows:
-            self._write_rows(is_newest=self._is_newest())
-        if not self._is_declared:
-            self._is_declared = not declared.sync(self.options.instance)
-        return 0
-
-    def _retire(self) -> int:
-        """Retire what no worker declares, once this one has declared its own."""
-        return declared.retire(self.config) if self._is_declared else 0
 
     def _wait(self) -> None:
         scheduler, pool = self.scheduler, self.pool
@@ -366,7 +339,7 @@ class WorkerProcess(RegisteredProcess):
     def _register(self) -> None:
         super()._register()
         self._registered(self.worker.pk)
-        self._is_declared = False
+        self.declaring.registered(self.worker)
         events.info(
             "worker_started",
             worker=self.name,

@@ -70,7 +70,7 @@ from hipq_django.exceptions import HipqError, InvalidJobError, ResultError, Stor
 from hipq_django.job_types.current import RUNNING
 from hipq_django.job_types.declaration import Declaration
 from hipq_django.job_types.registry import get_declared
-from hipq_django.models import Job
+from hipq_django.models import Job, Worker
 from hipq_django.scheduler import companions
 from hipq_django.transitions.values import (
     Claim,
@@ -119,6 +119,8 @@ def execute(claim: Claim) -> Result:
     try:
         if claim.phase is _DECISION:
             return _decide(claim, declared)
+        if claim.phase is _RESPONSE and declared.response_handler is None:
+            return _unhandled(claim, declared)
         return _returned(claim, declared, _call(declared, claim))
     except KeyboardInterrupt:
         raise
@@ -176,8 +178,6 @@ def left_open(claim: Claim, aliases: Sequence[str]) -> Result:
 
 
 def _call(declared: Declaration, claim: Claim) -> Any:
-    if claim.phase is _RESPONSE and declared.response_handler is None:
-        return claim.response
     running = RUNNING.set(claim.job)
     try:
         # By the row, as everywhere: who calls the code writes its result.
@@ -190,6 +190,20 @@ def _call(declared: Declaration, claim: Claim) -> Any:
         return _await(declared.response_handler(claim.job, claim.response))
     finally:
         RUNNING.reset(running)
+
+
+def _unhandled(claim: Claim, declared: Declaration) -> Result:
+    """Put a response back for the release that has a handler for it; else it is the result.
+
+    The row of its type says whether there is such a release.
+    """
+    if claim.snapshot.job_type.has_response_handler:
+        now = clock.now(claim.snapshot.queue.using)
+        since = _waits_since(claim) or now
+        if now - since <= RELEASE_PATIENCE:
+            said = put_back_text("its response handler is of that one", since)
+            return Snoozed(claim, RELEASE_SECONDS, said)
+    return _returned(claim, declared, claim.response)
 
 
 def _await(value: Any) -> Any:
@@ -267,19 +281,39 @@ def _waiting(claim: Claim, declared: Declaration, value: Any) -> Result:
 def _misfit(claim: Claim, declared: Declaration, error: StoredArgumentsError) -> Result:
     """Put a job back whose arguments the code of another release may take; else end the claim.
 
-    The row of its type says whether there is another release. A job may be quicker than that. A
-    decision is left to the other release: to run the job again would be one.
+    The row of its type says whether there is another release. A job may be quicker than that, and
+    of two releases one has written last. A decision is left to the other release: to run the job
+    again would be one.
     """
     now = clock.now(claim.snapshot.queue.using)
     is_new = now - claim.job.create_time < timedelta(seconds=NEWS_SECONDS)
     since = _waits_since(claim) or now
     same_release = claim.snapshot.job_type.signature == declared.signature
-    if (same_release and not is_new) or now - since > RELEASE_PATIENCE:
+    is_alone = same_release and not is_new and not _may_have_others(claim)
+    if is_alone or now - since > RELEASE_PATIENCE:
         return undone(claim, error)
     said = put_back_text(shown_text(str(error), _redactor(claim)), since)
     if claim.phase is Phase.DECISION:
         return Released(claim, said)
-    return Snoozed(claim, NEWS_SECONDS if same_release else RELEASE_SECONDS, said)
+    return Snoozed(claim, NEWS_SECONDS if same_release and is_new else RELEASE_SECONDS, said)
+
+
+def _may_have_others(claim: Claim) -> bool:
+    """Whether a worker that is live may be of another release.
+
+    It began before the row of the type was written last, perhaps by a newer release.
+    """
+    job_type, using = claim.snapshot.job_type, claim.snapshot.queue.using
+    workers = Worker.objects.using(using).filter(
+        instance=job_type.instance,
+        source=NONE,
+        state__in=Worker.LIVE,
+        create_time__lt=job_type.update_time,
+    )
+    try:
+        return workers.exclude(pk=claim.snapshot.worker_id or 0).exists()
+    except Error:  # it is asked again
+        return True
 
 
 def _waits_since(claim: Claim) -> datetime | None:

@@ -1,14 +1,16 @@
 """The schedules that the code declares, kept in step with their rows.
 
 What the code says anew is written, and what an operator changed stays until the code changes that
-value. A row that no live worker's code declares any more is retired: shown, and
-not fired. A worker that declares it again brings it back.
+value. The newest worker counts: others create rows, and note that their code declares them too. A
+row that no live worker's code declares any more is retired: shown, and not fired. A worker that
+declares it again brings it back.
 """
 
 from __future__ import annotations
 
 from copy import copy
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from django.db import transaction
@@ -33,19 +35,20 @@ TOGETHER = ({"cron", "every_seconds", "time_zone"}, {"start_time", "end_time"})
 """Values that make sense only together: the code that changes one says all of them anew."""
 
 
-def sync(instance: str) -> list[str]:
+def sync(instance: str, *, is_newest: bool = True) -> list[str]:
     """Bring the rows of declared schedules up to the code, and note that they are declared.
 
-    Future times are worked out anew: the rules of a time zone may have changed. Return the names of
-    the schedules that are left as they are: somebody has locked their rows, or something is wrong
-    with them, which stops no other.
+    Unless this process `is_newest` of the workers, rows that exist stay as they are, because that
+    one may be of a newer release. Future times are worked out anew: the rules of a time zone may
+    have changed. Return the names of the schedules that are left as they are: somebody has locked
+    their rows, or something is wrong with them, which stops no other.
     """
     config = get_instance(instance)
     left: list[str] = []
     for declared in get_all_declared(instance):
         for name, spec in declared.schedules.items():
             try:
-                _sync_one(config, declared, name, spec)
+                _sync_one(config, declared, name, spec, is_newest=is_newest)
             except _LockedError:
                 events.warning("schedule_not_declared", "somebody has locked it", schedule=name)
                 left.append(name)
@@ -63,15 +66,26 @@ class _LockedError(Exception):
 
 
 def _sync_one(
-    config: InstanceSettings, declared: Declaration, name: str, spec: Cron | Every
+    config: InstanceSettings,
+    declared: Declaration,
+    name: str,
+    spec: Cron | Every,
+    *,
+    is_newest: bool,
 ) -> None:
     values = values_of(spec) | {"job_type": get_job_type(config.name, declared.name)}
+    create_or_change = partial(_create_or_change, is_newest=is_newest)
     with worker_transaction(config.database):
-        under_key(_create_or_change, _look_again, config, name, values, _stored(values_of(spec)))
+        under_key(create_or_change, _look_again, config, name, values, _stored(values_of(spec)))
 
 
 def _create_or_change(
-    config: InstanceSettings, name: str, values: dict[str, Any], wanted: dict[str, Any]
+    config: InstanceSettings,
+    name: str,
+    values: dict[str, Any],
+    wanted: dict[str, Any],
+    *,
+    is_newest: bool,
 ) -> None:
     """Raise `IntegrityError`, with nothing written, where another worker has just created it."""
     using, now = config.database, clock.now(config.database)
@@ -86,13 +100,18 @@ def _create_or_change(
         with transaction.atomic(using=using):
             row.save(using=using, force_insert=True)
         return
+    changed = _anew(row, wanted, values) if is_newest else {}
+    names = change(row, changed, now) if changed else []
+    row.seen_time, row.retired, row.declared = now, False, wanted if is_newest else row.declared
+    row.save(using=using, update_fields=[*names, "seen_time", "retired", "declared"])
+
+
+def _anew(row: Schedule, wanted: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    """Return what of a row has to change."""
     changed = _changes(row, wanted, values) | {"job_type": values["job_type"]}
     if not row.is_declared:  # made by hand: what its jobs were given is of another job type, say
         changed |= {"job_data": {}, "options": {}}
-    changed = {n: v for n, v in changed.items() if getattr(row, n) != v}
-    names = change(row, changed, now) if changed else []
-    row.seen_time, row.retired, row.declared = now, False, wanted
-    row.save(using=using, update_fields=[*names, "seen_time", "retired", "declared"])
+    return {n: v for n, v in changed.items() if getattr(row, n) != v}
 
 
 def _look_again(*_: object) -> None:

@@ -111,7 +111,7 @@ def retire_schedules(process: Process, declare: Declare) -> Any:
     declare("hourly", schedule=hipq.Every(seconds=3600))(lambda job: None)
     declared.sync("default")
     Schedule.objects.update(seen_time=now() - timedelta(days=1))
-    process._is_declared = True
+    process.declaring.has_schedules = True
     return Schedule.objects.all(), Schedule.objects.filter(retired=True).count
 
 

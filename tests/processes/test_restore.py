@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 
 import hipq_django as hipq
 from hipq_django.models import Answer, Attempt, Batch, Job, JobType, Link, Queue
+from tests.declaring import Declare
 from tests.factories import insert_copy
 from tests.hand_worker import HandWorker
 from tests.plugin import renamed
@@ -146,6 +148,26 @@ def test_a_role_that_may_only_insert_jobs_enqueues(clerk: str) -> None:
         hipq.enqueue("echo", job_key="k")
 
     assert Job.objects.filter(pk__in=[job.pk for job in (one, *many)]).count() == 4
+
+
+def test_it_enqueues_what_its_code_declares_anew_without_an_error(
+    clerk: str,
+    declare: Declare,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """What workers of another release have to know is written by the workers of this one."""
+    declare.task("shop.deployed")(lambda invoce_id: None).enqueue(invoce_id=7)
+    declare.forget_all()
+    task = declare.task("shop.deployed")(lambda invoice_id: None)
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET ROLE {clerk}")
+
+    task.enqueue(invoice_id=7)
+    with CaptureQueriesContext(connection) as queries:
+        task.enqueue(invoice_id=7)
+
+    assert caplog.messages == []
+    assert not [q["sql"] for q in queries if q["sql"].startswith("UPDATE")]
 
 
 @pytest.fixture

@@ -505,13 +505,32 @@ def test_a_database_without_the_tables_says_migrate(workers: Workers, tmp_path: 
     )
 
 
+def test_a_database_without_the_tables_of_flows_says_migrate(
+    workers: Workers, tmp_path: Path
+) -> None:
+    database = {"DATABASE_URL": f"sqlite:///{tmp_path}/half"}
+    subprocess.run(
+        [sys.executable, "-m", "django", "migrate", "hipq"],
+        env=workers.environment | database,
+        capture_output=True,
+        check=True,
+    )
+
+    line = refused(workers, **database)
+
+    assert line == (
+        "CommandError: database 'default' lacks migration hipq_flow.0001_initial: run manage.py "
+        "migrate."
+    )
+
+
 def test_tables_that_were_recorded_and_never_made_are_said(
     workers: Workers, tmp_path: Path
 ) -> None:
     """As a router whose `allow_migrate` refuses them leaves it; `--fake` leaves the same."""
     database = {"DATABASE_URL": f"sqlite:///{tmp_path}/empty"}
     subprocess.run(
-        [sys.executable, "-m", "django", "migrate", "hipq", "--fake"],
+        [sys.executable, "-m", "django", "migrate", "hipq_flow", "--fake"],
         env=workers.environment | database,
         capture_output=True,
         check=True,

@@ -193,7 +193,7 @@ def in_trouble(trouble: Trouble) -> Measured:
 
 
 SICK: dict[str, Measured] = {
-    "missing_migrations problem": replace(WELL, missing_migrations=("0001_initial",)),
+    "missing_migrations problem": replace(WELL, missing_migrations=("hipq.0001_initial",)),
     "throttler_problem problem": in_queue(problem="throttler by_region raised KeyError", due=1),
     "no_worker problem": in_queue(served=False, due=1, oldest_due_seconds=2),
     "no_worker problem, an error": in_queue(served=False, in_error=1),
@@ -327,7 +327,7 @@ def test_problems_come_before_warnings() -> None:
 
 
 def test_nothing_else_is_said_where_migrations_are_missing() -> None:
-    sick = replace(WELL, missing_migrations=("0001_initial",), tables=Tables(guard="missing"))
+    sick = replace(WELL, missing_migrations=("hipq.0001_initial",), tables=Tables(guard="missing"))
 
     assert [finding.code for finding in diagnose(sick)] == ["missing_migrations"]
 

@@ -8,14 +8,14 @@ from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from hipq_django.models.base import JsonField, Row, RowManager
+from hipq_django.models.base import JsonField, Row, RowKey, RowManager
 
 
 class LogEntry(Row):
     """What a node read and wrote, an error, or what was logged by `flow.log`."""
 
     instance = models.CharField(_("instance"), max_length=100, default="default")
-    node = models.ForeignKey(
+    node = RowKey(
         "hipq_flow.Node", models.CASCADE, verbose_name=_("node"), related_name="log_entries",
         null=True, db_index=False, db_constraint=False,
     )  # fmt: skip

@@ -17,7 +17,7 @@ from hipq_django.database.twins import method_twin, names_twins, naming_twin, pr
 from hipq_django.flow.exceptions import NodeDeletedError
 from hipq_django.flow.values import RESTS
 from hipq_django.models import JobType, Queue
-from hipq_django.models.base import JsonField, Row, RowManager, no_error
+from hipq_django.models.base import JsonField, Row, RowKey, RowManager, no_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,15 +51,15 @@ class NodeRow(Row):
     """
 
     instance = models.CharField(_("instance"), max_length=100, default="default")
-    queue = models.ForeignKey(
+    queue = RowKey(
         Queue, models.PROTECT, verbose_name=_("queue"), related_name="+", db_constraint=False
     )
-    job_type = models.ForeignKey(
+    job_type = RowKey(
         JobType, models.PROTECT, verbose_name=_("component"), related_name="+",
         db_index=False, db_constraint=False,
     )  # fmt: skip
     args = JsonField(_("arguments"), default=list, blank=True)
-    parent = models.ForeignKey(
+    parent = RowKey(
         "self",
         models.PROTECT,
         verbose_name=pgettext_lazy("node", "parent"),
@@ -177,7 +177,7 @@ class Alias(Row):
 
     instance = models.CharField(_("instance"), max_length=100, default="default")
     name = models.CharField(_("name"), max_length=200)
-    node = models.ForeignKey(
+    node = RowKey(
         "hipq_flow.Node", models.CASCADE, verbose_name=_("node"), related_name="alias_rows"
     )
 

@@ -15,7 +15,7 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from hipq_django.flow.values import PortName
-from hipq_django.models.base import JsonField, Row, RowManager
+from hipq_django.models.base import JsonField, Row, RowKey, RowManager
 
 if TYPE_CHECKING:
     from django.db.models.fields.related_descriptors import RelatedManager
@@ -37,7 +37,7 @@ class PortQuerySet(models.QuerySet["NodePort"]):
 class NodePort(Row):
     """A port of a node. The one named `*` stands for all that are not there yet."""
 
-    node = models.ForeignKey(
+    node = RowKey(
         "hipq_flow.Node", models.CASCADE, verbose_name=_("node"), related_name="ports",
         db_index=False, db_constraint=False,
     )  # fmt: skip
@@ -92,11 +92,11 @@ class NodePort(Row):
 class Connection(Row):
     """What is written to the source is delivered to the target, for good."""
 
-    source = models.ForeignKey(
+    source = RowKey(
         NodePort, models.CASCADE, verbose_name=_("source"), related_name="outgoing",
         db_index=False, db_constraint=False,
     )  # fmt: skip
-    target = models.ForeignKey(
+    target = RowKey(
         NodePort, models.CASCADE, verbose_name=_("target"), related_name="incoming",
         db_constraint=False,
     )  # fmt: skip
@@ -127,7 +127,7 @@ class Connection(Row):
 class Channel(Row):
     """An in-port that subscribes to a channel, or an out-port that publishes to it."""
 
-    port = models.ForeignKey(
+    port = RowKey(
         NodePort, models.CASCADE, verbose_name=_("port"), related_name="channel_rows",
         db_index=False,
     )  # fmt: skip
@@ -154,7 +154,7 @@ class Channel(Row):
 class Message(Row):
     """A value on a port. They are read in the order of their ids, and deleted by their ids."""
 
-    port = models.ForeignKey(
+    port = RowKey(
         NodePort, models.CASCADE, verbose_name=_("port"), related_name="messages",
         db_index=False, db_constraint=False,
     )  # fmt: skip

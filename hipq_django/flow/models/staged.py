@@ -8,13 +8,13 @@ from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from hipq_django.models.base import JsonField, Row, RowManager
+from hipq_django.models.base import JsonField, Row, RowKey, RowManager
 
 
 class StagedJob(Row):
     """A message that a stage has made a job of, until the end of that job leaves the stage."""
 
-    node = models.ForeignKey(
+    node = RowKey(
         "hipq_flow.Node", models.CASCADE, verbose_name=_("node"), related_name="staged",
         db_index=False, db_constraint=False,
     )  # fmt: skip

@@ -8,7 +8,7 @@ from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from hipq_django.models.base import Row, RowManager
+from hipq_django.models.base import Row, RowKey, RowManager
 
 
 class Wake(Row):
@@ -16,7 +16,7 @@ class Wake(Row):
 
     instance = models.CharField(_("instance"), max_length=100)
     # Written beside nodes that others lock; one of a deleted node is dropped.
-    node = models.ForeignKey(
+    node = RowKey(
         "hipq_flow.Node", models.DO_NOTHING, verbose_name=_("node"), related_name="+",
         db_constraint=False, db_index=False,
     )  # fmt: skip

@@ -70,8 +70,8 @@ DROP FUNCTION hipq_enqueue_with_extra_731deef1
 
 -- next statement
 
-DROP FUNCTION hipq_settle_by_key_2740615c
+DROP FUNCTION hipq_settle_by_key_d313733f
 
 -- next statement
 
-DROP FUNCTION hipq_settle_by_attempt_a58b56b1
+DROP FUNCTION hipq_settle_by_attempt_c34e905c

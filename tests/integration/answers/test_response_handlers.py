@@ -9,7 +9,9 @@ import pytest
 
 import hipq_django as hipq
 from hipq_django.job_types.job_type import JobTypeSpec
-from hipq_django.models import Answer, Job
+from hipq_django.job_types.registry import forget
+from hipq_django.models import Answer, Job, JobType
+from hipq_django.models.catalog import sync
 from tests.declaring import Declare
 from tests.hand_worker import HandWorker
 from tests.running import run_due_jobs
@@ -354,3 +356,88 @@ def test_a_job_cancelled_while_its_response_is_handled_stays_cancelled(
 
     job.refresh_from_db()
     assert (job.outcome, job.result) == ("cancelled", None)
+
+
+# Two releases
+
+
+def complete_many(job_type: str, key: str, response: Any) -> None:
+    """Like `complete`, as a consumer does it; a second message keeps it from being one alone."""
+    hipq.receive_many(
+        [hipq.NewAnswer(job_type, key, response=response), hipq.NewAnswer(job_type, "other")]
+    )
+
+
+def sent_by_the_release_before(declare: Declare, partner: Partner) -> tuple[JobTypeSpec, Job]:
+    """A job that waits; this process has the code of before the response handler was added."""
+    charge = declare("charge")(partner.ask)
+    job = charge.enqueue(job_key="k")
+    run_due_jobs()
+    JobType.objects.filter(name="charge").update(has_response_handler=True)
+    return charge, job
+
+
+@pytest.mark.parametrize("answer", [hipq.complete, complete_many])
+def test_an_answer_that_the_release_before_receives_waits_for_its_handler(
+    answer: Callable[..., Any], declare: Declare, partner: Partner
+) -> None:
+    old, job = sent_by_the_release_before(declare, partner)
+
+    answer("charge", "k", response="paid")
+
+    job.refresh_from_db()
+    assert (job.state, job.has_pending_answer) == ("running", True)
+    forget(old)
+    declare("charge")(partner.ask).on_response(partner.handle)
+    run_due_jobs()
+    job.refresh_from_db()
+    assert (job.outcome, job.result) == ("succeeded", {"handled": "paid"})
+
+
+def test_a_worker_of_the_release_before_leaves_an_answer_to_its_handler(
+    declare: Declare, partner: Partner, frozen_time: Any
+) -> None:
+    old, job = sent_by_the_release_before(declare, partner)
+    hipq.complete("charge", "k", response="paid")
+
+    HandWorker().work()
+
+    job.refresh_from_db()
+    assert (job.state, job.has_pending_answer) == ("retry", True)
+    assert job.error.startswith("Waits for another release since ")
+    forget(old)
+    declare("charge")(partner.ask).on_response(partner.handle)
+    frozen_time.shift(30)
+    run_due_jobs()
+    job.refresh_from_db()
+    assert (job.outcome, job.result, partner.requests) == ("succeeded", {"handled": "paid"}, [1])
+
+
+def test_a_response_that_no_release_handles_for_an_hour_is_the_result(
+    declare: Declare, partner: Partner, frozen_time: Any
+) -> None:
+    _, job = sent_by_the_release_before(declare, partner)
+    hipq.complete("charge", "k", response="paid")
+    seen: list[str] = []
+
+    for _ in range(3):
+        HandWorker().work()
+        job.refresh_from_db()
+        seen.append(job.outcome)
+        frozen_time.shift(1_900)
+
+    assert seen == ["NONE", "NONE", "succeeded"]
+    assert (job.result, partner.requests) == ("paid", [1])
+
+
+def test_where_the_newest_release_has_no_handler_the_response_is_the_result(
+    declare: Declare, partner: Partner
+) -> None:
+    _, job = sent_by_the_release_before(declare, partner)
+    hipq.complete("charge", "k", response="paid")
+    sync("default")
+
+    run_due_jobs()
+
+    job.refresh_from_db()
+    assert (job.outcome, job.result) == ("succeeded", "paid")

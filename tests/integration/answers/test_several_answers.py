@@ -16,10 +16,12 @@ import hipq_django as hipq
 from hipq_django.answers.api import assign
 from hipq_django.conf.instances import get_instance
 from hipq_django.job_types.job_type import JobTypeSpec
+from hipq_django.job_types.registry import forget
 from hipq_django.maintenance import early_answers, recovery
-from hipq_django.models import Answer, Job
+from hipq_django.models import Answer, Job, JobType
 from hipq_django.web.formats import MessageFormat
 from tests.declaring import Declare
+from tests.factories import JobTypeFactory
 from tests.hand_worker import HandWorker
 from tests.running import run_due_jobs
 
@@ -656,6 +658,42 @@ def test_a_timeout_says_how_many_answers_are_in(count: Scan, frozen_time: Any) -
     time_out(job, frozen_time)
 
     assert reread(job).error.endswith("(answers received: 1 of 3)")
+
+
+@pytest.mark.parametrize("receive", ["by key", "many"])
+def test_a_release_that_does_not_count_answers_keeps_those_for_one_that_does(
+    receive: str, declare: Declare
+) -> None:
+    """A handler of the newer release executes, and the answer comes to a process of the older."""
+    JobTypeFactory.create(name="scan", counted_answers=True)
+    old = Scan(declare, hipq.WAIT, handles=False)
+    worker, job = HandWorker(), old.type.enqueue(job_key="k")
+    worker.run_pass()
+
+    if receive == "by key":
+        complete(None, "a")
+    else:
+        hipq.receive_many([hipq.NewAnswer("scan", "k", response="a")])
+
+    job.refresh_from_db()
+    assert (job.state, job.has_pending_answer, statuses()) == ("running", False, ["early"])
+
+
+@pytest.mark.parametrize("counts", ["the row", "the code"])
+def test_an_answer_settles_a_job_whose_handler_was_of_the_release_that_counts_none(
+    counts: str, declare: Declare
+) -> None:
+    old = Scan(declare, hipq.WAIT, handles=False)
+    job = old.asked()
+    if counts == "the row":
+        JobType.objects.update(counted_answers=True)
+    else:
+        forget(old.type)
+        Scan(declare, hipq.WAIT_FOR(1), handles=False, counted_answers=True)
+
+    complete(None, "a")
+
+    assert (reread(job).outcome, reread(job).result) == ("succeeded", "a")
 
 
 def test_one_answer_may_be_counted(declare: Declare) -> None:

@@ -232,7 +232,9 @@ def test_functions_of_another_version_are_refused(monkeypatch: pytest.MonkeyPatc
     with connection.cursor() as cursor:
         cursor.execute(f"ALTER FUNCTION {name} RENAME TO hipq_free_00000000")
 
-    with pytest.raises(hipq.ConfigurationError, match=rf"lacks function {name}.*migrate hipq"):
+    with pytest.raises(
+        hipq.ConfigurationError, match=rf"lacks function {name}.*manage.py migrate --"
+    ):
         functions.has_functions("default")
 
 

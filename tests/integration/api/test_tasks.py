@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from io import StringIO
 from typing import Any
 
@@ -24,11 +24,11 @@ from django.utils import timezone
 from pytest_django import Settings
 
 import hipq_django as hipq
+from hipq_django.conf.instances import get_instance
 from hipq_django.exceptions import UnknownOptionError
 from hipq_django.models import Attempt, Job, JobType
 from hipq_django.models.catalog import sync
-from hipq_django.processes.options import WorkerOptions
-from hipq_django.processes.worker import WorkerProcess
+from hipq_django.processes.declaring import Declaring
 from tests.declaring import Declare
 from tests.factories import WorkerFactory
 from tests.hand_worker import HandWorker
@@ -513,26 +513,56 @@ def test_a_job_of_another_release_is_put_back_for_its_workers(declare: Declare) 
     assert not Attempt.objects.exists()
 
 
+OLDER = {"create_time": datetime(2025, 1, 1, tzinfo=UTC)}
+"""A worker that began before the signature was written, and may be of the release before."""
+
+
+@pytest.mark.parametrize(
+    ("worker", "state"),
+    [
+        (OLDER, "retry"),
+        ({}, "final"),
+        (OLDER | {"state": "stopped"}, "final"),
+        (OLDER | {"instance": "other"}, "final"),
+        (OLDER | {"source": "broker"}, "final"),
+    ],
+)
+def test_while_a_worker_of_the_release_before_may_be_live_its_jobs_are_put_back(
+    worker: dict[str, Any], state: str, declare: Declare
+) -> None:
+    """A process of it enqueues, and the newer release wrote the signature last."""
+    declare.task("shop.send")(send)
+    sync("default")
+    job = stored({"invoce_id": 7}, hours=1)
+    WorkerFactory.create(**worker)
+
+    run_due_jobs()
+
+    assert row(job).state == state
+    assert row(job).error != "NONE"
+
+
 @pytest.mark.parametrize("is_newer_there", [True, False])
 def test_what_a_task_takes_is_said_by_the_newest_worker(
     declare: Declare, is_newer_there: bool
 ) -> None:
     """One whose first try found a locked row tries again later; a look writes nothing."""
     declare.task("shop.send")(send)
-    sync("default")
-    JobType.objects.filter(name="shop.send").update(signature="(other: int)", sensitive=["x"])
-    process = WorkerProcess(WorkerOptions(threads=1))
-    process.worker = WorkerFactory.create()
+    declaring = Declaring(get_instance())
+    declaring.registered(WorkerFactory.create())
+    declaring.declare()
     if is_newer_there:
         WorkerFactory.create()
+    JobType.objects.filter(name="shop.send").update(signature="(other: int)", sensitive=["x"])
+    declaring._has_rows = False
 
     call_command("hipq_status", stdout=StringIO())
     looked_at = JobType.objects.get(name="shop.send")
-    process._declare()
+    declaring.declare()
     written = JobType.objects.get(name="shop.send")
 
     assert (looked_at.signature, looked_at.sensitive) == ("(other: int)", ["x"])
-    assert written.sensitive == []
+    assert (written.sensitive == ["x"]) == is_newer_there
     assert (written.signature == "(other: int)") == is_newer_there
 
 

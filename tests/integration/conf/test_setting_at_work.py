@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -9,9 +10,13 @@ import pytest
 from pytest_django import DjangoAssertNumQueries, Settings
 
 import hipq_django as hipq
-from hipq_django.models import JobType, Queue
+from hipq_django.conf.instances import get_instance
+from hipq_django.models import JobType, Queue, Schedule, Worker
 from hipq_django.models.catalog import get_job_type, get_queue, sync
+from hipq_django.processes.declaring import Declaring
+from hipq_django.schedules import declared
 from tests.declaring import Declare
+from tests.factories import WorkerFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -195,3 +200,150 @@ def test_a_queue_with_a_wrong_name_is_refused() -> None:
         get_queue("default", "Bank")
 
     assert Queue.objects.count() == 0
+
+
+# Two releases
+
+
+class Releases:
+    """The setting and the code of two releases, one of which this process has."""
+
+    def __init__(self, declare: Declare, settings: Settings) -> None:
+        self._declare = declare
+        self._settings = settings
+
+    def older(self) -> None:
+        """Have the code of the older one."""
+        self._has(10, [], "0 2 * * *", priority=7)
+
+    def newer(self) -> None:
+        """Have the code of the newer one."""
+        self._has(5, ["iban"], "0 3 * * *", priority=8).on_response(lambda job, response: None)
+
+    def _has(self, limit: int, sensitive: list[str], cron: str, **options: Any) -> Any:
+        self._declare.forget_all()
+        self._settings.HIPQ = bank(THROTTLE_LIMIT=limit)
+        options |= {"sensitive": sensitive, "schedule": {"nightly": cron}}
+        return self._declare("charge", queue="bank", **options)(handler)
+
+    def start_older(self) -> Worker:
+        """Let a worker of the older one start, and go on with the code of the newer one."""
+        self.older()
+        worker: Worker = WorkerFactory.create()
+        started(worker)
+        self.newer()
+        return worker
+
+
+OLDER: tuple[Any, ...] = (10, 7, [], False, "0 2 * * *")
+NEWER: tuple[Any, ...] = (5, 8, ["iban"], True, "0 3 * * *")
+
+
+def in_rows() -> tuple[Any, ...]:
+    row, schedule = JobType.objects.get(name="charge"), Schedule.objects.get(name="nightly")
+    of_type = (row.default_priority, row.sensitive, row.has_response_handler)
+    return (stored().throttle_limit, *of_type, schedule.cron)
+
+
+@pytest.fixture
+def releases(declare: Declare, settings: Settings) -> Releases:
+    return Releases(declare, settings)
+
+
+def started(worker: Worker | None = None) -> Declaring:
+    """What a worker of the release that this process has writes, after its start."""
+    declaring = Declaring(get_instance())
+    declaring.start()
+    declaring.registered(worker or WorkerFactory.create())
+    declaring.declare()
+    return declaring
+
+
+@pytest.fixture
+def newer(releases: Releases) -> Declaring:
+    """That of a worker of the newer release."""
+    releases.newer()
+    return started()
+
+
+@pytest.mark.parametrize("looks_meanwhile", [True, False])
+def test_what_a_worker_of_the_release_before_wrote_that_started_again_is_written_back(
+    looks_meanwhile: bool, newer: Declaring, releases: Releases
+) -> None:
+    older = releases.start_older()
+    if looks_meanwhile:
+        newer.declare()
+    with_both = in_rows()
+    older.live_row().update(state=Worker.State.STOPPED)
+
+    newer.declare()
+
+    assert (with_both, in_rows()) == (OLDER, NEWER)
+
+
+def test_what_an_operator_changes_meanwhile_stays(newer: Declaring, releases: Releases) -> None:
+    older = releases.start_older()
+    Queue.objects.update(throttle_limit=2)
+    older.live_row().update(state=Worker.State.STOPPED)
+
+    newer.declare()
+
+    assert in_rows() == (2, *NEWER[1:])
+
+
+def test_a_consumer_is_no_newer_worker(newer: Declaring, releases: Releases) -> None:
+    older = releases.start_older()
+    WorkerFactory.create(source="broker")
+    older.live_row().update(state=Worker.State.STOPPED)
+
+    newer.declare()
+
+    assert in_rows() == NEWER
+
+
+def test_a_worker_that_goes_on_after_it_was_declared_lost_is_no_newer_one(
+    releases: Releases,
+) -> None:
+    releases.older()
+    worker = WorkerFactory.create()
+    older = started(worker)
+    releases.newer()
+    started()
+    worker.live_row().update(state=Worker.State.LOST)
+    releases.older()
+
+    older.registered(WorkerFactory.create())
+    older.declare()
+
+    assert in_rows() == NEWER
+
+
+def test_a_worker_that_is_not_the_newest_only_adds_to_rows(
+    newer: Declaring, declare: Declare, settings: Settings
+) -> None:
+    """It could not write all of them when it started: somebody had locked one."""
+    JobType.objects.update(sensitive=["iban", "card"])
+    settings.HIPQ = bank(THROTTLE_LIMIT=10)
+    declare("added", sensitive=["pin"])(handler)
+    declare("charge", queue="bank", sensitive=["pin", "iban"], priority=7)(handler)
+
+    left = sync("default", is_newest=False)
+
+    assert (left, in_rows()) == ([], (5, 8, ["iban", "card", "pin"], True, "0 3 * * *"))
+    assert JobType.objects.get(name="added").sensitive == ["pin"]
+
+
+def test_a_worker_that_is_not_the_newest_keeps_schedules_from_being_retired(
+    newer: Declaring, declare: Declare
+) -> None:
+    long_ago = datetime(2025, 1, 1, tzinfo=UTC)
+    Schedule.objects.update(retired=True, seen_time=long_ago)
+    schedules = {"nightly": "0 2 * * *", "added": "0 1 * * *"}
+    declare("charge", queue="bank", schedule=schedules)(handler)
+
+    declared.sync("default", is_newest=False)
+
+    row = Schedule.objects.get(name="nightly")
+    assert (row.cron, row.retired) == ("0 3 * * *", False)
+    assert row.seen_time != long_ago
+    assert Schedule.objects.get(name="added").cron == "0 1 * * *"

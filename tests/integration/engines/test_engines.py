@@ -1,6 +1,6 @@
 """All engines say the same on the same rows."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -19,8 +19,9 @@ from hipq_django.domain.drafts import IncomingAnswer
 from hipq_django.domain.ordering import MAX_RANK, Order
 from hipq_django.domain.states import NONE
 from hipq_django.domain.throttling import RunningJob, admit_by_weight
-from hipq_django.engines import engine_for
+from hipq_django.engines import engine_for, functions
 from hipq_django.engines.base import Engine
+from hipq_django.engines.functions import has_functions
 from hipq_django.engines.postgres import PostgresEngine
 from hipq_django.engines.sql import SqlEngine
 from hipq_django.engines.values import ClaimRequest, Concluded, Failing, ScanBounds, Which
@@ -700,6 +701,30 @@ def test_the_orm_alone_runs_jobs_to_their_end(monkeypatch: pytest.MonkeyPatch) -
     assert run_due_jobs() == len(jobs) + 1
     assert Job.objects.filter(outcome="succeeded").count() == len(jobs)
     assert Job.objects.filter(outcome="failed").count() == 1
+
+
+@pytest.fixture
+def other_schema(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An alias of the same database, in which another schema is visible."""
+    settings = connections["default"].settings_dict
+    options = settings["OPTIONS"] | {"options": "-c search_path=pg_catalog"}
+    monkeypatch.setitem(connections.settings, "elsewhere", settings | {"OPTIONS": options})
+    connections["elsewhere"].connect()
+    yield "elsewhere"
+    connections["elsewhere"].close()
+    del connections["elsewhere"]
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("turn", [1, -1])
+def test_the_functions_are_looked_for_by_each_alias(
+    turn: int, other_schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(functions, "_found", {})
+
+    has = {alias: has_functions(alias) for alias in ("default", other_schema)[::turn]}
+
+    assert has == {"default": True, other_schema: False}
 
 
 def test_runs_of_schedules_are_stored_as_they_are(engine: Engine) -> None:

@@ -1,10 +1,13 @@
 """A project whose router sends reads to a replica: nothing of ours is read there.
 
+Nor does it matter whether it knows the database of an instance.
+
 The tests of this file go through everything once. `HIPQ_TEST_ROUTER=replica` runs all others so.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from io import StringIO
 from typing import Any
@@ -16,10 +19,13 @@ from django.test import Client
 from pytest_django import Settings
 
 import hipq_django as hipq
+from hipq_django import flow
 from hipq_django.conf.instances import get_instance
 from hipq_django.database import clock
+from hipq_django.flow import testing
 from hipq_django.maintenance import recovery, reranking
 from hipq_django.models import Answer, Attempt, Job, JobType, Queue, Worker
+from hipq_django.schedules import declared
 from tests.admin_pages import ACTION_BOX, html, list_url, page_url
 from tests.declaring import Declare
 from tests.router import REPLICA
@@ -29,12 +35,19 @@ pytestmark = pytest.mark.django_db(databases=["default", "other"], transaction=T
 
 INSTANCES = ("default", "other")
 
+READ_ONLY = {
+    "postgresql": {"options": "-c default_transaction_read_only=on"},
+    "sqlite": {"init_command": "PRAGMA query_only=ON"},
+}
 
-@pytest.fixture(autouse=True)
-def _replica(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
+
+@pytest.fixture(autouse=True, params=["ReplicaRouter", "PrimaryRouter"])
+def _replica(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
     databases = connections.configure_settings({"default": {}, "replica": dict(REPLICA)})
     monkeypatch.setitem(connections.settings, "replica", databases["replica"])
-    settings.DATABASE_ROUTERS = ["tests.router.ReplicaRouter"]
+    settings.DATABASE_ROUTERS = [f"tests.router.{request.param}"]
 
 
 @pytest.fixture(params=INSTANCES)
@@ -117,6 +130,72 @@ def test_operators_move_jobs(instance: str) -> None:
     hipq.enqueue_many([hipq.NewJob("seeing", job_key="k")], instance=instance)
 
     assert (same, fresh(again).outcome, fresh(instead).outcome) == (again, *["cancelled"] * 2)
+
+
+@pytest.fixture
+def standby(instance: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The alias of a replica of the instance's database, which can be read."""
+    primary = connections[get_instance(instance).database]
+    options = READ_ONLY[primary.vendor]
+    settings = primary.settings_dict | {"OPTIONS": primary.settings_dict["OPTIONS"] | options}
+    monkeypatch.setitem(connections.settings, "standby", settings)
+    connections["standby"].connect()
+    yield "standby"
+    connections["standby"].close()
+    del connections["standby"]
+
+
+def test_jobs_that_were_read_from_a_replica_are_moved(instance: str, standby: str) -> None:
+    def read(job: Job, *related: str) -> Job:
+        return Job.objects.using(standby).select_related(*related).get(pk=job.pk)
+
+    later = clock.now(get_instance(instance).database).replace(year=2100)
+    jobs = [hipq.enqueue("seeing", instance=instance, scheduled_run_time=later) for _ in range(3)]
+    answered = sent(instance, "send", "k1")
+
+    hipq.reprioritize(read(jobs[0]), 5)
+    hipq.run_now(read(jobs[0], "queue"))
+    hipq.cancel(read(jobs[1]), instance=instance)
+    again = hipq.requeue(read(jobs[1], "queue", "job_type"))
+    hipq.progress(read(answered), 50)
+    hipq.complete(read(answered), "yes")
+
+    assert fresh(jobs[0]).priority == 5
+    assert fresh(jobs[0]).scheduled_run_time < later
+    assert [fresh(jobs[1]).outcome, fresh(answered).result] == ["cancelled", "yes"]
+    assert again.using == answered.using
+    assert hipq.explain(read(jobs[2]))
+
+
+def test_jobs_follow_others_and_schedules(instance: str, declare: Declare) -> None:
+    declare("stepping", instance=instance)(lambda job: job.step("first", lambda: 1))
+    nightly = hipq.Cron("0 2 * * *")
+    declare("nightly", instance=instance, schedule=nightly)(lambda job: None)
+    declared.sync(instance)
+    with hipq.batch(instance=instance, then=hipq.NewJob("stepping")) as batch:
+        first = batch.enqueue(hipq.NewJob("stepping"))
+    after = hipq.enqueue("stepping", after=[first], instance=instance)
+    hipq.schedule("hourly", hipq.NewJob("stepping"), hipq.Every(hours=1), instance=instance)
+
+    made = [hipq.run_schedule(name, instance=instance) for name in ("hourly", "nightly")]
+    run_due_jobs(instance=instance)
+
+    assert [fresh(job).outcome for job in (after, *made)] == ["succeeded"] * 3
+    jobs = Job.objects.using(after.using)
+    assert (jobs.filter(outcome="succeeded").count(), jobs.count()) == (5, 5)
+
+
+def test_nodes_run(instance: str) -> None:
+    spec = {
+        "nodes": {"jobs": {"jobs": "seeing", "key": "id"}},
+        "inputs": {"x": "jobs.in"},
+        "outputs": {"done": "jobs.out"},
+    }
+    graph = flow.start(spec, instance=instance, data={"x": [{"id": "a"}]})
+
+    testing.drain(instance=instance)
+
+    assert graph.outputs["done"].read()["result"] == ["default", "seeing", {}]
 
 
 def test_a_worker_recovers_ranks_and_prunes(instance: str) -> None:
