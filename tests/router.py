@@ -32,7 +32,7 @@ class ReplicaRouter:
             return None
         return "default" if _is_ours() else _of(hints)
 
-    def allow_relation(self, *_: Any, **__: Any) -> bool:
+    def allow_relation(self, *rows: Model, **_: Any) -> bool | None:
         """All rows of an instance are in one database."""
         return True
 
@@ -46,9 +46,9 @@ class PrimaryRouter(ReplicaRouter):
             return None
         return "default" if _is_ours() else _of(hints)
 
-    def allow_relation(self, one: Model, other: Model, **_: Any) -> bool | None:  # type: ignore[override]  # as Django calls it
+    def allow_relation(self, *rows: Model, **_: Any) -> bool | None:
         """Allow it between its own databases; of others it says nothing."""
-        return True if {one._state.db, other._state.db} <= {"default", "replica"} else None
+        return True if {row._state.db for row in rows} <= {"default", "replica"} else None
 
 
 def _of(hints: dict[str, Any]) -> str | None:
