@@ -148,11 +148,19 @@ class Place(NamedTuple):
 
 
 def places_in(value: Any) -> Iterator[tuple[Place, Any]]:
-    """Yield a value and all that is in it, each with its place, in the order of its text."""
+    """Yield a value and all that is in it, each with its place, in the order of its text.
+
+    Of a list or dict that is in several places, or in itself, the parts are yielded once.
+    """
     stack: list[tuple[Place, Any]] = [(Place(), value)]
+    seen: set[int] = set()
     while stack:
         place, part = stack.pop()
         yield place, part
+        if id(part) in seen:
+            continue
+        if isinstance(part, list | tuple | dict):
+            seen.add(id(part))
         keys = part.keys() if isinstance(part, dict) else count()
         inside = zip(keys, _children(part), strict=False)
         stack += reversed([(Place(place, key), child) for key, child in inside])

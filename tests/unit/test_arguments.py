@@ -465,3 +465,14 @@ def test_an_annotation_that_cannot_be_read_is_told(pydantic: Arguments) -> None:
 def test_a_converter_that_cannot_be_used_is_refused(path: str, said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         arguments_at(path)
+
+
+def test_an_argument_that_contains_itself_is_refused(pydantic: Arguments) -> None:
+    circle: list[Any] = []
+    circle.append(circle)
+
+    def take(v: Any) -> None:
+        """Never called."""
+
+    with pytest.raises(ValueError, match=r"(?i)circular"):
+        pydantic.dump(take, {"v": circle})
