@@ -146,7 +146,8 @@ def fire_page(
     """
     using = config.database
     with worker_transaction(using):
-        rows = _locked_due(config.name, left or NOBODY, now - TRY_AGAIN, now, using)
+        due = _locked_due(config.name, left or NOBODY, now - TRY_AGAIN, now, using)
+        rows = sorted(due, key=lambda row: (row.next_time, row.pk))  # of two at once the older one
         types = {row.pk: row for row in _types_of([row.job_type_id for row in rows], using)}
         for row in rows:
             row.job_type = types[row.job_type_id]
