@@ -160,10 +160,12 @@ def holding(claims: Sequence[Claim], now: datetime, using: str) -> list[Claim]:
 
 
 def _may_begin(phase: Phase) -> Q:
-    """The condition of rows whose owner may begin a phase."""
-    if phase is Phase.DECISION:
-        return Q(state=State.ERROR, phase=phase)
-    begins = Q(state=State.RUNNING, phase=phase)
+    """The condition of rows whose owner may begin a phase.
+
+    A phase is possible in one state only. With a condition on that the planner may take the index
+    of the state, which has the dead entries of all that ran while some transaction was open.
+    """
+    begins = Q(phase=phase)
     is_free = Q(has_pending_answer=False, queue__paused=False)
     return begins & is_free if phase is Phase.REQUEST else begins
 

@@ -147,6 +147,7 @@ def test_a_node_that_cannot_run_is_failed_once_those_can_be_told_who_listen(
     assert broken.status == "failed"
 
 
+@pytest.mark.usefixtures("hipq_jobs")
 def test_a_node_that_cannot_run_keeps_its_later_moment(
     worker: FlowWorker, dispatch: Dispatch
 ) -> None:
