@@ -232,12 +232,13 @@ class BatchScheduler(SchedulerContext):
         results = lease.results
         if not results:
             return []
+        released = [result for result in results if isinstance(result, Released)]
         with lease:
-            if any(isinstance(r, Released) and r.claim.start_by < inf for r in results):
+            if any(result.claim.start_by < inf for result in released):
                 self.start_delay.too_short()
             written = persist_leased(lease, results, self.worker, until)
-        for result in written:
-            if isinstance(result, Released) and put_back_since(result.reason):
+        for result in released:
+            if put_back_since(result.reason):
                 self.leave(result.claim.job, result.reason)
         self.held_back_scans.forget_all(result.claim.snapshot.queue.id for result in written)
         return written

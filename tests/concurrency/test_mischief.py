@@ -251,11 +251,11 @@ def turn_autocommit_off(job: Job) -> str:
     return "done"
 
 
-@pytest.mark.parametrize("handler", [begin_and_forget, begin_by_hand, turn_autocommit_off])
-def test_a_transaction_that_a_handler_leaves_open_is_rolled_back_and_fails_its_job(
-    crew: Crew, declare: Declare, handler: Callable[[Job], Any]
-) -> None:
-    """What later jobs of the thread write would be part of it."""
+def end_before_a_writer(crew: Crew, declare: Declare, handler: Callable[[Job], Any]) -> Job:
+    """Return a job as its handler has ended it, after which a job that writes must be well.
+
+    What later jobs of the thread write would be part of what it leaves open.
+    """
     declare("forgetful")(handler)
     declare("writes")(lambda job: Queue.objects.create(name="written").pk)
     job, other = hipq.enqueue("forgetful"), hipq.enqueue("writes")
@@ -264,12 +264,21 @@ def test_a_transaction_that_a_handler_leaves_open_is_rolled_back_and_fails_its_j
 
     job.refresh_from_db()
     other.refresh_from_db()
+    assert other.outcome == "succeeded"
+    assert set(Queue.objects.exclude(name="default").values_list("name", flat=True)) == {"written"}
+    return job
+
+
+@pytest.mark.parametrize("handler", [begin_and_forget, begin_by_hand, turn_autocommit_off])
+def test_a_transaction_that_a_handler_leaves_open_is_rolled_back_and_fails_its_job(
+    crew: Crew, declare: Declare, handler: Callable[[Job], Any]
+) -> None:
+    job = end_before_a_writer(crew, declare, handler)
+
     assert job.outcome == "failed"
     assert str(job.error).startswith(
         "OpenTransactionError: job type 'forgetful' left a transaction"
     )
-    assert other.outcome == "succeeded"
-    assert set(Queue.objects.exclude(name="default").values_list("name", flat=True)) == {"written"}
 
 
 def begin_and_interrupt(job: Job) -> NoReturn:
@@ -281,17 +290,9 @@ def begin_and_interrupt(job: Job) -> NoReturn:
 def test_a_transaction_that_an_interrupted_handler_leaves_open_is_rolled_back(
     crew: Crew, declare: Declare
 ) -> None:
-    declare("interrupted")(begin_and_interrupt)
-    declare("writes")(lambda job: Queue.objects.create(name="written").pk)
-    job, other = hipq.enqueue("interrupted"), hipq.enqueue("writes")
+    job = end_before_a_writer(crew, declare, begin_and_interrupt)
 
-    apply_by_status(crew)
-
-    job.refresh_from_db()
-    other.refresh_from_db()
     assert (job.outcome, job.error) == ("failed", "exception KeyboardInterrupt")
-    assert other.outcome == "succeeded"
-    assert set(Queue.objects.exclude(name="default").values_list("name", flat=True)) == {"written"}
 
 
 def my_session() -> int:

@@ -505,18 +505,22 @@ def test_a_database_without_the_tables_says_migrate(workers: Workers, tmp_path: 
     )
 
 
-def test_a_database_without_the_tables_of_flows_says_migrate(
-    workers: Workers, tmp_path: Path
-) -> None:
-    database = {"DATABASE_URL": f"sqlite:///{tmp_path}/half"}
+def refused_after_migrate(workers: Workers, folder: Path, *arguments: str) -> str:
+    """Return what a worker says at its start in a new database after `migrate` with arguments."""
+    database = {"DATABASE_URL": f"sqlite:///{folder}/new"}
     subprocess.run(
-        [sys.executable, "-m", "django", "migrate", "hipq"],
+        [sys.executable, "-m", "django", "migrate", *arguments],
         env=workers.environment | database,
         capture_output=True,
         check=True,
     )
+    return refused(workers, **database)
 
-    line = refused(workers, **database)
+
+def test_a_database_without_the_tables_of_flows_says_migrate(
+    workers: Workers, tmp_path: Path
+) -> None:
+    line = refused_after_migrate(workers, tmp_path, "hipq")
 
     assert line == (
         "CommandError: database 'default' lacks migration hipq_flow.0001_initial: run manage.py "
@@ -528,15 +532,7 @@ def test_tables_that_were_recorded_and_never_made_are_said(
     workers: Workers, tmp_path: Path
 ) -> None:
     """As a router whose `allow_migrate` refuses them leaves it; `--fake` leaves the same."""
-    database = {"DATABASE_URL": f"sqlite:///{tmp_path}/empty"}
-    subprocess.run(
-        [sys.executable, "-m", "django", "migrate", "hipq_flow", "--fake"],
-        env=workers.environment | database,
-        capture_output=True,
-        check=True,
-    )
-
-    line = refused(workers, **database)
+    line = refused_after_migrate(workers, tmp_path, "hipq_flow", "--fake")
 
     assert line == (
         "CommandError: database 'default' has a record of the migrations of hipq_django, but not "

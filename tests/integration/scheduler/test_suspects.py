@@ -59,22 +59,24 @@ def kinds(job: Job) -> list[str]:
 # What is claimed
 
 
-def test_a_suspect_that_was_released_is_still_one() -> None:
-    suspects("a", "b")
+def claim_and_release_one() -> None:
+    """Let a worker claim a job, and stop before it has started."""
     worker = HandWorker()
     worker.run_pass()
     worker.batch.deliver(Released(worker.claims.pop(), "Released: the worker stopped"))
     worker.save()
+
+
+def test_a_suspect_that_was_released_is_still_one() -> None:
+    suspects("a", "b")
+    claim_and_release_one()
 
     assert len(HandWorker().run_pass()) == 1
 
 
 def test_a_suspect_that_was_released_is_to_blame_for_the_next_loss() -> None:
     [suspect] = suspects("a")
-    worker = HandWorker()
-    worker.run_pass()
-    worker.batch.deliver(Released(worker.claims.pop(), "Released: the worker stopped"))
-    worker.save()
+    claim_and_release_one()
     other = hipq.enqueue("echo", "b")
 
     recover_all(HandWorker.crashed())
