@@ -7,8 +7,9 @@ from typing import Any
 from hipq_django.admin.display import badge
 from hipq_django.domain.redaction import Redactor
 from hipq_django.domain.states import STATUS_MEANINGS, STATUS_WORDS
-from hipq_django.job_types.registry import get_all_declared, get_declared
+from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Answer, JobType
+from hipq_django.models.job_type import redactor_of_all
 
 TONES = {
     Answer.Status.ACCEPTED: "succeeded",
@@ -55,6 +56,4 @@ def _redactor_of(answer: Answer) -> Redactor:
     is_known = row is not None or get_declared(answer.instance, answer.job_type) is not None
     if is_known or answer.kind == Answer.Kind.MALFORMED:
         return (row or JobType(instance=answer.instance, name=answer.job_type)).redactor
-    stored = types.values_list("sensitive", flat=True)
-    in_code = (declared.sensitive for declared in get_all_declared(answer.instance))
-    return Redactor(tuple(sorted({name for names in (*stored, *in_code) for name in names})))
+    return redactor_of_all(answer.instance, answer.using)

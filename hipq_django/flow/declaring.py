@@ -34,7 +34,12 @@ from hipq_django.job_types.declaration import (
     checked_values,
     requires,
 )
-from hipq_django.job_types.registry import get_all_declared, get_declared, register
+from hipq_django.job_types.registry import (
+    get_all_declared,
+    get_declared,
+    redactor_of_declared,
+    register,
+)
 
 if TYPE_CHECKING:
     from hipq_django.models import Job
@@ -225,7 +230,6 @@ def _register(
             **own,
         )
     )
-    sensitive_fields.cache_clear()
     logging_components.cache_clear()
     return made.declaration
 
@@ -424,16 +428,6 @@ def all_components(instance: str) -> list[ComponentDeclaration]:
 
 
 @cache  # until another component is declared
-def sensitive_fields(instance: str) -> Redactor:
-    """Return what masks the sensitive fields of all declared components.
-
-    A message takes the fields of the component that it came from to other nodes, and other trees.
-    """
-    fields = {name for declared in all_components(instance) for name in declared.sensitive}
-    return Redactor(tuple(sorted(fields)))
-
-
-@cache  # the same
 def logging_components(instance: str) -> frozenset[str]:
     """Return all names of the components that want what they read and write to be logged."""
     wanted = [declared for declared in all_components(instance) if declared.log_data]
@@ -445,7 +439,7 @@ def components(queue: str | None = None, *, instance: str = DEFAULT) -> list[dic
 
     Sensitive fields are masked, as everywhere where people read them.
     """
-    redactor = sensitive_fields(instance)
+    redactor = redactor_of_declared(instance)
     return [
         {
             "name": declared.name,

@@ -24,12 +24,13 @@ from hipq_django.flow.contexts import (
     current_node,
     current_redactor,
 )
-from hipq_django.flow.declaring import logging_components, sensitive_fields
+from hipq_django.flow.declaring import logging_components
 from hipq_django.flow.exceptions import FlowError
 from hipq_django.flow.models import LogEntry, Node
 from hipq_django.flow.publishing import LOG_CHANNEL, hears_log
 from hipq_django.flow.settings import flow_settings
 from hipq_django.flow.statements import is_heard, observers_among
+from hipq_django.job_types.registry import redactor_of_declared
 
 
 def store(
@@ -45,7 +46,7 @@ def store(
 
     With `skip_locked` raise `LockedPortError` instead of waiting for a port.
     """
-    redactor = sensitive_fields(instance)
+    redactor = redactor_of_declared(instance)
     wanted = [(pk, masked_entry({**stamp(), **entry}, redactor)) for pk, entry in entries]
     if not wanted:
         return
@@ -156,7 +157,7 @@ def record(entry: Entry, instance: str, using: str) -> None:
     if entry.is_stored:
         store([said], instance, using)
     else:
-        masked = masked_entry(said[1], sensitive_fields(instance))
+        masked = masked_entry(said[1], redactor_of_declared(instance))
         _publish([(said[0], masked)], instance, using, skip_locked=False)
 
 

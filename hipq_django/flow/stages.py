@@ -28,12 +28,13 @@ from hipq_django.exceptions import HipqError, InvalidJobError
 from hipq_django.flow.base import Component
 from hipq_django.flow.contexts import context
 from hipq_django.flow.declared_ports import In, Out
-from hipq_django.flow.declaring import component, sensitive_fields
+from hipq_django.flow.declaring import component
 from hipq_django.flow.delivering import wake
 from hipq_django.flow.exceptions import FlowError, InvalidPortError
 from hipq_django.flow.models import Node, StagedJob
 from hipq_django.flow.ports import Port
 from hipq_django.flow.values import DEFAULT_LIMIT, MAX_LIMIT, MAX_VOLUME, RUNS_BY_ITSELF, STAGE
+from hipq_django.job_types.registry import redactor_of_declared
 from hipq_django.models import Job
 from hipq_django.models.catalog import get_job_type
 from hipq_django.transitions.outcomes import be_told
@@ -298,7 +299,7 @@ def _enqueue(node: Node, staged: Sequence[Staged]) -> Iterator[tuple[Staged, str
 def _masked(error: Error, given: Staged, instance: str) -> str:
     """Mask an error of the database, which may quote the row of the job."""
     own = get_job_type(instance, given.job.job_type).redactor
-    redactor = Redactor((*sensitive_fields(instance).fields, *own.fields))
+    redactor = Redactor((*redactor_of_declared(instance).fields, *own.fields))
     knowing = redactor.knowing(given.data, given.job.job_data)
     return storable_text(in_one_line(error, knowing.mask_text))
 

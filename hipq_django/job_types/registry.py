@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from hipq_django import events
 from hipq_django.conf.instances import get_instance
 from hipq_django.conf.rules import DEFAULT
+from hipq_django.domain.redaction import Redactor
 from hipq_django.exceptions import (
     InvalidJobError,
     InvalidJobTypeError,
@@ -47,6 +49,7 @@ def register(declared: D) -> D:
         forget(forget_older)
     _declared[declared.instance, declared.name] = declared
     _by_alias.update({(declared.instance, alias): declared for alias in declared.aliases})
+    redactor_of_declared.cache_clear()
     return declared
 
 
@@ -106,6 +109,13 @@ def has_sensitive(instance: str | None = None) -> bool:
     )
 
 
+@cache  # until something else is declared
+def redactor_of_declared(instance: str) -> Redactor:
+    """Return what masks the sensitive fields of all that this process knows of an instance."""
+    fields = {name for declared in get_all_declared(instance) for name in declared.sensitive}
+    return Redactor(tuple(sorted(fields)))
+
+
 def declared_instances() -> set[str]:
     """Return the names of the instances for which something is declared."""
     return {instance for instance, _ in _declared}
@@ -129,6 +139,7 @@ def forget(declared: Declaration) -> None:
     _declared.pop((declared.instance, declared.name), None)
     for alias in declared.aliases:
         _by_alias.pop((declared.instance, alias), None)
+    redactor_of_declared.cache_clear()
 
 
 class Declared(NamedTuple):
@@ -153,6 +164,7 @@ def restore(before: Declared) -> None:
         of_modules = {k: made for k, made in known.items() if made.__module__ not in before.modules}
         known.clear()
         known.update({**of_modules, **then})
+    redactor_of_declared.cache_clear()
 
 
 # Names that nobody has declared

@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy as _
 from hipq_django.domain.redaction import NOTHING_SENSITIVE, Redactor
 from hipq_django.domain.uniqueness import Unique
 from hipq_django.exceptions import ConfigurationError
-from hipq_django.job_types.registry import get_declared
+from hipq_django.job_types.registry import get_declared, redactor_of_declared
 from hipq_django.models.base import JsonField, RowKey, RowManager, factor_field
 from hipq_django.models.queue import Queue
 
@@ -133,3 +133,13 @@ class JobType(models.Model):
                 f"job type {self.name!r} has time zone {self.zone_name!r}, which this machine does "
                 "not know; install its zone data here (pip install tzdata), or change the zone."
             ) from error
+
+
+def redactor_of_all(instance: str, using: str) -> Redactor:
+    """Return what masks the sensitive fields of all job types of an instance.
+
+    It is for values of which nobody can say which types they belong to.
+    """
+    rows = JobType.objects.using(using).filter(instance=instance).exclude(sensitive=[])
+    stored = {name for names in rows.values_list("sensitive", flat=True) for name in names}
+    return Redactor(tuple(sorted({*stored, *redactor_of_declared(instance).fields})))

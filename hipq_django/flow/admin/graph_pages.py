@@ -15,7 +15,7 @@ from hipq_django.domain.redaction import Redactor
 from hipq_django.domain.unmasking import unmask
 from hipq_django.exceptions import HipqError
 from hipq_django.flow.admin.forms import SpecForm, fingerprint, refuse
-from hipq_django.flow.admin.masking import redactor_of, whole
+from hipq_django.flow.admin.masking import whole
 from hipq_django.flow.admin.pictures import of_spec
 from hipq_django.flow.admin.port_pages import PortPages
 from hipq_django.flow.exceptions import FlowError, GraphError
@@ -26,6 +26,7 @@ from hipq_django.flow.library.graph import GRAPH, SPEC
 from hipq_django.flow.lifecycle import locked_node
 from hipq_django.flow.models import Node
 from hipq_django.flow.values import NOTHING
+from hipq_django.models.job_type import redactor_of_all
 
 REPLACES = gettext_lazy(
     "Open the page in another window to see the graph as it is now. To replace that by what stands "
@@ -70,7 +71,7 @@ class GraphPages(PortPages):
         if node is None or node.job_type.name != GRAPH:
             return self.gone(request, object_id)
         stored = spec_of(node)
-        redactor = redactor_of(node.instance, self.database)
+        redactor = redactor_of_all(node.instance, self.database)
         shown = {"spec": whole(redactor.mask(stored)), "seen": fingerprint(stored)}
         form = SpecForm(request.POST if request.method == "POST" else None, initial=shown)
         spec = stored
@@ -87,7 +88,7 @@ class GraphPages(PortPages):
         """Return the spec that was sent, and all that is wrong with it; `NOTHING` if it is none."""
         if not form.is_valid():
             return NOTHING, []
-        spec = sent_spec(form, spec_of(node), redactor_of(node.instance, self.database))
+        spec = sent_spec(form, spec_of(node), redactor_of_all(node.instance, self.database))
         return spec, [] if spec is NOTHING else check(spec, only_public=True, node=node)
 
     def _apply(self, request: HttpRequest, node: Node, form: SpecForm) -> bool:
@@ -117,7 +118,7 @@ class GraphPages(PortPages):
             "title": _("Edit the graph of %(node)s") % {"node": self.label(node)},
             "original": node,
             "form": form,
-            **told(problems, spec, redactor_of(node.instance, self.database)),
+            **told(problems, spec, redactor_of_all(node.instance, self.database)),
             "is_checked": form.is_bound and spec is not NOTHING,
             "picture": None if spec is NOTHING else of_spec(spec, node.instance, node),
         }

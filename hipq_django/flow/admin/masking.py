@@ -12,21 +12,8 @@ from hipq_django.admin.display import NOTHING, format_number
 from hipq_django.admin.previews import MAX_READ_CHARS, too_large
 from hipq_django.domain.redaction import Redactor
 from hipq_django.domain.states import NONE
-from hipq_django.flow.declaring import KIND, sensitive_fields
-from hipq_django.models import JobType
 
 MAX_PREVIEW_CHARS = 2_048
-
-
-def redactor_of(instance: str, using: str) -> Redactor:
-    """Return what masks the sensitive fields of all components of an instance.
-
-    A message goes from node to node, also from one tree to another, and takes the fields with it
-    that the component it came from has declared.
-    """
-    rows = JobType.objects.using(using).filter(instance=instance, kind=KIND)
-    fields = {name for names in rows.values_list("sensitive", flat=True) for name in names}
-    return Redactor(tuple(sorted({*fields, *sensitive_fields(instance).fields})))
 
 
 def masked(value: Any, redactor: Redactor, port: str = "") -> Any:

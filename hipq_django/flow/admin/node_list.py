@@ -13,12 +13,12 @@ from django.http import HttpRequest
 from hipq_django.admin.base import RowList
 from hipq_django.database.lookups import FirstIds
 from hipq_django.flow.admin.filters import has_failed
-from hipq_django.flow.admin.masking import redactor_of
 from hipq_django.flow.explaining import with_unread
 from hipq_django.flow.models import Alias, Message, Node, NodePort
 from hipq_django.flow.status import with_status
 from hipq_django.models import Job
 from hipq_django.models.base import title
+from hipq_django.models.job_type import redactor_of_all
 from hipq_django.monitoring.counts import COUNT_LIMIT, capped_count
 
 MAX_CHILDREN = 8
@@ -126,7 +126,9 @@ def name_rows(rows: Any, using: str) -> None:
     parents = Node.objects.using(using).filter(pk__in=above).exclude(name="")
     names = dict(parents.values_list("pk", "name"))
     oldest = _oldest_unread([node.pk for node in nodes if node.unread], using)
-    fields = {name: redactor_of(name, using).fields for name in {node.instance for node in nodes}}
+    fields = {
+        name: redactor_of_all(name, using).fields for name in {node.instance for node in nodes}
+    }
     for node in nodes:
         node.label = node.name or aliases.get(node.pk) or title(node)
         above_it = node.parent_id or 0

@@ -34,7 +34,6 @@ from hipq_django.flow.admin.masking import (
     first_line,
     masked,
     preview,
-    redactor_of,
 )
 from hipq_django.flow.admin.node_list import NodeList, name_rows, shown_rows
 from hipq_django.flow.admin.pictures import of_children
@@ -47,6 +46,7 @@ from hipq_django.flow.logs import masked_entry
 from hipq_django.flow.models import Alias, Channel, Connection, LogEntry, Message, Node, NodePort
 from hipq_django.job_types.registry import get_declared
 from hipq_django.models import Job, JobType, Queue
+from hipq_django.models.job_type import redactor_of_all
 from hipq_django.monitoring.counts import OverFirst, capped_count, format_count
 
 MAX_ROWS, MAX_PORTS = 20, 100
@@ -166,7 +166,7 @@ class NodeAdmin(GraphPages):
         node = context["original"]
         row = shown_rows(Node.objects.using(self.database).filter(pk=node.pk)).get()
         name_rows([row], self.database)
-        redactor = redactor_of(node.instance, self.database)
+        redactor = redactor_of_all(node.instance, self.database)
         knowing = self._knowing(node, redactor)
         children, ports = self._children(row), self._ports(node, redactor)
         context.update(
@@ -387,7 +387,7 @@ class NodeAdmin(GraphPages):
         return self._masked(node, own)
 
     def _masked(self, node: Node, value: Any) -> str:
-        return block(redactor_of(node.instance, self.database).mask(value))
+        return block(redactor_of_all(node.instance, self.database).mask(value))
 
 
 def _shown(row: Any, redactor: Redactor, port: str) -> str:

@@ -32,7 +32,7 @@ from hipq_django.flow.admin.forms import (
     fingerprint,
     refuse,
 )
-from hipq_django.flow.admin.masking import masked, preview, redactor_of, whole
+from hipq_django.flow.admin.masking import masked, preview, whole
 from hipq_django.flow.admin.message_editing import (
     drop_message,
     edit_message,
@@ -51,6 +51,7 @@ from hipq_django.flow.statements import reached
 from hipq_django.flow.values import NOTHING as NO_VALUE
 from hipq_django.models import Job
 from hipq_django.models.base import title
+from hipq_django.models.job_type import redactor_of_all
 from hipq_django.monitoring.counts import COUNT_LIMIT, capped_count, format_count
 
 MAX_MESSAGES, MAX_LINKS = 50, 20
@@ -135,7 +136,7 @@ class PortPages(NodeActions):
 
     def _forms(self, row: NodePort) -> dict[str, Form]:
         default = Port(row.node, row.direction, row.name).default
-        redactor = redactor_of(row.node.instance, self.database)
+        redactor = redactor_of_all(row.node.instance, self.database)
         text = "" if default is NO_VALUE else whole(masked(default, redactor, row.name))
         shown = {"default": text, "seen": fingerprint(default)}
         return {
@@ -236,12 +237,12 @@ class PortPages(NodeActions):
         """Return what may be shown of a value for a port."""
         if value is NO_VALUE:
             return NOTHING
-        redactor = redactor_of(row.node.instance, self.database)
+        redactor = redactor_of_all(row.node.instance, self.database)
         return preview(masked(value, redactor, row.name), len(whole(value)))
 
     def _now(self, row: NodePort, value: Any) -> str:
         """Return what is said of a value on a port that is not as the page showed it any more."""
-        redactor = redactor_of(row.node.instance, self.database)
+        redactor = redactor_of_all(row.node.instance, self.database)
         shown = NOTHING if value is NO_VALUE else whole(masked(value, redactor, row.name))
         text = _("It is %(now)s now. To replace that by what stands here, send the form again.")
         return text % {"now": Truncator(shown).chars(MAX_QUOTED_CHARS)}
@@ -279,7 +280,7 @@ class PortPages(NodeActions):
         port = _port_of(row)
         with write_transaction(self.database):
             before = self._seen_default(port, row, values)
-            redactor = redactor_of(row.node.instance, self.database)
+            redactor = redactor_of_all(row.node.instance, self.database)
             stored = None if before is NO_VALUE else before
             shown = masked(stored, redactor, row.name)
             port.default = unmask(values["default"], stored, shown)
@@ -329,7 +330,7 @@ class PortPages(NodeActions):
     def _port_page(
         self, request: HttpRequest, row: NodePort, forms: dict[str, Form]
     ) -> HttpResponse:
-        redactor = redactor_of(row.node.instance, self.database)
+        redactor = redactor_of_all(row.node.instance, self.database)
         count = capped_count(_unread(row))
         may_see = self.may(request, "view_message")
         found = with_preview(_unread(row).order_by("pk"), "data").defer("data")[:MAX_MESSAGES]
@@ -419,7 +420,7 @@ class PortPages(NodeActions):
         message = self._message(request, object_id, message_id)
         if message is None:
             return self._message_gone(request, object_id)
-        redactor = redactor_of(message.port.node.instance, self.database)
+        redactor = redactor_of_all(message.port.node.instance, self.database)
         shown = whole(masked(message.data, redactor, message.port.name))
         form = MessageForm(initial={"value": shown, "seen": fingerprint(message.data)})
         if request.method == "POST":
@@ -481,7 +482,7 @@ class PortPages(NodeActions):
         self, request: HttpRequest, message: Message, form: MessageForm, shown: str
     ) -> HttpResponse:
         reader, port = self._reader(message), _named(message.port)
-        redactor = redactor_of(message.port.node.instance, self.database)
+        redactor = redactor_of_all(message.port.node.instance, self.database)
         context = {
             "title": _("Message %(id)s on %(port)s") % {"id": message.pk, "port": port},
             "original": message.port.node,
@@ -517,7 +518,7 @@ class PortPages(NodeActions):
             logged = f"Dropped message {message.pk} of {message.port}."
             if self._change(request, message, lambda: drop_message(message, seen), logged):
                 return self._to_port(message)
-        redactor = redactor_of(message.port.node.instance, self.database)
+        redactor = redactor_of_all(message.port.node.instance, self.database)
         size = len(whole(message.data))
         context = {
             "title": _("Drop message %(id)s?") % {"id": message.pk},

@@ -21,7 +21,7 @@ from hipq_django.domain.validation import id_from
 from hipq_django.exceptions import HipqError
 from hipq_django.flow.admin.forms import NewGraphForm, SpecForm, StartForm, refuse
 from hipq_django.flow.admin.graph_pages import REPLACES, sent_spec, told
-from hipq_django.flow.admin.masking import redactor_of, whole
+from hipq_django.flow.admin.masking import whole
 from hipq_django.flow.admin.pictures import of_spec
 from hipq_django.flow.exceptions import GraphError
 from hipq_django.flow.graphs.applying import check
@@ -31,6 +31,7 @@ from hipq_django.flow.graphs.storing import change_graph, create_graph, start_gr
 from hipq_django.flow.models import Graph, Node
 from hipq_django.flow.values import NOTHING
 from hipq_django.models.base import title
+from hipq_django.models.job_type import redactor_of_all
 
 
 @admin.register(Graph)
@@ -117,7 +118,7 @@ class GraphAdmin(RowPages):
         sent = request.POST if request.method == "POST" else None
         if row is None:
             return NewGraphForm(sent)
-        shown = whole(redactor_of(row.instance, self.database).mask(row.spec))
+        shown = whole(redactor_of_all(row.instance, self.database).mask(row.spec))
         return SpecForm(sent, initial={"spec": shown, "seen": str(row.version)})
 
     @property
@@ -134,7 +135,7 @@ class GraphAdmin(RowPages):
         stored = NOTHING if row is None else row.spec
         spec = form.cleaned_data["spec"]
         if row is not None:
-            spec = sent_spec(form, stored, redactor_of(instance, self.database))
+            spec = sent_spec(form, stored, redactor_of_all(instance, self.database))
         if spec is NOTHING:
             return NOTHING, []
         return spec, check(spec, only_public=True, instance=instance)
@@ -182,7 +183,7 @@ class GraphAdmin(RowPages):
     ) -> HttpResponse:
         instance = self._instance if row is None else row.instance
         context = {
-            **told(problems, spec, redactor_of(instance, self.database)),
+            **told(problems, spec, redactor_of_all(instance, self.database)),
             "title": _("Add graph") if row is None else row.name,
             "form": form,
             "is_checked": form.is_bound and spec is not NOTHING,
@@ -244,7 +245,7 @@ class GraphAdmin(RowPages):
                 node = start_graph(row, alias=form.cleaned_data["alias"] or None, by=by)
                 self.log_change(request, row, f"Started {node}.")
         except HipqError as error:
-            redactor = redactor_of(row.instance, self.database).knowing(row.spec)
+            redactor = redactor_of_all(row.instance, self.database).knowing(row.spec)
             self.message_user(request, redactor.mask_text(str(error)), messages.ERROR)
             return None
         text = _("%(graph)s was started: %(node)s.") % {"graph": row.name, "node": title(node)}

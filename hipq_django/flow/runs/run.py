@@ -32,7 +32,7 @@ from hipq_django.flow.declared_ports import (
     message_with_text,
     port_options,
 )
-from hipq_django.flow.declaring import ComponentDeclaration, find_component, sensitive_fields
+from hipq_django.flow.declaring import ComponentDeclaration, find_component
 from hipq_django.flow.exceptions import FlowError, UnknownPortError
 from hipq_django.flow.family import checked_child_name
 from hipq_django.flow.graphs.applying import checked_component
@@ -57,6 +57,7 @@ from hipq_django.flow.settings import flow_settings
 from hipq_django.flow.state import StateValues, check_keys, checked_state, own_values
 from hipq_django.flow.statements import UnreadMessage
 from hipq_django.flow.values import MAX_VOLUME, NOTHING, Effects, Packet, PortName, Write
+from hipq_django.job_types.registry import redactor_of_declared
 from hipq_django.models.catalog import get_job_type
 from hipq_django.transitions.values import Claim
 
@@ -153,7 +154,7 @@ class Run:
     @cached_property
     def _sensitive(self) -> Redactor:
         """What knows the sensitive fields: also those of a release that is ahead of this code."""
-        fields = sensitive_fields(self.node.instance).fields
+        fields = redactor_of_declared(self.node.instance).fields
         return Redactor((*fields, *self.claim.snapshot.redactor.fields))
 
     @cached_property

@@ -8,12 +8,11 @@ from django.db.models import Count, Q
 
 from hipq_django.domain.redaction import Redactor
 from hipq_django.flow.declared_ports import ANY
-from hipq_django.flow.declaring import KIND
 from hipq_django.flow.models import Message, Node, NodePort
 from hipq_django.flow.ports import Port, defaults_of
 from hipq_django.flow.values import Packet
 from hipq_django.flow.web.call import Call
-from hipq_django.models import JobType
+from hipq_django.models.job_type import redactor_of_all
 
 
 def shown_node(call: Call) -> dict[str, Any]:
@@ -67,11 +66,10 @@ def first_packets(port: Port, count: int) -> list[Packet]:
 
 
 def masking(call: Call) -> Redactor:
-    """Return what masks the sensitive fields of all components of the instance.
+    """Return what masks the sensitive fields of all job types of the instance.
 
     Not of one tree: values go from tree to tree along connections and channels.
     """
     if call.sees_messages:
         return Redactor()
-    types = JobType.objects.using(call.node.using).filter(instance=call.instance, kind=KIND)
-    return Redactor(tuple(sorted({name for row in types for name in row.redactor.fields})))
+    return redactor_of_all(call.instance, call.node.using)

@@ -18,6 +18,7 @@ from hipq_django.flow import testing
 from hipq_django.flow.models import LogEntry, Node
 from hipq_django.models import Job
 from tests.admin_pages import html, list_url, log_in, page_url
+from tests.declaring import Declare
 from tests.factories import WorkerFactory
 from tests.flow.conftest import in_status
 
@@ -214,6 +215,28 @@ def test_secrets_are_masked_on_all_pages(admin_client: Client, cards: Node) -> N
         assert CARD not in page, url
         assert MASK in page or url == list_url(Node)
     assert f"the card {MASK} of 2 was refused" in panel(admin_client, cards)
+
+
+@pytest.mark.usefixtures("all_is_logged")
+def test_what_a_stage_hands_on_is_masked_as_its_job_is(
+    admin_client: Client, declare: Declare
+) -> None:
+    """No component knows the field, only the job type of the stage."""
+    declare("pay", sensitive=["iban"])(lambda job: {"iban": "DE89 3704"})
+    stage = flow.start("flow.jobs", args=["pay", "id"], run=False)
+    stage.inputs["in"].write({"id": "a", "iban": "FR76 3000"})
+    testing.drain()
+    out = stage.outputs["out"]
+    message = out.row.messages.get()
+
+    for url in (port_page(out), f"{list_url(Node)}{stage.pk}/message/{message.pk}/"):
+        page = html(admin_client, url)
+        assert "DE89" not in page, url
+        assert "FR76" not in page, url
+        assert MASK in page, url
+    logged = str(list(LogEntry.objects.values_list("entry", flat=True)))
+    assert "DE89" not in logged
+    assert "FR76" not in logged
 
 
 def test_a_value_is_masked_by_the_name_of_its_port(client: Client) -> None:

@@ -12,9 +12,9 @@ from pytest_django import Settings
 import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.flow import testing
-from hipq_django.flow.declaring import sensitive_fields
 from hipq_django.flow.library import filtering, shaping, sizes, waiting
 from hipq_django.flow.models import Message
+from hipq_django.job_types.registry import redactor_of_declared
 from tests.testapp.flows import Script
 
 pytestmark = pytest.mark.django_db
@@ -220,7 +220,7 @@ def test_what_has_come_shows_no_sensitive_values() -> None:
     node = flow.start("flow.wait_each", data={"each": [{"card": "4111", "id": 1}]})
     testing.drain()
 
-    shown = sensitive_fields("default").mask(node.state.all())
+    shown = redactor_of_declared("default").mask(node.state.all())
     assert "4111" in str(node.state.all())
     assert "4111" not in str(shown)
 

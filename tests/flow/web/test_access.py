@@ -8,8 +8,10 @@ from django.contrib.auth.models import AnonymousUser, User
 from django.test import Client
 from pytest_django import Settings
 
+import hipq_django as hipq
 from hipq_django import flow
 from hipq_django.flow.web.endpoints import ENDPOINTS, Endpoint
+from tests.declaring import Declare
 from tests.flow.web.conftest import PERMISSIONS, Api
 
 pytestmark = pytest.mark.django_db
@@ -282,6 +284,15 @@ def test_sensitive_fields_are_masked(user_with: Callable[..., Api]) -> None:
     whole = user_with("view_node", "view_message").get(f"nodes/{node.pk}")
     assert whole["state"] == {**SECRETS, "x": 1}
     assert whole["inputs"]["card"]["default"] == "4711-0815"
+
+
+def test_sensitive_fields_of_the_jobs_of_stages_are_masked(
+    user_with: Callable[..., Api], declare: Declare
+) -> None:
+    declare("pay", sensitive=["iban"])(lambda job: hipq.WAIT)
+    node = flow.start("t.pays", args=[{"iban": "DE89 3704"}], run=False)
+
+    assert user_with("view_node").get(f"nodes/{node.pk}")["args"] == [{"iban": "•••"}]
 
 
 @flow.component("t.has_a_token", sensitive=["token"], public=True)
