@@ -33,6 +33,9 @@ from hipq_django.processes.stop_signals import (
 RESTART_SECONDS = 1.0
 """A process that dies again at once is not replaced more often than this."""
 
+MOST_AT_ONCE = 2
+"""How many times `processes` there are at most, with those that are recycled and still execute."""
+
 DECLARE_SECONDS = 2.0
 """How long the supervisor waits at its end until the death of a process is written."""
 
@@ -40,7 +43,7 @@ ENDED = 0
 """What a child says last if it ends as it should; any end gives it an exit code."""
 
 RECYCLED = -1
-"""What a child says instead if another one is to take its place."""
+"""What a child says once it claims no more, and another one is to take its place."""
 
 _CONTEXT = multiprocessing.get_context("spawn")
 
@@ -58,13 +61,13 @@ def run_child(options: WorkerOptions, supervisor: Connection) -> None:
         with suppress(OSError):  # who is gone need not be told
             supervisor.send(word)
 
-    process = WorkerProcess(options, registered=tell)
+    process = WorkerProcess(options, registered=tell, recycled=lambda: tell(RECYCLED))
     orders.let_stop(process.stop_with_supervisor)
     end_at_the_second(options.drain_seconds)
     on_stop_signals(process.stop)
     take_held_back()
     process.run()
-    tell(RECYCLED if process.recycled else ENDED)
+    tell(ENDED)
     leave()
 
 
@@ -108,16 +111,22 @@ class _Child:
     """The connection by which it reports, and hears how often it was told to stop."""
     rows: list[int] = field(default_factory=list)
     """The ids of the rows of workers under which it has registered."""
-    last_word: int | None = None
-    """Whether it ends as it should: told to, idle or recycled. Otherwise it died."""
+    has_ended_well: bool = False
+    """Whether it ended as it should: told to, idle or recycled. Otherwise it died."""
+    is_recycled: bool = False
+    """Whether it claims no more, and only finishes what it executes."""
+    is_replaced: bool = False
+    """Whether another one has taken its place."""
 
     def listen(self) -> None:
         """Read its new messages."""
         try:
             while self.line.poll():
                 word = self.line.recv()
-                if word in (ENDED, RECYCLED):
-                    self.last_word = word
+                if word == ENDED:
+                    self.has_ended_well = True
+                elif word == RECYCLED:
+                    self.is_recycled = True
                 else:
                     self.rows.append(word)
         except (EOFError, OSError):
@@ -163,17 +172,27 @@ class Supervisor:
         for child in list(self._children):
             is_alive = child.process.is_alive()
             child.listen()
-            if is_alive:
-                continue
-            self._children.remove(child)
-            self._declaring = [thread for thread in self._declaring if thread.is_alive()]
-            child.line.close()
-            if child.last_word is None:
-                self._note_death(child)
-                if not self._stops:
-                    time.sleep(RESTART_SECONDS)
-            if child.last_word != ENDED and not self._stops:
-                self._start()
+            if not is_alive:
+                self._bury(child)
+            elif child.is_recycled and len(self._children) < MOST_AT_ONCE * self._processes:
+                self._replace(child)
+
+    def _bury(self, child: _Child) -> None:
+        self._children.remove(child)
+        self._declaring = [thread for thread in self._declaring if thread.is_alive()]
+        child.line.close()
+        if not child.has_ended_well:
+            self._note_death(child)
+            if not self._stops:
+                time.sleep(RESTART_SECONDS)
+        if child.is_recycled or not child.has_ended_well:
+            self._replace(child)
+
+    def _replace(self, child: _Child) -> None:
+        """Start another one in its place, once; it may go on with what it executes."""
+        if not (child.is_replaced or self._stops):
+            child.is_replaced = True
+            self._start()
 
     def _note_death(self, child: _Child) -> None:
         """Log that it died, and let others take its jobs over at once."""

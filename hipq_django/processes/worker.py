@@ -37,6 +37,7 @@ from hipq_django.scheduler import companions
 from hipq_django.scheduler.batch import BatchScheduler
 from hipq_django.scheduler.current_batch import CurrentBatch
 from hipq_django.schedules.firing import Firing
+from hipq_django.transitions.ownership import owns_any
 from hipq_django.transitions.values import Claim, Released
 
 # Each names the workloads of the benchmarks that show its effect: measure these to change it.
@@ -65,13 +66,17 @@ SWITCH_SECONDS = 0.002
 class WorkerProcess(RegisteredProcess):
     """The worker of this process; `registered` is called with the id of each row that it has.
 
-    Told to stop twice, or once and `drain_seconds` ago, it puts back the jobs that execute.
+    `recycled` is called when it claims no more, so that another one may take its place. Told to
+    stop twice, or once and `drain_seconds` ago, it puts back the jobs that execute.
     """
 
     kind = "worker"
 
     def __init__(
-        self, options: WorkerOptions, registered: Callable[[int], None] = lambda row: None
+        self,
+        options: WorkerOptions,
+        registered: Callable[[int], None] = lambda row: None,
+        recycled: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(
             options.instance,
@@ -81,13 +86,13 @@ class WorkerProcess(RegisteredProcess):
         )
         self.options = options
         self._registered = registered
+        self._recycled = recycled
         self._supervisors_stops = 0
         self._drain_ends = inf
         self._recycling = Recycling(options)
         self._standstill = Standstill()
         self._claimed = 0
-        self.recycled = ""
-        """Why it ends without being told to; a supervisor starts another one."""
+        self._drains_in_vain = False
         self.declaring = Declaring(self.config)
         self._woken_at = 0.0
         self._began_pass = steady()
@@ -169,7 +174,7 @@ class WorkerProcess(RegisteredProcess):
     @property
     def has_abandoned_handlers(self) -> bool:
         """Whether handlers that this worker has abandoned may still be running."""
-        return self._puts_back_handlers
+        return self._puts_back_handlers or self._drains_in_vain
 
     # Working
 
@@ -208,11 +213,12 @@ class WorkerProcess(RegisteredProcess):
 
     def _is_recycled(self) -> bool:
         """Whether it is to be recycled; jobs that have started still end."""
-        self.recycled = self._recycling.reason(self._claimed - self.pool.backlog)
-        if self.recycled:
-            sentence = f"{self.recycled}; it finishes what is running and exits"
+        reason = self._recycling.reason(self._claimed - self.pool.backlog)
+        if reason:
+            sentence = f"{reason}; it finishes what is running and exits"
             events.info("worker_recycled", sentence, worker=self.name)
-        return bool(self.recycled)
+            self._recycled()
+        return bool(reason)
 
     def _make_duties(self) -> list[Duty]:
         config, beat = self.config, self.config.heartbeat_seconds
@@ -243,13 +249,17 @@ class WorkerProcess(RegisteredProcess):
         early, look = early_answers.EarlyAnswers(self.config), beat / LOOKS_IN_A_BEAT
         release = scheduler.release_unconfirmed
         return [
-            Duty(
-                "time_out_overdue", often, witness.time_out_overdue, refused=witness.not_timed_out
-            ),
+            self._duty_of_overdue_jobs(often),
             Duty("match_early", often, early.match, refused=early.refused),
             Duty("recover_lost", look, witness.recover_lost, refused=witness.not_recovered),
             Duty("release_unconfirmed", beat, release, refused=scheduler.not_released),
         ]
+
+    def _duty_of_overdue_jobs(self, often: float) -> Duty:
+        witness = self._witness
+        return Duty(
+            "time_out_overdue", often, witness.time_out_overdue, refused=witness.not_timed_out
+        )
 
     def _wait(self) -> None:
         scheduler, pool = self.scheduler, self.pool
@@ -363,13 +373,32 @@ class WorkerProcess(RegisteredProcess):
         self.writer.close()
         if self.batch:
             self._guarded(self._persist)  # an outage may be over: nothing is given up untried
-        while self.batch and not (self._puts_back_handlers or self._is_cut_off()):
+        duties = self._make_duties_of_drain()
+        while self.batch and not (self.has_abandoned_handlers or self._is_cut_off()):
             self._try(self._persist)
+            self._try(lambda: bool(duties.run(all_of_it=False, waits=False)))
         if self._is_cut_off():
             self._report_unwritten()
         self._try(self._release_unconfirmed)
-        self._put_back(self.pool.executing())
+        if not self._drains_in_vain:
+            self._put_back(self.pool.executing())
         self._try(self._persist)
+
+    def _make_duties_of_drain(self) -> Duties:
+        """Make what a lone worker would wait for without an end, if its handlers hang."""
+        look = Duty("look_at_handlers", self.config.heartbeat_seconds, self._look_at_handlers)
+        overdue = self._duty_of_overdue_jobs(OFTEN_SECONDS)
+        return Duties(self.using, [overdue, look], self.troubles.tell)
+
+    def _look_at_handlers(self) -> int:
+        """Note whether the drain only waits for handlers whose attempts have been given up."""
+        claims = self.pool.executing()
+        if claims and len(self.batch) == len(claims) and not owns_any(claims, self.using):
+            self._drains_in_vain = True
+            sentence = "their attempts have ended without them; it does not wait any longer"
+            jobs = [claim.id for claim in claims]
+            events.warning("handlers_left", sentence, worker=self.name, jobs=jobs)
+        return 0
 
     def _release_unconfirmed(self) -> bool:
         """Release what it owns without knowing: others would take it for started, and so lost."""

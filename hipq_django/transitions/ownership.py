@@ -159,6 +159,13 @@ def holding(claims: Sequence[Claim], now: datetime, using: str) -> list[Claim]:
     ]
 
 
+def owns_any(claims: Sequence[Claim], using: str) -> bool:
+    """Return whether any of these attempts is still its worker's; others may have given it up."""
+    rows = rows_of(using, [claim.id for claim in claims]).filter(worker__isnull=False)
+    owned = set(rows.values_list("pk", "attempt", "worker_id"))
+    return any((claim.id, claim.attempt, claim.snapshot.worker_id) in owned for claim in claims)
+
+
 def _may_begin(phase: Phase) -> Q:
     """The condition of rows whose owner may begin a phase.
 

@@ -310,6 +310,42 @@ def test_a_child_that_has_run_its_jobs_is_replaced_at_once(workers: Workers) -> 
     assert "event=process_died" not in log_of(workers)
 
 
+@pytest.mark.usefixtures("no_silence")
+def test_a_child_that_is_recycled_is_replaced_while_its_handler_goes_on(
+    workers: Workers, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    data = {"notes": str(tmp_path / "notes"), "gate": str(gate)}
+    held = [hipq.enqueue("held", data) for _ in range(2)]
+    command = workers.start("--processes", "2", "--threads", "1", "--max-jobs", "1")
+    eventually(lambda: log_of(workers).count("event=worker_recycled") == 2, "both have enough")
+
+    others = quick(3)
+
+    eventually(lambda: outcomes_of(others) == {"succeeded"}, "new ones have run the others")
+    assert outcomes_of(held) == {"NONE"}
+    gate.touch()
+    eventually(lambda: outcomes_of(held) == {"succeeded"}, "they have ended")
+    command.terminate()
+    assert command.wait(timeout=60) == 0
+    assert "event=process_died" not in log_of(workers)
+
+
+def test_a_worker_does_not_wait_for_a_handler_whose_attempt_has_timed_out(
+    workers: Workers, tmp_path: Path
+) -> None:
+    """It has had enough, and its handler hangs: nobody else is there to time the job out."""
+    data = {"notes": str(tmp_path / "notes"), "gate": str(tmp_path / "never")}
+    job = hipq.enqueue("held", data, timeout=1)
+    worker = workers.start("held", "--max-jobs", "1")
+
+    assert worker.wait(timeout=60) == 0
+
+    assert list(job.attempts.values_list("kind", flat=True)) == ["timed_out"]
+    assert re.search(rf"event=handlers_left .* jobs=\[{job.pk}\]: ", log_of(workers))
+    assert "event=jobs_put_back" not in log_of(workers)
+
+
 def test_a_worker_that_has_grown_runs_a_job_and_makes_way(workers: Workers) -> None:
     """Any worker has more than a megabyte."""
     worker = workers.start("chaos", "--max-memory", "1")
@@ -322,6 +358,12 @@ def test_a_worker_that_has_grown_runs_a_job_and_makes_way(workers: Workers) -> N
     job.refresh_from_db()
     assert job.outcome == "succeeded"
     assert re.search(r"event=worker_recycled .*: it has \d\d+ MB of memory; ", log_of(workers))
+
+
+def outcomes_of(jobs: list[Job]) -> set[str]:
+    """Return the outcomes of jobs as they are stored."""
+    rows = Job.objects.filter(pk__in=[job.pk for job in jobs])
+    return set(rows.values_list("outcome", flat=True))
 
 
 def log_of(workers: Workers) -> str:
